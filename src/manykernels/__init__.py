@@ -1,0 +1,1 @@
+"""Multiple kernel learning: a predictor, and which kernels matter, with a proof of optimality."""
