@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf
 
-from manykernels.exceptions import InvalidInputError
+from manykernels._threads import blas_threads
+from manykernels.exceptions import InvalidInputError, NotPSDError
 
 Array = NDArray[Any]
 
@@ -35,3 +37,159 @@ def check_finite(array: Array, name: str) -> Array:
             "Impute or drop them before fitting."
         )
     return array
+
+
+# --- Gram matrices -------------------------------------------------------------------------------------------------
+
+PSD_MODES = ("raise", "clip", "ignore")
+
+
+def gram_tolerance(dtype: Any) -> float:
+    """Relative error that rounding alone may leave in a Gram matrix stored as ``dtype``."""
+    return 1e-5 if np.dtype(dtype) == np.float32 else 1e-8
+
+
+def check_gram_array(kernels: Any, name: str = "kernels") -> Array:
+    """Return ``kernels`` as a finite, symmetric float32 or float64 array of shape (M, N, N).
+
+    Parameters
+    ----------
+    kernels : array_like of shape (n_kernels, n_samples, n_samples)
+        Gram matrices, kernels leading. Integers and booleans become float64; float arrays are not copied.
+    name : str
+        What to call the array in messages.
+
+    Returns
+    -------
+    ndarray of shape (n_kernels, n_samples, n_samples), float32 or float64
+
+    Raises
+    ------
+    InvalidInputError
+        Wrong dtype or shape, an entry that is NaN or infinite, or a matrix that is not symmetric.
+
+    Examples
+    --------
+    >>> check_gram_array([[[2, 1], [1, 2]]]).dtype
+    dtype('float64')
+    """
+    array = _real_array(kernels, name)
+    if array.ndim != 3 or array.shape[1] != array.shape[2]:
+        hint = f" For one kernel pass {name}[None]." if array.ndim == 2 else ""
+        raise InvalidInputError(
+            f"{name} must have shape (n_kernels, n_samples, n_samples), got {array.shape}. Kernels are the first axis."
+            + hint
+        )
+    if 0 in array.shape:
+        raise InvalidInputError(f"{name} must hold at least one kernel and one sample, got shape {array.shape}.")
+    for m, gram in enumerate(array):
+        check_finite(gram, f"{name}[{m}]")
+        _check_symmetric(gram, f"{name}[{m}]")
+    return array
+
+
+def check_psd(kernels: Array, psd: str = "raise", name: str = "kernels") -> Array:
+    """Return Gram matrices that are positive semidefinite up to rounding.
+
+    A Cholesky factorization of ``K + tol * trace(K)/N * I`` settles the usual case; eigenvalues are computed only where
+    it fails.
+
+    Parameters
+    ----------
+    kernels : ndarray of shape (n_kernels, n_samples, n_samples)
+        Symmetric matrices, as returned by `check_gram_array`; never modified.
+    psd : {"raise", "clip", "ignore"}
+        What to do with an indefinite matrix: refuse it, set its negative eigenvalues to zero (in a copy), or nothing.
+    name : str
+        What to call the array in messages.
+
+    Returns
+    -------
+    ndarray of shape (n_kernels, n_samples, n_samples)
+        ``kernels`` itself unless something was clipped.
+
+    Raises
+    ------
+    NotPSDError
+        If ``psd="raise"`` and a matrix has a negative eigenvalue beyond rounding.
+    InvalidInputError
+        If ``psd`` is not one of the three words.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> check_psd(np.array([[[1.0, 2.0], [2.0, 1.0]]]), psd="clip")
+    array([[[1.5, 1.5],
+            [1.5, 1.5]]])
+    """
+    if psd not in PSD_MODES:
+        raise InvalidInputError(f"psd must be one of {PSD_MODES}, got {psd!r}.")
+    if psd == "ignore":
+        return kernels
+    with blas_threads(kernels.shape[1]):
+        bad = [m for m, gram in enumerate(kernels) if not _is_psd(gram)]
+        if bad and psd == "raise":
+            raise NotPSDError(_not_psd_message(kernels, bad, name))
+        if not bad:
+            return kernels
+        clipped = kernels.copy()
+        for m in bad:
+            clipped[m] = _clip_psd(kernels[m])
+    return clipped
+
+
+def _real_array(values: Any, name: str) -> Array:
+    """Return ``values`` as float32 or float64; other real numbers become float64."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InvalidInputError(f"{name} could not be read as one array ({error}). Give equal shapes.") from error
+    if array.dtype.kind not in "biuf":
+        raise InvalidInputError(f"{name} must hold real numbers, got dtype {array.dtype}.")
+    if array.dtype in (np.dtype(np.float32), np.dtype(np.float64)):
+        return array
+    return array.astype(np.float64)
+
+
+def _check_symmetric(gram: Array, name: str) -> None:
+    """Raise ``NotPSDError`` if ``gram`` differs from its transpose by more than rounding."""
+    gap = np.abs(gram - gram.T)
+    worst = float(gap.max())
+    if worst <= gram_tolerance(gram.dtype) * float(np.abs(gram).max()):
+        return
+    i, j = (int(k) for k in np.unravel_index(int(gap.argmax()), gap.shape))
+    raise NotPSDError(
+        f"{name} is not symmetric: entry [{i}, {j}] is {gram[i, j]:.6g} but [{j}, {i}] is {gram[j, i]:.6g} "
+        f"(difference {worst:.3g}). Pass (K + K.T) / 2 if that is what you mean."
+    )
+
+
+def _is_psd(gram: Array) -> bool:
+    """Tell whether ``gram`` has no negative eigenvalue beyond rounding."""
+    scale = float(np.abs(gram).max())
+    if scale == 0:
+        return True
+    tolerance = gram_tolerance(gram.dtype)
+    shifted = np.divide(gram, scale, dtype=np.float64)
+    shifted.flat[:: len(gram) + 1] += tolerance * max(float(np.trace(shifted)) / len(gram), 0.0)
+    if dpotrf(shifted.T, lower=0, overwrite_a=1)[1] == 0:
+        return True
+    eigenvalues = np.linalg.eigvalsh(np.divide(gram, scale, dtype=np.float64))
+    return bool(eigenvalues[0] >= -tolerance * max(eigenvalues[-1], 0.0))
+
+
+def _not_psd_message(kernels: Array, bad: list[int], name: str) -> str:
+    eigenvalues = np.linalg.eigvalsh(kernels[bad[0]].astype(np.float64))
+    others = f" So are {len(bad) - 1} more of the {len(kernels)} kernels." if len(bad) > 1 else ""
+    return (
+        f"{name}[{bad[0]}] is not positive semidefinite: its smallest eigenvalue is {eigenvalues[0]:.3g} and its "
+        f'largest {eigenvalues[-1]:.3g}.{others} Pass psd="clip" to set negative eigenvalues to zero, '
+        "or correct the kernel."
+    )
+
+
+def _clip_psd(gram: Array) -> Array:
+    """Nearest positive semidefinite matrix in Frobenius norm: negative eigenvalues set to zero."""
+    eigenvalues, vectors = np.linalg.eigh(gram.astype(np.float64))
+    clipped = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
+    return (clipped + clipped.T) / 2
