@@ -1,0 +1,84 @@
+# Needs make and Python >= 3.11 with its venv module; everything else is installed into .venv.
+SHELL := /bin/sh
+VENV := .venv
+BIN := $(VENV)/bin
+OUTPUT := demo_output
+WORKERS := 2
+
+# `make PYTHON=/path/to/python demo` chooses an interpreter; otherwise the first usable one of this list.
+PYTHON :=
+CANDIDATES := $(PYTHON) python3.13 python3.12 python3.11 python3 python
+
+EXTRAS_demo := plot
+EXTRAS_test := test,plot,parquet
+EXTRAS_lint := lint,plot
+EXTRAS_docs := docs,plot
+
+# One thread a process: the tests run in WORKERS processes, and small factorizations are slower on several threads.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=Agg
+
+.PHONY: help demo test lint format docs examples bench-smoke clean
+.NOTPARALLEL:
+
+help:
+	@echo "make demo         fit the demonstration model and write tables and a picture to $(OUTPUT)/"
+	@echo "make test         run all tests and doctests"
+	@echo "make lint         check style and types"
+	@echo "make format       apply the style"
+	@echo "make docs         build the documentation into docs/_build/html"
+	@echo "make examples     run every example"
+	@echo "make bench-smoke  run every benchmark on its smallest problem"
+	@echo "make clean        remove everything that was built, .venv included"
+
+demo: $(VENV)/.installed-demo
+	$(BIN)/manykernels demo --output $(OUTPUT)
+
+test: $(VENV)/.installed-test
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+lint: $(VENV)/.installed-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.installed-lint
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.installed-docs
+	rm -rf docs/_build docs/generated
+	$(ONE_THREAD) $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+examples: $(VENV)/.installed-test
+	@set -e; for script in examples/[a-z]*.py; do \
+	  echo "$$script"; $(ONE_THREAD) $(BIN)/python "$$script"; \
+	done
+
+bench-smoke: $(VENV)/.installed-test
+	@set -e; for script in benchmarks/[a-z]*.py; do \
+	  echo "$$script --smoke"; $(ONE_THREAD) $(BIN)/python "$$script" --smoke; \
+	done
+
+clean:
+	rm -rf $(VENV) $(OUTPUT) build dist docs/_build docs/generated benchmarks/results
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp is newer than pyproject.toml once its extras are installed, so nothing is installed twice.
+$(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+	@echo "installing manykernels[$(EXTRAS_$*)] into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS_$*)]'
+	@touch $@
+
+# The check imports what `-m venv` needs, since some systems ship Python without it.
+$(BIN)/python:
+	@for candidate in $(CANDIDATES); do \
+	  if "$$candidate" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    echo "creating $(VENV) with $$candidate"; \
+	    exec "$$candidate" -m venv $(VENV); \
+	  fi; \
+	done; \
+	echo "No usable Python found. Tried: $(strip $(CANDIDATES))." >&2; \
+	echo "manykernels needs Python >= 3.11 with the venv and ensurepip modules (Debian, Ubuntu: the python3-venv package)." >&2; \
+	echo "Install one, or name it: make PYTHON=/path/to/python demo" >&2; \
+	exit 1
