@@ -1,0 +1,36 @@
+"""Settings shared by all tests: one thread, no screen, reproducible randomness."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+# Read by the numerical libraries when they are first imported, hence before the imports below.
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+os.environ["MPLBACKEND"] = "Agg"
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from threadpoolctl import threadpool_limits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# A busy machine must not turn a correct property into a failure, and a failure must come back on the next run.
+settings.register_profile("manykernels", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("manykernels")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_blas_thread() -> Iterator[None]:
+    """Keep BLAS on one thread, also where an environment variable came too late."""
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Return a generator with a fixed seed, fresh for each test."""
+    return np.random.default_rng(20260101)

@@ -1,0 +1,119 @@
+"""Every public name explains itself, in a form that numpydoc can read."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import sys
+from dataclasses import make_dataclass
+from types import ModuleType
+from typing import Any
+
+import pytest
+from numpydoc.validate import validate
+
+import manykernels
+
+# numpydoc's codes: unknown or misplaced sections, no docstring, no summary or one that is no sentence, parameters that
+# do not exist, are out of order or lack their type or description, a return value without description.
+EVERYWHERE = {"GL06", "GL07", "GL08", "GL10", "SS01", "SS02", "SS03", "PR02", "PR03", "PR04", "PR07", "PR10", "RT03"}
+# What `from manykernels import ...` offers must also document every parameter and show an example.
+EXPORTED = EVERYWHERE | {"PR01", "EX01"}
+
+
+def public_modules() -> list[ModuleType]:
+    """All modules whose dotted name has no private part; importing them is part of the test."""
+    names = [found.name for found in pkgutil.walk_packages(manykernels.__path__, "manykernels.")]
+    return [
+        importlib.import_module(name) for name in names if not any(part.startswith("_") for part in name.split("."))
+    ]
+
+
+def public_objects() -> dict[str, Any]:
+    """Public classes, functions and methods, by the path at which they are defined."""
+    found = {}
+    for module in public_modules():
+        for name, thing in vars(module).items():
+            if name.startswith("_") or getattr(thing, "__module__", None) != module.__name__:
+                continue
+            if inspect.isclass(thing) or inspect.isfunction(thing):
+                found[f"{module.__name__}.{name}"] = thing
+            if inspect.isclass(thing):
+                found |= {f"{module.__name__}.{name}.{key}": value for key, value in public_methods(thing).items()}
+    return found
+
+
+def public_methods(cls: type) -> dict[str, Any]:
+    """Methods and properties that ``cls`` itself defines under a public name."""
+    kinds = (classmethod, staticmethod, property)
+    own = {key: value for key, value in vars(cls).items() if not key.startswith("_")}
+    return {key: value for key, value in own.items() if inspect.isfunction(value) or isinstance(value, kinds)}
+
+
+OBJECTS = public_objects()
+
+
+def exported_paths() -> list[str]:
+    """Where the names of ``manykernels.__all__`` are defined."""
+    things = [getattr(manykernels, name) for name in getattr(manykernels, "__all__", [])]
+    return [
+        f"{thing.__module__}.{thing.__qualname__}"
+        for thing in things
+        if inspect.isclass(thing) or inspect.isfunction(thing)
+    ]
+
+
+def complaints(path: str, codes: set[str]) -> list[str]:
+    """Return numpydoc's remarks on the docstring at ``path``, restricted to ``codes``."""
+    return [f"{code} {text}" for code, text in validate(path)["errors"] if code in codes]
+
+
+@pytest.mark.parametrize("module", public_modules(), ids=lambda module: module.__name__)
+def test_every_module_says_what_lives_in_it(module: ModuleType) -> None:
+    assert (module.__doc__ or "").strip()
+
+
+@pytest.mark.parametrize("path", sorted(OBJECTS))
+def test_every_public_object_has_its_own_docstring(path: str) -> None:
+    thing = OBJECTS[path]
+    text = (thing.__doc__ or "").strip()
+    # A dataclass without docstring gets its signature as one.
+    assert text
+    assert not text.startswith(f"{path.split('.')[-1]}(")
+
+
+@pytest.mark.parametrize("path", sorted(OBJECTS))
+def test_docstrings_are_numpydoc(path: str) -> None:
+    assert complaints(path, EVERYWHERE) == []
+
+
+@pytest.mark.parametrize("path", exported_paths())
+def test_exported_names_are_documented_in_full(path: str) -> None:
+    assert complaints(path, EXPORTED) == []
+
+
+class Planted:
+    """Say what it is.
+
+    Parameters
+    ----------
+    wrong : int
+        A parameter that does not exist.
+    """
+
+    def __init__(self, right: int) -> None:
+        self.right = right
+
+
+def test_the_check_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = ModuleType("planted")
+    planted.Planted = Planted
+    monkeypatch.setitem(sys.modules, "planted", planted)
+    found = {remark.split()[0] for remark in complaints("planted.Planted", EXPORTED)}
+    assert {"PR01", "PR02", "EX01"} <= found
+
+
+def test_a_dataclass_without_docstring_is_recognized() -> None:
+    cls = make_dataclass("Nameless", [("size", float)])
+    assert (cls.__doc__ or "").startswith("Nameless(")

@@ -1,0 +1,109 @@
+"""The import direction of docs/architecture.md: left may never import right."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "src" / "manykernels"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+LAYERS = (
+    "exceptions",
+    "_validation",
+    "_threads",
+    "kernels",
+    "grams",
+    "objective",
+    "solvers",
+    "estimators",
+    "inspection",
+    "cli",
+)
+FOUNDATION = LAYERS[:3]
+LIBRARY = frozenset(LAYERS)
+UP_TO_SOLVERS = frozenset(LAYERS[: LAYERS.index("solvers") + 1])
+
+
+def allowed_imports(layer: str) -> frozenset[str]:
+    """Layers that a module of ``layer`` may import; "" is the package itself."""
+    if layer == "datasets":
+        return frozenset({"datasets"})
+    if layer == "testing":
+        return UP_TO_SOLVERS | {"testing", "datasets"}
+    if layer in ("", "cli"):
+        return LIBRARY | {"", "datasets"}
+    if layer == "__main__":
+        return frozenset({"cli"})
+    if layer in FOUNDATION:
+        return frozenset(FOUNDATION)
+    reach = frozenset(LAYERS[: LAYERS.index(layer) + 1])
+    return reach
+
+
+def layer_of(module: str) -> str:
+    """Return the first name below ``manykernels`` in a dotted module name."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def imported_layers(tree: ast.AST) -> set[str]:
+    """Layers named by any import, at module level, in a function or under TYPE_CHECKING."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {layer_of(alias.name) for alias in node.names if alias.name.split(".")[0] == "manykernels"}
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            found.add("a relative import")
+        elif isinstance(node, ast.ImportFrom) and node.module == "manykernels":
+            found |= {alias.name if alias.name in LIBRARY | {"testing", "datasets"} else "" for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("manykernels."):
+            found.add(layer_of(str(node.module)))
+    return found
+
+
+def violations(source: str, layer: str) -> set[str]:
+    """Layers that ``source`` imports although it lives in ``layer``."""
+    return imported_layers(ast.parse(source)) - allowed_imports(layer)
+
+
+def layer_of_path(path: Path) -> str:
+    """Return the layer in which a source file lives."""
+    first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return "" if first == "__init__" else first
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_module_imports_to_its_right(path: Path) -> None:
+    layer = layer_of_path(path)
+    assert layer in LIBRARY | {"", "__main__", "testing", "datasets"}, f"{layer} has no place in docs/architecture.md"
+    assert violations(path.read_text(), layer) == set()
+
+
+@pytest.mark.parametrize(
+    ("layer", "source", "expected"),
+    [
+        ("kernels", "from manykernels.solvers.api import solve", {"solvers"}),
+        ("grams", "def f():\n    import manykernels.objective.losses", {"objective"}),
+        ("objective", "from manykernels import solvers", {"solvers"}),
+        ("solvers", "from manykernels import KernelBank", {""}),
+        ("estimators", "from manykernels.testing import oracles", {"testing"}),
+        ("testing", "from manykernels.estimators import MKLClassifier", {"estimators"}),
+        ("datasets", "from manykernels.exceptions import InvalidInputError", {"exceptions"}),
+        ("kernels", "from .bank import KernelBank", {"a relative import"}),
+        ("cli", "from manykernels.estimators import MKLClassifier\nimport numpy", set()),
+    ],
+)
+def test_the_check_sees_what_is_planted(layer: str, source: str, expected: set[str]) -> None:
+    assert violations(source, layer) == expected
+
+
+def test_the_order_is_the_one_of_the_architecture_page() -> None:
+    page = (PACKAGE.parents[1] / "docs" / "architecture.md").read_text()
+    assert (
+        "exceptions, _validation -> kernels -> grams -> objective -> solvers -> estimators -> inspection -> cli" in page
+    )
+    assert [layer for layer in LAYERS if layer not in FOUNDATION] == page.split("exceptions, _validation -> ")[1].split(
+        "\n"
+    )[0].split(" -> ")

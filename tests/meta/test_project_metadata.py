@@ -1,0 +1,50 @@
+"""Facts that are written down in several places must agree."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib.metadata import metadata, version
+from pathlib import Path
+
+import manykernels
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def first_match(name: str, pattern: str) -> str:
+    """Return the first group of ``pattern`` in a file of the root folder."""
+    found = re.search(pattern, (ROOT / name).read_text(), flags=re.MULTILINE)
+    assert found is not None, f"{name} has no line like {pattern}"
+    return found.group(1)
+
+
+def test_one_version_everywhere() -> None:
+    expected = PROJECT["project"]["version"]
+    assert version("manykernels") == expected
+    assert manykernels.__version__ == expected
+    assert first_match("CITATION.cff", r"^version: \"?([^\"\s]+)\"?$") == expected
+    assert first_match("CHANGELOG.md", r"^## (\S+)") == expected
+
+
+def test_one_license_everywhere() -> None:
+    assert PROJECT["project"]["license"] == "BSD-3-Clause" == metadata("manykernels")["License-Expression"]
+    assert first_match("CITATION.cff", r"^license: (\S+)$") == "BSD-3-Clause"
+    assert (ROOT / "LICENSE").read_text().startswith("BSD 3-Clause License")
+
+
+def test_type_checker_sees_the_package() -> None:
+    settings = PROJECT["tool"]["mypy"]
+    assert "src/manykernels" in settings["files"]
+    assert settings["disallow_untyped_defs"] is True
+    assert "exclude" not in settings
+    assert (ROOT / "src" / "manykernels" / "py.typed").exists()
+
+
+def test_pytest_is_strict_and_runs_the_doctests() -> None:
+    settings = PROJECT["tool"]["pytest"]["ini_options"]
+    assert {"--strict-markers", "--strict-config", "--doctest-modules"} <= set(settings["addopts"])
+    assert settings["xfail_strict"] is True
+    assert settings["filterwarnings"][0] == "error"
+    assert settings["testpaths"] == ["tests", "src"]

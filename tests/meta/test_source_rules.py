@@ -1,0 +1,114 @@
+"""Rules for the text of the repository that no linter checks."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "manykernels"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+FOLDERS = ("src", "tests", "docs", "examples", "benchmarks", ".ci", ".github")
+SUFFIXES = (".py", ".md", ".toml", ".cff", ".yml", ".yaml", ".rst", ".txt", "")
+BUILT = {"_build", "generated", "results", "__pycache__"}
+
+MODULE_LINES = 400
+FUNCTION_LINES = 60
+COMPARISONS = {"allclose", "array_equal", "isclose", "array_equiv"}
+
+# Written so that no pattern matches its own line.
+UNFINISHED = re.compile(r"\b(TOD[O]|FIXM[E]|XX[X]|NotImplemented[E]rror)\b")
+BRITISH = re.compile(
+    r"\b(?:normal|optim|minim|maxim|regular|initial|standard|vector|general|summar|factor|penal|parametr)is(?:e|ed|es|er|ers|ing|ation)\b"
+    r"|\b(?:col|behavi|neighb|fav)our|\bcent(?:re|red|ring)\b",
+    re.IGNORECASE,
+)
+ABSOLUTE_PATH = re.compile(r"(?:^|[\s\"'`(=])/(?!usr/|bin/|dev/|path/)[A-Za-z_]+/[A-Za-z]")
+PACKAGE_INDEX = re.compile(r"index-ur[l]|find-link[s]|\bpypi\.", re.IGNORECASE)
+
+
+def text_files() -> list[Path]:
+    """Every text file a person would read, built files left out."""
+    inside = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
+    files = [path for path in [*ROOT.glob("*"), *inside] if path.is_file() and path.suffix in SUFFIXES]
+    return sorted(path for path in files if not BUILT & set(path.relative_to(ROOT).parts))
+
+
+def matches(pattern: re.Pattern[str], text: str) -> list[str]:
+    """Lines of ``text`` in which ``pattern`` occurs, with their numbers."""
+    return [f"{number}: {line.strip()}" for number, line in enumerate(text.splitlines(), 1) if pattern.search(line)]
+
+
+def dropped_comparisons(source: str) -> list[int]:
+    """Lines with a comparison such as ``np.allclose(a, b)`` whose result nobody looks at."""
+    statements = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Expr)]
+    calls = [node.value for node in statements if isinstance(node.value, ast.Call)]
+    return [call.lineno for call in calls if ast.unparse(call.func).split(".")[-1] in COMPARISONS]
+
+
+def long_functions(source: str, limit: int) -> list[str]:
+    """Functions with more than ``limit`` lines, the docstring not counted."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            lines = int(node.end_lineno or 0) - node.lineno + 1
+            first = node.body[0]
+            if ast.get_docstring(node, clean=False) is not None:
+                lines -= int(first.end_lineno or 0) - first.lineno + 1
+            if lines > limit:
+                found.append(f"{node.name}: {lines} lines")
+    return found
+
+
+def relative(path: Path) -> str:
+    """Return the path below the root, as the name of a test case."""
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", SOURCES + TESTS, ids=relative)
+def test_no_comparison_is_thrown_away(path: Path) -> None:
+    assert dropped_comparisons(path.read_text()) == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_modules_and_functions_stay_short(path: Path) -> None:
+    source = path.read_text()
+    assert len(source.splitlines()) <= MODULE_LINES
+    assert long_functions(source, FUNCTION_LINES) == []
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=relative)
+def test_source_is_finished(path: Path) -> None:
+    assert matches(UNFINISHED, path.read_text()) == []
+
+
+@pytest.mark.parametrize("path", text_files(), ids=relative)
+def test_text_is_american_and_names_no_machine(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert matches(BRITISH, text) == []
+    assert matches(ABSOLUTE_PATH, text) == []
+
+
+@pytest.mark.parametrize("name", ["Makefile", ".ci/run", "pyproject.toml"])
+def test_no_package_index_is_named(name: str) -> None:
+    assert matches(PACKAGE_INDEX, (ROOT / name).read_text()) == []
+
+
+def test_the_rules_cover_the_repository() -> None:
+    names = {relative(path) for path in text_files()}
+    assert {"README.md", "Makefile", ".ci/run", "docs/architecture.md", "src/manykernels/__init__.py"} <= names
+    assert len(SOURCES) > 10
+
+
+def test_every_rule_can_fail() -> None:
+    assert dropped_comparisons("import numpy as np\nnp.allclose(1, 1)\nassert np.allclose(1, 1)") == [2]
+    assert long_functions("def f():\n    '''Say.\n\n    More.'''\n    a = 1\n    return a", 2) == ["f: 3 lines"]
+    assert long_functions("def f():\n    '''Say.\n\n    More.'''\n    a = 1\n    return a", 3) == []
+    assert matches(UNFINISHED, "a = 1  # TO" + "DO later") != []
+    assert matches(BRITISH, "we normal" + "ise the cent" + "red kernels") != []
+    assert matches(ABSOLUTE_PATH, "open('/ho" + "me/me/data.csv')") != []
+    assert matches(PACKAGE_INDEX, "pip install --index-" + "url https://example.org") != []
