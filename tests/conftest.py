@@ -10,10 +10,10 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 os.environ["MPLBACKEND"] = "Agg"
 
-import numpy as np
-import pytest
-from hypothesis import HealthCheck, settings
-from threadpoolctl import threadpool_limits
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
+from threadpoolctl import threadpool_limits  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
