@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
 from joblib import effective_n_jobs
 from threadpoolctl import threadpool_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SMALL_MATRIX_ORDER = 2000
 
 
 def n_threads(n_jobs: int | None = None) -> int:
-    """Number of threads for compiled loops: ``n_jobs`` in joblib's convention, ``None`` meaning one."""
+    """Return the number of threads for compiled loops: ``n_jobs`` in joblib's convention, ``None`` meaning one."""
     return max(1, min(int(effective_n_jobs(n_jobs)), os.cpu_count() or 1))
 
 
@@ -29,3 +32,19 @@ def blas_threads(order: int, n_jobs: int | None = None) -> Iterator[None]:
     limit = 1 if order < SMALL_MATRIX_ORDER else n_threads(n_jobs)
     with threadpool_limits(limits=limit, user_api="blas"):
         yield
+
+
+def run_ranges(function: Callable[[int, int], None], size: int, n_threads: int) -> None:
+    """Call ``function(start, stop)`` over ``range(size)`` cut into one contiguous range per thread.
+
+    Plain Python threads: the compiled loops release the GIL, and unlike a threading layer this is safe to call from
+    several threads at once and costs no second compilation.
+    """
+    count = min(n_threads, size)
+    if count <= 1:
+        function(0, size)
+        return
+    edges = np.linspace(0, size, count + 1).astype(int).tolist()
+    with ThreadPoolExecutor(count) as pool:
+        for future in [pool.submit(function, *edge) for edge in pairwise(edges)]:
+            future.result()

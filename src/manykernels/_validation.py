@@ -193,3 +193,65 @@ def _clip_psd(gram: Array) -> Array:
     eigenvalues, vectors = np.linalg.eigh(gram.astype(np.float64))
     clipped = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
     return (clipped + clipped.T) / 2
+
+
+# --- arguments of Gram stacks --------------------------------------------------------------------------------------
+
+
+def check_vector(values: Any, size: int, name: str) -> Array:
+    """Return ``values`` as a finite, contiguous float64 vector of ``size`` entries."""
+    array = np.ascontiguousarray(_real_array(values, name), dtype=np.float64)
+    if np.shape(values) != (size,):
+        raise InvalidInputError(f"{name} must have shape ({size},), got {np.shape(values)}.")
+    return check_finite(array, name)
+
+
+def check_columns(values: Any, n_samples: int, name: str) -> Array:
+    """Return ``values`` as a finite float64 array of shape (n_samples,) or (n_samples, k)."""
+    array = _real_array(values, name).astype(np.float64, copy=False)
+    if array.ndim not in (1, 2) or array.shape[0] != n_samples:
+        raise InvalidInputError(f"{name} must have shape ({n_samples},) or ({n_samples}, k), got {array.shape}.")
+    return check_finite(array, name)
+
+
+def check_indices(index: Any, size: int, name: str, *, allow_empty: bool = True) -> Array:
+    """Return ``index`` (None for all, a slice, integers or a boolean mask) as int64 positions in ``range(size)``."""
+    every = np.arange(size)
+    if index is None or isinstance(index, slice):
+        chosen = every if index is None else every[index]
+    else:
+        chosen = _index_array(np.asarray(index), size, name)
+    if not allow_empty and len(chosen) == 0:
+        raise InvalidInputError(f"No {name} chosen; choose at least one of the {size}.")
+    return chosen
+
+
+def _index_array(array: Array, size: int, name: str) -> Array:
+    if array.size == 0:
+        return np.empty(0, dtype=np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "biu":
+        raise InvalidInputError(
+            f"{name} must be a slice, a one-dimensional array of positions or a boolean mask, "
+            f"got shape {array.shape} of dtype {array.dtype}."
+        )
+    if array.dtype.kind == "b":
+        if len(array) != size:
+            raise InvalidInputError(f"The mask of {name} must have {size} entries, got {len(array)}.")
+        return np.flatnonzero(array)
+    outside = (array < -size) | (array >= size)
+    if outside.any():
+        raise InvalidInputError(f"{name} has position {array[outside][0]}, but positions go from 0 to {size - 1}.")
+    return np.where(array < 0, array + size, array).astype(np.int64)
+
+
+def check_names(names: Any, n_kernels: int) -> tuple[str, ...] | None:
+    """Return kernel names as a tuple of ``n_kernels`` different strings, or None."""
+    if names is None:
+        return None
+    chosen = tuple(str(name) for name in names)
+    if len(chosen) != n_kernels:
+        raise InvalidInputError(f"names must hold one name for each of the {n_kernels} kernels, got {len(chosen)}.")
+    repeated = sorted({name for name in chosen if chosen.count(name) > 1}) if len(set(chosen)) < n_kernels else []
+    if repeated:
+        raise InvalidInputError(f"Kernel names must differ, but {repeated[:5]} appear more than once.")
+    return chosen

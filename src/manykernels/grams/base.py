@@ -1,0 +1,380 @@
+"""The Gram stack: M symmetric kernels on N samples and the few operations every solver is written in."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from manykernels._validation import check_columns, check_indices, check_names, check_vector
+from manykernels.exceptions import InvalidInputError
+from manykernels.grams._loops import mirror_upper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Array = NDArray[Any]
+
+CHUNK_BYTES = 32 * 2**20  # of float64 blocks held at once; with the products of a block this stays below 64 MB
+
+
+def triangle_size(n_samples: int) -> int:
+    """Return the number of entries of a packed upper triangle, ``N (N + 1) / 2``."""
+    return n_samples * (n_samples + 1) // 2
+
+
+def triangle_starts(n_samples: int) -> Array:
+    """Return where each row of a packed triangle starts, with the total size at the end, (N + 1,) int64."""
+    return np.concatenate(([0], np.cumsum(np.arange(n_samples, 0, -1))))
+
+
+@dataclass(slots=True)
+class GramCounters:
+    """What a stack has been asked to read so far.
+
+    Attributes
+    ----------
+    entries_per_pass : int
+        ``M N (N + 1) / 2``: one reading of every entry of every kernel.
+    entries : int
+        Gram entries read or computed; a symmetric operation counts a triangle.
+    bytes_read : int
+        The same in bytes of the storage dtype.
+
+    Examples
+    --------
+    >>> counters = GramCounters(entries_per_pass=6)
+    >>> counters.add(entries=3, itemsize=8)
+    >>> counters.passes
+    0.5
+    """
+
+    entries_per_pass: int
+    entries: int = 0
+    bytes_read: int = 0
+
+    @property
+    def passes(self) -> float:
+        """Entries read, in units of a whole pass."""
+        return self.entries / self.entries_per_pass
+
+    def add(self, entries: int, itemsize: int) -> None:
+        """Record that ``entries`` Gram entries of ``itemsize`` bytes were read."""
+        self.entries += entries
+        self.bytes_read += entries * itemsize
+
+    def reset(self) -> None:
+        """Start counting again from zero."""
+        self.entries = self.bytes_read = 0
+
+
+class GramStack(ABC):
+    """M symmetric positive semidefinite Gram matrices on the same N samples, kernels on the leading axis.
+
+    A subclass *must* supply ``_block`` and ``diag``. It *may* override the private ``_quad``, ``_apply_each``,
+    ``_apply``, ``_combine``, ``_triangles``, ``_take`` and ``_restrict`` for speed; their defaults read blocks of
+    at most about 32 MB. Public methods check their arguments once, count what is read, and call the private ones.
+    Storage may be float32; results and accumulation are float64. Nothing passed in is modified.
+
+    Parameters
+    ----------
+    n_kernels, n_samples : int
+        M and N, both at least one.
+    dtype : dtype
+        Storage dtype, float32 or float64.
+    names : sequence of str, optional
+        One name a kernel.
+    n_threads : int
+        Threads that compiled loops may use.
+
+    Attributes
+    ----------
+    n_kernels, n_samples, shape, dtype, names, n_threads
+        ``shape`` is ``(M, N, N)``; ``names`` is a tuple or None.
+    counters : GramCounters
+        What this stack has read; stacks made by `take` and `restrict` have their own.
+    """
+
+    def __init__(
+        self,
+        n_kernels: int,
+        n_samples: int,
+        dtype: Any,
+        *,
+        names: Sequence[str] | None = None,
+        n_threads: int = 1,
+    ) -> None:
+        self.n_kernels = int(n_kernels)
+        self.n_samples = int(n_samples)
+        self.dtype = np.dtype(dtype)
+        self.names = check_names(names, self.n_kernels)
+        self.n_threads = int(n_threads)
+        self.counters = GramCounters(self.n_kernels * triangle_size(self.n_samples))
+
+    # --- must be supplied -------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
+        """Entries ``K_m[rows, cols]`` of the given kernels, (m, r, c) float64; arguments are index arrays."""
+
+    @abstractmethod
+    def diag(self) -> Array:
+        """Diagonals of all kernels, (M, N) float64."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes held by this stack."""
+
+    # --- data -------------------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """``(n_kernels, n_samples, n_samples)``."""
+        return (self.n_kernels, self.n_samples, self.n_samples)
+
+    def __len__(self) -> int:
+        return self.n_kernels
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(n_kernels={self.n_kernels}, n_samples={self.n_samples}, dtype={self.dtype})"
+
+    # --- public operations ------------------------------------------------------------------------------------------
+
+    def block(
+        self, rows: ArrayLike | None = None, cols: ArrayLike | None = None, kernels: ArrayLike | None = None
+    ) -> Array:
+        """Entries ``K_m[rows, cols]``.
+
+        Parameters
+        ----------
+        rows, cols, kernels : array_like of int or bool, or slice, optional
+            Samples and kernels wanted; all of them by default.
+
+        Returns
+        -------
+        ndarray of shape (m, r, c), float64
+        """
+        rows, cols = (check_indices(index, self.n_samples, "samples") for index in (rows, cols))
+        kernels = check_indices(kernels, self.n_kernels, "kernels")
+        self.counters.add(len(rows) * len(cols) * len(kernels), self.dtype.itemsize)
+        return self._block(rows, cols, kernels)
+
+    def quad(self, r: ArrayLike) -> Array:
+        """Squared kernel norms ``u_m^2 = r' K_m r`` of one vector: one pass.
+
+        Parameters
+        ----------
+        r : array_like of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_kernels,), float64
+        """
+        vector = check_vector(r, self.n_samples, "r")
+        self._count(self.n_kernels)
+        return self._quad(vector)
+
+    def apply_each(self, R: ArrayLike, kernels: ArrayLike | None = None) -> Array:
+        """Products ``K_m R`` of the given kernels, each on its own.
+
+        Parameters
+        ----------
+        R : array_like of shape (n_samples,) or (n_samples, k)
+        kernels : array_like of int or bool, or slice, optional
+
+        Returns
+        -------
+        ndarray of shape (m, n_samples) or (m, n_samples, k), float64
+        """
+        right = check_columns(R, self.n_samples, "R")
+        indices = check_indices(kernels, self.n_kernels, "kernels")
+        self._count(len(indices))
+        columns = right[:, None] if right.ndim == 1 else right
+        each = self._apply_each(columns, indices)
+        return each[:, :, 0] if right.ndim == 1 else each
+
+    def apply(self, d: ArrayLike, R: ArrayLike) -> Array:
+        """Weighted product ``sum_m d_m K_m R``, reading only kernels with ``d_m != 0``.
+
+        Parameters
+        ----------
+        d : array_like of shape (n_kernels,)
+            Weights of any sign.
+        R : array_like of shape (n_samples,) or (n_samples, k)
+
+        Returns
+        -------
+        ndarray of the shape of R, float64
+        """
+        weights, active = self._active(d)
+        right = check_columns(R, self.n_samples, "R")
+        self._count(len(active))
+        columns = right[:, None] if right.ndim == 1 else right
+        total = self._apply(weights, active, columns)
+        return total[:, 0] if right.ndim == 1 else total
+
+    def combine(self, d: ArrayLike) -> Array:
+        """Weighted sum ``sum_m d_m K_m``, reading only kernels with ``d_m != 0``.
+
+        Parameters
+        ----------
+        d : array_like of shape (n_kernels,)
+            Weights of any sign.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_samples), float64, symmetric
+        """
+        weights, active = self._active(d)
+        self._count(len(active))
+        return self._combine(weights, active)
+
+    def triangles(self, kernels: ArrayLike | None = None, out: Array | None = None) -> Array:
+        """Packed upper triangles of the given kernels: row i holds columns i..N-1, rows one after the other.
+
+        Parameters
+        ----------
+        kernels : array_like of int or bool, or slice, optional
+        out : ndarray of shape (m, N(N+1)/2), float32 or float64, optional
+            Where to write; by default a new array of the storage dtype.
+
+        Returns
+        -------
+        ndarray of shape (m, N(N+1)/2)
+        """
+        indices = check_indices(kernels, self.n_kernels, "kernels")
+        shape = (len(indices), triangle_size(self.n_samples))
+        if out is None:
+            out = np.empty(shape, dtype=self.dtype)
+        elif out.shape != shape:
+            raise InvalidInputError(f"out must have shape {shape}, got {out.shape}.")
+        self._count(len(indices))
+        self._triangles(indices, out)
+        return out
+
+    def take(self, kernels: ArrayLike) -> GramStack:
+        """Return a stack of the given kernels only, in the given order, with its own counters.
+
+        Parameters
+        ----------
+        kernels : array_like of int or bool, or slice
+
+        Returns
+        -------
+        GramStack
+        """
+        return self._take(check_indices(kernels, self.n_kernels, "kernels", allow_empty=False))
+
+    def restrict(self, samples: ArrayLike) -> GramStack:
+        """Return a stack of all kernels on the given samples only, in the given order, with its own counters.
+
+        Parameters
+        ----------
+        samples : array_like of int or bool, or slice
+
+        Returns
+        -------
+        GramStack
+        """
+        return self._restrict(check_indices(samples, self.n_samples, "samples", allow_empty=False))
+
+    # --- defaults, built on _block ----------------------------------------------------------------------------------
+
+    def _quad(self, r: Array) -> Array:
+        total = np.zeros(self.n_kernels)
+        for kernels, rows in self._chunks(np.arange(self.n_kernels)):
+            cols = np.arange(rows[0], self.n_samples)
+            doubled = np.where(cols > rows[-1], 2.0, 1.0) * r[cols]
+            total[kernels] += (self._block(rows, cols, kernels) @ doubled) @ r[rows]
+        return total
+
+    def _apply_each(self, columns: Array, kernels: Array) -> Array:
+        each = np.empty((len(kernels), self.n_samples, columns.shape[1]))
+        every = np.arange(self.n_samples)
+        for position, rows in self._chunks(np.arange(len(kernels))):
+            each[position[:, None], rows] = self._block(rows, every, kernels[position]) @ columns
+        return each
+
+    def _apply(self, weights: Array, active: Array, columns: Array) -> Array:
+        total = np.zeros(columns.shape)
+        every = np.arange(self.n_samples)
+        for kernels, rows in self._chunks(active):
+            total[rows] += np.tensordot(weights[kernels], self._block(rows, every, kernels), axes=1) @ columns
+        return total
+
+    def _combine(self, weights: Array, active: Array) -> Array:
+        total = np.zeros((self.n_samples, self.n_samples))
+        for kernels, rows in self._chunks(active):
+            cols = np.arange(rows[0], self.n_samples)
+            total[rows[0] : rows[-1] + 1, rows[0] :] += np.tensordot(
+                weights[kernels], self._block(rows, cols, kernels), axes=1
+            )
+        mirror_upper(total)
+        return total
+
+    def _triangles(self, kernels: Array, out: Array) -> None:
+        starts = triangle_starts(self.n_samples)
+        for position, rows in self._chunks(np.arange(len(kernels))):
+            block = self._block(rows, np.arange(rows[0], self.n_samples), kernels[position])
+            for local, i in enumerate(rows):
+                out[position, starts[i] : starts[i + 1]] = block[:, local, local:]
+
+    def _take(self, kernels: Array) -> GramStack:
+        return GramView(self, kernels, np.arange(self.n_samples))
+
+    def _restrict(self, samples: Array) -> GramStack:
+        return GramView(self, np.arange(self.n_kernels), samples)
+
+    # --- shared by subclasses ---------------------------------------------------------------------------------------
+
+    def _count(self, n_kernels: int) -> None:
+        self.counters.add(n_kernels * triangle_size(self.n_samples), self.dtype.itemsize)
+
+    def _active(self, d: ArrayLike) -> tuple[Array, Array]:
+        weights = check_vector(d, self.n_kernels, "d")
+        return weights, np.flatnonzero(weights)
+
+    def _names_of(self, kernels: Array) -> tuple[str, ...] | None:
+        return None if self.names is None else tuple(self.names[m] for m in kernels)
+
+    def _chunks(self, kernels: Array) -> Iterator[tuple[Array, Array]]:
+        """Cut kernels x rows so that a float64 block over all columns stays below `CHUNK_BYTES`."""
+        row_bytes = 8 * self.n_samples
+        n_rows = max(1, min(self.n_samples, CHUNK_BYTES // row_bytes))
+        n_kernels = max(1, CHUNK_BYTES // (row_bytes * n_rows))
+        for first in range(0, len(kernels), n_kernels):
+            for top in range(0, self.n_samples, n_rows):
+                yield kernels[first : first + n_kernels], np.arange(top, min(top + n_rows, self.n_samples))
+
+
+class GramView(GramStack):
+    """Chosen kernels and samples of another stack, without a copy: what `take` and `restrict` return by default.
+
+    Parameters
+    ----------
+    parent : GramStack
+    kernels, samples : ndarray of int
+        Positions in the parent.
+    """
+
+    def __init__(self, parent: GramStack, kernels: Array, samples: Array) -> None:
+        super().__init__(
+            len(kernels), len(samples), parent.dtype, names=parent._names_of(kernels), n_threads=parent.n_threads
+        )
+        self._parent, self._kernels, self._samples = parent, kernels, samples
+
+    def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
+        return self._parent._block(self._samples[rows], self._samples[cols], self._kernels[kernels])
+
+    def diag(self) -> Array:
+        """Diagonals of all kernels, (M, N) float64."""
+        return self._parent.diag()[np.ix_(self._kernels, self._samples)]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the parent, which this view keeps alive."""
+        return self._parent.nbytes

@@ -1,0 +1,144 @@
+"""Gram matrices held in full as one (M, N, N) array, and the door through which plain arrays come in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels._threads import run_ranges
+from manykernels._validation import check_gram_array, check_psd
+from manykernels.exceptions import InvalidInputError
+from manykernels.grams import _loops
+from manykernels.grams.base import GramStack
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Array = NDArray[Any]
+
+
+class DenseStack(GramStack):
+    """Gram matrices in one (M, N, N) array; only the upper triangles are read, half the bytes of a BLAS product.
+
+    The array is trusted to be symmetric and finite: `as_stack` checks both.
+
+    Parameters
+    ----------
+    array : ndarray of shape (n_kernels, n_samples, n_samples), float32 or float64
+        Not copied if C-contiguous, never modified. Other real dtypes become float64.
+    names : sequence of str, optional
+    n_threads : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> stack = DenseStack(np.stack([np.eye(2), np.ones((2, 2))]))
+    >>> stack.quad([1.0, 2.0])
+    array([5., 9.])
+    >>> stack.counters.passes
+    1.0
+    """
+
+    def __init__(self, array: Array, *, names: Sequence[str] | None = None, n_threads: int = 1) -> None:
+        array = np.asarray(array)
+        dtype = np.float32 if array.dtype == np.float32 else np.float64
+        if array.ndim != 3 or array.shape[1] != array.shape[2] or 0 in array.shape:
+            raise InvalidInputError(f"A DenseStack needs a non-empty (M, N, N) array, got shape {array.shape}.")
+        super().__init__(len(array), array.shape[1], dtype, names=names, n_threads=n_threads)
+        self._array = np.ascontiguousarray(array, dtype=dtype)
+
+    @property
+    def array(self) -> Array:
+        """The Gram matrices, (M, N, N), as a read-only view."""
+        view = self._array.view()
+        view.flags.writeable = False
+        return view
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array."""
+        return self._array.nbytes
+
+    def diag(self) -> Array:
+        """Diagonals of all kernels, (M, N) float64."""
+        return np.diagonal(self._array, axis1=1, axis2=2).astype(np.float64)
+
+    def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
+        # The upper entry, like every other reader: rounding may make the lower one differ.
+        low, high = np.minimum(rows[:, None], cols), np.maximum(rows[:, None], cols)
+        return self._array[kernels[:, None, None], low, high].astype(np.float64, copy=False)
+
+    def _quad(self, r: Array) -> Array:
+        out = np.empty(self.n_kernels)
+        run_ranges(lambda a, b: _loops.dense_quad(self._array[a:b], r, out[a:b]), len(out), self.n_threads)
+        return out
+
+    def _apply_each(self, columns: Array, kernels: Array) -> Array:
+        right = np.ascontiguousarray(columns.T)
+        out = np.empty((len(kernels), *right.shape))
+
+        def work(a: int, b: int) -> None:
+            _loops.dense_apply_many(self._array, kernels[a:b], right, out[a:b])
+
+        run_ranges(work, len(out), self.n_threads)
+        return out.transpose(0, 2, 1)
+
+    def _combine(self, weights: Array, active: Array) -> Array:
+        out = np.zeros((self.n_samples, self.n_samples))
+        run_ranges(
+            lambda a, b: _loops.dense_accumulate(self._array, weights, a, b, out), self.n_samples, self.n_threads
+        )
+        _loops.mirror_upper(out)
+        return out
+
+    def _apply(self, weights: Array, active: Array, columns: Array) -> Array:
+        return self._combine(weights, active) @ columns
+
+    def _triangles(self, kernels: Array, out: Array) -> None:
+        for position, m in enumerate(kernels):
+            _loops.pack_triangle(self._array[m], out[position])
+
+    def _take(self, kernels: Array) -> DenseStack:
+        return DenseStack(self._array[kernels], names=self._names_of(kernels), n_threads=self.n_threads)
+
+    def _restrict(self, samples: Array) -> DenseStack:
+        chosen = self._array[:, samples[:, None], samples]
+        return DenseStack(chosen, names=self.names, n_threads=self.n_threads)
+
+
+def as_stack(
+    kernels: GramStack | Any, *, psd: str = "raise", names: Sequence[str] | None = None, n_threads: int = 1
+) -> GramStack:
+    """Return ``kernels`` as a Gram stack, checking plain arrays.
+
+    Parameters
+    ----------
+    kernels : GramStack or array_like of shape (n_kernels, n_samples, n_samples)
+        A stack passes through unchanged. An array must be finite, symmetric and positive semidefinite up to rounding.
+    psd : {"raise", "clip", "ignore"}
+        What to do with an indefinite matrix: refuse it, set its negative eigenvalues to zero, or skip the check.
+    names : sequence of str, optional
+        One name a kernel; ignored for a stack, which has its own.
+    n_threads : int
+        Threads that compiled loops may use.
+
+    Returns
+    -------
+    GramStack
+
+    Raises
+    ------
+    InvalidInputError, NotPSDError
+        Saying which kernel is wrong and by how much.
+
+    Examples
+    --------
+    >>> as_stack([[[2, 1], [1, 2]]])
+    DenseStack(n_kernels=1, n_samples=2, dtype=float64)
+    """
+    if isinstance(kernels, GramStack):
+        return kernels
+    array = check_psd(check_gram_array(kernels), psd)
+    return DenseStack(array, names=names, n_threads=n_threads)

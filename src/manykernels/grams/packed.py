@@ -1,0 +1,167 @@
+"""Gram matrices held as packed upper triangles: half the memory of dense ones, a quarter in float32."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from manykernels._threads import run_ranges
+from manykernels._validation import check_gram_array, check_indices
+from manykernels.exceptions import InvalidInputError
+from manykernels.grams import _loops
+from manykernels.grams.base import GramStack, triangle_size, triangle_starts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Array = NDArray[Any]
+
+
+class PackedStack(GramStack):
+    """Packed upper triangles, (M, N(N+1)/2): row i holds columns i..N-1, rows one after the other.
+
+    A pass runs at memory bandwidth. float32 storage perturbs each entry by a relative 6e-8; sums are float64.
+
+    Parameters
+    ----------
+    triangles : ndarray of shape (n_kernels, N(N+1)/2), float32 or float64
+        Not copied if C-contiguous, never modified. Trusted to be finite.
+    n_samples : int
+    names : sequence of str, optional
+    n_threads : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> stack = PackedStack(np.array([[1.0, 2.0, 3.0]]), n_samples=2)
+    >>> stack.combine([2.0])
+    array([[2., 4.],
+           [4., 6.]])
+    """
+
+    def __init__(
+        self, triangles: Array, n_samples: int, *, names: Sequence[str] | None = None, n_threads: int = 1
+    ) -> None:
+        triangles = np.asarray(triangles)
+        dtype = np.float32 if triangles.dtype == np.float32 else np.float64
+        if triangles.ndim != 2 or 0 in triangles.shape or triangles.shape[1] != triangle_size(n_samples):
+            raise InvalidInputError(
+                f"Packed triangles of {n_samples} samples must have shape (M, {triangle_size(n_samples)}), "
+                f"got {triangles.shape}."
+            )
+        super().__init__(len(triangles), n_samples, dtype, names=names, n_threads=n_threads)
+        self._packed = np.ascontiguousarray(triangles, dtype=dtype)
+
+    @classmethod
+    def from_dense(
+        cls, array: ArrayLike, *, dtype: Any = np.float64, names: Sequence[str] | None = None, n_threads: int = 1
+    ) -> PackedStack:
+        """Pack an (M, N, N) array after checking shape, finiteness and symmetry.
+
+        Parameters
+        ----------
+        array : array_like of shape (n_kernels, n_samples, n_samples)
+        dtype : float32 or float64
+            Storage dtype.
+        names : sequence of str, optional
+        n_threads : int
+
+        Returns
+        -------
+        PackedStack
+        """
+        grams = check_gram_array(array)
+        out = _new_triangles(len(grams), grams.shape[1], dtype)
+        for m, gram in enumerate(grams):
+            _loops.pack_triangle(np.ascontiguousarray(gram), out[m])
+        return cls(out, grams.shape[1], names=names, n_threads=n_threads)
+
+    @classmethod
+    def from_stack(cls, stack: GramStack, kernels: ArrayLike | None = None, *, dtype: Any = None) -> PackedStack:
+        """Pack the given kernels (all by default) of any stack; ``dtype`` defaults to that of the stack.
+
+        Parameters
+        ----------
+        stack : GramStack
+        kernels : array_like of int or bool, or slice, optional
+        dtype : float32 or float64, optional
+
+        Returns
+        -------
+        PackedStack
+        """
+        chosen = check_indices(kernels, stack.n_kernels, "kernels", allow_empty=False)
+        out = _new_triangles(len(chosen), stack.n_samples, stack.dtype if dtype is None else dtype)
+        stack.triangles(chosen, out=out)
+        return cls(out, stack.n_samples, names=stack._names_of(chosen), n_threads=stack.n_threads)
+
+    @property
+    def packed(self) -> Array:
+        """The triangles, (M, N(N+1)/2), as a read-only view."""
+        view = self._packed.view()
+        view.flags.writeable = False
+        return view
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the triangles."""
+        return self._packed.nbytes
+
+    def diag(self) -> Array:
+        """Diagonals of all kernels, (M, N) float64."""
+        return self._packed[:, triangle_starts(self.n_samples)[:-1]].astype(np.float64, copy=False)
+
+    def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
+        low, high = np.minimum(rows[:, None], cols), np.maximum(rows[:, None], cols)
+        positions = triangle_starts(self.n_samples)[low] + high - low
+        return self._packed[kernels[:, None, None], positions].astype(np.float64, copy=False)
+
+    def _quad(self, r: Array) -> Array:
+        out = np.empty(self.n_kernels)
+        n = self.n_samples
+        run_ranges(lambda a, b: _loops.packed_quad(self._packed[a:b], n, r, out[a:b]), len(out), self.n_threads)
+        return out
+
+    def _apply_each(self, columns: Array, kernels: Array) -> Array:
+        right = np.ascontiguousarray(columns.T)
+        out = np.empty((len(kernels), *right.shape))
+
+        def work(a: int, b: int) -> None:
+            _loops.packed_apply_many(self._packed, kernels[a:b], self.n_samples, right, out[a:b])
+
+        run_ranges(work, len(out), self.n_threads)
+        return out.transpose(0, 2, 1)
+
+    def _combine(self, weights: Array, active: Array) -> Array:
+        total = np.zeros(self._packed.shape[1])
+        run_ranges(
+            lambda a, b: _loops.packed_accumulate(self._packed, weights, a, b, total), len(total), self.n_threads
+        )
+        out = np.empty((self.n_samples, self.n_samples))
+        _loops.unpack_triangle(total, self.n_samples, out)
+        return out
+
+    def _apply(self, weights: Array, active: Array, columns: Array) -> Array:
+        return self._combine(weights, active) @ columns
+
+    def _triangles(self, kernels: Array, out: Array) -> None:
+        out[...] = self._packed[kernels]
+
+    def _take(self, kernels: Array) -> PackedStack:
+        return PackedStack(
+            self._packed[kernels], self.n_samples, names=self._names_of(kernels), n_threads=self.n_threads
+        )
+
+    def _restrict(self, samples: Array) -> PackedStack:
+        i, j = np.triu_indices(len(samples))
+        low, high = np.minimum(samples[i], samples[j]), np.maximum(samples[i], samples[j])
+        chosen = self._packed[:, triangle_starts(self.n_samples)[low] + high - low]
+        return PackedStack(chosen, len(samples), names=self.names, n_threads=self.n_threads)
+
+
+def _new_triangles(n_kernels: int, n_samples: int, dtype: Any) -> Array:
+    if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
+        raise InvalidInputError(f"Gram triangles are stored as float32 or float64, got dtype {np.dtype(dtype)}.")
+    return np.empty((n_kernels, triangle_size(n_samples)), dtype=dtype)
