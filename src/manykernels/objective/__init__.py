@@ -1,0 +1,1 @@
+"""What is minimized: losses, regularizers, weight sets, the problem and its certificate."""

@@ -1,0 +1,221 @@
+"""What every loss is: value, derivatives, conjugate, dual box, with the conventions of sign and domain."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from manykernels.exceptions import InvalidInputError
+
+__all__ = ["ClassificationLoss", "Loss", "RegressionLoss", "piecewise_linear_minimizer"]
+
+Array = NDArray[Any]
+
+DOMAIN_SLACK = 1e-12
+"""Relative overshoot of the dual box that is rounding, not infeasibility: ``(s * bound) / s`` may miss by one ulp."""
+
+
+@dataclass(frozen=True)
+class Loss(abc.ABC):
+    """A convex loss ``l(y, z)`` of one sample, vectorized over samples, for unit sample weight.
+
+    The dual variable is ``r = -dl/dz``; every conjugate quantity is a function of ``r``: ``conjugate(y, r)`` is
+    ``l*(y, -r) = sup_z (-r z - l(y, z))`` and its derivative in ``r`` is ``-z`` at the supremum. A sample weight ``s``
+    multiplies the loss, so that the dual variable of the weighted sample is ``rho = s r``.
+
+    Attributes
+    ----------
+    name : str
+        Name in ``LOSSES``.
+    task : {"classification", "regression"}
+        What the target is: labels in {-1, +1}, or finite numbers.
+    smooth : bool
+        Whether the loss is differentiable in ``z``.
+    entropic : bool
+        Whether the conjugate is its own barrier (its derivative is infinite at the ends of the dual box).
+    kink : float
+        Coefficient of ``|r|`` in the conjugate.
+    curvature : float
+        1 if the conjugate contains ``r^2 / 2``, else 0.
+    score_unit : float
+        The scale of ``z`` on which the loss bends: 1 for margins, ``delta`` for Huber. Sets root-finding tolerances.
+    """
+
+    name: ClassVar[str]
+    task: ClassVar[str]
+    smooth: ClassVar[bool]
+    entropic: ClassVar[bool] = False
+    curvature: ClassVar[float] = 0.0
+
+    @property
+    def kink(self) -> float:
+        """Coefficient of ``|r|`` in the conjugate."""
+        return 0.0
+
+    @property
+    def score_unit(self) -> float:
+        """Scale of ``z`` on which the loss bends."""
+        return 1.0
+
+    @abc.abstractmethod
+    def check_target(self, y: Any) -> Array:
+        """Return ``y`` as float64 (N,), or raise ``InvalidInputError`` saying which values cannot be used."""
+
+    @abc.abstractmethod
+    def value(self, y: Array, z: Array) -> Array:
+        """Loss ``l(y, z)`` of each sample, (N,)."""
+
+    @abc.abstractmethod
+    def derivative(self, y: Array, z: Array) -> Array:
+        """``dl/dz`` (N,); at a kink, one element of the subdifferential."""
+
+    @abc.abstractmethod
+    def second_derivative(self, y: Array, z: Array) -> Array:
+        """Second derivative ``d2l/dz2`` (N,); 0 at kinks."""
+
+    def conjugate(self, y: Array, r: Array) -> Array:
+        """Conjugate ``l*(y, -r)`` (N,); ``inf`` outside the dual box (overshoot by 1e-12 relative is clipped)."""
+        lo, hi = self.dual_bounds(y)
+        slack_lo, slack_hi = (
+            DOMAIN_SLACK * np.maximum(1.0, np.where(np.isfinite(end), np.abs(end), 0)) for end in (lo, hi)
+        )
+        inside = (r >= lo - slack_lo) & (r <= hi + slack_hi)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.where(inside, self._conjugate_inside(y, np.clip(r, lo, hi)), np.inf)
+
+    @abc.abstractmethod
+    def _conjugate_inside(self, y: Array, r: Array) -> Array:
+        """Conjugate for ``r`` inside the dual box."""
+
+    @abc.abstractmethod
+    def conjugate_derivative(self, y: Array, r: Array) -> Array:
+        """``d l*(y, -r) / dr`` (N,), that is ``-z``; with ``sign(0) = 0`` in the part ``kink * |r|``."""
+
+    @abc.abstractmethod
+    def conjugate_second_derivative(self, y: Array, r: Array) -> Array:
+        """Second derivative in ``r`` of the part without ``kink * |r|`` (N,)."""
+
+    @abc.abstractmethod
+    def dual_bounds(self, y: Array) -> tuple[Array, Array]:
+        """Return the ends ``lo <= r <= hi`` of each dual box, (N,) each, possibly infinite; 0 is always inside."""
+
+    def dual_from_scores(self, y: Array, z: Array) -> Array:
+        """Dual variable ``r = -dl/dz`` (N,) at scores ``z``."""
+        return -self.derivative(y, z)
+
+    def dual_interval(self, y: Array, z: Array) -> tuple[Array, Array]:
+        """Return the ends of ``-dl(y, z)``, the set of dual variables that fit scores ``z``; kinks are met up to rounding."""
+        r = self.dual_from_scores(y, z)
+        return r, r
+
+    def dual_distance(self, y: Array, z: Array, r: Array) -> Array:
+        """Distance of ``r`` to the set ``-dl(y, z)`` (N,); zero exactly when (z, r) satisfies stationarity."""
+        lo, hi = self.dual_interval(y, z)
+        return np.maximum(np.maximum(lo - r, r - hi), 0.0)
+
+    @abc.abstractmethod
+    def best_intercept(self, y: Array, f: Array, sample_weight: Array) -> float:
+        """Minimizer over ``b`` of ``sum_i s_i l(y_i, f_i + b)``, always finite.
+
+        On a flat minimum, piecewise linear losses return the middle of the minimizing interval, or its finite end if
+        the other is infinite; smooth losses return one point of it.
+        """
+
+    def _root_intercept(self, y: Array, f: Array, weight: Array, lo: float, hi: float) -> float:
+        """Root in ``[lo, hi]`` of the derivative of the weighted loss in the intercept, which brackets a minimizer."""
+
+        def slope(b: float) -> float:
+            return float(np.dot(weight, self.derivative(y, f + b)))
+
+        if not slope(lo) < 0 or lo >= hi:
+            return lo
+        if not slope(hi) > 0:
+            return hi
+        return float(brentq(slope, lo, hi, xtol=1e-16 * self.score_unit, rtol=1e-15, maxiter=10_000))
+
+
+class ClassificationLoss(Loss):
+    """A loss of the margin ``y z`` with labels in {-1, +1}."""
+
+    task: ClassVar[str] = "classification"
+
+    def check_target(self, y: Any) -> Array:
+        """Return labels as float64 (N,); anything but -1 and +1 is refused."""
+        target = _float_vector(y)
+        bad = ~np.isin(target, (-1.0, 1.0))
+        if bad.any():
+            shown = np.unique(target[bad])[:5].tolist()
+            raise InvalidInputError(
+                f"The {self.name} loss needs labels -1 and +1, but y contains {shown}. Encode them so."
+            )
+        return target
+
+
+class RegressionLoss(Loss):
+    """A loss of the residual ``y - z`` with real targets."""
+
+    task: ClassVar[str] = "regression"
+
+    def check_target(self, y: Any) -> Array:
+        """Return targets as float64 (N,); NaN and infinite values are refused."""
+        target = _float_vector(y)
+        bad = ~np.isfinite(target)
+        if bad.any():
+            raise InvalidInputError(
+                f"y contains {int(bad.sum())} NaN or infinite value(s), the first at index {int(np.argmax(bad))}. "
+                "Drop these samples before fitting."
+            )
+        return target
+
+
+def _float_vector(y: Any) -> Array:
+    """Return ``y`` as a fresh float64 vector, or say what it is instead."""
+    try:
+        target = np.array(y, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(
+            f"y must contain numbers, got {type(y).__name__} that cannot be converted: {error}"
+        ) from error
+    if target.ndim != 1 or target.size == 0:
+        raise InvalidInputError(f"y must be a non-empty vector of shape (n_samples,), got shape {target.shape}.")
+    return target
+
+
+def piecewise_linear_minimizer(points: Array, jumps: Array, start: float) -> float:
+    """Minimize a convex piecewise linear function of one variable.
+
+    Parameters
+    ----------
+    points : ndarray of shape (k,)
+        Where the slope changes.
+    jumps : ndarray of shape (k,)
+        By how much it increases there, positive.
+    start : float
+        Slope before the first point, at most 0.
+
+    Returns
+    -------
+    float
+        The middle of the minimizing interval, or its finite end when it is a half line.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> piecewise_linear_minimizer(np.array([3.0, 1.0, 2.0]), np.full(3, 2.0), -3.0)
+    2.0
+    """
+    order = np.argsort(points, kind="stable")
+    slopes = start + np.cumsum(jumps[order])
+    tolerance = 1e-13 * float(np.sum(jumps))
+    left = int(np.argmax(slopes >= -tolerance)) if slopes[-1] >= -tolerance else len(points) - 1
+    rising = slopes > tolerance
+    right = int(np.argmax(rising)) if rising.any() else left
+    first, last = float(points[order[left]]), float(points[order[right]])
+    if start >= -tolerance:
+        return last if rising.any() else 0.0
+    return first + (last - first) / 2
