@@ -1,0 +1,42 @@
+"""The Python blocks of the README and of the documentation run as printed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+
+
+def python_blocks(text: str) -> list[str]:
+    """Code of all fenced blocks marked as Python, in order."""
+    return BLOCK.findall(text)
+
+
+def run_page(text: str, name: str) -> None:
+    """Run the blocks of a page one after the other, as a reader who pastes them would."""
+    namespace: dict[str, object] = {"__name__": "__page__"}
+    for number, block in enumerate(python_blocks(text), 1):
+        exec(compile(block, f"{name}, block {number}", "exec"), namespace)
+
+
+PAGES = [
+    path for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))] if python_blocks(path.read_text())
+]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_page_runs(path: Path) -> None:
+    run_page(path.read_text(), path.name)
+
+
+def test_pages_with_code_are_found() -> None:
+    assert {"README.md", "quickstart.md", "kernels.md", "precomputed.md"} <= {path.name for path in PAGES}
+
+
+def test_a_wrong_page_fails() -> None:
+    with pytest.raises(ZeroDivisionError, match="division by zero"):
+        run_page("Text.\n\n```python\na = 1\n```\n\n```python\na / 0\n```\n", "planted.md")
