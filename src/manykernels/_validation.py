@@ -255,3 +255,17 @@ def check_names(names: Any, n_kernels: int) -> tuple[str, ...] | None:
     if repeated:
         raise InvalidInputError(f"Kernel names must differ, but {repeated[:5]} appear more than once.")
     return chosen
+
+
+# --- arguments of problems -----------------------------------------------------------------------------------------
+
+
+def check_positive_vector(values: Any, size: int, name: str) -> Array:
+    """Return ``values`` as a float64 vector of ``size`` finite positive entries."""
+    array = check_vector(values, size, name)
+    if not np.all(array > 0):
+        worst = int(np.argmin(array))
+        raise InvalidInputError(
+            f"{name} must be positive, but entry {worst} is {array[worst]:.6g}. Leave out what should not count."
+        )
+    return array

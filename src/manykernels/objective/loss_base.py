@@ -20,6 +20,11 @@ DOMAIN_SLACK = 1e-12
 """Relative overshoot of the dual box that is rounding, not infeasibility: ``(s * bound) / s`` may miss by one ulp."""
 
 
+def _slack(end: Array) -> Array:
+    """Overshoot of one end of the dual box that counts as rounding."""
+    return DOMAIN_SLACK * np.maximum(1.0, np.where(np.isfinite(end), np.abs(end), 0.0))
+
+
 @dataclass(frozen=True)
 class Loss(abc.ABC):
     """A convex loss ``l(y, z)`` of one sample, vectorized over samples, for unit sample weight.
@@ -81,9 +86,7 @@ class Loss(abc.ABC):
     def conjugate(self, y: Array, r: Array) -> Array:
         """Conjugate ``l*(y, -r)`` (N,); ``inf`` outside the dual box (overshoot by 1e-12 relative is clipped)."""
         lo, hi = self.dual_bounds(y)
-        slack_lo, slack_hi = (
-            DOMAIN_SLACK * np.maximum(1.0, np.where(np.isfinite(end), np.abs(end), 0)) for end in (lo, hi)
-        )
+        slack_lo, slack_hi = _slack(lo), _slack(hi)
         inside = (r >= lo - slack_lo) & (r <= hi + slack_hi)
         with np.errstate(over="ignore", invalid="ignore"):
             return np.where(inside, self._conjugate_inside(y, np.clip(r, lo, hi)), np.inf)
@@ -109,7 +112,7 @@ class Loss(abc.ABC):
         return -self.derivative(y, z)
 
     def dual_interval(self, y: Array, z: Array) -> tuple[Array, Array]:
-        """Return the ends of ``-dl(y, z)``, the set of dual variables that fit scores ``z``; kinks are met up to rounding."""
+        """Return the ends of ``-dl(y, z)``, the dual variables that fit scores ``z``; kinks are met up to rounding."""
         r = self.dual_from_scores(y, z)
         return r, r
 

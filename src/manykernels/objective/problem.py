@@ -1,0 +1,333 @@
+"""The problem: stack, target, loss and regularizer, with its primal, its dual and the one certificate."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels._validation import check_positive_vector, check_vector
+from manykernels.exceptions import InvalidInputError
+from manykernels.grams import GramStack, as_stack
+from manykernels.objective.certificate import Certificate, KKTResiduals
+from manykernels.objective.loss_base import Loss
+from manykernels.objective.losses import get_loss
+from manykernels.objective.projection import project_box_hyperplane
+from manykernels.objective.regularizer_base import Regularizer
+
+__all__ = ["Certificate", "KKTResiduals", "Problem"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Problem:
+    """A multiple kernel learning problem, checked once, never changed.
+
+    Primal and dual are::
+
+        P(f, b) = sum_i s_i l(y_i, f_i + b) + Omega(t),                    t_m = w_m ||f_m||
+        D(rho)  = - sum_i s_i l*(y_i, -rho_i/s_i) - Omega*(u),             u_m = sqrt(rho' K_m rho) / w_m
+
+    with ``sum rho = 0`` if there is an intercept, and the model is ``f = sum_m d_m K_m rho + b``.
+
+    Parameters
+    ----------
+    stack : GramStack or array of shape (M, N, N)
+        The kernels.
+    y : array of shape (N,)
+        Labels in {-1, +1} or finite targets, whichever the loss asks for.
+    loss : Loss or str
+        The loss.
+    regularizer : Regularizer
+        The penalty, strength included.
+    fit_intercept : bool, default=True
+        Whether the model has an intercept.
+    sample_weight : array of shape (N,), optional
+        Positive sample weights ``s``; ones by default.
+    kernel_penalties : array of shape (M,), optional
+        Positive kernel penalties ``w``; ones by default.
+
+    Raises
+    ------
+    InvalidInputError
+        If shapes disagree, values are not finite or positive, or a classifier with an intercept gets one class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.objective.regularizers import BlockL1
+    >>> problem = Problem(np.eye(2)[None], np.array([1.0, -1.0]), "logistic", BlockL1(0.1))
+    >>> rho = np.array([0.3, -0.3])
+    >>> problem.certificate(rho, np.array([1.0]), 0.0).gap >= 0
+    True
+    """
+
+    stack: GramStack
+    y: Array
+    loss: Loss
+    regularizer: Regularizer
+    _: KW_ONLY
+    fit_intercept: bool = True
+    sample_weight: Array | None = None
+    kernel_penalties: Array | None = None
+
+    def __post_init__(self) -> None:
+        self._set("stack", as_stack(self.stack))
+        self._set("loss", get_loss(self.loss))
+        if not isinstance(self.regularizer, Regularizer):
+            raise InvalidInputError(
+                f"regularizer must be a Regularizer such as BlockL1(0.1), got {self.regularizer!r}; "
+                "get_regularizer(name, strength) makes one from a name."
+            )
+        self._set("y", _frozen(self.loss.check_target(self.y)))
+        if len(self.y) != self.n_samples:
+            raise InvalidInputError(f"y has {len(self.y)} samples but the kernels have {self.n_samples}.")
+        self._set("sample_weight", _positive(self.sample_weight, self.n_samples, "sample_weight"))
+        self._set("kernel_penalties", _positive(self.kernel_penalties, self.n_kernels, "kernel_penalties"))
+        self._check_solvable()
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check_solvable(self) -> None:
+        if self.fit_intercept and self.loss.task == "classification" and len(np.unique(self.y)) < 2:
+            raise InvalidInputError(
+                f"Every label is {self.y[0]:+g}: with one class and an intercept there is nothing to learn "
+                "(a logistic loss has no minimizer). Give samples of both classes or set fit_intercept=False."
+            )
+        if not np.isfinite(self.loss_at_zero):
+            raise InvalidInputError(
+                f"The {self.loss.name} loss overflows at zero scores: y reaches {np.abs(self.y).max():.3g} and "
+                f"sample_weight {self.weight.max():.3g}. Rescale them."
+            )
+
+    def __repr__(self) -> str:
+        return (
+            f"Problem(n_kernels={self.n_kernels}, n_samples={self.n_samples}, loss={self.loss!r}, "
+            f"regularizer={self.regularizer!r}, fit_intercept={self.fit_intercept})"
+        )
+
+    # --- data -------------------------------------------------------------------------------------------------------
+
+    @property
+    def n_kernels(self) -> int:
+        """Number of kernels M."""
+        return self.stack.n_kernels
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples N."""
+        return self.stack.n_samples
+
+    @property
+    def weight(self) -> Array:
+        """Sample weights ``s`` (N,), ones if none were given."""
+        assert self.sample_weight is not None
+        return self.sample_weight
+
+    @property
+    def penalties(self) -> Array:
+        """Kernel penalties ``w`` (M,), ones if none were given."""
+        assert self.kernel_penalties is not None
+        return self.kernel_penalties
+
+    @cached_property
+    def total_weight(self) -> float:
+        """Return ``sum_i s_i``."""
+        return float(self.weight.sum())
+
+    @cached_property
+    def loss_at_zero(self) -> float:
+        """Weighted loss of the scores 0."""
+        return self.empirical_loss(np.zeros(self.n_samples))
+
+    @property
+    def tiny(self) -> float:
+        """Floor of the denominator of the relative gap: 1e-10 times the loss at zero."""
+        return max(1e-10 * self.loss_at_zero, float(np.finfo(np.float64).tiny))
+
+    @cached_property
+    def dual_box(self) -> tuple[Array, Array]:
+        """Ends of the box of ``rho``: ``s`` times that of the loss."""
+        lo, hi = self.loss.dual_bounds(self.y)
+        return _frozen(self.weight * lo), _frozen(self.weight * hi)
+
+    def take(self, kernels: Any) -> Problem:
+        """Return the problem on the given kernels only."""
+        return replace(self, stack=self.stack.take(kernels), kernel_penalties=self.penalties[kernels])
+
+    # --- primal and dual --------------------------------------------------------------------------------------------
+
+    def empirical_loss(self, z: Array) -> float:
+        """``sum_i s_i l(y_i, z_i)``."""
+        with np.errstate(over="ignore"):
+            return float(np.dot(self.weight, self.loss.value(self.y, z)))
+
+    def conjugate_loss(self, rho: Array) -> float:
+        """``sum_i s_i l*(y_i, -rho_i / s_i)``; infinite outside the dual box."""
+        return float(np.sum(self.weight * self.loss.conjugate(self.y, rho / self.weight)))
+
+    def dual_norms(self, rho: Array) -> Array:
+        """``u_m = sqrt(rho' K_m rho) / w_m`` (M,): one pass."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = self.stack.quad(rho)
+        return _root(squares) / self.penalties
+
+    def model_parts(self, rho: Array, d: Array) -> tuple[Array, Array]:
+        """Scores ``f = sum_m d_m K_m rho`` (N,) and block norms ``t`` (M,); reads kernels with ``d_m != 0`` only."""
+        active = np.flatnonzero(d)
+        with np.errstate(over="ignore", invalid="ignore"):
+            each = self.stack.apply_each(rho, active)
+            squares = each @ rho
+        norms = np.zeros(self.n_kernels)
+        norms[active] = self.penalties[active] * d[active] * _root(squares)
+        return d[active] @ each, norms
+
+    def primal(self, rho: Array, d: Array, b: float) -> float:
+        """Return ``P`` of the model ``sum_m d_m K_m rho + b``, as it is given.
+
+        Parameters
+        ----------
+        rho : ndarray of shape (N,)
+            Dual coefficients.
+        d : ndarray of shape (M,)
+            Kernel weights, non-negative.
+        b : float
+            Intercept.
+        """
+        rho, d, b = self._check_model(rho, d, b)
+        f, t = self.model_parts(rho, d)
+        return self.empirical_loss(f + b) + self.regularizer.value(t)
+
+    def dual(self, rho: Array) -> float:
+        """Return ``D`` of ``rho`` made feasible (projected, then scaled): a lower bound on every primal value."""
+        feasible = self.feasible_dual(rho)
+        u = self.dual_norms(feasible)
+        scale = self.regularizer.dual_scale(u)
+        return -self.conjugate_loss(scale * feasible) - self.regularizer.conjugate(scale * u)
+
+    def feasible_dual(self, rho: Array) -> Array:
+        """Project on the box and, with an intercept, on ``sum rho = 0``; not yet scaled.
+
+        Parameters
+        ----------
+        rho : ndarray of shape (N,)
+            Any finite vector.
+
+        Returns
+        -------
+        ndarray of shape (N,)
+            ``clip(rho - nu, lo, hi)``, the nearest point of the set; ``rho`` itself if it is feasible up to rounding.
+        """
+        rho = check_vector(rho, self.n_samples, "rho")
+        lo, hi = self.dual_box
+        return project_box_hyperplane(rho, lo, hi) if self.fit_intercept else np.clip(rho, lo, hi)
+
+    def zero_model(self) -> tuple[Array, float]:
+        """Return the optimal dual coefficients and intercept of the model without kernels.
+
+        Returns
+        -------
+        rho : ndarray of shape (N,)
+            The smallest vector in ``-s dl(y, b)`` that sums to zero (with an intercept).
+        b : float
+            The best constant score; 0 without an intercept.
+        """
+        f = np.zeros(self.n_samples)
+        b = self.loss.best_intercept(self.y, f, self.weight) if self.fit_intercept else 0.0
+        lo, hi = self.loss.dual_interval(self.y, f + b)
+        lo, hi = self.weight * lo, self.weight * hi
+        return self.feasible_dual(project_box_hyperplane(f, lo, hi) if self.fit_intercept else np.clip(f, lo, hi)), b
+
+    def strength_max(self) -> float:
+        """Return the smallest strength at which the zero model is optimal: one pass."""
+        return self.regularizer.strength_max(self.dual_norms(self.zero_model()[0]))
+
+    # --- certificate ------------------------------------------------------------------------------------------------
+
+    def certificate(self, rho: Array, d: Array, b: float) -> Certificate:
+        """Return primal, dual, gap and optimality residuals of this very model.
+
+        Costs one pass for the dual bound and one reading of the kernels with ``d_m != 0``.
+
+        Parameters
+        ----------
+        rho : ndarray of shape (N,)
+            Dual coefficients; need not be feasible.
+        d : ndarray of shape (M,)
+            Kernel weights, non-negative.
+        b : float
+            Intercept; 0 without one.
+
+        Returns
+        -------
+        Certificate
+            With ``dual <= optimum <= primal`` up to rounding.
+        """
+        rho, d, b = self._check_model(rho, d, b)
+        f, t = self.model_parts(rho, d)
+        feasible = self.feasible_dual(rho)
+        u = self.dual_norms(feasible)
+        scale = self.regularizer.dual_scale(u)
+        feasible, u = scale * feasible, scale * u
+        return self._compare(rho, f, f + b, t, feasible, u, scale)
+
+    def _compare(
+        self, rho: Array, f: Array, z: Array, t: Array, feasible: Array, u: Array, scale: float
+    ) -> Certificate:
+        """Put both sides together; ``feasible`` and ``u`` are scaled, ``rho`` is as it was given."""
+        losses = self.weight * self.loss.value(self.y, z)
+        conjugates = self.weight * self.loss.conjugate(self.y, feasible / self.weight)
+        penalty, conjugate = self.regularizer.value(t), self.regularizer.conjugate(u)
+        primal = float(np.sum(losses)) + penalty
+        denominator = max(abs(primal), self.tiny)
+        sizes = np.abs(rho)
+        kkt = KKTResiduals(
+            stationarity=float(np.sum(losses + conjugates + z * feasible)) / denominator,
+            complementarity=(penalty + conjugate - float(np.dot(f, feasible))) / denominator,
+            box=_ratio(float(np.max(np.abs(rho - np.clip(rho, *self.dual_box)))), float(sizes.max())),
+            intercept=_ratio(abs(float(np.sum(rho))), float(np.sum(sizes))) if self.fit_intercept else 0.0,
+            scaling=1.0 - scale,
+        )
+        return Certificate.from_values(primal, -float(np.sum(conjugates)) - conjugate, denominator, kkt)
+
+    def _check_model(self, rho: Array, d: Array, b: float) -> tuple[Array, Array, float]:
+        """Return the model as float64, or say which part of it cannot be one."""
+        rho, d = check_vector(rho, self.n_samples, "rho"), check_vector(d, self.n_kernels, "d")
+        if np.any(d < 0):
+            worst = int(np.argmin(d))
+            raise InvalidInputError(f"Kernel weights d must not be negative, but d[{worst}] is {d[worst]:.6g}.")
+        if not np.isfinite(b) or (b != 0 and not self.fit_intercept):
+            raise InvalidInputError(f"The intercept must be finite, and 0 without fit_intercept; got {b!r}.")
+        return rho, d, float(b)
+
+
+def _frozen(array: Array) -> Array:
+    """Return a read-only view: what a problem holds is not written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _positive(values: Any, size: int, name: str) -> Array:
+    """Return a read-only copy of positive weights, ones if there are none."""
+    return _frozen(np.ones(size) if values is None else check_positive_vector(values, size, name).copy())
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 0.0
+
+
+def _root(squares: Array) -> Array:
+    """Square roots of ``rho' K_m rho``; rounding below zero counts as zero, overflow is refused."""
+    if not np.all(np.isfinite(squares)):
+        m = int(np.argmax(~np.isfinite(squares)))
+        raise InvalidInputError(
+            f"rho' K_m rho is {squares[m]} for kernel {m}: its entries or the dual coefficients overflow. "
+            "Normalize the kernels, for instance to unit trace."
+        )
+    return np.sqrt(np.maximum(squares, 0.0))

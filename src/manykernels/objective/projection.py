@@ -1,0 +1,77 @@
+"""Projection on a box cut by the hyperplane of zero sum: how dual coefficients are made feasible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["project_box_hyperplane"]
+
+Array = NDArray[Any]
+
+_ZERO_SUM = 1e-15
+"""A sum below this part of the sum of absolute values is zero up to rounding."""
+
+
+def project_box_hyperplane(r: Array, lo: Array, hi: Array) -> Array:
+    """Return the nearest point to ``r`` of ``{lo <= x <= hi, sum x = 0}``.
+
+    The solution is ``clip(r - nu, lo, hi)``, whose sum is a decreasing, piecewise linear function of ``nu``: the piece
+    with the root is found by bisection over the sorted breakpoints, then solved exactly. Subtracting the mean instead
+    would leave the box.
+
+    Parameters
+    ----------
+    r : ndarray of shape (N,)
+        Any finite vector.
+    lo, hi : ndarray of shape (N,)
+        Ends of the box, possibly infinite, with ``sum lo <= 0 <= sum hi``.
+
+    Returns
+    -------
+    ndarray of shape (N,)
+        Inside the box exactly, with zero sum up to rounding; ``r`` itself if it has these properties.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> project_box_hyperplane(np.array([3.0, 0.5, -1.0]), np.zeros(3) - 1, np.ones(3)).tolist()
+    [1.0, 0.0, -1.0]
+    """
+    x = np.clip(r, lo, hi)
+    # A second round removes the rounding that a huge r leaves in the first; its input is already in the box.
+    for start in (r, None, None):
+        if abs(float(np.sum(x))) <= _ZERO_SUM * float(np.sum(np.abs(x))):
+            break
+        x = _project_once(x if start is None else start, lo, hi)
+    return x
+
+
+def _project_once(r: Array, lo: Array, hi: Array) -> Array:
+    """``clip(r - nu, lo, hi)`` with ``nu`` solved on the linear piece of the sum that contains its root."""
+    left, right = _piece_with_root(r, lo, hi)
+    at_top = r - hi >= right
+    free = ~at_top & (r - lo >= right) & (r - hi <= left)
+    fixed = np.where(at_top, hi, lo)
+    if not free.any():
+        return np.clip(r - (left if np.isfinite(left) else right), lo, hi)
+    nu = (float(np.sum(r[free])) + float(np.sum(fixed[~free]))) / int(free.sum())
+    return np.clip(np.where(free, r - nu, fixed), lo, hi)
+
+
+def _piece_with_root(r: Array, lo: Array, hi: Array) -> tuple[float, float]:
+    """Neighboring breakpoints between which the sum of ``clip(r - nu, lo, hi)`` crosses zero; infinite at the ends."""
+    ends = np.concatenate([r - lo, r - hi])
+    points = np.unique(ends[np.isfinite(ends)])
+    below, above = -1, len(points)
+    while above - below > 1:
+        middle = (below + above) // 2
+        if float(np.sum(np.clip(r - points[middle], lo, hi))) >= 0:
+            below = middle
+        else:
+            above = middle
+    left = float(points[below]) if below >= 0 else -np.inf
+    right = float(points[above]) if above < len(points) else np.inf
+    return left, right
