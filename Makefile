@@ -75,7 +75,8 @@ $(BIN)/python:
 	@for candidate in $(CANDIDATES); do \
 	  if "$$candidate" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	    echo "creating $(VENV) with $$candidate"; \
-	    exec "$$candidate" -m venv $(VENV); \
+	    "$$candidate" -m venv $(VENV) && exit 0; \
+	    rm -rf $(VENV); \
 	  fi; \
 	done; \
 	echo "No usable Python found. Tried: $(strip $(CANDIDATES))." >&2; \
