@@ -269,3 +269,19 @@ def check_positive_vector(values: Any, size: int, name: str) -> Array:
             f"{name} must be positive, but entry {worst} is {array[worst]:.6g}. Leave out what should not count."
         )
     return array
+
+
+def check_count(value: Any, name: str, *, least: int = 1) -> int:
+    """Return ``value`` as an int if it is an integer of at least ``least``, else raise ``InvalidInputError``."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < least:
+        raise InvalidInputError(f"{name} must be an integer of at least {least}, got {value!r}.")
+    return int(value)
+
+
+def check_nonnegative_vector(values: Any, size: int, name: str) -> Array:
+    """Return ``values`` as a float64 vector of ``size`` finite non-negative entries."""
+    array = check_vector(values, size, name)
+    if (array < 0).any():
+        worst = int(np.argmin(array))
+        raise InvalidInputError(f"{name} must not be negative, but entry {worst} is {array[worst]:.6g}.")
+    return array

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from manykernels._validation import Array
 
 __all__ = ["Certificate", "KKTResiduals"]
 
@@ -56,6 +62,9 @@ class Certificate:
         ``max(gap, 0) / max(|primal|, tiny)``.
     kkt : KKTResiduals
         Which condition is missed, and by how much.
+    dual_norms : ndarray of shape (n_kernels,)
+        ``u_m`` of the projected dual coefficients before scaling: what the pass over the kernels was for, kept
+        because the working set and screening need it again.
     """
 
     primal: float
@@ -63,6 +72,7 @@ class Certificate:
     gap: float
     relative_gap: float
     kkt: KKTResiduals
+    dual_norms: Array = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
 
     @classmethod
     def from_values(cls, primal: float, dual: float, denominator: float, kkt: KKTResiduals) -> Certificate:

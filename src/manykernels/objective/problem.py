@@ -273,8 +273,8 @@ class Problem:
         feasible = self.feasible_dual(rho)
         u = self.dual_norms(feasible)
         scale = self.regularizer.dual_scale(u)
-        feasible, u = scale * feasible, scale * u
-        return self._compare(rho, f, f + b, t, feasible, u, scale)
+        certificate = self._compare(rho, f, f + b, t, scale * feasible, scale * u, scale)
+        return replace(certificate, dual_norms=u)
 
     def _compare(
         self, rho: Array, f: Array, z: Array, t: Array, feasible: Array, u: Array, scale: float

@@ -1,0 +1,23 @@
+"""How a problem is minimized: one algorithm a module, all ending in one shape of solution."""
+
+from manykernels.solvers.api import configured_solver, solve
+from manykernels.solvers.base import Solver
+from manykernels.solvers.interior_point import InteriorPoint
+from manykernels.solvers.registry import SOLVERS, choose_solver, get_solver, solvers_for
+from manykernels.solvers.solution import IterationRecord, Solution, Status
+from manykernels.solvers.working_set import WorkingSet
+
+__all__ = [
+    "SOLVERS",
+    "InteriorPoint",
+    "IterationRecord",
+    "Solution",
+    "Solver",
+    "Status",
+    "WorkingSet",
+    "choose_solver",
+    "configured_solver",
+    "get_solver",
+    "solve",
+    "solvers_for",
+]

@@ -1,0 +1,156 @@
+"""The primal-dual Newton iteration on a stack of kernels: the engine of the interior-point and working-set solvers.
+
+The dual problem, written with squared norms, is
+
+    minimize_rho  sum_i s_i l*(y_i, -rho_i/s_i)   s.t.  (u_m(rho)^2 - B_m^2)/2 <= 0,   sum rho = 0.
+
+Its multipliers are the model: ``d_m`` for the kernels and ``b`` for the sum. One Newton step solves
+
+    (diag(h) + sum_m d_m K_m + sum_m c_m q_m q_m') drho + 1 db = g + z - f - b - sum_m e_m q_m,     q_m = K_m rho
+
+where ``(h, g)`` comes from the samples and ``(c, e)`` from the kernels. As in Mehrotra's method, one factorization serves
+a predictor, which chooses how far the complementarity products can fall, and a corrector with second-order terms.
+A step costs one product of each kernel with a vector, one weighted sum of the kernels and one Cholesky factorization.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from manykernels.solvers._kernel_variables import SimplexKernels
+from manykernels.solvers._newton_system import NewtonSystem, add_rank_update
+
+if TYPE_CHECKING:
+    from manykernels._validation import Array
+    from manykernels.objective.problem import Problem
+    from manykernels.solvers._kernel_variables import KernelVariables
+    from manykernels.solvers._sample_variables import SampleVariables
+
+SHORTEST_FRACTION = 0.95  # of the way to the boundary; tends to one as the gap closes
+
+
+@dataclass
+class PrimalDual:
+    """A point of the iteration on the kernels of ``problem``.
+
+    Parameters
+    ----------
+    problem : Problem
+    samples, kernels : variables of the two sides
+    b : float
+        Intercept.
+    """
+
+    problem: Problem
+    samples: SampleVariables
+    kernels: KernelVariables
+    b: float
+
+    def __post_init__(self) -> None:
+        self._refresh_products()
+
+    def newton_step(self) -> None:
+        """Take one predictor-corrector step."""
+        couplings, system = self._factorize()
+        barrier = self.barrier()
+        self._direction(system, couplings, 0.0)
+        primal_step, dual_step = self._longest_steps()
+        target = barrier * self._centering(primal_step, dual_step, barrier)
+        drho, db = self._direction(system, couplings, target)
+        primal_step, dual_step = (self._shortened(step) for step in self._longest_steps())
+        self._move(primal_step, dual_step, drho, db)
+
+    def barrier(self) -> float:
+        """Mean complementarity product."""
+        pairs = self.samples.n_pairs + self.kernels.n_pairs
+        return (self.samples.complementarity() + self.kernels.complementarity()) / max(pairs, 1)
+
+    def scores(self) -> Array:
+        """Scores of the model, ``sum_m d_m K_m rho + b``."""
+        return self.kernels.weights @ self._products + self.b
+
+    def bounds(self) -> tuple[float, float]:
+        """Return the primal value of the current model and the dual value of its (rescaled) coefficients.
+
+        The dual value is minus infinity until ``sum rho = 0`` holds.
+        """
+        problem = self.problem
+        rho, norms = self.samples.rho, np.sqrt(np.maximum(self.squared_norms, 0.0))
+        primal = problem.empirical_loss(self.scores()) + problem.regularizer.value(self.kernels.weights * norms)
+        if problem.fit_intercept and abs(rho.sum()) > 1e-9 * np.abs(rho).sum():
+            return primal, -np.inf
+        scale = problem.regularizer.dual_scale(norms)
+        return primal, -problem.conjugate_loss(scale * rho) - problem.regularizer.conjugate(scale * norms)
+
+    def activity_bound(self) -> float:
+        """Norm ``u_m`` above which a kernel must have a positive weight."""
+        if isinstance(self.kernels, SimplexKernels):
+            return float(np.sqrt(self.kernels.bound))
+        return self.problem.regularizer.inactive_below
+
+    def moved_to(self, problem: Problem, keep: Array, norms_added: Array) -> PrimalDual:
+        """Return the same point on other kernels: those of ``keep`` followed by new ones with these norms."""
+        return PrimalDual(problem, self.samples, self.kernels.resized(keep, norms_added**2), self.b)
+
+    def model(self) -> tuple[Array, Array, float]:
+        """Return ``(rho, d, b)`` with the weights of kernels that are inactive at the optimum set to zero."""
+        weights = np.where(self.kernels.inactive(), 0.0, self.kernels.weights)
+        return self.samples.rho, weights * self._inverse_penalties, self.b
+
+    @property
+    def squared_norms(self) -> Array:
+        """Squared norms ``rho' K_m rho / w_m^2`` of the kernels, (M,)."""
+        return self._squared_norms
+
+    def _factorize(self) -> tuple[Array, NewtonSystem]:
+        diagonal, _ = self.samples.linearize(0.0)
+        couplings, _ = self.kernels.linearize(self._squared_norms, 0.0)
+        matrix = self.problem.stack.combine(self.kernels.weights * self._inverse_penalties)
+        matrix[np.diag_indices_from(matrix)] += diagonal
+        centered = self._products
+        if isinstance(self.kernels, SimplexKernels):
+            centered = centered - couplings @ centered / couplings.sum()
+        add_rank_update(matrix, centered, couplings)
+        return couplings, NewtonSystem(matrix, self.problem.fit_intercept)
+
+    def _direction(self, system: NewtonSystem, couplings: Array, target: float) -> tuple[Array, float]:
+        _, shift = self.samples.linearize(target)
+        _, weight_shift = self.kernels.linearize(self._squared_norms, target)
+        right = shift + self.samples.scores() - self.scores() - weight_shift @ self._products
+        drho, db = system.solve(right, -float(self.samples.rho.sum()))
+        self.samples.set_direction(drho)
+        self.kernels.set_direction(self._products @ drho)
+        return drho, db
+
+    def _longest_steps(self) -> tuple[float, float]:
+        sample_steps, kernel_steps = self.samples.longest_steps(), self.kernels.longest_steps()
+        return min(sample_steps[0], kernel_steps[0]), min(sample_steps[1], kernel_steps[1])
+
+    def _centering(self, primal_step: float, dual_step: float, barrier: float) -> float:
+        if barrier == 0:
+            return 0.0
+        after = self.samples.complementarity_after(primal_step, dual_step)
+        after += self.kernels.complementarity_after(primal_step, dual_step)
+        return float(np.clip(after / (barrier * (self.samples.n_pairs + self.kernels.n_pairs)), 0.0, 1.0)) ** 3
+
+    def _shortened(self, step: float) -> float:
+        return step if step == 1.0 else self._fraction() * step
+
+    def _fraction(self) -> float:
+        primal, dual = self.bounds()
+        gap = (primal - dual) / abs(primal) if primal else 0.0
+        return max(SHORTEST_FRACTION, 1.0 - gap) if np.isfinite(gap) else SHORTEST_FRACTION
+
+    def _move(self, primal_step: float, dual_step: float, drho: Array, db: float) -> None:
+        self.samples.move(primal_step, dual_step)
+        self.kernels.move(primal_step, dual_step)
+        self.b += dual_step * db
+        self._refresh_products()
+
+    def _refresh_products(self) -> None:
+        self._inverse_penalties = self.problem.penalties**-2.0
+        self._products = self.problem.stack.apply_each(self.samples.rho) * self._inverse_penalties[:, None]
+        self._squared_norms = np.maximum(self._products @ self.samples.rho, 0.0)

@@ -1,0 +1,273 @@
+"""The sample side of the primal-dual Newton system: dual coefficients against the loss.
+
+Each class keeps the dual coefficients ``rho`` strictly inside the domain of the conjugate loss together with whatever
+multipliers that needs, and linearizes the scores ``z`` that ``rho`` implies:
+
+    dz = shift - diagonal * drho
+
+``diagonal`` is positive, so that the reduced Newton matrix ``diag(diagonal) + sum_m d_m K_m + ...`` is positive definite.
+Complementarity products of the multipliers are driven to ``target`` (the barrier parameter).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from manykernels._validation import Array
+    from manykernels.objective.losses import Loss
+    from manykernels.objective.problem import Problem
+
+SMALLEST_CURVATURE = 1e-18
+
+
+def longest_step(value: Array, change: Array) -> float:
+    """Largest step in [0, 1] that keeps ``value + step * change`` non-negative."""
+    shrinking = change < 0
+    if not shrinking.any():
+        return 1.0
+    return float(min(1.0, (-value[shrinking] / change[shrinking]).min()))
+
+
+class SampleVariables(Protocol):
+    """What the Newton system needs to know about the samples."""
+
+    rho: Array
+    n_pairs: int
+
+    def scores(self) -> Array:
+        """Return the scores that the loss side holds at the current point."""
+
+    def complementarity(self) -> float:
+        """Return the sum of all complementarity products."""
+
+    def linearize(self, target: float) -> tuple[Array, Array]:
+        """Return ``(diagonal, shift)`` of the linearized scores."""
+
+    def set_direction(self, drho: Array) -> None:
+        """Derive the directions of all other variables from that of ``rho``."""
+
+    def longest_steps(self) -> tuple[float, float]:
+        """Return the longest primal and dual steps that keep everything feasible."""
+
+    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
+        """Return the sum of complementarity products after a step."""
+
+    def move(self, primal_step: float, dual_step: float) -> None:
+        """Take the step."""
+
+
+@dataclass
+class EntropicSamples:
+    """Losses whose conjugate is its own barrier (logistic): ``rho = -s l'(y, z)`` with ``z`` tracked on its own.
+
+    Linearizing in ``z`` instead of in ``rho`` keeps Newton fast near the ends of the domain, where the derivative of
+    the conjugate is a logarithm.
+    """
+
+    loss: Loss
+    y: Array
+    weight: Array
+    low: Array
+    high: Array
+    rho: Array
+    z: Array
+    n_pairs: int = 0
+    _drho: Array = field(init=False, repr=False)
+    _dz: Array = field(init=False, repr=False)
+    _diagonal: Array = field(init=False, repr=False)
+    _shift: Array = field(init=False, repr=False)
+
+    def scores(self) -> Array:
+        return self.z
+
+    def complementarity(self) -> float:
+        return 0.0
+
+    def linearize(self, target: float) -> tuple[Array, Array]:  # noqa: ARG002
+        curvature = self.weight * np.maximum(self.loss.second_derivative(self.y, self.z), SMALLEST_CURVATURE)
+        self._diagonal = 1.0 / curvature
+        self._shift = -(self.rho + self.weight * self.loss.derivative(self.y, self.z)) / curvature
+        return self._diagonal, self._shift
+
+    def set_direction(self, drho: Array) -> None:
+        self._drho = drho
+        self._dz = self._shift - self._diagonal * drho
+
+    def longest_steps(self) -> tuple[float, float]:
+        low = longest_step(self.rho - self.low, self._drho)
+        return min(low, longest_step(self.high - self.rho, -self._drho)), 1.0
+
+    def complementarity_after(self, primal_step: float, dual_step: float) -> float:  # noqa: ARG002
+        return 0.0
+
+    def move(self, primal_step: float, dual_step: float) -> None:
+        self.rho = self.rho + primal_step * self._drho
+        self.z = self.z + dual_step * self._dz
+
+
+@dataclass
+class BoxSamples:
+    """Losses with ``l*(y, -r) = curvature r^2/2 - y r + kink |r|`` on a box: hinge, squared, epsilon-insensitive, ...
+
+    The bounds of the box carry multipliers; ``kink |r|`` is split into ``kink (p + n)``, ``r = p - n``, ``p, n >= 0``.
+    All pairs stand in one pair of arrays: ``slack`` (primal) and ``multiplier`` (dual), the sample of each in
+    ``sample``, and ``side`` such that ``dslack = -side * drho`` for the bounds.
+    """
+
+    y: Array
+    weight: Array
+    curvature: float
+    kink: float
+    rho: Array
+    sample: Array
+    side: Array
+    slack: Array
+    multiplier: Array
+    split: Array  # (2, N): p and n; empty without a kink
+    tilt: Array  # (N,): multiplier of the split, in (-kink, kink)
+    _target: float = field(default=0.0, init=False)
+    _second: Array = field(init=False, repr=False)
+    _split_second: Array = field(init=False, repr=False)
+    _drho: Array = field(init=False, repr=False)
+    _dslack: Array = field(init=False, repr=False)
+    _dmultiplier: Array = field(init=False, repr=False)
+    _dsplit: Array = field(init=False, repr=False)
+    _dtilt: Array = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._forget_direction()
+
+    @property
+    def n_pairs(self) -> int:
+        return self.slack.size + self.split.size
+
+    def scores(self) -> Array:
+        z = self.y - self.curvature * self.rho / self.weight + self.tilt
+        return z - np.bincount(self.sample, self.side * self.multiplier, minlength=z.size)
+
+    def complementarity(self) -> float:
+        return float(self.slack @ self.multiplier) + self._split_complementarity(self.split, self.tilt)
+
+    def linearize(self, target: float) -> tuple[Array, Array]:
+        self._target = target
+        n = self.y.size
+        diagonal = np.bincount(self.sample, self.multiplier / self.slack, minlength=n) + self.curvature / self.weight
+        shift = -np.bincount(self.sample, self.side * self._residual() / self.slack, minlength=n)
+        if self.split.size:
+            conductance, surplus = self._split_terms()
+            diagonal, shift = diagonal + 1.0 / conductance, shift + surplus / conductance
+        return diagonal, shift
+
+    def set_direction(self, drho: Array) -> None:
+        self._drho = drho
+        self._dslack = -self.side * drho[self.sample]
+        self._dmultiplier = (self._residual() - self.multiplier * self._dslack) / self.slack
+        if self.split.size:
+            conductance, surplus = self._split_terms()
+            self._dtilt = (surplus - drho) / conductance
+            signs = np.array([[1.0], [-1.0]])
+            residual = self._split_residual()
+            self._dsplit = (residual - signs * self.split * self._dtilt) / self._split_multiplier(self.tilt)
+        self._remember_second_order()
+
+    def longest_steps(self) -> tuple[float, float]:
+        primal = min(longest_step(self.slack, self._dslack), longest_step(self.split, self._dsplit))
+        dual = longest_step(self.multiplier, self._dmultiplier)
+        if self.split.size:
+            room = self._split_multiplier(self.tilt)
+            dual = min(dual, longest_step(room, np.array([[1.0], [-1.0]]) * self._dtilt))
+        return primal, dual
+
+    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
+        slack = self.slack + primal_step * self._dslack
+        bounds = float(slack @ (self.multiplier + dual_step * self._dmultiplier))
+        split = self.split + primal_step * self._dsplit
+        return bounds + self._split_complementarity(split, self.tilt + dual_step * self._dtilt)
+
+    def move(self, primal_step: float, dual_step: float) -> None:
+        self.rho = self.rho + primal_step * self._drho
+        self.slack = self.slack + primal_step * self._dslack
+        self.multiplier = self.multiplier + dual_step * self._dmultiplier
+        self.split = self.split + primal_step * self._dsplit
+        self.tilt = self.tilt + dual_step * self._dtilt
+        self._forget_direction()
+
+    def _residual(self) -> Array:
+        return self._target - self.slack * self.multiplier - self._second
+
+    def _split_residual(self) -> Array:
+        return self._target - self.split * self._split_multiplier(self.tilt) - self._split_second
+
+    def _split_terms(self) -> tuple[Array, Array]:
+        room = self._split_multiplier(self.tilt)
+        conductance = (self.split / room).sum(axis=0)
+        flow = self._split_residual() / room
+        return conductance, flow[0] - flow[1]
+
+    def _split_multiplier(self, tilt: Array) -> Array:
+        return np.stack([self.kink + tilt, self.kink - tilt])
+
+    def _split_complementarity(self, split: Array, tilt: Array) -> float:
+        return float((split * self._split_multiplier(tilt)).sum()) if split.size else 0.0
+
+    def _remember_second_order(self) -> None:
+        self._second = self._dslack * self._dmultiplier
+        if self.split.size:
+            self._split_second = self._dsplit * np.array([[1.0], [-1.0]]) * self._dtilt
+
+    def _forget_direction(self) -> None:
+        self._second = np.zeros_like(self.slack)
+        self._split_second = np.zeros_like(self.split)
+        self._dsplit = np.zeros_like(self.split)
+        self._dtilt = np.zeros_like(self.tilt)
+
+
+def start_samples(problem: Problem, rho: Array, b: float, barrier: float) -> SampleVariables:
+    """Return the variables of the loss at dual coefficients near ``rho`` with complementarity ``barrier``."""
+    low, high = problem.dual_box
+    rho = interior_point_of_box(rho, low, high)
+    loss, y, weight = problem.loss, problem.y, problem.weight
+    if loss.entropic:
+        return EntropicSamples(loss, y, weight, low, high, rho, np.full(y.size, float(b)))
+    return _start_box(problem, rho, low, high, barrier)
+
+
+def interior_point_of_box(rho: Array, low: Array, high: Array, margin: float = 0.05) -> Array:
+    """Move ``rho`` into the interior of the box, by ``margin`` of its width or of the largest ``|rho|``."""
+    width = high - low
+    width = np.where(np.isfinite(width), width, max(float(np.abs(rho).max(initial=0.0)), 1e-3))
+    return np.clip(rho, low + margin * width, high - margin * width)
+
+
+def _start_box(problem: Problem, rho: Array, low: Array, high: Array, barrier: float) -> BoxSamples:
+    upper, lower = np.flatnonzero(np.isfinite(high)), np.flatnonzero(np.isfinite(low))
+    slack = np.concatenate([high[upper] - rho[upper], rho[lower] - low[lower]])
+    side = np.concatenate([np.ones(upper.size), -np.ones(lower.size)])
+    split, tilt = _start_split(rho, problem.loss.kink, barrier)
+    return BoxSamples(
+        problem.y,
+        problem.weight,
+        problem.loss.curvature,
+        problem.loss.kink,
+        rho,
+        np.concatenate([upper, lower]),
+        side,
+        slack,
+        barrier / slack,
+        split,
+        tilt,
+    )
+
+
+def _start_split(rho: Array, kink: float, barrier: float) -> tuple[Array, Array]:
+    """Solve ``p (kink + t) = n (kink - t) = barrier`` with ``p - n = rho``: the central point of the split."""
+    if kink == 0:
+        return np.zeros((2, 0)), np.zeros(rho.size)
+    ratio = barrier / kink
+    total = ratio + np.hypot(rho, ratio)  # p + n, the root of total^2 - 2 ratio total - rho^2
+    p, n = (total + rho) / 2, (total - rho) / 2
+    return np.stack([p, n]), barrier * 0.5 * (1 / p - 1 / n)

@@ -1,0 +1,94 @@
+"""Starting points of the primal-dual iteration, cold and warm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from manykernels.solvers._kernel_variables import (
+    SMALLEST_RELATIVE_SLACK,
+    BoundedKernels,
+    FixedKernels,
+    KernelVariables,
+    PowerKernels,
+    SimplexKernels,
+)
+from manykernels.solvers._primal_dual import PrimalDual
+from manykernels.solvers._sample_variables import start_samples
+
+if TYPE_CHECKING:
+    from manykernels._validation import Array
+    from manykernels.objective.problem import Problem
+    from manykernels.objective.regularizers import Regularizer
+
+START_FRACTION = 0.8  # of the best dual point on the ray, so that slacks are not tiny
+SUPPORTED = ("l1", "elasticnet", "lq", "ridge", "simplex")
+
+
+START_BARRIER = 0.02  # of the loss at zero scores, shared by all complementarity products
+
+
+def start_iteration(problem: Problem, rho: Array, d: Array, b: float, norms: Array) -> PrimalDual:
+    """Return the iteration at the model ``(rho, d, b)`` moved into the interior.
+
+    Parameters
+    ----------
+    problem : Problem
+    rho, d, b : the model
+    norms : ndarray of shape (M,)
+        ``u_m`` of ``rho``.
+    """
+    scale = START_FRACTION * best_scale(problem, rho, norms)
+    n_pairs = 2 * problem.n_samples + problem.n_kernels
+    barrier = START_BARRIER * problem.loss_at_zero / n_pairs
+    samples = start_samples(problem, scale * rho, b, barrier)
+    kernels = start_kernels(problem.regularizer, (scale * norms) ** 2, barrier)
+    return PrimalDual(problem, samples, kernels, b)
+
+
+def best_scale(problem: Problem, rho: Array, norms: Array) -> float:
+    """Scale ``c`` in (0, 1] that maximizes the dual value of ``c rho``; ``norms`` are those of ``rho``."""
+    regularizer = problem.regularizer
+    largest = regularizer.dual_scale(norms)
+
+    def negative_dual(scale: float) -> float:
+        return problem.conjugate_loss(scale * rho) + regularizer.conjugate(scale * norms)
+
+    if not 0 < largest:
+        return 1.0
+    found = minimize_scalar(
+        negative_dual, bounds=(0.0, largest), method="bounded", options={"xatol": 1e-3 * largest, "maxiter": 40}
+    )
+    return float(max(found.x, 1e-3 * largest))
+
+
+def start_kernels(regularizer: Regularizer, squared_norms: Array, barrier: float) -> KernelVariables:
+    """Return kernel variables for these squared norms with complementarity near ``barrier``."""
+    strength = regularizer.strength
+    match regularizer.name:
+        case "l1":
+            return BoundedKernels.central(squared_norms, barrier, strength, 0.0)
+        case "elasticnet" if regularizer.l1_ratio > 0:
+            ridge = strength * (1.0 - regularizer.l1_ratio)
+            return BoundedKernels.central(squared_norms, barrier, strength * regularizer.l1_ratio, ridge)
+        case "lq" if regularizer.q < 2:
+            return _start_power(squared_norms, strength, regularizer.q)
+        case "simplex":
+            return _start_simplex(squared_norms, barrier, 1.0 / strength)
+        case _:
+            return FixedKernels(np.full(squared_norms.size, 1.0 / strength))
+
+
+def _start_power(squared_norms: Array, strength: float, q: float) -> PowerKernels:
+    conjugate_exponent = q / (q - 1.0)
+    exponent = conjugate_exponent - 2.0
+    return PowerKernels.central(squared_norms, exponent, strength ** ((conjugate_exponent - 1.0) / exponent))
+
+
+def _start_simplex(squared_norms: Array, barrier: float, total: float) -> SimplexKernels:
+    bound = 1.1 * float(squared_norms.max())
+    slack = np.maximum((bound - squared_norms) / 2, SMALLEST_RELATIVE_SLACK * bound)
+    weights = barrier / slack
+    return SimplexKernels(weights * (total / weights.sum()), slack, bound=bound, total=total)

@@ -1,0 +1,55 @@
+"""Progress of a run on the terminal: the relative gap falling toward tol."""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from manykernels.solvers.base import Solver
+    from manykernels.solvers.solution import IterationRecord
+
+
+@contextmanager
+def progress_of(solver: Solver) -> Iterator[Callable[[IterationRecord], None]]:
+    """Yield a function that shows a record as the solver's ``verbose`` asks."""
+    if solver.verbose <= 0:
+        yield lambda record: None
+    elif solver.verbose == 1:
+        with _bar(solver) as show:
+            yield show
+    else:
+        console = Console(stderr=True)
+        yield lambda record: console.print(_line(record), highlight=False)
+
+
+@contextmanager
+def _bar(solver: Solver) -> Iterator[Callable[[IterationRecord], None]]:
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(solver.name, total=1.0, text="")
+
+        def show(record: IterationRecord) -> None:
+            progress.update(task, completed=_fraction(record.relative_gap, solver.tol), text=_line(record))
+
+        yield show
+
+
+def _fraction(gap: float, tol: float) -> float:
+    """How far the gap has come on a logarithmic scale from one to tol."""
+    if gap <= tol:
+        return 1.0
+    return max(0.0, min(1.0, math.log(max(gap, 1e-300)) / math.log(tol))) if tol < 1 else 0.0
+
+
+def _line(record: IterationRecord) -> str:
+    return (
+        f"iteration {record.iteration}  gap {record.relative_gap:.1e}  active {record.n_active}  "
+        f"passes {record.passes:.1f}"
+    )

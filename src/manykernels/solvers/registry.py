@@ -1,0 +1,39 @@
+"""Which solvers there are, which can solve a problem, and which is chosen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.solvers.base import Solver
+from manykernels.solvers.interior_point import InteriorPoint
+from manykernels.solvers.working_set import WorkingSet
+
+if TYPE_CHECKING:
+    from manykernels.objective.problem import Problem
+
+SOLVERS: dict[str, type[Solver]] = {cls.name: cls for cls in (WorkingSet, InteriorPoint)}
+
+
+def solvers_for(problem: Problem) -> list[str]:
+    """Return the names of the solvers that accept ``problem``, the preferred one first."""
+    return [name for name, cls in SOLVERS.items() if not cls.refusals(problem)]
+
+
+def get_solver(name: str) -> type[Solver]:
+    """Return the solver class of that name, or say which names there are."""
+    if name not in SOLVERS:
+        raise InvalidInputError(f"Unknown solver {name!r}. Known: 'auto', {', '.join(map(repr, SOLVERS))}.")
+    return SOLVERS[name]
+
+
+def choose_solver(problem: Problem) -> tuple[type[Solver], str]:
+    """Return the solver that ``solver="auto"`` takes for ``problem``, and the reason in a sentence."""
+    able = solvers_for(problem)
+    if not able:
+        raise InvalidInputError(
+            f"No solver handles the loss '{problem.loss.name}' with the regularizer '{problem.regularizer.name}' yet."
+        )
+    if able[0] == WorkingSet.name:
+        return SOLVERS[able[0]], "the regularizer selects kernels, so most passes can skip most of them"
+    return SOLVERS[able[0]], "every kernel keeps a weight, so all of them enter each step"

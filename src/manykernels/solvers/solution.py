@@ -1,0 +1,120 @@
+"""What every solver returns: one shape of model, its certificate, and how it was reached."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+if TYPE_CHECKING:
+    from manykernels._validation import Array
+    from manykernels.objective.problem import Certificate
+
+
+class Status(StrEnum):
+    """Why a solver stopped."""
+
+    CONVERGED = "converged"
+    MAX_ITER = "max_iter"
+    TIME_LIMIT = "time_limit"
+    STALLED = "stalled"
+    INTERRUPTED = "interrupted"
+    NUMERICAL_ERROR = "numerical_error"
+
+
+@dataclass(frozen=True)
+class IterationRecord:
+    """One certified point of a run.
+
+    Attributes
+    ----------
+    iteration : int
+        Outer iterations done; 0 is the starting point.
+    elapsed_s : float
+        Wall-clock seconds since the start.
+    passes : float
+        Gram entries read so far, in passes over the whole stack.
+    newton_steps : int
+        Linear systems solved so far.
+    primal, dual, relative_gap : float
+        Certificate of the model at this point.
+    n_active : int
+        Kernels with nonzero weight.
+    """
+
+    iteration: int
+    elapsed_s: float
+    passes: float
+    newton_steps: int
+    primal: float
+    dual: float
+    relative_gap: float
+    n_active: int
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A fitted model ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i) + b`` with its certificate.
+
+    Attributes
+    ----------
+    dual_coef : ndarray of shape (n_samples,)
+        ``rho``.
+    kernel_weights : ndarray of shape (n_kernels,)
+        ``d``, non-negative.
+    intercept : float
+        ``b``, 0 without an intercept.
+    certificate : Certificate
+        Primal and dual value, absolute and relative gap of exactly this model.
+    status : Status
+    message : str
+        The status in words.
+    history : tuple of IterationRecord
+    passes : float
+        Gram entries read, in passes over the whole stack.
+    newton_steps, n_iter : int
+        Linear systems solved; outer iterations.
+    elapsed_s : float
+        Wall-clock seconds.
+    solver : str
+        Name of the solver.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import solve
+    >>> kernels = np.stack([np.eye(4), np.ones((4, 4))])
+    >>> solution = solve(kernels, [1.0, 2.0, 3.0, 4.0], loss="squared", regularizer="ridge", strength=1.0)
+    >>> str(solution.status), bool(solution.certificate.relative_gap < 1e-4)
+    ('converged', True)
+    """
+
+    dual_coef: Array
+    kernel_weights: Array
+    intercept: float
+    certificate: Certificate
+    status: Status
+    message: str
+    history: tuple[IterationRecord, ...]
+    passes: float
+    newton_steps: int
+    n_iter: int
+    elapsed_s: float
+    solver: str
+
+    @property
+    def active(self) -> Array:
+        """Positions of the kernels with nonzero weight."""
+        return np.flatnonzero(self.kernel_weights)
+
+    @property
+    def support(self) -> Array:
+        """Positions of the samples with nonzero dual coefficient."""
+        return np.flatnonzero(self.dual_coef)
+
+    def frame(self) -> pd.DataFrame:
+        """Return the history as a table, one row an iteration."""
+        return pd.DataFrame([asdict(record) for record in self.history])

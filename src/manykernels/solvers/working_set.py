@@ -1,0 +1,149 @@
+"""Working set: second-order steps on the few kernels that matter, one pass over all of them to certify."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from manykernels.grams.packed import PackedStack
+from manykernels.objective.losses import LOSSES
+from manykernels.solvers._start import start_iteration
+from manykernels.solvers.base import Solver
+
+if TYPE_CHECKING:
+    from manykernels._validation import Array
+    from manykernels.objective.problem import Certificate, Problem
+    from manykernels.solvers._primal_dual import PrimalDual
+    from manykernels.solvers.base import Model
+
+INNER_SHARE = 0.3  # of tol: how closely a working set is solved, to leave room for violations outside
+INNER_PROGRESS = 0.05  # of the current gap: there is no point in solving a wrong working set exactly
+FIRST_GAP = 0.1  # of the first working set
+NEARLY_VIOLATED = 0.995  # kernels this close to the bound are taken in along with the violators
+NEARLY_ACTIVE = 0.98  # kernels this close to the bound stay
+MOST_INNER_STEPS = 60
+
+
+@dataclass
+class _State:
+    start: Model
+    kernels: Array = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    iteration: PrimalDual | None = None
+    norms: Array = field(default_factory=lambda: np.zeros(0))
+    gap: float = np.inf
+    share: float = INNER_SHARE
+    steps: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkingSet(Solver):
+    """Solve on a growing set of kernels with the primal-dual Newton iteration; certify on all kernels with one pass.
+
+    Solves ``min_{f,b} sum_i s_i l(y_i, f_i + b) + Omega(||f_1||, ..., ||f_M||)`` for regularizers that select kernels:
+    block 1-norm, elastic net and weights on a simplex. A kernel outside the set cannot matter while its dual norm
+    ``u_m = sqrt(rho' K_m rho)`` stays below a bound (``C`` for the block 1-norm); the pass of each outer iteration
+    computes all of them, which gives the certificate and the worst violators at once.
+
+    Parameters
+    ----------
+    initial_size : int
+        Kernels in the first working set; later at most doubled in an iteration.
+
+    Notes
+    -----
+    The variables of the iteration survive from one working set to the next: new kernels enter with a slack and with
+    the weight that puts their product on the central path.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.objective import Problem, get_loss, get_regularizer
+    >>> rng = np.random.default_rng(0)
+    >>> factors = rng.standard_normal((300, 20, 2))
+    >>> kernels = factors @ factors.transpose(0, 2, 1)
+    >>> problem = Problem(kernels, np.sign(factors[7, :, 0]), get_loss("logistic"), get_regularizer("l1", 3.0))
+    >>> solution = WorkingSet(tol=1e-6).solve(problem)
+    >>> str(solution.status), int(solution.kernel_weights.argmax())
+    ('converged', 7)
+    """
+
+    initial_size: int = 50
+
+    name: ClassVar[str] = "working_set"
+    accepts_losses: ClassVar[frozenset[str]] = frozenset(LOSSES)
+    accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"l1", "elasticnet", "simplex"})
+
+    @classmethod
+    def refusals(cls, problem: Problem) -> list[str]:
+        """Refuse what selects no kernels."""
+        reasons = super().refusals(problem)
+        if not reasons and not problem.regularizer.sparse:
+            reasons.append("this regularizer gives every kernel a weight")
+        return reasons
+
+    def initialize(self, problem: Problem, start: Model) -> _State:
+        """Start from the given model with an empty working set."""
+        return _State(start)
+
+    def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
+        """Keep the norms of all kernels: they name the violators."""
+        state.norms, state.gap = certificate.dual_norms, certificate.relative_gap
+
+    def step(self, problem: Problem, state: _State) -> None:
+        """Grow the working set by the worst violators and solve on it."""
+        if state.iteration is None:
+            self._open(problem, state)
+        else:
+            self._revise(problem, state, state.iteration)
+        self._descend(problem, state)
+
+    def extract(self, problem: Problem, state: _State) -> Model:
+        """Return the model of the working set, with weight zero for all other kernels."""
+        assert state.iteration is not None
+        rho, weights, b = state.iteration.model()
+        d = np.zeros(problem.n_kernels)
+        d[state.kernels] = weights
+        return rho, d, b
+
+    def newton_steps(self, state: _State) -> int:
+        """Return the number of Newton steps over all working sets."""
+        return state.steps
+
+    def _open(self, problem: Problem, state: _State) -> None:
+        rho, d, b = state.start
+        worst = np.argsort(-state.norms, kind="stable")[: self.initial_size]
+        state.kernels = np.union1d(worst, np.flatnonzero(d))
+        restricted = _restricted(problem, state.kernels)
+        state.iteration = start_iteration(restricted, rho, d[state.kernels], b, state.norms[state.kernels])
+        state.gap = FIRST_GAP / INNER_PROGRESS
+
+    def _revise(self, problem: Problem, state: _State, iteration: PrimalDual) -> None:
+        bound = iteration.activity_bound()
+        keep = ~iteration.kernels.inactive() | (state.norms[state.kernels] > NEARLY_ACTIVE * bound)
+        outside = np.ones(problem.n_kernels, dtype=bool)
+        outside[state.kernels] = False
+        found = np.flatnonzero(outside & (state.norms > NEARLY_VIOLATED * bound))
+        room = max(self.initial_size, state.kernels.size)
+        added = found[np.argsort(-state.norms[found], kind="stable")][:room]
+        if not (state.norms[added] > bound).any():
+            state.share *= 0.3
+        state.kernels = np.concatenate([state.kernels[keep], added])
+        state.iteration = iteration.moved_to(_restricted(problem, state.kernels), keep, state.norms[added])
+
+    def _descend(self, problem: Problem, state: _State) -> None:
+        assert state.iteration is not None
+        wanted = max(state.share * self.tol, min(INNER_PROGRESS * state.gap, FIRST_GAP))
+        for _ in range(MOST_INNER_STEPS):
+            primal, dual = state.iteration.bounds()
+            if primal - dual <= wanted * max(abs(primal), problem.tiny):
+                break
+            state.iteration.newton_step()
+            state.steps += 1
+
+
+def _restricted(problem: Problem, kernels: Array) -> Problem:
+    """Return the problem on some kernels, packed in memory whatever the stack they come from."""
+    stack = PackedStack.from_stack(problem.stack, kernels)
+    return replace(problem, stack=stack, kernel_penalties=problem.penalties[kernels])
