@@ -1,0 +1,62 @@
+"""Kernels: immutable specifications, banks of them on columns of a table, and precomputed stacks."""
+
+from __future__ import annotations
+
+from manykernels.kernels.bank import FittedBank, KernelBank
+from manykernels.kernels.grids import DefaultKernels, width_grid
+from manykernels.kernels.patterns import BankEntry, Joint, OnColumns, PerFeature, PerView
+from manykernels.kernels.prepared import Group, Prepared
+from manykernels.kernels.specs import (
+    KERNELS,
+    ArdGaussian,
+    ChiSquared,
+    Cosine,
+    Dirichlet,
+    FromCallable,
+    Gaussian,
+    KernelSpec,
+    Laplacian,
+    Linear,
+    Matern,
+    Pairwise,
+    Polynomial,
+    Product,
+    Scaled,
+    Sum,
+    register_kernel,
+    spec_from_dict,
+)
+from manykernels.kernels.widths import MedianWidth
+
+__all__ = [
+    "KERNELS",
+    "ArdGaussian",
+    "BankEntry",
+    "ChiSquared",
+    "Cosine",
+    "DefaultKernels",
+    "Dirichlet",
+    "FittedBank",
+    "FromCallable",
+    "Gaussian",
+    "Group",
+    "Joint",
+    "KernelBank",
+    "KernelSpec",
+    "Laplacian",
+    "Linear",
+    "Matern",
+    "MedianWidth",
+    "OnColumns",
+    "Pairwise",
+    "PerFeature",
+    "PerView",
+    "Polynomial",
+    "Prepared",
+    "Product",
+    "Scaled",
+    "Sum",
+    "register_kernel",
+    "spec_from_dict",
+    "width_grid",
+]

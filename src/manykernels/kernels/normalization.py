@@ -1,0 +1,151 @@
+"""Centering and scaling of kernels, learned on training rows, with the form each takes on new rows.
+
+In this order, for every kernel:
+
+1. *centering* (``center=True``): ``k_c(x, z) = k(x, z) - r(x) - r(z) + g`` with ``r(x)`` the mean of ``k(x, x_i)`` over the
+   training rows and ``g`` the mean of ``r`` over them. For new rows this is the kernel centered by the *training* mean.
+2. *scaling*: ``"trace"`` divides by the sum, ``"mean_diagonal"`` by the mean, of the training diagonal;
+   ``"unit_diagonal"`` divides ``k(x, z)`` by ``sqrt(k(x, x) k(z, z))``; None does nothing.
+
+Scaling comes last so that the normalized kernel has the property that its name promises.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.exceptions import InvalidInputError
+
+Array = NDArray[Any]
+
+NORMALIZATIONS = ("trace", "mean_diagonal", "unit_diagonal", None)
+
+# Diagonals below this are lost among denormal numbers: products of them are rounded to a few bits.
+SMALLEST_DIAGONAL = 1e-290
+# A centered diagonal this small beside the one before centering is rounding, not a kernel.
+CENTERED_ZERO = 1e-12
+
+
+def check_normalization(normalize: Any) -> str | None:
+    """Return ``normalize`` if it is a known normalization, else list them."""
+    if normalize not in NORMALIZATIONS:
+        raise InvalidInputError(f"normalize must be one of {', '.join(map(repr, NORMALIZATIONS))}, got {normalize!r}.")
+    return normalize
+
+
+def centered_diagonal(diagonal: Array, row_means: Array, grand_mean: Array | float) -> Array:
+    """Return the diagonal of the centered kernel; what is rounding beside the diagonal itself becomes zero.
+
+    Parameters
+    ----------
+    diagonal : (..., n) float64
+        ``k(x, x)``.
+    row_means : (..., n) float64
+        Mean of ``k(x, x_i)`` over training rows.
+    grand_mean : broadcastable to (..., n)
+        Mean of the row means over training rows.
+
+    Returns
+    -------
+    (..., n) float64
+    """
+    centered = diagonal - 2.0 * row_means + grand_mean
+    size = np.abs(diagonal) + 2.0 * np.abs(row_means) + np.abs(grand_mean)
+    return np.where(np.abs(centered) <= CENTERED_ZERO * size, 0.0, centered)
+
+
+def training_scale(diagonal: Array, normalize: str | None, name: str) -> float:
+    """Return the factor of one kernel from its (centered) training diagonal; 0 for a kernel that is zero.
+
+    Parameters
+    ----------
+    diagonal : (n,) float64
+        Training diagonal, finite.
+    normalize : {"trace", "mean_diagonal", "unit_diagonal", None}
+    name : str
+        The kernel in messages.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    InvalidInputError
+        If the diagonal has a negative entry, or is too small for float64.
+    """
+    check_diagonal(diagonal, name)
+    if not diagonal.any():
+        return 0.0
+    with np.errstate(over="ignore", under="ignore"):
+        mean = float(np.mean(diagonal))
+    if not SMALLEST_DIAGONAL <= mean <= 1 / SMALLEST_DIAGONAL:
+        raise InvalidInputError(
+            f"Kernel {name!r} has a mean diagonal of {mean:.3g}, at the end of the range of float64. Rescale its columns, "
+            "for instance with standardize=True."
+        )
+    if normalize in (None, "unit_diagonal"):
+        return 1.0
+    return 1.0 / (mean * len(diagonal)) if normalize == "trace" else 1.0 / mean
+
+
+def check_diagonal(diagonal: Array, name: str) -> Array:
+    """Return ``k(x, x)`` if it is finite and non-negative, else say what the kernel or its data lack."""
+    if not np.isfinite(diagonal).all():
+        raise InvalidInputError(
+            f"Kernel {name!r} overflows: k(x, x) is not finite for {int((~np.isfinite(diagonal)).sum())} row(s). Rescale "
+            "its columns, for instance with standardize=True."
+        )
+    if (diagonal < 0).any():
+        raise InvalidInputError(
+            f"Kernel {name!r} has a negative diagonal entry, {float(diagonal.min()):.3g}: it is not positive semidefinite."
+        )
+    return diagonal
+
+
+def unit_factors(diagonal: Array) -> Array:
+    """Return ``1 / sqrt(k(x, x))``, and 0 where the diagonal is 0: such a row keeps a kernel of zero.
+
+    Parameters
+    ----------
+    diagonal : (..., n) float64
+        Non-negative.
+
+    Returns
+    -------
+    (..., n) float64
+    """
+    positive = diagonal > 0
+    return np.where(positive, 1.0 / np.sqrt(np.where(positive, diagonal, 1.0)), 0.0)
+
+
+def normalize_block(
+    block: Array,
+    scale: float,
+    means: tuple[Array, Array, float] | None,
+    factors: tuple[Array, Array] | None,
+) -> None:
+    """Center and scale one kernel's (r, c) block in place.
+
+    Parameters
+    ----------
+    block : (r, c) float64
+        Raw kernel values; overwritten.
+    scale : float
+        From :func:`training_scale`.
+    means : (row means, column means, grand mean) or None
+        None: no centering.
+    factors : (row factors, column factors) or None
+        From :func:`unit_factors`; None: no unit diagonal.
+    """
+    if means is not None:
+        # One symmetric correction, so that an exactly symmetric block stays so.
+        block -= means[0][:, None] + means[1]
+        block += means[2]
+    if factors is not None:
+        block *= factors[0][:, None] * factors[1]
+    if scale != 1.0:
+        block *= scale
