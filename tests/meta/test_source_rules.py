@@ -27,7 +27,7 @@ BRITISH = re.compile(
     r"|\b(?:col|behavi|neighb|fav)our|\bcent(?:re|red|ring)\b",
     re.IGNORECASE,
 )
-ABSOLUTE_PATH = re.compile(r"(?:^|[\s\"'`(=])/(?!usr/|bin/|dev/|path/)[A-Za-z_]+/[A-Za-z]")
+ABSOLUTE_PATH = re.compile(r"(?:^|[\s\"'`(=])/(?!usr/|bin/|dev/|proc/|sys/|path/)[A-Za-z_]+/[A-Za-z]")
 PACKAGE_INDEX = re.compile(r"index-ur[l]|find-link[s]|\bpypi\.", re.IGNORECASE)
 
 
