@@ -138,6 +138,17 @@ def check_psd(kernels: Array, psd: str = "raise", name: str = "kernels") -> Arra
     return clipped
 
 
+def check_float32_range(diagonals: Array, name: str = "Kernel") -> None:
+    """Raise ``InvalidInputError`` if a kernel with such a diagonal (one row a kernel) loses its digits in float32."""
+    largest = np.abs(diagonals).max(axis=1)
+    bad = np.flatnonzero((largest > 1e38) | ((largest > 0) & (largest < 1e-30)))
+    if len(bad):
+        raise InvalidInputError(
+            f"{name} {bad[0]} has diagonal entries up to {largest[bad[0]]:.3g}, which float32 cannot hold. "
+            "Use dtype=float64, or normalize the kernels."
+        )
+
+
 def _real_array(values: Any, name: str) -> Array:
     """Return ``values`` as float32 or float64; other real numbers become float64."""
     try:
@@ -201,6 +212,8 @@ def _clip_psd(gram: Array) -> Array:
 def check_vector(values: Any, size: int, name: str) -> Array:
     """Return ``values`` as a finite, contiguous float64 vector of ``size`` entries."""
     array = np.ascontiguousarray(_real_array(values, name), dtype=np.float64)
+    if not array.flags.writeable:
+        array = array.copy()  # compiled loops would be compiled a second time for read-only arrays
     if np.shape(values) != (size,):
         raise InvalidInputError(f"{name} must have shape ({size},), got {np.shape(values)}.")
     return check_finite(array, name)

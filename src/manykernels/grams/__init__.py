@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
-from manykernels.grams.base import GramCounters, GramStack
+from manykernels.grams.base import GramStack
+from manykernels.grams.build import build_stack
+from manykernels.grams.counters import GramCounters
+from manykernels.grams.cross import cross_apply, cross_apply_each
 from manykernels.grams.dense import DenseStack, as_stack
+from manykernels.grams.lazy import LazyStack
 from manykernels.grams.packed import PackedStack
+from manykernels.grams.plan import MemoryPlan, plan_stack
 
-__all__ = ["DenseStack", "GramCounters", "GramStack", "PackedStack", "as_stack"]
+__all__ = [
+    "DenseStack",
+    "GramCounters",
+    "GramStack",
+    "LazyStack",
+    "MemoryPlan",
+    "PackedStack",
+    "as_stack",
+    "build_stack",
+    "cross_apply",
+    "cross_apply_each",
+    "plan_stack",
+]

@@ -71,7 +71,7 @@ def packed_apply_many(triangles: Array, kernels: Array, n: int, columns: Array, 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def packed_accumulate(triangles: Array, weights: Array, start: int, stop: int, out: Array) -> None:
-    """Add ``sum_m weights[m] triangles[m]`` into the packed float64 ``out`` for entries start..stop-1, tile by tile."""
+    """Add ``sum_m weights[m] triangles[m]`` to the float64 ``out`` for entries start..stop-1, tile by tile."""
     for left in range(start, stop, TILE):
         right = min(left + TILE, stop)
         tile = out[left:right]
@@ -161,23 +161,6 @@ def dense_apply_many(grams: Array, kernels: Array, columns: Array, out: Array) -
         m = kernels[p]
         for c in range(columns.shape[0]):
             dense_apply_each(grams[m : m + 1], columns[c], out[p, c : c + 1])
-
-
-@njit(cache=True, nogil=True, fastmath=FAST)
-def dense_accumulate(grams: Array, weights: Array, start: int, stop: int, out: Array) -> None:
-    """Add ``sum_m weights[m] K_m`` into the upper triangle of ``out`` for rows start..stop-1, a few rows at a time."""
-    n = out.shape[0]
-    step = max(1, 4 * TILE // n)
-    for top in range(start, stop, step):
-        bottom = min(top + step, stop)
-        for m in range(grams.shape[0]):
-            weight = weights[m]
-            if weight != 0.0:
-                for i in range(top, bottom):
-                    row = grams[m, i, i:]
-                    target = out[i, i:]
-                    for j in range(n - i):
-                        target[j] += weight * row[j]
 
 
 @njit(cache=True, nogil=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from manykernels._validation import check_columns, check_indices, check_names, check_vector
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams._loops import mirror_upper
+from manykernels.grams.counters import GramCounters, triangle_size, triangle_starts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,56 +19,6 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 CHUNK_BYTES = 32 * 2**20  # of float64 blocks held at once; with the products of a block this stays below 64 MB
-
-
-def triangle_size(n_samples: int) -> int:
-    """Return the number of entries of a packed upper triangle, ``N (N + 1) / 2``."""
-    return n_samples * (n_samples + 1) // 2
-
-
-def triangle_starts(n_samples: int) -> Array:
-    """Return where each row of a packed triangle starts, with the total size at the end, (N + 1,) int64."""
-    return np.concatenate(([0], np.cumsum(np.arange(n_samples, 0, -1))))
-
-
-@dataclass(slots=True)
-class GramCounters:
-    """What a stack has been asked to read so far.
-
-    Attributes
-    ----------
-    entries_per_pass : int
-        ``M N (N + 1) / 2``: one reading of every entry of every kernel.
-    entries : int
-        Gram entries read or computed; a symmetric operation counts a triangle.
-    bytes_read : int
-        The same in bytes of the storage dtype.
-
-    Examples
-    --------
-    >>> counters = GramCounters(entries_per_pass=6)
-    >>> counters.add(entries=3, itemsize=8)
-    >>> counters.passes
-    0.5
-    """
-
-    entries_per_pass: int
-    entries: int = 0
-    bytes_read: int = 0
-
-    @property
-    def passes(self) -> float:
-        """Entries read, in units of a whole pass."""
-        return self.entries / self.entries_per_pass
-
-    def add(self, entries: int, itemsize: int) -> None:
-        """Record that ``entries`` Gram entries of ``itemsize`` bytes were read."""
-        self.entries += entries
-        self.bytes_read += entries * itemsize
-
-    def reset(self) -> None:
-        """Start counting again from zero."""
-        self.entries = self.bytes_read = 0
 
 
 class GramStack(ABC):
@@ -285,43 +235,45 @@ class GramStack(ABC):
     # --- defaults, built on _block ----------------------------------------------------------------------------------
 
     def _quad(self, r: Array) -> Array:
-        total = np.zeros(self.n_kernels)
-        for kernels, rows in self._chunks(np.arange(self.n_kernels)):
-            cols = np.arange(rows[0], self.n_samples)
-            doubled = np.where(cols > rows[-1], 2.0, 1.0) * r[cols]
-            total[kernels] += (self._block(rows, cols, kernels) @ doubled) @ r[rows]
+        return self._quad_of(r, np.arange(self.n_kernels))
+
+    def _quad_of(self, r: Array, kernels: Array) -> Array:
+        total = np.zeros(len(kernels))
+        for at, rows, block in self._upper_blocks(kernels):
+            doubled = 2.0 * r[rows[0] :]
+            doubled[: len(rows)] = r[rows]
+            total[at] += (block @ doubled) @ r[rows]
         return total
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
-        each = np.empty((len(kernels), self.n_samples, columns.shape[1]))
-        every = np.arange(self.n_samples)
-        for position, rows in self._chunks(np.arange(len(kernels))):
-            each[position[:, None], rows] = self._block(rows, every, kernels[position]) @ columns
+        each = np.zeros((len(kernels), self.n_samples, columns.shape[1]))
+        for at, rows, block in self._upper_blocks(kernels):
+            top, bottom = rows[0], rows[-1] + 1
+            each[at, top:bottom] += block @ columns[top:]
+            each[at, bottom:] += block[:, :, len(rows) :].transpose(0, 2, 1) @ columns[rows]
         return each
 
     def _apply(self, weights: Array, active: Array, columns: Array) -> Array:
         total = np.zeros(columns.shape)
-        every = np.arange(self.n_samples)
-        for kernels, rows in self._chunks(active):
-            total[rows] += np.tensordot(weights[kernels], self._block(rows, every, kernels), axes=1) @ columns
+        for at, rows, block in self._upper_blocks(active):
+            top, bottom = rows[0], rows[-1] + 1
+            combined = np.tensordot(weights[active[at]], block, axes=1)
+            total[top:bottom] += combined @ columns[top:]
+            total[bottom:] += combined[:, len(rows) :].T @ columns[rows]
         return total
 
     def _combine(self, weights: Array, active: Array) -> Array:
         total = np.zeros((self.n_samples, self.n_samples))
-        for kernels, rows in self._chunks(active):
-            cols = np.arange(rows[0], self.n_samples)
-            total[rows[0] : rows[-1] + 1, rows[0] :] += np.tensordot(
-                weights[kernels], self._block(rows, cols, kernels), axes=1
-            )
+        for at, rows, block in self._upper_blocks(active):
+            total[rows[0] : rows[-1] + 1, rows[0] :] += np.tensordot(weights[active[at]], block, axes=1)
         mirror_upper(total)
         return total
 
     def _triangles(self, kernels: Array, out: Array) -> None:
         starts = triangle_starts(self.n_samples)
-        for position, rows in self._chunks(np.arange(len(kernels))):
-            block = self._block(rows, np.arange(rows[0], self.n_samples), kernels[position])
+        for at, rows, block in self._upper_blocks(kernels):
             for local, i in enumerate(rows):
-                out[position, starts[i] : starts[i + 1]] = block[:, local, local:]
+                out[at, starts[i] : starts[i + 1]] = block[:, local, local:]
 
     def _take(self, kernels: Array) -> GramStack:
         return GramView(self, kernels, np.arange(self.n_samples))
@@ -341,6 +293,11 @@ class GramStack(ABC):
     def _names_of(self, kernels: Array) -> tuple[str, ...] | None:
         return None if self.names is None else tuple(self.names[m] for m in kernels)
 
+    def _upper_blocks(self, kernels: Array) -> Iterator[tuple[Array, Array, Array]]:
+        """Yield (positions in ``kernels``, rows, entries of these rows from their first column on)."""
+        for at, rows in self._chunks(kernels):
+            yield at, rows, self._block(rows, np.arange(rows[0], self.n_samples), kernels[at])
+
     def _chunks(self, kernels: Array) -> Iterator[tuple[Array, Array]]:
         """Cut kernels x rows so that a float64 block over all columns stays below `CHUNK_BYTES`."""
         row_bytes = 8 * self.n_samples
@@ -348,7 +305,8 @@ class GramStack(ABC):
         n_kernels = max(1, CHUNK_BYTES // (row_bytes * n_rows))
         for first in range(0, len(kernels), n_kernels):
             for top in range(0, self.n_samples, n_rows):
-                yield kernels[first : first + n_kernels], np.arange(top, min(top + n_rows, self.n_samples))
+                at = np.arange(first, min(first + n_kernels, len(kernels)))
+                yield at, np.arange(top, min(top + n_rows, self.n_samples))
 
 
 class GramView(GramStack):

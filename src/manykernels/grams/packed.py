@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manykernels._threads import run_ranges
-from manykernels._validation import check_gram_array, check_indices
+from manykernels._validation import check_float32_range, check_gram_array, check_indices
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import _loops
-from manykernels.grams.base import GramStack, triangle_size, triangle_starts
+from manykernels.grams.base import GramStack
+from manykernels.grams.counters import triangle_size, triangle_starts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +74,7 @@ class PackedStack(GramStack):
         PackedStack
         """
         grams = check_gram_array(array)
-        out = _new_triangles(len(grams), grams.shape[1], dtype)
+        out = _new_triangles(np.diagonal(grams, axis1=1, axis2=2), dtype)
         for m, gram in enumerate(grams):
             _loops.pack_triangle(np.ascontiguousarray(gram), out[m])
         return cls(out, grams.shape[1], names=names, n_threads=n_threads)
@@ -93,7 +94,7 @@ class PackedStack(GramStack):
         PackedStack
         """
         chosen = check_indices(kernels, stack.n_kernels, "kernels", allow_empty=False)
-        out = _new_triangles(len(chosen), stack.n_samples, stack.dtype if dtype is None else dtype)
+        out = _new_triangles(stack.diag()[chosen], stack.dtype if dtype is None else dtype)
         stack.triangles(chosen, out=out)
         return cls(out, stack.n_samples, names=stack._names_of(chosen), n_threads=stack.n_threads)
 
@@ -161,7 +162,11 @@ class PackedStack(GramStack):
         return PackedStack(chosen, len(samples), names=self.names, n_threads=self.n_threads)
 
 
-def _new_triangles(n_kernels: int, n_samples: int, dtype: Any) -> Array:
+def _new_triangles(diagonals: Array, dtype: Any) -> Array:
+    """Return room for the triangles of kernels with these (m, N) diagonals, if ``dtype`` can hold their size."""
     if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise InvalidInputError(f"Gram triangles are stored as float32 or float64, got dtype {np.dtype(dtype)}.")
+    if np.dtype(dtype) == np.float32:
+        check_float32_range(diagonals)
+    n_kernels, n_samples = diagonals.shape
     return np.empty((n_kernels, triangle_size(n_samples)), dtype=dtype)

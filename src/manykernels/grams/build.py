@@ -1,0 +1,105 @@
+"""From a fitted bank and rows to the Gram stack that fits in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels._threads import n_threads
+from manykernels.exceptions import InvalidInputError
+from manykernels.grams._loops import mirror_upper
+from manykernels.grams.base import GramStack
+from manykernels.grams.dense import DenseStack
+from manykernels.grams.lazy import LazyStack
+from manykernels.grams.packed import PackedStack
+from manykernels.grams.plan import plan_stack
+from manykernels.kernels import FittedBank, Prepared
+
+Array = NDArray[Any]
+
+
+def build_stack(
+    bank: FittedBank,
+    X: Any,
+    *,
+    kind: str = "auto",
+    memory_budget: int | str | None = None,
+    dtype: Any = None,
+    n_jobs: int | None = None,
+    n_targets: int = 1,
+) -> GramStack:
+    """Return the Gram matrices of a bank's kernels on rows, held as `plan_stack` decides.
+
+    Parameters
+    ----------
+    bank : FittedBank
+    X : Prepared, DataFrame or array
+        Rows, prepared here if they are not yet.
+    kind : {"auto", "dense", "packed", "lazy"}
+    memory_budget : int, str or None
+        See `plan_stack`; checked before anything is allocated.
+    dtype : float32, float64 or None
+    n_jobs : int or None
+        Threads that the stack may use, in joblib's convention; None means one.
+    n_targets : int
+        Number of outputs the stack will serve.
+
+    Returns
+    -------
+    GramStack
+
+    Raises
+    ------
+    MemoryBudgetError
+        If nothing allowed fits the budget.
+    InvalidInputError
+        If a kernel has entries that are NaN or infinite.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import Gaussian, KernelBank
+    >>> X = [[0.0], [1.0], [3.0]]
+    >>> bank = KernelBank([("narrow", Gaussian(1.0), None)]).fit(X)
+    >>> build_stack(bank, X, memory_budget="1 GB")
+    PackedStack(n_kernels=1, n_samples=3, dtype=float64)
+    """
+    prepared = X if isinstance(X, Prepared) else bank.prepare(X)
+    plan = plan_stack(
+        bank.n_kernels, prepared.n_samples, memory_budget=memory_budget, dtype=dtype, n_targets=n_targets, kind=kind
+    )
+    lazy = LazyStack(
+        bank, prepared, dtype=plan.dtype if plan.kind == "lazy" else np.float64, n_threads=n_threads(n_jobs)
+    )
+    _check_finite(lazy.diag(), lazy)
+    if plan.kind == "lazy":
+        return lazy
+    return _dense(lazy, plan.dtype) if plan.kind == "dense" else _packed(lazy, plan.dtype)
+
+
+def _packed(lazy: LazyStack, dtype: str) -> PackedStack:
+    stack = PackedStack.from_stack(lazy, dtype=dtype)
+    _check_finite(stack.packed, stack)
+    return stack
+
+
+def _dense(lazy: LazyStack, dtype: str) -> DenseStack:
+    array = np.empty(lazy.shape, dtype=dtype)
+    for at, rows, block in lazy._upper_blocks(np.arange(lazy.n_kernels)):
+        array[at, rows[0] : rows[-1] + 1, rows[0] :] = block
+    for gram in array:
+        mirror_upper(gram)
+    _check_finite(array, lazy)
+    return DenseStack(array, names=lazy.names, n_threads=lazy.n_threads)
+
+
+def _check_finite(entries: Array, stack: GramStack) -> None:
+    """Raise ``InvalidInputError`` naming the first kernel with a NaN or infinite entry; one kernel at a time."""
+    for m, values in enumerate(entries):
+        if not np.isfinite(values).all():
+            name = f"kernel {m}" if stack.names is None else f"kernel {stack.names[m]!r}"
+            raise InvalidInputError(
+                f"The Gram matrix of {name} has entries that are NaN or infinite. Standardize the columns, or use a "
+                "kernel that does not grow so fast (a lower degree, a normalized kernel)."
+            )

@@ -1,0 +1,95 @@
+"""Rectangular kernels between new rows and support samples, applied without being stored: what prediction needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from manykernels._validation import check_columns, check_vector
+from manykernels.grams._tiles import TileEvaluator
+from manykernels.kernels import FittedBank, Prepared
+
+Array = NDArray[Any]
+
+
+def cross_apply(
+    bank: FittedBank, prepared_new: Prepared, prepared_support: Prepared, d: ArrayLike, rho: ArrayLike
+) -> Array:
+    """Decision values ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i)`` of new rows, without the intercept.
+
+    Only kernels with ``d_m != 0`` are computed, a few megabytes at a time.
+
+    Parameters
+    ----------
+    bank : FittedBank
+    prepared_new, prepared_support : Prepared
+        Rows made ready by the bank.
+    d : array_like of shape (n_kernels,)
+    rho : array_like of shape (n_support,) or (n_support, k)
+
+    Returns
+    -------
+    ndarray of shape (n_new,) or (n_new, k), float64
+
+    Examples
+    --------
+    >>> from manykernels.kernels import KernelBank, Linear
+    >>> X = [[1.0], [2.0]]
+    >>> bank = KernelBank([("linear", Linear(), None)], normalize=None).fit(X)
+    >>> cross_apply(bank, bank.prepare([[3.0]]), bank.prepare(X), [2.0], [1.0, -1.0])
+    array([-6.])
+    """
+    weights, columns, vector = _checked(bank, prepared_support, d, rho)
+    active = np.flatnonzero(weights)
+    tiles, cols = TileEvaluator(bank, prepared_new, prepared_support), np.arange(prepared_support.n_samples)
+    total = np.zeros((prepared_new.n_samples, columns.shape[1]))
+    for at, rows in tiles.chunks(active, prepared_new.n_samples, len(cols)):
+        combined = np.tensordot(weights[active[at]], tiles.tile(rows, cols, active[at]), axes=1)
+        total[rows] += combined @ columns
+    return total[:, 0] if vector else total
+
+
+def cross_apply_each(
+    bank: FittedBank, prepared_new: Prepared, prepared_support: Prepared, d: ArrayLike, rho: ArrayLike
+) -> Array:
+    """Contribution ``d_m sum_i rho_i k_m(x, x_i)`` of each active kernel; summed over kernels it is `cross_apply`.
+
+    Parameters
+    ----------
+    bank : FittedBank
+    prepared_new, prepared_support : Prepared
+        Rows made ready by the bank.
+    d : array_like of shape (n_kernels,)
+    rho : array_like of shape (n_support,) or (n_support, k)
+
+    Returns
+    -------
+    ndarray of shape (m_active, n_new) or (m_active, n_new, k), float64
+        In the order of ``numpy.flatnonzero(d)``.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import KernelBank, Linear
+    >>> X = [[1.0], [2.0]]
+    >>> bank = KernelBank([("a", Linear(), None), ("b", Linear(), None)], normalize=None).fit(X)
+    >>> cross_apply_each(bank, bank.prepare([[3.0]]), bank.prepare(X), [2.0, 1.0], [1.0, -1.0])
+    array([[-6.],
+           [-3.]])
+    """
+    weights, columns, vector = _checked(bank, prepared_support, d, rho)
+    active = np.flatnonzero(weights)
+    tiles, cols = TileEvaluator(bank, prepared_new, prepared_support), np.arange(prepared_support.n_samples)
+    each = np.empty((len(active), prepared_new.n_samples, columns.shape[1]))
+    for at, rows in tiles.chunks(active, prepared_new.n_samples, len(cols)):
+        each[at[:, None], rows] = tiles.tile(rows, cols, active[at]) @ columns
+    each *= weights[active][:, None, None]
+    return each[:, :, 0] if vector else each
+
+
+def _checked(bank: FittedBank, support: Prepared, d: ArrayLike, rho: ArrayLike) -> tuple[Array, Array, bool]:
+    weights = check_vector(d, bank.n_kernels, "d")
+    coefficients = check_columns(rho, support.n_samples, "rho")
+    vector = coefficients.ndim == 1
+    return weights, coefficients[:, None] if vector else coefficients, vector

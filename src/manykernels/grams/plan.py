@@ -1,0 +1,262 @@
+"""Which representation a stack should have: a pure function of sizes and a memory budget, with its reason in words."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import asdict, dataclass
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from manykernels.exceptions import InvalidInputError, MemoryBudgetError
+
+Kind = Literal["dense", "packed", "lazy"]
+
+KINDS = ("dense", "packed", "lazy")
+SQUARE_ARRAYS = 4  # N x N float64: the weighted sum, the Newton matrix, its factor, one in passing
+KERNEL_VECTORS = 8  # float64 a kernel: norms, weights, penalties and their trial values
+SAMPLE_VECTORS = 16  # float64 a sample and target: duals, scores, bounds, gradients and their trial values
+TILE_BYTES = 64 * 2**20  # blocks a pass holds at once
+MANY_TARGETS = 8  # from here on one BLAS product with all targets beats a fused loop over them
+UNITS = {"": 1, **{f"{p}b": 1000**k for k, p in enumerate(("", "k", "m", "g", "t", "p"))}}
+UNITS |= {f"{p}ib": 1024**k for k, p in enumerate(("k", "m", "g", "t", "p"), start=1)}
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """How Gram matrices will be held, and why.
+
+    Attributes
+    ----------
+    kind : {"dense", "packed", "lazy"}
+    dtype : str
+        ``"float64"`` or ``"float32"``.
+    nbytes : int
+        Bytes of the stored Gram entries; 0 for a lazy stack.
+    working_nbytes : int
+        Bytes of everything else a fit holds, whatever the kind.
+    budget : int
+        Bytes that were allowed.
+    reason : str
+        One sentence for a person.
+    """
+
+    kind: Kind
+    dtype: str
+    nbytes: int
+    working_nbytes: int
+    budget: int
+    reason: str
+
+    def frame(self) -> pd.DataFrame:
+        """Return the plan as a table of one row."""
+        return pd.DataFrame([asdict(self)])
+
+
+def plan_stack(
+    n_kernels: int,
+    n_samples: int,
+    *,
+    memory_budget: int | str | None = None,
+    dtype: Any = None,
+    n_targets: int = 1,
+    kind: str = "auto",
+) -> MemoryPlan:
+    """Choose the representation of M kernels on N samples that fits a budget and is fastest to read.
+
+    In order of preference: packed float64 triangles (``4 M N (N + 1)`` bytes), packed float32 (half of it, entries
+    rounded to a relative 6e-8), computed anew in every pass. Dense storage comes first with many targets, where BLAS
+    wins. A fit also holds working arrays, ``8 (4 N^2 + 8 M + 16 N n_targets)`` bytes and 64 MiB of tiles, which the
+    budget must cover too.
+
+    Parameters
+    ----------
+    n_kernels, n_samples, n_targets : int
+        Any positive integers; nothing is allocated.
+    memory_budget : int, str or None
+        Bytes, or text such as ``"2GB"`` or ``"512 MiB"``. None: half of the memory available now.
+    dtype : float32, float64 or None
+        Storage dtype; None lets the plan fall back to float32.
+    kind : {"auto", "dense", "packed", "lazy"}
+        Insist on a representation; the budget still binds.
+
+    Returns
+    -------
+    MemoryPlan
+
+    Raises
+    ------
+    MemoryBudgetError
+        If nothing allowed fits the budget.
+    InvalidInputError
+        If an argument has no meaning.
+
+    Examples
+    --------
+    >>> plan_stack(6000, 200, memory_budget="2 GB").kind
+    'packed'
+    >>> plan_stack(2000, 1000, memory_budget="1 GB").kind
+    'lazy'
+    """
+    sizes = (("n_kernels", n_kernels), ("n_samples", n_samples), ("n_targets", n_targets))
+    m, n, k = (_positive_int(value, name) for name, value in sizes)
+    budget = memory_bytes(memory_budget)
+    working = working_nbytes(m, n, k)
+    room = budget - working
+    if room < 0:
+        raise MemoryBudgetError(_too_large(m, n, working, budget))
+    candidates = _candidates(kind, _dtype_names(dtype), k)
+    for chosen, name in candidates:
+        nbytes = stack_nbytes(chosen, m, n, name)
+        if nbytes <= room:
+            return MemoryPlan(chosen, name, nbytes, working, budget, _reason(chosen, name, m, n, k, budget, kind))
+    chosen, name = candidates[-1]
+    raise MemoryBudgetError(
+        f"A {chosen} {name} stack of {m} kernels on {n} samples takes {format_bytes(stack_nbytes(chosen, m, n, name))} "
+        f"besides {format_bytes(working)} of working arrays, but the memory budget is {format_bytes(budget)}. "
+        'Use kind="lazy", or raise memory_budget.'
+    )
+
+
+def stack_nbytes(kind: str, n_kernels: int, n_samples: int, dtype: str) -> int:
+    """Return the bytes of the stored Gram entries, an exact Python integer.
+
+    Examples
+    --------
+    >>> stack_nbytes("packed", 6000, 200, "float32")
+    482400000
+    """
+    entries = {"dense": n_samples**2, "packed": n_samples * (n_samples + 1) // 2, "lazy": 0}[kind]
+    return n_kernels * entries * np.dtype(dtype).itemsize
+
+
+def working_nbytes(n_kernels: int, n_samples: int, n_targets: int = 1) -> int:
+    """Return the bytes a fit holds besides the stack, an exact Python integer."""
+    numbers = SQUARE_ARRAYS * n_samples**2 + KERNEL_VECTORS * n_kernels + SAMPLE_VECTORS * n_samples * n_targets
+    return 8 * numbers + TILE_BYTES
+
+
+def memory_bytes(budget: int | str | None) -> int:
+    """Return a memory budget in bytes; None means half of the memory available now.
+
+    Parameters
+    ----------
+    budget : int, str or None
+        ``"2GB"`` is 2e9 bytes, ``"2GiB"`` is 2 * 1024**3.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    InvalidInputError
+        If the budget is not a positive size.
+
+    Examples
+    --------
+    >>> memory_bytes("512 MiB")
+    536870912
+    """
+    if budget is None:
+        return available_memory() // 2
+    size = 0
+    if isinstance(budget, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*", budget.lower())
+        if match and match[2] in UNITS:
+            size = int(float(match[1]) * UNITS[match[2]])
+    elif isinstance(budget, Integral) and not isinstance(budget, bool):
+        size = int(budget)
+    if size <= 0:
+        raise InvalidInputError(
+            f'memory_budget must be a positive number of bytes or text such as "2GB" or "512 MiB", got {budget!r}.'
+        )
+    return size
+
+
+def available_memory() -> int:
+    """Return the bytes of physical memory this process can still get.
+
+    On Linux ``MemAvailable`` of ``/proc/meminfo``, and no more than the limit of the control group; elsewhere all of
+    the physical memory.
+    """
+    available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 4 * 2**30
+    meminfo, group = Path("/proc/meminfo"), Path("/sys/fs/cgroup/memory.max")
+    if meminfo.exists():
+        match = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(), re.MULTILINE)
+        available = int(match[1]) * 1024 if match else available
+    if group.exists() and (limit := group.read_text().strip()).isdigit():
+        available = min(available, int(limit))
+    return available
+
+
+def format_bytes(nbytes: int) -> str:
+    """Return a size for a person, in decimal units.
+
+    Examples
+    --------
+    >>> format_bytes(482_400_000)
+    '482 MB'
+    """
+    if nbytes < 1000:
+        return f"{nbytes} B"
+    power = min((len(str(nbytes)) - 1) // 3, 6)
+    value = nbytes / 1000**power
+    digits = 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:.{digits}f} {('kB', 'MB', 'GB', 'TB', 'PB', 'EB')[power - 1]}"
+
+
+def _candidates(kind: str, dtypes: tuple[str, ...], n_targets: int) -> list[tuple[Kind, str]]:
+    if kind not in ("auto", *KINDS):
+        raise InvalidInputError(f"kind must be one of {('auto', *KINDS)}, got {kind!r}.")
+    order: tuple[Kind, ...] = ("packed",)
+    if kind == "lazy":
+        return [("lazy", dtypes[0])]
+    if kind == "dense" or (kind == "auto" and n_targets >= MANY_TARGETS):
+        order = ("dense",) if kind == "dense" else ("dense", "packed")
+    found: list[tuple[Kind, str]] = [(chosen, name) for name in dtypes for chosen in order]
+    return [*found, ("lazy", dtypes[0])] if kind == "auto" else found
+
+
+def _dtype_names(dtype: Any) -> tuple[str, ...]:
+    if dtype is None:
+        return ("float64", "float32")
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = str(dtype)
+    if name not in ("float32", "float64"):
+        raise InvalidInputError(f"dtype must be float32, float64 or None, got {dtype!r}.")
+    return (name,)
+
+
+def _positive_int(value: Any, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise InvalidInputError(f"{name} must be a positive integer, got {value!r}.")
+    return int(value)
+
+
+def _reason(kind: Kind, dtype: str, m: int, n: int, k: int, budget: int, asked: str) -> str:
+    size, allowed = format_bytes(stack_nbytes(kind, m, n, dtype)), f"the budget is {format_bytes(budget)}"
+    full, half = (format_bytes(stack_nbytes("packed", m, n, name)) for name in ("float64", "float32"))
+    if asked != "auto":
+        return f"{kind.capitalize()}, as asked: {size} stored in {dtype}; {allowed}."
+    if kind == "lazy":
+        return f"Lazy: {m} kernels on {n} samples would take {full} packed in float64 and {half} in float32; {allowed}."
+    if kind == "dense":
+        return f"Dense: {size} in {dtype} fit ({allowed}), and products with {k} targets are fastest on full matrices."
+    if dtype == "float32":
+        return f"Packed float32: {half} fit where {full} of float64 may not; {allowed}."
+    return f"Packed float64: {full} fit; {allowed}."
+
+
+def _too_large(m: int, n: int, working: int, budget: int) -> str:
+    return (
+        f"{m} kernels on {n} samples cannot be fitted within the memory budget of {format_bytes(budget)}: even with "
+        f"Gram matrices computed block by block, the working arrays ({SQUARE_ARRAYS} matrices of {n} x {n} and vectors "
+        f"a kernel and a sample) take {format_bytes(working)}. Use fewer samples or kernels, or raise memory_budget."
+    )
