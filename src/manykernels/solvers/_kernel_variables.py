@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from manykernels.solvers._sample_variables import longest_step
+from manykernels.solvers._sample_variables import lift, longest_step
 
 if TYPE_CHECKING:
     from manykernels._validation import Array
     from manykernels.objective.regularizers import Regularizer
 
 SMALLEST_RELATIVE_SLACK = 0.02
+HIGHEST_START = 0.5  # of the pole of the elastic net's weights
 
 
 class KernelVariables(Protocol):
@@ -55,8 +56,8 @@ class KernelVariables(Protocol):
     def inactive(self) -> Array:
         """Return which kernels have zero weight at the optimum, as far as can be told."""
 
-    def resized(self, keep: Array, squared_norms_added: Array) -> KernelVariables:
-        """Return variables for the kept kernels followed by new ones with these squared norms."""
+    def resized(self, keep: Array, squared_norms_added: Array, barrier: float) -> KernelVariables:
+        """Return variables for the kept kernels, lifted to ``barrier``, followed by new ones with these norms."""
 
 
 @dataclass
@@ -124,12 +125,14 @@ class BoundedKernels(_Paired):
         self.slack = self.slack + primal_step * self._dslack
         self._second = 0.0
 
-    def resized(self, keep: Array, squared_norms_added: Array) -> BoundedKernels:
-        barrier = self.complementarity() / max(self.n_pairs, 1)
+    def resized(self, keep: Array, squared_norms_added: Array, barrier: float) -> BoundedKernels:
         added = BoundedKernels.central(squared_norms_added, barrier, self.l1_part, self.ridge_part)
-        weights = np.concatenate([self.weights[keep], added.weights])
-        slack = np.concatenate([self.slack[keep], added.slack])
-        return BoundedKernels(weights, slack, self.l1_part, self.ridge_part)
+        slack, weights = lift(self.slack[keep], self.weights[keep], barrier, self.l1_part**2)
+        if self.ridge_part > 0:
+            weights = np.minimum(weights, np.maximum(self.weights[keep], HIGHEST_START / self.ridge_part))
+        weights = np.concatenate([weights, added.weights])
+        slack = np.concatenate([slack, added.slack])
+        return BoundedKernels(weights, slack, l1_part=self.l1_part, ridge_part=self.ridge_part)
 
     @classmethod
     def central(cls, squared_norms: Array, barrier: float, l1_part: float, ridge_part: float) -> BoundedKernels:
@@ -137,8 +140,8 @@ class BoundedKernels(_Paired):
         slack = np.maximum((l1_part**2 - squared_norms) / 2, SMALLEST_RELATIVE_SLACK * l1_part**2)
         weights = barrier / slack
         if ridge_part > 0:
-            weights = np.minimum(weights, 0.5 / ridge_part)
-        return cls(weights, slack, l1_part, ridge_part)
+            weights = np.minimum(weights, HIGHEST_START / ridge_part)
+        return cls(weights, slack, l1_part=l1_part, ridge_part=ridge_part)
 
     def _squared_bound(self) -> Array:
         return (self.l1_part / (1.0 - self.ridge_part * self.weights)) ** 2
@@ -178,11 +181,11 @@ class SimplexKernels(_Paired):
         self.bound += primal_step * self._dbound
         self._second = 0.0
 
-    def resized(self, keep: Array, squared_norms_added: Array) -> SimplexKernels:
-        barrier = self.complementarity() / max(self.n_pairs, 1)
-        slack = np.maximum((self.bound - squared_norms_added) / 2, SMALLEST_RELATIVE_SLACK * self.bound)
-        weights = np.concatenate([self.weights[keep], barrier / slack])
-        return SimplexKernels(weights, np.concatenate([self.slack[keep], slack]), self.bound, self.total)
+    def resized(self, keep: Array, squared_norms_added: Array, barrier: float) -> SimplexKernels:
+        added = np.maximum((self.bound - squared_norms_added) / 2, SMALLEST_RELATIVE_SLACK * self.bound)
+        slack, weights = lift(self.slack[keep], self.weights[keep], barrier, self.bound)
+        weights = np.concatenate([weights, barrier / added])
+        return SimplexKernels(weights, np.concatenate([slack, added]), bound=self.bound, total=self.total)
 
     def _missing(self, change: Array) -> float:
         """By how much ``change`` of the weights overshoots what their sum still lacks."""
@@ -228,7 +231,7 @@ class PowerKernels:
     def inactive(self) -> Array:
         return np.zeros(self.weights.size, dtype=bool)
 
-    def resized(self, keep: Array, squared_norms_added: Array) -> PowerKernels:
+    def resized(self, keep: Array, squared_norms_added: Array, barrier: float) -> PowerKernels:
         added = PowerKernels.central(squared_norms_added, self.exponent, self.scale)
         return PowerKernels(np.concatenate([self.weights[keep], added.weights]), self.exponent, self.scale)
 
@@ -268,5 +271,5 @@ class FixedKernels:
     def inactive(self) -> Array:
         return np.zeros(self.weights.size, dtype=bool)
 
-    def resized(self, keep: Array, squared_norms_added: Array) -> FixedKernels:
+    def resized(self, keep: Array, squared_norms_added: Array, barrier: float) -> FixedKernels:
         return FixedKernels(np.full(int(keep.sum()) + squared_norms_added.size, self.weights[0]))

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from manykernels.solvers._kernel_variables import KernelVariables
     from manykernels.solvers._sample_variables import SampleVariables
 
+LIFT = 0.1
 SHORTEST_FRACTION = 0.95  # of the way to the boundary; tends to one as the gap closes
 
 
@@ -75,15 +76,15 @@ class PrimalDual:
     def bounds(self) -> tuple[float, float]:
         """Return the primal value of the current model and the dual value of its (rescaled) coefficients.
 
-        The dual value is minus infinity until ``sum rho = 0`` holds.
+        What ``sum rho = 0`` misses is subtracted at its price; only the certificate is exact.
         """
         problem = self.problem
         rho, norms = self.samples.rho, np.sqrt(np.maximum(self.squared_norms, 0.0))
         primal = problem.empirical_loss(self.scores()) + problem.regularizer.value(self.kernels.weights * norms)
-        if problem.fit_intercept and abs(rho.sum()) > 1e-9 * np.abs(rho).sum():
-            return primal, -np.inf
         scale = problem.regularizer.dual_scale(norms)
-        return primal, -problem.conjugate_loss(scale * rho) - problem.regularizer.conjugate(scale * norms)
+        dual = -problem.conjugate_loss(scale * rho) - problem.regularizer.conjugate(scale * norms)
+        missing = abs(float(rho.sum())) if problem.fit_intercept else 0.0
+        return primal, dual - missing * (1.0 + abs(self.b))
 
     def activity_bound(self) -> float:
         """Norm ``u_m`` above which a kernel must have a positive weight."""
@@ -91,9 +92,16 @@ class PrimalDual:
             return float(np.sqrt(self.kernels.bound))
         return self.problem.regularizer.inactive_below
 
-    def moved_to(self, problem: Problem, keep: Array, norms_added: Array) -> PrimalDual:
-        """Return the same point on other kernels: those of ``keep`` followed by new ones with these norms."""
-        return PrimalDual(problem, self.samples, self.kernels.resized(keep, norms_added**2), self.b)
+    def moved_to(self, problem: Problem, keep: Array, norms_added: Array, distance: float) -> PrimalDual:
+        """Return this point on other kernels: those of ``keep`` followed by new ones with these norms.
+
+        Violated kernels make the point worse by ``distance``, in units of the objective; complementarity products are
+        lifted to a tenth of that, since Newton from a point too close to the boundary takes tiny steps.
+        """
+        pairs = self.samples.n_pairs + problem.n_kernels
+        barrier = max(LIFT * distance / pairs, self.barrier())
+        self.samples.recenter(barrier)
+        return PrimalDual(problem, self.samples, self.kernels.resized(keep, norms_added**2, barrier), self.b)
 
     def model(self) -> tuple[Array, Array, float]:
         """Return ``(rho, d, b)`` with the weights of kernels that are inactive at the optimum set to zero."""

@@ -32,6 +32,23 @@ def longest_step(value: Array, change: Array) -> float:
     return float(min(1.0, (-value[shrinking] / change[shrinking]).min()))
 
 
+def lift(slack: Array, multiplier: Array, barrier: float, unit: float = 1.0) -> tuple[Array, Array]:
+    """Raise products of ``slack`` and ``multiplier`` to at least ``barrier`` by raising the smaller factor first.
+
+    This moves a converged point back toward the central path. ``unit`` is the natural size of a slack; multipliers
+    then have size ``1/unit``.
+    """
+    low = slack * multiplier < barrier
+    root = np.sqrt(barrier)
+    first = low & (slack < unit**2 * multiplier)
+    second = low & ~first
+    larger_multiplier = np.where(first, np.maximum(multiplier, root / unit), multiplier)
+    larger_slack = np.where(second, np.maximum(slack, root * unit), slack)
+    return np.where(first, barrier / larger_multiplier, larger_slack), np.where(
+        second, barrier / larger_slack, larger_multiplier
+    )
+
+
 class SampleVariables(Protocol):
     """What the Newton system needs to know about the samples."""
 
@@ -58,6 +75,9 @@ class SampleVariables(Protocol):
 
     def move(self, primal_step: float, dual_step: float) -> None:
         """Take the step."""
+
+    def recenter(self, barrier: float) -> None:
+        """Lift complementarity products to at least ``barrier``."""
 
 
 @dataclass
@@ -107,6 +127,9 @@ class EntropicSamples:
     def move(self, primal_step: float, dual_step: float) -> None:
         self.rho = self.rho + primal_step * self._drho
         self.z = self.z + dual_step * self._dz
+
+    def recenter(self, barrier: float) -> None:
+        """Nothing to do: no multipliers."""
 
 
 @dataclass
@@ -196,6 +219,21 @@ class BoxSamples:
         self.tilt = self.tilt + dual_step * self._dtilt
         self._forget_direction()
 
+    def recenter(self, barrier: float) -> None:
+        slack, self.multiplier = lift(self.slack, self.multiplier, barrier)
+        shift = np.bincount(self.sample, -self.side * (slack - self.slack), minlength=self.rho.size)
+        self.rho = self.rho + shift
+        self.slack = self.slack - self.side * shift[self.sample]
+        if self.split.size:
+            self._recenter_split(shift, barrier)
+
+    def _recenter_split(self, shift: Array, barrier: float) -> None:
+        """Absorb the shift of ``rho`` in ``p`` or ``n``, then raise both alike, which leaves ``rho`` in place."""
+        split = self.split + np.stack([np.maximum(shift, 0.0), np.maximum(-shift, 0.0)])
+        room = np.minimum(barrier / split, self.kink)
+        self.tilt = np.clip(self.tilt, room[0] - self.kink, self.kink - room[1])
+        self.split = split + np.maximum(barrier / self._split_multiplier(self.tilt) - split, 0.0).max(axis=0)
+
     def _residual(self) -> Array:
         return self._target - self.slack * self.multiplier - self._second
 
@@ -227,20 +265,12 @@ class BoxSamples:
 
 
 def start_samples(problem: Problem, rho: Array, b: float, barrier: float) -> SampleVariables:
-    """Return the variables of the loss at dual coefficients near ``rho`` with complementarity ``barrier``."""
+    """Return the variables of the loss at ``rho``, inside the box, with complementarity ``barrier``."""
     low, high = problem.dual_box
-    rho = interior_point_of_box(rho, low, high)
     loss, y, weight = problem.loss, problem.y, problem.weight
     if loss.entropic:
         return EntropicSamples(loss, y, weight, low, high, rho, np.full(y.size, float(b)))
     return _start_box(problem, rho, low, high, barrier)
-
-
-def interior_point_of_box(rho: Array, low: Array, high: Array, margin: float = 0.05) -> Array:
-    """Move ``rho`` into the interior of the box, by ``margin`` of its width or of the largest ``|rho|``."""
-    width = high - low
-    width = np.where(np.isfinite(width), width, max(float(np.abs(rho).max(initial=0.0)), 1e-3))
-    return np.clip(rho, low + margin * width, high - margin * width)
 
 
 def _start_box(problem: Problem, rho: Array, low: Array, high: Array, barrier: float) -> BoxSamples:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import minimize_scalar
 
+from manykernels.objective.projection import project_box_hyperplane
 from manykernels.solvers._kernel_variables import (
     SMALLEST_RELATIVE_SLACK,
     BoundedKernels,
@@ -27,41 +28,50 @@ START_FRACTION = 0.8  # of the best dual point on the ray, so that slacks are no
 SUPPORTED = ("l1", "elasticnet", "lq", "ridge", "simplex")
 
 
-START_BARRIER = 0.02  # of the loss at zero scores, shared by all complementarity products
+START_BARRIER = 0.1  # of the dual value of the start, shared by all complementarity products
 
 
-def start_iteration(problem: Problem, rho: Array, d: Array, b: float, norms: Array) -> PrimalDual:
-    """Return the iteration at the model ``(rho, d, b)`` moved into the interior.
+def start_iteration(problem: Problem, rho: Array, b: float) -> PrimalDual:
+    """Return the iteration at dual coefficients near ``rho``, moved into the interior and scaled.
 
     Parameters
     ----------
     problem : Problem
-    rho, d, b : the model
-    norms : ndarray of shape (M,)
-        ``u_m`` of ``rho``.
+    rho : ndarray of shape (N,)
+    b : float
+        Intercept.
     """
-    scale = START_FRACTION * best_scale(problem, rho, norms)
+    rho = interior_point(problem, rho)
+    norms = problem.dual_norms(rho)
+    scale, value = best_scale(problem, rho, norms)
+    scale *= START_FRACTION
     n_pairs = 2 * problem.n_samples + problem.n_kernels
-    barrier = START_BARRIER * problem.loss_at_zero / n_pairs
+    barrier = START_BARRIER * max(value, 1e-3 * problem.loss_at_zero, problem.tiny) / n_pairs
     samples = start_samples(problem, scale * rho, b, barrier)
-    kernels = start_kernels(problem.regularizer, (scale * norms) ** 2, barrier)
-    return PrimalDual(problem, samples, kernels, b)
+    return PrimalDual(problem, samples, start_kernels(problem.regularizer, (scale * norms) ** 2, barrier), b)
 
 
-def best_scale(problem: Problem, rho: Array, norms: Array) -> float:
-    """Scale ``c`` in (0, 1] that maximizes the dual value of ``c rho``; ``norms`` are those of ``rho``."""
+def interior_point(problem: Problem, rho: Array, margin: float = 0.05) -> Array:
+    """Return the point nearest to ``rho`` that stays off the ends of the box by ``margin`` of its width."""
+    low, high = problem.dual_box
+    width = high - low
+    width = np.where(np.isfinite(width), width, max(float(np.abs(rho).max(initial=0.0)), problem.tiny))
+    low, high = low + margin * width, high - margin * width
+    return project_box_hyperplane(rho, low, high) if problem.fit_intercept else np.clip(rho, low, high)
+
+
+def best_scale(problem: Problem, rho: Array, norms: Array) -> tuple[float, float]:
+    """Return the ``c`` in (0, 1] with the largest dual value of ``c rho``, and that value."""
     regularizer = problem.regularizer
     largest = regularizer.dual_scale(norms)
 
     def negative_dual(scale: float) -> float:
         return problem.conjugate_loss(scale * rho) + regularizer.conjugate(scale * norms)
 
-    if not 0 < largest:
-        return 1.0
     found = minimize_scalar(
         negative_dual, bounds=(0.0, largest), method="bounded", options={"xatol": 1e-3 * largest, "maxiter": 40}
     )
-    return float(max(found.x, 1e-3 * largest))
+    return float(max(found.x, 1e-3 * largest)), float(-found.fun)
 
 
 def start_kernels(regularizer: Regularizer, squared_norms: Array, barrier: float) -> KernelVariables:

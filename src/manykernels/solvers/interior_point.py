@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
-
 from manykernels.solvers._primal_dual import PrimalDual
 from manykernels.solvers._start import SUPPORTED, start_iteration
 from manykernels.solvers.base import Solver
@@ -58,9 +56,8 @@ class InteriorPoint(Solver):
 
     def initialize(self, problem: Problem, start: Model) -> _State:
         """Start from the given model, moved into the interior."""
-        rho, d, b = start
-        norms = np.sqrt(np.maximum(problem.stack.quad(rho), 0.0)) / problem.penalties
-        return _State(start_iteration(problem, rho, d, b, norms))
+        rho, _, b = start
+        return _State(start_iteration(problem, rho, b))
 
     def step(self, problem: Problem, state: _State) -> None:
         """Take one predictor-corrector step."""

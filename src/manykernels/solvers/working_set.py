@@ -33,6 +33,7 @@ class _State:
     iteration: PrimalDual | None = None
     norms: Array = field(default_factory=lambda: np.zeros(0))
     gap: float = np.inf
+    absolute_gap: float = np.inf
     share: float = INNER_SHARE
     steps: int = 0
 
@@ -89,7 +90,8 @@ class WorkingSet(Solver):
 
     def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
         """Keep the norms of all kernels: they name the violators."""
-        state.norms, state.gap = certificate.dual_norms, certificate.relative_gap
+        state.norms = certificate.dual_norms
+        state.gap, state.absolute_gap = certificate.relative_gap, certificate.gap
 
     def step(self, problem: Problem, state: _State) -> None:
         """Grow the working set by the worst violators and solve on it."""
@@ -116,7 +118,7 @@ class WorkingSet(Solver):
         worst = np.argsort(-state.norms, kind="stable")[: self.initial_size]
         state.kernels = np.union1d(worst, np.flatnonzero(d))
         restricted = _restricted(problem, state.kernels)
-        state.iteration = start_iteration(restricted, rho, d[state.kernels], b, state.norms[state.kernels])
+        state.iteration = start_iteration(restricted, rho, b)
         state.gap = FIRST_GAP / INNER_PROGRESS
 
     def _revise(self, problem: Problem, state: _State, iteration: PrimalDual) -> None:
@@ -130,7 +132,8 @@ class WorkingSet(Solver):
         if not (state.norms[added] > bound).any():
             state.share *= 0.3
         state.kernels = np.concatenate([state.kernels[keep], added])
-        state.iteration = iteration.moved_to(_restricted(problem, state.kernels), keep, state.norms[added])
+        restricted = _restricted(problem, state.kernels)
+        state.iteration = iteration.moved_to(restricted, keep, state.norms[added], state.absolute_gap)
 
     def _descend(self, problem: Problem, state: _State) -> None:
         assert state.iteration is not None
