@@ -88,6 +88,19 @@ def check_gram_array(kernels: Any, name: str = "kernels") -> Array:
     return array
 
 
+def check_rectangular_grams(kernels: Any, name: str = "kernels") -> Array:
+    """Return kernels between new and training samples as a finite float array of shape (M, n_new, n_train)."""
+    array = _real_array(kernels, name)
+    if array.ndim != 3 or 0 in array.shape:
+        raise InvalidInputError(
+            f"{name} must have shape (n_kernels, n_new, n_train), none of them 0, got {array.shape}. Kernels are the "
+            "first axis."
+        )
+    for m, gram in enumerate(array):
+        check_finite(gram, f"{name}[{m}]")
+    return array
+
+
 def check_psd(kernels: Array, psd: str = "raise", name: str = "kernels") -> Array:
     """Return Gram matrices that are positive semidefinite up to rounding.
 

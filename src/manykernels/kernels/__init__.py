@@ -5,6 +5,8 @@ from __future__ import annotations
 from manykernels.kernels.bank import FittedBank, KernelBank
 from manykernels.kernels.grids import DefaultKernels, width_grid
 from manykernels.kernels.patterns import BankEntry, Joint, OnColumns, PerFeature, PerView
+from manykernels.kernels.precomputed import KernelStack
+from manykernels.kernels.precomputed_bank import FittedPrecomputedBank, PrecomputedBank, PreparedKernels
 from manykernels.kernels.prepared import Group, Prepared
 from manykernels.kernels.specs import (
     KERNELS,
@@ -37,12 +39,14 @@ __all__ = [
     "DefaultKernels",
     "Dirichlet",
     "FittedBank",
+    "FittedPrecomputedBank",
     "FromCallable",
     "Gaussian",
     "Group",
     "Joint",
     "KernelBank",
     "KernelSpec",
+    "KernelStack",
     "Laplacian",
     "Linear",
     "Matern",
@@ -52,7 +56,9 @@ __all__ = [
     "PerFeature",
     "PerView",
     "Polynomial",
+    "PrecomputedBank",
     "Prepared",
+    "PreparedKernels",
     "Product",
     "Scaled",
     "Sum",

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.bank_file import read_description, read_toml
+from manykernels.kernels.bank_constructors import BankConstructors
 from manykernels.kernels.base import KernelSpec
 from manykernels.kernels.columns import Table
 from manykernels.kernels.fitted import FittedBank
-from manykernels.kernels.grids import DEFAULT_SPECS, DefaultKernels, simplemkl_specs, with_gaussians
 from manykernels.kernels.normalization import check_normalization, training_scale
-from manykernels.kernels.patterns import BankEntry, Joint, NamedKernel, PerFeature, PerView, as_entry
+from manykernels.kernels.patterns import BankEntry, NamedKernel, OnColumns, as_entry
 from manykernels.kernels.prepared import Prepared
 from manykernels.kernels.standardization import column_statistics, standardized
 from manykernels.kernels.widths import MedianDistances
@@ -29,7 +27,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, repr=False)
-class KernelBank:
+class KernelBank(BankConstructors):
     """An ordered list of named kernels on columns; immutable, and fitted on training rows only.
 
     Parameters
@@ -72,10 +70,10 @@ class KernelBank:
     def __post_init__(self) -> None:
         if isinstance(self.kernels, (str, Mapping)) or not isinstance(self.kernels, Sequence) or not self.kernels:
             raise InvalidInputError(
-                f"kernels must be a non-empty list of (name, kernel, columns), got {self.kernels!r}."
+                f"kernels must be a list of (name, kernel, columns), not empty; got {self.kernels!r}."
             )
         entries = tuple(as_entry(entry) for entry in self.kernels)
-        _check_unique([entry.name for entry in entries if hasattr(entry, "spec")])
+        _check_unique([entry.name for entry in entries if isinstance(entry, OnColumns)])
         check_normalization(self.normalize)
         for name in ("standardize", "center"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
@@ -166,13 +164,10 @@ class KernelBank:
     def __add__(self, other: Any) -> KernelBank:
         if not isinstance(other, KernelBank):
             return NotImplemented
-        differing = [
-            name for name in ("standardize", "normalize", "center") if getattr(self, name) != getattr(other, name)
-        ]
+        options = ("standardize", "normalize", "center")
+        differing = [name for name in options if getattr(self, name) != getattr(other, name)]
         if differing:
-            raise InvalidInputError(
-                f"The banks differ in {', '.join(differing)}; use .replace(...) to make them agree."
-            )
+            raise InvalidInputError(f"The banks differ in {', '.join(differing)}; make them agree with .replace(...).")
         return replace(self, kernels=self.kernels + other.kernels)
 
     def __len__(self) -> int:
@@ -193,198 +188,8 @@ class KernelBank:
         return self
 
     @classmethod
-    def per_feature(cls, specs: Any = (), columns: Any = None, *, widths: Any = (), **options: Any) -> Self:
-        """Return every kernel on every column by itself.
-
-        Parameters
-        ----------
-        specs : KernelSpec or sequence of KernelSpec, default=()
-        columns : column selection, default=None
-            None is every column.
-        widths : sequence, default=()
-            Gaussian kernels of these widths are added: numbers, "median", "0.5*median".
-        **options
-            ``standardize``, ``normalize``, ``center``.
-
-        Returns
-        -------
-        KernelBank
-
-        Examples
-        --------
-        >>> from manykernels.kernels import KernelBank
-        >>> len(KernelBank.per_feature(widths=[0.5, "median"]).expand([[1.0, 2.0], [3.0, 5.0]]))
-        4
-        """
-        return cls([PerFeature(with_gaussians(specs, widths), columns)], **options)
-
-    @classmethod
-    def per_view(cls, specs: Any = (), views: Any = (), *, widths: Any = (), **options: Any) -> Self:
-        """Return every kernel on every view, a named selection of columns.
-
-        Parameters
-        ----------
-        specs : KernelSpec or sequence of KernelSpec, default=()
-        views : mapping of str to column selection
-        widths : sequence, default=()
-            Gaussian kernels of these widths are added.
-        **options
-            ``standardize``, ``normalize``, ``center``.
-
-        Returns
-        -------
-        KernelBank
-
-        Examples
-        --------
-        >>> from manykernels.kernels import KernelBank, Linear
-        >>> bank = KernelBank.per_view(Linear(), {"left": [0, 1], "right": [2]})
-        >>> [name for name, _, _ in bank.expand([[1.0, 2.0, 3.0]])]
-        ['left: linear()', 'right: linear()']
-        """
-        return cls([PerView(with_gaussians(specs, widths), views)], **options)
-
-    @classmethod
-    def joint(cls, specs: Any = (), columns: Any = None, *, widths: Any = (), **options: Any) -> Self:
-        """Return every kernel on all columns of a selection together.
-
-        Parameters
-        ----------
-        specs : KernelSpec or sequence of KernelSpec, default=()
-        columns : column selection, default=None
-            None is every column.
-        widths : sequence, default=()
-            Gaussian kernels of these widths are added.
-        **options
-            ``standardize``, ``normalize``, ``center``.
-
-        Returns
-        -------
-        KernelBank
-        """
-        return cls([Joint(with_gaussians(specs, widths), columns)], **options)
-
-    @classmethod
-    def from_views(cls, views: Any, specs: Any = None, **options: Any) -> Self:
-        """Return a bank of views; without kernels, Gaussians at 0.5, 1 and 2 median distances and a linear kernel each.
-
-        Parameters
-        ----------
-        views : mapping of str to column selection
-        specs : KernelSpec or sequence of KernelSpec, optional
-        **options
-            ``standardize`` (here True unless given), ``normalize``, ``center``.
-
-        Returns
-        -------
-        KernelBank
-        """
-        return cls([PerView(DEFAULT_SPECS if specs is None else specs, views)], **{"standardize": True, **options})
-
-    @classmethod
-    def simplemkl(cls, **options: Any) -> Self:
-        """Return the kernels of the SimpleMKL protocol, 27 (d + 1) for d columns.
-
-        Gaussians of width 0.1, 0.25, 0.5, 0.75, 1, 2, ..., 20 and polynomials of degree 1, 2, 3, on every column and on
-        all columns; unit trace, standardized columns.
-
-        Parameters
-        ----------
-        **options
-            ``standardize`` (here True unless given), ``normalize``, ``center``.
-
-        Returns
-        -------
-        KernelBank
-
-        Notes
-        -----
-        Suzuki and Tomioka, SpicyMKL (2011), section 6.2, after Rakotomamonjy et al., SimpleMKL (2008).
-
-        Examples
-        --------
-        >>> from manykernels.kernels import KernelBank
-        >>> len(KernelBank.simplemkl().expand([[0.0] * 30]))
-        837
-        """
-        specs = simplemkl_specs()
-        return cls([PerFeature(specs), Joint(specs)], **{"standardize": True, **options})
-
-    @classmethod
-    def default(cls, **options: Any) -> Self:
-        """Return the bank used when nobody chose one, see :class:`DefaultKernels`; unit trace, standardized columns.
-
-        Parameters
-        ----------
-        **options
-            ``standardize`` (here True unless given), ``normalize``, ``center``.
-
-        Returns
-        -------
-        KernelBank
-        """
-        return cls([DefaultKernels()], **{"standardize": True, **options})
-
-    @classmethod
-    def from_dict(cls, description: Mapping[str, Any]) -> Self:
-        """Return the bank that a dictionary describes; the schema is that of :meth:`from_toml`.
-
-        Parameters
-        ----------
-        description : mapping
-
-        Returns
-        -------
-        KernelBank
-
-        Raises
-        ------
-        InvalidInputError
-            Naming the key that is wrong.
-
-        Examples
-        --------
-        >>> from manykernels.kernels import KernelBank
-        >>> table = {"kernel": "gaussian", "width": [0.5, "median"], "on": "each"}
-        >>> len(KernelBank.from_dict({"standardize": True, "kernels": [table]}).expand([[1.0, 2.0]]))
-        4
-        """
-        entries, options = read_description(description)
+    def _build(cls, entries: Sequence[Any], options: Mapping[str, Any]) -> Self:
         return cls(entries, **options)
-
-    @classmethod
-    def from_toml(cls, path: str | Path) -> Self:
-        """Return the bank that a TOML file describes.
-
-        ::
-
-            standardize = true                 # optional, as are normalize and center
-            preset = "simplemkl"               # optional: "simplemkl" or "default", before the kernels below
-
-            [views]                            # optional, for on = "views"
-            clinical = ["age", "bmi"]
-
-            [[kernels]]
-            kernel = "gaussian"                # a registered kernel
-            width = [0.5, 1.0, "2*median"]     # its parameters; a list is a grid
-            on = "each"                        # "each" column, "joint" (default) or "views"
-            columns = ["age", "bmi"]           # optional: names or positions; default all
-            name = "near"                      # optional, for a single joint kernel
-
-        Parameters
-        ----------
-        path : str or Path
-
-        Returns
-        -------
-        KernelBank
-
-        Raises
-        ------
-        InvalidInputError
-            If the file cannot be read, is no TOML, or a key is wrong; the message names it.
-        """
-        return cls.from_dict(read_toml(path))
 
 
 def resolve_specs(kernels: Sequence[NamedKernel], values: Array, used: Array) -> tuple[KernelSpec, ...]:

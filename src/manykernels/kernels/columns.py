@@ -122,8 +122,46 @@ def select_columns(selection: Any, data: Any, columns: tuple[Any, ...] | None) -
     return tuple(chosen)
 
 
+def locate_columns(
+    table: Table, used: Array, n_features: int, feature_names: tuple[str, ...] | None
+) -> tuple[int, ...]:
+    """Return where columns seen in fit are in a new table: by name if both have names, else by position.
+
+    Parameters
+    ----------
+    table : Table
+    used : (n_used,) int
+        Positions in the training table.
+    n_features : int
+        Number of its columns.
+    feature_names : tuple of str or None
+        Its column names.
+
+    Returns
+    -------
+    tuple of int
+
+    Raises
+    ------
+    InvalidInputError
+        If a column is missing, or the number of columns differs where there are no names to match.
+    """
+    if feature_names is None or table.columns is None:
+        if table.n_columns != n_features:
+            raise InvalidInputError(
+                f"X has {table.n_columns} features, but the bank was fitted with {n_features}; pass the same."
+            )
+        return tuple(int(j) for j in used)
+    wanted = [feature_names[j] for j in used]
+    missing = sorted(set(wanted) - set(table.columns))
+    if missing:
+        raise InvalidInputError(f"X lacks {len(missing)} column(s) that the kernels use: {_some(missing)}.")
+    place = {name: j for j, name in enumerate(table.columns)}
+    return tuple(place[name] for name in wanted)
+
+
 def _listed(selection: Any, n_columns: int, columns: tuple[Any, ...] | None) -> list[int]:
-    items = [selection] if isinstance(selection, str) or np.isscalar(selection) else list(selection)
+    items: list[Any] = [selection] if isinstance(selection, str) or np.ndim(selection) == 0 else list(selection)
     if items and all(isinstance(item, (bool, np.bool_)) for item in items):
         if len(items) != n_columns:
             raise InvalidInputError(f"The column mask has {len(items)} entries, but X has {n_columns} columns.")
@@ -142,7 +180,7 @@ def _position(index: int, n_columns: int) -> int:
 def _named(name: Any, columns: tuple[Any, ...] | None) -> int:
     if columns is None:
         raise InvalidInputError(
-            f"Column {name!r} is selected by name, but X is no DataFrame. Use positions, or pass one."
+            f"Column {name!r} is selected by name, but X is no DataFrame. Pass one or use positions."
         )
     if name not in columns:
         raise InvalidInputError(f"Unknown column {name!r}; X has {_some([str(column) for column in columns])}.")
@@ -179,7 +217,7 @@ def _is_number_like(column: pd.Series) -> bool:
 
 
 def _finite_columns(values: Array, names: list[str]) -> Array:
-    bad = [name for name, finite in zip(names, np.isfinite(values).all(axis=0), strict=True) if not finite]
+    bad = [name for name, column in zip(names, values.T, strict=True) if not np.isfinite(column).all()]
     return check_finite(values, f"X (column(s) {_some(bad)})") if bad else values
 
 

@@ -126,10 +126,3 @@ def checked_out(out: Array | None, shape: tuple[int, ...]) -> Array:
     if out.shape != shape or out.dtype != np.float64:
         raise InvalidInputError(f"out must be float64 of shape {shape}, got {out.dtype} of shape {out.shape}.")
     return out
-
-
-def read_array(value: Any, name: str) -> Array | None:
-    """Return a stored array as finite float64, None as None."""
-    if value is None:
-        return None
-    return check_finite(np.array(value, dtype=np.float64), f"{name} of the bank's state")

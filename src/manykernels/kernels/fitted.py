@@ -12,15 +12,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from manykernels._validation import check_indices
-from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.base import KernelSpec, spec_from_dict
-from manykernels.kernels.columns import Table
+from manykernels.kernels.base import KernelSpec
+from manykernels.kernels.columns import Table, locate_columns
 from manykernels.kernels.evaluation import (
     Side,
     checked_out,
     evaluate_group,
     raw_diagonal,
-    read_array,
     row_index,
     same_index,
 )
@@ -32,11 +30,11 @@ from manykernels.kernels.normalization import (
 )
 from manykernels.kernels.prepared import Group, Prepared, build_groups, prepare_points
 from manykernels.kernels.standardization import standardized
+from manykernels.kernels.state import read_state, write_state
 
 Array = NDArray[Any]
 
 CHUNK_ENTRIES = 4 * 2**20
-ARRAYS = ("scales", "column_means", "column_scales", "shifts", "grand_means", "reference")
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +157,7 @@ class FittedBank:
             Missing or non-numeric columns, NaN or infinite values, or values whose kernels overflow.
         """
         table = Table.of(X)
-        values = table.numeric(self._locate(table))
+        values = table.numeric(locate_columns(table, self.used, self.n_features, self.feature_names))
         return self.normalized(self.points(standardized(values, self.column_means, self.column_scales)))
 
     def block(
@@ -337,12 +335,7 @@ class FittedBank:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the state as JSON-able values and NumPy arrays; :meth:`from_dict` is its inverse."""
-        state = {field.name: getattr(self, field.name) for field in fields(self)}
-        state["names"] = list(self.names)
-        state["specs"] = [spec.to_dict() for spec in self.specs]
-        state["positions"] = [list(columns) for columns in self.positions]
-        state["feature_names"] = None if self.feature_names is None else list(self.feature_names)
-        return state
+        return write_state({field.name: getattr(self, field.name) for field in fields(self)})
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> FittedBank:
@@ -361,50 +354,7 @@ class FittedBank:
         InvalidInputError
             If a key is missing or unknown, or lengths disagree.
         """
-        known = {field.name for field in fields(cls)}
-        if set(state) != known:
-            raise InvalidInputError(f"The bank's state lacks or adds key(s): {sorted(set(state) ^ known)}.")
-        arrays = {key: read_array(state[key], key) for key in ARRAYS}
-        names = state["feature_names"]
-        bank = cls(
-            **{
-                **dict(state),
-                **arrays,
-                "names": tuple(state["names"]),
-                "specs": tuple(spec_from_dict(spec) for spec in state["specs"]),
-                "positions": tuple(tuple(int(j) for j in columns) for columns in state["positions"]),
-                "feature_names": None if names is None else tuple(names),
-            }
-        )
-        bank._check_lengths()
-        return bank
-
-    def _check_lengths(self) -> None:
-        kernels = {len(self.names), len(self.specs), len(self.positions), len(self.scales)}
-        columns = {len(self.used), len(self.column_means), len(self.column_scales), len(self.shifts)}
-        outside = len(self.used) == 0 or self.used[0] < 0 or self.used[-1] >= self.n_features
-        if len(kernels) > 1 or len(columns) > 1 or outside or self.center != (self.reference is not None):
-            raise InvalidInputError("The bank's state is inconsistent: numbers of kernels or columns disagree.")
-
-    def _locate(self, table: Table) -> Array:
-        """Return where the used columns are in ``table``: by name if both have names, else by position."""
-        if self.feature_names is not None and table.columns is not None:
-            return np.array([table.positions(name)[0] for name in self._present(table)])
-        if table.n_columns != self.n_features:
-            raise InvalidInputError(
-                f"X has {table.n_columns} features, but the bank was fitted with {self.n_features}. Pass the same columns."
-            )
-        return self.used
-
-    def _present(self, table: Table) -> list[str]:
-        assert self.feature_names is not None and table.columns is not None
-        wanted = [self.feature_names[j] for j in self.used]
-        missing = sorted(set(wanted) - set(table.columns))
-        if missing:
-            raise InvalidInputError(
-                f"X lacks {len(missing)} column(s) that were there in fit and that the kernels use: {missing[:5]}."
-            )
-        return wanted
+        return cls(**read_state(state, {field.name for field in fields(cls)}))
 
     def _runs(self, kernels: Array) -> Iterator[tuple[int, Array]]:
         """Yield every group among ``kernels`` with the places of its kernels in them."""

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, chi2_kernel, pairwise_kernels
 
-from manykernels._validation import check_finite, check_positive
+from manykernels._validation import check_count, check_finite, check_positive
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.base import KernelSpec, as_pair, as_points, register_kernel
-from manykernels.kernels.widths import check_count
 
 Array = NDArray[Any]
 
@@ -232,7 +231,7 @@ def symmetrized(values: Array, label: str) -> Array:
     gap = float(np.abs(values - values.T).max(initial=0.0))
     if gap > 1e-8 * float(np.abs(values).max(initial=0.0)):
         raise InvalidInputError(
-            f"The kernel {label!r} is not symmetric: k(x, z) and k(z, x) differ by up to {gap:.3g}. Correct the function."
+            f"The kernel {label!r} is not symmetric: k(x, z) and k(z, x) differ by up to {gap:.3g}. Correct it."
         )
     return (values + values.T) / 2
 

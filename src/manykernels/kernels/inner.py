@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels._validation import check_positive
+from manykernels._validation import check_count, check_positive
 from manykernels.kernels.base import KernelSpec, as_pair, as_points, register_kernel
 from manykernels.kernels.distances import row_norms
-from manykernels.kernels.widths import check_count
 
 Array = NDArray[Any]
 
@@ -56,7 +55,8 @@ class Linear(InnerProductSpec):
 
     def from_inner_product(self, G: Array, out: Array | None = None) -> Array:
         """Return a copy of ``G``."""
-        return np.array(G) if out is None else np.positive(G, out=out)
+        values: Array = np.positive(G, out=out)
+        return values
 
 
 @register_kernel
@@ -101,14 +101,12 @@ class Polynomial(InnerProductSpec):
     def from_inner_product(self, G: Array, out: Array | None = None) -> Array:
         """Return ``(scale G + offset)^degree`` by repeated multiplication."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            out = np.multiply(G, self.scale, out=out)
-            out += self.offset
-            if self.degree > 8:
-                return np.power(out, self.degree, out=out)
-            base = out.copy() if self.degree > 2 else out
+            values: Array = np.multiply(G, self.scale, out=out)
+            values += self.offset
+            base = values.copy() if self.degree > 1 else values
             for _ in range(self.degree - 1):
-                out *= base
-        return out
+                values *= base
+        return values
 
 
 @register_kernel
@@ -139,6 +137,6 @@ class Cosine(KernelSpec):
 def _unit_rows(points: Array) -> Array:
     # Dividing by the largest entry first keeps the squares of very large and very small rows inside float64.
     largest = np.abs(points).max(axis=1, initial=0.0, keepdims=True)
-    points = points / np.where(largest > 0, largest, 1.0)
-    norms = np.sqrt(row_norms(points))[:, None]
-    return points / np.where(norms > 0, norms, 1.0)
+    scaled = points / np.where(largest > 0, largest, 1.0)
+    norms = np.sqrt(row_norms(scaled))[:, None]
+    return scaled / np.where(norms > 0, norms, 1.0)

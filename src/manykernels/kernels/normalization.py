@@ -2,8 +2,8 @@
 
 In this order, for every kernel:
 
-1. *centering* (``center=True``): ``k_c(x, z) = k(x, z) - r(x) - r(z) + g`` with ``r(x)`` the mean of ``k(x, x_i)`` over the
-   training rows and ``g`` the mean of ``r`` over them. For new rows this is the kernel centered by the *training* mean.
+1. *centering* (``center=True``): ``k_c(x, z) = k(x, z) - r(x) - r(z) + g`` with ``r(x)`` the mean of ``k(x, x_i)`` over
+   the training rows and ``g`` the mean of ``r`` over them. New rows are centered by the *training* mean.
 2. *scaling*: ``"trace"`` divides by the sum, ``"mean_diagonal"`` by the mean, of the training diagonal;
    ``"unit_diagonal"`` divides ``k(x, z)`` by ``sqrt(k(x, x) k(z, z))``; None does nothing.
 
@@ -84,8 +84,8 @@ def training_scale(diagonal: Array, normalize: str | None, name: str) -> float:
         mean = float(np.mean(diagonal))
     if not SMALLEST_DIAGONAL <= mean <= 1 / SMALLEST_DIAGONAL:
         raise InvalidInputError(
-            f"Kernel {name!r} has a mean diagonal of {mean:.3g}, at the end of the range of float64. Rescale its columns, "
-            "for instance with standardize=True."
+            f"Kernel {name!r} has a mean diagonal of {mean:.3g}, at the end of the range of float64. Rescale its "
+            "columns, for instance with standardize=True."
         )
     if normalize in (None, "unit_diagonal"):
         return 1.0
@@ -96,12 +96,12 @@ def check_diagonal(diagonal: Array, name: str) -> Array:
     """Return ``k(x, x)`` if it is finite and non-negative, else say what the kernel or its data lack."""
     if not np.isfinite(diagonal).all():
         raise InvalidInputError(
-            f"Kernel {name!r} overflows: k(x, x) is not finite for {int((~np.isfinite(diagonal)).sum())} row(s). Rescale "
-            "its columns, for instance with standardize=True."
+            f"Kernel {name!r} overflows: k(x, x) is not finite for {int((~np.isfinite(diagonal)).sum())} row(s). "
+            "Rescale its columns, for instance with standardize=True."
         )
     if (diagonal < 0).any():
         raise InvalidInputError(
-            f"Kernel {name!r} has a negative diagonal entry, {float(diagonal.min()):.3g}: it is not positive semidefinite."
+            f"Kernel {name!r} is not positive semidefinite: its diagonal has the entry {float(diagonal.min()):.3g}."
         )
     return diagonal
 

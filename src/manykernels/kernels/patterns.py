@@ -163,7 +163,5 @@ def freeze_columns(selection: Any) -> Any:
     if selection is None or isinstance(selection, (str, slice)) or callable(selection) or np.isscalar(selection):
         return selection
     if not isinstance(selection, Iterable):
-        raise InvalidInputError(
-            f"A column selection is a name, position, slice, mask, list or callable, not {selection!r}."
-        )
+        raise InvalidInputError(f"Columns are a name, position, slice, mask, list or callable, not {selection!r}.")
     return tuple(item.item() if isinstance(item, np.generic) else item for item in selection)

@@ -95,6 +95,10 @@ class Prepared:
             factors=None if self.factors is None else self.factors[:, rows],
         )
 
+    def detach(self) -> Prepared:
+        """Return these rows themselves: they hold no more than a fitted model has to keep."""
+        return self
+
     def narrow(self, names: tuple[str, ...], groups: Sequence[Group]) -> Prepared:
         """Return what a bank of fewer kernels, with those names and groups, needs of these rows."""
         kernel_at = {name: m for m, name in enumerate(self.names)}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
-from manykernels._validation import check_positive
+from manykernels._validation import check_count, check_positive
 from manykernels.exceptions import InvalidInputError
 
 Array = NDArray[Any]
@@ -125,13 +125,6 @@ def width_grid(low: float, high: float, n: int) -> tuple[float, ...]:
     if low > high:
         raise InvalidInputError(f"low must be at most high, got low={low:g} and high={high:g}.")
     return tuple(float(width) for width in np.geomspace(low, high, n))
-
-
-def check_count(value: Any, name: str) -> int:
-    """Return ``value`` as an int if it is a whole number of at least 1, else raise ``InvalidInputError``."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise InvalidInputError(f"{name} must be a whole number of at least 1, got {value!r}.")
-    return int(value)
 
 
 def as_width(value: Any, name: str = "width") -> float | MedianWidth:
