@@ -73,15 +73,17 @@ def exp32(x: Any) -> Any:
 
 
 @njit(nogil=True, fastmath={"contract"})
-def distance_tile(left: Array, right: Array, top: int, start: int, out: Array) -> None:
-    """Set ``out[i, j] = ||left[:, top + i] - right[:, start + j]||^2``; points are (d, n), one column a sample."""
-    out[:] = 0.0
+def distance_tile(left: Array, right: Array, rows: tuple[int, int], cols: tuple[int, int], out: Array) -> None:
+    """Write ``||left_i - right_j||^2`` of two ranges into the corner of the contiguous ``out``; points (d, n)."""
+    width = cols[1] - cols[0]
+    for i in range(rows[1] - rows[0]):
+        out[i, :width] = 0.0
     for k in range(left.shape[0]):
-        values = right[k, start : start + out.shape[1]]
-        for i in range(out.shape[0]):
-            own = left[k, top + i]
-            row = out[i]
-            for j in range(out.shape[1]):
+        values = right[k, cols[0] : cols[1]]
+        for i in range(rows[1] - rows[0]):
+            own = left[k, rows[0] + i]
+            row = out[i, :width]
+            for j in range(width):
                 difference = values[j] - own
                 row[j] += difference * difference
 
@@ -115,12 +117,12 @@ def gaussian_quad(points: Array, coefficients: Array, rho: Array, single: bool, 
         bottom = min(top + ROWS, n)
         for start in range(top, n, COLUMNS):
             stop = min(start + COLUMNS, n)
-            tile = buffer[: bottom - top, : stop - start]
-            distance_tile(points, points, top, start, tile)
+            # The whole buffer is passed, not a part of it: a part is not contiguous, and its loops not vectorized.
+            distance_tile(points, points, (top, bottom), (start, stop), buffer)
             for m in range(out.size):
                 for i in range(top, bottom):
                     first = min(max(i + 1, start), stop)
-                    row, tail = tile[i - top, first - start :], rho[first:stop]
+                    row, tail = buffer[i - top, first - start : stop - start], rho[first:stop]
                     dot = _dot32(row, coefficients[m], tail) if single else _dot64(row, coefficients[m], tail)
                     out[m] += 2.0 * rho[i] * dot
 
@@ -133,7 +135,7 @@ def gaussian_tile(left: Array, right: Array, coefficients: Array, scales: Array,
     """
     buffer = np.empty((1, out.shape[2]))
     for i in range(out.shape[1]):
-        distance_tile(left, right, i, 0, buffer)
+        distance_tile(left, right, (i, i + 1), (0, out.shape[2]), buffer)
         distances = buffer[0]
         for m in range(out.shape[0]):
             scale, coefficient, row = scales[m], coefficients[m], out[m, i]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 Array = NDArray[Any]
+Index = ArrayLike | slice | None
 
 CHUNK_BYTES = 32 * 2**20  # of float64 blocks held at once; with the products of a block this stays below 64 MB
 
@@ -94,9 +95,7 @@ class GramStack(ABC):
 
     # --- public operations ------------------------------------------------------------------------------------------
 
-    def block(
-        self, rows: ArrayLike | None = None, cols: ArrayLike | None = None, kernels: ArrayLike | None = None
-    ) -> Array:
+    def block(self, rows: Index = None, cols: Index = None, kernels: Index = None) -> Array:
         """Entries ``K_m[rows, cols]``.
 
         Parameters
@@ -128,7 +127,7 @@ class GramStack(ABC):
         self._count(self.n_kernels)
         return self._quad(vector)
 
-    def apply_each(self, R: ArrayLike, kernels: ArrayLike | None = None) -> Array:
+    def apply_each(self, R: ArrayLike, kernels: Index = None) -> Array:
         """Products ``K_m R`` of the given kernels, each on its own.
 
         Parameters
@@ -183,7 +182,7 @@ class GramStack(ABC):
         self._count(len(active))
         return self._combine(weights, active)
 
-    def triangles(self, kernels: ArrayLike | None = None, out: Array | None = None) -> Array:
+    def triangles(self, kernels: Index = None, out: Array | None = None) -> Array:
         """Packed upper triangles of the given kernels: row i holds columns i..N-1, rows one after the other.
 
         Parameters
@@ -206,7 +205,7 @@ class GramStack(ABC):
         self._triangles(indices, out)
         return out
 
-    def take(self, kernels: ArrayLike) -> GramStack:
+    def take(self, kernels: Index) -> GramStack:
         """Return a stack of the given kernels only, in the given order, with its own counters.
 
         Parameters
@@ -219,7 +218,7 @@ class GramStack(ABC):
         """
         return self._take(check_indices(kernels, self.n_kernels, "kernels", allow_empty=False))
 
-    def restrict(self, samples: ArrayLike) -> GramStack:
+    def restrict(self, samples: Index) -> GramStack:
         """Return a stack of all kernels on the given samples only, in the given order, with its own counters.
 
         Parameters

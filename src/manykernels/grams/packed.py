@@ -11,7 +11,7 @@ from manykernels._threads import run_ranges
 from manykernels._validation import check_float32_range, check_gram_array, check_indices
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import _loops
-from manykernels.grams.base import GramStack
+from manykernels.grams.base import GramStack, Index
 from manykernels.grams.counters import triangle_size, triangle_starts
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class PackedStack(GramStack):
         return cls(out, grams.shape[1], names=names, n_threads=n_threads)
 
     @classmethod
-    def from_stack(cls, stack: GramStack, kernels: ArrayLike | None = None, *, dtype: Any = None) -> PackedStack:
+    def from_stack(cls, stack: GramStack, kernels: Index = None, *, dtype: Any = None) -> PackedStack:
         """Pack the given kernels (all by default) of any stack; ``dtype`` defaults to that of the stack.
 
         Parameters
