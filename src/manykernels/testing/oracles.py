@@ -1,0 +1,317 @@
+"""Independent judges of an answer: the certificate recomputed in NumPy, and the optimum by CVXPY and Clarabel."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.testing.formulas import (
+    bisect_decreasing,
+    loss_bounds,
+    loss_conjugate,
+    loss_value,
+    penalty_conjugate,
+    penalty_dual_scale,
+    penalty_value,
+)
+from manykernels.testing.problems import SmallProblem
+
+__all__ = ["ConicOptimum", "NumpyCertificate", "certificate_in_numpy", "conic_optimum", "cvxpy_optimum"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NumpyCertificate:
+    """Primal, dual, gap and relative gap of one model, recomputed outside the library."""
+
+    primal: float
+    dual: float
+    gap: float
+    relative_gap: float
+
+
+@dataclass(frozen=True, eq=False)
+class ConicOptimum:
+    """What the conic solver found: the objective at its primal point, its model, and the certificate of that model."""
+
+    primal: float
+    dual_coef: Floats
+    kernel_weights: Floats
+    intercept: float
+    certificate: NumpyCertificate
+
+    @property
+    def excess(self) -> float:
+        """How far ``primal`` can lie above the true optimum, relative to it: the bound that weak duality proves."""
+        return (self.primal - self.certificate.dual) / max(abs(self.primal), np.finfo(float).tiny)
+
+
+def certificate_in_numpy(problem: SmallProblem, rho: Floats, d: Floats, b: float) -> NumpyCertificate:
+    r"""Recompute the certificate of the model ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i) + b``.
+
+    .. math:: P = \sum_i s_i \ell(y_i, f_i + b) + \Omega(t), \qquad
+              D = -\sum_i s_i \ell^*(y_i, -\rho'_i / s_i) - \Omega^*(u)
+
+    with :math:`t_m = w_m d_m \sqrt{\rho' K_m \rho}`, and the dual taken at rho projected on the box (and on
+    ``sum rho = 0`` with an intercept), then scaled until the conjugate of the regularizer is finite.
+
+    Parameters
+    ----------
+    problem : SmallProblem
+        The data.
+    rho : ndarray of shape (N,)
+        Dual coefficients.
+    d : ndarray of shape (M,)
+        Kernel weights.
+    b : float
+        Intercept.
+
+    Returns
+    -------
+    NumpyCertificate
+        ``relative_gap`` is ``gap / max(|P|, 1e-10 sum_i s_i l(y_i, 0))``.
+
+    Examples
+    --------
+    >>> from manykernels.testing.problems import random_problem
+    >>> small = random_problem(0, loss="squared", fit_intercept=False)
+    >>> zero = certificate_in_numpy(small, 0 * small.y, np.zeros(len(small.kernels)), 0.0)
+    >>> bool(np.isclose(zero.primal, (small.y**2).sum() / 2)), zero.dual
+    (True, 0.0)
+    """
+    primal = _primal(problem, rho, d, b)
+    dual = _dual(problem, _project(problem, rho))
+    at_zero = float(problem.weights @ _loss(problem, np.zeros_like(problem.y)))
+    denominator = max(abs(primal), 1e-10 * at_zero, np.finfo(float).tiny)
+    return NumpyCertificate(primal, dual, primal - dual, (primal - dual) / denominator)
+
+
+def _loss(problem: SmallProblem, z: Floats) -> Floats:
+    return loss_value(problem.loss_name, problem.loss_params, problem.y, z)
+
+
+def _norms(problem: SmallProblem, rho: Floats) -> Floats:
+    return np.sqrt(np.maximum([rho @ (K @ rho) for K in problem.kernels], 0.0))
+
+
+def _primal(problem: SmallProblem, rho: Floats, d: Floats, b: float) -> float:
+    scores = sum((d_m * (K @ rho) for d_m, K in zip(d, problem.kernels, strict=True)), start=np.zeros_like(problem.y))
+    norms = problem.penalties * d * _norms(problem, rho)
+    penalty = penalty_value(problem.regularizer_name, problem.regularizer_params, problem.strength, norms)
+    return float(problem.weights @ _loss(problem, scores + b)) + penalty
+
+
+def _project(problem: SmallProblem, rho: Floats) -> Floats:
+    """Project on ``{lo <= rho <= hi}``, and on ``sum rho = 0`` too with an intercept, by bisection on the shift."""
+    lo, hi = (problem.weights * bound for bound in loss_bounds(problem.loss_name, problem.loss_params, problem.y))
+    if not problem.fit_intercept:
+        return np.clip(rho, lo, hi)
+    reach = float(np.abs(rho).max()) + float(np.abs(np.r_[lo[np.isfinite(lo)], hi[np.isfinite(hi)], 0.0]).max())
+    shift = bisect_decreasing(lambda nu: float(np.clip(rho - nu, lo, hi).sum()), -reach, reach)
+    return np.clip(rho - shift, lo, hi)
+
+
+def _dual(problem: SmallProblem, rho: Floats) -> float:
+    name, params, strength = problem.regularizer_name, problem.regularizer_params, problem.strength
+    u = _norms(problem, rho) / problem.penalties
+    scale = penalty_dual_scale(name, params, strength, u)
+    s = problem.weights
+    fit = s @ loss_conjugate(problem.loss_name, problem.loss_params, problem.y, scale * rho / s)
+    return -float(fit) - penalty_conjugate(name, params, strength, scale * u)
+
+
+def cvxpy_optimum(problem: SmallProblem) -> float:
+    """Return the optimal primal objective by CVXPY and Clarabel.
+
+    Parameters
+    ----------
+    problem : SmallProblem
+        At most some 50 samples and 20 kernels: the conic form has a variable per eigenvalue of every kernel.
+
+    Returns
+    -------
+    float
+        The objective at the solver's primal point, evaluated in NumPy: never below the true optimum.
+
+    Raises
+    ------
+    ImportError
+        If CVXPY or Clarabel is not installed.
+
+    Examples
+    --------
+    >>> from manykernels.testing.problems import random_problem
+    >>> small = random_problem(1, loss="hinge", regularizer="ridge")
+    >>> cvxpy_optimum(small) > 0
+    True
+    """
+    return conic_optimum(problem).primal
+
+
+def conic_optimum(problem: SmallProblem, *, solver: str = "CLARABEL", **options: Any) -> ConicOptimum:
+    """Solve the primal over factors ``K_m = L_m L_m'``, ``f_m = L_m v_m``, ``||f_m|| = ||v_m||``.
+
+    Parameters
+    ----------
+    problem : SmallProblem
+        The data.
+    solver : str
+        CVXPY's name of the solver.
+    **options
+        Its options. By default Clarabel is asked for 1e-11, then for less, until its answer is certified to 1e-9.
+
+    Returns
+    -------
+    ConicOptimum
+        The best of the attempts, with the model ``(rho, d, b)`` rebuilt from the multiplier of
+        ``z = sum_m L_m v_m + b`` and the block norms: the answer of the solver is itself certified.
+
+    Raises
+    ------
+    ArithmeticError
+        If no attempt is certified to 1e-7: the oracle does not guess.
+    ImportError
+        If CVXPY or Clarabel is not installed.
+
+    Examples
+    --------
+    >>> from manykernels.testing.problems import random_problem
+    >>> conic_optimum(random_problem(1, loss="squared", regularizer="ridge")).excess < 1e-7
+    True
+    """
+    cp = _import_cvxpy()
+    best: ConicOptimum | None = None
+    for attempt in [options] if options or solver != "CLARABEL" else _LADDER:
+        found = _attempt(cp, problem, solver, attempt)
+        if found is not None and (best is None or found.excess < best.excess):
+            best = found
+        if best is not None and best.excess < 1e-9:
+            break
+    if best is None or best.excess > 1e-7:
+        reached = "no answer" if best is None else f"only {best.excess:.1e}"
+        raise ArithmeticError(f"{solver} gave {reached} instead of 1e-7 on {problem.description!r}.")
+    return best
+
+
+def _clarabel(tolerance: float, **options: Any) -> dict[str, Any]:
+    names = ("tol_gap_abs", "tol_gap_rel", "tol_feas")
+    return {**dict.fromkeys(names, tolerance), "max_iter": 300, "accept_unknown": True, **options}
+
+
+# Rounding stops Clarabel at a different place on every rung, and an unfinished answer may still be certified.
+_LADDER = (
+    _clarabel(1e-11),
+    _clarabel(1e-9),
+    _clarabel(1e-11, equilibrate_enable=False),
+    _clarabel(1e-12, static_regularization_constant=1e-10, iterative_refinement_max_iter=50),
+    _clarabel(1e-8),
+)
+
+
+def _attempt(cp: Any, problem: SmallProblem, solver: str, options: dict[str, Any]) -> ConicOptimum | None:
+    factors, sizes = _factors(problem)
+    blocks = [cp.Variable(factor.shape[1]) for factor in factors]
+    z, b = cp.Variable(problem.y.size), cp.Variable()
+    scores = sum((factor @ v for factor, v in zip(factors, blocks, strict=True)), start=np.zeros(problem.y.size))
+    link = z == (scores + b if problem.fit_intercept else scores)
+    norms = cp.hstack([size * cp.norm(v) for size, v in zip(sizes, blocks, strict=True)])
+    unit = float(problem.weights @ _loss(problem, np.zeros_like(problem.y))) / problem.y.size
+    penalty, constraints = _conic_penalty(cp, problem, norms)
+    program = cp.Problem(cp.Minimize((_conic_loss(cp, problem, z) + penalty) / unit), [link, *constraints])
+    if not _solved(cp, program, solver, options):
+        return None
+    f = np.sum([factor @ v.value for factor, v in zip(factors, blocks, strict=True)], axis=0)
+    t = np.array([size * np.linalg.norm(v.value) for size, v in zip(sizes, blocks, strict=True)])
+    return _certified(problem, f, t, float(b.value) if problem.fit_intercept else 0.0, unit * link.dual_value)
+
+
+def _solved(cp: Any, program: Any, solver: str, options: dict[str, Any]) -> bool:
+    """Run the solver; what it says of its own accuracy is ignored, since the answer is certified afterwards."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            program.solve(solver=solver, **options)
+        except cp.SolverError:
+            return False
+    return all(variable.value is not None for variable in program.variables())
+
+
+def _import_cvxpy() -> Any:
+    try:
+        import clarabel  # noqa: F401
+        import cvxpy
+    except ImportError as error:
+        raise ImportError(
+            "The conic oracle needs CVXPY and Clarabel: install them with `pip install cvxpy clarabel`."
+        ) from error
+    return cvxpy
+
+
+def _factors(problem: SmallProblem) -> tuple[list[Floats], list[float]]:
+    """Return ``L_m`` of unit mean squared row norm, and the factor from ``||v_m||`` to ``w_m ||f_m||``.
+
+    Unit rows keep the equality constraints of the conic form well scaled whatever the scale of the kernel; zero
+    kernels get one zero column.
+    """
+    factors, sizes = [], []
+    for K, w in zip(problem.kernels, problem.penalties, strict=True):
+        values, vectors = np.linalg.eigh(K)
+        kept = values > 1e-15 * max(values[-1], np.finfo(float).tiny)
+        kept[-1] = True
+        scale = np.sqrt(np.maximum(values[kept], 0).mean() * kept.sum() / problem.y.size) or 1.0
+        factors.append(vectors[:, kept] * np.sqrt(np.maximum(values[kept], 0)) / scale)
+        sizes.append(float(w / scale))
+    return factors, sizes
+
+
+def _conic_loss(cp: Any, problem: SmallProblem, z: Any) -> Any:
+    s, y, params = problem.weights, problem.y, problem.loss_params
+    forms = {
+        "logistic": lambda: cp.logistic(-cp.multiply(y, z)),
+        "hinge": lambda: cp.pos(1 - cp.multiply(y, z)),
+        "squared_hinge": lambda: cp.square(cp.pos(1 - cp.multiply(y, z))) / 2,
+        "squared": lambda: cp.square(z - y) / 2,
+        "epsilon_insensitive": lambda: cp.pos(cp.abs(z - y) - params["epsilon"]),
+        "huber": lambda: cp.huber(z - y, params["delta"]) / 2,
+        "quantile": lambda: cp.maximum(params["tau"] * (y - z), (params["tau"] - 1) * (y - z)),
+    }
+    return s @ forms[problem.loss_name]()
+
+
+def _conic_penalty(cp: Any, problem: SmallProblem, t: Any) -> tuple[Any, list[Any]]:
+    """Return Omega(t) and the constraints it brings along."""
+    c, params = problem.strength, problem.regularizer_params
+    if problem.regularizer_name == "elasticnet_ball":
+        theta, eta = cp.Variable(problem.kernels.shape[0]), params["eta"]
+        reciprocal = sum(cp.quad_over_lin(t[m], theta[m]) for m in range(problem.kernels.shape[0]))
+        return c / 2 * reciprocal, [eta * cp.sum(theta) + (1 - eta) * cp.sum_squares(theta) <= 1]
+    forms = {
+        "l1": lambda: cp.sum(t),
+        "elasticnet": lambda: params["l1_ratio"] * cp.sum(t) + (1 - params["l1_ratio"]) / 2 * cp.sum_squares(t),
+        "lq": lambda: cp.sum(cp.power(t, params["q"])) / params["q"],
+        "ridge": lambda: cp.sum_squares(t) / 2,
+        "simplex": lambda: cp.square(cp.sum(t)) / 2,
+        "lp_ball": lambda: cp.square(cp.pnorm(t, 2 * params["p"] / (params["p"] + 1))) / 2,
+    }
+    return c * forms[problem.regularizer_name](), []
+
+
+def _certified(problem: SmallProblem, f: Floats, t: Floats, b: float, multiplier: Floats) -> ConicOptimum:
+    """Evaluate the primal at the solver's point and certify the model rebuilt from its multiplier."""
+    penalty = penalty_value(problem.regularizer_name, problem.regularizer_params, problem.strength, t)
+    primal = float(problem.weights @ _loss(problem, f + b)) + penalty
+    rho = _aligned(problem, multiplier, f)
+    u = _norms(problem, rho)
+    d = np.divide(t / problem.penalties, u, out=np.zeros_like(u), where=u > 0)
+    return ConicOptimum(primal, rho, d, b, certificate_in_numpy(problem, rho, d, b))
+
+
+def _aligned(problem: SmallProblem, multiplier: Floats, f: Floats) -> Floats:
+    """Give the multiplier the sign of ``f' rho >= 0``: conventions differ between versions of CVXPY."""
+    best = [_dual(problem, _project(problem, sign * multiplier)) for sign in (1.0, -1.0)]
+    return multiplier if best[0] >= best[1] else -multiplier
