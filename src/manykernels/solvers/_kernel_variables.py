@@ -23,7 +23,6 @@ from manykernels.solvers._sample_variables import lift, longest_step
 
 if TYPE_CHECKING:
     from manykernels._validation import Array
-    from manykernels.objective.regularizers import Regularizer
 
 SMALLEST_RELATIVE_SLACK = 0.02
 HIGHEST_START = 0.5  # of the pole of the elastic net's weights
@@ -52,6 +51,12 @@ class KernelVariables(Protocol):
 
     def move(self, primal_step: float, dual_step: float) -> None:
         """Take the step."""
+
+    def squared_bound(self) -> Array:
+        """Return the ``B_m^2`` that belong to the weights."""
+
+    def weight_change(self) -> Array:
+        """Return the current direction of the weights."""
 
     def inactive(self) -> Array:
         """Return which kernels have zero weight at the optimum, as far as can be told."""
@@ -86,13 +91,16 @@ class _Paired:
     def longest_steps(self) -> tuple[float, float]:
         return longest_step(self.slack, self._dslack), longest_step(self.weights, self._dweights)
 
+    def weight_change(self) -> Array:
+        return self._dweights
+
     def inactive(self) -> Array:
-        return self.weights * self._squared_bound() < self.slack
+        return self.weights * self.squared_bound() < self.slack
 
     def _wanted(self) -> Array:
         return self._target - self.weights * self.slack - self._second
 
-    def _squared_bound(self) -> Array:
+    def squared_bound(self) -> Array:
         raise AssertionError  # replaced by every subclass
 
 
@@ -105,7 +113,7 @@ class BoundedKernels(_Paired):
 
     def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
         self._target = target
-        self._residual = (squared_norms - self._squared_bound()) / 2 + self.slack
+        self._residual = (squared_norms - self.squared_bound()) / 2 + self.slack
         denominator = self.slack + self.weights * self._bound_slope()
         return self.weights / denominator, (self._wanted() + self.weights * self._residual) / denominator
 
@@ -143,7 +151,7 @@ class BoundedKernels(_Paired):
             weights = np.minimum(weights, HIGHEST_START / ridge_part)
         return cls(weights, slack, l1_part=l1_part, ridge_part=ridge_part)
 
-    def _squared_bound(self) -> Array:
+    def squared_bound(self) -> Array:
         return (self.l1_part / (1.0 - self.ridge_part * self.weights)) ** 2
 
     def _bound_slope(self) -> Array:
@@ -191,7 +199,7 @@ class SimplexKernels(_Paired):
         """By how much ``change`` of the weights overshoots what their sum still lacks."""
         return float(change.sum() - (self.total - self.weights.sum()))
 
-    def _squared_bound(self) -> Array:
+    def squared_bound(self) -> Array:
         return np.full(self.weights.size, self.bound)
 
 
@@ -203,30 +211,43 @@ class PowerKernels:
     exponent: float
     scale: float
     n_pairs: int = 0
-    _residual: Array = field(init=False, repr=False)
-    _slope: Array = field(init=False, repr=False)
+    _coupling: Array = field(init=False, repr=False)
+    _shift: Array = field(init=False, repr=False)
     _dweights: Array = field(init=False, repr=False)
 
     def complementarity(self) -> float:
         return 0.0
 
-    def complementarity_after(self, primal_step: float, dual_step: float) -> float:  # noqa: ARG002
+    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
         return 0.0
 
-    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:  # noqa: ARG002
-        bound = (self.scale * self.weights ** (1.0 / self.exponent)) ** 2
-        self._residual = (squared_norms - bound) / 2
-        self._slope = bound / (self.exponent * self.weights)
-        return 1.0 / self._slope, self._residual / self._slope
+    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
+        """Linearize whichever of the two, weight by squared norm or squared norm by weight, is the concave one."""
+        if self.exponent < 2:
+            implied = (np.sqrt(squared_norms) / self.scale) ** self.exponent
+            self._coupling = self.exponent * implied / np.maximum(squared_norms, np.finfo(np.float64).tiny)
+            self._shift = implied - self.weights
+        else:
+            bound = self.squared_bound()
+            self._coupling = self.exponent * self.weights / bound
+            self._shift = self._coupling * (squared_norms - bound) / 2
+        return self._coupling, self._shift
 
     def set_direction(self, products: Array) -> None:
-        self._dweights = (self._residual + products) / self._slope
+        self._dweights = self._shift + self._coupling * products
 
     def longest_steps(self) -> tuple[float, float]:
-        return 1.0, longest_step(self.weights, self._dweights)
+        return 1.0, 1.0
 
-    def move(self, primal_step: float, dual_step: float) -> None:  # noqa: ARG002
-        self.weights = self.weights + dual_step * self._dweights
+    def move(self, primal_step: float, dual_step: float) -> None:
+        """Take the step; a weight falls to a tenth at most, since no other variable depends on it staying linear."""
+        self.weights = np.maximum(self.weights + dual_step * self._dweights, 0.1 * self.weights)
+
+    def squared_bound(self) -> Array:
+        return (self.scale * self.weights ** (1.0 / self.exponent)) ** 2
+
+    def weight_change(self) -> Array:
+        return self._dweights
 
     def inactive(self) -> Array:
         return np.zeros(self.weights.size, dtype=bool)
@@ -253,10 +274,10 @@ class FixedKernels:
     def complementarity(self) -> float:
         return 0.0
 
-    def complementarity_after(self, primal_step: float, dual_step: float) -> float:  # noqa: ARG002
+    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
         return 0.0
 
-    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:  # noqa: ARG002
+    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
         return np.zeros_like(self.weights), np.zeros_like(self.weights)
 
     def set_direction(self, products: Array) -> None:
@@ -267,6 +288,12 @@ class FixedKernels:
 
     def move(self, primal_step: float, dual_step: float) -> None:
         """Nothing moves."""
+
+    def squared_bound(self) -> Array:
+        return np.full(self.weights.size, np.inf)
+
+    def weight_change(self) -> Array:
+        return np.zeros_like(self.weights)
 
     def inactive(self) -> Array:
         return np.zeros(self.weights.size, dtype=bool)

@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     from manykernels.solvers._kernel_variables import KernelVariables
     from manykernels.solvers._sample_variables import SampleVariables
 
-LIFT = 0.1
+LIFT = 0.1  # of the distance to the optimum, which complementarity products are raised to when kernels are added
+TRUST = 2.0
+LOWEST_TARGET = 1e-3  # of the gap per pair
+PRUNING_SHARE = 0.1  # of the gap that setting small weights to zero may cost
+PRUNING_TOLERANCE = 0.9  # of tol: the gap within which a model with zeros is preferred to a better one without
 SHORTEST_FRACTION = 0.95  # of the way to the boundary; tends to one as the gap closes
 
 
@@ -51,6 +55,7 @@ class PrimalDual:
     b: float
 
     def __post_init__(self) -> None:
+        self._inverse_penalties = self.problem.penalties**-2.0
         self._refresh_products()
 
     def newton_step(self) -> None:
@@ -59,9 +64,11 @@ class PrimalDual:
         barrier = self.barrier()
         self._direction(system, couplings, 0.0)
         primal_step, dual_step = self._longest_steps()
-        target = barrier * self._centering(primal_step, dual_step, barrier)
+        target = max(barrier * self._centering(primal_step, dual_step, barrier), self._lowest_target())
         drho, db = self._direction(system, couplings, target)
-        primal_step, dual_step = (self._shortened(step) for step in self._longest_steps())
+        dproducts = self._products_of(drho)
+        trusted = self._trusted_step(drho, dproducts)
+        primal_step, dual_step = (min(self._shortened(step), trusted) for step in self._longest_steps())
         self._move(primal_step, dual_step, drho, db)
 
     def barrier(self) -> float:
@@ -79,12 +86,11 @@ class PrimalDual:
         What ``sum rho = 0`` misses is subtracted at its price; only the certificate is exact.
         """
         problem = self.problem
-        rho, norms = self.samples.rho, np.sqrt(np.maximum(self.squared_norms, 0.0))
-        primal = problem.empirical_loss(self.scores()) + problem.regularizer.value(self.kernels.weights * norms)
+        rho, norms = self.samples.rho, np.sqrt(self._squared_norms)
         scale = problem.regularizer.dual_scale(norms)
         dual = -problem.conjugate_loss(scale * rho) - problem.regularizer.conjugate(scale * norms)
         missing = abs(float(rho.sum())) if problem.fit_intercept else 0.0
-        return primal, dual - missing * (1.0 + abs(self.b))
+        return self._primal(self.kernels.weights), dual - missing * (1.0 + abs(self.b))
 
     def activity_bound(self) -> float:
         """Norm ``u_m`` above which a kernel must have a positive weight."""
@@ -103,15 +109,26 @@ class PrimalDual:
         self.samples.recenter(barrier)
         return PrimalDual(problem, self.samples, self.kernels.resized(keep, norms_added**2, barrier), self.b)
 
-    def model(self) -> tuple[Array, Array, float]:
-        """Return ``(rho, d, b)`` with the weights of kernels that are inactive at the optimum set to zero."""
-        weights = np.where(self.kernels.inactive(), 0.0, self.kernels.weights)
+    def model(self, tol: float) -> tuple[Array, Array, float]:
+        """Return ``(rho, d, b)``, with zero weight for inactive kernels if that keeps the relative gap below ``tol``.
+
+        Far from the optimum it is enough that setting them to zero costs little.
+        """
+        pruned = np.where(self.kernels.inactive(), 0.0, self.kernels.weights)
+        primal, dual = self.bounds()
+        allowed = dual + max(tol * max(abs(primal), self.problem.tiny), (1.0 + PRUNING_SHARE) * (primal - dual))
+        weights = pruned if self._primal(pruned) <= allowed else self.kernels.weights
         return self.samples.rho, weights * self._inverse_penalties, self.b
 
     @property
     def squared_norms(self) -> Array:
         """Squared norms ``rho' K_m rho / w_m^2`` of the kernels, (M,)."""
         return self._squared_norms
+
+    def _primal(self, weights: Array) -> float:
+        scores = weights @ self._products + self.b
+        block_norms = weights * np.sqrt(self._squared_norms)
+        return self.problem.empirical_loss(scores) + self.problem.regularizer.value(block_norms)
 
     def _factorize(self) -> tuple[Array, NewtonSystem]:
         diagonal, _ = self.samples.linearize(0.0)
@@ -144,6 +161,25 @@ class PrimalDual:
         after += self.kernels.complementarity_after(primal_step, dual_step)
         return float(np.clip(after / (barrier * (self.samples.n_pairs + self.kernels.n_pairs)), 0.0, 1.0)) ** 3
 
+    def _trusted_step(self, drho: Array, dproducts: Array) -> float:
+        """Return the step at which what the linearization leaves out is as large as what it is about.
+
+        Left out are ``drho' K_m drho / 2`` in the constraints and ``sum_m dd_m K_m drho`` in the scores.
+        """
+        curvature = np.abs(dproducts @ drho) / 2
+        room = self.kernels.squared_bound() + np.abs(self._squared_norms - self.kernels.squared_bound())
+        bilinear = np.abs(self.kernels.weight_change() @ dproducts).max()
+        scores = self.samples.scores()
+        size = np.abs(scores - self.scores()).max() + np.abs(scores).max()
+        ratio = max(float((curvature / room).max()), float(bilinear / max(size, self.problem.tiny)))
+        return 1.0 if ratio <= TRUST else float(np.sqrt(TRUST / ratio))
+
+    def _lowest_target(self) -> float:
+        """Keep products from vanishing while the residuals are still large."""
+        pairs = self.samples.n_pairs + self.kernels.n_pairs
+        primal, dual = self.bounds()
+        return LOWEST_TARGET * max(primal - dual, 0.0) / pairs if pairs and np.isfinite(primal - dual) else 0.0
+
     def _shortened(self, step: float) -> float:
         return step if step == 1.0 else self._fraction() * step
 
@@ -158,7 +194,9 @@ class PrimalDual:
         self.b += dual_step * db
         self._refresh_products()
 
+    def _products_of(self, vector: Array) -> Array:
+        return self.problem.stack.apply_each(vector) * self._inverse_penalties[:, None]
+
     def _refresh_products(self) -> None:
-        self._inverse_penalties = self.problem.penalties**-2.0
-        self._products = self.problem.stack.apply_each(self.samples.rho) * self._inverse_penalties[:, None]
+        self._products = self._products_of(self.samples.rho)
         self._squared_norms = np.maximum(self._products @ self.samples.rho, 0.0)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
 
 SMALLEST_CURVATURE = 1e-18
+LARGEST_SCORE_CHANGE = 10.0  # of an entropic loss in one step, where a score of 10 is a probability of 0.99995
+CLOSEST = 0.01  # share of the distance to the end of the domain that a linear step may leave
 
 
 def longest_step(value: Array, change: Array) -> float:
@@ -107,7 +109,7 @@ class EntropicSamples:
     def complementarity(self) -> float:
         return 0.0
 
-    def linearize(self, target: float) -> tuple[Array, Array]:  # noqa: ARG002
+    def linearize(self, target: float) -> tuple[Array, Array]:
         curvature = self.weight * np.maximum(self.loss.second_derivative(self.y, self.z), SMALLEST_CURVATURE)
         self._diagonal = 1.0 / curvature
         self._shift = -(self.rho + self.weight * self.loss.derivative(self.y, self.z)) / curvature
@@ -118,15 +120,21 @@ class EntropicSamples:
         self._dz = self._shift - self._diagonal * drho
 
     def longest_steps(self) -> tuple[float, float]:
-        low = longest_step(self.rho - self.low, self._drho)
-        return min(low, longest_step(self.high - self.rho, -self._drho)), 1.0
+        """Limit the change of scores to the range in which the curvature of the loss means anything."""
+        step = min(1.0, LARGEST_SCORE_CHANGE / max(float(np.abs(self._dz).max()), LARGEST_SCORE_CHANGE))
+        return step, step
 
-    def complementarity_after(self, primal_step: float, dual_step: float) -> float:  # noqa: ARG002
+    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
         return 0.0
 
     def move(self, primal_step: float, dual_step: float) -> None:
-        self.rho = self.rho + primal_step * self._drho
+        """Take the step; coefficients that would leave the domain take the value that their score implies."""
         self.z = self.z + dual_step * self._dz
+        rho = self.rho + primal_step * self._drho
+        inside = (rho - self.low > CLOSEST * (self.rho - self.low)) & (
+            self.high - rho > CLOSEST * (self.high - self.rho)
+        )
+        self.rho = np.where(inside, rho, -self.weight * self.loss.derivative(self.y, self.z))
 
     def recenter(self, barrier: float) -> None:
         """Nothing to do: no multipliers."""
@@ -221,11 +229,18 @@ class BoxSamples:
 
     def recenter(self, barrier: float) -> None:
         slack, self.multiplier = lift(self.slack, self.multiplier, barrier)
-        shift = np.bincount(self.sample, -self.side * (slack - self.slack), minlength=self.rho.size)
+        shift = self._halfway(np.bincount(self.sample, -self.side * (slack - self.slack), minlength=self.rho.size))
         self.rho = self.rho + shift
         self.slack = self.slack - self.side * shift[self.sample]
         if self.split.size:
             self._recenter_split(shift, barrier)
+
+    def _halfway(self, shift: Array) -> Array:
+        """Cut shifts that would use up more than half of the slack on the other side."""
+        used = self.side * shift[self.sample] / self.slack
+        most = np.full(shift.size, 0.5)
+        np.maximum.at(most, self.sample, used)
+        return shift * (0.5 / most)
 
     def _recenter_split(self, shift: Array, barrier: float) -> None:
         """Absorb the shift of ``rho`` in ``p`` or ``n``, then raise both alike, which leaves ``rho`` in place."""
@@ -299,5 +314,7 @@ def _start_split(rho: Array, kink: float, barrier: float) -> tuple[Array, Array]
         return np.zeros((2, 0)), np.zeros(rho.size)
     ratio = barrier / kink
     total = ratio + np.hypot(rho, ratio)  # p + n, the root of total^2 - 2 ratio total - rho^2
-    p, n = (total + rho) / 2, (total - rho) / 2
+    larger = (total + np.abs(rho)) / 2
+    smaller = ratio * total / (2 * larger)  # from p n = ratio total / 2: the difference would cancel
+    p, n = np.where(rho > 0, larger, smaller), np.where(rho > 0, smaller, larger)
     return np.stack([p, n]), barrier * 0.5 * (1 / p - 1 / n)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from manykernels.solvers._primal_dual import PrimalDual
+from manykernels.objective.losses import LOSSES
+from manykernels.solvers._primal_dual import PRUNING_TOLERANCE, PrimalDual
 from manykernels.solvers._start import SUPPORTED, start_iteration
 from manykernels.solvers.base import Solver
-from manykernels.objective.losses import LOSSES
 
 if TYPE_CHECKING:
-    from manykernels.objective.problem import Certificate, Problem
+    from manykernels.objective.problem import Problem
     from manykernels.solvers.base import Model
 
 
@@ -71,7 +71,7 @@ class InteriorPoint(Solver):
 
     def extract(self, problem: Problem, state: _State) -> Model:
         """Return the model with the weights of inactive kernels set to zero."""
-        return state.iteration.model()
+        return state.iteration.model(PRUNING_TOLERANCE * self.tol)
 
     def newton_steps(self, state: _State) -> int:
         """Return the number of steps taken."""

@@ -9,13 +9,13 @@ import numpy as np
 
 from manykernels.grams.packed import PackedStack
 from manykernels.objective.losses import LOSSES
+from manykernels.solvers._primal_dual import PRUNING_TOLERANCE, PrimalDual
 from manykernels.solvers._start import start_iteration
 from manykernels.solvers.base import Solver
 
 if TYPE_CHECKING:
     from manykernels._validation import Array
     from manykernels.objective.problem import Certificate, Problem
-    from manykernels.solvers._primal_dual import PrimalDual
     from manykernels.solvers.base import Model
 
 INNER_SHARE = 0.3  # of tol: how closely a working set is solved, to leave room for violations outside
@@ -24,6 +24,7 @@ FIRST_GAP = 0.1  # of the first working set
 NEARLY_VIOLATED = 0.995  # kernels this close to the bound are taken in along with the violators
 NEARLY_ACTIVE = 0.98  # kernels this close to the bound stay
 MOST_INNER_STEPS = 60
+SLOW = 0.7  # a gap that shrinks by less calls for solving more closely and for dropping no kernel
 
 
 @dataclass
@@ -33,6 +34,7 @@ class _State:
     iteration: PrimalDual | None = None
     norms: Array = field(default_factory=lambda: np.zeros(0))
     gap: float = np.inf
+    previous_gap: float = np.inf
     absolute_gap: float = np.inf
     share: float = INNER_SHARE
     steps: int = 0
@@ -91,6 +93,7 @@ class WorkingSet(Solver):
     def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
         """Keep the norms of all kernels: they name the violators."""
         state.norms = certificate.dual_norms
+        state.previous_gap = state.gap
         state.gap, state.absolute_gap = certificate.relative_gap, certificate.gap
 
     def step(self, problem: Problem, state: _State) -> None:
@@ -104,7 +107,7 @@ class WorkingSet(Solver):
     def extract(self, problem: Problem, state: _State) -> Model:
         """Return the model of the working set, with weight zero for all other kernels."""
         assert state.iteration is not None
-        rho, weights, b = state.iteration.model()
+        rho, weights, b = state.iteration.model(PRUNING_TOLERANCE * self.tol)
         d = np.zeros(problem.n_kernels)
         d[state.kernels] = weights
         return rho, d, b
@@ -123,14 +126,16 @@ class WorkingSet(Solver):
 
     def _revise(self, problem: Problem, state: _State, iteration: PrimalDual) -> None:
         bound = iteration.activity_bound()
-        keep = ~iteration.kernels.inactive() | (state.norms[state.kernels] > NEARLY_ACTIVE * bound)
+        norms = state.norms[state.kernels]
+        keep = ~iteration.kernels.inactive() | (norms >= min(NEARLY_ACTIVE * bound, norms.max()))
         outside = np.ones(problem.n_kernels, dtype=bool)
         outside[state.kernels] = False
         found = np.flatnonzero(outside & (state.norms > NEARLY_VIOLATED * bound))
         room = max(self.initial_size, state.kernels.size)
         added = found[np.argsort(-state.norms[found], kind="stable")][:room]
-        if not (state.norms[added] > bound).any():
+        if not (state.norms[added] > bound).any() or state.gap > SLOW * state.previous_gap:
             state.share *= 0.3
+            keep[:] = True
         state.kernels = np.concatenate([state.kernels[keep], added])
         restricted = _restricted(problem, state.kernels)
         state.iteration = iteration.moved_to(restricted, keep, state.norms[added], state.absolute_gap)
@@ -139,11 +144,11 @@ class WorkingSet(Solver):
         assert state.iteration is not None
         wanted = max(state.share * self.tol, min(INNER_PROGRESS * state.gap, FIRST_GAP))
         for _ in range(MOST_INNER_STEPS):
+            state.iteration.newton_step()
+            state.steps += 1
             primal, dual = state.iteration.bounds()
             if primal - dual <= wanted * max(abs(primal), problem.tiny):
                 break
-            state.iteration.newton_step()
-            state.steps += 1
 
 
 def _restricted(problem: Problem, kernels: Array) -> Problem:
