@@ -1,0 +1,1 @@
+"""What tests of the library are made of: contracts to inherit, small problems, and independent oracles."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -122,7 +123,7 @@ def _dual(problem: SmallProblem, rho: Floats) -> float:
     scale = penalty_dual_scale(name, params, strength, u)
     s = problem.weights
     fit = s @ loss_conjugate(problem.loss_name, problem.loss_params, problem.y, scale * rho / s)
-    return -float(fit) - penalty_conjugate(name, params, strength, scale * u)
+    return 0.0 - float(fit) - penalty_conjugate(name, params, strength, scale * u)
 
 
 def cvxpy_optimum(problem: SmallProblem) -> float:
@@ -153,7 +154,9 @@ def cvxpy_optimum(problem: SmallProblem) -> float:
     return conic_optimum(problem).primal
 
 
-def conic_optimum(problem: SmallProblem, *, solver: str = "CLARABEL", **options: Any) -> ConicOptimum:
+def conic_optimum(
+    problem: SmallProblem, *, solver: str = "CLARABEL", target: float = 1e-9, **options: Any
+) -> ConicOptimum:
     """Solve the primal over factors ``K_m = L_m L_m'``, ``f_m = L_m v_m``, ``||f_m|| = ||v_m||``.
 
     Parameters
@@ -162,8 +165,10 @@ def conic_optimum(problem: SmallProblem, *, solver: str = "CLARABEL", **options:
         The data.
     solver : str
         CVXPY's name of the solver.
+    target : float
+        Without options Clarabel is asked for 1e-11, then in other ways, until its answer is certified this far.
     **options
-        Its options. By default Clarabel is asked for 1e-11, then for less, until its answer is certified to 1e-9.
+        Options of the solver, for a single attempt.
 
     Returns
     -------
@@ -190,7 +195,7 @@ def conic_optimum(problem: SmallProblem, *, solver: str = "CLARABEL", **options:
         found = _attempt(cp, problem, solver, attempt)
         if found is not None and (best is None or found.excess < best.excess):
             best = found
-        if best is not None and best.excess < 1e-9:
+        if best is not None and best.excess < target:
             break
     if best is None or best.excess > 1e-7:
         reached = "no answer" if best is None else f"only {best.excess:.1e}"
@@ -243,13 +248,12 @@ def _solved(cp: Any, program: Any, solver: str, options: dict[str, Any]) -> bool
 
 def _import_cvxpy() -> Any:
     try:
-        import clarabel  # noqa: F401
-        import cvxpy
+        importlib.import_module("clarabel")
+        return importlib.import_module("cvxpy")
     except ImportError as error:
         raise ImportError(
             "The conic oracle needs CVXPY and Clarabel: install them with `pip install cvxpy clarabel`."
         ) from error
-    return cvxpy
 
 
 def _factors(problem: SmallProblem) -> tuple[list[Floats], list[float]]:

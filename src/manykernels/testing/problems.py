@@ -17,7 +17,7 @@ from manykernels.testing.formulas import (
     penalty_dual_scale,
 )
 
-__all__ = ["LOSSES", "REGULARIZERS", "SmallProblem", "random_problem", "small_problems"]
+__all__ = ["LOSSES", "REGULARIZERS", "SmallProblem", "random_problem", "small_problems", "strength_of_zero_model"]
 
 Floats = NDArray[np.float64]
 LOSSES = ("logistic", "hinge", "squared_hinge", "squared", "epsilon_insensitive", "huber")
@@ -237,14 +237,44 @@ def _draw_regularizer_params(rng: np.random.Generator, regularizer: str) -> dict
     }.get(regularizer, {})
 
 
+def strength_of_zero_model(problem: SmallProblem) -> float | None:
+    """Return the strength from which on the zero model is optimal, or None where no strength does that.
+
+    Parameters
+    ----------
+    problem : SmallProblem
+        Its own strength plays no part.
+
+    Returns
+    -------
+    float or None
+        ``max_m u_m / l1_ratio`` at the dual point of the best constant model, for the block 1-norm and the elastic
+        net. Where that point is not unique (a bend of the loss at the constant) it is the strength of one of them,
+        an upper bound.
+
+    Examples
+    --------
+    >>> strength_of_zero_model(random_problem(0, regularizer="ridge")) is None
+    True
+    """
+    ratios = {"l1": 1.0, "elasticnet": problem.regularizer_params.get("l1_ratio", 1.0)}
+    if problem.regularizer_name not in ratios:
+        return None
+    return float(_constant_model_norms(problem).max()) / ratios[problem.regularizer_name]
+
+
+def _constant_model_norms(problem: SmallProblem) -> Floats:
+    rho = _constant_model_dual(problem)
+    return np.sqrt(np.maximum(np.einsum("i,mij,j->m", rho, problem.kernels, rho), 0.0)) / problem.penalties
+
+
 def _reference_strength(drawn: SmallProblem) -> float:
     """Return the strength at which regularization takes over, from the dual point of the constant model.
 
-    Where the zero model is optimal beyond some strength it is that strength; otherwise it is the strength at which
-    Omega* at that point equals the loss at zero, beyond which the model hardly fits at all.
+    For the block 1-norm the zero model is optimal beyond it; otherwise it is the strength at which Omega* at that
+    point equals the loss at zero, beyond which the model hardly fits at all.
     """
-    rho = _constant_model_dual(drawn)
-    u = np.sqrt(np.maximum(np.einsum("i,mij,j->m", rho, drawn.kernels, rho), 0.0)) / drawn.penalties
+    u = _constant_model_norms(drawn)
     if penalty_dual_scale(drawn.regularizer_name, drawn.regularizer_params, 1e-300, u) < 1:
         return float(u.max())
     loss = float(drawn.weights @ loss_value(drawn.loss_name, drawn.loss_params, drawn.y, np.zeros_like(drawn.y)))

@@ -1,0 +1,310 @@
+"""The laws of a solver, as a test class to inherit."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.exceptions import ConvergenceWarning, IncompatibleError
+from manykernels.solvers.base import Solver
+from manykernels.solvers.solution import Solution, Status
+from manykernels.testing.checks import build_problem, check_certificate
+from manykernels.testing.oracles import certificate_in_numpy
+from manykernels.testing.problems import SmallProblem, small_problems, strength_of_zero_model
+
+__all__ = ["SolverContract"]
+
+Array = NDArray[Any]
+# Thirty problems in this order hold every loss with every regularizer, both intercepts and both weightings.
+_CASES = 30
+
+
+@contextmanager
+def _gathered() -> Iterator[list[warnings.WarningMessage]]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield caught
+
+
+def _equal(actual: Any, expected: Any, what: str) -> None:
+    # A shipped module is not rewritten by pytest: a bare assert would not show its values.
+    assert actual == expected, f"{what}: {actual!r} instead of {expected!r}"
+
+
+def _quietly(solver: Solver, small: SmallProblem, warm_start: Solution | None = None) -> Solution:
+    """Solve where the status, not the warning, is the matter."""
+    with _gathered():
+        return solver.solve(build_problem(small), warm_start)
+
+
+@cache
+def _cases() -> tuple[SmallProblem, ...]:
+    return tuple(small_problems(_CASES))
+
+
+@cache
+def _accepted(solver_class: type[Solver]) -> tuple[SmallProblem, ...]:
+    return tuple(small for small in _cases() if not solver_class.refusals(build_problem(small)))
+
+
+class SolverContract:
+    """Laws that every solver obeys on the problems it accepts; inherit it and name the class.
+
+    Attributes
+    ----------
+    solver_class : type
+        The solver under test.
+    tol : float
+        Relative duality gap asked for.
+
+    Examples
+    --------
+    A test module for a solver of your own::
+
+        class TestMySolver(SolverContract):
+            solver_class = MySolver
+    """
+
+    solver_class: ClassVar[type[Solver]]
+    tol: ClassVar[float] = 1e-8
+
+    def make_solver(self, **parameters: Any) -> Solver:
+        """Return the solver with the tolerance of the contract, unless ``parameters`` says otherwise."""
+        return self.solver_class(**{"tol": self.tol, **parameters})
+
+    def accepted(self) -> tuple[SmallProblem, ...]:
+        """Return the problems of the contract that the solver declares to accept; there must be some."""
+        found = _accepted(self.solver_class)
+        assert found, f"{self.solver_class.__name__} accepts none of the {_CASES} problems"
+        return found
+
+    def solved(self, small: SmallProblem) -> Solution:
+        """Return the solution of ``small`` at the tolerance of the contract; anything short of it is an error."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return self.make_solver().solve(build_problem(small))
+
+    def longest(self) -> tuple[SmallProblem, Solution]:
+        """Return the accepted problem that takes most iterations, with its solution."""
+        runs = [(small, self.solved(small)) for small in self.accepted()[:10]]
+        return max(runs, key=lambda run: run[1].n_iter)
+
+    def check_optimal(self, small: SmallProblem, solution: Solution, weights: Array | None = None) -> None:
+        """Assert that the model, with other weights if given, is optimal for ``small`` as NumPy sees it."""
+        d = solution.kernel_weights if weights is None else weights
+        found = certificate_in_numpy(small, solution.dual_coef, d, solution.intercept)
+        assert found.relative_gap <= 2 * self.tol, f"{small.description}: gap {found.relative_gap:.2e}"
+
+    def test_converges_with_the_certificate_of_the_returned_model(self) -> None:
+        """Check status, shapes, signs and the recomputed certificate on every accepted problem."""
+        for small in self.accepted():
+            solution = self.solved(small)
+            assert solution.status == Status.CONVERGED, small.description
+            assert solution.certificate.relative_gap <= self.tol, small.description
+            _equal(solution.dual_coef.shape, small.y.shape, "shape of dual_coef")
+            _equal(solution.kernel_weights.shape, small.kernels.shape[:1], "shape of kernel_weights")
+            assert (solution.kernel_weights >= 0).all(), small.description
+            if not small.fit_intercept:
+                _equal(solution.intercept, 0, "intercept without fit_intercept")
+            check_certificate(small, solution)
+
+    def test_history_and_costs_tell_the_run(self) -> None:
+        """Check that the history ends at the reported certificate and that costs are counted upward."""
+        small, solution = self.longest()
+        table = solution.frame()
+        _equal(len(table), len(solution.history), "rows of the history")
+        _equal(table["relative_gap"].min(), solution.certificate.relative_gap, "best gap of the history")
+        for column in ("iteration", "elapsed_s", "passes", "newton_steps"):
+            assert (table[column].diff().dropna() >= 0).all(), column
+        assert solution.passes >= table["passes"].iloc[-1] > 0, f"{solution.passes} passes"
+        assert solution.n_iter >= 1, small.description
+        _equal(solution.solver, self.solver_class.name, "solver named by the solution")
+
+    def test_permuted_kernels_give_permuted_weights(self) -> None:
+        """Check that weights follow their kernels: put back in order, they are optimal for the original problem."""
+        for small in self.accepted():
+            order = np.random.default_rng(0).permutation(len(small.kernels))
+            permuted = replace(small, kernels=small.kernels[order], kernel_penalties=small.penalties[order])
+            solution = self.solved(permuted)
+            self.check_optimal(small, solution, solution.kernel_weights[np.argsort(order)])
+
+    def test_kernels_in_other_units_give_the_same_model(self) -> None:
+        """Check ``c_m K_m`` with penalties ``sqrt(c_m) w_m``: the model is the same, its weights divided by c."""
+        for small in self.accepted():
+            units = 10 ** np.random.default_rng(1).uniform(-2, 2, len(small.kernels))
+            scaled = replace(
+                small,
+                kernels=small.kernels * units[:, None, None],
+                kernel_penalties=small.penalties * np.sqrt(units),
+            )
+            solution = self.solved(scaled)
+            self.check_optimal(small, solution, solution.kernel_weights * units)
+
+    def test_block_one_norm_strength_scales_with_the_root_of_the_unit(self) -> None:
+        """Check that ``c K`` with strength ``sqrt(c) C`` has the objective of ``K`` with ``C``."""
+        for small in (case for case in self.accepted() if case.regularizer_name == "l1"):
+            scaled = replace(small, kernels=9.0 * small.kernels, strength=3.0 * small.strength)
+            expected = self.solved(small).certificate.primal
+            np.testing.assert_allclose(self.solved(scaled).certificate.primal, expected, rtol=2 * self.tol)
+
+    def test_a_repeated_sample_counts_like_a_doubled_weight(self) -> None:
+        """Check that two copies of samples have the objective of one copy with twice the weight."""
+        for small in self.accepted()[::3]:
+            copies = np.where(np.arange(small.y.size) % 3 == 0, 2, 1)
+            rows = np.repeat(np.arange(small.y.size), copies)
+            repeated = replace(
+                small,
+                kernels=np.ascontiguousarray(small.kernels[:, rows[:, None], rows]),
+                y=small.y[rows],
+                sample_weight=small.weights[rows],
+            )
+            weighted = replace(small, sample_weight=small.weights * copies)
+            primals = [self.solved(each).certificate.primal for each in (repeated, weighted)]
+            np.testing.assert_allclose(primals[0], primals[1], rtol=2 * self.tol, err_msg=small.description)
+
+    def test_arguments_are_not_modified(self) -> None:
+        """Check writable arrays bit by bit after solving; the other laws pass read-only ones."""
+        for small in self.accepted()[:6]:
+            names = ("kernels", "y", "sample_weight", "kernel_penalties")
+            given = {name: getattr(small, name) for name in names}
+            arrays: dict[str, Any] = {name: np.array(value) for name, value in given.items() if value is not None}
+            start = self.solved(small)
+            before = start.dual_coef.copy(), start.kernel_weights.copy()
+            _quietly(self.make_solver(), replace(small, **arrays), start)
+            for name, array in arrays.items():
+                np.testing.assert_array_equal(array, getattr(small, name), err_msg=name)
+            np.testing.assert_array_equal(start.dual_coef, before[0])
+            np.testing.assert_array_equal(start.kernel_weights, before[1])
+
+    def test_solving_twice_gives_the_same_bits(self) -> None:
+        """Check that a solver keeps nothing from one run to the next."""
+        small, other = self.accepted()[0], self.accepted()[-1]
+        solver = self.make_solver()
+        first = solver.solve(build_problem(small))
+        solver.solve(build_problem(other))
+        again = solver.solve(build_problem(small))
+        np.testing.assert_array_equal(first.dual_coef, again.dual_coef)
+        np.testing.assert_array_equal(first.kernel_weights, again.kernel_weights)
+
+    def test_parameters_are_frozen(self) -> None:
+        """Check that a solver is a dataclass whose fields cannot be set."""
+        solver = self.make_solver()
+        assert dataclasses.is_dataclass(solver), f"{type(solver).__name__} is no dataclass"
+        try:
+            solver.tol = 1.0  # type: ignore[misc]
+        except dataclasses.FrozenInstanceError:
+            return
+        raise AssertionError(f"{type(solver).__name__} let its tol be changed")
+
+    def test_solver_and_solution_survive_pickling(self) -> None:
+        """Check that both come back equal."""
+        solver, solution = self.make_solver(max_iter=77), self.solved(self.accepted()[0])
+        _equal(pickle.loads(pickle.dumps(solver)), solver, "solver after pickling")
+        back = pickle.loads(pickle.dumps(solution))
+        np.testing.assert_array_equal(back.dual_coef, solution.dual_coef)
+        np.testing.assert_array_equal(back.kernel_weights, solution.kernel_weights)
+        for name in ("status", "intercept", "n_iter", "history", "message"):
+            _equal(getattr(back, name), getattr(solution, name), f"{name} after pickling")
+        _equal(back.certificate.primal, solution.certificate.primal, "primal after pickling")
+
+    def test_an_iteration_limit_is_reported_with_the_gap(self) -> None:
+        """Check that one iteration ends as max_iter with one warning, or honestly converged without."""
+        for small in self.accepted():
+            with _gathered() as caught:
+                solution = self.make_solver(max_iter=1).solve(build_problem(small))
+            check_certificate(small, solution)
+            if solution.status == Status.CONVERGED:
+                assert solution.certificate.relative_gap <= self.tol, f"{small.description}: not converged"
+                _equal(len(caught), 0, "warnings of a converged run")
+            else:
+                self._check_warning(solution, caught, Status.MAX_ITER)
+
+    def test_a_time_limit_is_kept(self) -> None:
+        """Check that no time at all still gives a certified model."""
+        small, _ = self.longest()
+        with _gathered() as caught:
+            solution = self.make_solver(time_limit=1e-9).solve(build_problem(small))
+        check_certificate(small, solution)
+        self._check_warning(solution, caught, Status.TIME_LIMIT)
+
+    def test_a_callback_stops_the_run(self) -> None:
+        """Check that a true return value ends it at once, and that a false one changes nothing."""
+        small, plain = self.longest()
+        calls: list[Any] = []
+        with _gathered() as caught:
+            solution = self.make_solver(callback=_stop_at(2, calls)).solve(build_problem(small))
+        _equal(len(calls), 2, "calls of a callback that stops at the second")
+        self._check_warning(solution, caught, Status.INTERRUPTED)
+        watched = self.make_solver(callback=_stop_at(10**9, calls)).solve(build_problem(small))
+        np.testing.assert_array_equal(watched.dual_coef, plain.dual_coef)
+
+    def test_an_interrupt_returns_the_best_model_so_far(self) -> None:
+        """Check Ctrl-C inside a run: status, warning, and a certified model no worse than any seen."""
+        small, _ = self.longest()
+        calls: list[Any] = []
+        with _gathered() as caught:
+            solution = self.make_solver(callback=_stop_at(2, calls, interrupt=True)).solve(build_problem(small))
+        self._check_warning(solution, caught, Status.INTERRUPTED)
+        check_certificate(small, solution)
+        _equal(solution.certificate.relative_gap, min(record.relative_gap for record in calls), "gap")
+
+    def test_a_warm_start_from_the_solution_saves_iterations(self) -> None:
+        """Check that a solved problem is recognized, and that a near solution takes no longer than none."""
+        small, cold = self.longest()
+        warm = self.make_solver().solve(build_problem(small), warm_start=cold)
+        assert warm.n_iter < cold.n_iter, f"{warm.n_iter} iterations warm, {cold.n_iter} cold"
+        _equal(warm.status, Status.CONVERGED, "status of the warm start")
+        check_certificate(small, warm)
+
+    def test_the_model_is_zero_at_the_strength_of_the_zero_model(self) -> None:
+        """Check exact zeros just above the strength at which nothing is selected, and none of that below it."""
+        for small in self.accepted():
+            top = strength_of_zero_model(small)
+            if top is None:
+                continue
+            above, below = (self.solved(replace(small, strength=factor * top)) for factor in (1.01, 0.9))
+            assert not above.kernel_weights.any(), small.description
+            assert below.kernel_weights.any(), small.description
+
+    def test_refused_problems_are_refused_before_any_work(self) -> None:
+        """Check that every problem not accepted raises an error that names the solver and what it lacks."""
+        refused = [small for small in _cases() if small not in self.accepted()]
+        for small in refused:
+            calls: list[Any] = []
+            try:
+                _quietly(self.make_solver(callback=_stop_at(1, calls)), small)
+            except IncompatibleError as error:
+                message = str(error)
+            else:
+                raise AssertionError(f"{self.solver_class.__name__} solved what it refuses: {small.description}")
+            assert self.solver_class.name in message, f"refusal without the name of the solver: {message}"
+            assert small.loss_name in message or small.regularizer_name in message, message
+            _equal(len(calls), 0, "iterations before the refusal")
+
+    def _check_warning(self, solution: Solution, caught: list[warnings.WarningMessage], status: Status) -> None:
+        _equal(solution.status, status, "status")
+        _equal([warning.category for warning in caught], [ConvergenceWarning], "warnings")
+        message = str(caught[0].message)
+        assert f"{solution.certificate.relative_gap:.2e}" in message, message
+        assert str(status) in message, message
+
+
+def _stop_at(count: int, calls: list[Any], *, interrupt: bool = False) -> Callable[[Any], bool]:
+    """Return a callback that records its calls and ends the run at the given one."""
+
+    def callback(record: Any) -> bool:
+        calls.append(record)
+        if len(calls) == count and interrupt:
+            raise KeyboardInterrupt
+        return len(calls) == count
+
+    return callback

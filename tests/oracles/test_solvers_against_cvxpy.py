@@ -1,0 +1,98 @@
+"""Every solver on 200 small nasty problems against CVXPY and Clarabel, and its certificate against plain NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from manykernels.objective.losses import get_loss
+from manykernels.objective.regularizers import get_regularizer
+from manykernels.solvers import solve
+from manykernels.solvers.registry import SOLVERS
+from manykernels.solvers.solution import Solution
+from manykernels.testing.checks import build_problem, check_certificate
+from manykernels.testing.oracles import ConicOptimum
+from manykernels.testing.problems import LOSSES, REGULARIZERS, SmallProblem
+
+COUNT = 200
+
+
+def solve_small(small: SmallProblem, solver: str, tol: float = 1e-8) -> Solution:
+    """Call the public function as a user would."""
+    return solve(
+        small.kernels,
+        small.y,
+        loss=get_loss(small.loss_name, **small.loss_params),
+        regularizer=get_regularizer(small.regularizer_name, small.strength, **small.regularizer_params),
+        strength=small.strength,
+        fit_intercept=small.fit_intercept,
+        sample_weight=small.sample_weight,
+        kernel_penalties=small.kernel_penalties,
+        solver=solver,
+        tol=tol,
+    )
+
+
+def check_objective(solution: Solution, best: ConicOptimum) -> None:
+    """Assert that the objective equals the optimum to 1e-6, relative."""
+    assert solution.certificate.primal == pytest.approx(best.primal, rel=1e-6)
+
+
+@pytest.mark.parametrize("index", range(COUNT))
+@pytest.mark.parametrize("solver", ["auto", *SOLVERS])
+def test_objective_and_certificate(
+    solver: str, index: int, problems: tuple[SmallProblem, ...], optimum: Callable[[int], ConicOptimum]
+) -> None:
+    small = problems[index]
+    if solver != "auto" and SOLVERS[solver].refusals(build_problem(small)):
+        pytest.skip(f"'{solver}' declares that it does not accept {small.loss_name} with {small.regularizer_name}")
+    solution = solve_small(small, solver)
+    assert solution.certificate.relative_gap <= 1e-8
+    check_objective(solution, optimum(index))
+    check_certificate(small, solution)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_refusal_depends_on_loss_and_regularizer_only(solver: str, problems: tuple[SmallProblem, ...]) -> None:
+    refused = {
+        (small.loss_name, small.regularizer_name)
+        for small in problems
+        if SOLVERS[solver].refusals(build_problem(small))
+    }
+    taken = {(small.loss_name, small.regularizer_name) for small in problems} - refused
+    assert taken == {
+        (loss, regularizer)
+        for loss in LOSSES
+        for regularizer in REGULARIZERS
+        if loss in SOLVERS[solver].accepts_losses and regularizer in SOLVERS[solver].accepts_regularizers
+    }
+    assert taken
+
+
+@pytest.mark.parametrize("part", ["dual_coef", "kernel_weights", "intercept", "certificate"])
+def test_a_corrupted_solution_is_caught(part: str, problems: tuple[SmallProblem, ...]) -> None:
+    small = problems[0]
+    solution = solve_small(small, "auto")
+    certificate = solution.certificate
+    changed = {
+        "dual_coef": solution.dual_coef * np.linspace(0.999, 1.001, small.y.size),
+        "kernel_weights": solution.kernel_weights * (1 + 1e-4),
+        "intercept": solution.intercept + 1e-3,
+        "certificate": replace(certificate, primal=certificate.primal * (1 + 2e-9)),
+    }[part]
+    check_certificate(small, solution)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        check_certificate(small, replace(solution, **{part: changed}))
+
+
+def test_a_wrong_objective_is_caught(
+    problems: tuple[SmallProblem, ...], optimum: Callable[[int], ConicOptimum]
+) -> None:
+    solution = solve_small(problems[0], "auto")
+    check_objective(solution, optimum(0))
+    wrong = replace(solution.certificate, primal=solution.certificate.primal * (1 + 2e-6))
+    with pytest.raises(AssertionError, match="comparison failed"):
+        check_objective(replace(solution, certificate=wrong), optimum(0))
