@@ -75,12 +75,14 @@ def plan_stack(
 
     Parameters
     ----------
-    n_kernels, n_samples, n_targets : int
+    n_kernels, n_samples : int
         Any positive integers; nothing is allocated.
     memory_budget : int, str or None
         Bytes, or text such as ``"2GB"`` or ``"512 MiB"``. None: half of the memory available now.
     dtype : float32, float64 or None
         Storage dtype; None lets the plan fall back to float32.
+    n_targets : int
+        Number of outputs fitted together.
     kind : {"auto", "dense", "packed", "lazy"}
         Insist on a representation; the budget still binds.
 

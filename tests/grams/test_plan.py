@@ -1,0 +1,149 @@
+"""The memory plan: exact sizes, its order of preference, and errors before anything is allocated."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from manykernels.exceptions import InvalidInputError, MemoryBudgetError
+from manykernels.grams.plan import (
+    available_memory,
+    format_bytes,
+    memory_bytes,
+    plan_stack,
+    stack_nbytes,
+    working_nbytes,
+)
+
+WORKING = 8 * (4 * 200**2 + 8 * 6000 + 16 * 200) + 64 * 2**20  # of 6000 kernels on 200 samples
+PACKED64 = 6000 * 20100 * 8
+
+
+def test_exact_bytes_of_each_kind():
+    assert stack_nbytes("dense", 6000, 200, "float64") == 1_920_000_000
+    assert stack_nbytes("packed", 6000, 200, "float64") == PACKED64 == 964_800_000
+    assert stack_nbytes("packed", 6000, 200, "float32") == 482_400_000
+    assert stack_nbytes("lazy", 6000, 200, "float64") == 0
+    assert working_nbytes(6000, 200) == WORKING
+
+
+@pytest.mark.parametrize(
+    ("budget", "kind", "dtype", "nbytes"),
+    [
+        (WORKING + PACKED64, "packed", "float64", PACKED64),
+        (WORKING + PACKED64 - 1, "packed", "float32", PACKED64 // 2),
+        (WORKING + PACKED64 // 2, "packed", "float32", PACKED64 // 2),
+        (WORKING + PACKED64 // 2 - 1, "lazy", "float64", 0),
+        (WORKING, "lazy", "float64", 0),
+    ],
+)
+def test_the_plan_changes_exactly_where_the_sizes_say(budget, kind, dtype, nbytes):
+    plan = plan_stack(6000, 200, memory_budget=budget)
+    assert (plan.kind, plan.dtype, plan.nbytes, plan.working_nbytes) == (kind, dtype, nbytes, WORKING)
+    assert plan.budget == budget
+    assert plan.reason.lower().startswith(kind)
+    assert format_bytes(budget) in plan.reason
+
+
+def test_one_byte_less_than_the_working_arrays_is_refused_with_what_is_needed():
+    with pytest.raises(MemoryBudgetError, match=r"6000 kernels on 200 samples cannot be fitted .* take 68\.8 MB"):
+        plan_stack(6000, 200, memory_budget=WORKING - 1)
+
+
+def test_many_targets_prefer_dense_until_it_no_longer_fits():
+    assert plan_stack(50, 200, memory_budget="1 GB", n_targets=8).kind == "dense"
+    assert plan_stack(50, 200, memory_budget="1 GB", n_targets=7).kind == "packed"
+    assert plan_stack(50, 200, memory_budget=working_nbytes(50, 200, 8) + 10_000_000, n_targets=8).kind == "packed"
+
+
+@pytest.mark.parametrize(("kind", "nbytes"), [("dense", 16_000_000), ("packed", 8_040_000), ("lazy", 0)])
+def test_a_kind_that_was_asked_for_is_kept(kind, nbytes):
+    plan = plan_stack(50, 200, memory_budget="1 GB", kind=kind)
+    assert (plan.kind, plan.nbytes) == (kind, nbytes)
+    assert "as asked" in plan.reason
+
+
+def test_a_kind_that_was_asked_for_and_does_not_fit_is_refused():
+    with pytest.raises(MemoryBudgetError, match=r'dense float32 stack of 2000 kernels .* 8\.00 GB .* kind="lazy"'):
+        plan_stack(2000, 1000, memory_budget="1 GB", kind="dense")
+
+
+def test_a_dtype_that_was_asked_for_is_kept():
+    assert plan_stack(6000, 200, memory_budget="2 GB", dtype=np.float32).dtype == "float32"
+    assert plan_stack(6000, 200, memory_budget="600 MB", dtype="float64").kind == "lazy"
+    assert plan_stack(6000, 200, memory_budget="200 MB", dtype=np.float32).dtype == "float32"
+
+
+@pytest.mark.parametrize(("n_kernels", "n_samples"), [(2**63, 2**40), (1, 10**12), (10**30, 2), (3, 10**30)])
+def test_sizes_beyond_any_integer_type_are_refused_before_allocation(n_kernels, n_samples):
+    with pytest.raises(MemoryBudgetError, match="Use fewer samples or kernels, or raise memory_budget"):
+        plan_stack(n_kernels, n_samples, memory_budget="1 TB")
+
+
+def test_memory_budget_error_is_also_a_memory_error():
+    with pytest.raises(MemoryError, match="cannot be fitted"):
+        plan_stack(10**15, 10**9)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (1234, 1234),
+        (np.int64(5), 5),
+        ("2GB", 2 * 10**9),
+        ("2 gib", 2 * 1024**3),
+        ("512 MiB", 512 * 1024**2),
+        ("1.5e", None),
+        ("1.5 kB", 1500),
+        ("700", 700),
+        ("3 TB", 3 * 10**12),
+    ],
+)
+def test_budgets_are_read(text, expected):
+    if expected is None:
+        with pytest.raises(InvalidInputError, match="memory_budget must be"):
+            memory_bytes(text)
+    else:
+        assert memory_bytes(text) == expected
+
+
+@pytest.mark.parametrize("budget", [0, -1, "0 GB", "GB", "two GB", "-2 GB", 1.5, True, "1 XB", float("nan"), [1]])
+def test_meaningless_budgets_are_refused(budget):
+    with pytest.raises(InvalidInputError, match="memory_budget must be a positive number of bytes or text"):
+        memory_bytes(budget)
+
+
+def test_the_default_budget_is_half_of_what_is_available():
+    half = available_memory() / 2
+    assert 0.5 * half < memory_bytes(None) < 2 * half
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_kernels": 0}, "n_kernels must be a positive integer, got 0"),
+        ({"n_samples": -3}, "n_samples must be a positive integer, got -3"),
+        ({"n_samples": 2.0}, "n_samples must be a positive integer, got 2.0"),
+        ({"n_targets": True}, "n_targets must be a positive integer, got True"),
+        ({"kind": "sparse"}, "kind must be one of"),
+        ({"dtype": np.float16}, "dtype must be float32, float64 or None"),
+        ({"dtype": "apple"}, "dtype must be float32, float64 or None"),
+    ],
+)
+def test_meaningless_arguments_are_refused(options, message):
+    with pytest.raises(InvalidInputError, match=message):
+        plan_stack(**({"n_kernels": 2, "n_samples": 3} | options))
+
+
+def test_frame_is_one_row_with_everything():
+    plan = plan_stack(6000, 200, memory_budget="2 GB")
+    row = plan.frame().iloc[0]
+    assert row["nbytes"] == PACKED64
+    assert row["reason"] == plan.reason
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "text"), [(999, "999 B"), (1000, "1.00 kB"), (99_400_000, "99.4 MB"), (10**21, "1000 EB")]
+)
+def test_sizes_are_written_for_people(nbytes, text):
+    assert format_bytes(nbytes) == text
