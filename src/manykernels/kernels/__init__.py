@@ -6,8 +6,9 @@ from manykernels.kernels.bank import FittedBank, KernelBank
 from manykernels.kernels.grids import DefaultKernels, width_grid
 from manykernels.kernels.patterns import BankEntry, Joint, OnColumns, PerFeature, PerView
 from manykernels.kernels.precomputed import KernelStack
-from manykernels.kernels.precomputed_bank import FittedPrecomputedBank, PrecomputedBank, PreparedKernels
+from manykernels.kernels.precomputed_bank import FittedPrecomputedBank, PrecomputedBank
 from manykernels.kernels.prepared import Group, Prepared
+from manykernels.kernels.prepared_kernels import PreparedKernels
 from manykernels.kernels.specs import (
     KERNELS,
     ArdGaussian,

@@ -114,6 +114,8 @@ class KernelBank(BankConstructors):
         values = table.numeric(used)
         means, deviations = column_statistics(values) if self.standardize else _no_statistics(len(used))
         values = standardized(values, means, deviations)
+        with np.errstate(over="ignore"):
+            shifts = np.median(values, axis=0)
         bare = FittedBank(
             names=tuple(name for name, _, _ in kernels),
             specs=resolve_specs(kernels, values, used),
@@ -123,7 +125,7 @@ class KernelBank(BankConstructors):
             feature_names=_string_names(table),
             column_means=means,
             column_scales=deviations,
-            shifts=np.median(values, axis=0),
+            shifts=shifts,
         )
         return self._learn(bare, values)
 

@@ -140,9 +140,8 @@ def spec_from_dict(state: Mapping[str, Any]) -> KernelSpec:
     known = [field.name for field in fields(KERNELS[kind])]
     unknown = sorted(set(state) - {"kernel", *known})
     if unknown:
-        raise InvalidInputError(
-            f"Kernel {kind!r} has no parameter {unknown[0]!r}; it has {', '.join(known) or 'none'}."
-        )
+        has = ", ".join(known) or "none"
+        raise InvalidInputError(f"Kernel {kind!r} has no parameter {unknown[0]!r}; its parameters: {has}.")
     try:
         return KERNELS[kind](**{name: _decode(state[name]) for name in known if name in state})
     except TypeError as error:

@@ -97,12 +97,14 @@ def evaluate_group(
 
 def raw_diagonal(spec: KernelSpec, points: Array, norms: Array) -> Array:
     """Return ``k(x, x)`` from the points of the kernel's group and their squared norms, (n,) float64."""
+    if spec.family == "other":
+        return spec.diag(points)
     if spec.unit_diagonal:
         return np.ones(len(points))
     family: Any = spec
     if spec.family == "squared_distance":
         return family.from_squared_distance(np.zeros(len(points)))
-    return family.from_inner_product(norms) if spec.family == "inner_product" else spec.diag(points)
+    return family.from_inner_product(norms)
 
 
 def row_index(index: Any, n_samples: int, name: str) -> Any:

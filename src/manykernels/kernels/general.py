@@ -110,16 +110,12 @@ class ChiSquared(KernelSpec):
         """Return the matrix of kernel values."""
         first, second = as_pair(A, B)
         for points in (first, second):
-            if points.size and points.min() < 0:
-                raise InvalidInputError(
-                    f"The chi-squared kernel needs data >= 0 (counts, histograms), got {points.min():g}. "
-                    "Do not standardize these columns, or choose another kernel."
-                )
-        return chi2_kernel(first, second, gamma=self.gamma)
+            _check_counts(points)
+        return chi2_kernel(*_writable(first, second), gamma=self.gamma)
 
     def diag(self, A: Array) -> Array:
         """Return ones, (n,)."""
-        return np.ones(len(as_points(A)))
+        return np.ones(len(_check_counts(as_points(A))))
 
 
 @register_kernel
@@ -157,14 +153,14 @@ class Pairwise(KernelSpec):
     @property
     def label(self) -> str:
         """The name and the parameters."""
-        return f"{self.name}({', '.join(f'{key}={value}' for key, value in self.params)})"
+        return f"sklearn {self.name}({', '.join(f'{key}={value}' for key, value in self.params)})"
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
         """Return the matrix of kernel values."""
         first, second = as_pair(A, B)
         try:
             # A copy: scikit-learn may hand back a view of its argument.
-            values = np.array(pairwise_kernels(first, second, metric=self.name, **dict(self.params)))
+            values = np.array(pairwise_kernels(*_writable(first, second), metric=self.name, **dict(self.params)))
         except (TypeError, ValueError) as error:
             raise InvalidInputError(f"scikit-learn's kernel {self.label} failed: {error}") from error
         return symmetrized(values, self.label) if first is second else values
@@ -240,3 +236,18 @@ def blockwise_diagonal(spec: KernelSpec, points: Array) -> Array:
     """Return ``k(x, x)`` for every row from blocks of 64 rows, for kernels without a shortcut."""
     blocks = [points[start : start + DIAGONAL_ROWS] for start in range(0, len(points), DIAGONAL_ROWS)]
     return np.concatenate([np.diagonal(spec(block)) for block in blocks]) if blocks else np.zeros(0)
+
+
+def _writable(first: Array, second: Array) -> tuple[Array, Array]:
+    # Some of scikit-learn's compiled loops refuse read-only memory, such as the memory maps of joblib.
+    copy = np.require(first, requirements="W")
+    return copy, copy if first is second else np.require(second, requirements="W")
+
+
+def _check_counts(points: Array) -> Array:
+    if points.size and points.min() < 0:
+        raise InvalidInputError(
+            f"The chi-squared kernel needs data >= 0 (counts, histograms), got {points.min():g}. "
+            "Do not standardize these columns, or choose another kernel."
+        )
+    return points

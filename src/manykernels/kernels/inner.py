@@ -131,7 +131,7 @@ class Cosine(KernelSpec):
 
     def diag(self, A: Array) -> Array:
         """Return 1 for rows that are not zero, 0 for rows that are, (n,)."""
-        return as_points(A).any(axis=1).astype(np.float64)
+        return np.any(as_points(A), axis=1, keepdims=True)[:, 0].astype(np.float64)
 
 
 def _unit_rows(points: Array) -> Array:
@@ -139,4 +139,4 @@ def _unit_rows(points: Array) -> Array:
     largest = np.abs(points).max(axis=1, initial=0.0, keepdims=True)
     scaled = points / np.where(largest > 0, largest, 1.0)
     norms = np.sqrt(row_norms(scaled))[:, None]
-    return scaled / np.where(norms > 0, norms, 1.0)
+    return np.divide(scaled, norms, where=norms > 0, out=np.zeros_like(points))

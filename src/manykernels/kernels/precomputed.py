@@ -192,8 +192,8 @@ class KernelStack:
         """
         if self._columns is not None:
             raise InvalidInputError(
-                f"This KernelStack holds {self.shape[0]} new samples against {self.shape[1]} training samples; fit needs "
-                "the kernels among the training samples, KernelStack(kernels) of shape (M, N, N)."
+                f"This KernelStack holds {self.shape[0]} new samples against {self.shape[1]} training samples; fit "
+                "needs the kernels among the training samples, KernelStack(kernels) of shape (M, N, N)."
             )
         return self.block(slice(None), self._rows, self._rows)
 
@@ -235,8 +235,8 @@ class KernelStack:
         if self._columns is not None:
             if len(ids) != len(self._columns):
                 raise InvalidInputError(
-                    f"The kernels have {len(self._columns)} columns, but the model was fitted on {len(ids)} samples; give "
-                    "one column per training sample, in the order of fit."
+                    f"The kernels have {len(self._columns)} columns, but the model was fitted on {len(ids)} samples; "
+                    "give one column per training sample, in the order of fit."
                 )
             ids = self._columns
         elif ids.size and ids.max() >= self._base.shape[2]:

@@ -22,6 +22,7 @@ from manykernels.kernels.normalization import (
     unit_factors,
 )
 from manykernels.kernels.precomputed import KernelStack, as_stack
+from manykernels.kernels.prepared_kernels import PreparedKernels, row_means
 
 Array = NDArray[Any]
 
@@ -104,78 +105,6 @@ class PrecomputedBank:
             probe=_probe(stack, ids),
         )
         return bank, bank.prepare(stack)
-
-
-@dataclass(frozen=True, eq=False)
-class PreparedKernels:
-    """Samples of a stack with what normalization needs of them; made by ``FittedPrecomputedBank.prepare``.
-
-    Attributes
-    ----------
-    names : tuple of str
-        The kernels of the bank that prepared these samples.
-    kernel_ids : (M,) int
-        Where its kernels are in the stack.
-    stack : KernelStack or None
-        None after :meth:`detach`: training samples that others can still be compared with.
-    ids : (n,) int
-        Samples of the stack.
-    positions : (n,) int or None
-        Where they are among the training samples; None for new samples.
-    row_means, factors : (M, n) float64 or None
-        As in :class:`Prepared`.
-    """
-
-    names: tuple[str, ...]
-    kernel_ids: Array
-    stack: KernelStack | None
-    ids: Array
-    positions: Array | None = None
-    row_means: Array | None = None
-    factors: Array | None = None
-
-    @property
-    def n_samples(self) -> int:
-        """Number of samples."""
-        return len(self.ids)
-
-    def take(self, rows: Any) -> PreparedKernels:
-        """Return the chosen samples (positions, slice or mask)."""
-        return replace(
-            self,
-            stack=None if self.stack is None else self.stack[rows],
-            ids=self.ids[rows],
-            positions=None if self.positions is None else self.positions[rows],
-            row_means=None if self.row_means is None else self.row_means[:, rows],
-            factors=None if self.factors is None else self.factors[:, rows],
-        )
-
-    def detach(self) -> PreparedKernels:
-        """Return the samples without the matrices, small enough to be kept in a fitted model."""
-        return replace(self, stack=None)
-
-    def narrow(self, names: tuple[str, ...]) -> PreparedKernels:
-        """Return what a bank of fewer kernels, with those names, needs of these samples."""
-        place = {name: m for m, name in enumerate(self.names)}
-        if not set(names) <= set(place):
-            raise InvalidInputError("These samples were prepared by another bank; call prepare(stack) of this one.")
-        chosen = [place[name] for name in names]
-        return replace(
-            self,
-            names=names,
-            kernel_ids=self.kernel_ids[chosen],
-            row_means=None if self.row_means is None else self.row_means[chosen],
-            factors=None if self.factors is None else self.factors[chosen],
-        )
-
-    def columns_among(self, other: PreparedKernels) -> Array:
-        """Return the columns of this side's matrices that hold the samples of ``other``, (n_other,) int."""
-        assert self.stack is not None
-        if self.stack.is_square:
-            return self.stack.columns_of(other.ids)
-        if other.positions is None:
-            raise InvalidInputError("The kernels among new samples are not in a rectangular KernelStack.")
-        return self.stack.training_columns()[other.positions]
 
 
 @dataclass(frozen=True, eq=False)
@@ -350,7 +279,7 @@ class FittedPrecomputedBank:
         """
         chosen = check_indices(kernels, self.n_kernels, "kernels", allow_empty=False)
         arrays = {name: getattr(self, name) for name in (*ARRAYS, "kernel_ids")}
-        parts = {name: None if array is None else array[chosen] for name, array in arrays.items()}
+        parts: dict[str, Any] = {name: None if array is None else array[chosen] for name, array in arrays.items()}
         return replace(self, names=tuple(self.names[m] for m in chosen), **parts)
 
     def narrow(self, prepared: PreparedKernels) -> PreparedKernels:
@@ -422,7 +351,7 @@ class FittedPrecomputedBank:
             return np.array([place[name] for name in self.names])
         if stack.n_kernels != self.n_stack_kernels:
             raise InvalidInputError(
-                f"The model was fitted on {self.n_stack_kernels} kernels, but {stack.n_kernels} were given; pass the same."
+                f"The model was fitted on {self.n_stack_kernels} kernels, but {stack.n_kernels} were given."
             )
         return self.kernel_ids
 
@@ -442,24 +371,6 @@ class FittedPrecomputedBank:
         if means is not None and self.grand_means is not None:
             diagonals = centered_diagonal(diagonals, means, self.grand_means[:, None])
         return unit_factors(check_diagonal(diagonals, "precomputed"))
-
-
-def row_means(stack: KernelStack, kernels: Array, columns: Array) -> Array:
-    """Return the mean of each kernel of every sample with the training samples, (m, n) float64, kernel by kernel.
-
-    Parameters
-    ----------
-    stack : KernelStack
-    kernels : (m,) int
-    columns : (n_train,) int
-        From ``stack.columns_of(training_ids)``.
-
-    Returns
-    -------
-    (m, n) float64
-    """
-    ids = stack.sample_ids
-    return np.array([stack.block([m], ids, columns)[0].mean(axis=1, dtype=np.float64) for m in kernels])
 
 
 def _probe(stack: KernelStack, training_ids: Array) -> Array:
