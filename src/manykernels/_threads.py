@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 from joblib import effective_n_jobs
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,8 +31,14 @@ def blas_threads(order: int, n_jobs: int | None = None) -> Iterator[None]:
     A 400 x 400 Cholesky on two threads of a busy two-core machine has been seen 230 times slower than on one.
     """
     limit = 1 if order < SMALL_MATRIX_ORDER else n_threads(n_jobs)
-    with threadpool_limits(limits=limit, user_api="blas"):
+    with _controller().limit(limits=limit, user_api="blas"):
         yield
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    """Return the thread pools of the process, looked up once: finding them takes 10 ms."""
+    return ThreadpoolController()
 
 
 def run_ranges(function: Callable[[int, int], None], size: int, n_threads: int) -> None:

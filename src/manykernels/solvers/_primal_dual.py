@@ -56,7 +56,7 @@ class PrimalDual:
 
     def __post_init__(self) -> None:
         self._inverse_penalties = self.problem.penalties**-2.0
-        self._refresh_products()
+        self._set_products(self._products_of(self.samples.rho))
 
     def newton_step(self) -> None:
         """Take one predictor-corrector step."""
@@ -69,7 +69,7 @@ class PrimalDual:
         dproducts = self._products_of(drho)
         trusted = self._trusted_step(drho, dproducts)
         primal_step, dual_step = (min(self._shortened(step), trusted) for step in self._longest_steps())
-        self._move(primal_step, dual_step, drho, db)
+        self._move(primal_step, dual_step, dproducts, db)
 
     def barrier(self) -> float:
         """Mean complementarity product."""
@@ -85,12 +85,17 @@ class PrimalDual:
 
         What ``sum rho = 0`` misses is subtracted at its price; only the certificate is exact.
         """
+        if self._bounds is None:
+            self._bounds = self._primal(self.kernels.weights), self._dual()
+        return self._bounds
+
+    def _dual(self) -> float:
         problem = self.problem
         rho, norms = self.samples.rho, np.sqrt(self._squared_norms)
         scale = problem.regularizer.dual_scale(norms)
         dual = -problem.conjugate_loss(scale * rho) - problem.regularizer.conjugate(scale * norms)
         missing = abs(float(rho.sum())) if problem.fit_intercept else 0.0
-        return self._primal(self.kernels.weights), dual - missing * (1.0 + abs(self.b))
+        return dual - missing * (1.0 + abs(self.b))
 
     def activity_bound(self) -> float:
         """Norm ``u_m`` above which a kernel must have a positive weight."""
@@ -188,15 +193,16 @@ class PrimalDual:
         gap = (primal - dual) / abs(primal) if primal else 0.0
         return max(SHORTEST_FRACTION, 1.0 - gap) if np.isfinite(gap) else SHORTEST_FRACTION
 
-    def _move(self, primal_step: float, dual_step: float, drho: Array, db: float) -> None:
-        self.samples.move(primal_step, dual_step)
+    def _move(self, primal_step: float, dual_step: float, dproducts: Array, db: float) -> None:
+        linear = self.samples.move(primal_step, dual_step)
         self.kernels.move(primal_step, dual_step)
         self.b += dual_step * db
-        self._refresh_products()
+        self._set_products(self._products + primal_step * dproducts if linear else self._products_of(self.samples.rho))
 
     def _products_of(self, vector: Array) -> Array:
         return self.problem.stack.apply_each(vector) * self._inverse_penalties[:, None]
 
-    def _refresh_products(self) -> None:
-        self._products = self._products_of(self.samples.rho)
-        self._squared_norms = np.maximum(self._products @ self.samples.rho, 0.0)
+    def _set_products(self, products: Array) -> None:
+        self._products = products
+        self._bounds: tuple[float, float] | None = None
+        self._squared_norms = np.maximum(products @ self.samples.rho, 0.0)

@@ -75,8 +75,8 @@ class SampleVariables(Protocol):
     def complementarity_after(self, primal_step: float, dual_step: float) -> float:
         """Return the sum of complementarity products after a step."""
 
-    def move(self, primal_step: float, dual_step: float) -> None:
-        """Take the step."""
+    def move(self, primal_step: float, dual_step: float) -> bool:
+        """Take the step; return whether ``rho`` moved along its direction."""
 
     def recenter(self, barrier: float) -> None:
         """Lift complementarity products to at least ``barrier``."""
@@ -127,7 +127,7 @@ class EntropicSamples:
     def complementarity_after(self, primal_step: float, dual_step: float) -> float:
         return 0.0
 
-    def move(self, primal_step: float, dual_step: float) -> None:
+    def move(self, primal_step: float, dual_step: float) -> bool:
         """Take the step; coefficients that would leave the domain take the value that their score implies."""
         self.z = self.z + dual_step * self._dz
         rho = self.rho + primal_step * self._drho
@@ -135,6 +135,7 @@ class EntropicSamples:
             self.high - rho > CLOSEST * (self.high - self.rho)
         )
         self.rho = np.where(inside, rho, -self.weight * self.loss.derivative(self.y, self.z))
+        return bool(inside.all())
 
     def recenter(self, barrier: float) -> None:
         """Nothing to do: no multipliers."""
@@ -219,13 +220,14 @@ class BoxSamples:
         split = self.split + primal_step * self._dsplit
         return bounds + self._split_complementarity(split, self.tilt + dual_step * self._dtilt)
 
-    def move(self, primal_step: float, dual_step: float) -> None:
+    def move(self, primal_step: float, dual_step: float) -> bool:
         self.rho = self.rho + primal_step * self._drho
         self.slack = self.slack + primal_step * self._dslack
         self.multiplier = self.multiplier + dual_step * self._dmultiplier
         self.split = self.split + primal_step * self._dsplit
         self.tilt = self.tilt + dual_step * self._dtilt
         self._forget_direction()
+        return True
 
     def recenter(self, barrier: float) -> None:
         slack, self.multiplier = lift(self.slack, self.multiplier, barrier)

@@ -24,6 +24,7 @@ FIRST_GAP = 0.1  # of the first working set
 NEARLY_VIOLATED = 0.995  # kernels this close to the bound are taken in along with the violators
 NEARLY_ACTIVE = 0.98  # kernels this close to the bound stay
 MOST_INNER_STEPS = 60
+WORTH_DROPPING = 0.25  # share of the working set below which copying the rest costs more than it saves
 SLOW = 0.7  # a gap that shrinks by less calls for solving more closely and for dropping no kernel
 
 
@@ -136,9 +137,12 @@ class WorkingSet(Solver):
         if not (state.norms[added] > bound).any() or state.gap > SLOW * state.previous_gap:
             state.share *= 0.3
             keep[:] = True
-        state.kernels = np.concatenate([state.kernels[keep], added])
-        restricted = _restricted(problem, state.kernels)
-        state.iteration = iteration.moved_to(restricted, keep, state.norms[added], state.absolute_gap)
+        if np.count_nonzero(~keep) < WORTH_DROPPING * keep.size:
+            keep[:] = True
+        if added.size or not keep.all():
+            restricted = _extended(problem, iteration.problem, keep, added)
+            state.kernels = np.concatenate([state.kernels[keep], added])
+            state.iteration = iteration.moved_to(restricted, keep, state.norms[added], state.absolute_gap)
 
     def _descend(self, problem: Problem, state: _State) -> None:
         assert state.iteration is not None
@@ -155,3 +159,12 @@ def _restricted(problem: Problem, kernels: Array) -> Problem:
     """Return the problem on some kernels, packed in memory whatever the stack they come from."""
     stack = PackedStack.from_stack(problem.stack, kernels)
     return replace(problem, stack=stack, kernel_penalties=problem.penalties[kernels])
+
+
+def _extended(problem: Problem, restricted: Problem, keep: Array, added: Array) -> Problem:
+    """Return the problem on the kept kernels of ``restricted`` and on ``added`` ones, reading only the latter."""
+    assert isinstance(restricted.stack, PackedStack)
+    triangles = np.concatenate([restricted.stack.packed[keep], problem.stack.triangles(added)])
+    stack = PackedStack(triangles, problem.n_samples, n_threads=problem.stack.n_threads)
+    penalties = np.concatenate([restricted.penalties[keep], problem.penalties[added]])
+    return replace(problem, stack=stack, kernel_penalties=penalties)
