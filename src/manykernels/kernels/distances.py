@@ -51,7 +51,7 @@ def _recompute_near(distances: Array, near: Array, A: Array, B: Array) -> None:
     if count > MANY_NEAR * near.size + min(near.shape):
         distances[:] = cdist(A, B, "sqeuclidean")
         return
-    rows, columns = np.nonzero(near)
+    rows, columns = np.divmod(np.flatnonzero(near), near.shape[1])
     difference = A[rows] - B[columns]
     distances[rows, columns] = np.einsum("ij,ij->i", difference, difference)
 
