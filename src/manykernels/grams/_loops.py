@@ -119,6 +119,17 @@ def pack_triangle(gram: Array, out: Array) -> None:
         start += n - i
 
 
+@njit(cache=True, nogil=True)
+def pack_rows(block: Array, starts: Array, kernels: Array, out: Array) -> None:
+    """Write the upper part of ``block`` (m, r, c) into ``out[kernels]``; starts (r,) says where its rows begin."""
+    for p in range(kernels.size):
+        for i in range(starts.size):
+            row = block[p, i, i:]
+            target = out[kernels[p], starts[i] : starts[i] + row.size]
+            for j in range(row.size):
+                target[j] = row[j]
+
+
 @njit(cache=True, nogil=True, fastmath=FAST)
 def dense_quad(grams: Array, rho: Array, out: Array) -> None:
     """Set ``out[m] = rho' K_m rho`` reading only the upper triangle of each matrix of grams (W, n, n)."""

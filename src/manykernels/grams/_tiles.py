@@ -15,7 +15,9 @@ from manykernels.kernels import ArdGaussian, FittedBank, Gaussian, KernelSpec, P
 
 Array = NDArray[Any]
 
-TILE_BYTES = 4 * 2**20  # float64 kernel values held at once: they stay in the last cache level
+# Float64 kernel values held at once. They stay in cache, and so small an array is taken from memory already mapped:
+# with tiles of 4 MiB, mapping fresh pages cost more than the exponentials.
+TILE_BYTES = 2**19
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +69,12 @@ class TileEvaluator:
 
     def tile(self, rows: Array, cols: Array, kernels: Array) -> Array:
         """Return the values of the given kernels between ``left[rows]`` and ``right[cols]``, (m, r, c) float64."""
+        runs = list(self.runs(kernels))
+        if len(runs) == 1:
+            return self._run(runs[0][0], runs[0][1], rows, cols, kernels)
         out = np.empty((len(kernels), len(rows), len(cols)))
-        for group, fused, positions in self.runs(kernels):
-            chosen = kernels[positions]
-            if fused:
-                out[positions] = self._gaussian(group, rows, cols, chosen)
-            else:
-                out[positions] = self.bank.block(self.left, self.right, kernels=chosen, rows=rows, cols=cols)
+        for group, fused, positions in runs:
+            out[positions] = self._run(group, fused, rows, cols, kernels[positions])
         return out
 
     def chunks(self, kernels: Array, n_rows: int, n_cols: int) -> Iterator[tuple[Array, Array]]:
@@ -85,6 +86,11 @@ class TileEvaluator:
                 step = max(1, limit // len(part))
                 for top in range(0, n_rows, step):
                     yield part, np.arange(top, min(top + step, n_rows))
+
+    def _run(self, group: int, fused: bool, rows: Array, cols: Array, kernels: Array) -> Array:
+        if fused:
+            return self._gaussian(group, rows, cols, kernels)
+        return self.bank.block(self.left, self.right, kernels=kernels, rows=rows, cols=cols)
 
     def _gaussian(self, group: int, rows: Array, cols: Array, kernels: Array) -> Array:
         left, right = (np.ascontiguousarray(side.points(group)[at].T) for side, at in self._sides(rows, cols))

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manykernels._validation import check_columns, check_indices, check_names, check_vector
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams._loops import mirror_upper
+from manykernels.grams._loops import mirror_upper, pack_rows
 from manykernels.grams.counters import GramCounters, triangle_size, triangle_starts
 
 if TYPE_CHECKING:
@@ -271,8 +271,7 @@ class GramStack(ABC):
     def _triangles(self, kernels: Array, out: Array) -> None:
         starts = triangle_starts(self.n_samples)
         for at, rows, block in self._upper_blocks(kernels):
-            for local, i in enumerate(rows):
-                out[at, starts[i] : starts[i + 1]] = block[:, local, local:]
+            pack_rows(block, starts[rows], at, out)
 
     def _take(self, kernels: Array) -> GramStack:
         return GramView(self, kernels, np.arange(self.n_samples))
