@@ -148,7 +148,7 @@ class PackedStack(GramStack):
         return self._combine(weights, active) @ columns
 
     def _triangles(self, kernels: Array, out: Array) -> None:
-        out[...] = self._packed[kernels]
+        np.take(self._packed, kernels, axis=0, out=out) if out.dtype == self.dtype else np.copyto(out, self._packed[kernels])
 
     def _take(self, kernels: Array) -> PackedStack:
         return PackedStack(

@@ -157,7 +157,7 @@ class WorkingSet(Solver):
 
 def _restricted(problem: Problem, kernels: Array) -> Problem:
     """Return the problem on some kernels, packed in memory whatever the stack they come from."""
-    stack = PackedStack.from_stack(problem.stack, kernels)
+    stack = PackedStack(problem.stack.triangles(kernels), problem.n_samples, n_threads=problem.stack.n_threads)
     return replace(problem, stack=stack, kernel_penalties=problem.penalties[kernels])
 
 
