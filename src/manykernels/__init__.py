@@ -1,1 +1,76 @@
 """Multiple kernel learning: a predictor, and which kernels matter, with a proof of optimality."""
+
+from __future__ import annotations
+
+from importlib.metadata import version as _version
+
+from manykernels.estimators import MKLClassifier, MKLRegressor
+from manykernels.exceptions import (
+    ConvergenceWarning,
+    IncompatibleError,
+    InvalidInputError,
+    MemoryBudgetError,
+    ModelFileError,
+    NotPSDError,
+)
+from manykernels.kernels import (
+    ArdGaussian,
+    ChiSquared,
+    Cosine,
+    Dirichlet,
+    FromCallable,
+    Gaussian,
+    KernelBank,
+    KernelSpec,
+    KernelStack,
+    Laplacian,
+    Linear,
+    Matern,
+    MedianWidth,
+    Pairwise,
+    Polynomial,
+    PrecomputedBank,
+    Product,
+    Scaled,
+    Sum,
+)
+from manykernels.objective.losses import get_loss
+from manykernels.objective.regularizers import get_regularizer
+from manykernels.solvers import Solution, solve
+
+__version__ = _version("manykernels")
+
+__all__ = [
+    "ArdGaussian",
+    "ChiSquared",
+    "ConvergenceWarning",
+    "Cosine",
+    "Dirichlet",
+    "FromCallable",
+    "Gaussian",
+    "IncompatibleError",
+    "InvalidInputError",
+    "KernelBank",
+    "KernelSpec",
+    "KernelStack",
+    "Laplacian",
+    "Linear",
+    "MKLClassifier",
+    "MKLRegressor",
+    "Matern",
+    "MedianWidth",
+    "MemoryBudgetError",
+    "ModelFileError",
+    "NotPSDError",
+    "Pairwise",
+    "Polynomial",
+    "PrecomputedBank",
+    "Product",
+    "Scaled",
+    "Solution",
+    "Sum",
+    "__version__",
+    "get_loss",
+    "get_regularizer",
+    "solve",
+]

@@ -1,0 +1,133 @@
+"""What a fitted model keeps to predict: active kernels and support samples, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.grams import cross_apply, cross_apply_each
+from manykernels.kernels import FittedBank, Prepared
+
+Array = NDArray[Any]
+
+CHUNK_ENTRIES = 8 * 2**20  # float64 values held at once while predicting
+
+
+@dataclass(frozen=True, eq=False)
+class KernelExpansion:
+    """``f_k(x) = sum_m d_km sum_i rho_ki k_m(x, x_i)`` on active kernels and support samples.
+
+    Attributes
+    ----------
+    bank : FittedBank or FittedPrecomputedBank
+        Active kernels only (the first kernel if there is none).
+    support : Prepared or PreparedKernels
+        Support samples, as that bank needs them.
+    active : (m,) int
+        Positions of the active kernels among all.
+    n_kernels : int
+        Number of all kernels.
+    weights : (K, m) float64
+        ``d`` of the active kernels.
+    coefficients : (K, n_support) float64
+        ``rho`` of the support samples.
+    """
+
+    bank: Any
+    support: Any
+    active: Array
+    n_kernels: int
+    weights: Array
+    coefficients: Array
+
+    @classmethod
+    def of(cls, bank: Any, prepared: Any, weights: Array, coefficients: Array) -> KernelExpansion:
+        """Keep what the model needs of a fitted bank and its training rows.
+
+        Parameters
+        ----------
+        bank : FittedBank or FittedPrecomputedBank
+        prepared : Prepared or PreparedKernels
+            Training rows.
+        weights : (K, M) float64
+        coefficients : (K, N) float64
+
+        Returns
+        -------
+        KernelExpansion
+        """
+        active, support = np.flatnonzero(weights.any(axis=0)), np.flatnonzero(coefficients.any(axis=0))
+        kept = bank.take(active if active.size else [0])
+        rows = kept.narrow(prepared).take(support)
+        if not isinstance(rows, Prepared):
+            rows = rows.detach()
+        return cls(kept, rows, active, len(bank), weights[:, active], coefficients[:, support])
+
+    @property
+    def n_targets(self) -> int:
+        """Number of functions, K."""
+        return len(self.weights)
+
+    @property
+    def _empty(self) -> bool:
+        return not self.active.size or not self.coefficients.shape[1]
+
+    def scores(self, X: Any) -> Array:
+        """Return the functions without intercept at new rows, (n, K) float64.
+
+        Parameters
+        ----------
+        X : DataFrame, (n, p) array or KernelStack
+
+        Returns
+        -------
+        (n, K) float64
+        """
+        rows = self.bank.prepare(X)
+        scores = np.zeros((rows.n_samples, self.n_targets))
+        if self._empty:
+            return scores
+        if self.n_targets == 1 and isinstance(self.bank, FittedBank):
+            return cross_apply(self.bank, rows, self.support, self.weights[0], self.coefficients.T)
+        for at in self._chunks(rows.n_samples):
+            scores[at] = self._each(rows.take(at)).sum(axis=0)
+        return scores
+
+    def contributions(self, X: Any) -> Array:
+        """Return what every kernel adds to every function, (M, n, K) float64; zero for inactive kernels.
+
+        Parameters
+        ----------
+        X : DataFrame, (n, p) array or KernelStack
+
+        Returns
+        -------
+        (M, n, K) float64
+        """
+        rows = self.bank.prepare(X)
+        parts = np.zeros((self.n_kernels, rows.n_samples, self.n_targets))
+        if not self._empty:
+            for at in self._chunks(rows.n_samples):
+                parts[self.active, at] = self._each(rows.take(at))
+        return parts
+
+    def _each(self, rows: Any) -> Array:
+        """Return ``d_km sum_i rho_ki k_m(x, x_i)`` of the active kernels, (m, n, K); each kernel is computed once."""
+        right = self.coefficients.T
+        if isinstance(self.bank, FittedBank):
+            each = cross_apply_each(self.bank, rows, self.support, np.ones(self.active.size), right)
+        else:
+            each = np.stack(
+                [self.bank.block(rows, self.support, kernels=[m])[0] @ right for m in range(self.active.size)]
+            )
+        return each * self.weights.T[:, None, :]
+
+    def _chunks(self, n_rows: int) -> Iterator[slice]:
+        per_row = self.active.size * self.n_targets + self.coefficients.shape[1]
+        step = max(1, CHUNK_ENTRIES // per_row)
+        for start in range(0, n_rows, step):
+            yield slice(start, min(start + step, n_rows))

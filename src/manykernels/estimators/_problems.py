@@ -1,0 +1,150 @@
+"""One problem a target on a shared Gram stack: solved in turn or in threads, and stopped together by Ctrl-C."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from threading import Event
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels._threads import blas_threads, n_threads
+from manykernels.exceptions import ConvergenceWarning
+from manykernels.grams import GramCounters, GramStack
+from manykernels.objective.losses import Loss
+from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import Regularizer
+from manykernels.solvers import IterationRecord, Solution, Solver, Status, configured_solver
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Solutions of all targets.
+
+    Attributes
+    ----------
+    problems : list of Problem
+    solutions : list of Solution
+        One a target, with dual coefficients of the samples that took part.
+    norms : (K, M) float64
+        ``||f_m||`` of every target and kernel.
+    """
+
+    problems: list[Problem]
+    solutions: list[Solution]
+    norms: Array
+
+
+def build_problems(
+    stack: GramStack,
+    targets: Array,
+    loss: Loss,
+    regularizer: Regularizer,
+    *,
+    fit_intercept: bool,
+    sample_weight: Array,
+    kernel_penalties: Array | None,
+) -> list[Problem]:
+    """Return one problem for each column of ``targets``; they share the kernels, not the counters.
+
+    Parameters
+    ----------
+    stack : GramStack
+    targets : (N, K) float64
+    loss : Loss
+    regularizer : Regularizer
+    fit_intercept : bool
+    sample_weight : (N,) float64
+        Positive.
+    kernel_penalties : (M,) float64 or None
+
+    Returns
+    -------
+    list of Problem
+    """
+    return [
+        Problem(
+            _with_own_counters(stack),
+            target,
+            loss,
+            regularizer,
+            fit_intercept=fit_intercept,
+            sample_weight=sample_weight,
+            kernel_penalties=kernel_penalties,
+        )
+        for target in targets.T
+    ]
+
+
+def solve_problems(problems: list[Problem], solver: str | Solver, n_jobs: int | None, **parameters: Any) -> Fit:
+    """Solve every problem, in threads if there are several of both; convergence warnings are left to the caller.
+
+    Parameters
+    ----------
+    problems : list of Problem
+    solver : str or Solver
+        A Solver object keeps its own parameters.
+    n_jobs : int or None
+    **parameters
+        Of a solver given by name: ``tol``, ``max_iter``, ``verbose``.
+
+    Returns
+    -------
+    Fit
+    """
+    workers = min(n_threads(n_jobs), len(problems))
+    if workers > 1:
+        parameters["verbose"] = 0  # progress bars of several threads cannot share a terminal
+    own = {} if isinstance(solver, Solver) else parameters
+    chosen = [configured_solver(solver, problem, **own) for problem in problems]
+    # The outer limit is what the threads return to: each of them sets and restores one that all of them share.
+    with warnings.catch_warnings(), blas_threads(problems[0].n_samples, n_jobs):
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solutions = _run(problems, chosen, workers)
+    norms = [
+        problem.model_parts(found.dual_coef, found.kernel_weights)[1] / problem.penalties
+        for problem, found in zip(problems, solutions, strict=True)
+    ]
+    return Fit(problems, solutions, np.array(norms))
+
+
+def _run(problems: Sequence[Problem], solvers: Sequence[Solver], workers: int) -> list[Solution]:
+    stop = Event()
+    if workers == 1:
+        return [_solve(problem, solver, stop) for problem, solver in zip(problems, solvers, strict=True)]
+    with ThreadPoolExecutor(workers) as pool:
+        futures = [pool.submit(_solve, *pair, stop) for pair in zip(problems, solvers, strict=True)]
+        try:
+            return [future.result() for future in futures]
+        except KeyboardInterrupt:
+            stop.set()  # Ctrl-C reaches this thread only; the others stop at their next certificate
+            return [future.result() for future in futures]
+
+
+def _solve(problem: Problem, solver: Solver, stop: Event) -> Solution:
+    """Solve one problem; an interrupt here, unlike a stop asked for by the callback, stops the others as well."""
+    asked = False
+
+    def callback(record: IterationRecord) -> bool:
+        nonlocal asked
+        asked = solver.callback is not None and bool(solver.callback(record))
+        return asked or stop.is_set()
+
+    solution = replace(solver, callback=callback).solve(problem)
+    if solution.status is Status.INTERRUPTED and not asked:
+        stop.set()
+    return solution
+
+
+def _with_own_counters(stack: GramStack) -> GramStack:
+    """Return the stack with counters of its own, so that threads do not count each other's passes."""
+    twin = copy.copy(stack)
+    twin.counters = GramCounters(stack.counters.entries_per_pass)
+    return twin
