@@ -1,26 +1,45 @@
-"""Fixed-weight learners: one kernel matrix, any loss, any accuracy, warm starts."""
+"""Fixed-weight learners: one kernel matrix, any loss, any accuracy, warm starts.
+
+How each loss is solved follows measurements (Gaussian kernels, ringnorm, C = 1 and 100, CPU time of one thread):
+
+- squared: one bordered Cholesky factorization;
+- hinge, squared hinge, Huber, epsilon-insensitive and quantile: active sets are exchanged until the answer is exact,
+  from the active set of the warm start, else from that of LIBSVM (hinge and epsilon-insensitive with an intercept),
+  else from all samples free. At N = 200, 500, 1000 LIBSVM takes about 2, 4 and 8 ms whatever its tolerance, which
+  bounds no gap (1e-3 left 4e-2 at C = 100); the exchange adds 1 to 3 ms and ends at 1e-12; warm it takes 1, 1.5 and
+  4 ms in all. The primal-dual iteration took 10 to 300 ms, so it only catches what cycles: 24 of the 333 small nasty
+  problems of the tests when started cold, none from weights within 5 percent;
+- logistic: the primal-dual iteration, about 5 Newton steps cold and 2 warm.
+"""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import LinAlgError
+from sklearn.svm import SVC, SVR
 
+from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams.dense import as_stack
 from manykernels.objective.regularizers import Ridge
+from manykernels.solvers._active_set import exchange_active_sets
+from manykernels.solvers._kernel_variables import FixedKernels
 from manykernels.solvers._newton_system import NewtonSystem
+from manykernels.solvers._primal_dual import PrimalDual
 from manykernels.solvers._sample_variables import EntropicSamples
 from manykernels.solvers._start import start_iteration
 
 if TYPE_CHECKING:
     from manykernels._validation import Array
     from manykernels.objective.problem import Problem
-    from manykernels.solvers._primal_dual import PrimalDual
 
 MOST_STEPS = 100
 PATIENCE = 20  # steps without progress after which rounding is taken to have stopped the iteration
+LIBSVM_TOL = 1e-3  # close enough for the active set, which the polishing makes exact
+LIBSVM_SWEEPS = 50  # most of its iterations, as a multiple of the number of samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +111,9 @@ def fit_machine(problem: Problem, gram: Array, *, warm: MachineFit | None = None
         return _certified(problem, gram, *problem.zero_model(), 0)
     if problem.loss.name == "squared":
         return _solve_squared(problem, gram)
-    return _iterate(problem, gram, warm, tol)
+    if problem.loss.entropic:
+        return _resume(problem, gram, warm, tol)
+    return _exchange(problem, gram, warm, tol)
 
 
 def _certified(problem: Problem, gram: Array, rho: Array, b: float, steps: int) -> MachineFit:
@@ -112,33 +133,91 @@ def _solve_squared(problem: Problem, gram: Array) -> MachineFit:
     return _certified(problem, gram, rho, b, 1)
 
 
-def _iterate(problem: Problem, gram: Array, warm: MachineFit | None, tol: float) -> MachineFit:
-    """Run the primal-dual Newton iteration of the library on the one kernel with weight 1."""
-    single = replace(problem, stack=as_stack(gram[None]), regularizer=Ridge(1.0), kernel_penalties=None)
-    rho, b = problem.zero_model() if warm is None else (warm.rho, warm.b)
-    iteration = start_iteration(single, rho, b)
-    if warm is not None and isinstance(iteration.samples, EntropicSamples):
-        iteration.samples.z = gram @ iteration.samples.rho + b
-    best = _descend(problem, gram, iteration, _certified(problem, gram, rho, b, 0), tol)
-    if warm is None or _accurate(problem, best, tol):
-        return best
-    cold = _iterate(problem, gram, None, tol)
-    return replace(min(best, cold, key=lambda fit: fit.gap), steps=best.steps + cold.steps)
+def _exchange(problem: Problem, gram: Array, warm: MachineFit | None, tol: float) -> MachineFit:
+    """Exchange active sets, from ever more careful starts."""
+    steps = 0
+    if warm is not None:
+        found = _polish(problem, gram, _certified(problem, gram, warm.rho, warm.b, 0), tol)
+        if _accurate(problem, found, tol):
+            return found
+        steps = found.steps
+    found = _polish(problem, gram, _certified(problem, gram, *_guess(problem, gram), steps), tol)
+    if _accurate(problem, found, tol):
+        return found
+    found = _descend(problem, gram, _cold(problem, gram), found, tol)
+    return found if _accurate(problem, found, tol) else _polish(problem, gram, found, tol)
+
+
+def _guess(problem: Problem, gram: Array) -> tuple[Array, float]:
+    """Return the answer of LIBSVM where it has the loss; else put all samples off the ends of their intervals."""
+    if problem.fit_intercept and problem.loss.name in ("hinge", "epsilon_insensitive"):
+        return _libsvm(problem, gram)
+    _, b = problem.zero_model()
+    low, high = problem.dual_box
+    if problem.loss.kink > 0:
+        return np.sign(problem.y - b) * (high - low) / 4, b
+    return np.where(np.isfinite(high - low), (low + high) / 2, problem.y), b
+
+
+def _libsvm(problem: Problem, gram: Array) -> tuple[Array, float]:
+    common = {"kernel": "precomputed", "C": 1.0, "tol": LIBSVM_TOL, "max_iter": LIBSVM_SWEEPS * problem.n_samples}
+    machine = SVC(**common) if problem.loss.name == "hinge" else SVR(epsilon=problem.loss.kink, **common)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        machine.fit(gram, problem.y, sample_weight=problem.weight)
+    rho = np.zeros(problem.n_samples)
+    rho[machine.support_] = machine.dual_coef_[0]
+    return rho, float(machine.intercept_[0])
+
+
+def _polish(problem: Problem, gram: Array, best: MachineFit, tol: float) -> MachineFit:
+    """Exchange active sets from that of ``best``; return the best model met."""
+    steps = best.steps
+    for rho, b in exchange_active_sets(problem, gram, best.rho, best.b):
+        steps += 1
+        found = _certified(problem, gram, rho, b, steps)
+        best = replace(found if found.gap < best.gap else best, steps=steps)
+        if _accurate(problem, best, tol):
+            break
+    return best
+
+
+def _resume(problem: Problem, gram: Array, warm: MachineFit | None, tol: float) -> MachineFit:
+    """Continue from the scores that the old coefficients stand for, so that only ``f = gram @ rho`` is violated."""
+    zero = _certified(problem, gram, *problem.zero_model(), 0)
+    if warm is None:
+        return _descend(problem, gram, _cold(problem, gram), zero, tol)
+    scores = -problem.loss.conjugate_derivative(problem.y, warm.rho / problem.weight)
+    scores = np.where(np.isfinite(scores), scores, gram @ warm.rho + warm.b)
+    low, high = problem.dual_box
+    samples = EntropicSamples(problem.loss, problem.y, problem.weight, low, high, warm.rho, scores)
+    iteration = PrimalDual(_single(problem, gram), samples, FixedKernels(np.ones(1)), warm.b)
+    found = _descend(problem, gram, iteration, _certified(problem, gram, warm.rho, warm.b, 0), tol)
+    return found if _accurate(problem, found, tol) else _descend(problem, gram, _cold(problem, gram), found, tol)
+
+
+def _cold(problem: Problem, gram: Array) -> PrimalDual:
+    """Return the primal-dual iteration of the library on the one kernel with weight 1."""
+    return start_iteration(_single(problem, gram), *problem.zero_model())
+
+
+def _single(problem: Problem, gram: Array) -> Problem:
+    return replace(problem, stack=as_stack(gram[None]), regularizer=Ridge(1.0), kernel_penalties=None)
 
 
 def _descend(problem: Problem, gram: Array, iteration: PrimalDual, best: MachineFit, tol: float) -> MachineFit:
     useless, smallest = 0, np.inf
-    for step in range(1, MOST_STEPS + 1):
+    for _ in range(MOST_STEPS):
         if _accurate(problem, best, tol) or useless >= PATIENCE:
             break
         try:
             iteration.newton_step()
         except LinAlgError:
             break
-        found = _certified(problem, gram, iteration.samples.rho, iteration.b, step)
+        found = _certified(problem, gram, iteration.samples.rho, iteration.b, 0)
         useless = 0 if found.gap < 0.9 * smallest else useless + 1
         smallest = min(smallest, found.gap)
-        best = replace(found if found.gap < best.gap else best, steps=step)
+        best = replace(found if found.gap < best.gap else best, steps=best.steps + 1)
     return best
 
 
