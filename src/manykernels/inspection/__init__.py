@@ -1,0 +1,23 @@
+"""Looking at fitted models: displays, a report, and the model file."""
+
+from __future__ import annotations
+
+from manykernels.inspection.displays import (
+    ConvergenceDisplay,
+    DecompositionDisplay,
+    KernelWeightsDisplay,
+    WeightMapDisplay,
+)
+from manykernels.inspection.model_file import load_model, read_metadata, save_model
+from manykernels.inspection.report import MKLReport
+
+__all__ = [
+    "ConvergenceDisplay",
+    "DecompositionDisplay",
+    "KernelWeightsDisplay",
+    "MKLReport",
+    "WeightMapDisplay",
+    "load_model",
+    "read_metadata",
+    "save_model",
+]

@@ -1,0 +1,149 @@
+"""The container of a model file: one zip archive of a JSON document and NumPy arrays, read without trusting it.
+
+Members are stored, not compressed, so that a file never unfolds into more than its own size; array headers are checked
+against the bytes that follow before anything is allocated; nothing in the file is ever executed.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from manykernels.exceptions import ModelFileError
+
+Array = NDArray[Any]
+
+DOCUMENT = "model.json"
+SUFFIX = ".npy"
+ZIP_START = b"PK\x03\x04"
+PLAIN_KINDS = "biufSU"  # booleans, numbers, text: their bytes mean nothing but values
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the same model gives the same bytes
+
+
+def write_archive(path: str | Path, document: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Write a document and arrays to one file; an existing file is replaced only once the new one is complete."""
+    target = Path(path)
+    text = json.dumps(document, allow_nan=False, indent=1, ensure_ascii=False)
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise ModelFileError(f"The model cannot be written to {str(target)!r}: {error.strerror}.") from error
+    try:
+        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
+            archive.writestr(zipfile.ZipInfo(DOCUMENT, EPOCH), text)
+            for name, array in arrays.items():
+                archive.writestr(zipfile.ZipInfo(name + SUFFIX, EPOCH), _array_bytes(array))
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, target)
+    except OSError as error:
+        raise ModelFileError(f"The model cannot be written to {str(target)!r}: {error.strerror}.") from error
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+
+
+def read_archive(path: str | Path) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Return the document and the arrays of a file, or say what is wrong with it."""
+    members = _read_members(Path(path))
+    document = _parse_document(members.pop(DOCUMENT), path)
+    return document, {name.removesuffix(SUFFIX): _read_array(data, path) for name, data in members.items()}
+
+
+def not_a_model(path: str | Path, why: str) -> ModelFileError:
+    """Return the error for a file of another kind."""
+    return ModelFileError(f"{str(path)!r} is not a model file of manykernels: {why}.")
+
+
+def damaged(path: str | Path, why: object) -> ModelFileError:
+    """Return the error for a model file that cannot be trusted."""
+    return ModelFileError(f"The model file {str(path)!r} is damaged: {why}. Save the model again.")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _array_bytes(array: Array) -> bytes:
+    buffer = io.BytesIO()
+    npy.write_array(buffer, array, version=(1, 0), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _read_members(path: Path) -> dict[str, bytes]:
+    try:
+        size, start = path.stat().st_size, _start_of(path)
+        if not zipfile.is_zipfile(path):
+            if start == ZIP_START:
+                raise damaged(path, "its end is missing, as after an interrupted copy")
+            raise not_a_model(path, "it has another format")
+        with zipfile.ZipFile(path) as archive:
+            _check_members(path, archive.infolist(), size)
+            return {member.filename: archive.read(member) for member in archive.infolist()}
+    except (zipfile.BadZipFile, EOFError, RuntimeError, ValueError, OverflowError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        raise damaged(path, error) from error
+    except OSError as error:
+        raise ModelFileError(f"The model file {str(path)!r} cannot be read: {error.strerror or error}.") from error
+
+
+def _start_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(ZIP_START))
+
+
+def _check_members(path: Path, members: Sequence[zipfile.ZipInfo], size: int) -> None:
+    names = [member.filename for member in members]
+    if DOCUMENT not in names:
+        raise not_a_model(path, f"the archive has no {DOCUMENT}")
+    foreign = [name for name in names if name != DOCUMENT and not name.endswith(SUFFIX)]
+    if foreign or len(set(names)) < len(names):
+        raise damaged(path, f"it has repeated or foreign members, such as {(foreign or names)[0]!r}")
+    if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+        raise damaged(path, "its members are compressed, but a model file stores them as they are")
+    declared = sum(member.file_size for member in members)
+    if declared > size:
+        raise damaged(path, f"its members declare {declared} bytes, but the file has {size}")
+
+
+def _parse_document(data: bytes, path: str | Path) -> dict[str, Any]:
+    try:
+        document = json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, f"its {DOCUMENT} cannot be read ({error})") from error
+    if not isinstance(document, dict):
+        raise damaged(path, f"its {DOCUMENT} is no object")
+    return document
+
+
+def _read_array(data: bytes, path: str | Path) -> Array:
+    stream = io.BytesIO(data)
+    try:
+        if npy.read_magic(stream) != (1, 0):
+            raise ValueError("an array has an unknown version")
+        shape, fortran, dtype = npy.read_array_header_1_0(stream)
+        _check_header(shape, dtype, len(data) - stream.tell())
+        flat = np.frombuffer(data, dtype=dtype, offset=stream.tell(), count=math.prod(shape))
+        # A copy, since arrays of a fitted model may be written to, and bytes may not.
+        return flat.reshape(shape, order="F" if fortran else "C").copy(order="K")
+    except (ValueError, TypeError, SyntaxError, OverflowError, MemoryError, RecursionError) as error:
+        raise damaged(path, error) from error
+
+
+def _check_header(shape: tuple[int, ...], dtype: np.dtype[Any], available: int) -> None:
+    if dtype.hasobject or dtype.kind not in PLAIN_KINDS or dtype.itemsize == 0:
+        raise ValueError(f"an array of dtype {dtype} cannot be part of a model")
+    if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize != available:
+        raise ValueError(f"an array declares shape {shape}, but {available} bytes follow")

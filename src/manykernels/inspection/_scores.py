@@ -1,0 +1,70 @@
+"""How well a fitted estimator does on data it has not seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+from sklearn.metrics import (
+    accuracy_score,
+    log_loss,
+    mean_absolute_error,
+    r2_score,
+    roc_auc_score,
+    root_mean_squared_error,
+)
+
+Array = NDArray[Any]
+
+
+def held_out_scores(estimator: Any, X: Any, y: Any) -> dict[str, float | None]:
+    """Return the usual scores of a task.
+
+    Parameters
+    ----------
+    estimator : MKLClassifier or MKLRegressor
+    X : DataFrame, array or precomputed kernels
+    y : array-like
+        True labels or targets.
+
+    Returns
+    -------
+    dict of str to float or None
+        Classification: accuracy, balanced accuracy, ROC AUC (mean over classes against the rest, if more than two),
+        log loss where there are probabilities. Regression: R2, root mean squared and mean absolute error. None where
+        a score is not defined, as ROC AUC is when the data have a single class.
+    """
+    return _classification(estimator, X, np.asarray(y)) if is_classifier(estimator) else _regression(estimator, X, y)
+
+
+def _regression(estimator: Any, X: Any, y: Any) -> dict[str, float | None]:
+    predicted = estimator.predict(X)
+    return {
+        "r2": float(r2_score(y, predicted)) if len(predicted) > 1 else None,
+        "rmse": float(root_mean_squared_error(y, predicted)),
+        "mae": float(mean_absolute_error(y, predicted)),
+    }
+
+
+def _classification(estimator: Any, X: Any, y: Array) -> dict[str, float | None]:
+    predicted, scores = estimator.predict(X), estimator.decision_function(X)
+    columns = np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
+    recalls = [(predicted[y == label] == label).mean() for label in estimator.classes_ if (y == label).any()]
+    found: dict[str, float | None] = {
+        "accuracy": float(accuracy_score(y, predicted)),
+        "balanced_accuracy": float(np.mean(recalls)) if recalls else None,
+        "roc_auc": _roc_auc(y, columns, estimator.classes_),
+    }
+    if hasattr(estimator, "predict_proba") and set(np.unique(y)) <= set(estimator.classes_):
+        found["log_loss"] = float(log_loss(y, estimator.predict_proba(X), labels=estimator.classes_))
+    return found
+
+
+def _roc_auc(y: Array, columns: Array, classes: Array) -> float | None:
+    truths = [y == label for label in classes]
+    if not all(0 < truth.sum() < len(y) for truth in truths):
+        return None
+    areas = [roc_auc_score(truth, column) for truth, column in zip(truths, columns.T, strict=True)]
+    return float(np.mean(areas))
