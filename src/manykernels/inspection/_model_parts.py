@@ -33,6 +33,7 @@ COMMON = (
 )
 CLASSIFIER = ("classes_",)
 OPTIONAL = ("feature_names_in_",)
+FRAME_COLUMNS = ["name", "kernel", "columns"]
 
 
 def optional_names() -> set[str]:
@@ -95,7 +96,7 @@ def decode_expansion(node: Mapping[str, Any], arrays: Mapping[str, Array]) -> Ke
         rows = PreparedKernels(names=bank.names, stack=None, **support)
     else:
         bank = FittedBank.from_dict(state)
-        lists = {name: tuple(support.pop(name)) for name in ("data", "squared_norms")}
+        lists: dict[str, Any] = {name: tuple(support.pop(name)) for name in ("data", "squared_norms")}
         rows = Prepared(names=bank.names, keys=tuple(group.key for group in bank.groups), **lists, **support)
     parts = {name: decode_state(node[name], arrays) for name in _COEFFICIENTS}
     return KernelExpansion(bank=bank, support=rows, n_kernels=node["n_kernels"], **parts)
@@ -120,13 +121,10 @@ def _wrong_expansion(expansion: KernelExpansion) -> Iterator[str]:
     n_active, n_kernels = len(active), expansion.n_kernels
     if not isinstance(n_kernels, int) or n_kernels < 1:
         yield "n_kernels"
-    elif (
-        active.dtype.kind != "i"
-        or active.shape != (n_active,)
-        or (np.diff(active, prepend=-1) <= 0).any()
-        or (n_active and (active[-1] >= n_kernels or len(expansion.bank) != n_active))
-    ):
+    elif not _is_index(active, n_active, n_kernels) or (np.diff(active) <= 0).any():
         yield "active"
+    if n_active and len(expansion.bank) != n_active:
+        yield "bank"
     if not _is_float(weights, (len(weights), n_active)):
         yield "weights"
     if not _is_float(rho, (len(weights), expansion.support.n_samples)):
@@ -190,16 +188,16 @@ def _wrong_names(estimator: Any, expansion: KernelExpansion) -> Iterator[str]:
         yield "support_"
     if len(estimator.kernel_names_) != expansion.n_kernels:
         yield "kernel_names_"
-    if (
-        not isinstance(frame, pd.DataFrame)
-        or len(frame) != expansion.n_kernels
-        or list(frame.columns) != ["name", "kernel", "columns"]
-    ):
+    if not _fits_frame(frame, expansion.n_kernels):
         yield "_kernel_frame"
     if estimator.n_features_in_ != n_features:
         yield "n_features_in_"
     if len(getattr(estimator, "feature_names_in_", range(n_features))) != n_features:
         yield "feature_names_in_"
+
+
+def _fits_frame(frame: Any, n_kernels: int) -> bool:
+    return isinstance(frame, pd.DataFrame) and len(frame) == n_kernels and list(frame.columns) == FRAME_COLUMNS
 
 
 def _fits_classes(classes: Array, single: bool, n_targets: int) -> bool:

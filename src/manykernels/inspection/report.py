@@ -1,4 +1,4 @@
-"""One page about a fitted model: what it is, how well it does, how far from optimal it is, and which kernels it uses."""
+"""One page about a fitted model: what it is, how well it does, how far from optimal, and which kernels it uses."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.inspection._kernel_table import kernel_table
 from manykernels.inspection._plotting import BLUE, GRAY, axes_of, clean, short_label
 
-VALUES = ("weight", "norm", "share")
+VALUES = {"weight": "kernel weight", "norm": "norm of the part", "share": "share of the norms"}
 
 
 class KernelWeightsDisplay:
@@ -109,9 +109,7 @@ class KernelWeightsDisplay:
         ax.invert_yaxis()
         ax.margins(y=0.01)
         ax.set_xlim(left=0)
-        ax.set_xlabel(
-            {"weight": "kernel weight", "norm": "norm of the part", "share": "share of the norms"}[self.value]
-        )
+        ax.set_xlabel(VALUES[self.value])
         ax.set_title(f"{self.n_active} of {self.n_kernels} kernels selected")
         if self.n_active > len(self.kernels):
             note = f"{self.n_active - len(self.kernels)} lighter ones not shown"
