@@ -13,6 +13,7 @@ from manykernels.exceptions import (
     ModelFileError,
     NotPSDError,
 )
+from manykernels.inspection import load_model, save_model
 from manykernels.kernels import (
     ArdGaussian,
     ChiSquared,
@@ -72,5 +73,7 @@ __all__ = [
     "__version__",
     "get_loss",
     "get_regularizer",
+    "load_model",
+    "save_model",
     "solve",
 ]
