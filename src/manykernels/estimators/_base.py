@@ -162,19 +162,25 @@ class BaseMKL(BaseEstimator):
         unfinished = [found for found in fit.solutions if found.status is not Status.CONVERGED]
         if unfinished:
             worst = max(unfinished, key=lambda found: found.certificate.relative_gap)
-            more = (
-                f" So did {len(unfinished) - 1} more of {len(fit.solutions)} problems." if len(unfinished) > 1 else ""
-            )
+            rest = len(unfinished) - 1
+            more = f" So did {rest} more of the {len(fit.solutions)} problems." if rest else ""
             warnings.warn(worst.message + more, ConvergenceWarning, stacklevel=5)
         elif not any(found.kernel_weights.any() for found in fit.solutions):
-            total = fit.problems[0].total_weight
-            largest = max(problem.strength_max() for problem in fit.problems) / total
-            warnings.warn(
-                f"No kernel was selected: alpha={self.alpha:g} is not below alpha_max={largest:.6g}, from which on the "
-                "model is the best constant. Decrease alpha.",
-                UserWarning,
-                stacklevel=5,
-            )
+            warnings.warn(f"No kernel was selected: {self._why_none(fit)}", UserWarning, stacklevel=5)
+
+    def _why_none(self, fit: Fit) -> str:
+        total = fit.problems[0].total_weight
+        alpha, largest = (
+            fit.problems[0].regularizer.strength / total,
+            max(problem.strength_max() for problem in fit.problems) / total,
+        )
+        if largest == 0:
+            return "none of them can improve on the best constant. Is y constant, or are all kernels zero?"
+        if alpha < largest:
+            return f"at alpha={alpha:g} the best constant is optimal within tol={self.tol:g}. Decrease alpha or tol."
+        return (
+            f"alpha={alpha:g} is not below alpha_max={largest:.6g}, where the model becomes constant. Decrease alpha."
+        )
 
     # --- predicting -------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,8 @@ from manykernels.exceptions import InvalidInputError
 
 Array = NDArray[Any]
 
+SMALLEST_TOTAL, LARGEST_TOTAL = 1e-100, 1e100
+
 
 @contextmanager
 def invalid_input() -> Iterator[None]:
@@ -106,6 +108,11 @@ def sample_weights(sample_weight: Any, n_samples: int) -> Array:
     weight = check_nonnegative_vector(values, n_samples, "sample_weight")
     if not weight.any():
         raise InvalidInputError("sample_weight is zero for every sample; at least one must be positive.")
+    if not SMALLEST_TOTAL <= weight.sum() <= LARGEST_TOTAL:
+        raise InvalidInputError(
+            f"sample_weight sums to {weight.sum():.3g}, where float64 loses the objective. Rescale it, for instance to "
+            "a mean of 1: only ratios matter."
+        )
     return weight
 
 

@@ -1,0 +1,91 @@
+"""Precomputed kernels go through scikit-learn's splitting, on both sample axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    cross_val_predict,
+    cross_val_score,
+    train_test_split,
+)
+
+from manykernels import KernelBank, KernelStack, Linear, MKLClassifier, MKLRegressor, PrecomputedBank
+
+
+def test_cross_validation_is_the_loop_by_hand(data: Any) -> None:
+    stack, folds, model = KernelStack(data.grams), KFold(4), MKLClassifier("precomputed", alpha=0.02)
+    by_hand = []
+    for train, test in folds.split(data.X):
+        model.fit(data.grams[:, train][:, :, train], data.labels[train])
+        by_hand.append(accuracy_score(data.labels[test], model.predict(data.grams[:, test][:, :, train])))
+    np.testing.assert_array_equal(cross_val_score(model, stack, data.labels, cv=folds), by_hand)
+    assert min(by_hand) < max(by_hand)
+
+
+def test_cross_val_predict_search_and_groups(data: Any) -> None:
+    stack = KernelStack(data.grams, names=["a", "b", "c", "near"])
+    search = GridSearchCV(MKLRegressor("precomputed"), {"alpha": [0.01, 0.1]}, cv=3).fit(stack, data.y)
+    assert search.best_params_ == {"alpha": 0.01}
+    assert search.best_estimator_.kernel_names_ == ["a", "b", "c", "near"]
+    guesses = cross_val_predict(search.best_estimator_, stack, data.y, cv=GroupKFold(3), groups=np.arange(60) // 6)
+    assert np.corrcoef(guesses, data.y)[0, 1] > 0.8
+
+
+def test_a_split_stack_predicts_like_the_features(data: Any) -> None:
+    stack = KernelStack(np.stack([np.outer(column, column) for column in data.X.T]))
+    train, test, y_train, _ = train_test_split(stack, data.labels, random_state=0)
+    ids = test.sample_ids
+    model = MKLClassifier("precomputed", alpha=0.02, tol=1e-9).fit(train, y_train)
+    bank = KernelBank.per_feature(Linear(), normalize=None)
+    features = MKLClassifier(bank, alpha=0.02, tol=1e-9).fit(data.X[train.sample_ids], y_train)
+    np.testing.assert_allclose(model.decision_function(test), features.decision_function(data.X[ids]), atol=1e-6)
+    np.testing.assert_allclose(model.decompose(test), features.decompose(data.X[ids]), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "form", [np.asarray, list, KernelStack, lambda kernels: KernelStack(kernels.astype(np.float32))]
+)
+def test_arrays_lists_and_stacks_are_the_same(data: Any, form: Any) -> None:
+    expected = MKLRegressor("precomputed", alpha=0.02).fit(data.grams, data.y)
+    model = MKLRegressor("precomputed", alpha=0.02).fit(form(data.grams), data.y)
+    new = data.grams[:, :5]
+    np.testing.assert_allclose(model.predict(new), expected.predict(new), atol=1e-3)
+    np.testing.assert_allclose(model.predict(KernelStack.rectangular(new)), model.predict(new), atol=1e-12)
+    assert model.n_features_in_ == 60
+    assert list(model.weights_frame()["kernel"].unique()) == ["precomputed"]
+
+
+def test_normalization_is_learned_on_training_samples(data: Any) -> None:
+    stack = KernelStack(data.grams)
+    train, test = np.arange(40), np.arange(40, 60)
+    model = MKLRegressor(PrecomputedBank(normalize="trace", center=True), alpha=0.002, tol=1e-9)
+    model.fit(stack[train], data.y[train])
+    inner, cross = data.grams[:, :40, :40], data.grams[:, 40:, :40]
+    centered = inner - inner.mean(axis=1, keepdims=True) - inner.mean(axis=2, keepdims=True)
+    centered += inner.mean(axis=(1, 2), keepdims=True)
+    scale = np.trace(centered, axis1=1, axis2=2)[:, None, None]
+    new = cross - cross.mean(axis=2, keepdims=True) - inner.mean(axis=1, keepdims=True)
+    new += inner.mean(axis=(1, 2), keepdims=True)
+    by_hand = MKLRegressor("precomputed", alpha=0.002, tol=1e-9).fit(centered / scale, data.y[train])
+    np.testing.assert_allclose(model.predict(stack[test]), by_hand.predict(new / scale), atol=1e-5)
+
+
+def test_the_tag_follows_the_parameter() -> None:
+    for kernels, expected in [(None, False), ("precomputed", True), (PrecomputedBank(), True)]:
+        assert MKLClassifier(kernels).__sklearn_tags__().input_tags.pairwise is expected
+
+
+def test_weight_zero_leaves_rows_of_a_stack_out(data: Any) -> None:
+    stack, weight = KernelStack(data.grams), np.where(np.arange(60) < 45, 1.0, 0.0)
+    model = MKLClassifier("precomputed", alpha=0.02)
+    expected = model.fit(stack[:45], data.labels[:45]).decision_function(stack)
+    weighted = model.fit(stack, data.labels, sample_weight=weight)
+    np.testing.assert_array_equal(weighted.decision_function(stack), expected)
+    assert weighted.support_.max() < 45

@@ -1,0 +1,115 @@
+"""Prediction equals the formula on all kernels and samples, and evaluates only those that matter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.datasets import load_iris
+
+from manykernels import Gaussian, KernelBank, KernelStack, Linear, MKLClassifier, MKLRegressor, Polynomial
+from manykernels.estimators import _prediction
+from manykernels.kernels import FittedBank
+
+Array = NDArray[Any]
+BANKS = {
+    "trace": KernelBank.per_feature([Linear(), Polynomial(2)], widths=[0.5, "median"]),
+    "centered": KernelBank.joint([Linear()], widths=[0.5, 2.0], center=True, standardize=True),
+    "unit": KernelBank.per_feature([Polynomial(3)], widths=[1.0], normalize="unit_diagonal", center=True),
+}
+
+
+def by_formula(bank: KernelBank, X: Array, new: Array, model: Any) -> Array:
+    """Return ``d_m sum_i rho_i k_m(x, x_i)`` over all kernels and training samples, (M, n)."""
+    fitted = bank.fit(X)
+    cross = fitted.block(fitted.prepare(new), fitted.prepare(X))
+    return model.solution_.kernel_weights[:, None] * (cross @ model.solution_.dual_coef)
+
+
+@pytest.mark.parametrize("name", sorted(BANKS))
+def test_decision_and_parts_are_the_formula(data: Any, name: str) -> None:
+    new = data.X[:20] * 1.1 + 0.05
+    model = MKLClassifier(BANKS[name], loss="hinge", alpha=0.001).fit(data.X, data.labels)
+    parts = by_formula(BANKS[name], data.X, new, model)
+    np.testing.assert_allclose(model.decompose(new), parts, atol=1e-10)
+    np.testing.assert_allclose(model.decision_function(new), parts.sum(axis=0) + model.intercept_, atol=1e-10)
+    assert 0 < len(model.support_) < 60
+
+
+def test_parts_add_up_for_every_class_and_output(data: Any) -> None:
+    X, species = load_iris(return_X_y=True)
+    many = MKLClassifier().fit(X, species)
+    parts = many.decompose(X)
+    assert parts.shape == (20, 150, 3)
+    np.testing.assert_allclose(parts.sum(axis=0) + many.intercept_, many.decision_function(X), atol=1e-10)
+    targets = np.column_stack([data.y, -data.X[:, 2]])
+    both = MKLRegressor(alpha=0.05).fit(data.X, targets)
+    parts = both.decompose(data.X)
+    assert parts.shape == (16, 60, 2)
+    np.testing.assert_allclose(parts.sum(axis=0) + both.intercept_, both.predict(data.X), atol=1e-10)
+    assert (parts.transpose(2, 0, 1)[both.kernel_weights_ == 0] == 0).all()
+    assert 0 < np.count_nonzero(both.kernel_weights_) < both.kernel_weights_.size
+
+
+def test_only_active_kernels_and_support_samples_are_kept_and_read(data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    bank = KernelBank.per_feature([Linear(), Polynomial(2)])  # evaluated by FittedBank.block, which can be watched
+    model = MKLClassifier(bank, loss="hinge", alpha=0.001).fit(data.X, data.labels)
+    active, read = np.flatnonzero(model.kernel_weights_), []
+    block = FittedBank.block
+
+    def watched(self: FittedBank, *args: Any, **options: Any) -> Array:
+        values = block(self, *args, **options)
+        read.extend((self.names[m], *values.shape[1:]) for m in np.arange(len(self))[options["kernels"]])
+        return values
+
+    monkeypatch.setattr(FittedBank, "block", watched)
+    model.predict(data.X[:7])
+    assert 0 < len(active) < len(model.kernel_weights_)
+    assert len(model.support_) < 60
+    expected = {(model.kernel_names_[m], 7, len(model.support_)) for m in active}
+    assert sorted(read) == sorted(expected)
+
+
+def test_only_active_kernels_of_a_stack_are_read(data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    stack = KernelStack(np.concatenate([data.grams, 1e-9 * data.grams]))
+    model = MKLClassifier("precomputed", loss="hinge", alpha=0.02).fit(stack, data.labels)
+    block, entries = KernelStack.block, []
+
+    def watched(self: KernelStack, kernels: Any, rows: Array, columns: Array) -> Array:
+        values = block(self, kernels, rows, columns)
+        entries.append(values.shape)
+        return values
+
+    prepared = model._expansion.bank.prepare(stack[:7])
+    monkeypatch.setattr(model._expansion.bank.__class__, "prepare", lambda bank, X: prepared)
+    monkeypatch.setattr(KernelStack, "block", watched)
+    model.predict(stack[:7])
+    assert sum(np.prod(shape) for shape in entries) == 7 * len(model.support_) * np.count_nonzero(model.kernel_weights_)
+
+
+def test_prediction_in_chunks_is_the_same(data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, species = load_iris(return_X_y=True)
+    many = MKLClassifier().fit(X, species)
+    stack = KernelStack(data.grams)
+    one = MKLClassifier("precomputed", alpha=0.02).fit(stack, data.labels)
+    whole = many.decision_function(X), many.decompose(X), one.decision_function(stack)
+    monkeypatch.setattr(_prediction, "CHUNK_ENTRIES", 1)
+    parts = many.decision_function(X), many.decompose(X), one.decision_function(stack)
+    for expected, found in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_a_single_row_is_predicted_as_among_others(data: Any) -> None:
+    model = MKLRegressor(KernelBank.joint(widths=["median"], standardize=True), alpha=0.01).fit(data.X, data.y)
+    alone = np.concatenate([model.predict(row[None]) for row in data.X[:5]])
+    np.testing.assert_allclose(alone, model.predict(data.X)[:5], atol=1e-12)
+
+
+def test_width_one_gaussian_by_hand(data: Any) -> None:
+    model = MKLRegressor(KernelBank([("near", Gaussian(1.0), None)], normalize=None), alpha=0.01).fit(data.X, data.y)
+    new = data.X[:4] + 0.3
+    squared = ((new[:, None] - data.X[model.support_]) ** 2).sum(axis=-1)
+    by_hand = model.kernel_weights_[0] * np.exp(-squared / 2) @ model.dual_coef_ + model.intercept_
+    np.testing.assert_allclose(model.predict(new), by_hand, atol=1e-10)
