@@ -80,6 +80,11 @@ class GramStack(ABC):
     def nbytes(self) -> int:
         """Bytes held by this stack."""
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether entries are stored, so that reading them again costs no evaluation."""
+        return False
+
     # --- data -------------------------------------------------------------------------------------------------------
 
     @property
@@ -218,6 +223,22 @@ class GramStack(ABC):
         """
         return self._take(check_indices(kernels, self.n_kernels, "kernels", allow_empty=False))
 
+    def view(self, kernels: Index) -> GramView:
+        """Return a stack of the given kernels that reads this one in place, with its own counters.
+
+        Unlike `take` it never copies: worthwhile where the entries are in memory and many subsets are tried.
+
+        Parameters
+        ----------
+        kernels : array_like of int or bool, or slice
+
+        Returns
+        -------
+        GramView
+        """
+        chosen = check_indices(kernels, self.n_kernels, "kernels", allow_empty=False)
+        return GramView(self, chosen, np.arange(self.n_samples))
+
     def restrict(self, samples: Index) -> GramStack:
         """Return a stack of all kernels on the given samples only, in the given order, with its own counters.
 
@@ -322,9 +343,27 @@ class GramView(GramStack):
             len(kernels), len(samples), parent.dtype, names=parent._names_of(kernels), n_threads=parent.n_threads
         )
         self._parent, self._kernels, self._samples = parent, kernels, samples
+        self._whole = len(samples) == parent.n_samples and bool((samples == np.arange(parent.n_samples)).all())
 
     def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
         return self._parent._block(self._samples[rows], self._samples[cols], self._kernels[kernels])
+
+    def _apply_each(self, columns: Array, kernels: Array) -> Array:
+        if self._whole:
+            return self._parent._apply_each(columns, self._kernels[kernels])
+        return super()._apply_each(columns, kernels)
+
+    def _combine(self, weights: Array, active: Array) -> Array:
+        if not self._whole:
+            return super()._combine(weights, active)
+        scattered = np.bincount(self._kernels[active], weights[active], minlength=self._parent.n_kernels)
+        return self._parent._combine(scattered, np.flatnonzero(scattered))
+
+    def _triangles(self, kernels: Array, out: Array) -> None:
+        if self._whole:
+            self._parent._triangles(self._kernels[kernels], out)
+        else:
+            super()._triangles(kernels, out)
 
     def diag(self) -> Array:
         """Diagonals of all kernels, (M, N) float64."""
@@ -334,3 +373,8 @@ class GramView(GramStack):
     def nbytes(self) -> int:
         """Bytes held by the parent, which this view keeps alive."""
         return self._parent.nbytes
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the parent stores its entries."""
+        return self._parent.in_memory

@@ -61,6 +61,11 @@ class DenseStack(GramStack):
         """Bytes of the array."""
         return self._array.nbytes
 
+    @property
+    def in_memory(self) -> bool:
+        """True."""
+        return True
+
     def diag(self) -> Array:
         """Diagonals of all kernels, (M, N) float64."""
         return np.diagonal(self._array, axis1=1, axis2=2).astype(np.float64)

@@ -110,6 +110,11 @@ class PackedStack(GramStack):
         """Bytes of the triangles."""
         return self._packed.nbytes
 
+    @property
+    def in_memory(self) -> bool:
+        """True."""
+        return True
+
     def diag(self) -> Array:
         """Diagonals of all kernels, (M, N) float64."""
         return self._packed[:, triangle_starts(self.n_samples)[:-1]].astype(np.float64, copy=False)
@@ -148,7 +153,9 @@ class PackedStack(GramStack):
         return self._combine(weights, active) @ columns
 
     def _triangles(self, kernels: Array, out: Array) -> None:
-        np.take(self._packed, kernels, axis=0, out=out) if out.dtype == self.dtype else np.copyto(out, self._packed[kernels])
+        np.take(self._packed, kernels, axis=0, out=out) if out.dtype == self.dtype else np.copyto(
+            out, self._packed[kernels]
+        )
 
     def _take(self, kernels: Array) -> PackedStack:
         return PackedStack(

@@ -114,16 +114,22 @@ class PrimalDual:
         self.samples.recenter(barrier)
         return PrimalDual(problem, self.samples, self.kernels.resized(keep, norms_added**2, barrier), self.b)
 
+    def pruned_gap(self) -> float:
+        """Return the gap of the model without its inactive kernels."""
+        return self._primal(self._pruned()) - self.bounds()[1]
+
     def model(self, tol: float) -> tuple[Array, Array, float]:
         """Return ``(rho, d, b)``, with zero weight for inactive kernels if that keeps the relative gap below ``tol``.
 
         Far from the optimum it is enough that setting them to zero costs little.
         """
-        pruned = np.where(self.kernels.inactive(), 0.0, self.kernels.weights)
         primal, dual = self.bounds()
-        allowed = dual + max(tol * max(abs(primal), self.problem.tiny), (1.0 + PRUNING_SHARE) * (primal - dual))
-        weights = pruned if self._primal(pruned) <= allowed else self.kernels.weights
+        allowed = max(tol * max(abs(primal), self.problem.tiny), (1.0 + PRUNING_SHARE) * (primal - dual))
+        weights = self._pruned() if self.pruned_gap() <= allowed else self.kernels.weights
         return self.samples.rho, weights * self._inverse_penalties, self.b
+
+    def _pruned(self) -> Array:
+        return np.where(self.kernels.inactive(), 0.0, self.kernels.weights)
 
     @property
     def squared_norms(self) -> Array:

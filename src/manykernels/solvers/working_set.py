@@ -15,6 +15,7 @@ from manykernels.solvers.base import Solver
 
 if TYPE_CHECKING:
     from manykernels._validation import Array
+    from manykernels.grams.base import GramStack
     from manykernels.objective.problem import Certificate, Problem
     from manykernels.solvers.base import Model
 
@@ -24,6 +25,8 @@ FIRST_GAP = 0.1  # of the first working set
 NEARLY_VIOLATED = 0.995  # kernels this close to the bound are taken in along with the violators
 NEARLY_ACTIVE = 0.98  # kernels this close to the bound stay
 MOST_INNER_STEPS = 60
+DENSE_START = 20  # regularizers without a hard dual constraint keep many kernels: start with this part of all
+GROWTH = 3  # most kernels added to a working set, in sizes of it
 WORTH_DROPPING = 0.25  # share of the working set below which copying the rest costs more than it saves
 SLOW = 0.7  # a gap that shrinks by less calls for solving more closely and for dropping no kernel
 
@@ -53,7 +56,7 @@ class WorkingSet(Solver):
     Parameters
     ----------
     initial_size : int
-        Kernels in the first working set; later at most doubled in an iteration.
+        Kernels in the first working set; each later one is at most four times the one before.
 
     Notes
     -----
@@ -119,7 +122,8 @@ class WorkingSet(Solver):
 
     def _open(self, problem: Problem, state: _State) -> None:
         rho, d, b = state.start
-        worst = np.argsort(-state.norms, kind="stable")[: self.initial_size]
+        size = max(self.initial_size, 0 if problem.regularizer.dual_constraint else problem.n_kernels // DENSE_START)
+        worst = np.argsort(-state.norms, kind="stable")[:size]
         state.kernels = np.union1d(worst, np.flatnonzero(d))
         restricted = _restricted(problem, state.kernels)
         state.iteration = start_iteration(restricted, rho, b)
@@ -132,7 +136,7 @@ class WorkingSet(Solver):
         outside = np.ones(problem.n_kernels, dtype=bool)
         outside[state.kernels] = False
         found = np.flatnonzero(outside & (state.norms > NEARLY_VIOLATED * bound))
-        room = max(self.initial_size, state.kernels.size)
+        room = max(self.initial_size, GROWTH * state.kernels.size)
         added = found[np.argsort(-state.norms[found], kind="stable")][:room]
         if not (state.norms[added] > bound).any() or state.gap > SLOW * state.previous_gap:
             state.share *= 0.3
@@ -140,8 +144,8 @@ class WorkingSet(Solver):
         if np.count_nonzero(~keep) < WORTH_DROPPING * keep.size:
             keep[:] = True
         if added.size or not keep.all():
-            restricted = _extended(problem, iteration.problem, keep, added)
             state.kernels = np.concatenate([state.kernels[keep], added])
+            restricted = _extended(problem, iteration.problem, state.kernels, keep)
             state.iteration = iteration.moved_to(restricted, keep, state.norms[added], state.absolute_gap)
 
     def _descend(self, problem: Problem, state: _State) -> None:
@@ -150,21 +154,33 @@ class WorkingSet(Solver):
         for _ in range(MOST_INNER_STEPS):
             state.iteration.newton_step()
             state.steps += 1
-            primal, dual = state.iteration.bounds()
-            if primal - dual <= wanted * max(abs(primal), problem.tiny):
+            if self._near(problem, state.iteration, wanted):
                 break
+
+    def _near(self, problem: Problem, iteration: PrimalDual, wanted: float) -> bool:
+        """Whether the working set is solved to ``wanted``, and to twice that without its inactive kernels."""
+        primal, dual = iteration.bounds()
+        unit = max(abs(primal), problem.tiny)
+        if primal - dual > wanted * unit:
+            return False
+        return iteration.pruned_gap() <= max(2.0 * wanted, PRUNING_TOLERANCE * self.tol) * unit
 
 
 def _restricted(problem: Problem, kernels: Array) -> Problem:
-    """Return the problem on some kernels, packed in memory whatever the stack they come from."""
-    stack = PackedStack(problem.stack.triangles(kernels), problem.n_samples, n_threads=problem.stack.n_threads)
-    return replace(problem, stack=stack, kernel_penalties=problem.penalties[kernels])
+    """Return the problem on some kernels: a view if they are in memory, else a packed copy."""
+    stack = problem.stack
+    few: GramStack = stack.view(kernels) if stack.in_memory else _packed(problem, stack.triangles(kernels))
+    return replace(problem, stack=few, kernel_penalties=problem.penalties[kernels])
 
 
-def _extended(problem: Problem, restricted: Problem, keep: Array, added: Array) -> Problem:
-    """Return the problem on the kept kernels of ``restricted`` and on ``added`` ones, reading only the latter."""
-    assert isinstance(restricted.stack, PackedStack)
-    triangles = np.concatenate([restricted.stack.packed[keep], problem.stack.triangles(added)])
-    stack = PackedStack(triangles, problem.n_samples, n_threads=problem.stack.n_threads)
-    penalties = np.concatenate([restricted.penalties[keep], problem.penalties[added]])
-    return replace(problem, stack=stack, kernel_penalties=penalties)
+def _extended(problem: Problem, restricted: Problem, kernels: Array, keep: Array) -> Problem:
+    """Return the problem on ``kernels``, the kept ones of ``restricted`` first, evaluating only the others."""
+    if not isinstance(restricted.stack, PackedStack):
+        return _restricted(problem, kernels)
+    added = problem.stack.triangles(kernels[np.count_nonzero(keep) :])
+    triangles = np.concatenate([restricted.stack.packed[keep], added])
+    return replace(problem, stack=_packed(problem, triangles), kernel_penalties=problem.penalties[kernels])
+
+
+def _packed(problem: Problem, triangles: Array) -> PackedStack:
+    return PackedStack(triangles, problem.n_samples, n_threads=problem.stack.n_threads)
