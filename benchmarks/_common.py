@@ -215,7 +215,7 @@ def _cpu_model() -> str:
 
 def _git(*arguments: str) -> str:
     try:
-        done = subprocess.run(["git", "-C", str(HERE), *arguments], capture_output=True, text=True, check=True)
+        done = subprocess.run(["git", "-C", str(HERE.parent), *arguments], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return done.stdout.strip()
