@@ -4,6 +4,5 @@ from __future__ import annotations
 
 from manykernels.estimators.classifier import MKLClassifier
 from manykernels.estimators.regressor import MKLRegressor
-from manykernels.estimators.state import model_from_state, model_state
 
-__all__ = ["MKLClassifier", "MKLRegressor", "model_from_state", "model_state"]
+__all__ = ["MKLClassifier", "MKLRegressor"]

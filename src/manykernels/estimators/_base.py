@@ -94,7 +94,7 @@ class BaseMKL(BaseEstimator):
         loss = get_loss(self.loss, **given)
         if loss.task != self._task:
             raise InvalidInputError(
-                f"The loss {loss.name!r} is for {loss.task}, but this is a {type(self).__name__}; use {self._other}, "
+                f"The loss {loss.name!r} is for {loss.task}, but this is an {type(self).__name__}; use {self._other}, "
                 f"or one of the losses for {self._task}."
             )
         return loss

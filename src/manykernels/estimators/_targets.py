@@ -70,7 +70,12 @@ def numeric_targets(y: Any) -> Array:
     (N,) or (N, K) float64
     """
     with invalid_input():
-        return check_array(y, dtype=np.float64, ensure_2d=False, ensure_min_samples=1, input_name="y")
+        try:
+            return check_array(y, dtype=np.float64, ensure_2d=False, ensure_min_samples=1, input_name="y")
+        except ValueError as error:
+            if "could not convert" not in str(error):
+                raise
+            raise InvalidInputError(f"y must hold numbers ({error}). To learn classes, use MKLClassifier.") from error
 
 
 def encode_labels(labels: Array) -> tuple[Array, Array, Array]:
@@ -91,8 +96,8 @@ def encode_labels(labels: Array) -> tuple[Array, Array, Array]:
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         raise InvalidInputError(
-            f"y has only one class, {classes[0]!r} (counting samples of positive weight); a classifier needs at least "
-            "two classes."
+            f"y has only one class, {classes.tolist()[0]!r} (of samples with positive weight); a classifier needs at "
+            "least two classes."
         )
     positive = codes[:, None] == (np.arange(len(classes)) if len(classes) > 2 else np.array([1]))
     return classes, codes, np.where(positive, 1.0, -1.0)

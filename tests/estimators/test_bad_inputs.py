@@ -1,0 +1,294 @@
+"""What people get wrong, and what they are told. The same list becomes docs/bad_inputs.md."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from manykernels import (
+    Gaussian,
+    IncompatibleError,
+    InvalidInputError,
+    KernelBank,
+    KernelStack,
+    Linear,
+    MemoryBudgetError,
+    MKLClassifier,
+    MKLRegressor,
+    NotPSDError,
+    PrecomputedBank,
+    solve,
+)
+
+PAGE = Path(__file__).parents[2] / "docs" / "bad_inputs.md"
+HEADER = """# Bad input, and what it is answered
+
+Every line was produced by a test that gives the input on the left and reads the message on the right. A line break in a
+message is shown as a space. `python docs/_generate_bad_inputs.py` writes this page.
+
+| what was tried | error | message |
+| --- | --- | --- |
+"""
+
+RNG = np.random.default_rng(3)
+X = np.round(RNG.normal(size=(40, 3)), 3)
+Y = np.where(X[:, 0] + X[:, 1] ** 2 > 0.5, "yes", "no")
+TARGET = X[:, 0] - X[:, 2]
+FRAME = pd.DataFrame(X, columns=["age", "dose", "weight"])
+GRAMS = np.stack([np.outer(column, column) for column in X.T])
+
+
+def put(array: Any, index: Any, value: Any) -> Any:
+    """Return a copy with one entry replaced."""
+    changed = array.copy()
+    changed[index] = value
+    return changed
+
+
+def classify(X: Any = X, y: Any = Y, weight: Any = None, **parameters: Any) -> MKLClassifier:
+    return MKLClassifier(**parameters).fit(X, y, weight)
+
+
+def regress(X: Any = X, y: Any = TARGET, weight: Any = None, **parameters: Any) -> MKLRegressor:
+    return MKLRegressor(**parameters).fit(X, y, weight)
+
+
+def precomputed(kernels: Any = GRAMS, y: Any = Y, **parameters: Any) -> MKLClassifier:
+    return classify(kernels, y, kernels="precomputed", **parameters)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One mistake: what was tried, how, and which error must say what."""
+
+    name: str
+    attempt: Callable[[], Any]
+    says: str
+    error: type[Exception] = InvalidInputError
+
+
+CASES = [
+    # data
+    Case("X with a NaN", lambda: classify(put(X, (3, 1), np.nan)), "contains NaN"),
+    Case("a DataFrame with a NaN", lambda: classify(FRAME.mask(FRAME > 2.2)), r"column\(s\) .*Impute or drop"),
+    Case("X with an infinite value", lambda: classify(put(X, (0, 0), np.inf)), "contains infinity"),
+    Case("X with one dimension", lambda: classify(X[:3, 0]), "Reshape your data"),
+    Case("X without rows", lambda: classify(X[:0], Y[:0]), "minimum of 1 is required"),
+    Case("a column of text", lambda: classify(FRAME.assign(site="left")), "'site' are not numeric.*Encode them"),
+    Case("two columns of one name", lambda: classify(pd.DataFrame(X, columns=list("aab"))), "Column names must differ"),
+    Case("one sample", lambda: classify(X[:1], Y[:1]), "n_samples=1.*at least 2"),
+    Case("more rows than targets", lambda: classify(X, Y[:-1]), "X has 40 samples but y has 39"),
+    Case("no y", lambda: classify(y=None), "target y is None"),
+    Case(
+        "values of 1e200 without standardization",
+        lambda: regress(1e200 * X, kernels=KernelBank([Gaussian(1.0)])),
+        "squared distances.*overflow.*standardize=True",
+    ),
+    Case(
+        "values of 1e150 in a linear kernel",
+        lambda: regress(1e150 * X, kernels=KernelBank([Linear()])),
+        "end of the range of float64",
+    ),
+    # targets
+    Case("one class", lambda: classify(y=["yes"] * 40), "only one class, 'yes'"),
+    Case("a second class of weight zero only", lambda: classify(weight=(Y == "yes").astype(float)), "only one class"),
+    Case("numbers given to a classifier", lambda: classify(y=TARGET), "Unknown label type: continuous"),
+    Case("NaN among numeric labels", lambda: classify(y=put(np.ones(40), 0, np.nan)), "y contains NaN"),
+    Case("NaN among regression targets", lambda: regress(y=put(TARGET, 0, np.nan)), "y contains NaN"),
+    Case("text as regression targets", lambda: regress(y=Y), "y must hold numbers.*use MKLClassifier"),
+    Case("regression targets of 1e300", lambda: regress(y=1e300 * TARGET), "squared loss overflows.*Rescale"),
+    # weights
+    Case(
+        "a negative sample weight",
+        lambda: classify(weight=put(np.ones(40), 2, -1.0)),
+        "sample_weight must not be negative",
+    ),
+    Case("sample weights that are all zero", lambda: regress(weight=np.zeros(40)), "zero for every sample"),
+    Case("sample weights of another length", lambda: regress(weight=np.ones(39)), r"shape \(40,\), got \(39,\)"),
+    Case("sample weights of 1e200", lambda: regress(weight=np.full(40, 1e200)), "Rescale it"),
+    Case("a class weight for an unknown class", lambda: classify(class_weight={"maybe": 2.0}), r"names \['maybe'\]"),
+    Case("an unknown class_weight", lambda: classify(class_weight="even"), "None, 'balanced' or a dict"),
+    Case(
+        "kernel penalties of another length", lambda: precomputed(kernel_penalties=[1.0, 2.0]), "each of the 3 kernels"
+    ),
+    Case("a negative kernel penalty", lambda: precomputed(kernel_penalties=[1.0, -2.0, 1.0]), "must be positive"),
+    Case(
+        "a penalty for a kernel that is not there",
+        lambda: precomputed(kernel_penalties={"near*": 2.0}),
+        r"names 'near\*'",
+    ),
+    # parameters
+    Case("an unknown loss", lambda: classify(loss="log"), "Unknown loss 'log'. Known losses: logistic, hinge"),
+    Case("a regression loss in a classifier", lambda: classify(loss="huber"), "use MKLRegressor"),
+    Case("a classification loss in a regressor", lambda: regress(loss="hinge"), "use MKLClassifier"),
+    Case("an unknown penalty", lambda: classify(penalty="l2"), "Unknown penalty 'l2'. Known penalties: l1, elasticnet"),
+    Case("an unknown solver", lambda: classify(solver="newton"), "Unknown solver 'newton'. Known: 'auto'"),
+    Case(
+        "a solver that cannot solve the problem",
+        lambda: regress(penalty="lq", solver="working_set"),
+        "cannot solve this problem.*Able: interior_point",
+        IncompatibleError,
+    ),
+    Case("alpha=0", lambda: classify(alpha=0), "alpha must be a finite positive number, got 0"),
+    Case("a negative alpha", lambda: regress(alpha=-0.1), "alpha must be a finite positive number, got -0.1"),
+    Case("alpha as text", lambda: regress(alpha="0.1"), "alpha must be a positive number, got '0.1'"),
+    Case("l1_ratio above 1", lambda: classify(penalty="elasticnet", l1_ratio=1.5), "l1_ratio.*at most 1"),
+    Case("q=1", lambda: classify(penalty="lq", q=1.0), "1 < q <= 2.*penalty 'l1'"),
+    Case("q above 2", lambda: classify(penalty="lq", q=3.0), "q must be.*at most 2"),
+    Case("p below 1", lambda: classify(penalty="lp_ball", p=0.5), "p must"),
+    Case("eta above 1", lambda: classify(penalty="elasticnet_ball", eta=2.0), "eta must"),
+    Case("a negative epsilon", lambda: regress(loss="epsilon_insensitive", epsilon=-1.0), "epsilon must be"),
+    Case("delta=0", lambda: regress(loss="huber", delta=0.0), "delta must be"),
+    Case("tol=0", lambda: regress(tol=0.0), "tol must be a finite positive number"),
+    Case("max_iter=0", lambda: regress(max_iter=0), "max_iter must be an integer of at least 1"),
+    Case(
+        "an unknown parameter of a solver",
+        lambda: solve(GRAMS, TARGET, loss="squared", regularizer="l1", strength=1.0, tolerance=1e-3),
+        "has no parameter 'tolerance'. It has: tol",
+    ),
+    Case("no strength", lambda: solve(GRAMS, TARGET, loss="squared", regularizer="l1"), "needs a strength"),
+    # memory
+    Case(
+        "a fit beyond the memory budget",
+        lambda: classify(memory_budget="1 MB"),
+        "memory budget of 1.00 MB",
+        MemoryBudgetError,
+    ),
+    Case("a memory budget that is no size", lambda: classify(memory_budget="plenty"), "memory_budget must be"),
+    # kernels and banks
+    Case("an empty bank", lambda: KernelBank([]), "not empty"),
+    Case(
+        "two kernels of one name", lambda: KernelBank([("k", Linear(), [0]), ("k", Linear(), [1])]), "names must differ"
+    ),
+    Case(
+        "a list instead of a bank", lambda: classify(kernels=[("k", Linear(), [0])]), "becomes a bank with KernelBank"
+    ),
+    Case(
+        "a kernel on an unknown column",
+        lambda: classify(FRAME, kernels=KernelBank([("k", Linear(), ["height"])])),
+        "Unknown column 'height'.*'age', 'dose', 'weight'",
+    ),
+    Case("a width of zero", lambda: Gaussian(0.0), "width must be a finite positive number"),
+    Case(
+        "an unknown normalization", lambda: KernelBank([Linear()], normalize="norm"), "normalize must be one of 'trace'"
+    ),
+    # new rows
+    Case("another number of columns in predict", lambda: classify().predict(X[:, :2]), "X has 2 features.*expecting 3"),
+    Case(
+        "a missing column in predict",
+        lambda: classify(FRAME).predict(FRAME[["age", "dose"]]),
+        "seen at fit time, yet now missing.*weight",
+    ),
+    Case(
+        "columns in another order in predict",
+        lambda: classify(FRAME).predict(FRAME[["dose", "age", "weight"]]),
+        "must be in the same order",
+    ),
+    Case("NaN in predict", lambda: classify().predict(put(X, (0, 0), np.nan)), "contains NaN"),
+    # precomputed kernels
+    Case(
+        "kernels that are not square",
+        lambda: precomputed(GRAMS[:, :, :-1]),
+        r"must have shape \(n_kernels, n_samples, n_s",
+    ),
+    Case("one (N, N) matrix", lambda: precomputed(GRAMS[0]), r"For one kernel pass kernels\[None\]"),
+    Case("kernels of different shapes", lambda: precomputed([np.eye(40), np.eye(39)]), "equal shapes"),
+    Case(
+        "a kernel that is not symmetric",
+        lambda: precomputed(put(GRAMS, (1, 0, 2), 5.0)),
+        r"kernels\[1\] is not symmetric: entry \[0, 2\] is 5",
+        NotPSDError,
+    ),
+    Case(
+        "a kernel with a negative eigenvalue",
+        lambda: precomputed(GRAMS - 0.5 * np.eye(40)),
+        'smallest eigenvalue is -0.5.*psd="clip"',
+        NotPSDError,
+    ),
+    Case("a kernel with a NaN", lambda: precomputed(put(GRAMS, (0, 1, 1), np.nan)), r"kernels\[0\] contains 1 NaN"),
+    Case("kernels of 1e300", lambda: precomputed(1e300 * GRAMS), "end of the range of float64"),
+    Case("kernels and y of different lengths", lambda: precomputed(y=Y[:-1]), "X has 40 samples but y has 39"),
+    Case(
+        "repeated names of kernels", lambda: KernelStack(GRAMS, names=["a", "b", "a"]), r"\['a'\] appear more than once"
+    ),
+    Case(
+        "new kernels with too many columns",
+        lambda: precomputed().predict(np.ones((3, 5, 41))),
+        "41 columns.*fitted on 40",
+    ),
+    Case(
+        "another number of kernels in predict",
+        lambda: precomputed().predict(np.ones((2, 5, 40))),
+        "fitted on 3 kernels",
+    ),
+    Case("a stack that was not fitted", lambda: precomputed().predict(KernelStack(2 * GRAMS)), "not the KernelStack"),
+    Case(
+        "kernels of new samples among themselves",
+        lambda: precomputed(KernelStack(GRAMS)[:30], Y[:30]).predict(KernelStack(GRAMS[:, 30:, 30:])),
+        "KernelStack",
+    ),
+]
+
+
+def message_of(case: Case) -> str:
+    """Run a case and return the message in one line."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            case.attempt()
+        except case.error as error:
+            return " ".join(str(error).split())
+    raise AssertionError(f"{case.name}: nothing was refused.")
+
+
+def page() -> str:
+    """Return docs/bad_inputs.md as it must be."""
+    rows = [(case.name, f"`{case.error.__name__}`", message_of(case).replace("|", "\\|")) for case in CASES]
+    return HEADER + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_message_says_what_is_wrong(case: Case) -> None:
+    message = message_of(case)
+    assert re.search(case.says, message), message
+
+
+def test_every_error_is_an_invalid_input_error() -> None:
+    assert all(issubclass(case.error, InvalidInputError) and issubclass(case.error, ValueError) for case in CASES)
+    assert len({case.name for case in CASES}) == len(CASES)
+
+
+def test_the_page_in_the_documentation_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run: python docs/_generate_bad_inputs.py"
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e150, 1e300])
+def test_extreme_units_of_columns_change_nothing(scale: float) -> None:
+    expected = classify().decision_function(X)
+    np.testing.assert_allclose(classify(scale * X).decision_function(scale * X), expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e150])
+def test_extreme_kernels_change_nothing_once_normalized(scale: float) -> None:
+    model = MKLClassifier(PrecomputedBank(), alpha=0.003, tol=1e-9)
+    expected = model.fit(GRAMS, Y).decision_function(GRAMS)
+    np.testing.assert_allclose(model.fit(scale * GRAMS, Y).decision_function(scale * GRAMS), expected, rtol=1e-6)
+
+
+def test_zero_kernels_and_zero_columns_are_harmless() -> None:
+    model = precomputed(put(GRAMS, 1, 0.0), alpha=0.02)
+    assert model.kernel_weights_[1] == 0
+    assert classify(put(X, (slice(None), 2), 0.0)).score(put(X, (slice(None), 2), 0.0), Y) > 0.8
+
+
+def test_an_indefinite_kernel_can_be_clipped() -> None:
+    clipped = KernelStack(GRAMS - 0.1 * np.eye(40), psd="clip")
+    assert precomputed(clipped, alpha=0.02).dual_gap_ <= 1e-4

@@ -1,0 +1,26 @@
+"""Every example runs to its end and prints what it promises."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PROMISES = {
+    "quickstart.py": ["relative duality gap", "worst area: gaussian", "first held-out tumor"],
+    "precomputed_kernels.py": ["words of 4", "cross-validated accuracy"],
+    "multiview_regression.py": ["informative views view1, view3", "held-out R2"],
+}
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
+def test_example_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    printed = capsys.readouterr().out
+    for promise in PROMISES[name]:
+        assert promise in printed
