@@ -9,6 +9,7 @@ from manykernels.inspection.displays import (
     WeightMapDisplay,
 )
 from manykernels.inspection.model_file import load_model, read_metadata, save_model
+from manykernels.inspection.overview import plot_overview
 from manykernels.inspection.report import MKLReport
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "MKLReport",
     "WeightMapDisplay",
     "load_model",
+    "plot_overview",
     "read_metadata",
     "save_model",
 ]

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["BLUE", "GRAY", "ORANGE", "axes_of", "short_label"]
-
 BLUE, ORANGE, GRAY = "#1f5f9e", "#d9652b", "#8a8f98"
-ONE_PARAMETER = re.compile(r"(\w+)\(\w+=([^(),=]+)\)")
+ONE_PARAMETER = re.compile(r"(\w+)\((\w+)=([^(),=]+)\)")
 
 
 def require_matplotlib(what: str) -> None:
@@ -42,7 +40,7 @@ def short_label(label: str) -> str:
     -------
     str
     """
-    return ONE_PARAMETER.sub(r"\1 \2", label).replace("()", "")
+    return ONE_PARAMETER.sub(r"\1 \3", label).replace("()", "")
 
 
 def clean(ax: Any, *, grid: str | None = None) -> None:

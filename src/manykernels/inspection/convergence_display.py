@@ -130,7 +130,7 @@ class ConvergenceDisplay:
             ax.semilogy(run[x], run["relative_gap"].clip(lower=self._floor()), label=str(name), **style)
             if annotate:
                 _annotate(ax, run, x, self._floor())
-        self._finish(ax, x, len(runs))
+        self._finish(ax, x, len(runs), annotate)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
@@ -139,7 +139,7 @@ class ConvergenceDisplay:
         positive = gaps[gaps > 0]
         return float(positive.min()) / 10 if len(positive) else 1e-16
 
-    def _finish(self, ax: Any, x: str, n_runs: int) -> None:
+    def _finish(self, ax: Any, x: str, n_runs: int, annotate: bool) -> None:
         if self.tol is not None:
             ax.axhline(self.tol, color=GRAY, linestyle="--", linewidth=1, zorder=1)
             ax.annotate(
@@ -148,7 +148,7 @@ class ConvergenceDisplay:
             )  # fmt: skip
         ax.set_xlabel(LABELS[x])
         ax.set_ylabel("relative duality gap")
-        ax.set_title("Convergence")
+        ax.set_title("Convergence (numbers: active kernels)" if annotate else "Convergence")
         ax.set_xlim(left=0)
         clean(ax, grid="y")
         if n_runs > 1:

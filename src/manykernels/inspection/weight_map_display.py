@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from manykernels.inspection._kernel_table import kernel_table, place_and_kind
-from manykernels.inspection._plotting import axes_of, short_label
+from manykernels.inspection._plotting import ONE_PARAMETER, axes_of, short_label
 
 DARK = "#3a3f47"
 
@@ -80,14 +80,15 @@ class WeightMapDisplay:
         """Return what is drawn: weights by place and kind of kernel."""
         return self.weights.copy()
 
-    def plot(self, ax: Any = None, *, cmap: Any = "YlGnBu", colorbar: bool = True, **image_style: Any) -> Self:
+    def plot(self, ax: Any = None, *, cmap: Any = None, colorbar: bool = True, **image_style: Any) -> Self:
         """Draw the map; colors follow the square root of the weight, so that light kernels can be seen, zero is white.
 
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
             None makes a new figure.
-        cmap : str or Colormap, default="YlGnBu"
+        cmap : str, Colormap or None, default=None
+            None goes from light green to dark blue.
         colorbar : bool, default=True
         **image_style
             Passed to ``Axes.pcolormesh``.
@@ -102,7 +103,8 @@ class WeightMapDisplay:
 
         values = self.weights.to_numpy()
         largest = float(np.nanmax(values, initial=0.0)) or 1.0
-        style = {"cmap": cmap, "norm": PowerNorm(0.5, 0.0, largest), "edgecolors": "#e6e9ed", "linewidth": 0.6}
+        norm, cmap = PowerNorm(0.5, 0.0, largest), _colors() if cmap is None else cmap
+        style = {"norm": norm, "cmap": cmap, "edgecolors": "#e6e9ed", "linewidth": 0.6}
         ax.set_facecolor("#eceff2")  # shows through where the bank has no kernel
         drawn = np.ma.masked_where(np.isnan(values) | (values == 0), values)
         ax.pcolormesh(np.where(np.isnan(values), np.nan, 0.0), cmap=_white(), edgecolors="#e6e9ed", linewidth=0.6)
@@ -115,39 +117,60 @@ class WeightMapDisplay:
 
     def _label(self, ax: Any) -> None:
         n_rows, n_columns = self.weights.shape
-        labels = [short_label(str(kind)) for kind in self.weights.columns]
-        groups = _groups(labels)
-        short = [label.split(" ", 1)[1] if name else label for name, label in _with_group(groups, labels)]
-        ax.set_xticks(np.arange(n_columns) + 0.5, short, rotation=90)
-        ax.set_yticks(np.arange(n_rows) + 0.5, [str(place) for place in self.weights.index])
+        kinds = [str(kind) for kind in self.weights.columns]
+        groups = _groups(kinds)
+        labels = [_value(kind) if name else short_label(kind) for name, kind in _with_group(groups, kinds)]
+        ax.set_xticks(np.arange(n_columns) + 0.5, labels, rotation=90)
+        ax.set_yticks(np.arange(n_rows) + 0.5, [_place(str(place)) for place in self.weights.index])
         ax.tick_params(length=0)
         ax.invert_yaxis()
         for name, first, last in groups:
-            if name:
-                ax.annotate(
-                    name, ((first + last) / 2, 1), (0, 4), xycoords=("data", "axes fraction"),
-                    textcoords="offset points", ha="center", color=DARK, annotation_clip=False,
-                )  # fmt: skip
+            ax.annotate(
+                name, ((first + last) / 2, 1), (0, 4), xycoords=("data", "axes fraction"),
+                textcoords="offset points", ha="center", color=DARK, annotation_clip=False,
+            )  # fmt: skip
             if last < n_columns:
                 ax.axvline(last, color=DARK, linewidth=0.8)
         if 0 < self.n_single < n_rows:
             ax.axhline(self.n_single, color=DARK, linewidth=0.8)
-        ax.set_title("Weight of each column and kernel", pad=22 if any(name for name, _, _ in groups) else None)
+        ax.set_title("Weight of each column and kernel", pad=34 if any(name for name, _, _ in groups) else None)
 
 
-def _groups(labels: list[str]) -> list[tuple[str, int, int]]:
-    """Return (name, first, end) of runs of at least two labels ``name value``; single ones have no name."""
+def _place(place: str) -> str:
+    return "all columns" if place == "all" else place
+
+
+def _family(kind: str) -> str:
+    """Return name and parameter, on two lines, of a kernel with one parameter; of others nothing."""
+    match = ONE_PARAMETER.fullmatch(kind)
+    return f"{match[1]}\n{match[2]}" if match else ""
+
+
+def _value(kind: str) -> str:
+    match = ONE_PARAMETER.fullmatch(kind)
+    return match[3] if match else kind
+
+
+def _groups(kinds: list[str]) -> list[tuple[str, int, int]]:
+    """Return (name, first, end) of runs of kernels that differ in one parameter; a single kernel has no name."""
     groups, start = [], 0
-    for name, run in groupby(labels, key=lambda label: label.split(" ", 1)[0]):
-        members = list(run)
-        valued = len(members) > 1 and all(" " in label for label in members)
-        groups.append((name if valued else "", start, start + len(members)))
-        start += len(members)
+    for family, run in groupby(kinds, key=_family):
+        length = len(list(run))
+        groups.append((family if length > 1 else "", start, start + length))
+        start += length
     return groups
 
 
-def _with_group(groups: list[tuple[str, int, int]], labels: list[str]) -> list[tuple[str, str]]:
-    return [(name, label) for name, first, last in groups for label in labels[first:last]]
+def _with_group(groups: list[tuple[str, int, int]], kinds: list[str]) -> list[tuple[str, str]]:
+    return [(name, kind) for name, first, last in groups for kind in kinds[first:last]]
+
+
+def _colors() -> Any:
+    """Return light green to dark blue, so that the lightest kernel differs from none."""
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap
+
+    return ListedColormap(colormaps["YlGnBu"](np.linspace(0.2, 1.0, 256)))
 
 
 def _white() -> Any:

@@ -1,0 +1,157 @@
+"""What commands have in common: where output goes, exit codes, and how errors and warnings are told."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.solvers import Status
+
+PIPE_WIDTH = 120
+
+
+class ExitCode(IntEnum):
+    """How a command ended."""
+
+    OK = 0
+    USER_ERROR = 1
+    USAGE = 2
+    NOT_CONVERGED = 3
+    INTERRUPTED = 130
+
+
+@dataclass
+class Outcome:
+    """What a command found out, printed as tables or as one JSON object.
+
+    Attributes
+    ----------
+    command : str
+    as_json : bool
+        Whether stdout is for the JSON object alone.
+    result : dict
+        The JSON object.
+    exit_code : ExitCode
+    notes : list of str
+        Remarks and warnings; part of the JSON object, and shown on stderr.
+    """
+
+    command: str
+    as_json: bool
+    result: dict[str, Any] = field(default_factory=dict)
+    exit_code: ExitCode = ExitCode.OK
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        """Tell something that the user should know, on stderr, at once."""
+        if text not in self.notes:
+            self.notes.append(text)
+            errors().print(f"[yellow]Note:[/yellow] {escaped(text)}", highlight=False, soft_wrap=True)
+
+    def show(self, *things: Any) -> None:
+        """Print text or tables on stdout, unless that is reserved for JSON."""
+        if not self.as_json:
+            for thing in things:
+                output().print(thing, highlight=False)
+
+    def settle(self, status: str) -> None:
+        """Choose the exit code that the status of a solution calls for."""
+        if status == Status.INTERRUPTED:
+            self.exit_code = ExitCode.INTERRUPTED
+        elif status != Status.CONVERGED:
+            self.exit_code = ExitCode.NOT_CONVERGED
+
+
+@contextmanager
+def running(command: str, *, as_json: bool) -> Iterator[Outcome]:
+    """Run the body of a command: warnings become notes, errors a message without traceback, the end an exit code.
+
+    Parameters
+    ----------
+    command : str
+    as_json : bool
+
+    Yields
+    ------
+    Outcome
+    """
+    outcome = Outcome(command, as_json)
+    try:
+        with _warnings_as_notes(outcome):
+            yield outcome
+    except (InvalidInputError, ImportError, OSError, MemoryError) as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        _fail(outcome, str(error) or type(error).__name__, ExitCode.USER_ERROR)
+    except KeyboardInterrupt:
+        _fail(outcome, "Interrupted.", ExitCode.INTERRUPTED)
+    if as_json:
+        found = {"command": command, "exit_code": int(outcome.exit_code), **outcome.result, "notes": outcome.notes}
+        typer.echo(json.dumps(found, allow_nan=False, default=_plain))
+    if outcome.exit_code != ExitCode.OK:
+        raise typer.Exit(int(outcome.exit_code))
+
+
+def output() -> Console:
+    """Return the console of stdout; wide enough for tables if that is no terminal."""
+    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+
+
+def errors() -> Console:
+    """Return the console of stderr."""
+    return Console(stderr=True)
+
+
+def verbosity() -> int:
+    """Return 1, a progress bar, if stderr is a terminal, else 0."""
+    return int(sys.stderr.isatty())
+
+
+def escaped(text: Any) -> str:
+    """Return text in which square brackets are no markup."""
+    return str(text).replace("[", r"\[")
+
+
+def fact_table(facts: Mapping[str, Any], title: str | None = None) -> Table:
+    """Return names and values side by side."""
+    style: dict[str, Any] = {"box": None, "title_justify": "left", "title_style": "bold", "padding": (0, 2, 0, 0)}
+    table = Table(title=title, show_header=False, **style)
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column()
+    for name, value in facts.items():
+        table.add_row(escaped(name), escaped(value))
+    return table
+
+
+@contextmanager
+def _warnings_as_notes(outcome: Outcome) -> Iterator[None]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", UserWarning)  # ConvergenceWarning is one
+        try:
+            yield
+        finally:
+            for warning in caught:
+                outcome.note(str(warning.message))
+
+
+def _fail(outcome: Outcome, message: str, code: ExitCode) -> None:
+    errors().print(f"[bold red]Error:[/bold red] {escaped(message)}", highlight=False, soft_wrap=True)
+    outcome.result = {"error": message}
+    outcome.exit_code = code
+
+
+def _plain(value: Any) -> Any:
+    """Return NumPy scalars and arrays, and anything else JSON does not know, as plain values."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)

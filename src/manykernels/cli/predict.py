@@ -1,0 +1,153 @@
+"""``manykernels predict``: rows of a table through a saved model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import typer
+from sklearn.base import is_classifier
+
+from manykernels.cli.console import Outcome, errors, escaped
+from manykernels.cli.showing import score_facts
+from manykernels.cli.tables import check_columns, numeric_features, quoted, read_table, write_table
+from manykernels.exceptions import InvalidInputError
+from manykernels.inspection import load_model, read_metadata
+from manykernels.inspection._scores import held_out_scores
+from manykernels.kernels import FittedPrecomputedBank
+
+
+@dataclass(frozen=True)
+class PredictOptions:
+    """What the user asked for; see ``manykernels predict --help``.
+
+    Attributes
+    ----------
+    model, data : Path
+    output : Path or None
+    proba : bool
+    ids : tuple of str
+    """
+
+    model: Path
+    data: Path
+    output: Path | None = None
+    proba: bool = False
+    ids: tuple[str, ...] = ()
+
+
+def run_predict(options: PredictOptions, outcome: Outcome) -> None:
+    """Read model and table, predict, write or print, and score where the true values are there.
+
+    Parameters
+    ----------
+    options : PredictOptions
+    outcome : Outcome
+        Gets the result.
+    """
+    model, metadata = load_model(options.model), read_metadata(options.model)
+    if options.proba and not hasattr(model, "predict_proba"):
+        raise InvalidInputError("--proba needs a classifier fitted with --loss logistic; leave it out or fit again.")
+    _check_output(options.output)
+    frame = read_table(options.data)
+    check_columns(frame, options.ids, "--id")
+    features = features_of(model, frame)
+    predictions = _predictions(model, features, options.proba)
+    known = _scores(model, features, frame, metadata.get("target"))
+    table = pd.concat([frame[list(options.ids)], predictions], axis=1)
+    if options.output is not None:
+        write_table(table, options.output)
+        outcome.show(f"{len(table)} predictions written to {escaped(options.output)}")
+    elif not outcome.as_json:
+        typer.echo(table.to_csv(index=False), nl=False)
+    if known is not None:
+        shown = ", ".join(f"{name} {value}" for name, value in score_facts(known).items())
+        errors().print(f"Against the column {escaped(metadata['target'])!r}: {shown}", highlight=False, soft_wrap=True)
+    outcome.result = {
+        "model": str(options.model),
+        "data": str(options.data),
+        "n_rows": len(table),
+        "columns": {str(name): table[name].tolist() for name in table.columns},
+        "scores": known,
+        "output": None if options.output is None else str(options.output),
+    }
+
+
+def features_of(model: Any, frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns that the model was fitted on, in its order, as checked numbers.
+
+    Parameters
+    ----------
+    model : MKLClassifier or MKLRegressor
+    frame : DataFrame
+        May have further columns.
+
+    Returns
+    -------
+    DataFrame
+
+    Raises
+    ------
+    InvalidInputError
+        If columns are missing, are no numbers or have gaps, or the model needs precomputed kernels.
+    """
+    if isinstance(model._expansion.bank, FittedPrecomputedBank):
+        raise InvalidInputError("The model was fitted on precomputed kernels, which a table does not hold: use Python.")
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        if frame.shape[1] != model.n_features_in_:
+            raise InvalidInputError(
+                f"The model was fitted on {model.n_features_in_} columns without names; the table has {frame.shape[1]}."
+            )
+        return numeric_features(frame).set_axis(range(frame.shape[1]), axis=1)
+    missing = [name for name in names if name not in frame.columns]
+    if missing:
+        raise InvalidInputError(
+            f"The table lacks {len(missing)} of the {len(names)} columns that the model was fitted on: "
+            f"{quoted(missing)}."
+        )
+    return _numbers(frame[list(names)])
+
+
+def _numbers(features: pd.DataFrame) -> pd.DataFrame:
+    try:
+        return numeric_features(features)
+    except InvalidInputError as error:
+        # The way out of a gap differs: the model needs each of its columns.
+        message = str(error).split(". Fill them")[0].split(". Encode them")[0].split(". Correct them")[0]
+        raise InvalidInputError(f"{message}. The model needs all of its columns as numbers in every row.") from error
+
+
+def _check_output(path: Path | None) -> None:
+    if path is not None and (path.is_dir() or not path.resolve().parent.is_dir()):
+        raise InvalidInputError(f"--output: {str(path)!r} cannot be written; is its folder there?")
+
+
+def _predictions(model: Any, features: pd.DataFrame, proba: bool) -> pd.DataFrame:
+    rows = features if hasattr(model, "feature_names_in_") else features.to_numpy()
+    found = pd.DataFrame({"prediction": model.predict(rows)})
+    if proba:
+        names = [f"probability_{label}" for label in model.classes_]
+        found = pd.concat([found, pd.DataFrame(model.predict_proba(rows), columns=names)], axis=1)
+    return found
+
+
+def _scores(model: Any, features: pd.DataFrame, frame: pd.DataFrame, target: Any) -> dict[str, float | None] | None:
+    """Return scores if the table has the target, in every row and as the model knows it."""
+    if target not in frame.columns or target in _names(model) or frame[target].isna().any():
+        return None
+    truth = frame[target]
+    if is_classifier(model):
+        truth = truth.astype(str) if model.classes_.dtype == object else truth
+        if not set(truth) & set(model.classes_):
+            return None
+    elif not pd.api.types.is_numeric_dtype(truth.dtype):
+        return None
+    return held_out_scores(model, features, truth.to_numpy())
+
+
+def _names(model: Any) -> Sequence[str]:
+    return list(getattr(model, "feature_names_in_", ()))

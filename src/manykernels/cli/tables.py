@@ -1,0 +1,215 @@
+"""Tables from files: CSV in its dialects and Parquet, with errors that name the column and the way out."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+import warnings
+from collections.abc import Sequence
+from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
+
+from manykernels.exceptions import InvalidInputError
+
+PARQUET = (".parquet", ".pq")
+DELIMITERS = (",", ";", "\t", "|")
+SAMPLE_LINES = 20
+DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
+DECIMAL_POINT = re.compile(r"\s*[-+]?\d*\.\d+\s*")
+ID_NAMES = re.compile(r"(?:.*[_ ])?(?:id|index|uuid)|unnamed: \d+", re.IGNORECASE)
+
+
+def read_table(path: str | Path) -> pd.DataFrame:
+    """Return the table in a CSV or Parquet file; the columns of CSV may be split by comma, semicolon, tab or bar.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file cannot be read as a table; the message says where and why.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InvalidInputError(f"There is no file {str(path)!r}.")
+    frame = _read_parquet(path) if path.suffix.lower() in PARQUET else _read_csv(path)
+    frame.columns = [str(name) for name in frame.columns]
+    repeated = list(frame.columns[frame.columns.duplicated()].unique())
+    if repeated:
+        raise InvalidInputError(f"Column names in {str(path)!r} must differ, but {quoted(repeated)} appear twice.")
+    if frame.empty:
+        raise InvalidInputError(f"The table {str(path)!r} has no rows.")
+    return frame
+
+
+def write_table(frame: pd.DataFrame, path: str | Path) -> None:
+    """Write a table as Parquet or CSV, as the ending says."""
+    path = Path(path)
+    if path.suffix.lower() in PARQUET:
+        _with_pyarrow(lambda: frame.to_parquet(path, index=False))
+    else:
+        frame.to_csv(path, index=False, sep="\t" if path.suffix.lower() == ".tsv" else ",")
+
+
+def check_columns(frame: pd.DataFrame, names: Sequence[str], option: str) -> None:
+    """Raise ``InvalidInputError`` with suggestions unless all columns exist."""
+    for name in names:
+        if name not in frame.columns:
+            close = get_close_matches(name, frame.columns, n=3, cutoff=0.5)
+            hint = f"did you mean {quoted(close)}?" if close else f"the table has {quoted(list(frame.columns))}."
+            raise InvalidInputError(f"{option}: there is no column {name!r}; {hint}")
+
+
+def numeric_features(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns as numbers, all present, or name the columns that are not and what can be done.
+
+    Raises
+    ------
+    InvalidInputError
+        For columns of text, missing or infinite values.
+    """
+    if frame.shape[1] == 0:
+        raise InvalidInputError("There is no column left to learn from.")
+    text = [str(name) for name, column in frame.items() if not _is_number(column)]
+    if text:
+        described = [f"{name!r} ({_describe(frame[name])})" for name in text[:6]]
+        raise InvalidInputError(
+            f"{_count(text)} not numeric: {_and_more(described, len(text))}. Encode them as numbers, or leave them "
+            f"out: {_drops(text)}"
+        )
+    _check_present(frame)
+    values = frame.astype(np.float64)
+    infinite = [str(name) for name in values.columns if np.isinf(values[name]).any()]
+    if infinite:
+        raise InvalidInputError(
+            f"{_count(infinite, 'has', 'have')} infinite values: {quoted(infinite)}. Correct them, or leave the "
+            f"columns out: {_drops(infinite)}"
+        )
+    return frame
+
+
+def looks_like_identifier(name: str, column: pd.Series) -> bool:
+    """Tell whether a numeric column only numbers the rows: all different and whole, in order or called so."""
+    if len(column) < 10 or not is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype):
+        return False
+    values = np.asarray(column, dtype=np.float64)
+    if not column.is_unique or (np.floor(values) != values).any():
+        return False
+    steps = np.diff(values)
+    return bool(ID_NAMES.fullmatch(name)) or bool((steps == 1).all())
+
+
+def quoted(names: Sequence[Any], most: int = 8) -> str:
+    """Return names in quotes, the first few of many."""
+    return _and_more([repr(str(name)) for name in names[:most]], len(names))
+
+
+def _and_more(shown: list[str], total: int) -> str:
+    rest = total - len(shown)
+    return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _count(names: Sequence[str], one: str = "is", many: str = "are") -> str:
+    return f"1 column {one}" if len(names) == 1 else f"{len(names)} columns {many}"
+
+
+def _drops(names: Sequence[str]) -> str:
+    options = [f"--drop {name!r}" if re.search(r"[^\w.-]", name) else f"--drop {name}" for name in names]
+    return " ".join(options[:6]) + (" ..." if len(options) > 6 else "")
+
+
+def _is_number(column: pd.Series) -> bool:
+    numeric = is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype)
+    return numeric and not is_complex_dtype(column.dtype)
+
+
+def _describe(column: pd.Series) -> str:
+    present = column.dropna()
+    if present.empty:
+        return "no values"
+    # Nanoseconds since 1970 are numbers, but not those of the table.
+    if not pd.api.types.is_datetime64_any_dtype(column.dtype):
+        numbers = pd.to_numeric(present.astype(str), errors="coerce")
+        odd = present[numbers.isna()]
+        if 0 < len(odd) < len(present) / 2:
+            return f"{len(odd)} of {len(present)} values are no numbers, such as {str(odd.iloc[0])!r}"
+    if present.is_unique and len(present) > 10:
+        return f"a different value in each row, such as {str(present.iloc[0])!r}: an identifier?"
+    return f"{present.nunique()} values, such as {str(present.iloc[0])!r}"
+
+
+def _check_present(frame: pd.DataFrame) -> None:
+    missing = frame.isna().sum()
+    missing = missing[missing > 0]
+    if len(missing):
+        described = [f"{name!r} ({count} of {len(frame)} rows)" for name, count in missing.head(6).items()]
+        names = [str(name) for name in missing.index]
+        raise InvalidInputError(
+            f"{_count(names, 'has', 'have')} missing values: {_and_more(described, len(missing))}. Fill them, leave "
+            f"the columns out ({_drops(names)}), or leave out the rows: --drop-missing"
+        )
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    try:
+        return _with_pyarrow(lambda: pd.read_parquet(path))
+    except (ValueError, OSError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(f"{str(path)!r} cannot be read as Parquet: {error}") from error
+
+
+def _with_pyarrow(action: Any) -> Any:
+    try:
+        return action()
+    except ImportError as error:
+        raise InvalidInputError(
+            "Parquet files need pyarrow. Install it with: python -m pip install 'manykernels[parquet]'."
+        ) from error
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    try:
+        delimiter, decimal = _dialect(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            return pd.read_csv(
+                path, sep=delimiter, decimal=decimal, encoding="utf-8-sig", low_memory=False, index_col=False,
+                skipinitialspace=True,
+            )  # fmt: skip
+    except pd.errors.EmptyDataError as error:
+        raise InvalidInputError(f"The file {str(path)!r} is empty.") from error
+    except (UnicodeError, csv.Error) as error:
+        raise InvalidInputError(f"{str(path)!r} is no text in UTF-8 ({error}); convert it to UTF-8 first.") from error
+    except (pd.errors.ParserError, pd.errors.ParserWarning, gzip.BadGzipFile, EOFError) as error:
+        raise InvalidInputError(f"{str(path)!r} cannot be read as CSV: {str(error).strip()}") from error
+
+
+def _dialect(path: Path) -> tuple[str, str]:
+    """Return the delimiter that splits the first lines evenly into most fields, and the decimal sign."""
+    opener: Any = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+        lines = [line for line in islice(file, SAMPLE_LINES) if line.strip()]
+    if not lines:
+        raise pd.errors.EmptyDataError
+    splits = {delimiter: list(csv.reader(lines, delimiter=delimiter)) for delimiter in DELIMITERS}
+    delimiter = max(DELIMITERS, key=lambda sign: _evenness(splits[sign]))
+    header = [name.strip() for name in splits[delimiter][0]]
+    repeated = sorted({name for name in header if name and header.count(name) > 1})
+    if repeated:
+        raise InvalidInputError(f"Column names in {str(path)!r} must differ, but {quoted(repeated)} appear twice.")
+    fields = [field for row in splits[delimiter][1:] for field in row]
+    commas = any(DECIMAL_COMMA.fullmatch(field) for field in fields)
+    points = any(DECIMAL_POINT.fullmatch(field) for field in fields)
+    return delimiter, "," if delimiter != "," and commas and not points else "."
+
+
+def _evenness(rows: list[list[str]]) -> tuple[float, int]:
+    """Return the share of rows as long as the header, if that is split at all, and its length."""
+    width = len(rows[0])
+    return (sum(len(row) == width for row in rows) / len(rows) if width > 1 else 0.0), width

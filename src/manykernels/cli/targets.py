@@ -1,0 +1,178 @@
+"""From a table to features and target, and the settings that a task calls for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
+
+from manykernels.cli.tables import check_columns, looks_like_identifier, numeric_features, quoted
+from manykernels.exceptions import InvalidInputError
+
+Array = NDArray[Any]
+
+MOST_CLASSES = 10  # whole numbers with more distinct values than this are taken for a quantity
+RELATIVE_ALPHA = 0.01
+LOSS_DEGREES = {"squared": 2.0, "huber": 2.0, "epsilon_insensitive": 1.0}
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Rows to learn from.
+
+    Attributes
+    ----------
+    features : DataFrame
+    target : ndarray
+    task : {"classification", "regression"}
+    reason : str
+        Why this task.
+    notes : tuple of str
+        What was left out, and what looks odd.
+    """
+
+    features: pd.DataFrame
+    target: Array
+    task: str
+    reason: str
+    notes: tuple[str, ...]
+
+    def describe_target(self) -> str:
+        """Return the classes with their counts, or range and mean."""
+        if self.task == "regression":
+            return f"{self.target.min():.4g} to {self.target.max():.4g}, mean {self.target.mean():.4g}"
+        labels, counts = np.unique(self.target, return_counts=True)
+        parts = [f"{label} ({count})" for label, count in zip(labels[:8], counts[:8], strict=True)]
+        return ", ".join(parts) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
+
+
+def split_columns(
+    frame: pd.DataFrame,
+    target: str,
+    *,
+    task: str = "auto",
+    drop: Sequence[str] = (),
+    ids: Sequence[str] = (),
+    drop_missing: bool = False,
+) -> Samples:
+    """Return features and target of a table, checked.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    target : str
+    task : {"auto", "classification", "regression"}
+    drop, ids : sequence of str
+        Columns that are no features.
+    drop_missing : bool
+        Leave out rows with a missing feature.
+
+    Returns
+    -------
+    Samples
+
+    Raises
+    ------
+    InvalidInputError
+        Naming the column that cannot be used, and what to do.
+    """
+    check_columns(frame, [target], "--target")
+    check_columns(frame, drop, "--drop")
+    check_columns(frame, ids, "--id")
+    if target in (*drop, *ids):
+        raise InvalidInputError(f"The target {target!r} cannot be left out.")
+    notes = []
+    known = frame[target].notna()
+    if not known.all():
+        notes.append(f"{int((~known).sum())} of {len(frame)} rows have no {target!r} and are left out.")
+    frame = frame[known]
+    features = frame.drop(columns=[target, *drop, *(name for name in ids if name not in drop)])
+    if drop_missing and (gaps := features.isna().any(axis=1)).any():
+        notes.append(f"{int(gaps.sum())} of {len(features)} rows have missing values and are left out.")
+        frame, features = frame[~gaps], features[~gaps]
+    if len(frame) < 2:
+        raise InvalidInputError(f"{len(frame)} row(s) are left to learn from; at least 2 are needed.")
+    numeric_features(features)
+    counting = [name for name, column in features.items() if looks_like_identifier(str(name), column)]
+    if counting:
+        options = " ".join(f"--id {name!r}" for name in counting)
+        notes.append(f"{quoted(counting)} look(s) like a row number, not a feature. To leave it out: {options}")
+    chosen, reason = _task_of(frame[target], target, task)
+    values = _labels(frame[target]) if chosen == "classification" else _numbers(frame[target], target)
+    return Samples(features.reset_index(drop=True), values, chosen, reason, tuple(notes))
+
+
+def default_alpha(loss: str, penalty: str, q: float, target: Array, task: str) -> float:
+    """Return the strength 0.01 in units of the target.
+
+    Losses of degree l and penalties of degree p (in the size of y and f) balance alike for ``c y`` and for ``y`` when
+    ``alpha`` is multiplied by ``c^(l - p)``.
+
+    Parameters
+    ----------
+    loss, penalty : str
+    q : float
+        Degree of the penalty "lq".
+    target : ndarray
+    task : {"classification", "regression"}
+
+    Returns
+    -------
+    float
+    """
+    if task == "classification":
+        return RELATIVE_ALPHA
+    degree = {"l1": 1.0, "elasticnet": 1.0, "lq": q}.get(penalty, 2.0)
+    return RELATIVE_ALPHA * target_unit(target) ** (LOSS_DEGREES.get(loss, 2.0) - degree)
+
+
+def target_unit(target: Array) -> float:
+    """Return the standard deviation of the target, 1 if it is constant."""
+    spread = float(np.std(target))
+    return spread if np.isfinite(spread) and spread > 0 else 1.0
+
+
+def _task_of(column: pd.Series, name: str, task: str) -> tuple[str, str]:
+    if task != "auto":
+        return task, "as asked for"
+    if is_bool_dtype(column.dtype) or not is_numeric_dtype(column.dtype):
+        return "classification", f"{name!r} is not numeric"
+    n_values = column.nunique()
+    if n_values == 2:
+        return "classification", f"{name!r} has 2 distinct values"
+    if n_values <= MOST_CLASSES and _whole(np.asarray(column, dtype=np.float64)):
+        return "classification", f"{name!r} has {n_values} distinct whole values"
+    return "regression", f"{name!r} has {n_values} distinct numeric values"
+
+
+def _labels(column: pd.Series) -> Array:
+    if is_complex_dtype(column.dtype):
+        raise InvalidInputError("The target holds complex numbers.")
+    if is_bool_dtype(column.dtype):
+        return np.asarray(column, dtype=bool)
+    if is_numeric_dtype(column.dtype):
+        values = np.asarray(column, dtype=np.float64)
+        # A column of whole numbers becomes float where a value is missing.
+        return values.astype(np.int64) if _whole(values) and np.abs(values).max() < 2**53 else values
+    labels = np.asarray(column.astype(str), dtype=object)
+    if len(labels) > 10 and len(set(labels)) == len(labels):
+        raise InvalidInputError(f"The target has a different text in each row, such as {labels[0]!r}; choose another.")
+    return labels
+
+
+def _numbers(column: pd.Series, name: str) -> Array:
+    if not is_numeric_dtype(column.dtype) or is_complex_dtype(column.dtype):
+        raise InvalidInputError(f"Regression needs a numeric target, but {name!r} holds {str(column.iloc[0])!r}.")
+    values = np.asarray(column, dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise InvalidInputError(f"The target {name!r} has infinite values; correct or remove those rows.")
+    return values
+
+
+def _whole(values: Array) -> bool:
+    return bool(np.isfinite(values).all() and (np.floor(values) == values).all())
