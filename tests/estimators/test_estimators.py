@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import _thread
 import pickle
+import signal
+import threading
 import time
 from typing import Any
 
@@ -227,12 +228,15 @@ def test_an_interrupt_leaves_a_fitted_model_and_stops_the_other_classes() -> Non
     assert model.predict(X).shape == (150,)
 
 
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="a signal must reach the main thread while it waits")
 def test_an_interrupt_of_threads_leaves_a_fitted_model() -> None:
     X, species = load_iris(return_X_y=True)
+    once = threading.Semaphore(1)
 
     def callback(record: Any) -> None:
-        if record.iteration == 1:
-            _thread.interrupt_main()
+        if record.iteration == 1 and once.acquire(blocking=False):
+            time.sleep(0.1)  # until the main thread waits for results
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
             time.sleep(0.1)
 
     with pytest.warns(ConvergenceWarning, match="interrupted"):
