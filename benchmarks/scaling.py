@@ -133,6 +133,7 @@ def plot(frame: pd.DataFrame, fits: pd.DataFrame, path: Path) -> None:
         sizes = sorted(part["size"].unique())
         ax.set_xticks(sizes, labels=[str(size) for size in sizes])
         ax.minorticks_off()
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         ax.yaxis.set_major_formatter("{x:g}")
         ax.grid(visible=True, alpha=0.25)
         ax.legend(frameon=False)
