@@ -29,6 +29,7 @@ from manykernels.solvers import configured_solver
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import LogLocator
 
 LOSSES = ("logistic", "hinge", "squared")
 N_FEATURES = 20
