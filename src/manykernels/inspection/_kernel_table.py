@@ -38,7 +38,7 @@ def kernel_table(estimator: Any, target: Any = None) -> pd.DataFrame:
             raise InvalidInputError(f"The model has a single target; leave out target={target!r}.")
         return frame.set_index("name").loc[list(estimator.kernel_names_)].reset_index()
     if target is not None:
-        known = list(frame[column].unique())
+        known = frame[column].unique().tolist()
         if target not in known:
             raise InvalidInputError(f"Unknown target {target!r}; the model has {known[:20]}.")
         frame = frame[frame[column] == target]

@@ -143,7 +143,7 @@ def _for_target(estimator: Any, parts: Array, target: Any) -> tuple[Array, float
         if target is not None:
             raise InvalidInputError(f"The model has a single target; leave out target={target!r}.")
         return parts, float(estimator.intercept_)
-    known = list(getattr(estimator, "classes_", range(parts.shape[2])))
+    known = np.asarray(getattr(estimator, "classes_", np.arange(parts.shape[2]))).tolist()
     if target not in known:
         raise InvalidInputError(f"Choose one of several targets: target must be one of {known[:20]}, got {target!r}.")
     at = known.index(target)
