@@ -13,6 +13,7 @@ from typing import Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from manykernels.exceptions import InvalidInputError
@@ -119,8 +120,8 @@ def verbosity() -> int:
 
 
 def escaped(text: Any) -> str:
-    """Return text in which square brackets are no markup."""
-    return str(text).replace("[", r"\[")
+    """Return text in which square brackets are not taken for markup."""
+    return escape(str(text))
 
 
 def fact_table(facts: Mapping[str, Any], title: str | None = None) -> Table:

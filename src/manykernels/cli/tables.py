@@ -101,7 +101,8 @@ def looks_like_identifier(name: str, column: pd.Series) -> bool:
     if not column.is_unique or (np.floor(values) != values).any():
         return False
     steps = np.diff(values)
-    return bool(ID_NAMES.fullmatch(name)) or bool((steps == 1).all())
+    # Rows without a target leave gaps in a row number.
+    return bool(ID_NAMES.fullmatch(name)) or bool((steps > 0).all() and np.mean(steps == 1) >= 0.9)
 
 
 def quoted(names: Sequence[Any], most: int = 8) -> str:

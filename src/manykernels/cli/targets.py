@@ -101,7 +101,8 @@ def split_columns(
     counting = [name for name, column in features.items() if looks_like_identifier(str(name), column)]
     if counting:
         options = " ".join(f"--id {name!r}" for name in counting)
-        notes.append(f"{quoted(counting)} look(s) like a row number, not a feature. To leave it out: {options}")
+        verb = "looks like a row number, not a feature" if len(counting) == 1 else "look like row numbers, not features"
+        notes.append(f"{quoted(counting)} {verb}. To leave out: {options}")
     chosen, reason = _task_of(frame[target], target, task)
     values = _labels(frame[target]) if chosen == "classification" else _numbers(frame[target], target)
     return Samples(features.reset_index(drop=True), values, chosen, reason, tuple(notes))

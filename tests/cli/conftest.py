@@ -1,0 +1,76 @@
+"""Tables in files, and a way to run commands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from manykernels.cli import app
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a command left behind.
+
+    Attributes
+    ----------
+    code : int
+    out, err : str
+    """
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The JSON object on stdout, which must hold nothing else."""
+        return json.loads(self.out)
+
+
+def run_command(*words: object) -> Run:
+    """Run a command in this process."""
+    found = CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "200"})
+    if found.exception is not None and not isinstance(found.exception, SystemExit):
+        raise found.exception
+    return Run(found.exit_code, found.stdout, found.stderr)
+
+
+@pytest.fixture
+def run() -> Callable[..., Run]:
+    """Return the function that runs a command."""
+    return run_command
+
+
+@pytest.fixture
+def table() -> pd.DataFrame:
+    """Return 60 rows: an id, three numbers, two classes as text and a quantity."""
+    values = np.random.default_rng(1).normal(size=(60, 3))
+    frame = pd.DataFrame(values, columns=["age", "bmi", "blood pressure"])
+    frame.insert(0, "patient", [f"p{i:03d}" for i in range(60)])
+    frame["ill"] = np.where(values[:, 0] ** 2 + values[:, 1] > 1, "yes", "no")
+    return frame.assign(cost=1000.0 * np.sin(values[:, 1]) + 5000.0)
+
+
+@pytest.fixture
+def data(table: pd.DataFrame, tmp_path: Path) -> Path:
+    """Return that table in a CSV file."""
+    table.to_csv(tmp_path / "data.csv", index=False)
+    return tmp_path / "data.csv"
+
+
+@pytest.fixture
+def model(data: Path, tmp_path: Path) -> Path:
+    """Return the file of a classifier of that table."""
+    path = tmp_path / "model.mkl"
+    found = run_command("fit", data, "--target", "ill", "--id", "patient", "--drop", "cost", "--output", path)
+    assert found.code == 0, found.err
+    return path

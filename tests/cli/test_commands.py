@@ -1,0 +1,344 @@
+"""The commands from table to model to predictions: what they print, what they write, how they exit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.model_selection import train_test_split
+
+import manykernels
+from manykernels import KernelBank, MKLClassifier, MKLRegressor, load_model, save_model
+from manykernels.cli.fit import FitOptions, estimator_for
+
+Runner = Callable[..., Any]
+
+FIT = ("--target", "ill", "--id", "patient", "--drop", "cost")
+
+
+# --- fit ---
+
+
+def test_fit_does_what_the_estimator_does(run: Runner, data: Path, table: pd.DataFrame, tmp_path: Path) -> None:
+    found = run("fit", data, *FIT, "--alpha", 0.02, "--seed", 3, "--output", tmp_path / "m.mkl", "--json").json
+    X, y = table[["age", "bmi", "blood pressure"]], table["ill"].to_numpy(dtype=object)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.2, stratify=y, random_state=3)
+    model = MKLClassifier(KernelBank.default(normalize="mean_diagonal"), alpha=0.02).fit(X_train, y_train)
+    assert found["scores"]["accuracy"] == accuracy_score(y_test, model.predict(X_test))
+    assert [row["weight"] for row in found["weights"]] == pytest.approx(model.weights_frame()["weight"], rel=1e-10)
+    saved = load_model(tmp_path / "m.mkl")
+    np.testing.assert_allclose(saved.decision_function(X_test), model.decision_function(X_test), rtol=1e-10)
+
+
+def test_json_of_fit(run: Runner, data: Path, tmp_path: Path) -> None:
+    done = run("fit", data, *FIT, "--output", tmp_path / "m.mkl", "--json")
+    found = done.json
+    assert done.out.count("\n") == 1
+    expected: dict[str, type | tuple[type, ...]] = {
+        "command": str, "exit_code": int, "task": str, "loss": str, "penalty": str, "alpha": float, "n_samples": int,
+        "n_features": int, "n_support": int, "n_kernels": int, "n_active": int, "status": str, "message": str,
+        "relative_gap": float, "tol": float, "solver": str, "passes": float, "newton_steps": int, "elapsed_s": float,
+        "n_test": int, "scores": dict, "weights": list, "data": str, "target": str, "task_reason": str,
+        "features": list, "model": str, "notes": list, "estimator": str,
+    }  # fmt: skip
+    assert {name: type(value) for name, value in found.items()} == expected
+    assert set(found["weights"][0]) == {"name", "kernel", "columns", "weight", "norm", "share"}
+    assert (found["command"], found["status"], found["n_samples"], found["n_test"]) == ("fit", "converged", 48, 12)
+    assert found["features"] == ["age", "bmi", "blood pressure"]
+
+
+def test_tables_of_fit(run: Runner, data: Path, tmp_path: Path) -> None:
+    done = run("fit", data, *FIT, "--output", tmp_path / "m.mkl")
+    assert done.code == 0
+    assert done.err == ""
+    for text in ("60 rows, 3 columns", "'ill' is not numeric", "48 to fit, 12 held out", "duality gap", "accuracy"):
+        assert text in done.out
+    assert load_model(tmp_path / "m.mkl").weights_frame()["name"].iloc[0] in done.out
+
+
+def test_fit_a_quantity(run: Runner, data: Path, table: pd.DataFrame, tmp_path: Path) -> None:
+    options = ("--target", "cost", "--drop", "ill", "--id", "patient", "--output", tmp_path / "m.mkl")
+    found = run("fit", data, *options, "--json").json
+    X, y = table[["age", "bmi", "blood pressure"]], table["cost"].to_numpy()
+    _, X_test, y_train, y_test = train_test_split(X, y, test_size=0.2, random_state=0)
+    model = load_model(tmp_path / "m.mkl")
+    assert isinstance(model, MKLRegressor)
+    assert model.alpha == pytest.approx(0.01 * y_train.std(), rel=1e-12)
+    assert found["scores"]["r2"] == r2_score(y_test, model.predict(X_test)) > 0.8
+
+
+def test_a_unit_of_the_target_changes_nothing(run: Runner, table: pd.DataFrame, tmp_path: Path) -> None:
+    scores = []
+    for factor in (1.0, 1e6):
+        table.assign(cost=table["cost"] * factor).to_parquet(tmp_path / "data.parquet")
+        for loss in ("squared", "huber", "epsilon_insensitive"):
+            scores.append(
+                run(
+                    "fit", tmp_path / "data.parquet", "--target", "cost", "--drop", "ill", "--drop", "patient",
+                    "--loss", loss, "--tol", 1e-7, "--output", tmp_path / "m.mkl", "--json",
+                ).json["scores"]["r2"]
+            )  # fmt: skip
+    np.testing.assert_allclose(scores[:3], scores[3:], rtol=1e-2)
+
+
+def test_fit_on_all_rows(run: Runner, data: Path, tmp_path: Path) -> None:
+    found = run("fit", data, *FIT, "--test-size", 0, "--output", tmp_path / "m.mkl", "--json").json
+    assert (found["n_samples"], found["n_test"], found["scores"]) == (60, 0, {})
+
+
+def test_kernels_by_name_and_by_file(run: Runner, data: Path, tmp_path: Path) -> None:
+    (tmp_path / "kernels.toml").write_text('[[kernels]]\nkernel = "gaussian"\nwidth = [0.5, 1.0]\non = "each"\n')
+    for kernels, expected in (("default", 16), ("simplemkl", 27 * 4), (tmp_path / "kernels.toml", 6)):
+        found = run("fit", data, *FIT, "--kernels", kernels, "--output", tmp_path / "m.mkl", "--json").json
+        assert found["n_kernels"] == expected
+        assert load_model(tmp_path / "m.mkl").kernels.normalize == "mean_diagonal"
+
+
+def test_a_kernel_file_may_choose_its_normalization(run: Runner, data: Path, tmp_path: Path) -> None:
+    (tmp_path / "k.toml").write_text('normalize = "trace"\n[[kernels]]\nkernel = "linear"\n')
+    run("fit", data, *FIT, "--alpha", 1e-4, "--kernels", tmp_path / "k.toml", "--output", tmp_path / "m.mkl")
+    assert load_model(tmp_path / "m.mkl").kernels.normalize == "trace"
+
+
+def test_options_reach_the_estimator() -> None:
+    options = FitOptions(
+        Path("x"), "y", loss="huber", penalty="ridge", alpha=0.5, tol=1e-3, max_iter=7, solver="interior_point",
+        seed=4, memory_budget="1 GB",
+    )  # fmt: skip
+    model = estimator_for(options, "regression", KernelBank.default(), np.array([0.0, 2.0]))
+    found = {name: getattr(model, name) for name in ("loss", "penalty", "alpha", "tol", "max_iter", "solver")}
+    assert found == {
+        "loss": "huber", "penalty": "ridge", "alpha": 0.5, "tol": 1e-3, "max_iter": 7, "solver": "interior_point",
+    }  # fmt: skip
+    assert (model.random_state, model.memory_budget, model.delta) == (4, "1 GB", 1.35)
+
+
+def test_what_is_left_out_is_told(run: Runner, table: pd.DataFrame, tmp_path: Path) -> None:
+    table.insert(0, "row", range(len(table)))
+    table.loc[3, "ill"] = None
+    table.to_csv(tmp_path / "data.csv", index=False)
+    done = run("fit", tmp_path / "data.csv", *FIT, "--output", tmp_path / "m.mkl", "--json")
+    assert done.json["notes"] == [
+        "1 of 60 rows have no 'ill' and are left out.",
+        "'row' looks like a row number, not a feature. To leave out: --id 'row'",
+    ]
+    assert "1 of 60 rows have no 'ill'" in done.err
+
+
+# --- exit codes ---
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--target", "nothing"), "there is no column 'nothing'"),
+        (("--target", "ill"), "not numeric: 'patient'"),
+        ((*FIT, "--kernels", "nothing.toml"), "there is no file 'nothing.toml'"),
+        ((*FIT, "--loss", "squared"), "loss 'squared' is for regression"),
+        ((*FIT, "--loss", "x"), "Unknown loss 'x'"),
+        ((*FIT, "--penalty", "x"), "Unknown penalty 'x'"),
+        ((*FIT, "--alpha", "-1"), "alpha"),
+        ((*FIT, "--solver", "x"), "Unknown solver 'x'"),
+        ((*FIT, "--memory-budget", "1 KB", "--kernels", "simplemkl"), "1 KB|memory|budget"),
+        ((*FIT, "--test-size", "0.01"), "--test-size"),
+        ((*FIT, "--output", "nowhere/model.mkl"), "no folder 'nowhere'"),
+    ],
+)
+def test_wrong_input_exits_with_one(run: Runner, data: Path, words: tuple[str, ...], message: str) -> None:
+    done = run("fit", data, *words)
+    assert done.code == 1
+    assert message.split("|")[0] in done.err or any(part in done.err for part in message.split("|"))
+    assert done.err.startswith("Error: ")
+    assert "Traceback" not in done.err
+    assert done.out == ""
+
+
+def test_errors_as_json(run: Runner, data: Path) -> None:
+    done = run("fit", data, "--target", "nothing", "--json")
+    assert (done.code, done.json["exit_code"], done.json["command"]) == (1, 1, "fit")
+    assert "no column 'nothing'" in done.json["error"]
+
+
+@pytest.mark.parametrize(
+    "words", [("fit",), ("fit", "x.csv"), ("fit", "x.csv", "--target", "y", "--task", "z"), ("nothing",)]
+)
+def test_wrong_usage_exits_with_two(run: Runner, words: tuple[str, ...]) -> None:
+    assert run(*words).code == 2
+
+
+def test_no_convergence_exits_with_three_and_saves(run: Runner, data: Path, tmp_path: Path) -> None:
+    done = run("fit", data, *FIT, "--max-iter", 1, "--tol", 1e-9, "--output", tmp_path / "m.mkl", "--json")
+    assert (done.code, done.json["exit_code"], done.json["status"]) == (3, 3, "max_iter")
+    assert any("above tol" in note for note in done.json["notes"])
+    assert load_model(tmp_path / "m.mkl").dual_gap_ > 1e-9
+
+
+def test_an_interrupt_while_reading_exits_with_130(
+    run: Runner, data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupted(*args: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("manykernels.cli.fit.read_table", interrupted)
+    done = run("fit", data, *FIT, "--output", tmp_path / "m.mkl")
+    assert (done.code, done.err) == (130, "Error: Interrupted.\n")
+
+
+def test_an_interrupt_while_solving_saves_the_model(
+    run: Runner, data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from manykernels.solvers import WorkingSet
+
+    step, calls = WorkingSet.step, []
+
+    def interrupted(self: Any, problem: Any, state: Any) -> None:
+        calls.append(1)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        step(self, problem, state)
+
+    monkeypatch.setattr(WorkingSet, "step", interrupted)
+    done = run("fit", data, *FIT, "--tol", 1e-9, "--output", tmp_path / "m.mkl", "--json")
+    assert (done.code, done.json["status"]) == (130, "interrupted")
+    assert load_model(tmp_path / "m.mkl").solution_.status == "interrupted"
+
+
+def test_other_files_are_never_overwritten(run: Runner, data: Path, model: Path) -> None:
+    before = data.read_bytes()
+    done = run("fit", data, *FIT, "--output", data)
+    assert done.code == 1
+    assert "exists and is no model file" in done.err
+    assert data.read_bytes() == before
+    assert run("fit", data, *FIT, "--output", model).code == 0
+
+
+def test_brackets_in_names_are_printed_as_they_are(run: Runner, table: pd.DataFrame, tmp_path: Path) -> None:
+    renamed = table.rename(columns={"age": "age [red]", "bmi": "bmi [1]"})
+    renamed.to_csv(tmp_path / "data.csv", index=False)
+    done = run("fit", tmp_path / "data.csv", *FIT, "--output", tmp_path / "m.mkl")
+    assert "age [red]" in done.out
+    assert "bmi [1]" in done.out
+    assert "no column '[red]'" in run("fit", tmp_path / "data.csv", "--target", "[red]").err
+
+
+# --- predict ---
+
+
+def test_predictions_are_those_of_the_model(run: Runner, data: Path, model: Path, table: pd.DataFrame) -> None:
+    done = run("predict", model, data, "--proba", "--id", "patient")
+    rows = [line.split(",") for line in done.out.strip().splitlines()]
+    estimator, X = load_model(model), table[["age", "bmi", "blood pressure"]]
+    assert rows[0] == ["patient", "prediction", "probability_no", "probability_yes"]
+    assert [row[1] for row in rows[1:]] == estimator.predict(X).tolist()
+    found = np.array([[float(value) for value in row[2:]] for row in rows[1:]])
+    np.testing.assert_allclose(found, estimator.predict_proba(X), rtol=1e-12)
+    accuracy = estimator.score(X, table["ill"].to_numpy(dtype=object))
+    assert f"Against the column 'ill': accuracy {accuracy:.4f}" in done.err
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_predictions_into_a_file(
+    run: Runner, data: Path, model: Path, table: pd.DataFrame, tmp_path: Path, name: str
+) -> None:
+    # Columns in another order, more of them, and no target.
+    table[["cost", "blood pressure", "bmi", "age"]].to_csv(data, index=False)
+    done = run("predict", model, data, "--output", tmp_path / name)
+    assert done.code == 0
+    assert f"60 predictions written to {tmp_path / name}" in done.out.replace("\n", "")
+    found = pd.read_csv(tmp_path / name) if name.endswith("csv") else pd.read_parquet(tmp_path / name)
+    assert found["prediction"].tolist() == load_model(model).predict(table[["age", "bmi", "blood pressure"]]).tolist()
+    assert done.err == ""
+
+
+def test_json_of_predict(run: Runner, data: Path, model: Path, table: pd.DataFrame) -> None:
+    found = run("predict", model, data, "--json", "--proba").json
+    assert (found["command"], found["n_rows"], found["output"]) == ("predict", 60, None)
+    assert set(found["columns"]) == {"prediction", "probability_no", "probability_yes"}
+    truth = np.mean(np.array(found["columns"]["prediction"]) == table["ill"].to_numpy())
+    assert found["scores"]["accuracy"] == pytest.approx(truth, rel=1e-12)
+
+
+def test_predict_names_what_the_table_lacks(run: Runner, data: Path, model: Path, table: pd.DataFrame) -> None:
+    table.drop(columns=["bmi"]).to_csv(data, index=False)
+    done = run("predict", model, data)
+    assert done.code == 1
+    assert "lacks 1 of the 3 columns that the model was fitted on: 'bmi'" in done.err
+    table.loc[2, "bmi"] = np.nan
+    table.to_csv(data, index=False)
+    assert "'bmi' (1 of 60 rows). The model needs all of its columns" in run("predict", model, data).err
+
+
+def test_predict_refuses_probabilities_of_the_hinge(run: Runner, data: Path, tmp_path: Path) -> None:
+    run("fit", data, *FIT, "--loss", "hinge", "--output", tmp_path / "m.mkl")
+    done = run("predict", tmp_path / "m.mkl", data, "--proba")
+    assert (done.code, "--loss logistic" in done.err) == (1, True)
+
+
+def test_predict_with_a_model_without_names(run: Runner, tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    estimator = MKLRegressor().fit(X, X[:, 0])
+    save_model(estimator, tmp_path / "m.mkl")
+    pd.DataFrame(X, columns=["a", "b"]).to_csv(tmp_path / "d.csv", index=False)
+    found = run("predict", tmp_path / "m.mkl", tmp_path / "d.csv", "--json").json
+    np.testing.assert_allclose(found["columns"]["prediction"], estimator.predict(X), rtol=1e-10)
+    pd.DataFrame(X[:, :1], columns=["a"]).to_csv(tmp_path / "d.csv", index=False)
+    assert "2 columns without names; the table has 1" in run("predict", tmp_path / "m.mkl", tmp_path / "d.csv").err
+
+
+def test_predict_refuses_precomputed_kernels(run: Runner, data: Path, tmp_path: Path) -> None:
+    estimator = MKLRegressor("precomputed").fit(np.eye(10)[None], np.arange(10.0))
+    save_model(estimator, tmp_path / "m.mkl")
+    done = run("predict", tmp_path / "m.mkl", data)
+    assert (done.code, "precomputed kernels" in done.err) == (1, True)
+
+
+# --- inspect ---
+
+
+def test_json_of_inspect(run: Runner, model: Path) -> None:
+    found = run("inspect", model, "--json").json
+    estimator = load_model(model)
+    assert found["metadata"]["target"] == "ill"
+    assert found["classes"] == ["no", "yes"]
+    assert found["relative_gap"] == estimator.dual_gap_
+    assert [row["relative_gap"] for row in found["history"]] == estimator.solution_.frame()["relative_gap"].tolist()
+    assert [row["name"] for row in found["weights"]] == estimator.weights_frame()["name"].tolist()
+
+
+def test_pictures_of_inspect(run: Runner, model: Path, tmp_path: Path) -> None:
+    done = run("inspect", model, "--plot", tmp_path / "p.png")
+    assert done.code == 0
+    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    assert "classification of 'ill'" in done.out
+    assert run("inspect", model, "--plot", tmp_path / "p.doc").code == 1
+
+
+def test_inspect_refuses_other_files(run: Runner, data: Path) -> None:
+    done = run("inspect", data, "--json")
+    assert (done.code, "is not a model file" in done.json["error"]) == (1, True)
+
+
+# --- the program itself ---
+
+
+def test_version_and_help(run: Runner) -> None:
+    assert run("--version").out == f"manykernels {manykernels.__version__}\n"
+    text = run("--help").out
+    assert all(command in text for command in ("fit", "predict", "inspect", "demo"))
+    assert "3 the solver did not converge" in " ".join(text.split())
+
+
+def test_a_process_of_its_own(data: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "manykernels.cli", "fit", data, *FIT, "--output", tmp_path / "m.mkl", "--json"]
+    found = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=120, check=False)
+    assert found.returncode == 0, found.stderr
+    assert found.stderr == ""
+    assert found.stdout.startswith('{"command": "fit", "exit_code": 0')
+    assert load_model(tmp_path / "m.mkl").n_features_in_ == 3

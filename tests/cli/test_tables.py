@@ -1,0 +1,200 @@
+"""Tables are read in every dialect, and what cannot be used is named."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from manykernels import InvalidInputError
+from manykernels.cli.tables import looks_like_identifier, numeric_features, read_table, write_table
+from manykernels.cli.targets import default_alpha, split_columns
+
+FRAME = pd.DataFrame({"a": [1.5, 2.0, -3.25], "name of b": [1, 2, 3], "c": ["x", "y, z", "w"]})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"sep": ";"},
+        {"sep": "\t"},
+        {"sep": "|"},
+        {"sep": ";", "decimal": ","},
+        {"encoding": "utf-8-sig"},
+        {"lineterminator": "\r\n"},
+    ],
+)
+def test_dialects_of_csv(options: dict[str, Any], tmp_path: Path) -> None:
+    FRAME.to_csv(tmp_path / "data.csv", index=False, **options)
+    pd.testing.assert_frame_equal(read_table(tmp_path / "data.csv"), FRAME)
+
+
+@pytest.mark.parametrize("name", ["data.csv.gz", "data.parquet", "data.tsv"])
+def test_files_by_ending(name: str, tmp_path: Path) -> None:
+    if name.endswith("gz"):
+        FRAME.to_csv(tmp_path / name, index=False)
+    else:
+        write_table(FRAME, tmp_path / name)
+    pd.testing.assert_frame_equal(read_table(tmp_path / name), FRAME)
+
+
+def test_one_column_is_a_table(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("a\n1\n2\n")
+    assert read_table(tmp_path / "data.csv")["a"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"\n\n", "is empty"),
+        (b"a,b\n", "has no rows"),
+        (b"a,b,a\n1,2,3\n", "must differ, but 'a' appear twice"),
+        (b"a,b\n1,2\n1,2,3,4\n", "cannot be read as CSV.*Expected 2 fields in line 3, saw 4|loss of data"),
+        (b"a,b\n\xff\xfe,2\n", "no text in UTF-8"),
+        (b'a,b\n"1,2\n', "cannot be read as CSV"),
+    ],
+)
+def test_files_that_are_no_tables(content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_bytes(content)
+    with pytest.raises(InvalidInputError, match=message):
+        read_table(tmp_path / "data.csv")
+
+
+def test_files_of_another_kind(tmp_path: Path) -> None:
+    (tmp_path / "data.parquet").write_text("a,b\n1,2\n")
+    with pytest.raises(InvalidInputError, match="cannot be read as Parquet"):
+        read_table(tmp_path / "data.parquet")
+    with pytest.raises(InvalidInputError, match="There is no file"):
+        read_table(tmp_path / "nothing.csv")
+
+
+def test_parquet_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FRAME.to_parquet(tmp_path / "data.parquet")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InvalidInputError, match=r"pip install 'manykernels\[parquet\]'"):
+        read_table(tmp_path / "data.parquet")
+
+
+def test_columns_of_text_are_described() -> None:
+    frame = pd.DataFrame(
+        {
+            "city": ["x", "y"] * 10,
+            "size": ["1", "2", "?", "4"] * 5,
+            "key": [f"k{i}" for i in range(20)],
+            "when": pd.date_range("2020-01-01", periods=20),
+            "n": 1.0,
+        }
+    )
+    with pytest.raises(
+        InvalidInputError, match=r"4 columns are not numeric: 'city' \(2 values, such as 'x'\)"
+    ) as error:
+        numeric_features(frame)
+    text = str(error.value)
+    assert "'size' (5 of 20 values are no numbers, such as '?')" in text
+    assert "'key' (a different value in each row, such as 'k0': an identifier?)" in text
+    assert "--drop city --drop size --drop key --drop when" in text
+    assert "'city' (2 values, such as 'x')" in text
+    assert "'n'" not in text
+
+
+@pytest.mark.parametrize("missing", [np.nan, None, pd.NA])
+def test_missing_values_are_counted(missing: Any) -> None:
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b b": [1.0, missing, missing]})
+    frame["b b"] = frame["b b"].astype("Float64")
+    with pytest.raises(InvalidInputError, match=r"'b b' \(2 of 3 rows\).*--drop 'b b'.*--drop-missing"):
+        numeric_features(frame)
+
+
+def test_infinite_values_are_named() -> None:
+    with pytest.raises(InvalidInputError, match=r"1 column has infinite values: 'b'.*--drop b"):
+        numeric_features(pd.DataFrame({"a": [1.0, 2.0], "b": [np.inf, 1.0]}))
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        ("n", range(5, 25), True),
+        ("customer_id", np.random.default_rng(0).permutation(1000)[:20], True),
+        ("age", np.random.default_rng(0).permutation(1000)[:20], False),
+        ("id", np.linspace(0, 1, 20), False),
+        ("id", [1, 2] * 10, False),
+        ("width", range(3), False),
+    ],
+)
+def test_row_numbers_are_recognized(name: str, values: Any, expected: bool) -> None:
+    assert looks_like_identifier(name, pd.Series(list(values))) is expected
+
+
+@pytest.mark.parametrize(
+    ("values", "task"),
+    [
+        (["a", "b"] * 10, "classification"),
+        ([True, False] * 10, "classification"),
+        ([1.5, 2.5] * 10, "classification"),
+        ([1, 2, 3, 4] * 5, "classification"),
+        ([1.0, 2.5, 3.0, 4.0] * 5, "regression"),
+        (list(range(20)), "regression"),
+    ],
+)
+def test_the_task_is_seen_from_the_target(values: list[Any], task: str) -> None:
+    frame = pd.DataFrame({"x": np.arange(20) % 7, "y": values})
+    assert split_columns(frame, "y").task == task
+
+
+def test_labels_keep_their_kind() -> None:
+    frame = pd.DataFrame({"x": [0.5, 1.5, 2.5], "y": [1.0, 2.0, np.nan]})
+    found = split_columns(frame, "y")
+    assert found.target.tolist() == [1, 2]
+    assert found.target.dtype.kind == "i"
+    assert found.notes == ("1 of 3 rows have no 'y' and are left out.",)
+
+
+def test_rows_with_gaps_are_left_out_on_request() -> None:
+    frame = pd.DataFrame({"x": [0.5, np.nan, 2.5, 3.0], "z": [1.0, 2.0, np.nan, 0.0], "y": ["a", "b", "c", "b"]})
+    found = split_columns(frame, "y", drop_missing=True)
+    assert found.features["x"].tolist() == [0.5, 3.0]
+    assert found.target.tolist() == ["a", "b"]
+    assert "2 of 4 rows have missing values" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": "Y"}, "--target: there is no column 'Y'"),
+        ({"target": "yy"}, "did you mean 'y'"),
+        ({"drop": ["z"]}, "--drop: there is no column 'z'"),
+        ({"ids": ["z"]}, "--id: there is no column 'z'"),
+        ({"drop": ["y"]}, "target 'y' cannot be left out"),
+        ({"drop": ["x"]}, "no column left"),
+        ({"target": "x", "task": "regression", "drop": ["y"]}, "no column left"),
+        ({"task": "regression"}, "numeric target, but 'y' holds 'a'"),
+    ],
+)
+def test_wrong_columns_are_named(options: dict[str, Any], message: str) -> None:
+    frame = pd.DataFrame({"x": [1.0, 2.0], "y": ["a", "b"]})
+    with pytest.raises(InvalidInputError, match=message):
+        split_columns(frame, **{"target": "y", **options})
+
+
+def test_text_that_is_different_in_each_row_is_no_class() -> None:
+    frame = pd.DataFrame({"x": np.arange(20.0) ** 2, "y": [f"name {i}" for i in range(20)]})
+    with pytest.raises(InvalidInputError, match="a different text in each row"):
+        split_columns(frame, "y")
+
+
+@pytest.mark.parametrize("loss", ["squared", "epsilon_insensitive"])
+@pytest.mark.parametrize("penalty", ["l1", "lq", "ridge", "simplex"])
+def test_the_default_strength_follows_the_unit_of_the_target(loss: str, penalty: str) -> None:
+    """Ten times the target: loss and penalty of ten times the model grow alike, so that the minimum stays."""
+    y = np.random.default_rng(0).normal(size=50)
+    alpha, larger = (default_alpha(loss, penalty, 1.5, values, "regression") for values in (y, 10 * y))
+    degrees = {"l1": 1.0, "lq": 1.5, "ridge": 2.0, "simplex": 2.0}
+    loss_growth = 100.0 if loss == "squared" else 10.0
+    assert larger / alpha * 10 ** degrees[penalty] == pytest.approx(loss_growth, rel=1e-12)
+    assert default_alpha("hinge", penalty, 1.5, y, "classification") == 0.01
