@@ -1,9 +1,11 @@
 """How a problem is minimized: one algorithm a module, all ending in one shape of solution."""
 
 from manykernels.solvers.api import configured_solver, solve
+from manykernels.solvers.augmented_lagrangian import SpicyMKL
 from manykernels.solvers.base import Solver
 from manykernels.solvers.interior_point import InteriorPoint
 from manykernels.solvers.registry import SOLVERS, choose_solver, get_solver, solvers_for
+from manykernels.solvers.smooth_dual import SmoothDual
 from manykernels.solvers.solution import IterationRecord, Solution, Status
 from manykernels.solvers.working_set import WorkingSet
 
@@ -11,8 +13,10 @@ __all__ = [
     "SOLVERS",
     "InteriorPoint",
     "IterationRecord",
+    "SmoothDual",
     "Solution",
     "Solver",
+    "SpicyMKL",
     "Status",
     "WorkingSet",
     "choose_solver",

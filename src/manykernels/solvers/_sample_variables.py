@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 SMALLEST_CURVATURE = 1e-18
 LARGEST_SCORE_CHANGE = 10.0  # of an entropic loss in one step, where a score of 10 is a probability of 0.99995
+EPSILON = 4e-16  # rounding at the ends of the domain, relative to them
+TINY = 1e-300
 CLOSEST = 0.01  # share of the distance to the end of the domain that a linear step may leave
 
 
@@ -80,6 +82,15 @@ class SampleVariables(Protocol):
 
     def recenter(self, barrier: float) -> None:
         """Lift complementarity products to at least ``barrier``."""
+
+    def interior_steps(self, share: float) -> tuple[float, float]:
+        """Return primal and dual steps that use up at most this share of the distance to the ends of the domain."""
+
+    def merit_slope(self) -> float:
+        """Return the derivative along the direction of the conjugate loss with its barrier (at the last target)."""
+
+    def merit_after(self, step: float) -> float:
+        """Return the conjugate loss with its barrier after a step along the direction."""
 
 
 @dataclass
@@ -139,6 +150,27 @@ class EntropicSamples:
 
     def recenter(self, barrier: float) -> None:
         """Nothing to do: no multipliers."""
+
+    def resynchronize(self) -> None:
+        """Set the scores to those that ``rho`` implies."""
+        self.z = self._implied_scores()
+
+    def interior_steps(self, share: float) -> tuple[float, float]:
+        """Allow for rounding at ends other than zero, where a coefficient may have arrived."""
+        below = share * (self.rho - self.low) + EPSILON * np.abs(self.low)
+        above = share * (self.high - self.rho) + EPSILON * np.abs(self.high)
+        primal = min(longest_step(below, self._drho), longest_step(above, -self._drho))
+        return primal, self.longest_steps()[1]
+
+    def merit_slope(self) -> float:
+        return -float(self._implied_scores() @ self._drho)
+
+    def _implied_scores(self) -> Array:
+        low, high = self.low + EPSILON * np.abs(self.low) + TINY, self.high - EPSILON * np.abs(self.high) - TINY
+        return -self.loss.conjugate_derivative(self.y, np.clip(self.rho, low, high) / self.weight)
+
+    def merit_after(self, step: float) -> float:
+        return float(self.weight @ self.loss.conjugate(self.y, (self.rho + step * self._drho) / self.weight))
 
 
 @dataclass
@@ -236,6 +268,28 @@ class BoxSamples:
         self.slack = self.slack - self.side * shift[self.sample]
         if self.split.size:
             self._recenter_split(shift, barrier)
+
+    def interior_steps(self, share: float) -> tuple[float, float]:
+        primal = min(longest_step(share * self.slack, self._dslack), longest_step(share * self.split, self._dsplit))
+        dual = self.longest_steps()[1]
+        return primal, dual if dual == 1.0 else share * dual
+
+    def merit_slope(self) -> float:
+        """Slope of the conjugates, with ``p + n`` in the place of ``|rho|``, minus ``target log`` of all slacks."""
+        slope = (self.curvature * self.rho / self.weight - self.y) @ self._drho
+        slope -= self._target * float((self._dslack / self.slack).sum())
+        if self.split.size:
+            slope += float(((self.kink - self._target / self.split) * self._dsplit).sum())
+        return float(slope)
+
+    def merit_after(self, step: float) -> float:
+        rho = self.rho + step * self._drho
+        value = rho @ (self.curvature * rho / (2.0 * self.weight) - self.y)
+        value -= self._target * float(np.log(self.slack + step * self._dslack).sum())
+        if self.split.size:
+            split = self.split + step * self._dsplit
+            value += float((self.kink * split - self._target * np.log(split)).sum())
+        return float(value)
 
     def _halfway(self, shift: Array) -> Array:
         """Cut shifts that would use up more than half of the slack on the other side."""

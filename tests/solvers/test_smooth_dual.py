@@ -1,0 +1,88 @@
+"""The one-step Newton method beyond the contract: its model, its gap, what it refuses and what it reads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from manykernels.exceptions import IncompatibleError
+from manykernels.objective.losses import LOSSES, get_loss
+from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import get_regularizer
+from manykernels.solvers import InteriorPoint, SmoothDual, SpicyMKL
+from manykernels.solvers.solution import Status
+from manykernels.testing.checks import build_problem
+from manykernels.testing.problems import random_problem
+
+Array = NDArray[np.float64]
+REGULARIZERS = {"elasticnet": {"l1_ratio": 0.5}, "lq": {"q": 1.5}, "ridge": {}}
+
+
+def a_problem(loss: str, regularizer: str, strength: float, **parameters: float) -> Problem:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(60, 5))
+    squares = [(column[:, None] - column) ** 2 for column in X.T]
+    kernels = np.stack([np.exp(-square / (2 * width**2)) for square in squares for width in np.geomspace(0.2, 5, 8)])
+    y = np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=60)
+    target = y if get_loss(loss).task == "regression" else np.where(y > 0, 1.0, -1.0)
+    return Problem(kernels / 60, target, get_loss(loss), get_regularizer(regularizer, strength, **parameters))
+
+
+def dual_norms(problem: Problem, rho: Array) -> Array:
+    return np.sqrt(np.einsum("i,mij,j->m", rho, problem.stack.block(), rho))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("regularizer", REGULARIZERS)
+def test_the_optimum_is_that_of_the_other_solvers(loss: str, regularizer: str) -> None:
+    problem = build_problem(random_problem(12, loss=loss, regularizer=regularizer, weighted=True))
+    solvers = (SmoothDual(tol=1e-9), InteriorPoint(tol=1e-9), SpicyMKL(tol=1e-9))
+    primals = [solver.solve(problem).certificate.primal for solver in solvers]
+    assert primals[0] == pytest.approx(primals[1], rel=1e-8)
+    assert primals[0] == pytest.approx(primals[2], rel=1e-8)
+
+
+@pytest.mark.parametrize("regularizer", REGULARIZERS)
+def test_weights_follow_from_rho_alone(regularizer: str) -> None:
+    """``d = Omega*'(u) / u`` in closed form, at any stop; so the gap is that of the loss."""
+    problem = a_problem("hinge", regularizer, 0.05, **REGULARIZERS[regularizer])
+    solution = SmoothDual(tol=1e-3).solve(problem)
+    u = dual_norms(problem, solution.dual_coef)
+    expected = {
+        "elasticnet": np.maximum(u - 0.025, 0.0) / (0.025 * u),
+        "lq": (u / 0.05) ** 2 / u,
+        "ridge": np.full(u.size, 1 / 0.05),
+    }[regularizer]
+    np.testing.assert_allclose(solution.kernel_weights, expected, rtol=1e-6, atol=1e-10)
+    assert abs(solution.certificate.kkt.complementarity) < 1e-10
+    assert solution.certificate.kkt.stationarity == pytest.approx(solution.certificate.relative_gap, abs=1e-10)
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("l1", {}), ("elasticnet", {"l1_ratio": 1.0}), ("simplex", {})])
+def test_conjugates_that_bend_sharply_are_refused_with_names(name: str, parameters: dict[str, float]) -> None:
+    with pytest.raises(IncompatibleError, match=r"'smooth_dual' cannot solve .*Able: working_set"):
+        SmoothDual().solve(a_problem("logistic", name, 0.1, **parameters))
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_few_steps_are_enough(loss: str) -> None:
+    problem = a_problem(loss, "elasticnet", 0.05, l1_ratio=0.5)
+    solution = SmoothDual(tol=1e-8).solve(problem)
+    assert solution.status is Status.CONVERGED
+    assert solution.newton_steps == solution.n_iter <= 15
+
+
+@pytest.mark.parametrize("l1_ratio", [0.9, 0.99, 0.999])
+def test_sharp_bends_take_more_steps_but_arrive(l1_ratio: float) -> None:
+    solution = SmoothDual(tol=1e-8).solve(a_problem("logistic", "elasticnet", 0.05, l1_ratio=l1_ratio))
+    assert solution.status is Status.CONVERGED
+
+
+@pytest.mark.parametrize("strength", [0.01, 0.05, 0.4])
+def test_it_takes_fewer_steps_and_passes_than_weights_as_variables(strength: float) -> None:
+    problem = a_problem("logistic", "elasticnet", strength, l1_ratio=0.9)
+    solution, other = SmoothDual(tol=1e-8).solve(problem), InteriorPoint(tol=1e-8).solve(problem)
+    assert 0 < np.count_nonzero(solution.kernel_weights) < problem.n_kernels
+    assert solution.newton_steps < other.newton_steps
+    assert solution.passes < 0.8 * other.passes
