@@ -151,7 +151,8 @@ def show(outcome: Outcome, report: MKLReport, rows: list[Judged], files: dict[st
 
 def comparison_table(rows: list[Judged], n_test: int) -> Table:
     """Return both models side by side."""
-    table = Table(title=f"On the {n_test} rows held out", title_justify="left", title_style="bold", box=None)
+    title = f"On the {n_test} rows held out (one row more or less: {1 / n_test:.3f} of accuracy)"
+    table = Table(title=title, title_justify="left", title_style="bold", box=None)
     table.add_column("model", no_wrap=True)
     for name in ("accuracy", "ROC AUC", "seconds"):
         table.add_column(name, justify="right")

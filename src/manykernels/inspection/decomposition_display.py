@@ -18,6 +18,7 @@ Array = NDArray[Any]
 
 OTHERS, INTERCEPT = "other kernels", "intercept"
 MOST_SAMPLES = 10
+GRAY_OF_TAB10 = 7  # would be mistaken for the intercept
 
 
 class DecompositionDisplay:
@@ -115,7 +116,9 @@ class DecompositionDisplay:
 
         places = np.arange(len(self.contributions))
         ends = {True: np.zeros(len(places)), False: np.zeros(len(places))}
-        palette = [*(colormaps[cmap](m % 10) for m in range(self.contributions.shape[1] - 2)), "#c9ced6", GRAY]
+        colors = [colormaps[cmap](m) for m in range(10) if m != GRAY_OF_TAB10]
+        n_shown = self.contributions.shape[1] - 2
+        palette = [*(colors[m % len(colors)] for m in range(n_shown)), "#c9ced6", GRAY]
         for color, (name, values) in zip(palette, self.contributions.items(), strict=True):
             left = np.where(values >= 0, ends[True], ends[False])
             ax.barh(places, values, left=left, color=color, label=short_label(str(name)), **bar_style)
