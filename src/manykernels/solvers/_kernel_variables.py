@@ -58,8 +58,8 @@ class KernelVariables(Protocol):
     def weight_change(self) -> Array:
         """Return the current direction of the weights."""
 
-    def inactive(self) -> Array:
-        """Return which kernels have zero weight at the optimum, as far as can be told."""
+    def inactive(self, factor: float = 1.0) -> Array:
+        """Return which kernels have zero weight at the optimum, in doubt those whose weight is small by ``factor``."""
 
     def resized(self, keep: Array, squared_norms_added: Array, barrier: float) -> KernelVariables:
         """Return variables for the kept kernels, lifted to ``barrier``, followed by new ones with these norms."""
@@ -94,8 +94,8 @@ class _Paired:
     def weight_change(self) -> Array:
         return self._dweights
 
-    def inactive(self) -> Array:
-        return self.weights * self.squared_bound() < self.slack
+    def inactive(self, factor: float = 1.0) -> Array:
+        return self.weights * self.squared_bound() < factor * self.slack
 
     def _wanted(self) -> Array:
         return self._target - self.weights * self.slack - self._second
@@ -249,7 +249,7 @@ class PowerKernels:
     def weight_change(self) -> Array:
         return self._dweights
 
-    def inactive(self) -> Array:
+    def inactive(self, factor: float = 1.0) -> Array:
         return np.zeros(self.weights.size, dtype=bool)
 
     def resized(self, keep: Array, squared_norms_added: Array, barrier: float) -> PowerKernels:
@@ -295,7 +295,7 @@ class FixedKernels:
     def weight_change(self) -> Array:
         return np.zeros_like(self.weights)
 
-    def inactive(self) -> Array:
+    def inactive(self, factor: float = 1.0) -> Array:
         return np.zeros(self.weights.size, dtype=bool)
 
     def resized(self, keep: Array, squared_norms_added: Array, barrier: float) -> FixedKernels:

@@ -31,6 +31,7 @@ class NewtonSystem:
         self._scale = 1.0 / np.sqrt(matrix.diagonal())
         matrix *= self._scale
         matrix *= self._scale[:, None]
+        self._matrix = matrix
         self._factor = _factorize(matrix)
         self._border = self._solve(np.ones(matrix.shape[0])) if border else None
 
@@ -43,7 +44,11 @@ class NewtonSystem:
         return x - multiplier * self._border, multiplier
 
     def _solve(self, right: Array) -> Array:
-        return self._scale * cho_solve(self._factor, self._scale * right, check_finite=False)
+        """Solve with one step of iterative refinement: near the optimum the matrix is ill-conditioned."""
+        scaled = self._scale * right
+        x = cho_solve(self._factor, scaled, check_finite=False)
+        x += cho_solve(self._factor, scaled - self._matrix @ x, check_finite=False)
+        return self._scale * x
 
 
 def _factorize(matrix: Array) -> tuple[Array, bool]:

@@ -15,12 +15,15 @@ A step costs one product of each kernel with a vector, one weighted sum of the k
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.linalg import LinAlgError
+from scipy.optimize import minimize_scalar
 
-from manykernels.solvers._kernel_variables import SimplexKernels
+from manykernels.solvers._kernel_variables import BoundedKernels, SimplexKernels
 from manykernels.solvers._newton_system import NewtonSystem, add_rank_update
 
 if TYPE_CHECKING:
@@ -31,8 +34,16 @@ if TYPE_CHECKING:
 
 LIFT = 0.1  # of the distance to the optimum, which complementarity products are raised to when kernels are added
 TRUST = 2.0
-LOWEST_TARGET = 1e-3  # of the gap per pair
+LARGEST_RISE = 4.0  # factor by which a step may raise the primal value
+MOST_HALVINGS = 12
+PATIENCE = 15  # steps without a smaller gap before the first restart; doubled with each
+LONGEST_PATIENCE = 1000
+LOWEST_TARGET = 1e-3  # of the gap per pair, far from the optimum, where residuals inflate the gap
+LOWEST_TARGET_NEAR = 2e-2  # the same where the relative gap is below NEAR
+NEAR = 0.1
+WANTED_SHARE = 0.1  # of the wanted gap that all products together may keep
 PRUNING_SHARE = 0.1  # of the gap that setting small weights to zero may cost
+PRUNING_FACTORS = (1e4, 1e3, 1e2, 1e1, 1.0)  # how far in favor of zero the doubtful kernels are judged, tried in turn
 PRUNING_TOLERANCE = 0.9  # of tol: the gap within which a model with zeros is preferred to a better one without
 SHORTEST_FRACTION = 0.95  # of the way to the boundary; tends to one as the gap closes
 
@@ -56,20 +67,56 @@ class PrimalDual:
 
     def __post_init__(self) -> None:
         self._inverse_penalties = self.problem.penalties**-2.0
+        self._origin = copy.deepcopy((self.samples, self.kernels, self.b))
+        self._cautious = False
+        self._useless, self._best_gap, self._patience = 0, np.inf, PATIENCE
         self._set_products(self._products_of(self.samples.rho))
 
-    def newton_step(self) -> None:
-        """Take one predictor-corrector step."""
+    def newton_step(self, wanted: float) -> None:
+        """Take one predictor-corrector step toward a gap of ``wanted``, in units of the objective.
+
+        Complementarity products are not driven below a tenth of their share of ``wanted``: the system would become
+        ill-conditioned for nothing. If the gap has not shrunk for long, or numbers overflow, the iteration starts
+        again from its first point, now refusing steps that make the primal value much worse; the next time without.
+        """
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            try:
+                self._step(wanted)
+            except (LinAlgError, FloatingPointError):
+                self._restart()
+        self._watch()
+
+    def _step(self, wanted: float) -> None:
         couplings, system = self._factorize()
         barrier = self.barrier()
         self._direction(system, couplings, 0.0)
         primal_step, dual_step = self._longest_steps()
-        target = max(barrier * self._centering(primal_step, dual_step, barrier), self._lowest_target())
+        target = max(barrier * self._centering(primal_step, dual_step, barrier), self._lowest_target(wanted))
         drho, db = self._direction(system, couplings, target)
         dproducts = self._products_of(drho)
         trusted = self._trusted_step(drho, dproducts)
-        primal_step, dual_step = (min(self._shortened(step), trusted) for step in self._longest_steps())
-        self._move(primal_step, dual_step, dproducts, db)
+        longest = self._longest_steps()
+        steps = min(self._shortened(longest[0]), trusted), min(self._shortened(longest[1]), trusted)
+        if self._cautious:
+            steps = self._tamed(steps, drho, dproducts, db)
+        self._move(*steps, dproducts, db)
+        if not np.isfinite(self.bounds()).all():
+            raise FloatingPointError("the iteration left the range of float64")
+
+    def _watch(self) -> None:
+        gap = self.bounds()[0] - self.bounds()[1]
+        self._useless = 0 if gap < self._best_gap else self._useless + 1
+        self._best_gap = min(gap, self._best_gap)
+        if self._useless >= self._patience:
+            self._restart()
+
+    def _restart(self) -> None:
+        if self._patience > LONGEST_PATIENCE:
+            raise FloatingPointError("the iteration broke down again and again")
+        self._patience *= 2
+        self._cautious, self._useless, self._best_gap = not self._cautious, 0, np.inf
+        self.samples, self.kernels, self.b = copy.deepcopy(self._origin)
+        self._set_products(self._products_of(self.samples.rho))
 
     def barrier(self) -> float:
         """Mean complementarity product."""
@@ -103,6 +150,25 @@ class PrimalDual:
             return float(np.sqrt(self.kernels.bound))
         return self.problem.regularizer.inactive_below
 
+    def fit_weights(self) -> None:
+        """Multiply all kernel weights by the factor with the smallest primal value, if the regularizer leaves it free.
+
+        A start whose scores are far too small would otherwise need long steps in the weights alone.
+        """
+        if not isinstance(self.kernels, BoundedKernels) or self.kernels.ridge_part > 0:
+            return
+        scores = self.kernels.weights @ self._products
+        norm = float(self.kernels.weights @ np.sqrt(self._squared_norms)) * self.problem.regularizer.strength
+
+        def primal(logarithm: float) -> float:
+            factor = np.exp(logarithm)
+            return self.problem.empirical_loss(factor * scores + self.b) + factor * norm
+
+        found = minimize_scalar(primal, bounds=(-5.0, 15.0), method="bounded", options={"xatol": 0.1})
+        self.kernels.weights = self.kernels.weights * float(np.exp(found.x))
+        self._origin = copy.deepcopy((self.samples, self.kernels, self.b))
+        self._set_products(self._products)
+
     def moved_to(self, problem: Problem, keep: Array, norms_added: Array, distance: float) -> PrimalDual:
         """Return this point on other kernels: those of ``keep`` followed by new ones with these norms.
 
@@ -125,11 +191,14 @@ class PrimalDual:
         """
         primal, dual = self.bounds()
         allowed = max(tol * max(abs(primal), self.problem.tiny), (1.0 + PRUNING_SHARE) * (primal - dual))
-        weights = self._pruned() if self.pruned_gap() <= allowed else self.kernels.weights
+        weights = next(
+            (pruned for pruned in map(self._pruned, PRUNING_FACTORS) if self._primal(pruned) - dual <= allowed),
+            self.kernels.weights,
+        )
         return self.samples.rho, weights * self._inverse_penalties, self.b
 
-    def _pruned(self) -> Array:
-        return np.where(self.kernels.inactive(), 0.0, self.kernels.weights)
+    def _pruned(self, factor: float = 1.0) -> Array:
+        return np.where(self.kernels.inactive(factor), 0.0, self.kernels.weights)
 
     @property
     def squared_norms(self) -> Array:
@@ -185,11 +254,29 @@ class PrimalDual:
         ratio = max(float((curvature / room).max()), float(bilinear / max(size, self.problem.tiny)))
         return 1.0 if ratio <= TRUST else float(np.sqrt(TRUST / ratio))
 
-    def _lowest_target(self) -> float:
-        """Keep products from vanishing while the residuals are still large."""
+    def _tamed(self, steps: tuple[float, float], drho: Array, dproducts: Array, db: float) -> tuple[float, float]:
+        """Halve the steps while they make the primal value much worse than it is."""
+        primal_step, dual_step = steps
+        limit = LARGEST_RISE * max(self.bounds()[0], self.problem.tiny)
+        for _ in range(MOST_HALVINGS):
+            weights = self.kernels.weights + dual_step * self.kernels.weight_change()
+            products = self._products + primal_step * dproducts
+            norms = np.sqrt(np.maximum(products @ (self.samples.rho + primal_step * drho), 0.0))
+            scores = weights @ products + self.b + dual_step * db
+            if self.problem.empirical_loss(scores) + self.problem.regularizer.value(weights * norms) <= limit:
+                break
+            primal_step, dual_step = primal_step / 2, dual_step / 2
+        return primal_step, dual_step
+
+    def _lowest_target(self, wanted: float) -> float:
+        """Keep products from vanishing while the residuals are still large, or below what is asked for."""
         pairs = self.samples.n_pairs + self.kernels.n_pairs
         primal, dual = self.bounds()
-        return LOWEST_TARGET * max(primal - dual, 0.0) / pairs if pairs and np.isfinite(primal - dual) else 0.0
+        gap = max(primal - dual, 0.0)
+        if pairs == 0 or not np.isfinite(gap):
+            return 0.0
+        share = LOWEST_TARGET_NEAR if gap < NEAR * abs(primal) else LOWEST_TARGET
+        return max(share * gap, WANTED_SHARE * wanted) / pairs
 
     def _shortened(self, step: float) -> float:
         return step if step == 1.0 else self._fraction() * step

@@ -48,7 +48,10 @@ def start_iteration(problem: Problem, rho: Array, b: float) -> PrimalDual:
     n_pairs = 2 * problem.n_samples + problem.n_kernels
     barrier = START_BARRIER * max(value, 1e-3 * problem.loss_at_zero, problem.tiny) / n_pairs
     samples = start_samples(problem, scale * rho, b, barrier)
-    return PrimalDual(problem, samples, start_kernels(problem.regularizer, (scale * norms) ** 2, barrier), b)
+    kernels = start_kernels(problem.regularizer, (scale * norms) ** 2, barrier)
+    iteration = PrimalDual(problem, samples, kernels, b)
+    iteration.fit_weights()
+    return iteration
 
 
 def interior_point(problem: Problem, rho: Array, margin: float = 0.05) -> Array:

@@ -61,7 +61,7 @@ class InteriorPoint(Solver):
 
     def step(self, problem: Problem, state: _State) -> None:
         """Take one predictor-corrector step."""
-        state.iteration.newton_step()
+        state.iteration.newton_step(self.tol * max(abs(state.iteration.bounds()[0]), problem.tiny))
         state.steps += 1
 
     def worth_certifying(self, problem: Problem, state: _State) -> bool:

@@ -26,6 +26,8 @@ NEARLY_VIOLATED = 0.995  # kernels this close to the bound are taken in along wi
 NEARLY_ACTIVE = 0.98  # kernels this close to the bound stay
 MOST_INNER_STEPS = 60
 DENSE_START = 20  # regularizers without a hard dual constraint keep many kernels: start with this part of all
+STEPS_FOR_ZEROS = 3  # spent, once a working set is solved, on making its inactive kernels negligible
+CLOSER = 0.05  # factor by which each of them comes closer to the boundary
 GROWTH = 3  # most kernels added to a working set, in sizes of it
 WORTH_DROPPING = 0.25  # share of the working set below which copying the rest costs more than it saves
 SLOW = 0.7  # a gap that shrinks by less calls for solving more closely and for dropping no kernel
@@ -151,18 +153,24 @@ class WorkingSet(Solver):
     def _descend(self, problem: Problem, state: _State) -> None:
         assert state.iteration is not None
         wanted = max(state.share * self.tol, min(INNER_PROGRESS * state.gap, FIRST_GAP))
+        spare, share = STEPS_FOR_ZEROS, 1.0
         for _ in range(MOST_INNER_STEPS):
-            state.iteration.newton_step()
+            primal, _ = state.iteration.bounds()
+            state.iteration.newton_step(share * wanted * max(abs(primal), problem.tiny))
             state.steps += 1
-            if self._near(problem, state.iteration, wanted):
+            if not self._near(problem, state.iteration, wanted):
+                continue
+            if spare == 0 or self._near_with_zeros(problem, state.iteration, wanted):
                 break
+            spare, share = spare - 1, share * CLOSER
 
     def _near(self, problem: Problem, iteration: PrimalDual, wanted: float) -> bool:
-        """Whether the working set is solved to ``wanted``, and to twice that without its inactive kernels."""
         primal, dual = iteration.bounds()
-        unit = max(abs(primal), problem.tiny)
-        if primal - dual > wanted * unit:
-            return False
+        return bool(primal - dual <= wanted * max(abs(primal), problem.tiny))
+
+    def _near_with_zeros(self, problem: Problem, iteration: PrimalDual, wanted: float) -> bool:
+        """Whether the model is also good without its inactive kernels, whose weights shrink with every step."""
+        unit = max(abs(iteration.bounds()[0]), problem.tiny)
         return iteration.pruned_gap() <= max(2.0 * wanted, PRUNING_TOLERANCE * self.tol) * unit
 
 
