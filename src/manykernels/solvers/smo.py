@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["SupportKernelMachine", "smo_svm"]
 
 VIOLATION_SHARE = 0.2  # of tol: how closely the optimality interval is met in the end
-SMOOTHING_SHARE = 0.1  # of kappa^2: how closely it is met on the way there
+SMOOTHING_SHARE = 0.02  # of kappa: how closely it is met on the way there
 STEPS_PER_SAMPLE = 50  # of an iteration at one kappa
 LOWEST_KAPPA = 1e-7
 SIGMA_GROWTH = 10.0
 LARGEST_SIGMA = 1e6  # beyond it, the rounding of the norms spoils the weights
-MOST_ROUNDS = 30  # of pairs and Newton steps at one sigma
+USELESS_ROUNDS = 5  # of pairs and Newton steps that do not halve the violation: rounding, or the center is to blame
 POLISH_STEPS = 8
 POLISH_SIGMA = 1e6
 POLISH_SHARE = 0.01  # of tol: a gap at which polishing ends
@@ -49,6 +49,7 @@ class _State:
     descent: Descent | None = None
     center: Array = field(default_factory=lambda: NO_CENTER)
     sigma: float = 0.0
+    least: float = np.inf
     rounds: int = 0
     primal: float = np.inf
     solved: bool = True
@@ -212,13 +213,13 @@ class SupportKernelMachine(Solver):
         """Return the violation at which to stop, such that its share of the gap is a part of the smoothing's."""
         share = VIOLATION_SHARE * self.tol
         if not state.finishing:
-            share = max(share, SMOOTHING_SHARE * state.kappa**2)
+            share = max(share, SMOOTHING_SHARE * state.kappa)
         return share * max(min(state.primal, problem.loss_at_zero), problem.tiny) / problem.total_weight
 
     # --- multipliers -------------------------------------------------------------------------------------------------
 
     def _center(self, state: _State) -> None:
-        state.center, state.rounds = state.eta, 0
+        state.center, state.least, state.rounds = state.eta, np.inf, 0
         state.sigma = min(state.sigma * SIGMA_GROWTH, LARGEST_SIGMA) if state.sigma else 1.0 / state.kappa**2
 
     def _finish(self, problem: Problem, state: _State, descent: Descent) -> None:
@@ -230,8 +231,10 @@ class SupportKernelMachine(Solver):
         if descent.minimize(center, sigma, tol, problem.n_samples) > tol:
             descent.newton(center, sigma, 0.1 * tol)
         eta, grad = descent.weights(center, sigma)
-        state.rounds += 1
-        state.solved = descent.violation(grad) <= tol or state.rounds >= MOST_ROUNDS
+        violation = descent.violation(grad)
+        state.rounds = 0 if violation <= 0.5 * state.least else state.rounds + 1
+        state.least = min(state.least, violation)
+        state.solved = violation <= tol or state.rounds >= USELESS_ROUNDS
         if state.solved:
             eta = self._polished(problem, descent, eta)
         self._set_weights(problem, state, eta)

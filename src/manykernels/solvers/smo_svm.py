@@ -116,4 +116,4 @@ def _middle(grad: Array, rho: Array, lo: Array, hi: Array) -> float:
     """Return the intercept in the middle of ``[-max grad, -min grad]`` over the samples that may fall and rise."""
     up, down = steepest(grad, rho, lo, hi, np.arange(rho.size))
     ends = [grad[i] for i in (up, down) if i >= 0]
-    return -float(np.mean(ends)) if ends else 0.0
+    return 0.0 - float(np.mean(ends)) if ends else 0.0
