@@ -5,6 +5,7 @@ from manykernels.solvers.augmented_lagrangian import SpicyMKL
 from manykernels.solvers.base import Solver
 from manykernels.solvers.interior_point import InteriorPoint
 from manykernels.solvers.registry import SOLVERS, choose_solver, get_solver, solvers_for
+from manykernels.solvers.smo import SupportKernelMachine
 from manykernels.solvers.smooth_dual import SmoothDual
 from manykernels.solvers.solution import IterationRecord, Solution, Status
 from manykernels.solvers.working_set import WorkingSet
@@ -18,6 +19,7 @@ __all__ = [
     "Solver",
     "SpicyMKL",
     "Status",
+    "SupportKernelMachine",
     "WorkingSet",
     "choose_solver",
     "configured_solver",

@@ -8,13 +8,16 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.solvers.augmented_lagrangian import SpicyMKL
 from manykernels.solvers.base import Solver
 from manykernels.solvers.interior_point import InteriorPoint
+from manykernels.solvers.smo import SupportKernelMachine
 from manykernels.solvers.smooth_dual import SmoothDual
 from manykernels.solvers.working_set import WorkingSet
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
 
-SOLVERS: dict[str, type[Solver]] = {cls.name: cls for cls in (WorkingSet, InteriorPoint, SpicyMKL, SmoothDual)}
+SOLVERS: dict[str, type[Solver]] = {
+    cls.name: cls for cls in (WorkingSet, InteriorPoint, SpicyMKL, SmoothDual, SupportKernelMachine)
+}
 
 
 def solvers_for(problem: Problem) -> list[str]:
