@@ -142,6 +142,12 @@ class BoundedKernels(_Paired):
         slack = np.concatenate([slack, added.slack])
         return BoundedKernels(weights, slack, l1_part=self.l1_part, ridge_part=self.ridge_part)
 
+    def grow(self, factor: float, squared_norms: Array) -> None:
+        """Multiply all weights by ``factor`` for dual coefficients that were divided by it."""
+        self.weights = self.weights * factor
+        bound = self.squared_bound()
+        self.slack = np.maximum((bound - squared_norms) / 2, SMALLEST_RELATIVE_SLACK * bound)
+
     @classmethod
     def central(cls, squared_norms: Array, barrier: float, l1_part: float, ridge_part: float) -> BoundedKernels:
         """Return variables with slacks bounded away from zero and weights below their pole."""

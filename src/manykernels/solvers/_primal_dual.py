@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from manykernels.solvers._sample_variables import SampleVariables
 
 LIFT = 0.1  # of the distance to the optimum, which complementarity products are raised to when kernels are added
+FAR = 1.5  # excess over the bound of a norm at which the dual coefficients are scaled down
+START_FRACTION = 0.8  # of the bound, which they are scaled down to
 TRUST = 2.0
 LARGEST_RISE = 4.0  # factor by which a step may raise the primal value
 MOST_HALVINGS = 12
@@ -175,10 +177,25 @@ class PrimalDual:
         Violated kernels make the point worse by ``distance``, in units of the objective; complementarity products are
         lifted to a tenth of that, since Newton from a point too close to the boundary takes tiny steps.
         """
+        norms_added = norms_added * self._make_room(float(norms_added.max(initial=0.0)))
         pairs = self.samples.n_pairs + problem.n_kernels
         barrier = max(LIFT * distance / pairs, self.barrier())
         self.samples.recenter(barrier)
         return PrimalDual(problem, self.samples, self.kernels.resized(keep, norms_added**2, barrier), self.b)
+
+    def _make_room(self, largest_norm: float) -> float:
+        """Scale ``rho`` down and the weights up, which leaves the model as it is, if a bound is broken by far.
+
+        Returns the scale, by which the norms of all kernels shrink.
+        """
+        if not isinstance(self.kernels, BoundedKernels) or self.kernels.ridge_part > 0:
+            return 1.0
+        if largest_norm <= FAR * self.kernels.l1_part:
+            return 1.0
+        scale = START_FRACTION * self.kernels.l1_part / largest_norm
+        self.samples.shrink(scale)
+        self.kernels.grow(1.0 / scale, self._squared_norms * scale**2)
+        return scale
 
     def pruned_gap(self) -> float:
         """Return the gap of the model without its inactive kernels."""

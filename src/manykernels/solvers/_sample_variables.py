@@ -83,6 +83,9 @@ class SampleVariables(Protocol):
     def recenter(self, barrier: float) -> None:
         """Lift complementarity products to at least ``barrier``."""
 
+    def shrink(self, scale: float) -> None:
+        """Multiply ``rho`` by ``scale`` in (0, 1), which keeps it inside its domain."""
+
     def interior_steps(self, share: float) -> tuple[float, float]:
         """Return primal and dual steps that use up at most this share of the distance to the ends of the domain."""
 
@@ -150,6 +153,9 @@ class EntropicSamples:
 
     def recenter(self, barrier: float) -> None:
         """Nothing to do: no multipliers."""
+
+    def shrink(self, scale: float) -> None:
+        self.rho = scale * self.rho
 
     def resynchronize(self) -> None:
         """Set the scores to those that ``rho`` implies."""
@@ -260,6 +266,11 @@ class BoxSamples:
         self.tilt = self.tilt + dual_step * self._dtilt
         self._forget_direction()
         return True
+
+    def shrink(self, scale: float) -> None:
+        change = (scale - 1.0) * self.rho
+        self.slack = np.maximum(self.slack - self.side * change[self.sample], scale * self.slack)
+        self.rho, self.split = self.rho + change, scale * self.split
 
     def recenter(self, barrier: float) -> None:
         slack, self.multiplier = lift(self.slack, self.multiplier, barrier)

@@ -16,7 +16,7 @@ from manykernels.solvers._kernel_variables import (
     PowerKernels,
     SimplexKernels,
 )
-from manykernels.solvers._primal_dual import PrimalDual
+from manykernels.solvers._primal_dual import START_FRACTION, PrimalDual
 from manykernels.solvers._sample_variables import start_samples
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
     from manykernels.objective.regularizers import Regularizer
 
-START_FRACTION = 0.8  # of the best dual point on the ray, so that slacks are not tiny
 SUPPORTED = ("l1", "elasticnet", "lq", "ridge", "simplex")
 
 
