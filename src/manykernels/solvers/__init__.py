@@ -3,15 +3,20 @@
 from manykernels.solvers.api import configured_solver, solve
 from manykernels.solvers.augmented_lagrangian import SpicyMKL
 from manykernels.solvers.base import Solver
+from manykernels.solvers.block_coordinate import BlockCoordinate
+from manykernels.solvers.forward_backward import ForwardBackward
 from manykernels.solvers.interior_point import InteriorPoint
-from manykernels.solvers.registry import SOLVERS, choose_solver, get_solver, solvers_for
+from manykernels.solvers.registry import ALIASES, SOLVERS, choose_solver, get_solver, solvers_for
 from manykernels.solvers.smo import SupportKernelMachine
 from manykernels.solvers.smooth_dual import SmoothDual
 from manykernels.solvers.solution import IterationRecord, Solution, Status
 from manykernels.solvers.working_set import WorkingSet
 
 __all__ = [
+    "ALIASES",
     "SOLVERS",
+    "BlockCoordinate",
+    "ForwardBackward",
     "InteriorPoint",
     "IterationRecord",
     "SmoothDual",

@@ -206,18 +206,19 @@ def _single(problem: Problem, gram: Array) -> Problem:
 
 
 def _descend(problem: Problem, gram: Array, iteration: PrimalDual, best: MachineFit, tol: float) -> MachineFit:
+    """Take Newton steps, at least one: an old answer is never returned as it is, however well it still does."""
     useless, smallest = 0, np.inf
     for _ in range(MOST_STEPS):
-        if _accurate(problem, best, tol) or useless >= PATIENCE:
-            break
         try:
-            iteration.newton_step()
+            iteration.newton_step(tol * max(abs(best.primal_value), problem.tiny))
         except LinAlgError:
             break
         found = _certified(problem, gram, iteration.samples.rho, iteration.b, 0)
         useless = 0 if found.gap < 0.9 * smallest else useless + 1
         smallest = min(smallest, found.gap)
         best = replace(found if found.gap < best.gap else best, steps=best.steps + 1)
+        if _accurate(problem, best, tol) or useless >= PATIENCE:
+            break
     return best
 
 

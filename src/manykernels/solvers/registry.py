@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers.augmented_lagrangian import SpicyMKL
 from manykernels.solvers.base import Solver
+from manykernels.solvers.block_coordinate import BlockCoordinate
+from manykernels.solvers.forward_backward import ForwardBackward
 from manykernels.solvers.interior_point import InteriorPoint
 from manykernels.solvers.smo import SupportKernelMachine
 from manykernels.solvers.smooth_dual import SmoothDual
@@ -16,8 +18,20 @@ if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
 
 SOLVERS: dict[str, type[Solver]] = {
-    cls.name: cls for cls in (WorkingSet, InteriorPoint, SpicyMKL, SmoothDual, SupportKernelMachine)
+    cls.name: cls
+    for cls in (
+        WorkingSet,
+        InteriorPoint,
+        ForwardBackward,
+        SpicyMKL,
+        SmoothDual,
+        SupportKernelMachine,
+        BlockCoordinate,
+    )
 }
+
+ALIASES = {"citi": "block_coordinate", "lpmkl": "block_coordinate", "group_lasso_mkl": "block_coordinate"}
+"""Names from the literature: one alternation, told apart by the regularizer (elastic-net ball, lp ball, simplex)."""
 
 
 def solvers_for(problem: Problem) -> list[str]:
@@ -26,7 +40,8 @@ def solvers_for(problem: Problem) -> list[str]:
 
 
 def get_solver(name: str) -> type[Solver]:
-    """Return the solver class of that name, or say which names there are."""
+    """Return the solver class of that name or alias, or say which names there are."""
+    name = ALIASES.get(name, name)
     if name not in SOLVERS:
         raise InvalidInputError(f"Unknown solver {name!r}. Known: 'auto', {', '.join(map(repr, SOLVERS))}.")
     return SOLVERS[name]

@@ -1,0 +1,137 @@
+"""Fixed-weight learners: every loss against plain NumPy and scikit-learn, warm starts, and what catches failures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.svm import SVC, SVR
+
+from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import Simplex
+from manykernels.solvers import machines
+from manykernels.solvers.machines import MachineFit, fit_machine
+from manykernels.testing.checks import build_problem
+from manykernels.testing.oracles import certificate_in_numpy
+from manykernels.testing.problems import LOSSES, SmallProblem, random_problem
+
+Array = NDArray[np.float64]
+ALL_LOSSES = (*LOSSES, "quantile")
+
+
+def posed(seed: int, loss: str, *, change: float = 0.0) -> tuple[Problem, SmallProblem]:
+    """Return a problem with its combined kernel as the only one, with ridge of strength 1, library and plain."""
+    small = random_problem(seed, loss=loss, fit_intercept=seed % 2 == 0, weighted=seed % 3 == 0)
+    rng = np.random.default_rng(seed)
+    d = rng.exponential(size=len(small.kernels)) / small.strength
+    d = d * np.exp(change * rng.normal(size=d.size))
+    gram = np.einsum("m,mij->ij", d, small.kernels)
+    single = replace(
+        small,
+        kernels=gram[None],
+        regularizer_name="ridge",
+        regularizer_params={},
+        strength=1.0,
+        kernel_penalties=None,
+    )
+    return build_problem(single), single
+
+
+def check(small: SmallProblem, fit: MachineFit, tol: float = 1e-9) -> None:
+    """Assert that both values are those of the model, recomputed in NumPy, and that they are close."""
+    found = certificate_in_numpy(small, fit.rho, np.ones(1), fit.b)
+    unit = abs(found.primal)
+    np.testing.assert_allclose(
+        [fit.primal_value, fit.dual_value], [found.primal, found.dual], rtol=0, atol=1e-10 * unit
+    )
+    assert found.relative_gap <= tol + 1e-10, small.description
+    assert fit.gap <= tol * unit
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES)
+@pytest.mark.parametrize("seed", range(12))
+def test_cold_and_warm_fits_are_certified(loss: str, seed: int) -> None:
+    problem, small = posed(seed, loss)
+    cold = fit_machine(problem, small.kernels[0])
+    check(small, cold)
+    changed, other = posed(seed, loss, change=0.05)
+    warm = fit_machine(changed, other.kernels[0], warm=cold)
+    check(other, warm)
+    assert warm.steps <= 3
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES)
+def test_a_poor_warm_start_does_no_harm(loss: str) -> None:
+    for seed in range(6):
+        problem, small = posed(seed, loss)
+        far, _ = posed(seed, loss, change=4.0)
+        start = fit_machine(far, far.stack.combine(np.ones(1)))
+        check(small, fit_machine(problem, small.kernels[0], warm=start))
+
+
+@pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive", "squared_hinge", "huber", "quantile"])
+def test_without_active_sets_the_primal_dual_iteration_gets_there(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machines, "exchange_active_sets", lambda *_: iter(()))
+    for seed in range(8):
+        problem, small = posed(seed, loss)
+        check(small, fit_machine(problem, small.kernels[0], tol=1e-7), 1e-7)
+
+
+def test_a_libsvm_cut_short_is_only_a_worse_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machines, "LIBSVM_SWEEPS", 1)
+    for seed in range(0, 12, 2):
+        problem, small = posed(seed, "hinge")
+        check(small, fit_machine(problem, small.kernels[0]))
+
+
+@pytest.fixture
+def smooth_data(rng) -> tuple[Array, Array]:
+    X = rng.normal(size=(60, 3))
+    gram = np.exp(-((X[:, None] - X) ** 2).sum(-1) / 4) + 0.1 * np.eye(60)
+    return gram, np.sin(2 * X[:, 0]) + X[:, 1]
+
+
+def test_same_scores_as_scikit_learn(smooth_data: tuple[Array, Array]) -> None:
+    gram, y = smooth_data
+    labels = np.where(y > 0, 1.0, -1.0)
+    svc = SVC(C=1.0, kernel="precomputed", tol=1e-9).fit(3 * gram, labels)
+    fit = fit_machine(Problem(gram[None], labels, "hinge", Simplex(1.0)), 3 * gram)
+    np.testing.assert_allclose(3 * gram @ fit.rho + fit.b, svc.decision_function(3 * gram), atol=1e-6)
+    svr = SVR(C=1.0, epsilon=0.1, kernel="precomputed", tol=1e-9).fit(gram, y)
+    fit = fit_machine(Problem(gram[None], y, "epsilon_insensitive", Simplex(1.0)), gram)
+    np.testing.assert_allclose(gram @ fit.rho + fit.b, svr.predict(gram), atol=1e-6)
+    ridge = KernelRidge(alpha=1.0, kernel="precomputed").fit(gram, y)
+    fit = fit_machine(Problem(gram[None], y, "squared", Simplex(1.0), fit_intercept=False), gram)
+    np.testing.assert_allclose(fit.rho, ridge.dual_coef_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared", "squared_hinge", "huber"])
+def test_dual_coefficients_are_slopes_of_smooth_losses(loss: str) -> None:
+    problem, small = posed(4, loss)
+    fit = fit_machine(problem, small.kernels[0], tol=1e-13)
+    slopes = -problem.weight * problem.loss.derivative(problem.y, small.kernels[0] @ fit.rho + fit.b)
+    np.testing.assert_allclose(fit.rho, slopes, atol=1e-6 * np.abs(slopes).max())
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES)
+def test_a_zero_kernel_leaves_the_best_constant(loss: str) -> None:
+    problem, small = posed(2, loss)
+    zero = replace(small, kernels=np.zeros_like(small.kernels))
+    fit = fit_machine(problem, zero.kernels[0])
+    check(zero, fit)
+    assert fit.steps == 0
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES)
+def test_nothing_is_modified_and_equal_calls_agree(loss: str) -> None:
+    problem, small = posed(6, loss)
+    gram = small.kernels[0].copy()
+    first = fit_machine(problem, gram)
+    rho = first.rho.copy()
+    warm = fit_machine(problem, gram, warm=first)
+    np.testing.assert_array_equal(gram, small.kernels[0])
+    np.testing.assert_array_equal(first.rho, rho)
+    np.testing.assert_array_equal(fit_machine(problem, gram, warm=first).rho, warm.rho)
