@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.metadata import version as _version
 
-from manykernels.estimators import MKLClassifier, MKLRegressor
+from manykernels.estimators import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV, regularization_path
 from manykernels.exceptions import (
     ConvergenceWarning,
     IncompatibleError,
@@ -57,7 +57,9 @@ __all__ = [
     "Laplacian",
     "Linear",
     "MKLClassifier",
+    "MKLClassifierCV",
     "MKLRegressor",
+    "MKLRegressorCV",
     "Matern",
     "MedianWidth",
     "MemoryBudgetError",
@@ -74,6 +76,7 @@ __all__ = [
     "get_loss",
     "get_regularizer",
     "load_model",
+    "regularization_path",
     "save_model",
     "solve",
 ]

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from manykernels.estimators.classifier import MKLClassifier
+from manykernels.estimators.cross_validation import MKLClassifierCV, MKLRegressorCV
+from manykernels.estimators.path import RegularizationPath, regularization_path
 from manykernels.estimators.regressor import MKLRegressor
 
-__all__ = ["MKLClassifier", "MKLRegressor"]
+__all__ = [
+    "MKLClassifier",
+    "MKLClassifierCV",
+    "MKLRegressor",
+    "MKLRegressorCV",
+    "RegularizationPath",
+    "regularization_path",
+]

@@ -10,6 +10,7 @@ from manykernels.inspection.displays import (
 )
 from manykernels.inspection.model_file import load_model, read_metadata, save_model
 from manykernels.inspection.overview import plot_overview
+from manykernels.inspection.path_display import PathDisplay
 from manykernels.inspection.report import MKLReport
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "DecompositionDisplay",
     "KernelWeightsDisplay",
     "MKLReport",
+    "PathDisplay",
     "WeightMapDisplay",
     "load_model",
     "plot_overview",

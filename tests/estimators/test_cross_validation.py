@@ -1,0 +1,213 @@
+"""Estimators that choose their strength: against a plain loop over folds, and under scikit-learn's contract."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.metrics import accuracy_score, mean_squared_error
+from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from manykernels import Gaussian, KernelBank, KernelStack, MKLClassifier, MKLRegressor
+from manykernels.estimators.cross_validation import MKLClassifierCV, MKLRegressorCV
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.objective.regularizers import BlockL1
+
+Array = NDArray[Any]
+
+
+def bank() -> KernelBank:
+    return KernelBank([(f"x{j} {w}", Gaussian(w), [j]) for j in range(3) for w in (0.5, 2.0)], normalize="trace")
+
+
+def regression(n_samples: int = 60) -> tuple[Array, Array]:
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-2, 2, size=(n_samples, 3))
+    return X, np.sin(2 * X[:, 1]) + 0.5 * rng.normal(size=n_samples)
+
+
+def classification(n_samples: int = 90, n_classes: int = 2) -> tuple[Array, Array]:
+    X, y = regression(n_samples)
+    codes = np.digitize(y, np.quantile(y, np.linspace(0, 1, n_classes + 1)[1:-1]))
+    return X, np.array(["red", "green", "blue"])[codes]
+
+
+def plain_model(alpha: float, X: Array, y: Array, kind: Any = MKLRegressor) -> Any:
+    return kind(bank(), alpha=alpha, tol=1e-8).fit(X, y)
+
+
+def test_scores_are_those_of_a_plain_loop() -> None:
+    X, y = regression()
+    splitter = KFold(3, shuffle=True, random_state=0)
+    model = MKLRegressorCV(bank(), cv=splitter, n_alphas=6, ratio=1e-2, tol=1e-8).fit(X, y)
+    expected = [
+        [
+            -mean_squared_error(
+                y[test], MKLRegressor(bank(), alpha=alpha, tol=1e-8).fit(X[train], y[train]).predict(X[test])
+            )
+            for train, test in splitter.split(X)
+        ]
+        for alpha in model.alphas_[1:]
+    ]
+    frame = model.cv_frame()
+    np.testing.assert_allclose(frame[["score_0", "score_1", "score_2"]].to_numpy()[1:], expected, rtol=1e-5)
+    np.testing.assert_allclose(frame["mean_score"][1:], np.mean(expected, axis=1), rtol=1e-5)
+    assert model.best_index_ == 1 + int(np.argmax(np.mean(expected, axis=1)))
+    assert model.alpha_ == model.alphas_[model.best_index_]
+    plain = MKLRegressor(bank(), alpha=model.alpha_, tol=1e-8).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), plain.predict(X), rtol=1e-4, atol=1e-4)
+    assert model.n_folds_ == 3
+
+
+def test_the_first_strength_is_the_first_useful_one() -> None:
+    X, y = regression()
+    model = MKLRegressorCV(bank(), cv=3, n_alphas=5).fit(X, y)
+    with pytest.warns(UserWarning, match="No kernel was selected"):
+        MKLRegressor(bank(), alpha=model.alphas_[0] * (1 + 1e-6), tol=1e-9).fit(X, y)
+    assert MKLRegressor(bank(), alpha=0.99 * model.alphas_[0], tol=1e-9).fit(X, y).kernel_weights_.any()
+
+
+@pytest.mark.parametrize("given", [{"l1_ratios": [0.2, 0.9]}, {"mus": [1e-4, 1e-3]}])
+def test_a_second_parameter_is_chosen_too(given: dict[str, Any]) -> None:
+    X, y = regression()
+    model = MKLRegressorCV(bank(), penalty="elasticnet", cv=3, n_alphas=5, **given).fit(X, y)
+    name, values = ("l1_ratio", given["l1_ratios"]) if "l1_ratios" in given else ("mu", given["mus"])
+    frame = model.cv_frame()
+    best = frame.loc[frame["mean_score"].idxmax()]
+    assert frame[name].tolist() == list(np.repeat(values, 5))
+    assert (model.l1_ratio_ if name == "l1_ratio" else model.mu_) == best[name]
+    assert model.alpha_ == best["alpha"]
+    assert model.alphas_.shape == (2, 5)
+    strength = (model.alpha_ + (model.mu_ or 0)) * len(y)
+    ratio = model.l1_ratio_ or model.alpha_ / (model.alpha_ + model.mu_)
+    plain = MKLRegressor(bank(), penalty="elasticnet", alpha=strength / len(y), l1_ratio=ratio).fit(X, y)
+    np.testing.assert_allclose(model.kernel_weights_, plain.kernel_weights_, rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:The best strength:UserWarning")
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_classes_are_scored_on_held_out_samples(n_classes: int) -> None:
+    X, y = classification(n_classes=n_classes)
+    splitter = StratifiedKFold(3)
+    model = MKLClassifierCV(bank(), cv=3, alphas=[0.01, 0.002, 0.005], tol=1e-7).fit(X, y)
+    expected = [
+        np.mean(
+            [
+                accuracy_score(
+                    y[test], MKLClassifier(bank(), alpha=a, tol=1e-7).fit(X[train], y[train]).predict(X[test])
+                )
+                for train, test in splitter.split(X, y)
+            ]
+        )
+        for a in (0.01, 0.005, 0.002)
+    ]
+    np.testing.assert_allclose(model.cv_frame()["mean_score"], expected, rtol=1e-12)
+    assert set(model.classes_) == set(y)
+    assert model.score(X, y) > 0.6
+
+
+def test_probabilities_can_be_scored() -> None:
+    X, y = classification()
+    model = MKLClassifierCV(bank(), cv=3, n_alphas=6, ratio=0.05, scoring="neg_log_loss").fit(X, y)
+    assert -np.log(2) < model.best_score_ < 0
+    assert model.predict_proba(X).shape == (90, 2)
+
+
+def test_hold_out_and_grouped_splits() -> None:
+    X, y = regression()
+    once = MKLRegressorCV(bank(), cv=ShuffleSplit(1, test_size=0.3, random_state=0), n_alphas=5).fit(X, y)
+    assert once.n_folds_ == 1
+    groups = np.arange(60) // 10
+    grouped = MKLRegressorCV(bank(), cv=GroupKFold(3), n_alphas=5).fit(X, y, groups=groups)
+    assert grouped.n_folds_ == 3
+
+
+def test_precomputed_kernels_are_sliced_on_both_sides() -> None:
+    X, y = regression()
+    kernels = np.stack([np.exp(-((X[:, None, j] - X[:, j]) ** 2) / 2) for j in range(3)])
+    found = [MKLRegressorCV("precomputed", cv=3, n_alphas=5).fit(given, y) for given in (KernelStack(kernels), kernels)]
+    plain = MKLRegressorCV(
+        KernelBank([(f"x{j}", Gaussian(1.0), [j]) for j in range(3)], normalize=None), cv=3, n_alphas=5
+    ).fit(X, y)
+    for model in found:
+        pd.testing.assert_frame_equal(model.cv_frame(), plain.cv_frame(), rtol=1e-6)
+
+
+def test_several_targets_and_sample_weights() -> None:
+    X, y = regression()
+    both = np.column_stack([y, X[:, 0] ** 2])
+    weight = np.where(np.arange(60) % 7 == 0, 0.0, 1.0)
+    model = MKLRegressorCV(bank(), cv=KFold(3), n_alphas=5).fit(X, both, sample_weight=weight)
+    assert model.predict(X).shape == (60, 2)
+    assert model.kernel_weights_.shape == (2, 6)
+    assert not set(model.support_) & set(np.flatnonzero(weight == 0))
+    train, test = next(KFold(3).split(X))
+    alpha = model.alphas_[2]
+    plain = MKLRegressor(bank(), alpha=alpha).fit(X[train], both[train], sample_weight=weight[train])
+    error = mean_squared_error(both[test], plain.predict(X[test]), sample_weight=weight[test])
+    np.testing.assert_allclose(model.cv_frame()["score_0"][2], -error, rtol=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore:No kernel was selected:UserWarning")
+def test_the_edge_of_the_grid_is_reported() -> None:
+    X, y = regression()
+    with pytest.warns(UserWarning, match=r"is the smallest of the grid\. The best one may lie beyond it: .* smaller"):
+        MKLRegressorCV(bank(), cv=3, alphas=[0.02, 0.015]).fit(X, y)
+    with pytest.warns(UserWarning, match=r"is the largest of the grid\. The best one may lie beyond it: .* larger"):
+        MKLRegressorCV(bank(), cv=3, alphas=[1e-4, 5e-5], tol=1e-2).fit(X, y)
+    noise = np.random.default_rng(0).normal(size=60)
+    with pytest.warns(UserWarning, match="the kernels do not help to predict y"):
+        MKLRegressorCV(bank(), cv=3, n_alphas=4).fit(X, noise)
+
+
+def test_unfinished_folds_are_reported_once() -> None:
+    X, y = regression()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        MKLRegressorCV(bank(), cv=3, alphas=[0.03, 0.01, 0.003], max_iter=1, tol=1e-9).fit(X, y)
+    told = [str(warning.message) for warning in caught if warning.category is ConvergenceWarning]
+    assert sum("models of the folds stopped short of tol=1e-09" in text for text in told) == 1
+
+
+def test_a_strength_that_is_given_cannot_be_chosen() -> None:
+    X, y = regression()
+    with pytest.raises(InvalidInputError, match="has its strength already"):
+        MKLRegressorCV(bank(), penalty=BlockL1(0.1)).fit(X, y)
+    with pytest.raises(InvalidInputError, match="every kernel has a weight at any strength"):
+        MKLRegressorCV(bank(), penalty="lq").fit(X, y)
+
+
+def test_a_dense_penalty_is_chosen_from_given_strengths() -> None:
+    X, y = regression()
+    model = MKLRegressorCV(bank(), penalty="lq", q=1.25, alphas=np.geomspace(1e-1, 1e-4, 4), cv=3).fit(X, y)
+    assert (model.kernel_weights_ > 0).all()
+    assert model.l1_ratio_ is None
+    assert model.mu_ is None
+
+
+def test_clones_and_refits_start_afresh() -> None:
+    X, y = regression()
+    model = MKLRegressorCV(bank(), cv=3, n_alphas=5)
+    first = model.fit(X, y).predict(X)
+    np.testing.assert_array_equal(clone(model).fit(X, y).predict(X), first)
+    np.testing.assert_array_equal(model.fit(X, y).predict(X), first)
+    assert "alpha" not in model.get_params()
+
+
+SAMPLE_WEIGHTS = "kernel normalization and folds count training rows, not their weights"
+
+
+@pytest.mark.filterwarnings("ignore:No kernel was selected:UserWarning", "ignore:The best strength:UserWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks(
+    [MKLRegressorCV(n_alphas=3, ratio=0.1, cv=2), MKLClassifierCV(n_alphas=3, ratio=0.1, cv=2)],
+    expected_failed_checks=lambda estimator: {"check_sample_weight_equivalence_on_dense_data": SAMPLE_WEIGHTS},
+)
+def test_scikit_learn_accepts_the_estimator(estimator: Any, check: Any) -> None:
+    check(estimator)

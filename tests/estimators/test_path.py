@@ -1,0 +1,178 @@
+"""Regularization paths: grids, warm starts, penalties with a fixed quadratic part."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from manykernels import Gaussian, KernelBank, KernelStack, solve
+from manykernels.estimators._penalties import PenaltyFamily, alpha_grid, checked_alphas
+from manykernels.estimators.path import regularization_path
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.grams import as_stack
+from manykernels.objective.conversions import pfbs
+from manykernels.objective.regularizers import ElasticNet
+from manykernels.solvers import WorkingSet
+
+Array = NDArray[np.float64]
+
+
+def data(n_samples: int = 40) -> tuple[Array, Array, Array]:
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2, 2, size=(n_samples, 3))
+    kernels = np.stack([np.exp(-((X[:, None, j] - X[:, j]) ** 2) / 2 / w**2) for j in range(3) for w in (0.5, 2.0)])
+    return X, kernels, np.sin(2 * X[:, 1]) + 0.2 * X[:, 2] + 0.1 * rng.normal(size=n_samples)
+
+
+def test_the_grid_starts_at_the_empty_model_and_falls_geometrically() -> None:
+    _, kernels, y = data()
+    path = regularization_path(kernels, y, kernels="precomputed", n_alphas=7, ratio=1e-2, tol=1e-8)
+    centered = y - y.mean()
+    expected = np.sqrt(np.einsum("i,mij,j->m", centered, kernels, centered)).max() / len(y)
+    np.testing.assert_allclose(path.alphas, expected * 10 ** np.linspace(0, -2, 7), rtol=1e-12)
+    np.testing.assert_allclose(path.alpha_max, expected, rtol=1e-12)
+    n_active = path.summary()["n_active"]
+    assert n_active[0] == 0 < n_active[1]
+
+
+def test_without_intercept_alpha_max_is_the_tau_max_of_pfbs() -> None:
+    _, kernels, y = data()
+    weight, penalties = np.linspace(0.5, 2, len(y)), np.linspace(0.5, 2.0, 6)
+    path = regularization_path(
+        as_stack(kernels), y, n_alphas=2, fit_intercept=False, sample_weight=weight, kernel_penalties=penalties
+    )
+    rho = weight * y
+    expected = (np.sqrt(np.einsum("i,mij,j->m", rho, kernels, rho)) / penalties).max() / weight.sum()
+    np.testing.assert_allclose(path.alpha_max, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("solver", ["auto", "pfbs"])
+def test_every_solution_is_the_one_of_a_cold_start(solver: str) -> None:
+    _, kernels, y = data()
+    path = regularization_path(kernels, y, kernels="precomputed", n_alphas=6, solver=solver, tol=1e-8)
+    for alpha, found, norms in zip(path.alphas, path.solutions, path.norms, strict=True):
+        cold = solve(kernels, y, loss="squared", regularizer="l1", strength=alpha * len(y), tol=1e-9)
+        np.testing.assert_allclose(found.certificate.primal, cold.certificate.primal, rtol=2e-8)
+        square = np.einsum("i,mij,j->m", found.dual_coef, kernels, found.dual_coef)
+        np.testing.assert_allclose(norms, found.kernel_weights * np.sqrt(square), rtol=1e-9)
+
+
+def test_mu_and_alpha_are_the_constants_of_pfbs() -> None:
+    _, kernels, y = data()
+    mu = 0.05
+    path = regularization_path(
+        kernels, y, kernels="precomputed", penalty="elasticnet", mu=mu, n_alphas=4, fit_intercept=False, tol=1e-9
+    )
+    for tau, found in zip(path.alphas, path.solutions, strict=True):
+        posed = pfbs(tau, mu, len(y)).problem(kernels, y)
+        best = WorkingSet(tol=1e-9).solve(posed).certificate.primal
+        np.testing.assert_allclose(found.certificate.primal, best, rtol=4e-9)
+    family = PenaltyFamily("elasticnet", {}, 0.3)
+    assert family.at(0.1, 10.0) == ElasticNet(4.0, l1_ratio=0.25)
+
+
+def test_the_l1_ratio_moves_the_start_of_the_grid() -> None:
+    _, kernels, y = data()
+    starts = [
+        regularization_path(
+            kernels, y, kernels="precomputed", penalty="elasticnet", n_alphas=1, penalty_parameters={"l1_ratio": ratio}
+        ).alpha_max
+        for ratio in (1.0, 0.25)
+    ]
+    np.testing.assert_allclose(starts[1], 4 * starts[0], rtol=1e-12)
+
+
+def test_warm_starts_save_work() -> None:
+    _, kernels, y = data()
+    path = regularization_path(kernels, y, kernels="precomputed", n_alphas=20, solver="pfbs", tol=1e-7)
+    cold = [
+        solve(kernels, y, loss="squared", regularizer="l1", strength=alpha * len(y), solver="pfbs", tol=1e-7)
+        for alpha in path.alphas
+    ]
+    assert path.summary()["newton_steps"].sum() < 0.7 * sum(found.newton_steps for found in cold)
+
+
+def test_tables_tell_the_path() -> None:
+    X, _, y = data()
+    bank = KernelBank([(f"k{j}{w}", Gaussian(w), [j]) for j in range(3) for w in (0.5, 2.0)], normalize=None)
+    path = regularization_path(X, y, kernels=bank, n_alphas=5)
+    frame, whole = path.frame(), path.frame(active_only=False)
+    assert len(whole) == 5 * 6
+    assert (frame["weight"] > 0).all()
+    assert set(frame["kernel"]) <= set(bank.fit(X).names)
+    assert frame.groupby("alpha").size().sum() == path.summary()["n_active"].sum() == len(frame)
+    assert len(path) == 5
+    for kernel, entry in enumerate(path.entry_alphas):
+        active = path.alphas[path.weights[:, kernel] > 0]
+        assert entry == active.max() if active.size else np.isnan(entry)
+
+
+def test_a_kernel_stack_is_taken_as_it_is() -> None:
+    _, kernels, y = data()
+    names = [f"view {m}" for m in range(6)]
+    given = regularization_path(KernelStack(kernels, names), y, kernels="precomputed", alphas=[0.1, 0.01])
+    plain = regularization_path(as_stack(kernels), y, alphas=[0.01, 0.1])
+    assert given.kernel_names == tuple(names)
+    assert given.alpha_max is None
+    np.testing.assert_array_equal(given.alphas, [0.1, 0.01])
+    np.testing.assert_allclose(given.weights, plain.weights, rtol=1e-12)
+
+
+def test_progress_counts_to_the_end() -> None:
+    _, kernels, y = data()
+    seen: list[tuple[int, int]] = []
+    regularization_path(as_stack(kernels), y, n_alphas=3, progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_unfinished_problems_are_reported_once() -> None:
+    _, kernels, y = data()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        regularization_path(as_stack(kernels), y, n_alphas=6, solver="interior_point", max_iter=2, tol=1e-9)
+    assert [warning.category for warning in caught] == [ConvergenceWarning]
+    assert "5 of the 6 problems" in str(caught[0].message)
+
+
+def test_a_penalty_without_an_empty_model_needs_strengths() -> None:
+    _, kernels, y = data()
+    for penalty, given in (("ridge", {}), ("elasticnet", {"l1_ratio": 0.0})):
+        with pytest.raises(InvalidInputError, match="every kernel has a weight at any strength"):
+            regularization_path(as_stack(kernels), y, penalty=penalty, penalty_parameters=given)
+    path = regularization_path(as_stack(kernels), y, penalty="ridge", alphas=[1e-2, 1.0])
+    assert path.summary()["n_active"].tolist() == [6, 6]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"ratio": 1.5}, "must be between 0 and 1, got 1.5"),
+        ({"n_alphas": 0}, "n_alphas"),
+        ({"alphas": [0.1, -1.0]}, "every alpha"),
+        ({"alphas": []}, "non-empty vector"),
+        ({"penalty": "lasso"}, "Unknown penalty 'lasso'"),
+        ({"mu": 0.1}, "mu is for penalty='elasticnet', not for 'l1'"),
+        ({"penalty": "elasticnet", "mu": -0.1}, "mu"),
+    ],
+)
+def test_bad_input_is_explained(given: dict[str, Any], message: str) -> None:
+    _, kernels, y = data()
+    with pytest.raises(InvalidInputError, match=message):
+        regularization_path(as_stack(kernels), y, **given)
+
+
+def test_a_constant_target_has_no_path() -> None:
+    _, kernels, y = data()
+    with pytest.raises(InvalidInputError, match="nothing that a path could select"):
+        regularization_path(as_stack(kernels), np.full(len(y), 3.0))
+
+
+def test_grids() -> None:
+    assert alpha_grid(2.0, 1, 0.1).tolist() == [2.0]
+    assert alpha_grid(0.1 + 0.2, 4, 0.1)[0] == 0.1 + 0.2
+    np.testing.assert_allclose(alpha_grid(4.0, 3, 0.25), [4.0, 2.0, 1.0])
+    np.testing.assert_array_equal(checked_alphas([1.0, 3.0, 2.0]), [3.0, 2.0, 1.0])
