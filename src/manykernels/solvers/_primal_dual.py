@@ -152,22 +152,23 @@ class PrimalDual:
             return float(np.sqrt(self.kernels.bound))
         return self.problem.regularizer.inactive_below
 
-    def fit_weights(self) -> None:
-        """Multiply all kernel weights by the factor with the smallest primal value, if the regularizer leaves it free.
+    def fit_weights(self, first: int = 0, largest: float = 1e6) -> None:
+        """Multiply the weights from position ``first`` on by the factor with the smallest primal value.
 
-        A start whose scores are far too small would otherwise need long steps in the weights alone.
+        A start whose scores are far from what the loss wants would otherwise need long steps in the weights alone.
         """
-        if not isinstance(self.kernels, BoundedKernels) or self.kernels.ridge_part > 0:
+        if self.kernels.n_pairs == 0 or self.problem.regularizer.name != "l1" and first == 0:
             return
-        scores = self.kernels.weights @ self._products
-        norm = float(self.kernels.weights @ np.sqrt(self._squared_norms)) * self.problem.regularizer.strength
+        chosen = np.arange(self.kernels.weights.size) >= first
 
-        def primal(logarithm: float) -> float:
-            factor = np.exp(logarithm)
-            return self.problem.empirical_loss(factor * scores + self.b) + factor * norm
+        def scaled(logarithm: float) -> Array:
+            return np.where(chosen, np.exp(logarithm), 1.0) * self.kernels.weights
 
-        found = minimize_scalar(primal, bounds=(-5.0, 15.0), method="bounded", options={"xatol": 0.1})
-        self.kernels.weights = self.kernels.weights * float(np.exp(found.x))
+        bounds = (-np.log(1e6), np.log(largest))
+        found = minimize_scalar(
+            lambda x: self._primal(scaled(x)), bounds=bounds, method="bounded", options={"xatol": 0.1}
+        )
+        self.kernels.weights = scaled(found.x)
         self._origin = copy.deepcopy((self.samples, self.kernels, self.b))
         self._set_products(self._products)
 
@@ -181,7 +182,10 @@ class PrimalDual:
         pairs = self.samples.n_pairs + problem.n_kernels
         barrier = max(LIFT * distance / pairs, self.barrier())
         self.samples.recenter(barrier)
-        return PrimalDual(problem, self.samples, self.kernels.resized(keep, norms_added**2, barrier), self.b)
+        kernels = self.kernels.resized(keep, norms_added**2, barrier)
+        moved = PrimalDual(problem, self.samples, kernels, self.b)
+        moved.fit_weights(int(np.count_nonzero(keep)), largest=1.0)
+        return moved
 
     def _make_room(self, largest_norm: float) -> float:
         """Scale ``rho`` down and the weights up, which leaves the model as it is, if a bound is broken by far.
