@@ -119,6 +119,19 @@ def test_probabilities_can_be_scored() -> None:
     assert model.predict_proba(X).shape == (90, 2)
 
 
+@pytest.mark.filterwarnings("ignore:The best strength:UserWarning")
+def test_class_weights_count_in_the_choice() -> None:
+    X, y = classification()
+    given = {"red": 20.0, "green": 1.0}
+    model = MKLClassifierCV(bank(), cv=3, alphas=[0.001, 0.0003], class_weight=given).fit(X, y)
+    train, test = next(StratifiedKFold(3).split(X, y))
+    plain = MKLClassifier(bank(), alpha=0.001, class_weight=given).fit(X[train], y[train])
+    weight = np.array([given[label] for label in y[test]])
+    expected = accuracy_score(y[test], plain.predict(X[test]), sample_weight=weight)
+    np.testing.assert_allclose(model.cv_frame()["score_0"][0], expected, rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:The best strength:UserWarning")
 def test_hold_out_and_grouped_splits() -> None:
     X, y = regression()
     once = MKLRegressorCV(bank(), cv=ShuffleSplit(1, test_size=0.3, random_state=0), n_alphas=5).fit(X, y)

@@ -123,13 +123,17 @@ class CrossValidated:
         scoring = self._default_scoring if self.scoring is None else self.scoring
         scorer = check_scoring(self, scoring=scoring)
         folds = []
+        scoring_weight = self._scoring_weight(y, weight)
         for train, test in self._splits(X, y, groups):
-            parts = [None if weight is None else weight[rows] for rows in (train, test)]
-            fold = FoldScores(scorer, _safe_indexing(X, test), y[test], parts[1], [], [])
+            fold = FoldScores(scorer, _safe_indexing(X, test), y[test], _part(scoring_weight, test), [], [])
             walk = Walk(found.families, found.alphas, fold.visit)
-            self._walker(walk).fit(_safe_indexing(X, train), y[train], parts[0])
+            self._walker(walk).fit(_safe_indexing(X, train), y[train], _part(weight, train))
             folds.append(fold)
         return folds
+
+    def _scoring_weight(self: Any, y: Array, weight: Array | None) -> Array | None:
+        """Return the weights of held-out samples in the score."""
+        return weight
 
     def _splits(self: Any, X: Any, y: Array, groups: Any) -> Iterator[tuple[Array, Array]]:
         splitter = check_cv(self.cv, y, classifier=self._task == "classification")
@@ -180,6 +184,10 @@ class CrossValidated:
                 UserWarning,
                 stacklevel=3,
             )
+
+
+def _part(weight: Array | None, rows: Array) -> Array | None:
+    return None if weight is None else weight[rows]
 
 
 def _results(found: Candidates, scores: Array, n_active: Array) -> pd.DataFrame:

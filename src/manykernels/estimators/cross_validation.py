@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from manykernels.estimators._folds import WalkingClassifier, WalkingRegressor
 from manykernels.estimators._selection import CrossValidated
-from manykernels.estimators._targets import class_labels, numeric_targets
+from manykernels.estimators._targets import class_factors, class_labels, encode_labels, numeric_targets, sample_weights
 from manykernels.estimators.classifier import MKLClassifier
 from manykernels.estimators.regressor import MKLRegressor
 
@@ -209,7 +209,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # type: ignore[override]
     fit_intercept : bool, default=True
         Whether to learn the constant.
     class_weight : dict, "balanced" or None, default=None
-        Factors on the sample weights of each class.
+        Factors on the sample weights of each class, in the loss and in the score.
     kernel_penalties : array-like of shape (n_kernels,), dict or None, default=None
         Factors on the norms inside the penalty.
     tol : float, default=1e-4
@@ -314,3 +314,11 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # type: ignore[override]
 
     def _checked_targets(self, y: Any) -> Array:
         return class_labels(y)
+
+    def _scoring_weight(self, y: Array, weight: Array | None) -> Array | None:
+        """Weigh held-out samples like those of the loss, or the choice would work against ``class_weight``."""
+        if self.class_weight is None:
+            return weight
+        base = sample_weights(weight, len(y))
+        classes, codes, _ = encode_labels(y)
+        return base * class_factors(self.class_weight, classes, codes, base)[codes]
