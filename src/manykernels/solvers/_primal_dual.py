@@ -8,8 +8,8 @@ Its multipliers are the model: ``d_m`` for the kernels and ``b`` for the sum. On
 
     (diag(h) + sum_m d_m K_m + sum_m c_m q_m q_m') drho + 1 db = g + z - f - b - sum_m e_m q_m,     q_m = K_m rho
 
-where ``(h, g)`` comes from the samples and ``(c, e)`` from the kernels. As in Mehrotra's method, one factorization serves
-a predictor, which chooses how far the complementarity products can fall, and a corrector with second-order terms.
+where ``(h, g)`` comes from the samples and ``(c, e)`` from the kernels. As in Mehrotra's method, one factorization
+serves a predictor, which chooses how far the complementarity products can fall, and a corrector with second-order terms.
 A step costs one product of each kernel with a vector, one weighted sum of the kernels and one Cholesky factorization.
 """
 
@@ -157,7 +157,7 @@ class PrimalDual:
 
         A start whose scores are far from what the loss wants would otherwise need long steps in the weights alone.
         """
-        if self.kernels.n_pairs == 0 or self.problem.regularizer.name != "l1" and first == 0:
+        if self.kernels.n_pairs == 0 or (self.problem.regularizer.name != "l1" and first == 0):
             return
         chosen = np.arange(self.kernels.weights.size) >= first
 

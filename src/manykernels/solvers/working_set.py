@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from manykernels.grams.packed import PackedStack
 from manykernels.objective.losses import LOSSES
 from manykernels.solvers._primal_dual import PRUNING_TOLERANCE, PrimalDual
 from manykernels.solvers._start import start_iteration
+from manykernels.solvers._working_copy import WorkingCopy
 from manykernels.solvers.base import Solver
 
 if TYPE_CHECKING:
     from manykernels._validation import Array
-    from manykernels.grams.base import GramStack
     from manykernels.objective.problem import Certificate, Problem
     from manykernels.solvers.base import Model
 
@@ -36,6 +35,7 @@ SLOW = 0.7  # a gap that shrinks by less calls for solving more closely and for 
 @dataclass
 class _State:
     start: Model
+    copy: WorkingCopy
     kernels: Array = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
     iteration: PrimalDual | None = None
     norms: Array = field(default_factory=lambda: np.zeros(0))
@@ -58,7 +58,8 @@ class WorkingSet(Solver):
     Parameters
     ----------
     initial_size : int
-        Kernels in the first working set; each later one is at most four times the one before.
+        Kernels in the first working set; each later one is at most four times the one before, or
+        twice where kernels have to be evaluated.
 
     Notes
     -----
@@ -94,7 +95,7 @@ class WorkingSet(Solver):
 
     def initialize(self, problem: Problem, start: Model) -> _State:
         """Start from the given model with an empty working set."""
-        return _State(start)
+        return _State(start, WorkingCopy(problem, self.tol))
 
     def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
         """Keep the norms of all kernels: they name the violators."""
@@ -127,8 +128,7 @@ class WorkingSet(Solver):
         size = max(self.initial_size, 0 if problem.regularizer.dual_constraint else problem.n_kernels // DENSE_START)
         worst = np.argsort(-state.norms, kind="stable")[:size]
         state.kernels = np.union1d(worst, np.flatnonzero(d))
-        restricted = _restricted(problem, state.kernels)
-        state.iteration = start_iteration(restricted, rho, b)
+        state.iteration = start_iteration(state.copy.choose(state.kernels), rho, b)
         state.gap = FIRST_GAP / INNER_PROGRESS
 
     def _revise(self, problem: Problem, state: _State, iteration: PrimalDual) -> None:
@@ -138,17 +138,18 @@ class WorkingSet(Solver):
         outside = np.ones(problem.n_kernels, dtype=bool)
         outside[state.kernels] = False
         found = np.flatnonzero(outside & (state.norms > NEARLY_VIOLATED * bound))
-        room = max(self.initial_size, GROWTH * state.kernels.size)
+        growth = GROWTH if problem.stack.in_memory else 1
+        room = max(self.initial_size, growth * state.kernels.size)
         added = found[np.argsort(-state.norms[found], kind="stable")][:room]
         if not (state.norms[added] > bound).any() or state.gap > SLOW * state.previous_gap:
             state.share *= 0.3
             keep[:] = True
-        if np.count_nonzero(~keep) < WORTH_DROPPING * keep.size:
+        if problem.stack.in_memory and np.count_nonzero(~keep) < WORTH_DROPPING * keep.size:
             keep[:] = True
         if added.size or not keep.all():
             state.kernels = np.concatenate([state.kernels[keep], added])
-            restricted = _extended(problem, iteration.problem, state.kernels, keep)
-            state.iteration = iteration.moved_to(restricted, keep, state.norms[added], state.absolute_gap)
+            chosen = state.copy.choose(state.kernels)
+            state.iteration = iteration.moved_to(chosen, keep, state.norms[added], state.absolute_gap)
 
     def _descend(self, problem: Problem, state: _State) -> None:
         assert state.iteration is not None
@@ -172,23 +173,3 @@ class WorkingSet(Solver):
         """Whether the model is also good without its inactive kernels, whose weights shrink with every step."""
         unit = max(abs(iteration.bounds()[0]), problem.tiny)
         return iteration.pruned_gap() <= max(2.0 * wanted, PRUNING_TOLERANCE * self.tol) * unit
-
-
-def _restricted(problem: Problem, kernels: Array) -> Problem:
-    """Return the problem on some kernels: a view if they are in memory, else a packed copy."""
-    stack = problem.stack
-    few: GramStack = stack.view(kernels) if stack.in_memory else _packed(problem, stack.triangles(kernels))
-    return replace(problem, stack=few, kernel_penalties=problem.penalties[kernels])
-
-
-def _extended(problem: Problem, restricted: Problem, kernels: Array, keep: Array) -> Problem:
-    """Return the problem on ``kernels``, the kept ones of ``restricted`` first, evaluating only the others."""
-    if not isinstance(restricted.stack, PackedStack):
-        return _restricted(problem, kernels)
-    added = problem.stack.triangles(kernels[np.count_nonzero(keep) :])
-    triangles = np.concatenate([restricted.stack.packed[keep], added])
-    return replace(problem, stack=_packed(problem, triangles), kernel_penalties=problem.penalties[kernels])
-
-
-def _packed(problem: Problem, triangles: Array) -> PackedStack:
-    return PackedStack(triangles, problem.n_samples, n_threads=problem.stack.n_threads)
