@@ -40,7 +40,7 @@ SELECTIONS = [
 ]
 
 
-@pytest.mark.parametrize("selection", SELECTIONS, ids=str)
+@pytest.mark.parametrize("selection", SELECTIONS)
 def test_selections_are_those_of_a_column_transformer(selection: Any, frame: pd.DataFrame) -> None:
     numbers = frame[NUMBERS]
     listed = list(selection) if isinstance(selection, tuple) else selection
