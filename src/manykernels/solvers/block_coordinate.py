@@ -28,7 +28,7 @@ MACHINE_SHARE = 1e-4  # of the current gap: how closely a machine is fitted
 CLOSEST_MACHINE = 1e-11
 RISE = 1e-3  # of the gap: what an extrapolation may add to the objective
 WORTH_CERTIFYING = 0.5  # of the last certified gap
-PRUNED_SHARE = 0.05  # of tol: what setting weights to zero may cost to first order
+PRUNED_SHARES = (0.3, 3e-2, 3e-3, 3e-4)  # of the room below tol: what zero weights may cost to first order, in turn
 UPDATES = ("exact", "wsr")
 
 
@@ -151,11 +151,17 @@ class BlockCoordinate(Solver):
         rho, b = point.fit.rho, point.fit.b
         d = point.weights * problem.penalties**-2.0
         if problem.regularizer.sparse and point.relative_gap <= self.tol:
-            pruned = np.where(_negligible(point.importance, PRUNED_SHARE * self.tol * abs(point.primal)), 0.0, d)
-            cost = problem.primal(rho, pruned, b) - point.primal
-            if cost <= (self.tol - point.relative_gap) * max(abs(point.primal), problem.tiny):
-                d = pruned
+            d = self._pruned(problem, point, d)
         return rho, d, b
+
+    def _pruned(self, problem: Problem, point: _Point, d: Array) -> Array:
+        """Set the least important weights to zero, as many as the tolerance leaves room for."""
+        room = (self.tol - point.relative_gap) * max(abs(point.primal), problem.tiny)
+        for share in PRUNED_SHARES:
+            pruned = np.where(_negligible(point.importance, share * room), 0.0, d)
+            if problem.primal(point.fit.rho, pruned, point.fit.b) - point.primal <= room:
+                return pruned
+        return d
 
     def newton_steps(self, state: _State) -> int:
         """Return the number of linear systems solved by all machines."""
