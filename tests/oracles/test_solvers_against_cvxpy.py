@@ -18,6 +18,8 @@ from manykernels.testing.oracles import ConicOptimum
 from manykernels.testing.problems import LOSSES, REGULARIZERS, SmallProblem
 
 COUNT = 200
+FEWER = {"levelmkl": 100}  # an iteration solves a linear and a quadratic program: half of the problems is a minute less
+PAIRS = [(solver, index) for solver in ("auto", *SOLVERS) for index in range(FEWER.get(solver, COUNT))]
 
 
 def solve_small(small: SmallProblem, solver: str, tol: float = 1e-8) -> Solution:
@@ -36,22 +38,27 @@ def solve_small(small: SmallProblem, solver: str, tol: float = 1e-8) -> Solution
     )
 
 
-def check_objective(solution: Solution, best: ConicOptimum) -> None:
-    """Assert that the objective equals the optimum to 1e-6, relative."""
-    assert solution.certificate.primal == pytest.approx(best.primal, rel=1e-6)
+def attainable(solver: str) -> float:
+    """Return the relative gap that the solver is asked for: 1e-8, or what it declares to attain."""
+    return 1e-8 if solver == "auto" else SOLVERS[solver].attainable_gap
 
 
-@pytest.mark.parametrize("index", range(COUNT))
-@pytest.mark.parametrize("solver", ["auto", *SOLVERS])
+def check_objective(solution: Solution, best: ConicOptimum, rel: float = 1e-6) -> None:
+    """Assert that the objective equals the optimum to 1e-6, relative, or to what the solver attains."""
+    assert solution.certificate.primal == pytest.approx(best.primal, rel=rel)
+
+
+@pytest.mark.parametrize(("solver", "index"), PAIRS)
 def test_objective_and_certificate(
     solver: str, index: int, problems: tuple[SmallProblem, ...], optimum: Callable[[int], ConicOptimum]
 ) -> None:
     small = problems[index]
     if solver != "auto" and SOLVERS[solver].refusals(build_problem(small)):
         pytest.skip(f"'{solver}' declares that it does not accept {small.loss_name} with {small.regularizer_name}")
-    solution = solve_small(small, solver)
-    assert solution.certificate.relative_gap <= 1e-8
-    check_objective(solution, optimum(index))
+    gap = attainable(solver)
+    solution = solve_small(small, solver, tol=gap)
+    assert solution.certificate.relative_gap <= gap
+    check_objective(solution, optimum(index), rel=max(1e-6, gap))
     check_certificate(small, solution)
 
 

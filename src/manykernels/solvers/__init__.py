@@ -4,21 +4,30 @@ from manykernels.solvers.api import configured_solver, solve
 from manykernels.solvers.augmented_lagrangian import SpicyMKL
 from manykernels.solvers.base import Solver
 from manykernels.solvers.block_coordinate import BlockCoordinate
+from manykernels.solvers.conic import Conic
+from manykernels.solvers.cutting_plane import SILP, LevelMKL
 from manykernels.solvers.forward_backward import ForwardBackward
 from manykernels.solvers.interior_point import InteriorPoint
+from manykernels.solvers.reduced_gradient import SimpleMKL
 from manykernels.solvers.registry import ALIASES, SOLVERS, choose_solver, get_solver, solvers_for
 from manykernels.solvers.smo import SupportKernelMachine
 from manykernels.solvers.smooth_dual import SmoothDual
 from manykernels.solvers.solution import IterationRecord, Solution, Status
+from manykernels.solvers.weight_newton import HessianMKL
 from manykernels.solvers.working_set import WorkingSet
 
 __all__ = [
     "ALIASES",
+    "SILP",
     "SOLVERS",
     "BlockCoordinate",
+    "Conic",
     "ForwardBackward",
+    "HessianMKL",
     "InteriorPoint",
     "IterationRecord",
+    "LevelMKL",
+    "SimpleMKL",
     "SmoothDual",
     "Solution",
     "Solver",

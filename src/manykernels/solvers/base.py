@@ -62,6 +62,7 @@ class Solver(ABC):
     name: ClassVar[str]
     accepts_losses: ClassVar[frozenset[str]]
     accepts_regularizers: ClassVar[frozenset[str]]
+    attainable_gap: ClassVar[float] = 1e-8  # relative, that the algorithm reaches on every problem it accepts
 
     @abstractmethod
     def initialize(self, problem: Problem, start: Model) -> Any:

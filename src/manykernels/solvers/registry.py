@@ -8,10 +8,14 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.solvers.augmented_lagrangian import SpicyMKL
 from manykernels.solvers.base import Solver
 from manykernels.solvers.block_coordinate import BlockCoordinate
+from manykernels.solvers.conic import Conic
+from manykernels.solvers.cutting_plane import SILP, LevelMKL
 from manykernels.solvers.forward_backward import ForwardBackward
 from manykernels.solvers.interior_point import InteriorPoint
+from manykernels.solvers.reduced_gradient import SimpleMKL
 from manykernels.solvers.smo import SupportKernelMachine
 from manykernels.solvers.smooth_dual import SmoothDual
+from manykernels.solvers.weight_newton import HessianMKL
 from manykernels.solvers.working_set import WorkingSet
 
 if TYPE_CHECKING:
@@ -27,6 +31,11 @@ SOLVERS: dict[str, type[Solver]] = {
         SmoothDual,
         SupportKernelMachine,
         BlockCoordinate,
+        HessianMKL,
+        SimpleMKL,
+        SILP,
+        LevelMKL,
+        Conic,
     )
 }
 
