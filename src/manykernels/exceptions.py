@@ -15,20 +15,78 @@ __all__ = [
 
 
 class InvalidInputError(ValueError):
-    """Data or a parameter cannot be used as given."""
+    """Data or a parameter cannot be used as given; every error of the library is one of these, and a ValueError.
+
+    Examples
+    --------
+    >>> from manykernels import Gaussian, InvalidInputError
+    >>> try:
+    ...     Gaussian(width=-1.0)
+    ... except InvalidInputError as error:
+    ...     print("width" in str(error))
+    True
+    """
 
 
 class NotPSDError(InvalidInputError):
-    """A Gram matrix is not symmetric positive semidefinite."""
+    """A Gram matrix is not symmetric positive semidefinite; the message says by how much.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import KernelStack, NotPSDError
+    >>> try:
+    ...     KernelStack(np.array([[[1.0, 2.0], [2.0, 1.0]]]))
+    ... except NotPSDError as error:
+    ...     print("eigenvalue" in str(error))
+    True
+    """
 
 
 class IncompatibleError(InvalidInputError):
-    """A solver cannot solve this problem; the message names one that can."""
+    """A solver cannot solve this problem; the message names those that can.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import IncompatibleError, solve
+    >>> try:
+    ...     solve(np.eye(2)[None], [1.0, 2.0], loss="squared", regularizer="l1", strength=0.1, solver="smooth_dual")
+    ... except IncompatibleError as error:
+    ...     print("working_set" in str(error))
+    True
+    """
 
 
 class MemoryBudgetError(InvalidInputError, MemoryError):
-    """A request would need more memory than the budget allows."""
+    """A request would need more memory than the budget allows; raised before anything is allocated.
+
+    Examples
+    --------
+    >>> from manykernels import MemoryBudgetError
+    >>> from manykernels.grams import plan_stack
+    >>> try:
+    ...     plan_stack(n_kernels=10, n_samples=1_000_000, memory_budget="1 GB")
+    ... except MemoryBudgetError as error:
+    ...     print("memory budget of 1.00 GB" in str(error))
+    True
+    """
 
 
 class ModelFileError(InvalidInputError):
-    """A model file is damaged, of an unknown version, or not a model file."""
+    """A model file is damaged, of an unknown version, or not a model file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from manykernels import ModelFileError, load_model
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "model.mkl"
+    ...     _ = path.write_text("not a model")
+    ...     try:
+    ...         load_model(path)
+    ...     except ModelFileError as error:
+    ...         print("model.mkl" in str(error))
+    True
+    """

@@ -161,6 +161,7 @@ class Scaled(KernelSpec):
     Parameters
     ----------
     base : KernelSpec
+        The kernel that is multiplied.
     factor : float
         Positive.
 

@@ -50,6 +50,15 @@ class KernelSpec(ABC):
 
     A concrete kernel is a frozen dataclass decorated with :func:`register_kernel`; it defines ``kind``, ``__call__``
     and ``diag``. Specs are equal when their class and fields are; they are hashable and combine with ``+`` and ``*``.
+
+    Examples
+    --------
+    >>> from manykernels import Gaussian, KernelSpec
+    >>> kernel = Gaussian(width=0.5)
+    >>> isinstance(kernel, KernelSpec), kernel.label, kernel == Gaussian(width=0.5)
+    (True, 'gaussian(width=0.5)', True)
+    >>> kernel([[0.0]], [[0.0], [1.0]]).round(3)
+    array([[1.   , 0.135]])
     """
 
     kind: ClassVar[str]

@@ -37,7 +37,9 @@ class PrecomputedBank:
     Parameters
     ----------
     normalize : {"trace", "mean_diagonal", "unit_diagonal", None}, default="trace"
+        What becomes one on the training samples: the trace, the mean of the diagonal, or its every entry.
     center : bool, default=False
+        Whether the training mean is subtracted in the feature space of each kernel first.
 
     Examples
     --------

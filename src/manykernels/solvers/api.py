@@ -56,6 +56,7 @@ def solve(
     strength : float, optional
         ``C`` (or ``lambda`` of a weight set), on the sum of losses; needed with a regularizer given by name.
     fit_intercept : bool
+        Whether there is an intercept ``b``; the dual coefficients then sum to zero.
     sample_weight : array_like of shape (n_samples,), optional
         Non-negative; samples of weight zero get dual coefficient zero.
     kernel_penalties : array_like of shape (n_kernels,), optional
@@ -70,6 +71,7 @@ def solve(
     Returns
     -------
     Solution
+        Dual coefficients, kernel weights, intercept, the certificate of exactly this model, and how it was reached.
 
     Raises
     ------

@@ -59,7 +59,7 @@ class IterationRecord:
 class Solution:
     """A fitted model ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i) + b`` with its certificate.
 
-    Attributes
+    Parameters
     ----------
     dual_coef : ndarray of shape (n_samples,)
         ``rho``.
@@ -70,9 +70,11 @@ class Solution:
     certificate : Certificate
         Primal and dual value, absolute and relative gap of exactly this model.
     status : Status
+        Why the solver stopped; ``Status.CONVERGED`` if the relative gap is at most ``tol``.
     message : str
         The status in words.
     history : tuple of IterationRecord
+        One entry a certified model on the way, the starting point first.
     passes : float
         Gram entries read, in passes over the whole stack.
     newton_steps, n_iter : int
