@@ -32,7 +32,10 @@ class KernelVariables(Protocol):
     """What the Newton system needs to know about the kernels."""
 
     weights: Array
-    n_pairs: int
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of complementarity products."""
 
     def complementarity(self) -> float:
         """Return the sum of all complementarity products."""
@@ -161,7 +164,7 @@ class BoundedKernels(_Paired):
         return (self.l1_part / (1.0 - self.ridge_part * self.weights)) ** 2
 
     def _bound_slope(self) -> Array:
-        """Derivative of ``B^2 / 2`` by the weight."""
+        """Return the derivative of ``B^2 / 2`` by the weight."""
         return self.l1_part**2 * self.ridge_part / (1.0 - self.ridge_part * self.weights) ** 3
 
 

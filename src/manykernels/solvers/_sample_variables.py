@@ -5,8 +5,8 @@ multipliers that needs, and linearizes the scores ``z`` that ``rho`` implies:
 
     dz = shift - diagonal * drho
 
-``diagonal`` is positive, so that the reduced Newton matrix ``diag(diagonal) + sum_m d_m K_m + ...`` is positive definite.
-Complementarity products of the multipliers are driven to ``target`` (the barrier parameter).
+``diagonal`` is positive, so that the reduced Newton matrix ``diag(diagonal) + sum_m d_m K_m + ...`` is positive
+definite. Complementarity products of the multipliers are driven to ``target`` (the barrier parameter).
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ class SampleVariables(Protocol):
     """What the Newton system needs to know about the samples."""
 
     rho: Array
-    n_pairs: int
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of complementarity products."""
 
     def scores(self) -> Array:
         """Return the scores that the loss side holds at the current point."""
@@ -226,7 +229,7 @@ class BoxSamples:
         self._target = target
         n = self.y.size
         diagonal = np.bincount(self.sample, self.multiplier / self.slack, minlength=n) + self.curvature / self.weight
-        shift = -np.bincount(self.sample, self.side * self._residual() / self.slack, minlength=n)
+        shift: Array = -np.bincount(self.sample, self.side * self._residual() / self.slack, minlength=n)
         if self.split.size:
             conductance, surplus = self._split_terms()
             diagonal, shift = diagonal + 1.0 / conductance, shift + surplus / conductance

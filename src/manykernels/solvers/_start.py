@@ -82,11 +82,11 @@ def start_kernels(regularizer: Regularizer, squared_norms: Array, barrier: float
     match regularizer.name:
         case "l1":
             return BoundedKernels.central(squared_norms, barrier, strength, 0.0)
-        case "elasticnet" if regularizer.l1_ratio > 0:
-            ridge = strength * (1.0 - regularizer.l1_ratio)
-            return BoundedKernels.central(squared_norms, barrier, strength * regularizer.l1_ratio, ridge)
-        case "lq" if regularizer.q < 2:
-            return _start_power(squared_norms, strength, regularizer.q)
+        case "elasticnet" if regularizer.l1_ratio > 0:  # type: ignore[attr-defined]
+            ratio = regularizer.l1_ratio  # type: ignore[attr-defined]
+            return BoundedKernels.central(squared_norms, barrier, strength * ratio, strength * (1.0 - ratio))
+        case "lq" if regularizer.q < 2:  # type: ignore[attr-defined]
+            return _start_power(squared_norms, strength, regularizer.q)  # type: ignore[attr-defined]
         case "simplex":
             return _start_simplex(squared_norms, barrier, 1.0 / strength)
         case _:

@@ -11,6 +11,7 @@ from manykernels.grams.packed import PackedStack
 
 if TYPE_CHECKING:
     from manykernels._validation import Array
+    from manykernels.grams.base import GramStack
     from manykernels.objective.problem import Problem
 
 SINGLE_PRECISION_GAP = 1e-5  # loosest gap that single precision of a copy could be felt in
@@ -40,7 +41,7 @@ class WorkingCopy:
         """Return the problem on ``kernels``; those that were in the set before must come first, in their old order."""
         stack = self.problem.stack
         if stack.in_memory:
-            chosen = stack.view(kernels)
+            chosen: GramStack = stack.view(kernels)
         else:
             chosen = PackedStack(self._packed(kernels), stack.n_samples, n_threads=stack.n_threads)
         self.kernels = kernels

@@ -113,7 +113,7 @@ def solve(
     if warm_start is not None:
         warm_start = replace(warm_start, dual_coef=warm_start.dual_coef[kept])
     solution = chosen.solve(problem, warm_start)
-    return replace(solution, dual_coef=_scattered(solution.dual_coef, kept, np.size(sample_weight)))
+    return replace(solution, dual_coef=_scattered(solution.dual_coef, kept, np.asarray(sample_weight).size))
 
 
 def configured_solver(solver: str | Solver, problem: Problem, **parameters: Any) -> Solver:

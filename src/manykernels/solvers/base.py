@@ -80,7 +80,7 @@ class Solver(ABC):
         """Return whether the state deserves a certificate, which costs a pass; always, unless overridden."""
         return True
 
-    def observe(self, problem: Problem, state: Any, certificate: Certificate) -> None:
+    def observe(self, problem: Problem, state: Any, certificate: Certificate) -> None:  # noqa: B027
         """Take notice of the certificate of the current model and of the kernel norms it had to compute."""
 
     def newton_steps(self, state: Any) -> int:
