@@ -1,1 +1,58 @@
 """What is minimized: losses, regularizers, weight sets, the problem and its certificate."""
+
+from __future__ import annotations
+
+from manykernels.objective.certificate import Certificate, KKTResiduals
+from manykernels.objective.conversions import PaperProblem
+from manykernels.objective.losses import (
+    LOSSES,
+    EpsilonInsensitive,
+    Hinge,
+    Huber,
+    Logistic,
+    Loss,
+    Quantile,
+    Squared,
+    SquaredHinge,
+    get_loss,
+)
+from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import (
+    REGULARIZERS,
+    BlockL1,
+    BlockLq,
+    ElasticNet,
+    ElasticNetBall,
+    LpBall,
+    Regularizer,
+    Ridge,
+    Simplex,
+    get_regularizer,
+)
+
+__all__ = [
+    "LOSSES",
+    "REGULARIZERS",
+    "BlockL1",
+    "BlockLq",
+    "Certificate",
+    "ElasticNet",
+    "ElasticNetBall",
+    "EpsilonInsensitive",
+    "Hinge",
+    "Huber",
+    "KKTResiduals",
+    "Logistic",
+    "Loss",
+    "LpBall",
+    "PaperProblem",
+    "Problem",
+    "Quantile",
+    "Regularizer",
+    "Ridge",
+    "Simplex",
+    "Squared",
+    "SquaredHinge",
+    "get_loss",
+    "get_regularizer",
+]
