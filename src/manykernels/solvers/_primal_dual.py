@@ -43,7 +43,7 @@ LONGEST_PATIENCE = 1000
 LOWEST_TARGET = 1e-3  # of the gap per pair, far from the optimum, where residuals inflate the gap
 LOWEST_TARGET_NEAR = 2e-2  # the same where the relative gap is below NEAR
 NEAR = 0.1
-WANTED_SHARE = 0.1  # of the wanted gap that all products together may keep
+WANTED_SHARE = 0.01  # of the wanted gap that all products together may keep
 PRUNING_SHARE = 0.1  # of the gap that setting small weights to zero may cost
 PRUNING_FACTORS = (1e4, 1e3, 1e2, 1e1, 1.0)  # how far in favor of zero the doubtful kernels are judged, tried in turn
 PRUNING_TOLERANCE = 0.9  # of tol: the gap within which a model with zeros is preferred to a better one without
@@ -77,7 +77,7 @@ class PrimalDual:
     def newton_step(self, wanted: float) -> None:
         """Take one predictor-corrector step toward a gap of ``wanted``, in units of the objective.
 
-        Complementarity products are not driven below a tenth of their share of ``wanted``: the system would become
+        Complementarity products are not driven below a hundredth of their share of ``wanted``: the system would become
         ill-conditioned for nothing. If the gap has not shrunk for long, or numbers overflow, the iteration starts
         again from its first point, now refusing steps that make the primal value much worse; the next time without.
         """
@@ -157,7 +157,7 @@ class PrimalDual:
 
         A start whose scores are far from what the loss wants would otherwise need long steps in the weights alone.
         """
-        if self.kernels.n_pairs == 0 or (self.problem.regularizer.name != "l1" and first == 0):
+        if first >= self.kernels.n_pairs or (self.problem.regularizer.name != "l1" and first == 0):
             return
         chosen = np.arange(self.kernels.weights.size) >= first
 

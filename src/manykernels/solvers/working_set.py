@@ -27,6 +27,7 @@ MOST_INNER_STEPS = 60
 DENSE_START = 20  # regularizers without a hard dual constraint keep many kernels: start with this part of all
 STEPS_FOR_ZEROS = 3  # spent, once a working set is solved, on making its inactive kernels negligible
 CLOSER = 0.05  # factor by which each of them comes closer to the boundary
+MOST_TRIMS = 3
 GROWTH = 3  # most kernels added to a working set, in sizes of it
 WORTH_DROPPING = 0.25  # share of the working set below which copying the rest costs more than it saves
 SLOW = 0.7  # a gap that shrinks by less calls for solving more closely and for dropping no kernel
@@ -44,6 +45,7 @@ class _State:
     absolute_gap: float = np.inf
     share: float = INNER_SHARE
     steps: int = 0
+    trims: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +111,10 @@ class WorkingSet(Solver):
             self._open(problem, state)
         else:
             self._revise(problem, state, state.iteration)
-        self._descend(problem, state)
+        wanted = max(state.share * self.tol, min(INNER_PROGRESS * state.gap, FIRST_GAP))
+        self._descend(problem, state, wanted)
+        if state.trims < MOST_TRIMS and self._near(problem, state.iteration, self.tol):
+            self._trim(problem, state, state.share * self.tol)
 
     def extract(self, problem: Problem, state: _State) -> Model:
         """Return the model of the working set, with weight zero for all other kernels."""
@@ -151,9 +156,25 @@ class WorkingSet(Solver):
             chosen = state.copy.choose(state.kernels)
             state.iteration = iteration.moved_to(chosen, keep, state.norms[added], state.absolute_gap)
 
-    def _descend(self, problem: Problem, state: _State) -> None:
+    def _trim(self, problem: Problem, state: _State, wanted: float) -> None:
+        """Solve once more without inactive kernels whose small weights the model still needs.
+
+        Among many kernels that nearly reach their bound, an interior point spreads small weights over all of them.
+        Should one of the kernels left out be missed, the next pass finds it.
+        """
         assert state.iteration is not None
-        wanted = max(state.share * self.tol, min(INNER_PROGRESS * state.gap, FIRST_GAP))
+        keep = ~state.iteration.kernels.inactive()
+        if keep.all() or not keep.any() or self._near_with_zeros(problem, state.iteration, wanted):
+            return
+        state.trims += 1
+        state.kernels = state.kernels[keep]
+        chosen = state.copy.choose(state.kernels)
+        distance = wanted * max(abs(state.iteration.bounds()[0]), problem.tiny)
+        state.iteration = state.iteration.moved_to(chosen, keep, np.zeros(0), distance)
+        self._descend(problem, state, wanted)
+
+    def _descend(self, problem: Problem, state: _State, wanted: float) -> None:
+        assert state.iteration is not None
         spare, share = STEPS_FOR_ZEROS, 1.0
         for _ in range(MOST_INNER_STEPS):
             primal, _ = state.iteration.bounds()
