@@ -15,10 +15,15 @@ if TYPE_CHECKING:
     from manykernels.solvers.base import Model
 
 
+CLOSER = 1e-3  # the share of tol that is aimed at
+STEPS_FOR_ZEROS = 2  # spent, within tol, on coefficients near a bound: they can then be set to it exactly
+
+
 @dataclass
 class _State:
     iteration: PrimalDual
     steps: int = 0
+    spare: int = STEPS_FOR_ZEROS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,13 +66,17 @@ class InteriorPoint(Solver):
 
     def step(self, problem: Problem, state: _State) -> None:
         """Take one predictor-corrector step."""
-        state.iteration.newton_step(self.tol * max(abs(state.iteration.bounds()[0]), problem.tiny))
+        unit = max(abs(state.iteration.bounds()[0]), problem.tiny)
+        state.iteration.newton_step(CLOSER * self.tol * unit)
         state.steps += 1
 
     def worth_certifying(self, problem: Problem, state: _State) -> bool:
-        """Certify only once the iteration's own bounds are within ``tol``."""
+        """Certify only once the iteration's own bounds are within ``tol``, and have been for a few steps."""
         primal, dual = state.iteration.bounds()
-        return bool(primal - dual <= self.tol * max(abs(primal), problem.tiny))
+        if primal - dual > self.tol * max(abs(primal), problem.tiny):
+            return False
+        state.spare -= 1
+        return state.spare < 0 or state.iteration.samples.n_pairs == 0
 
     def extract(self, problem: Problem, state: _State) -> Model:
         """Return the model with the weights of inactive kernels set to zero."""
