@@ -104,7 +104,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         Everything the solver reports, for each class with more than two.
     n_features_in_ : int
         Number of columns of X; of training samples for precomputed kernels.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Column names, if X was a DataFrame with string names.
 
     See Also

@@ -96,7 +96,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         Everything the solver reports, for each target if y has two dimensions.
     n_features_in_ : int
         Number of columns of X; of training samples for precomputed kernels.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Column names, if X was a DataFrame with string names.
 
     See Also
