@@ -70,12 +70,11 @@ def test_the_line_search_removes_most_of_the_slope(loss: str) -> None:
     searched = 0
     for seed in range(12):
         point = point_of(loss, seed)
-        direction = reduced_direction(point.theta, point.slopes, 0)
-        length, blocking = longest_step(point.theta, direction)
-        end = point.moved(stepped(point.theta, length * direction, blocking), 1e-8)
+        corner = np.eye(point.theta.size)[point.slopes.argmin()]
+        direction, end = corner - point.theta, point.moved(corner, 1e-8)
         if end.slopes @ direction <= 0:
-            continue  # the value falls all the way to the boundary: nothing to search
-        found = search_line(point, direction, length, end, 1e-8)
+            continue  # the value falls all the way to the corner: nothing to search
+        found = search_line(point, direction, 1.0, end, 1e-8)
         assert found.value < point.value
         assert abs(found.slopes @ direction) <= 0.1 * abs(point.slopes @ direction)
         searched += 1
