@@ -116,6 +116,11 @@ class KernelStack:
         return len(self._base)
 
     @property
+    def named(self) -> bool:
+        """Whether the names were chosen by somebody, so that kernels may be found by them."""
+        return self._names != _kernel_names(None, len(self._names))
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the kernels."""
         return self._names

@@ -349,7 +349,7 @@ class FittedPrecomputedBank:
 
     def _find_kernels(self, stack: KernelStack) -> Array:
         place = {name: m for m, name in enumerate(stack.names)}
-        if set(self.names) <= set(place):
+        if set(self.names) <= set(place) and (stack.named or stack.n_kernels == self.n_stack_kernels):
             return np.array([place[name] for name in self.names])
         if stack.n_kernels != self.n_stack_kernels:
             raise InvalidInputError(
