@@ -9,7 +9,8 @@ Its multipliers are the model: ``d_m`` for the kernels and ``b`` for the sum. On
     (diag(h) + sum_m d_m K_m + sum_m c_m q_m q_m') drho + 1 db = g + z - f - b - sum_m e_m q_m,     q_m = K_m rho
 
 where ``(h, g)`` comes from the samples and ``(c, e)`` from the kernels. As in Mehrotra's method, one factorization
-serves a predictor, which chooses how far the complementarity products can fall, and a corrector with second-order terms.
+serves a predictor, which chooses how far the complementarity products can fall, and a corrector with second-order
+terms.
 A step costs one product of each kernel with a vector, one weighted sum of the kernels and one Cholesky factorization.
 """
 
@@ -71,6 +72,7 @@ class PrimalDual:
         self._inverse_penalties = self.problem.penalties**-2.0
         self._origin = copy.deepcopy((self.samples, self.kernels, self.b))
         self._cautious = False
+        self._bounds: tuple[float, float] | None = None
         self._useless, self._best_gap, self._patience = 0, np.inf, PATIENCE
         self._set_products(self._products_of(self.samples.rho))
 
@@ -318,5 +320,5 @@ class PrimalDual:
 
     def _set_products(self, products: Array) -> None:
         self._products = products
-        self._bounds: tuple[float, float] | None = None
+        self._bounds = None
         self._squared_norms = np.maximum(products @ self.samples.rho, 0.0)
