@@ -10,8 +10,8 @@ import numpy as np
 from manykernels._validation import check_count, check_positive
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers._smo_descent import NO_CENTER, Descent
-from manykernels.solvers._smo_loops import svm_loop
 from manykernels.solvers._smo_rows import UnitKernels
+from manykernels.solvers._svm_loops import svm_loop
 from manykernels.solvers.base import Solver
 from manykernels.solvers.smo_svm import smo_svm
 from manykernels.solvers.smo_weights import smoothed_dual, sparser_weights

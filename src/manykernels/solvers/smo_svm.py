@@ -11,7 +11,8 @@ from manykernels._validation import check_count, check_positive, check_positive_
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.objective.losses import get_loss
 from manykernels.objective.projection import project_box_hyperplane
-from manykernels.solvers._smo_loops import steepest, svm_loop
+from manykernels.solvers._smo_loops import steepest
+from manykernels.solvers._svm_loops import svm_loop
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
