@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from manykernels import Gaussian, KernelBank
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.grams import build_stack
 from manykernels.objective.conversions import pfbs
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
@@ -226,6 +228,21 @@ def test_only_kernels_near_the_bound_are_iterated_on() -> None:
         solver.observe(problem, state, problem.certificate(*solver.extract(problem, state)))
     assert state.work.size < 15
     assert set(np.flatnonzero(ForwardBackward(tol=1e-9).solve(problem).kernel_weights)) <= set(state.work)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_passes_count_what_is_read_of_the_work_set(lazy: bool) -> None:
+    X = np.random.default_rng(0).uniform(-2, 2, (40, 6))
+    bank = KernelBank([(f"x{j}", Gaussian(1.0), [j]) for j in range(6)], normalize="trace").fit(X)
+    stack = build_stack(bank, X, kind="lazy" if lazy else "dense")
+    problem = Problem(stack, np.sin(2 * X[:, 1]), get_loss("squared"), get_regularizer("l1", 0.1))
+    solver = ForwardBackward(polish=False, round_steps=10)
+    state = started(solver, problem)
+    solver._move(problem, state, np.array([1, 4]))
+    before = stack.counters.entries
+    solver.step(problem, state)
+    # Ten products of each of two kernels with one vector.
+    assert stack.counters.entries - before == 10 * 2 * 40 * 41 // 2
 
 
 def test_a_warm_start_keeps_the_model() -> None:

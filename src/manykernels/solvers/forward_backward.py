@@ -27,6 +27,7 @@ from manykernels.solvers.base import Solver
 
 if TYPE_CHECKING:
     from manykernels._validation import Array
+    from manykernels.grams.base import GramStack
     from manykernels.objective.problem import Certificate, Problem
     from manykernels.solvers.base import Model
 
@@ -89,6 +90,8 @@ class ForwardBackward(Solver):
 
     Notes
     -----
+    Unlike those of the working-set solver, the passes reported include what is read of the work set.
+
     The returned model has one ``rho`` for all blocks and weights from their norms, and it is that model which is
     certified: the blocks themselves are in proportion to one ``rho`` only at the optimum.
 
@@ -173,6 +176,7 @@ class ForwardBackward(Solver):
 
     def step(self, problem: Problem, state: _State) -> None:
         """Take a round of splitting steps, then Newton steps on the support while they pay."""
+        before = state.problem.stack.counters.entries
         for _ in range(self.round_steps):
             self._split(state)
         if self.polish:
@@ -180,6 +184,9 @@ class ForwardBackward(Solver):
                 if not self._newton(state):
                     break
                 self._split(state)
+        if state.problem is not problem:
+            stack = state.problem.stack
+            problem.stack.counters.add(stack.counters.entries - before, stack.dtype.itemsize)
 
     def extract(self, problem: Problem, state: _State) -> Model:
         """Return one ``rho`` for all blocks, with the weights that give each block its norm."""
@@ -280,8 +287,13 @@ def _activity_bound(problem: Problem, state: _State) -> float:
 
 
 def _restricted(problem: Problem, kernels: Array) -> Problem:
-    """Return the problem on some kernels, packed in memory; the problem itself if it has no others."""
+    """Return the problem on some kernels: itself, a view if they are in memory, else a packed copy."""
+    stack = problem.stack
     if kernels.size == problem.n_kernels:
         return problem
-    stack = PackedStack(problem.stack.triangles(kernels), problem.n_samples, n_threads=problem.stack.n_threads)
-    return replace(problem, stack=stack, kernel_penalties=problem.penalties[kernels])
+    few: GramStack
+    if stack.in_memory:
+        few = stack.view(kernels)
+    else:
+        few = PackedStack(stack.triangles(kernels), problem.n_samples, n_threads=stack.n_threads)
+    return replace(problem, stack=few, kernel_penalties=problem.penalties[kernels])
