@@ -348,6 +348,11 @@ class GramView(GramStack):
     def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
         return self._parent._block(self._samples[rows], self._samples[cols], self._kernels[kernels])
 
+    def _quad(self, r: Array) -> Array:
+        if not self._whole:
+            return super()._quad(r)
+        return self._parent._apply_each(r[:, None], self._kernels)[:, :, 0] @ r
+
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         if self._whole:
             return self._parent._apply_each(columns, self._kernels[kernels])
