@@ -113,6 +113,7 @@ class WorkingSet(Solver):
             self._revise(problem, state, state.iteration)
         wanted = max(state.share * self.tol, min(INNER_PROGRESS * state.gap, FIRST_GAP))
         self._descend(problem, state, wanted)
+        assert state.iteration is not None
         if state.trims < MOST_TRIMS and self._near(problem, state.iteration, self.tol):
             self._trim(problem, state, state.share * self.tol)
 
