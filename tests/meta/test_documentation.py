@@ -23,9 +23,8 @@ def run_page(text: str, name: str) -> None:
         exec(compile(block, f"{name}, block {number}", "exec"), namespace)
 
 
-PAGES = [
-    path for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))] if python_blocks(path.read_text())
-]
+WRITTEN = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("experiments/*.md"))]
+PAGES = [path for path in WRITTEN if python_blocks(path.read_text())]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
