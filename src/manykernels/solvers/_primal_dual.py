@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 LIFT = 0.1  # of the distance to the optimum, which complementarity products are raised to when kernels are added
 FAR = 1.5  # excess over the bound of a norm at which the dual coefficients are scaled down
 START_FRACTION = 0.8  # of the bound, which they are scaled down to
-TRUST = 2.0
+TRUST = 2.0  # most that a step may leave out of its linearization, in units of what it linearizes
 LARGEST_RISE = 4.0  # factor by which a step may raise the primal value
-MOST_HALVINGS = 12
+MOST_HALVINGS = 12  # of a step that raises it by more
 PATIENCE = 15  # steps without a smaller gap before the first restart; doubled with each
 LONGEST_PATIENCE = 1000
 LOWEST_TARGET = 1e-3  # of the gap per pair, far from the optimum, where residuals inflate the gap
 LOWEST_TARGET_NEAR = 2e-2  # the same where the relative gap is below NEAR
-NEAR = 0.1
+NEAR = 0.1  # relative gap below which residuals no longer dominate it
 WANTED_SHARE = 0.01  # of the wanted gap that all products together may keep
 PRUNING_SHARE = 0.1  # of the gap that setting small weights to zero may cost
 PRUNING_FACTORS = (1e4, 1e3, 1e2, 1e1, 1.0)  # how far in favor of zero the doubtful kernels are judged, tried in turn
