@@ -4,6 +4,7 @@ from manykernels.solvers.api import configured_solver, solve
 from manykernels.solvers.augmented_lagrangian import SpicyMKL
 from manykernels.solvers.base import Solver
 from manykernels.solvers.block_coordinate import BlockCoordinate
+from manykernels.solvers.comparison import SolverComparison, compare_solvers, explain_solver_choice
 from manykernels.solvers.conic import Conic
 from manykernels.solvers.cutting_plane import SILP, LevelMKL
 from manykernels.solvers.forward_backward import ForwardBackward
@@ -31,12 +32,15 @@ __all__ = [
     "SmoothDual",
     "Solution",
     "Solver",
+    "SolverComparison",
     "SpicyMKL",
     "Status",
     "SupportKernelMachine",
     "WorkingSet",
     "choose_solver",
+    "compare_solvers",
     "configured_solver",
+    "explain_solver_choice",
     "get_solver",
     "solve",
     "solvers_for",

@@ -1,0 +1,142 @@
+"""Why a solver is chosen, and the curves of several solvers on one problem."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from manykernels.exceptions import IncompatibleError, InvalidInputError
+from manykernels.objective.problem import Problem
+from manykernels.solvers import SOLVERS, InteriorPoint, WorkingSet, compare_solvers, explain_solver_choice, solvers_for
+from manykernels.solvers.comparison import COLUMNS, SolverComparison
+from manykernels.testing.checks import build_problem
+from manykernels.testing.oracles import certificate_in_numpy
+from manykernels.testing.problems import SmallProblem, random_problem
+
+SMALL = random_problem(3, loss="squared", regularizer="elasticnet")
+NAMES = ("working_set", "interior_point", "spicymkl")
+
+
+@pytest.fixture(scope="module")
+def comparison() -> SolverComparison:
+    return compare_solvers(build_problem(SMALL), NAMES)
+
+
+def test_every_solver_reaches_the_gap_and_the_same_optimum(comparison: SolverComparison) -> None:
+    ends = comparison.summary()
+    assert ends["solver"].tolist() == list(NAMES)
+    assert ends["status"].tolist() == ["converged"] * len(NAMES)
+    assert ends["primal"].to_numpy() == pytest.approx(ends["primal"].iloc[0], rel=2e-6)
+
+
+def test_the_last_row_of_each_curve_is_the_returned_model_as_numpy_sees_it(comparison: SolverComparison) -> None:
+    last = comparison.frame().groupby("solver", sort=False).last()
+    for name, found in comparison.solutions.items():
+        judged = certificate_in_numpy(SMALL, found.dual_coef, found.kernel_weights, found.intercept)
+        assert last.loc[name, "primal"] == pytest.approx(judged.primal, rel=1e-9)
+        assert last.loc[name, "dual"] == pytest.approx(judged.dual, rel=1e-9)
+        assert last.loc[name, "passes"] == found.passes
+
+
+def test_a_curve_is_the_history_and_the_end(comparison: SolverComparison) -> None:
+    frame = comparison.frame()
+    assert frame.columns.tolist() == COLUMNS
+    for name, found in comparison.solutions.items():
+        curve = frame[frame["solver"] == name]
+        assert curve["relative_gap"].tolist()[:-1] == [record.relative_gap for record in found.history]
+        assert (curve["elapsed_s"].diff().dropna() >= 0).all()
+
+
+def test_a_solver_that_lies_about_its_gap_is_found_out() -> None:
+    """The certificate is computed from the model after the run, so a changed solution changes the last row."""
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Liar(WorkingSet):
+        def solve(self, problem: Problem, warm_start: Any = None) -> Any:
+            honest = super().solve(problem, warm_start)
+            return dataclasses.replace(honest, kernel_weights=2 * honest.kernel_weights)
+
+    end = compare_solvers(build_problem(SMALL), [Liar()]).summary().iloc[0]
+    assert end["status"] == "converged"
+    assert end["relative_gap"] > 1e-2
+
+
+def test_missing_the_gap_is_a_result_and_not_a_warning() -> None:
+    comparison = compare_solvers(build_problem(SMALL), {"short": InteriorPoint(max_iter=1)}, tol=1e-8)
+    end = comparison.summary().iloc[0]
+    assert (end["solver"], end["status"]) == ("short", "max_iter")
+    assert end["relative_gap"] > 1e-8
+
+
+def test_auto_goes_by_the_name_of_what_it_takes() -> None:
+    assert list(compare_solvers(build_problem(SMALL), "auto").solutions) == ["working_set"]
+
+
+@pytest.mark.parametrize(
+    ("solvers", "message"),
+    [
+        (["auto", "working_set"], "'working_set' is compared with itself"),
+        ([], "No solvers to compare. Able to solve the problem: working_set"),
+        (["simplex_mkl"], "Unknown solver 'simplex_mkl'"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(solvers: list[str], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        compare_solvers(build_problem(SMALL), solvers)
+
+
+@pytest.mark.parametrize("name", ["tol", "time_limit"])
+def test_limits_must_be_positive(name: str) -> None:
+    with pytest.raises(InvalidInputError, match=name):
+        compare_solvers(build_problem(SMALL), ["auto"], **{name: 0.0})
+
+
+def test_an_unable_solver_is_refused_before_any_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WorkingSet, "solve", lambda *_: pytest.fail("a solver was run"))
+    with pytest.raises(IncompatibleError, match="'skm' cannot solve this problem"):
+        compare_solvers(build_problem(SMALL), ["working_set", "skm"])
+
+
+def test_the_plot_has_a_line_a_solver_on_a_logarithmic_axis(comparison: SolverComparison) -> None:
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    ax = comparison.plot()
+    assert ax.get_yscale() == "log"
+    curve = comparison.frame().query("solver == 'spicymkl'")
+    assert np.array_equal(ax.get_lines()[2].get_ydata(), curve["relative_gap"])
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == list(NAMES)
+    other = pyplot.figure().subplots()
+    assert comparison.plot(other) is other
+    pyplot.close("all")
+
+
+def test_the_plot_says_what_to_install(comparison: SolverComparison, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = builtins.__import__
+
+    def without_matplotlib(name: str, *rest: Any) -> Any:
+        if name.split(".")[0] == "matplotlib":
+            raise ImportError(name)
+        return original(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without_matplotlib)
+    with pytest.raises(ImportError, match=r"pip install 'manykernels\[plot\]'"):
+        comparison.plot()
+
+
+@pytest.mark.parametrize(
+    "small",
+    [random_problem(1, loss="hinge", regularizer=name) for name in ("simplex", "lq", "lp_ball", "elasticnet_ball")],
+    ids=lambda small: small.regularizer_name,
+)
+def test_the_explanation_names_every_solver_on_the_right_side(small: SmallProblem) -> None:
+    problem = build_problem(small)
+    first, data, others, *refused = explain_solver_choice(problem).splitlines()
+    able = solvers_for(problem)
+    assert first.startswith(f"solver='auto' takes '{able[0]}': ")
+    assert f"{problem.n_kernels} kernels, {problem.n_samples} samples" in data
+    listed = others.split(": ")[1].rstrip(".")
+    assert listed == (", ".join(able[1:]) or "none")
+    assert {line.split(":")[0].removeprefix("Not ") for line in refused} == set(SOLVERS) - set(able)
