@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any
@@ -121,12 +121,16 @@ def _run(problems: Sequence[Problem], solvers: Sequence[Solver], workers: int) -
     stop = Event()
     if workers == 1:
         return [_solve(problem, solver, stop) for problem, solver in zip(problems, solvers, strict=True)]
+    pairs = list(zip(problems, solvers, strict=True))
+    futures: list[Future[Solution]] = []
     with ThreadPoolExecutor(workers) as pool:
-        futures = [pool.submit(_solve, *pair, stop) for pair in zip(problems, solvers, strict=True)]
         try:
+            for pair in pairs:
+                futures.append(pool.submit(_solve, *pair, stop))
             return [future.result() for future in futures]
         except KeyboardInterrupt:
             stop.set()  # Ctrl-C reaches this thread only; the others stop at their next certificate
+            futures += [pool.submit(_solve, *pair, stop) for pair in pairs[len(futures) :]]
             return [future.result() for future in futures]
 
 

@@ -97,6 +97,8 @@ class PrimalDual:
         primal_step, dual_step = self._longest_steps()
         target = max(barrier * self._centering(primal_step, dual_step, barrier), self._lowest_target(wanted))
         drho, db = self._direction(system, couplings, target)
+        if not np.isfinite(drho).all():
+            raise FloatingPointError("the Newton direction is not finite")
         dproducts = self._products_of(drho)
         trusted = self._trusted_step(drho, dproducts)
         longest = self._longest_steps()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 CLOSER = 1e-3  # the share of tol that is aimed at
+CLOSEST = 1e-13  # relative gap below which nothing can be aimed at in float64
 STEPS_FOR_ZEROS = 2  # spent, within tol, on coefficients near a bound: they can then be set to it exactly
 
 
@@ -67,7 +68,7 @@ class InteriorPoint(Solver):
     def step(self, problem: Problem, state: _State) -> None:
         """Take one predictor-corrector step."""
         unit = max(abs(state.iteration.bounds()[0]), problem.tiny)
-        state.iteration.newton_step(CLOSER * self.tol * unit)
+        state.iteration.newton_step(max(CLOSER * self.tol, CLOSEST) * unit)
         state.steps += 1
 
     def worth_certifying(self, problem: Problem, state: _State) -> bool:
