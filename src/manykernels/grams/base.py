@@ -289,6 +289,10 @@ class GramStack(ABC):
         mirror_upper(total)
         return total
 
+    def _combine_all(self, weights: Array) -> Array:
+        """Combine with no weight zero; what a view of all kernels asks for in every Newton step."""
+        return self._combine(weights, np.arange(self.n_kernels))
+
     def _triangles(self, kernels: Array, out: Array) -> None:
         starts = triangle_starts(self.n_samples)
         for at, rows, block in self._upper_blocks(kernels):
@@ -362,6 +366,8 @@ class GramView(GramStack):
         if not self._whole:
             return super()._combine(weights, active)
         scattered = np.bincount(self._kernels[active], weights[active], minlength=self._parent.n_kernels)
+        if np.count_nonzero(scattered) == self._parent.n_kernels:
+            return self._parent._combine_all(scattered)
         return self._parent._combine(scattered, np.flatnonzero(scattered))
 
     def _triangles(self, kernels: Array, out: Array) -> None:

@@ -91,15 +91,18 @@ class DenseStack(GramStack):
         return out.transpose(0, 2, 1)
 
     def _combine(self, weights: Array, active: Array) -> Array:
-        if len(active) == self.n_kernels and self.dtype == np.float64:
-            # With nothing to skip, the matrix-vector product of the BLAS is twice as fast as the compiled loop.
-            out = (weights @ self._array.reshape(self.n_kernels, -1)).reshape(self.n_samples, self.n_samples)
-            _loops.mirror_upper(out)
-            return out
         out = np.zeros((self.n_samples, self.n_samples))
         # Whole matrices in one stretch: half of what is read is not needed, yet it is faster than many short rows.
         flat, total = self._array.reshape(self.n_kernels, -1), out.reshape(-1)
         run_ranges(lambda a, b: _loops.packed_accumulate(flat, weights, a, b, total), out.size, self.n_threads)
+        _loops.mirror_upper(out)
+        return out
+
+    def _combine_all(self, weights: Array) -> Array:
+        # With nothing to skip, the matrix-vector product of the BLAS is twice as fast as the compiled loop.
+        if self.dtype != np.float64:
+            return super()._combine_all(weights)
+        out = (weights @ self._array.reshape(self.n_kernels, -1)).reshape(self.n_samples, self.n_samples)
         _loops.mirror_upper(out)
         return out
 
