@@ -160,8 +160,10 @@ class PrimalDual:
         """Multiply the weights from position ``first`` on by the factor with the smallest primal value.
 
         A start whose scores are far from what the loss wants would otherwise need long steps in the weights alone.
+        (Elastic nets keep so many kernels that small starting weights cost more steps than they save.)
         """
-        if first >= self.kernels.n_pairs or (self.problem.regularizer.name != "l1" and first == 0):
+        name = self.problem.regularizer.name
+        if first >= self.kernels.n_pairs or name == "elasticnet" or (name == "simplex" and first == 0):
             return
         chosen = np.arange(self.kernels.weights.size) >= first
 
