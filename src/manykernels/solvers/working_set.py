@@ -111,9 +111,7 @@ class WorkingSet(Solver):
             self._open(problem, state)
         else:
             self._revise(problem, state, state.iteration)
-        wanted = state.share * self.tol
-        if state.kernels.size < problem.n_kernels:
-            wanted = max(wanted, min(INNER_PROGRESS * state.gap, FIRST_GAP))
+        wanted = max(state.share * self.tol, min(INNER_PROGRESS * state.gap, FIRST_GAP))
         self._descend(problem, state, wanted)
         assert state.iteration is not None
         if state.trims < MOST_TRIMS and self._near(problem, state.iteration, self.tol):
