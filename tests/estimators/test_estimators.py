@@ -231,16 +231,24 @@ def test_an_interrupt_leaves_a_fitted_model_and_stops_the_other_classes() -> Non
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="a signal must reach the main thread while it waits")
 def test_an_interrupt_of_threads_leaves_a_fitted_model() -> None:
     X, species = load_iris(return_X_y=True)
-    once = threading.Semaphore(1)
+    once, arrived = threading.Semaphore(1), threading.Event()
+
+    def handler(number: int, frame: Any) -> None:
+        arrived.set()
+        raise KeyboardInterrupt
 
     def callback(record: Any) -> None:
         if record.iteration == 1 and once.acquire(blocking=False):
-            time.sleep(0.1)  # until the main thread waits for results
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-            time.sleep(0.1)
+            assert arrived.wait(60)
+            time.sleep(0.5)  # from the handler of the main thread to its next statement
 
-    with pytest.warns(ConvergenceWarning, match="interrupted"):
-        model = MKLClassifier(solver=WorkingSet(tol=1e-12, callback=callback), n_jobs=2).fit(X, species)
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with pytest.warns(ConvergenceWarning, match="interrupted"):
+            model = MKLClassifier(solver=WorkingSet(tol=1e-12, callback=callback), n_jobs=2).fit(X, species)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert "interrupted" in {str(found.status) for found in model.solution_}
     assert model.predict(X).shape == (150,)
 
