@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[2] / "src" / "manykernels"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
 FOUNDATION = ("exceptions", "_validation", "_threads")
-STAGES = ("kernels", "grams", "objective", "solvers", "estimators", "inspection", "cli")
+STAGES = ("kernels", "grams", "objective", "solvers", "discovery", "alignment", "estimators", "inspection", "cli")
 LAYERS = FOUNDATION + STAGES
 LIBRARY = frozenset(LAYERS)
 UP_TO_SOLVERS = frozenset(LAYERS[: LAYERS.index("solvers") + 1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -12,13 +12,28 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from manykernels.solvers.base import Solver
     from manykernels.solvers.solution import IterationRecord
 
 
+class Watched(Protocol):
+    """What can be watched: a solver, or the limits of a search."""
+
+    @property
+    def name(self) -> str:
+        """What runs."""
+
+    @property
+    def tol(self) -> float:
+        """Relative gap to reach."""
+
+    @property
+    def verbose(self) -> int:
+        """0 shows nothing, 1 a bar, 2 a line an iteration."""
+
+
 @contextmanager
-def progress_of(solver: Solver) -> Iterator[Callable[[IterationRecord], None]]:
-    """Yield a function that shows a record as the solver's ``verbose`` asks."""
+def progress_of(solver: Watched) -> Iterator[Callable[[IterationRecord], None]]:
+    """Yield a function that shows a record as the ``verbose`` of what runs asks."""
     if solver.verbose <= 0:
         yield lambda record: None
     elif solver.verbose == 1:
@@ -30,7 +45,7 @@ def progress_of(solver: Solver) -> Iterator[Callable[[IterationRecord], None]]:
 
 
 @contextmanager
-def _bar(solver: Solver) -> Iterator[Callable[[IterationRecord], None]]:
+def _bar(solver: Watched) -> Iterator[Callable[[IterationRecord], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(solver.name, total=1.0, text="")

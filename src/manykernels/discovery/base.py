@@ -1,0 +1,264 @@
+"""What a search for kernels returns, and the loop that all searches share: limits, history, interrupts, messages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError
+
+from manykernels._validation import check_count, check_positive
+from manykernels.kernels import KernelSpec
+from manykernels.objective.certificate import Certificate
+from manykernels.solvers import IterationRecord, Solution, Status
+from manykernels.solvers.progress import progress_of
+
+Array = NDArray[Any]
+
+ADVICE = {
+    Status.MAX_ITER: "Increase max_iter, or accept a larger tol.",
+    Status.TIME_LIMIT: "Increase time_limit, or accept a larger tol.",
+    Status.STALLED: "The gap no longer falls: accept a larger tol, or increase alpha.",
+    Status.INTERRUPTED: "This is the best model so far.",
+    Status.NUMERICAL_ERROR: "A linear system could not be solved: standardize the columns, or increase alpha.",
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A kernel that a search has found.
+
+    Parameters
+    ----------
+    name : str
+        Unique within one search, for instance ``"age x dose"``.
+    spec : KernelSpec
+        The kernel itself, as it acts on standardized columns; not normalized any further.
+    columns : tuple of int
+        Positions of its columns in the table.
+    """
+
+    name: str
+    spec: KernelSpec
+    columns: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One model met on the way, with the certificate that holds over the whole family of kernels.
+
+    Parameters
+    ----------
+    kernels : tuple of Found
+    dual_coef : ndarray of shape (n_samples,)
+        ``rho``.
+    kernel_weights : ndarray of shape (n_kernels,)
+        ``d`` of the found kernels, non-negative.
+    intercept : float
+    certificate : Certificate
+        Primal value of exactly this model; dual bound that holds for every kernel of the family.
+    passes : float
+        Gram entries read so far, in passes over all samples and the kernels found.
+    newton_steps : int
+        Linear systems solved so far.
+    """
+
+    kernels: tuple[Found, ...]
+    dual_coef: Array
+    kernel_weights: Array
+    intercept: float
+    certificate: Certificate
+    passes: float = 0.0
+    newton_steps: int = 0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a search stops.
+
+    Parameters
+    ----------
+    tol : float, default=1e-3
+        Relative duality gap to reach.
+    max_iter : int, default=100
+        Most candidates after the first.
+    time_limit : float or None, default=None
+        Seconds of wall-clock time.
+    patience : int or None, default=None
+        Most candidates in a row without a smaller gap.
+    callback : callable or None, default=None
+        Called with every IterationRecord; True stops.
+    verbose : int, default=0
+        1 shows a bar, 2 prints a line a candidate.
+    """
+
+    tol: float = 1e-3
+    max_iter: int = 100
+    time_limit: float | None = None
+    patience: int | None = None
+    callback: Callable[[IterationRecord], Any] | None = None
+    verbose: int = 0
+    name: str = field(default="search", kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_positive(self.tol, "tol")
+        check_count(self.max_iter, "max_iter")
+        if self.time_limit is not None:
+            check_positive(self.time_limit, "time_limit")
+
+
+@dataclass(frozen=True, eq=False)
+class Discovery:
+    """The best model of a search: the kernels found and their solution.
+
+    Attributes
+    ----------
+    kernels : tuple of Found
+    solution : Solution
+        On exactly these kernels, in this order; its certificate holds over the whole family.
+    """
+
+    kernels: tuple[Found, ...]
+    solution: Solution
+
+
+def run_search(candidates: Iterator[Candidate], limits: Limits) -> Discovery:
+    """Consume the models of a search until a limit is reached and return the one of the smallest relative gap.
+
+    Ctrl-C, and a linear system that cannot be solved, end the search with the best model so far; before the first
+    model they are raised. Anything but convergence is told by ``solution.status`` and ``solution.message``; warning
+    is left to the caller, who may run several searches.
+
+    Parameters
+    ----------
+    candidates : iterator of Candidate
+        The first is the starting point (iteration 0).
+    limits : Limits
+
+    Returns
+    -------
+    Discovery
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.discovery import Candidate, Found, Limits, run_search
+    >>> from manykernels.kernels import Linear
+    >>> from manykernels.objective.problem import Problem
+    >>> from manykernels.objective.regularizers import get_regularizer
+    >>> problem = Problem(np.eye(2)[None], [1.0, -1.0], "squared", get_regularizer("simplex", 0.1))
+    >>> model = np.array([0.05, -0.05]), np.ones(1), 0.0
+    >>> start = Candidate((Found("x", Linear(), (0,)),), *model, problem.certificate(*model))
+    >>> str(run_search(iter([start]), Limits(max_iter=5)).solution.status)
+    'stalled'
+    """
+    run = _Search(limits)
+    with progress_of(limits) as show:
+        try:
+            run.follow(candidates, show)
+        except (KeyboardInterrupt, LinAlgError, FloatingPointError) as error:
+            if run.best is None:
+                raise
+            run.status = Status.INTERRUPTED if isinstance(error, KeyboardInterrupt) else Status.NUMERICAL_ERROR
+    return run.discovery()
+
+
+class _Search:
+    """One run of a search: what has been seen so far."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.started = time.perf_counter()
+        self.best: Candidate | None = None
+        self.history: list[IterationRecord] = []
+        self.status = Status.STALLED  # a search that has nothing more to offer
+        self.useless = 0
+
+    def follow(self, candidates: Iterator[Candidate], show: Callable[[IterationRecord], None]) -> None:
+        for candidate in candidates:
+            self._keep(candidate)
+            show(self.history[-1])
+            callback = self.limits.callback
+            if callback is not None and callback(self.history[-1]):
+                raise KeyboardInterrupt
+            if self._finished():
+                return
+
+    def _keep(self, candidate: Candidate) -> None:
+        gap = candidate.certificate.relative_gap
+        self.useless += 1
+        if self.best is None or gap < self.best.certificate.relative_gap:
+            self.best, self.useless = candidate, 0
+        self.history.append(
+            IterationRecord(
+                iteration=len(self.history),
+                elapsed_s=time.perf_counter() - self.started,
+                passes=candidate.passes,
+                newton_steps=candidate.newton_steps,
+                primal=candidate.certificate.primal,
+                dual=candidate.certificate.dual,
+                relative_gap=gap,
+                n_active=int(np.count_nonzero(candidate.kernel_weights)),
+            )
+        )
+
+    def _finished(self) -> bool:
+        limits, elapsed = self.limits, self.history[-1].elapsed_s
+        if self.history[-1].relative_gap <= limits.tol:
+            self.status = Status.CONVERGED
+        elif limits.time_limit is not None and elapsed > limits.time_limit:
+            self.status = Status.TIME_LIMIT
+        elif len(self.history) > limits.max_iter:
+            self.status = Status.MAX_ITER
+        else:
+            return limits.patience is not None and self.useless >= limits.patience
+        return True
+
+    def discovery(self) -> Discovery:
+        best, last = self.best, self.history[-1] if self.history else None
+        if best is None or last is None:
+            raise RuntimeError("a search always offers its starting point")
+        solution = Solution(
+            dual_coef=best.dual_coef,
+            kernel_weights=best.kernel_weights,
+            intercept=best.intercept,
+            certificate=best.certificate,
+            status=self.status,
+            message=self._message(best.certificate.relative_gap),
+            history=tuple(self.history),
+            passes=last.passes,
+            newton_steps=last.newton_steps,
+            n_iter=last.iteration,
+            elapsed_s=time.perf_counter() - self.started,
+            solver=self.limits.name,
+        )
+        return without_empty(Discovery(best.kernels, solution))
+
+    def _message(self, gap: float) -> str:
+        if self.status is Status.CONVERGED:
+            return f"converged: relative duality gap {gap:.2e} <= tol {self.limits.tol:.2e}"
+        return (
+            f"The {self.limits.name} stopped ({self.status}) after {len(self.history) - 1} iterations at relative "
+            f"duality gap {gap:.2e}, above tol {self.limits.tol:.2e}. {ADVICE[self.status]}"
+        )
+
+
+def without_empty(discovery: Discovery) -> Discovery:
+    """Return the discovery without kernels of weight zero, which a model does not need.
+
+    Parameters
+    ----------
+    discovery : Discovery
+
+    Returns
+    -------
+    Discovery
+    """
+    weights = discovery.solution.kernel_weights
+    kept = np.flatnonzero(weights)
+    kernels = tuple(discovery.kernels[m] for m in kept)
+    return Discovery(kernels, replace(discovery.solution, kernel_weights=weights[kept]))
