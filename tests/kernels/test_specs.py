@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import math
 import pickle
 from dataclasses import FrozenInstanceError, dataclass
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.spatial.distance import pdist
 from sklearn.metrics.pairwise import chi2_kernel, cosine_similarity, laplacian_kernel, pairwise_kernels, rbf_kernel
 
 from manykernels.exceptions import InvalidInputError
@@ -23,6 +25,7 @@ from manykernels.kernels import (
     Dirichlet,
     FromCallable,
     Gaussian,
+    Interaction,
     KernelSpec,
     Laplacian,
     Linear,
@@ -57,6 +60,12 @@ EXAMPLES: dict[str, list[KernelSpec]] = {
     "callable": [FromCallable(minimum, "minimum")],
     "sum": [Gaussian(1.0) + Linear(), Gaussian(1.0) + Matern(2.0)],
     "product": [Gaussian(1.0) * Polynomial(2), Linear() * Polynomial(2)],
+    "interaction": [
+        Interaction(((Linear(), (0,)), (Linear(), (2,)), (Linear(), (2,)))),
+        Interaction(((Gaussian(1.0), (1,)), (Gaussian(1.0), (1,)), (Linear(), (0, 2)), (Linear(), (1,)))),
+        Interaction(((Gaussian(0.5), (0, 1)), (Laplacian(2.0), (2,)))),
+        Interaction(()),
+    ],
     "scaled": [0.5 * Linear(), Gaussian(1.0) * 3, 2 * (Gaussian(1.0) + Gaussian(2.0))],
 }
 SPECS = [spec for specs in EXAMPLES.values() for spec in specs]
@@ -190,6 +199,11 @@ FORMULAS = [
     (ChiSquared(0.4), lambda a, b: math.exp(-0.4 * sum((a - b) ** 2 / (a + b)))),
     (Cosine(), lambda a, b: float(a @ b) / math.sqrt(float(a @ a) * float(b @ b))),
     (2 * (Linear() + Gaussian(1.0)), lambda a, b: 2 * (float(a @ b) + math.exp(-sum((a - b) ** 2) / 2))),
+    (
+        Interaction(((Linear(), (0,)), (Gaussian(2.0), (1, 2)), (Linear(), (0,)))),
+        lambda a, b: float(a[0] * b[0]) ** 2 * math.exp(-float(((a - b)[1:] ** 2).sum()) / 8),
+    ),
+    (Interaction(()), lambda a, b: 1.0),
     (Linear() * Gaussian(1.0), lambda a, b: float(a @ b) * math.exp(-sum((a - b) ** 2) / 2)),
 ]
 
@@ -305,6 +319,11 @@ BAD = [
     (lambda: Sum(()), "needs at least one"),
     (lambda: Product((Linear(), 3)), "must be kernels, got 3"),
     (lambda: -1.0 * Linear(), "the factor of a kernel must be"),
+    (lambda: Interaction((Linear(),)), r"pair \(kernel, column positions\).*got Linear"),
+    (lambda: Interaction(((Linear(), (-1,)),)), "positions counted from 0; got .*-1"),
+    (lambda: Interaction(((Linear(), ()),)), "pair \\(kernel, column positions\\)"),
+    (lambda: Interaction(((ArdGaussian((1.0, 2.0)), (0,)),)), "2 widths for 1 column"),
+    (lambda: Interaction(((Linear(), (3,)),))([[1.0, 2.0]]), "column position 3, but it has 2 column"),
     (lambda: Scaled(3, 2.0), "Only a kernel can be multiplied"),
     (lambda: Linear()([1.0, 2.0]), "A must have two dimensions"),
     (lambda: Linear()([[1.0]], [[1.0, 2.0]]), "A has 1 column\\(s\\) and B has 2"),
@@ -322,6 +341,24 @@ BAD = [
 def test_bad_hyper_parameters_are_explained(build: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         build()
+
+
+def test_an_interaction_names_its_columns_and_knows_when_it_is_a_monomial() -> None:
+    mixed = Interaction(((Linear(), (0,)), (Gaussian(2.0), (1,)), (Linear(), (0,))))
+    assert mixed.named(["age", "dose"]) == "age x gaussian(width=2)[dose] x age"
+    assert Interaction(((Linear(), (1,)), (Linear(), (0,)))).named(["age", "dose"]) == "dose x age"
+    assert not mixed.is_monomial
+    assert Interaction(()).is_monomial
+    np.testing.assert_array_equal(Interaction(((Linear(), (1,)), (Linear(), (1,)))).features([[2.0, 3.0]]), [9.0])
+    assert spec_from_dict(json.loads(json.dumps(mixed.to_dict()))) == mixed
+
+
+def test_median_widths_of_an_interaction_are_those_of_its_own_columns(points: np.ndarray) -> None:
+    spec = Interaction(((Gaussian("median"), (1,)), (Gaussian("median"), (0, 2))))
+    assert spec.pending
+    resolved = spec.resolve(MedianDistances(points))
+    expected = [np.median(pdist(points[:, columns])) for columns in ([1], [0, 2])]
+    np.testing.assert_allclose([part.width for part, _ in resolved.parts], expected, rtol=1e-12)  # type: ignore[attr-defined]
 
 
 def test_only_kernels_and_numbers_combine() -> None:

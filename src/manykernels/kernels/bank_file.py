@@ -17,7 +17,13 @@ from manykernels.kernels.patterns import BankEntry, Joint, OnColumns, PerFeature
 OPTIONS = ("standardize", "normalize", "center")
 PLACES = ("joint", "each", "views")
 # Parameters that are lists themselves: given once, not as a grid.
-LIST_PARAMETERS = {"ard_gaussian": ("widths",), "sum": ("parts",), "product": ("parts",), "pairwise": ("params",)}
+LIST_PARAMETERS = {
+    "ard_gaussian": ("widths",),
+    "sum": ("parts",),
+    "product": ("parts",),
+    "interaction": ("parts",),
+    "pairwise": ("params",),
+}
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

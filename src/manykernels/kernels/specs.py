@@ -6,6 +6,7 @@ from manykernels.kernels.algebra import Product, Scaled, Sum
 from manykernels.kernels.base import KERNELS, KernelSpec, register_kernel, spec_from_dict
 from manykernels.kernels.general import ChiSquared, Dirichlet, FromCallable, Pairwise
 from manykernels.kernels.inner import Cosine, Linear, Polynomial
+from manykernels.kernels.interaction import Interaction
 from manykernels.kernels.radial import ArdGaussian, Gaussian, Laplacian, Matern
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Dirichlet",
     "FromCallable",
     "Gaussian",
+    "Interaction",
     "KernelSpec",
     "Laplacian",
     "Linear",

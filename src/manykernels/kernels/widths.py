@@ -63,6 +63,10 @@ class MedianDistances:
             self._known[metric] = median_distance(self._points, metric)
         return self._known[metric]
 
+    def take(self, columns: tuple[int, ...]) -> MedianDistances:
+        """Return the median distances in some of the columns only."""
+        return MedianDistances(self._points[:, columns])
+
 
 def median_distance(points: Array, metric: str = "euclidean") -> float:
     """Return the median distance between distinct rows, on at most 1000 rows drawn with a fixed seed.
