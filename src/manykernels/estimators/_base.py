@@ -39,9 +39,14 @@ class BaseMKL(BaseEstimator):
     _single: bool
     _n_samples: int
 
+    @property
+    def _takes_kernels(self) -> bool:
+        """Whether X holds kernels, not features."""
+        return is_precomputed(getattr(self, "kernels", None))
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = is_precomputed(self.kernels)
+        tags.input_tags.pairwise = self._takes_kernels
         return tags
 
     def weights_frame(self, *, active_only: bool = True) -> pd.DataFrame:
@@ -77,7 +82,7 @@ class BaseMKL(BaseEstimator):
 
     def _checked_rows(self, X: Any, *, reset: bool) -> Any:
         """Return X as it can be given to the bank, and keep or compare its number and names of columns."""
-        if is_precomputed(self.kernels):
+        if self._takes_kernels:
             stack = as_kernel_stack(X, square=reset)
             if reset:
                 self.n_features_in_ = stack.n_samples

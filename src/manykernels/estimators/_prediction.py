@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from manykernels.grams import cross_apply, cross_apply_each
 from manykernels.kernels import FittedBank, Prepared
@@ -131,3 +132,24 @@ class KernelExpansion:
         step = max(1, CHUNK_ENTRIES // per_row)
         for start in range(0, n_rows, step):
             yield slice(start, min(start + step, n_rows))
+
+
+def class_probabilities(scores: Array, single: bool) -> Array:
+    """Return probabilities from the scores of logistic losses, (n, n_classes); rows sum to one.
+
+    Parameters
+    ----------
+    scores : (n, K) float64
+    single : bool
+        One score for two classes; else one a class against the rest, whose probabilities are divided by their sum.
+
+    Returns
+    -------
+    (n, n_classes) float64
+    """
+    if single:
+        return expit(np.hstack([-scores, scores]))
+    # Relative to the largest score, so that no row is zero however certain the classifiers are.
+    logs = -np.logaddexp(0.0, -scores)
+    shares = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return shares / shares.sum(axis=1, keepdims=True)

@@ -58,12 +58,14 @@ def class_labels(y: Any) -> Array:
     return labels
 
 
-def numeric_targets(y: Any) -> Array:
+def numeric_targets(y: Any, *, advice: str = "use MKLClassifier") -> Array:
     """Return regression targets as finite float64, (N,) or (N, K).
 
     Parameters
     ----------
     y : array_like of shape (N,) or (N, K)
+    advice : str
+        What to do to learn classes, for those who give text.
 
     Returns
     -------
@@ -75,7 +77,7 @@ def numeric_targets(y: Any) -> Array:
         except ValueError as error:
             if "could not convert" not in str(error):
                 raise
-            raise InvalidInputError(f"y must hold numbers ({error}). To learn classes, use MKLClassifier.") from error
+            raise InvalidInputError(f"y must hold numbers ({error}). To learn classes, {advice}.") from error
 
 
 def encode_labels(labels: Array) -> tuple[Array, Array, Array]:

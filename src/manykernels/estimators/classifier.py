@@ -6,11 +6,11 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
 from manykernels.estimators._base import BaseMKL
+from manykernels.estimators._prediction import class_probabilities
 from manykernels.estimators._targets import check_lengths, class_factors, class_labels, encode_labels, sample_weights
 from manykernels.exceptions import InvalidInputError
 
@@ -270,13 +270,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         ndarray of shape (n_samples, n_classes)
             Rows sum to one.
         """
-        scores = self._scores(X)
-        if self._single:
-            return expit(np.hstack([-scores, scores]))
-        # Relative to the largest score, so that no row is zero however certain the classifiers are.
-        logs = -np.logaddexp(0.0, -scores)
-        shares = np.exp(logs - logs.max(axis=1, keepdims=True))
-        return shares / shares.sum(axis=1, keepdims=True)
+        return class_probabilities(self._scores(X), self._single)
 
     def decompose(self, X: Any) -> Array:
         """Return what each kernel adds to each score.
