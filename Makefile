@@ -3,6 +3,7 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 OUTPUT := demo_output
+DATA := ../shared/data
 WORKERS := 2
 
 # `make PYTHON=/path/to/python demo` chooses an interpreter; otherwise the first usable one of this list.
@@ -17,7 +18,7 @@ EXTRAS_docs := docs,plot
 # One thread a process: the tests run in WORKERS processes, and small factorizations are slower on several threads.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=Agg
 
-.PHONY: help demo test lint format docs examples bench-smoke clean
+.PHONY: help demo test lint format docs examples bench-smoke experiments clean
 .NOTPARALLEL:
 
 help:
@@ -28,6 +29,7 @@ help:
 	@echo "make docs         build the documentation into docs/_build/html"
 	@echo "make examples     run every example"
 	@echo "make bench-smoke  run every benchmark on its smallest problem"
+	@echo "make experiments  run the quick variant of every experiment on the data in DATA=$(DATA)"
 	@echo "make clean        remove everything that was built, .venv included"
 
 demo: $(VENV)/.installed-demo
@@ -59,10 +61,23 @@ bench-smoke: $(VENV)/.installed-test
 	  echo "$$script --smoke"; $(ONE_THREAD) $(BIN)/python "$$script" --smoke; \
 	done
 
+# A file without a leading underscore is a program; its helpers have one.
+experiments: $(VENV)/.installed-test
+	@set -e; if [ ! -d "$(DATA)" ]; then \
+	  echo "experiments skipped: there is no folder $(DATA) (DATA=...); tests/experiments run them on stand-in data"; \
+	  exit 0; \
+	fi; \
+	for script in experiments/*/[a-z]*.py; do \
+	  name=$${script#experiments/}; \
+	  echo "$$script --quick --data $(DATA)"; \
+	  $(ONE_THREAD) $(BIN)/python "$$script" --quick --data "$(DATA)" \
+	    --output "experiments/results/quick/$${name%.py}"; \
+	done
+
 clean:
-	rm -rf $(VENV) $(OUTPUT) build dist docs/_build docs/generated benchmarks/results
+	rm -rf $(VENV) $(OUTPUT) build dist docs/_build docs/generated benchmarks/results experiments/results
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests benchmarks examples experiments -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is newer than pyproject.toml once its extras are installed, so nothing is installed twice.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/python

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from checks import compare_optima, compare_variants, plot_variants, step_sizes
+from _checks import compare_optima, compare_variants, plot_variants, step_sizes
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from sklearn.datasets import fetch_openml

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "manykernels"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-FOLDERS = ("src", "tests", "docs", "examples", "benchmarks", ".ci", ".github")
+FOLDERS = ("src", "tests", "docs", "examples", "benchmarks", "experiments", ".ci", ".github")
 SUFFIXES = (".py", ".md", ".toml", ".cff", ".yml", ".yaml", ".rst", ".txt", "")
 BUILT = {"_build", "generated", "results", "__pycache__"}
 

@@ -1,0 +1,52 @@
+"""Every program in experiments/ can be run by `make experiments`, and has a page and a test."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULES = sorted((ROOT / "experiments").glob("*/*.py"))
+PROGRAMS = [path for path in MODULES if not path.name.startswith("_")]
+FOLDERS = sorted({path.parent for path in PROGRAMS})
+OPTIONS = ("--quick", "--data", "--output")
+
+
+def missing(source: str) -> list[str]:
+    """Return what a program lacks."""
+    lacks = [option for option in OPTIONS if f'"{option}"' not in source]
+    return lacks if re.search(r'^if __name__ == "__main__":$', source, re.MULTILINE) else [*lacks, "main"]
+
+
+def named(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=named)
+def test_a_program_has_the_common_options(path: Path) -> None:
+    helpers = "".join(module.read_text() for module in MODULES if module.parent == path.parent and module != path)
+    assert missing(path.read_text() + helpers) == []
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path not in PROGRAMS], ids=named)
+def test_a_helper_is_no_program(path: Path) -> None:
+    assert "main" in missing(path.read_text())
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_publication_has_a_page_that_names_its_programs(folder: Path) -> None:
+    page = (ROOT / "docs" / "experiments" / f"{folder.name}.md").read_text()
+    names = [f"experiments/{named(path)}" for path in PROGRAMS if path.parent == folder]
+    assert [name for name in names if name not in page] == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_publication_has_a_test(folder: Path) -> None:
+    assert [*Path(__file__).parent.glob(f"test_{folder.name}*.py")] != []
+
+
+def test_the_checks_can_fail() -> None:
+    assert missing("print(1)") == [*OPTIONS, "main"]
+    assert len(PROGRAMS) >= 1
