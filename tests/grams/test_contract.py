@@ -7,7 +7,7 @@ import inspect
 import numpy as np
 
 import manykernels.grams as grams_package
-from manykernels.grams import DenseStack, GramStack, LazyStack, PackedStack
+from manykernels.grams import DenseStack, GramStack, LazyStack, PackedStack, RankOneStack
 from manykernels.grams.base import GramView
 from manykernels.kernels import ArdGaussian, Gaussian, KernelBank, Laplacian, Matern, Polynomial
 from manykernels.testing.gram_stack import GramStackContract
@@ -168,6 +168,17 @@ class TestLazyUnitDiagonal(TestLazy):
         return LazyStack(bank, bank.prepare(X))
 
 
+class TestRankOne(GramStackContract):
+    stack_class = RankOneStack
+
+    def dense(self, rng):
+        features = rng.normal(size=(5, N_SAMPLES))
+        return features[:, :, None] * features[:, None, :]
+
+    def create(self, rng):
+        return RankOneStack(rng.normal(size=(5, N_SAMPLES)), names=list("abcde"))
+
+
 def subclasses(cls):
     for child in cls.__subclasses__():
         yield child
@@ -186,7 +197,7 @@ def test_every_stack_has_its_contract():
 def test_every_exported_stack_is_known_to_the_meta_test():
     exported = {c for c in vars(grams_package).values() if inspect.isclass(c) and issubclass(c, GramStack)}
     assert exported - {GramStack} <= set(subclasses(GramStack))
-    assert {DenseStack, LazyStack, PackedStack} <= exported
+    assert {DenseStack, LazyStack, PackedStack, RankOneStack} <= exported
 
 
 def test_the_contract_notices_a_wrong_stack():

@@ -1,4 +1,4 @@
-"""Where Gram matrices live: dense, packed or lazy stacks with the same few operations."""
+"""Where Gram matrices live: dense, packed, lazy or rank-one stacks with the same few operations."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from manykernels.grams.dense import DenseStack, as_stack
 from manykernels.grams.lazy import LazyStack
 from manykernels.grams.packed import PackedStack
 from manykernels.grams.plan import MemoryPlan, plan_stack
+from manykernels.grams.rank_one import RankOneStack
 
 __all__ = [
     "DenseStack",
@@ -18,6 +19,7 @@ __all__ = [
     "LazyStack",
     "MemoryPlan",
     "PackedStack",
+    "RankOneStack",
     "as_stack",
     "build_stack",
     "cross_apply",
