@@ -311,3 +311,48 @@ def check_nonnegative_vector(values: Any, size: int, name: str) -> Array:
         worst = int(np.argmin(array))
         raise InvalidInputError(f"{name} must not be negative, but entry {worst} is {array[worst]:.6g}.")
     return array
+
+
+# --- arguments of searches for kernels ------------------------------------------------------------------------------
+
+
+def check_symmetric_matrix(values: Any, name: str) -> Array:
+    """Return ``values`` as a finite, square, symmetric float64 matrix."""
+    array = _real_array(values, name).astype(np.float64, copy=False)
+    if array.ndim != 2 or array.shape[0] != array.shape[1]:
+        raise InvalidInputError(f"{name} must be a square matrix, got shape {array.shape}.")
+    check_finite(array, name)
+    gap = float(np.max(np.abs(array - array.T), initial=0.0))
+    if gap > 1e-10 * float(np.max(np.abs(array), initial=0.0)):
+        raise InvalidInputError(f"{name} must be symmetric, but entries differ from their mirror image by {gap:.3g}.")
+    return array
+
+
+def check_parameter_range(values: Any, name: str, *, allow_zero: bool = False) -> tuple[float, float]:
+    """Return the ends ``low < high`` of a range of positive (or non-negative) parameters."""
+    if not isinstance(values, (tuple, list)) or len(values) != 2:
+        raise InvalidInputError(f"{name} needs a range (low, high), got {values!r}.")
+    low = check_positive(values[0], f"low of {name}", allow_zero=allow_zero)
+    high = check_positive(values[1], f"high of {name}")
+    if low >= high:
+        raise InvalidInputError(f"{name} needs low < high, got low={low:g} and high={high:g}.")
+    return low, high
+
+
+# --- arguments of alignment ----------------------------------------------------------------------------------------
+
+
+def check_square_kernel(values: Any, name: str) -> Array:
+    """Return ``values`` as a finite, symmetric float64 matrix among at least one sample."""
+    array = _real_array(values, name)
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or not array.size:
+        raise InvalidInputError(f"{name} must be a kernel matrix of shape (n, n), got shape {array.shape}.")
+    _check_symmetric(check_finite(array, name), name)
+    return array.astype(np.float64, copy=False)
+
+
+def check_choice(value: Any, choices: tuple[str, ...], name: str) -> str:
+    """Return ``value`` if it is one of ``choices``, else say which there are."""
+    if not isinstance(value, str) or value not in choices:
+        raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+    return value

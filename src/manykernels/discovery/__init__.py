@@ -3,5 +3,41 @@
 from __future__ import annotations
 
 from manykernels.discovery.base import Candidate, Discovery, Found, Limits, run_search
+from manykernels.discovery.dirichlet_family import DirichletFamily
+from manykernels.discovery.families import FiniteFamily, KernelFamily
+from manykernels.discovery.greedy import discover_greedily
+from manykernels.discovery.pairs import PairWeights
+from manykernels.discovery.radial_families import (
+    ArdGaussianFamily,
+    GaussianFamily,
+    LaplacianFamily,
+    MaternFamily,
+    RadialFamily,
+)
+from manykernels.discovery.search import FamilySearch, Peak, SearchSettings
+from manykernels.discovery.two_stage import AlignedKernel, TargetSpace, align_family, discover_in_two_stages
 
-__all__ = ["Candidate", "Discovery", "Found", "Limits", "run_search"]
+__all__ = [
+    "AlignedKernel",
+    "ArdGaussianFamily",
+    "Candidate",
+    "DirichletFamily",
+    "Discovery",
+    "FamilySearch",
+    "FiniteFamily",
+    "Found",
+    "GaussianFamily",
+    "KernelFamily",
+    "LaplacianFamily",
+    "Limits",
+    "MaternFamily",
+    "PairWeights",
+    "Peak",
+    "RadialFamily",
+    "SearchSettings",
+    "TargetSpace",
+    "align_family",
+    "discover_greedily",
+    "discover_in_two_stages",
+    "run_search",
+]

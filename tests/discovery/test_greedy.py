@@ -1,0 +1,193 @@
+"""Greedy search in one stage: optimum, certificate and model, each computed a second time by other means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from manykernels.discovery import (
+    ArdGaussianFamily,
+    DirichletFamily,
+    Discovery,
+    FiniteFamily,
+    GaussianFamily,
+    LaplacianFamily,
+    Limits,
+    SearchSettings,
+    discover_greedily,
+)
+from manykernels.exceptions import InvalidInputError
+from manykernels.solvers import Status
+from manykernels.testing.oracles import cvxpy_optimum
+from manykernels.testing.problems import SmallProblem
+
+LOSSES = ("squared", "hinge", "logistic")
+WIDTHS = np.geomspace(0.05, 50.0, 30)
+STRENGTH = 0.2
+
+
+def drawn_task(loss: str, n_samples: int = 30) -> tuple[np.ndarray, np.ndarray]:
+    """Return points and a target that one width does not explain."""
+    rng = np.random.default_rng(7)
+    points = rng.normal(size=(n_samples, 2))
+    values = np.sin(4 * points[:, 0]) + points[:, 1] + 0.2 * rng.normal(size=n_samples)
+    return points, values if loss == "squared" else np.sign(values)
+
+
+def loss_value(loss: str, y: np.ndarray, z: np.ndarray) -> float:
+    """Return the sum of losses."""
+    if loss == "squared":
+        return float(np.sum((y - z) ** 2) / 2)
+    return float(np.sum(np.maximum(1 - y * z, 0) if loss == "hinge" else np.logaddexp(0, -y * z)))
+
+
+def conjugate_value(loss: str, y: np.ndarray, rho: np.ndarray) -> float:
+    """Return ``sum_i l*(y_i, -rho_i)``."""
+    if loss == "squared":
+        return float(np.sum(rho**2 / 2 - y * rho))
+    part = np.clip(y * rho, 1e-300, 1 - 1e-16)
+    return float(np.sum(-part if loss == "hinge" else part * np.log(part) + (1 - part) * np.log1p(-part)))
+
+
+def recomputed(found: Discovery, points: np.ndarray, y: np.ndarray, loss: str, family: Any) -> tuple[float, float]:
+    """Return primal value of the model and a dual bound from a dense grid of the family, in plain NumPy."""
+    solution, rho = found.solution, found.solution.dual_coef
+    grams = [kernel.spec(points[:, list(kernel.columns)]) for kernel in found.kernels]
+    scores = sum(d * gram @ rho for d, gram in zip(solution.kernel_weights, grams, strict=True)) + solution.intercept
+    norms = [d * np.sqrt(rho @ gram @ rho) for d, gram in zip(solution.kernel_weights, grams, strict=True)]
+    low, high = family.coordinate(np.array([family.low, family.high]))
+    members = (
+        family.members if isinstance(family, FiniteFamily) else family.parameter(np.linspace(low, high, 800)[:, None])
+    )
+    largest = max(rho @ family.spec(np.atleast_1d(member))(points) @ rho for member in members)
+    largest = max(largest, *(rho @ gram @ rho for gram in grams))
+    primal = loss_value(loss, y, scores) + STRENGTH / 2 * sum(norms) ** 2
+    return primal, -conjugate_value(loss, y, rho) - largest / (2 * STRENGTH)
+
+
+@pytest.mark.parametrize("update", ["corrective", "pairwise"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_thirty_widths_end_at_the_optimum_of_cvxpy(loss: str, update: str) -> None:
+    points, y = drawn_task(loss)
+    family = FiniteFamily.of(GaussianFamily(0.05, 50.0), WIDTHS)
+    found = discover_greedily(
+        points, y, family, loss=loss, strength=STRENGTH, update=update, limits=Limits(tol=1e-6, max_iter=400)
+    )
+    grams = np.stack([family.value(points, width) for width in WIDTHS])
+    problem = SmallProblem(grams, y, loss, "simplex", STRENGTH)
+    assert found.solution.status is Status.CONVERGED
+    assert found.solution.certificate.primal == pytest.approx(cvxpy_optimum(problem), rel=2e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_frank_wolfe_approaches_the_same_optimum(loss: str) -> None:
+    points, y = drawn_task(loss)
+    family = FiniteFamily.of(GaussianFamily(0.05, 50.0), WIDTHS)
+    best = discover_greedily(points, y, family, loss=loss, strength=STRENGTH, limits=Limits(tol=1e-7))
+    slow = discover_greedily(
+        points, y, family, loss=loss, strength=STRENGTH, update="frank_wolfe", limits=Limits(tol=1e-2, max_iter=200)
+    )
+    assert slow.solution.status is Status.CONVERGED
+    optimum = best.solution.certificate.primal
+    assert optimum * (1 - 1e-6) <= slow.solution.certificate.primal <= optimum * 1.01
+    primal = [record.primal for record in slow.solution.history]
+    assert np.all(np.diff(primal) <= 1e-6 * primal[0])
+
+
+@pytest.mark.parametrize("update", ["corrective", "pairwise", "frank_wolfe"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_certificate_holds_over_a_dense_grid(loss: str, update: str) -> None:
+    points, y = drawn_task(loss)
+    family = GaussianFamily(0.05, 50.0)
+    limits = Limits(tol=1e-5 if update == "corrective" else 2e-2, max_iter=40)
+    found = discover_greedily(points, y, family, loss=loss, strength=STRENGTH, update=update, limits=limits)
+    certificate = found.solution.certificate
+    primal, dual = recomputed(found, points, y, loss, family)
+    assert certificate.primal == pytest.approx(primal, rel=1e-9)
+    assert certificate.dual <= dual + 1e-9 * abs(dual)
+    assert certificate.dual == pytest.approx(dual, abs=2 * limits.tol * primal)
+    assert certificate.relative_gap <= limits.tol
+    parts = certificate.kkt.stationarity + certificate.kkt.complementarity
+    assert parts == pytest.approx(certificate.gap / abs(certificate.primal), abs=1e-9)
+    assert abs(found.solution.dual_coef.sum()) < 1e-8
+
+
+@pytest.mark.parametrize("family", [LaplacianFamily(0.05, 50.0), DirichletFamily(0.0, 8.0)])
+def test_other_families(family: Any) -> None:
+    points, y = drawn_task("squared")
+    points = points[:, :1]
+    found = discover_greedily(points, y, family, loss="squared", strength=STRENGTH, limits=Limits(tol=1e-4))
+    primal, dual = recomputed(found, points, y, "squared", family)
+    assert found.solution.status is Status.CONVERGED
+    assert found.solution.certificate.primal == pytest.approx(primal, rel=1e-9)
+    assert found.solution.certificate.dual <= dual + 1e-9 * abs(dual)
+
+
+def test_a_width_a_feature_is_better_where_features_differ() -> None:
+    points, y = drawn_task("squared")
+    values = [
+        discover_greedily(points, y, family(0.05, 50.0), loss="squared", strength=STRENGTH, random_state=0).solution
+        for family in (GaussianFamily, ArdGaussianFamily)
+    ]
+    assert values[1].certificate.primal < 0.95 * values[0].certificate.primal
+
+
+def test_weights_and_intercept_count() -> None:
+    points, y = drawn_task("hinge")
+    weight = np.where(np.arange(len(y)) % 3 == 0, 2.0, 1.0)
+    repeated = np.repeat(np.arange(len(y)), weight.astype(int))
+    family, settings = GaussianFamily(0.05, 50.0), {"loss": "hinge", "strength": STRENGTH, "limits": Limits(tol=1e-6)}
+    one = discover_greedily(points, y, family, sample_weight=weight, fit_intercept=False, **settings)
+    two = discover_greedily(points[repeated], y[repeated], family, fit_intercept=False, **settings)
+    assert one.solution.certificate.primal == pytest.approx(two.solution.certificate.primal, rel=2e-6)
+    assert one.solution.intercept == 0.0
+
+
+def test_ctrl_c_and_time_limits_keep_the_best_model() -> None:
+    points, y = drawn_task("squared")
+
+    def stop(record: Any) -> bool:
+        if record.iteration == 2:
+            raise KeyboardInterrupt
+        return False
+
+    family = GaussianFamily(0.05, 50.0)
+    broken = discover_greedily(points, y, family, loss="squared", strength=STRENGTH, limits=Limits(1e-9, callback=stop))
+    assert broken.solution.status is Status.INTERRUPTED
+    assert len(broken.solution.history) == 3
+    assert len(broken.kernels) >= 1
+    late = discover_greedily(points, y, family, loss="squared", strength=STRENGTH, limits=Limits(1e-9, time_limit=1e-9))
+    assert late.solution.status is Status.TIME_LIMIT
+
+
+def test_a_strength_above_the_largest_selects_nothing() -> None:
+    points, y = drawn_task("squared")
+    found = discover_greedily(points, y, GaussianFamily(0.05, 50.0), loss="squared", strength=1e9)
+    assert found.kernels == ()
+    assert found.solution.intercept == pytest.approx(y.mean())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"update": "greedy"}, "update must be one of 'corrective', 'pairwise', 'frank_wolfe'"),
+        ({"strength": 0.0}, "strength must be a finite positive number"),
+        ({"family": "gaussian"}, "family must be a KernelFamily"),
+        ({"columns": [1]}, "points has 2 columns but columns names 1"),
+        ({"points": np.ones(3)}, "points must have shape"),
+        ({"settings": SearchSettings(shrinkage=1.0)}, "belongs to the search in two stages"),
+    ],
+)
+def test_errors(changes: dict[str, Any], message: str) -> None:
+    points, y = drawn_task("squared")
+    arguments = {
+        "points": points,
+        "target": y,
+        "family": GaussianFamily(0.05, 50.0),
+        "loss": "squared",
+        "strength": 1.0,
+    }
+    with pytest.raises(InvalidInputError, match=message):
+        discover_greedily(**(arguments | changes))
