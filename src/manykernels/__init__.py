@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from importlib.metadata import version as _version
 
-from manykernels.estimators import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV, regularization_path
+from manykernels.alignment import AlignedWeights, aligned_weights, centered_alignment, target_kernel
+from manykernels.estimators import (
+    KernelAligner,
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLRegressor,
+    MKLRegressorCV,
+    regularization_path,
+)
 from manykernels.exceptions import (
     ConvergenceWarning,
     IncompatibleError,
@@ -43,6 +51,7 @@ from manykernels.solvers import Solution, solve
 __version__ = _version("manykernels")
 
 __all__ = [
+    "AlignedWeights",
     "ArdGaussian",
     "ChiSquared",
     "ConvergenceWarning",
@@ -53,6 +62,7 @@ __all__ = [
     "IncompatibleError",
     "Interaction",
     "InvalidInputError",
+    "KernelAligner",
     "KernelBank",
     "KernelSpec",
     "KernelStack",
@@ -75,10 +85,13 @@ __all__ = [
     "Solution",
     "Sum",
     "__version__",
+    "aligned_weights",
+    "centered_alignment",
     "get_loss",
     "get_regularizer",
     "load_model",
     "regularization_path",
     "save_model",
     "solve",
+    "target_kernel",
 ]

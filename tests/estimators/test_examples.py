@@ -10,6 +10,7 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROMISES = {
     "quickstart.py": ["relative duality gap", "worst area: gaussian", "first held-out tumor"],
+    "kernel_alignment_pipeline.py": ["uniform      then SVC", "The joint weights are optimal", "one stage"],
     "precomputed_kernels.py": ["words of 4", "cross-validated accuracy"],
     "multiview_regression.py": ["informative views view1, view3", "held-out R2"],
 }

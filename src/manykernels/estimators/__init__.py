@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from manykernels.estimators.classifier import MKLClassifier
 from manykernels.estimators.cross_validation import MKLClassifierCV, MKLRegressorCV
+from manykernels.estimators.kernel_learner import KernelAligner
 from manykernels.estimators.path import RegularizationPath, regularization_path
 from manykernels.estimators.regressor import MKLRegressor
 
 __all__ = [
+    "KernelAligner",
     "MKLClassifier",
     "MKLClassifierCV",
     "MKLRegressor",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from manykernels.grams.base import GramStack
 from manykernels.grams.build import build_stack
 from manykernels.grams.counters import GramCounters
-from manykernels.grams.cross import cross_apply, cross_apply_each
+from manykernels.grams.cross import cross_apply, cross_apply_each, cross_combine
 from manykernels.grams.dense import DenseStack, as_stack
 from manykernels.grams.lazy import LazyStack
 from manykernels.grams.packed import PackedStack
@@ -24,5 +24,6 @@ __all__ = [
     "build_stack",
     "cross_apply",
     "cross_apply_each",
+    "cross_combine",
     "plan_stack",
 ]

@@ -88,6 +88,39 @@ def cross_apply_each(
     return each[:, :, 0] if vector else each
 
 
+def cross_combine(bank: FittedBank, prepared_new: Prepared, prepared_support: Prepared, d: ArrayLike) -> Array:
+    """Weighted sum ``sum_m d_m k_m(x, x_i)`` between new rows and other rows, one kernel matrix.
+
+    Only kernels with ``d_m != 0`` are computed, a few megabytes at a time.
+
+    Parameters
+    ----------
+    bank : FittedBank
+    prepared_new, prepared_support : Prepared
+        Rows made ready by the bank.
+    d : array_like of shape (n_kernels,)
+
+    Returns
+    -------
+    ndarray of shape (n_new, n_support), float64
+
+    Examples
+    --------
+    >>> from manykernels.kernels import KernelBank, Linear
+    >>> X = [[1.0], [2.0]]
+    >>> bank = KernelBank([("linear", Linear(), None)], normalize=None).fit(X)
+    >>> cross_combine(bank, bank.prepare([[3.0]]), bank.prepare(X), [2.0])
+    array([[ 6., 12.]])
+    """
+    weights = check_vector(d, bank.n_kernels, "d")
+    active = np.flatnonzero(weights)
+    tiles, cols = TileEvaluator(bank, prepared_new, prepared_support), np.arange(prepared_support.n_samples)
+    total = np.zeros((prepared_new.n_samples, prepared_support.n_samples))
+    for at, rows in tiles.chunks(active, prepared_new.n_samples, len(cols)):
+        total[rows] += np.tensordot(weights[active[at]], tiles.tile(rows, cols, active[at]), axes=1)
+    return total
+
+
 def _checked(bank: FittedBank, support: Prepared, d: ArrayLike, rho: ArrayLike) -> tuple[Array, Array, bool]:
     weights = check_vector(d, bank.n_kernels, "d")
     coefficients = check_columns(rho, support.n_samples, "rho")

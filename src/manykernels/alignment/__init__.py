@@ -1,0 +1,21 @@
+"""Two-stage learning: choose the combination of kernels most like the target, then learn with that kernel."""
+
+from __future__ import annotations
+
+from manykernels.alignment.metrics import alignment, center_kernel, centered_alignment
+from manykernels.alignment.nonnegative import nonnegative_quadratic
+from manykernels.alignment.targets import CODINGS, target_features, target_kernel
+from manykernels.alignment.weights import METHODS, AlignedWeights, aligned_weights
+
+__all__ = [
+    "CODINGS",
+    "METHODS",
+    "AlignedWeights",
+    "aligned_weights",
+    "alignment",
+    "center_kernel",
+    "centered_alignment",
+    "nonnegative_quadratic",
+    "target_features",
+    "target_kernel",
+]

@@ -1,0 +1,146 @@
+"""Inner products of centered kernels, read from any Gram stack a few kernels at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.alignment._loops import packed_features
+from manykernels.alignment.metrics import center_kernel
+from manykernels.grams import GramStack
+from manykernels.grams._loops import pack_triangle
+from manykernels.grams.counters import triangle_size, triangle_starts
+
+Array = NDArray[Any]
+
+CHUNK_BYTES = 64 * 2**20  # of centered kernels held at once, and as much again of the triangles they come from
+
+
+@dataclass(frozen=True, eq=False)
+class CenteredProducts:
+    """Inner products ``<K_i, K_j>_F`` and ``<K_i, T>_F`` of the (centered) kernels of a stack.
+
+    A kernel is held as a packed triangle, centered entry by entry, whose off-diagonal entries are multiplied by the
+    square root of two: inner products of matrices are then those of vectors, computed by BLAS. At most `CHUNK_BYTES` of
+    such vectors exist at once (one kernel, if that is larger), whatever the number of kernels.
+
+    Parameters
+    ----------
+    stack : GramStack
+        Every reading is counted by its counters.
+    center : bool, default=True
+        Whether kernels are centered in feature space.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.alignment.products import CenteredProducts
+    >>> from manykernels.grams import as_stack
+    >>> stack = as_stack(np.stack([np.eye(3), np.ones((3, 3))]))
+    >>> CenteredProducts(stack, center=False).between([0, 1], [0, 1])
+    array([[3., 3.],
+           [3., 9.]])
+    """
+
+    stack: GramStack
+    center: bool = True
+
+    def target(self, T: Array) -> Array:
+        """Return a symmetric matrix T, centered if kernels are, as a vector like those of kernels.
+
+        Parameters
+        ----------
+        T : ndarray of shape (n_samples, n_samples)
+
+        Returns
+        -------
+        ndarray of shape (N(N+1)/2,), float64
+        """
+        matrix = center_kernel(T) if self.center else np.asarray(T, dtype=np.float64)
+        packed = np.empty(triangle_size(len(matrix)))
+        pack_triangle(matrix, packed)
+        packed *= np.sqrt(2.0)
+        packed[triangle_starts(len(matrix))[:-1]] /= np.sqrt(2.0)
+        return packed
+
+    def with_target(self, target: Array) -> tuple[Array, Array, Array]:
+        """Return for each kernel its inner product with a target and its norms: one pass.
+
+        Parameters
+        ----------
+        target : ndarray of shape (N(N+1)/2,)
+            As `target` returns it.
+
+        Returns
+        -------
+        products, norms, raw_norms : ndarray of shape (n_kernels,)
+            ``<K_i, T>_F``, ``||K_i||_F`` and, before centering, ``||K_i||_F``.
+        """
+        products, norms, raw = np.empty((3, self.stack.n_kernels))
+        for at, triangles, vectors in self._chunks(np.arange(self.stack.n_kernels)):
+            products[at] = vectors @ target
+            norms[at] = np.linalg.norm(vectors, axis=1)
+            raw[at] = _norms(triangles, self.stack.n_samples) if self.center else norms[at]
+        return products, norms, raw
+
+    def with_combination(self, weights: Array) -> Array:
+        """Return ``<K_i, sum_j weights_j K_j>_F`` for every kernel: one pass, and the kernels of nonzero weight once.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (n_kernels,)
+
+        Returns
+        -------
+        ndarray of shape (n_kernels,)
+        """
+        combined = self.target(self.stack.combine(weights))
+        products = np.empty(self.stack.n_kernels)
+        for at, _, vectors in self._chunks(np.arange(self.stack.n_kernels)):
+            products[at] = vectors @ combined
+        return products
+
+    def between(self, rows: Any, columns: Any) -> Array:
+        """Return ``<K_i, K_j>_F`` for the given kernels.
+
+        Parameters
+        ----------
+        rows, columns : array_like of int
+            Positions of kernels.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_columns)
+        """
+        left, right = np.asarray(rows), np.asarray(columns)
+        products = np.empty((len(left), len(right)))
+        for at, _, first in self._chunks(left):
+            known = {int(kernel): position for position, kernel in enumerate(left[at])}
+            repeated = np.array([p for p, kernel in enumerate(right) if int(kernel) in known], dtype=np.int64)
+            products[np.ix_(at, repeated)] = first @ first[[known[int(right[p])] for p in repeated]].T
+            others = np.setdiff1d(np.arange(len(right)), repeated)
+            for to, _, second in self._chunks(right[others]):
+                products[np.ix_(at, others[to])] = first @ second.T
+        return products
+
+    def _chunks(self, kernels: Array) -> Iterator[tuple[Array, Array, Array]]:
+        """Yield (positions in ``kernels``, packed triangles, vectors), a few kernels at a time."""
+        n = self.stack.n_samples
+        step = max(1, CHUNK_BYTES // (4 * n * (n + 1)))
+        for first in range(0, len(kernels), step):
+            at = np.arange(first, min(first + step, len(kernels)))
+            triangles = self.stack.triangles(kernels[at])
+            vectors = np.empty(triangles.shape)
+            packed_features(triangles, n, self.center, vectors)
+            yield at, triangles, vectors
+
+
+def _norms(triangles: Array, n: int) -> Array:
+    """Return the Frobenius norms of packed triangles."""
+    squares = triangles.astype(np.float64) ** 2
+    norms: Array = np.sqrt(2.0 * squares.sum(axis=1) - squares[:, triangle_starts(n)[:-1]].sum(axis=1))
+    return norms

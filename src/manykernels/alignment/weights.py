@@ -1,0 +1,264 @@
+"""Weights of kernels whose combination is most like the target: jointly (alignf), one by one, or all equal."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from manykernels._validation import check_choice, check_positive, check_square_kernel
+from manykernels.alignment.metrics import SMALLEST_SHARE
+from manykernels.alignment.nonnegative import nonnegative_quadratic
+from manykernels.alignment.products import CenteredProducts
+from manykernels.alignment.targets import CODINGS, target_kernel
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.grams import GramStack, as_stack
+
+Array = NDArray[Any]
+
+METHODS = ("joint", "independent", "uniform")
+FIRST_SET = 64  # kernels of the first joint problem; the set at most doubles
+MOST_ROUNDS = 60
+
+
+@dataclass(frozen=True, eq=False)
+class AlignedWeights:
+    """Weights of kernels by alignment with a target, and how good they are.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_kernels,)
+        Non-negative, summing to one; alignment does not depend on their scale.
+    alignment : float
+        (Centered) alignment of the combination with the target; NaN without a target.
+    upper_bound : float
+        No non-negative combination has a larger alignment; NaN for methods other than ``"joint"``.
+    kernel_alignments : ndarray of shape (n_kernels,)
+        Alignment of each kernel by itself; zero for a kernel that is constant.
+    stationarity : float
+        ``max_i (b_i - (M theta)_i)_+ / ||K_i||`` relative to the alignment reached, the largest violation of the
+        optimality conditions of the joint problem; NaN for other methods.
+    method : str
+        How the weights were chosen.
+    n_rounds : int
+        Joint problems solved.
+    passes : float
+        Readings of all Gram entries.
+    names : tuple of str or None
+        Names of the kernels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import aligned_weights
+    >>> found = aligned_weights([np.diag([1.0, 2.0, 3.0]), np.outer([1, 1, -1], [1, 1, -1])], ["a", "a", "b"])
+    >>> found.frame().round(3)
+           name  weight  alignment
+    0  kernel_1     1.0      1.000
+    1  kernel_0     0.0      0.849
+    """
+
+    weights: Array
+    alignment: float
+    upper_bound: float
+    kernel_alignments: Array
+    stationarity: float
+    method: str
+    n_rounds: int
+    passes: float
+    names: tuple[str, ...] | None = None
+
+    @property
+    def gap(self) -> float:
+        """Proven relative distance of the alignment from the largest possible one, ``1 - alignment / upper_bound``."""
+        return 1.0 - self.alignment / self.upper_bound
+
+    def frame(self) -> pd.DataFrame:
+        """Return one row a kernel, the heaviest first: ``name``, ``weight``, ``alignment``."""
+        names = self.names or tuple(f"kernel_{m}" for m in range(len(self.weights)))
+        table = pd.DataFrame({"name": names, "weight": self.weights, "alignment": self.kernel_alignments})
+        return table.sort_values("weight", ascending=False, kind="stable", ignore_index=True)
+
+
+def aligned_weights(
+    stack: GramStack | Any,
+    y: Any = None,
+    method: str = "joint",
+    *,
+    target: Any = "auto",
+    center: bool = True,
+    tol: float = 1e-8,
+) -> AlignedWeights:
+    r"""Return the weights that make a combination of kernels most like the ideal kernel of a target.
+
+    ``"joint"`` (alignf) maximizes the alignment over all non-negative weights. With
+    :math:`M_{ij} = \langle K_i, K_j\rangle_F` and :math:`b_i = \langle K_i, K^*\rangle_F` of centered kernels, it is
+
+    .. math:: \max_{\theta \ge 0} \frac{b'\theta}{\sqrt{\theta' M \theta}} \;=\; \text{the direction of}\;
+       \arg\min_{\theta\ge 0}\; \theta' M \theta - 2 b'\theta,
+
+    non-negative least squares. ``"independent"`` weighs each kernel by its own alignment, ``"uniform"`` all alike.
+
+    Parameters
+    ----------
+    stack : GramStack or array_like of shape (n_kernels, n_samples, n_samples)
+        The kernels, in any storage.
+    y : array_like of shape (n_samples,) or (n_samples, n_outputs), or None
+        Labels or numbers; only ``"uniform"`` can do without.
+    method : {"joint", "independent", "uniform"}, default="joint"
+        How weights are chosen.
+    target : {"auto", "numbers", "signs", "indicator", "balanced"} or array_like of shape (n, n), default="auto"
+        How y becomes the ideal kernel, see :func:`target_kernel`; or the ideal kernel itself, symmetric, y then unused.
+    center : bool, default=True
+        Whether alignment is that of kernels centered in feature space.
+    tol : float, default=1e-8
+        Proven relative distance from the largest alignment at which ``"joint"`` stops.
+
+    Returns
+    -------
+    AlignedWeights
+        Weights, alignment, and for ``"joint"`` the upper bound that proves them optimal.
+
+    Raises
+    ------
+    InvalidInputError
+        If shapes do not agree, or the alignment is not defined: the target is constant, all kernels are, or none of
+        them has anything in common with the target (all b_i are zero, where the joint problem ends at theta = 0).
+
+    Warns
+    -----
+    ConvergenceWarning
+        If rounding keeps the joint problem from being proven optimal within ``tol``.
+
+    Notes
+    -----
+    The joint problem is solved on a set of kernels that grows by the worst violators of :math:`M\theta \ge b`, so that
+    only products among that set are needed and no (M, N, N) array is ever made: one pass for norms and b, one a round.
+    Since :math:`\theta_i \|K_i\| \le 1` wherever :math:`\theta' M\theta \le 1` (inner products of positive semidefinite
+    matrices are not negative), :math:`\sqrt{\theta' M\theta} + \|((b - M\theta)_+)_i / \|K_i\|\|_2` bounds the
+    attainable :math:`b'\theta/\sqrt{\theta' M\theta}` from above: a certificate for any non-negative :math:`\theta`.
+
+    References
+    ----------
+    C. Cortes, M. Mohri, A. Rostamizadeh, "Two-stage learning kernel algorithms", ICML 2010.
+    A. Afkanpour, thesis, University of Alberta, (2.11) and (2.12).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import aligned_weights
+    >>> X = np.array([[1.0, 1.0], [2.0, -1.0], [-1.0, 1.0], [-2.0, -1.0]])
+    >>> found = aligned_weights([np.outer(x, x) for x in X.T], ["a", "a", "b", "b"])
+    >>> found.weights.round(2), round(found.alignment, 2), bool(found.gap < 1e-8)
+    (array([1., 0.]), 0.9, True)
+    """
+    kernels = as_stack(stack)
+    check_choice(method, METHODS, "method")
+    gap = check_positive(tol, "tol")
+    ideal = _ideal_kernel(y, target, kernels.n_samples, method)
+    before = kernels.counters.passes
+    if ideal is None:
+        alone = np.full(kernels.n_kernels, np.nan)
+        weights, values = np.full(kernels.n_kernels, 1.0 / kernels.n_kernels), (np.nan, np.nan, np.nan, 0)
+    else:
+        weights, alone, values = _weights(CenteredProducts(kernels, bool(center)), ideal, method, gap)
+    passes = kernels.counters.passes - before
+    reached, bound, stationarity, rounds = values
+    return AlignedWeights(weights, reached, bound, alone, stationarity, method, rounds, passes, kernels.names)
+
+
+def _ideal_kernel(y: Any, target: Any, n_samples: int, method: str) -> Array | None:
+    if not isinstance(target, str):
+        ideal = check_square_kernel(target, "target")
+    elif y is not None:
+        ideal = target_kernel(y, target)
+    elif check_choice(target, CODINGS, "target") and method != "uniform":
+        raise InvalidInputError(
+            f"method={method!r} requires y to be passed, but the target y is None. Only method='uniform' needs no y."
+        )
+    else:
+        return None
+    if len(ideal) != n_samples:
+        raise InvalidInputError(f"The kernels have {n_samples} samples, but the target has {len(ideal)}.")
+    return ideal
+
+
+def _weights(
+    products: CenteredProducts, ideal: Array, method: str, tol: float
+) -> tuple[Array, Array, tuple[float, float, float, int]]:
+    target = products.target(ideal)
+    size = float(np.linalg.norm(target))
+    if size <= SMALLEST_SHARE * np.linalg.norm(ideal):
+        raise InvalidInputError("The alignment is not defined, since the target is constant: y must take two values.")
+    b, norms, raw = products.with_target(target / size)
+    # What centering leaves of a constant kernel is rounding, whose direction means nothing.
+    live = norms > SMALLEST_SHARE * raw
+    alone = np.divide(b, norms, out=np.zeros_like(b), where=live)
+    _check_defined(alone, live, method)
+    if method == "joint":
+        theta, values = _joint(products, alone, np.where(live, norms, np.inf), tol)
+    else:
+        theta = np.maximum(alone, 0.0) if method == "independent" else np.ones_like(b)
+        reached = float(b @ theta / np.linalg.norm(products.target(products.stack.combine(theta))))
+        values = (reached, np.nan, np.nan, 0)
+    return theta / theta.sum(), alone, values
+
+
+def _check_defined(alone: Array, live: Array, method: str) -> None:
+    if not live.any():
+        raise InvalidInputError("The alignment is not defined, since all kernels are constant after centering.")
+    if method != "uniform" and alone.max() <= SMALLEST_SHARE:
+        raise InvalidInputError(
+            "The alignment is not defined: no kernel has anything in common with the target (all inner products "
+            "with it are zero), so that no weights are better than others. Use other kernels, or method='uniform'."
+        )
+
+
+def _joint(
+    products: CenteredProducts, b: Array, norms: Array, tol: float
+) -> tuple[Array, tuple[float, float, float, int]]:
+    """Solve the joint problem for kernels of norm one; ``b`` are their alignments, ``norms`` divided them."""
+    everything = len(b) <= FIRST_SET
+    working = np.arange(len(b)) if everything else np.sort(np.argsort(-b, kind="stable")[:FIRST_SET])
+    gram = _scaled(products, working, working, norms)
+    for rounds in range(1, MOST_ROUNDS + 1):  # noqa: B007
+        theta = np.zeros_like(b)
+        theta[working] = nonnegative_quadratic(gram, b[working])
+        norm = float(np.sqrt(theta[working] @ gram @ theta[working]))
+        reading = gram @ theta if everything else products.with_combination(theta / norms) / norms
+        lacking = np.maximum(b - reading, 0.0)
+        reached = float(b @ theta) / norm
+        bound = max(norm + float(np.linalg.norm(lacking)), reached)  # equal at the optimum, up to rounding
+        missing = np.setdiff1d(np.flatnonzero(lacking), working)
+        if bound - reached <= tol * bound or not missing.size:
+            break
+        new = missing[np.argsort(-lacking[missing], kind="stable")[: max(FIRST_SET // 2, len(working))]]
+        gram = _grown(gram, _scaled(products, new, np.concatenate([working, new]), norms))
+        working = np.concatenate([working, new])
+    if bound - reached > tol * bound:
+        _warn(reached, bound, tol)
+    return theta / norms, (reached, bound, float(lacking.max()) / reached, rounds)
+
+
+def _scaled(products: CenteredProducts, rows: Array, columns: Array, norms: Array) -> Array:
+    return products.between(rows, columns) / norms[rows, None] / norms[columns]
+
+
+def _grown(gram: Array, new: Array) -> Array:
+    """Return the products among old and new kernels; ``new`` has a row for each new kernel, columns for both."""
+    size = len(gram)
+    corner = new[:, size:]
+    return np.block([[gram, new[:, :size].T], [new[:, :size], (corner + corner.T) / 2]])
+
+
+def _warn(reached: float, bound: float, tol: float) -> None:
+    warnings.warn(
+        f"The aligned weights are proven optimal only up to a relative distance of {1 - reached / bound:.2e}, above "
+        f"tol={tol:.2e}. Accept a larger tol; kernels that are nearly equal, or in float32, leave such rounding.",
+        ConvergenceWarning,
+        stacklevel=4,
+    )
