@@ -7,6 +7,7 @@ from manykernels.discovery.dirichlet_family import DirichletFamily
 from manykernels.discovery.families import FiniteFamily, KernelFamily
 from manykernels.discovery.greedy import discover_greedily
 from manykernels.discovery.pairs import PairWeights
+from manykernels.discovery.polynomial import PolynomialDiscovery, discover_polynomial
 from manykernels.discovery.radial_families import (
     ArdGaussianFamily,
     GaussianFamily,
@@ -33,11 +34,13 @@ __all__ = [
     "MaternFamily",
     "PairWeights",
     "Peak",
+    "PolynomialDiscovery",
     "RadialFamily",
     "SearchSettings",
     "TargetSpace",
     "align_family",
     "discover_greedily",
     "discover_in_two_stages",
+    "discover_polynomial",
     "run_search",
 ]

@@ -1,0 +1,188 @@
+"""The search of SGD-1s: certified points of the mirror descent, then rounds of polishing on a growing set."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.discovery._family_certificate import family_certificate, with_dual
+from manykernels.discovery._polynomial_descent import MirrorDescent
+from manykernels.discovery._polynomial_family import PolynomialFamily
+from manykernels.discovery._polynomial_sampling import InteractionSampler
+from manykernels.discovery._polynomial_survey import Survey, survey
+from manykernels.discovery._product_bases import Index
+from manykernels.discovery.base import Candidate, Found
+from manykernels.exceptions import ConvergenceWarning
+from manykernels.grams import GramStack
+from manykernels.objective.problem import Problem
+from manykernels.solvers import Solution, solve
+from manykernels.solvers.machines import fit_machine
+
+Array = NDArray[Any]
+
+LEAST_GROWTH = 50  # kernels added a round
+GROWTH = 0.5  # or this share of those there are
+DRAWS = 50  # where products cannot be enumerated
+RESTRICTED_SHARE = 0.1  # of tol: how closely the model on the kernels found is solved
+CERTIFIED_STEPS = 1.5  # factor from one certified step to the next
+
+
+@dataclass(eq=False)
+class PolynomialSearch:
+    """Offers one certified model after the other.
+
+    Parameters
+    ----------
+    family : PolynomialFamily
+    shell : Problem
+        Target, loss, weights and regularizer; its kernels play no part.
+    found : callable
+        Makes a named kernel of a multi-index.
+    rng : Generator
+    tol : float
+    max_kernels : int
+        Most kernels of a polished model.
+    budget : float
+        Most multiplications of one survey of the family.
+
+    Attributes
+    ----------
+    method : str
+        How the last dual bound was found.
+    all_rounds : bool
+        Whether the search ended because it had no rounds left.
+    """
+
+    family: PolynomialFamily
+    shell: Problem
+    found: Callable[[Index], Found]
+    rng: np.random.Generator
+    tol: float
+    max_kernels: int
+    budget: float
+    method: str = field(default="enumeration", init=False)
+    all_rounds: bool = field(default=True, init=False)
+    _survey: Survey | None = field(default=None, init=False)
+    _rho: Array | None = field(default=None, init=False)
+    _dual: float = field(default=-np.inf, init=False)
+    _surveys: int = field(default=0, init=False)
+    _systems: int = field(default=0, init=False)
+
+    def candidates(self, n_steps: int, step_size: float | None, rounds: int) -> Iterator[Candidate]:
+        """Yield the constant model, averages of the mirror descent, and polished models.
+
+        Parameters
+        ----------
+        n_steps : int
+            Steps of the mirror descent.
+        step_size : float or None
+        rounds : int
+            Most polished models.
+
+        Yields
+        ------
+        Candidate
+        """
+        rho, b = self.shell.zero_model()
+        yield self._candidate([()], self.family.base.stack([()]), (rho, np.zeros(1), b))
+        strength: float = self.shell.regularizer.strength
+        descent = MirrorDescent(self.family, self.shell, strength, self.rng, step_size)
+        yield from self._descend(descent, n_steps)
+        if rounds:
+            yield from self._polish(descent, rounds)
+
+    # --- mirror descent ---------------------------------------------------------------------------------------------
+
+    def _descend(self, descent: MirrorDescent, n_steps: int) -> Iterator[Candidate]:
+        due = 1
+        for step in range(1, n_steps + 1):
+            if not descent.step():
+                return
+            if step >= due or step == n_steps:
+                due = max(step + 1, int(np.ceil(CERTIFIED_STEPS * step)))
+                yield self._averaged(descent)
+
+    def _averaged(self, descent: MirrorDescent) -> Candidate:
+        """Return the model of the averaged weights."""
+        d, stack = descent.average(), descent.stack()
+        fit = fit_machine(self.shell, stack.combine(d))
+        self._systems = descent.machine.systems + fit.steps
+        return self._candidate(list(descent.indices), stack, (fit.rho, d, fit.b))
+
+    # --- polishing --------------------------------------------------------------------------------------------------
+
+    def _polish(self, descent: MirrorDescent, rounds: int) -> Iterator[Candidate]:
+        indices, last = list(descent.indices)[: self.max_kernels], None
+        for _ in range(rounds):
+            new = self._additions(indices)
+            if last is not None and not new:
+                self.all_rounds = False
+                return
+            indices = indices + new
+            if not indices:
+                return
+            stack = self.family.base.stack(indices)
+            last = self._solved(indices, stack, last)
+            self._systems += last.newton_steps
+            yield self._candidate(indices, stack, (last.dual_coef, last.kernel_weights, last.intercept))
+            kept = np.flatnonzero(last.kernel_weights)
+            indices = [indices[m] for m in kept]
+            last = replace(last, kernel_weights=last.kernel_weights[kept])
+
+    def _solved(self, indices: list[Index], stack: GramStack, last: Solution | None) -> Solution:
+        """Solve on the kernels found, from the last answer."""
+        if last is not None:
+            padding = np.zeros(len(indices) - len(last.kernel_weights))
+            last = replace(last, kernel_weights=np.append(last.kernel_weights, padding))
+        shell = self.shell
+        with warnings.catch_warnings():
+            # A restricted model that is not quite optimal is still certified, over the whole family.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return solve(
+                stack,
+                shell.y,
+                loss=shell.loss,
+                regularizer=shell.regularizer,
+                fit_intercept=shell.fit_intercept,
+                sample_weight=shell.weight,
+                kernel_penalties=self.family.penalties(indices),
+                tol=RESTRICTED_SHARE * self.tol,
+                warm_start=last,
+            )
+
+    def _additions(self, indices: list[Index]) -> list[Index]:
+        """Return the kernels that matter most to the last dual vector, or some drawn by Algorithm 3."""
+        room = min(max(LEAST_GROWTH, int(GROWTH * len(indices))), self.max_kernels - len(indices))
+        if room <= 0:
+            return []
+        known = set(indices)
+        leaders = self._survey.leaders if self._survey is not None and self._survey.leaders else self._drawn()
+        return [index for index in leaders if index not in known][:room]
+
+    def _drawn(self) -> tuple[Index, ...]:
+        assert self._rho is not None
+        sampler = InteractionSampler(self.family, self._rho)
+        if not sampler.gradient_norm > 0:
+            return ()
+        return tuple(dict.fromkeys(tuple(sorted(sampler.draw(self.rng))) for _ in range(DRAWS)))
+
+    # --- certificates -----------------------------------------------------------------------------------------------
+
+    def _candidate(self, indices: list[Index], stack: GramStack, model: tuple[Array, Array, float]) -> Candidate:
+        problem = replace(self.shell, stack=stack, kernel_penalties=self.family.penalties(indices))
+        self._rho = problem.feasible_dual(model[0])
+        wanted = len(indices) + max(LEAST_GROWTH, int(GROWTH * len(indices)))
+        self._survey = survey(self.family, self._rho, min(wanted, 2 * self.max_kernels), self.budget)
+        self.method = self._survey.method
+        self._surveys += 1
+        certificate = family_certificate(problem, model, self._survey.norm)
+        self._dual = max(self._dual, certificate.dual)
+        if self._dual > certificate.dual:
+            certificate = with_dual(certificate, self._dual, problem.tiny)
+        kernels = tuple(self.found(index) for index in indices)
+        return Candidate(kernels, *model, certificate, float(self._surveys), self._systems)

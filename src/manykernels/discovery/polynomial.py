@@ -1,0 +1,225 @@
+"""SGD-1s over polynomial kernels: draw interactions by their gradient, then make the model exact, and certify it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels._validation import check_count, check_finite, check_positive
+from manykernels.discovery._polynomial_family import PolynomialFamily
+from manykernels.discovery._polynomial_search import PolynomialSearch
+from manykernels.discovery._polynomial_survey import BUDGET
+from manykernels.discovery._product_bases import GramBase, Index, ProductBase, RankOneBase
+from manykernels.discovery.base import Discovery, Found, Limits, run_search
+from manykernels.exceptions import InvalidInputError
+from manykernels.kernels import Interaction, KernelSpec, Linear
+from manykernels.kernels.base import as_points
+from manykernels.kernels.interaction import Part
+from manykernels.kernels.widths import MedianDistances
+from manykernels.objective.losses import Loss, get_loss
+from manykernels.objective.problem import Problem
+from manykernels.solvers import IterationRecord, Status
+
+Array = NDArray[Any]
+
+ADVICE = "Raise max_kernels, n_steps or max_iter, take p nearer to 1 (a sparser model), or increase alpha."
+
+
+@dataclass(frozen=True, eq=False)
+class PolynomialDiscovery(Discovery):
+    """A discovery that also says how its dual bound was found.
+
+    Attributes
+    ----------
+    method : str
+        "enumeration" or "identity" (the exact norm over the family) or "bound" (an upper bound on it).
+    n_family : int
+        Number of ordered products in the family; ``n_distinct`` without permutations.
+    n_distinct : int
+    """
+
+    method: str
+    n_family: int
+    n_distinct: int
+
+
+def discover_polynomial(
+    points: Array,
+    y: Array,
+    *,
+    loss: Loss | str = "squared",
+    strength: float,
+    degree: int = 3,
+    p: float = 2.0,
+    degree_penalties: Any = None,
+    base: KernelSpec | Sequence[Part] | None = None,
+    names: Sequence[str] | None = None,
+    fit_intercept: bool = True,
+    sample_weight: Array | None = None,
+    n_steps: int = 100,
+    step_size: float | None = None,
+    polish: bool = True,
+    max_kernels: int = 500,
+    budget: float = BUDGET,
+    tol: float = 1e-2,
+    max_iter: int = 30,
+    time_limit: float | None = None,
+    callback: Callable[[IterationRecord], Any] | None = None,
+    random_state: Any = None,
+    verbose: int = 0,
+) -> PolynomialDiscovery:
+    """Learn a weighted sum of products of at most D base kernels, out of all of them.
+
+    Solves, over all ordered products ``K_i = K_{j1} o ... o K_{jd}`` with ``0 <= d <= D``::
+
+        min_{f,b}  sum_n s_n l(y_n, f_n + b) + (lambda/2) min_theta sum_i rho_d^2 ||f_i||^2 / theta_i
+
+    with ``theta >= 0`` and ``||theta||_p <= 1``.
+
+    Stochastic mirror descent (SGD-1s) takes ``n_steps`` steps, one product each, drawn with Algorithm 3, and averages
+    its iterates. With ``polish``, the problem is then solved exactly on the kernels found, those that violate the
+    optimality conditions most are added, and so on. Every certified model is compared with the dual bound over the
+    whole family; the search stops once the relative gap is at most ``tol``.
+
+    Parameters
+    ----------
+    points : (N, r) float64
+        Columns, as a rule standardized.
+    y : (N,) float64
+        Target, or signs.
+    loss : Loss or str, default="squared"
+    strength : float
+        ``lambda``; relative to the sum, not the mean, of the losses.
+    degree : int, default=3
+        ``D``.
+    p : float, default=2.0
+        Between 1 (few kernels) and 2 (all kernels, the choice of the source).
+    degree_penalties : (D + 1,) array or None, default=None
+        ``rho_d``, all one by default; larger values for higher degrees make interactions rarer.
+    base : KernelSpec, sequence of (KernelSpec, columns) or None, default=None
+        Base kernels: linear in each column by default, one kernel on each column, or any kernels on any columns.
+    names : sequence of str, optional
+        Of the columns.
+    fit_intercept : bool, default=True
+    sample_weight : (N,) array, optional
+    n_steps : int, default=100
+        Steps of the mirror descent.
+    step_size : float, optional
+        Constant step, relative to the inverse gradient norm at zero; by default steps adapt to the gradients.
+    polish : bool, default=True
+        Whether to solve exactly on the kernels found and add violators.
+    max_kernels : int, default=500
+        Most kernels of the polished model.
+    budget : float
+        Most multiplications to spend on one dual bound; it decides between enumeration, identity and bound.
+    tol : float, default=1e-2
+        Relative duality gap over the family.
+    max_iter : int, default=30
+        Most rounds of polishing.
+    time_limit : float, optional
+        Seconds.
+    callback : callable, optional
+        Called with every IterationRecord; True stops.
+    random_state : int, Generator or None
+    verbose : int, default=0
+
+    Returns
+    -------
+    PolynomialDiscovery
+
+    Raises
+    ------
+    InvalidInputError
+        If a parameter is out of range, or products of the columns overflow.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.discovery import discover_polynomial
+    >>> X = np.random.default_rng(0).normal(size=(80, 6))
+    >>> found = discover_polynomial(
+    ...     X, X[:, 0] * X[:, 1] ** 2, strength=0.1, p=1.0, names=list("abcdef"), tol=1e-3, random_state=0
+    ... )
+    >>> found.kernels[found.solution.kernel_weights.argmax()].name, found.n_distinct
+    ('a x b x b', 84)
+
+    Notes
+    -----
+    Afkanpour (2013), sections 4.1 and 4.2, problem (2.9) with ``nu = p``.
+    """
+    points = check_finite(as_points(points, "points"), "points")
+    parts = base_parts(points, base)
+    family = PolynomialFamily.of(product_base(points, parts), degree, degree_penalties, p)
+    if family.p > 2:
+        raise InvalidInputError(f"p must lie between 1 and 2, got {p!r}.")
+    if step_size is not None:
+        step_size = check_positive(step_size, "step_size")
+    shell = Problem(
+        family.base.stack([()]), y, get_loss(loss), family.regularizer(strength),
+        fit_intercept=fit_intercept, sample_weight=sample_weight, kernel_penalties=family.penalties([()]),
+    )  # fmt: skip
+    n_steps, max_kernels = check_count(n_steps, "n_steps"), check_count(max_kernels, "max_kernels")
+    rounds = check_count(max_iter, "max_iter") if polish else 0
+    limits = Limits(tol, rounds + n_steps, time_limit, None, callback, verbose, name="polynomial search")
+    found_of = _namer(parts, names, points.shape[1])
+    search = PolynomialSearch(family, shell, found_of, _generator(random_state), tol, max_kernels, budget)
+    found = run_search(search.candidates(n_steps, step_size, rounds), limits)
+    found = _with_advice(found, tol, search.all_rounds)
+    return PolynomialDiscovery(found.kernels, found.solution, search.method, family.n_ordered, family.n_kernels)
+
+
+def base_parts(points: Array, base: KernelSpec | Sequence[Part] | None) -> list[Part]:
+    """Return the base kernels with their columns, widths resolved on the points."""
+    spec = Linear() if base is None else base
+    parts = [(spec, (j,)) for j in range(points.shape[1])] if isinstance(spec, KernelSpec) else list(spec)
+    if not parts:
+        raise InvalidInputError("A polynomial family needs at least one base kernel.")
+    checked = Interaction(tuple(parts))
+    checked.check_columns(points.shape[1], "the base kernel")
+    return [(spec.resolve(MedianDistances(points[:, list(at)])), at) for spec, at in checked.parts]
+
+
+def product_base(points: Array, parts: Sequence[Part]) -> ProductBase:
+    """Return the base kernels on the points; features only if all are linear in one column."""
+    if all(isinstance(spec, Linear) and len(columns) == 1 for spec, columns in parts):
+        return RankOneBase(np.ascontiguousarray(points[:, [columns[0] for _, columns in parts]].T))
+    return GramBase(np.array([spec(points[:, list(columns)]) for spec, columns in parts]))
+
+
+def _namer(parts: Sequence[Part], names: Sequence[str] | None, n_columns: int) -> Callable[[Index], Found]:
+    """Return what makes a named kernel of a multi-index."""
+    known = [f"x{j}" for j in range(n_columns)] if names is None else [str(name) for name in names]
+
+    def found(index: Index) -> Found:
+        columns = tuple(sorted({column for j in index for column in parts[j][1]}))
+        local = tuple((parts[j][0], tuple(columns.index(column) for column in parts[j][1])) for j in index)
+        spec: KernelSpec = Interaction(local)
+        name = Interaction(local).named([known[column] for column in columns])
+        if len(local) == 1 and local[0][1] == tuple(range(len(columns))):
+            spec = local[0][0]
+        return Found(name, spec, columns or (0,))
+
+    return found
+
+
+def _generator(random_state: Any) -> np.random.Generator:
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(2**31))
+    return np.random.default_rng(random_state)
+
+
+def _with_advice(found: Discovery, tol: float, all_rounds: bool) -> Discovery:
+    """Say what a search that ended above its tolerance should change."""
+    solution = found.solution
+    if solution.status not in (Status.STALLED, Status.MAX_ITER):
+        return found
+    status = Status.MAX_ITER if all_rounds else Status.STALLED
+    message = (
+        f"The polynomial search stopped ({status}) at relative duality gap {solution.certificate.relative_gap:.2e} "
+        f"over the whole family, above tol {tol:.2e}. {ADVICE}"
+    )
+    return Discovery(found.kernels, replace(solution, status=status, message=message))

@@ -1,0 +1,303 @@
+"""The search over polynomial kernels reaches the optimum over the whole family, and its certificate says so."""
+
+from __future__ import annotations
+
+import warnings
+from itertools import combinations_with_replacement, product
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from manykernels.discovery import PolynomialDiscovery, discover_polynomial
+from manykernels.discovery._polynomial_descent import MirrorDescent, RidgeMachine, WarmMachine, project_on_ball
+from manykernels.discovery._polynomial_family import PolynomialFamily, multiplicity
+from manykernels.discovery._product_bases import RankOneBase
+from manykernels.exceptions import InvalidInputError
+from manykernels.kernels import Gaussian, Interaction, Linear
+from manykernels.objective.losses import get_loss
+from manykernels.objective.problem import Problem
+from manykernels.objective.weight_sets import LpBall
+from manykernels.solvers import solve
+from manykernels.solvers.machines import fit_machine
+
+N, R, D = 30, 4, 2
+RHO = np.array([1.0, 0.8, 1.5])
+STRENGTH = 2.0
+LOSSES = ["squared", "logistic", "hinge"]
+
+
+@pytest.fixture
+def points(rng: np.random.Generator) -> np.ndarray:
+    X = rng.normal(size=(N, R))
+    X.flags.writeable = False
+    return X
+
+
+@pytest.fixture
+def signal(points: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return points[:, 0] * points[:, 1] - points[:, 2] + 0.5 + 0.3 * rng.normal(size=N)
+
+
+def target(loss: str, signal: np.ndarray) -> np.ndarray:
+    return signal if loss == "squared" else np.where(signal > 0, 1.0, -1.0)
+
+
+def features(points: np.ndarray, index: tuple[int, ...]) -> np.ndarray:
+    return np.prod(points[:, list(index)], axis=1) if index else np.ones(len(points))
+
+
+def ordered(degree: int = D) -> list[tuple[int, ...]]:
+    return [index for d in range(degree + 1) for index in product(range(R), repeat=d)]
+
+
+def optimum(points: np.ndarray, y: np.ndarray, loss: str, p: float) -> float:
+    """Return the optimum over all ordered products, by a cone program in the weights of the monomials."""
+    Phi = np.column_stack([features(points, index) for index in ordered()])
+    rho = np.array([RHO[len(index)] for index in ordered()])
+    w, b = cp.Variable(Phi.shape[1]), cp.Variable()
+    z = Phi @ w + b
+    losses = {
+        "squared": cp.sum_squares(z - y) / 2,
+        "logistic": cp.sum(cp.logistic(cp.multiply(-y, z))),
+        "hinge": cp.sum(cp.pos(1 - cp.multiply(y, z))),
+    }
+    q = 2 * p / (p + 1)  # min over ||theta||_p <= 1 of sum t^2 / theta is ||t||_q^2
+    penalty = STRENGTH / 2 * cp.square(cp.pnorm(cp.multiply(rho, w), q, approx=False))
+    problem = cp.Problem(cp.Minimize(losses[loss] + penalty))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        problem.solve(solver=cp.CLARABEL)
+    return float(problem.value)
+
+
+def discover(
+    points: np.ndarray, y: np.ndarray, loss: str = "squared", p: float = 2.0, **more: Any
+) -> PolynomialDiscovery:
+    settings = {"strength": STRENGTH, "degree": D, "degree_penalties": RHO, "random_state": 0, "tol": 1e-4}
+    return discover_polynomial(points, y, loss=loss, p=p, **(settings | more))
+
+
+def recomputed(
+    points: np.ndarray, y: np.ndarray, loss: str, p: float, found: PolynomialDiscovery
+) -> tuple[float, float]:
+    """Return the primal value of the model and the dual value of its dual vector, over all ordered products."""
+    solution = found.solution
+    rho, b = solution.dual_coef, solution.intercept
+    f, norms = np.zeros(N), []
+    for kernel, d in zip(found.kernels, solution.kernel_weights, strict=True):
+        K = kernel.spec(points[:, list(kernel.columns)])
+        factors = len(kernel.spec.parts) if isinstance(kernel.spec, Interaction) else 1
+        index = tuple(kernel.columns[at[0]] for _, at in kernel.spec.parts) if factors != 1 else kernel.columns
+        c = multiplicity(index if factors else ())
+        t = RHO[factors] * d * np.sqrt(max(rho @ K @ rho, 0.0)) / c
+        f, norms = f + d * K @ rho, norms + [t] * c
+    q = 2 * p / (p + 1)
+    z = f + b
+    values = {
+        "squared": (z - y) ** 2 / 2,
+        "logistic": np.logaddexp(0, -y * z),
+        "hinge": np.maximum(1 - y * z, 0),
+    }
+    conjugates = {"squared": rho**2 / 2 - y * rho, "hinge": -y * rho}
+    primal = values[loss].sum() + STRENGTH / 2 * np.sum(np.array(norms) ** q) ** (2 / q)
+    if loss == "logistic":
+        r = np.clip(y * rho, 1e-300, 1)
+        conjugate = np.sum(r * np.log(r) + np.where(r < 1, (1 - r) * np.log1p(-np.minimum(r, 1 - 1e-16)), 0))
+    else:
+        conjugate = conjugates[loss].sum()
+    v = np.array([(features(points, i) @ rho) ** 2 / RHO[len(i)] ** 2 for i in ordered()])
+    top = v.max() if p == 1 else np.sum(v ** (p / (p - 1))) ** ((p - 1) / p)
+    return float(primal), float(-conjugate - top / (2 * STRENGTH))
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_objective_is_the_optimum_over_ordered_products(points: Any, signal: Any, loss: str, p: float) -> None:
+    y = target(loss, signal)
+    found = discover(points, y, loss, p)
+    best = optimum(points, y, loss, p)
+    certificate = found.solution.certificate
+    assert str(found.solution.status) == "converged"
+    assert certificate.relative_gap <= 1e-4
+    assert certificate.dual <= best * (1 + 1e-6)
+    assert best * (1 - 1e-6) <= certificate.primal <= best * (1 + 1e-3)
+    assert (found.n_family, found.n_distinct, found.method) == (21, 15, "enumeration")
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_certificate_is_that_of_brute_force(points: Any, signal: Any, loss: str, p: float) -> None:
+    y = target(loss, signal)
+    found = discover(points, y, loss, p)
+    primal, dual = recomputed(points, y, loss, p, found)
+    certificate = found.solution.certificate
+    np.testing.assert_allclose(certificate.primal, primal, rtol=1e-9)
+    # The best dual vector so far, scaled at best, is at least as good as that of the returned model as it is.
+    assert certificate.dual >= dual - 1e-9 * abs(dual)
+    np.testing.assert_allclose(certificate.dual, dual, rtol=1e-3)
+    kkt = certificate.kkt
+    np.testing.assert_allclose(kkt.stationarity + kkt.complementarity, certificate.relative_gap, atol=1e-9)
+
+
+def test_the_mirror_descent_alone_converges(points: np.ndarray, signal: np.ndarray) -> None:
+    best = optimum(points, signal, "squared", 2.0)
+    few, many = (discover(points, signal, n_steps=n, polish=False, tol=1e-6).solution for n in (20, 2500))
+    assert many.certificate.primal - best < 0.2 * (few.certificate.primal - best)
+    assert many.certificate.primal <= best * (1 + 1e-3)
+    assert many.certificate.dual <= best <= many.certificate.primal
+    assert str(many.status) == "max_iter"
+    assert "Raise max_kernels, n_steps" in many.message
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5])
+def test_the_mirror_descent_converges_on_other_balls(points: np.ndarray, signal: np.ndarray, p: float) -> None:
+    best = optimum(points, signal, "squared", p)
+    found = discover(points, signal, p=p, n_steps=300, polish=False, tol=1e-6).solution
+    assert best * (1 - 1e-6) <= found.certificate.primal <= best * 1.03
+
+
+def test_the_gradient_estimate_is_unbiased(points: np.ndarray, signal: np.ndarray) -> None:
+    family = PolynomialFamily.of(RankOneBase(np.ascontiguousarray(points.T)), D, RHO)
+    problem = Problem(family.base.stack([()]), signal, get_loss("squared"), family.regularizer(STRENGTH))
+    rho, _ = problem.zero_model()
+    gradient = {i: 0.5 * (features(points, i) @ rho) ** 2 / RHO[len(i)] ** 2 for i in ordered()}
+    size, n = sum(gradient.values()), 1500
+    # A constant step so small that the ball does not bind: theta after one step is the estimate itself.
+    totals = dict.fromkeys(combinations_with_replacement(range(R), 2), 0.0)
+    rng = np.random.default_rng(0)
+    for _ in range(n):
+        descent = MirrorDescent(family, problem, STRENGTH, rng, step_size=1e-3)
+        descent.step()
+        if descent.indices[0] in totals:
+            totals[descent.indices[0]] += float(descent._theta[0]) * 1e3 * size / n
+    for index, mean in totals.items():
+        spread = np.sqrt(gradient[index] * size / multiplicity(index) / n)
+        assert abs(mean - gradient[index]) < 4.5 * spread
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_steps_keep_the_weighted_sum_of_kernels(points: Any, signal: Any, loss: str) -> None:
+    family = PolynomialFamily.of(RankOneBase(np.ascontiguousarray(points.T)), 3)
+    problem = Problem(family.base.stack([()]), target(loss, signal), get_loss(loss), family.regularizer(STRENGTH))
+    descent = MirrorDescent(family, problem, STRENGTH, np.random.default_rng(0))
+    for _ in range(40):
+        descent.step()
+    np.testing.assert_allclose(descent._gram, descent.stack().combine(descent._weights(descent._theta)), rtol=1e-9)
+    assert np.sum(descent.counts * descent._theta**2) <= 1 + 1e-12
+    np.testing.assert_allclose(np.sum(descent.counts * (descent.average() * STRENGTH / descent.counts) ** 2), 1.0)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_warm_machines_agree_with_cold_ones(points: Any, signal: Any, loss: str, fit_intercept: bool) -> None:
+    y, rng = target(loss, signal), np.random.default_rng(0)
+    shell = Problem(
+        np.ones((1, N, N)), y, get_loss(loss), PolynomialFamily.of(RankOneBase(points.T), 1).regularizer(1.0),
+        fit_intercept=fit_intercept, sample_weight=rng.random(N) + 0.5,
+    )  # fmt: skip
+    machine = RidgeMachine(shell) if loss == "squared" else WarmMachine(shell)
+    gram = points @ points.T
+    for _ in range(40):
+        gram = 0.9 * gram + np.multiply.outer(*[rng.normal(size=N)] * 2)
+        rho = machine.solve(gram)
+        exact = fit_machine(shell, gram, tol=1e-12)
+        dual = -shell.conjugate_loss(shell.feasible_dual(rho)) - rho @ gram @ rho / 2
+        np.testing.assert_allclose(dual, exact.dual_value, rtol=1e-5)
+    assert machine.systems >= 40
+
+
+@pytest.mark.parametrize("p", [1.0, 1.3, 2.0])
+def test_projections_are_the_nearest_points(p: float) -> None:
+    rng = np.random.default_rng(0)
+    theta, counts = 2 * rng.random(5), np.array([1.0, 2.0, 3.0, 6.0, 1.0])
+    x = cp.Variable(5, nonneg=True)
+    inside = cp.pnorm(cp.multiply(counts ** (1 / p), x), p, approx=False) <= 1
+    cp.Problem(cp.Minimize(cp.sum(cp.multiply(counts, cp.square(x - theta)))), [inside]).solve(solver=cp.CLARABEL)
+    np.testing.assert_allclose(project_on_ball(theta, counts, p), x.value, atol=1e-5)
+    np.testing.assert_array_equal(project_on_ball(theta / 100, counts, p), theta / 100)
+
+
+def test_general_base_kernels_reach_the_optimum_on_all_products(points: np.ndarray, signal: np.ndarray) -> None:
+    base = [(Gaussian(1.0), (0,)), (Gaussian(2.0), (1, 2)), (Linear(), (3,))]
+    found = discover_polynomial(points, signal, strength=0.5, base=base, degree=3, tol=1e-6, random_state=0, p=1.5)
+    grams = [spec(points[:, list(columns)]) for spec, columns in base]
+    indices = [i for d in range(4) for i in product(range(3), repeat=d)]
+    stack = np.array([np.prod([np.ones((N, N)), *(grams[j] for j in i)], axis=0) for i in indices])
+    given = solve(stack, signal, loss="squared", regularizer=LpBall(0.5, p=1.5), tol=1e-8)
+    np.testing.assert_allclose(found.solution.certificate.primal, given.certificate.primal, rtol=2e-6)
+    assert found.solution.certificate.dual <= given.certificate.primal
+    names = [kernel.name for kernel in found.kernels]
+    assert "gaussian(width=1)[x0] x gaussian(width=2)[x1, x2]" in names
+
+
+def test_one_kernel_for_every_column(points: np.ndarray, signal: np.ndarray) -> None:
+    found = discover_polynomial(points, signal, strength=0.5, base=Gaussian("median"), degree=1, random_state=0)
+    spec = next(kernel.spec for kernel in found.kernels if kernel.columns == (2,))
+    distances = np.abs(points[:, 2, None] - points[:, 2])[np.triu_indices(N, 1)]
+    np.testing.assert_allclose(spec.width, np.median(distances))  # type: ignore[attr-defined]
+
+
+def test_sample_weights_and_no_intercept_are_respected(points: np.ndarray, signal: np.ndarray) -> None:
+    twice = np.r_[np.arange(N), np.arange(5)]
+    weight = np.ones(N)
+    weight[:5] = 2.0
+    given = discover(points, signal, sample_weight=weight, fit_intercept=False).solution
+    repeated = discover(points[twice], signal[twice], fit_intercept=False).solution
+    assert given.intercept == 0.0
+    np.testing.assert_allclose(given.certificate.primal, repeated.certificate.primal, rtol=2e-4)
+
+
+def test_a_budget_too_small_gives_a_weaker_but_valid_certificate(points: np.ndarray, signal: np.ndarray) -> None:
+    best = optimum(points, signal, "squared", 1.5)
+    found = discover(points, signal, p=1.5, budget=1.0, max_iter=10)
+    assert found.method == "bound"
+    assert found.solution.certificate.dual <= best * (1 + 1e-6)
+    assert found.solution.certificate.primal <= best * 1.001
+
+
+def test_a_constant_target_needs_no_kernel(points: np.ndarray) -> None:
+    found = discover(points, np.full(N, 3.0))
+    assert found.kernels == ()
+    np.testing.assert_allclose(found.solution.intercept, 3.0)
+
+
+def test_runs_are_reproducible_and_do_not_touch_their_data(points: np.ndarray, signal: np.ndarray) -> None:
+    before = signal.copy()
+    first, second = (discover(points, signal, polish=False, n_steps=20).solution for _ in range(2))
+    np.testing.assert_array_equal(first.dual_coef, second.dual_coef)
+    np.testing.assert_array_equal(signal, before)
+    other = discover(points, signal, polish=False, n_steps=20, random_state=np.random.RandomState(3)).solution
+    assert other.certificate.primal != first.certificate.primal
+
+
+BAD = [
+    ({"degree": 0}, "degree must be an integer of at least 1"),
+    ({"p": 2.5}, r"p must lie between 1 and 2, got 2.5"),
+    ({"p": 0.5}, "p must be at least 1"),
+    ({"strength": -1.0}, "strength"),
+    ({"degree_penalties": [1.0, -1.0, 1.0]}, "degree_penalties"),
+    ({"n_steps": 0}, "n_steps must be an integer of at least 1"),
+    ({"max_kernels": 0}, "max_kernels must be"),
+    ({"max_iter": 1.5}, "max_iter must be"),
+    ({"step_size": 0.0}, "step_size must be"),
+    ({"tol": 0.0}, "tol must be"),
+    ({"base": []}, "needs at least one base kernel"),
+    ({"base": [(Linear(), (9,))]}, "column position 9, but it has 4"),
+    ({"base": [Linear()]}, r"pair \(kernel, column positions\)"),
+    ({"loss": "square"}, "square"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD, ids=[message for _, message in BAD])
+def test_bad_parameters_are_explained(points: Any, signal: Any, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        discover(points, signal, **change)
+
+
+def test_missing_values_are_refused(points: np.ndarray, signal: np.ndarray) -> None:
+    broken = points.copy()
+    broken[3, 1] = np.nan
+    with pytest.raises(InvalidInputError, match="points contains 1 NaN"):
+        discover(broken, signal)

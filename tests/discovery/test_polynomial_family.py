@@ -1,0 +1,209 @@
+"""Algorithm 3 and the dual norms of a whole polynomial family, against enumeration of every ordered product."""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement, pairwise, product
+from math import comb
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+from manykernels.discovery import _polynomial_survey as surveys
+from manykernels.discovery._polynomial_family import PolynomialFamily, multiplicity
+from manykernels.discovery._polynomial_sampling import InteractionSampler
+from manykernels.discovery._product_bases import GramBase, RankOneBase
+from manykernels.exceptions import InvalidInputError, MemoryBudgetError
+
+N = 9
+RHO = np.array([1.0, 0.7, 1.5, 2.0, 3.0])
+
+
+def random_grams(rng: np.random.Generator, r: int) -> np.ndarray:
+    factors = rng.normal(size=(r, N, 3))
+    return factors @ factors.transpose(0, 2, 1)
+
+
+def make(kind: str, r: int, degree: int, p: float = 2.0, seed: int = 0) -> tuple[PolynomialFamily, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    if kind == "columns":
+        features = rng.normal(size=(r, N))
+        grams, base = features[:, :, None] * features[:, None, :], RankOneBase(features)
+    else:
+        grams = random_grams(rng, r)
+        base = GramBase(grams)
+    return PolynomialFamily.of(base, degree, RHO[: degree + 1], p), grams
+
+
+def brute_masses(grams: np.ndarray, degree: int, a: np.ndarray) -> dict[tuple[int, ...], float]:
+    """``a'K_i a / rho_d^2`` of every ordered multi-index."""
+    masses = {}
+    for d in range(degree + 1):
+        for index in product(range(len(grams)), repeat=d):
+            gram = np.ones((N, N))
+            for j in index:
+                gram = gram * grams[j]
+            masses[index] = float(a @ gram @ a) / RHO[d] ** 2
+    return masses
+
+
+CASES = [(kind, r, degree) for kind in ("columns", "grams") for r, degree in [(1, 4), (3, 3), (5, 4), (4, 1)]]
+
+
+@pytest.mark.parametrize(("kind", "r", "degree"), CASES)
+def test_probabilities_are_those_of_enumeration(kind: str, r: int, degree: int) -> None:
+    for seed in range(3):
+        family, grams = make(kind, r, degree, seed=seed)
+        a = np.random.default_rng(seed + 100).normal(size=N)
+        masses = brute_masses(grams, degree, a)
+        total = sum(masses.values())
+        sampler = InteractionSampler(family, a)
+        distance = 0.5 * sum(abs(sampler.probability(index) - mass / total) for index, mass in masses.items())
+        assert distance < 1e-12
+        np.testing.assert_allclose(2 * sampler.gradient_norm, total, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["columns", "grams"])
+def test_draws_follow_the_probabilities(kind: str) -> None:
+    family, grams = make(kind, 3, 3)
+    a = np.random.default_rng(5).normal(size=N)
+    masses = brute_masses(grams, 3, a)
+    sampler, rng = InteractionSampler(family, a), np.random.default_rng(7)
+    n_draws = 5_000
+    counts = dict.fromkeys(masses, 0)
+    for _ in range(n_draws):
+        counts[sampler.draw(rng)] += 1
+    total = sum(masses.values())
+    expected = {index: n_draws * mass / total for index, mass in masses.items()}
+    rare = [index for index in masses if expected[index] < 5]
+    groups = [[index] for index in masses if index not in rare] + ([rare] if rare else [])
+    observed = [sum(counts[i] for i in group) for group in groups]
+    wanted = [sum(expected[i] for i in group) for group in groups]
+    assert len(wanted) > 10
+    assert chisquare(observed, wanted).pvalue > 1e-3
+
+
+def test_the_chi_square_test_notices_wrong_draws() -> None:
+    family, _ = make("columns", 3, 2)
+    sampler, rng = InteractionSampler(family, np.random.default_rng(5).normal(size=N)), np.random.default_rng(7)
+    indices = [index for d in range(3) for index in product(range(3), repeat=d)]
+    observed = np.bincount([indices.index(sampler.draw(rng)) for _ in range(10_000)], minlength=len(indices))
+    wrong = np.array([sampler.probability(index) for index in indices]) ** 0.8
+    assert chisquare(observed, wrong / wrong.sum() * 10_000).pvalue < 1e-6
+
+
+@pytest.mark.parametrize("p", [1.0, 1.2, 1.5, 2.0])
+@pytest.mark.parametrize(("kind", "r", "degree"), CASES)
+def test_the_norm_over_the_family_is_that_of_enumeration(kind: str, r: int, degree: int, p: float) -> None:
+    family, grams = make(kind, r, degree, p)
+    a = 3.0 * np.random.default_rng(3).normal(size=N)
+    masses = brute_masses(grams, degree, a)
+    values = np.array(list(masses.values()))
+    expected = values.max() if p == 1 else np.sum(values ** (p / (p - 1))) ** ((p - 1) / p)
+    found = surveys.survey(family, a, n_leaders=5)
+    assert found.method == "enumeration"
+    np.testing.assert_allclose(found.norm, expected, rtol=1e-11)
+    scores = {i: m * multiplicity(i) ** ((p - 1) / p) for i, m in masses.items() if i == tuple(sorted(i))}
+    best = sorted(scores, key=lambda i: -scores[i])[:5]
+    np.testing.assert_allclose(found.scores, [scores[i] for i in best], rtol=1e-10)
+    np.testing.assert_allclose([scores[i] for i in found.leaders], found.scores, rtol=1e-10)
+
+
+def test_many_panels_find_what_one_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    family, _ = make("columns", 7, 4, 1.5)
+    a = np.random.default_rng(3).normal(size=N)
+    whole = surveys.survey(family, a, n_leaders=50)
+    monkeypatch.setattr(surveys, "PANEL", 2)
+    parts = surveys.survey(family, a, n_leaders=50)
+    np.testing.assert_allclose(parts.norm, whole.norm, rtol=1e-13)
+    np.testing.assert_allclose(parts.scores, whole.scores, rtol=1e-13)
+    assert len(set(parts.leaders)) == 50
+
+
+@pytest.mark.parametrize("kind", ["columns", "grams"])
+def test_the_identity_is_exact(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    family, _ = make(kind, 5, 4)
+    a = np.random.default_rng(3).normal(size=N)
+    exact = surveys.survey(family, a).norm
+    monkeypatch.setattr(surveys, "_enumeration_cost", lambda family, degree: 1e30)
+    found = surveys.survey(family, a)
+    assert (found.method, found.leaders) == ("identity", ())
+    np.testing.assert_allclose(found.norm, exact, rtol=1e-11)
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+@pytest.mark.parametrize("kind", ["columns", "grams"])
+def test_bounds_lie_above_and_tighten_with_the_budget(kind: str, p: float) -> None:
+    family, grams = make(kind, 5, 4, p)
+    a = np.random.default_rng(3).normal(size=N)
+    exact, one_norm = surveys.survey(family, a).norm, sum(brute_masses(grams, 4, a).values())
+    bounds = [surveys.survey(family, a, budget=budget) for budget in (1.0, 5 * N**2, 15 * N**2, 35 * N**2)]
+    assert all(bound.method == "bound" for bound in bounds[:2])
+    assert all(bound.norm >= exact * (1 - 1e-12) for bound in bounds)
+    assert all(later.norm <= earlier.norm * (1 + 1e-12) for earlier, later in pairwise(bounds))
+    assert bounds[1].norm < bounds[0].norm <= one_norm * (1 + 1e-12)
+
+
+def test_multiplicities_count_permutations() -> None:
+    for index in combinations_with_replacement(range(4), 4):
+        assert multiplicity(index) == len({p for p in product(range(4), repeat=4) if tuple(sorted(p)) == index})
+
+
+def test_merged_penalties_give_the_optimum_over_ordered_products() -> None:
+    family, _ = make("columns", 3, 2, 1.5)
+    ordered = [i for d in range(3) for i in product(range(3), repeat=d)]
+    merged = sorted({tuple(sorted(i)) for i in ordered})
+    assert (len(ordered), len(merged)) == (family.n_ordered, family.n_kernels)
+    assert family.n_kernels == comb(5, 2)
+    norms = np.random.default_rng(0).random(len(merged))  # ||f_m||
+    q = 2 * 1.5 / 2.5
+    # Each of c copies carries f / c, the least costly way to share: c (||f|| / c)^q.
+    shared = sum(multiplicity(i) * (RHO[len(i)] * t / multiplicity(i)) ** q for i, t in zip(merged, norms, strict=True))
+    value = family.regularizer(0.3).value(family.penalties(merged) * norms)
+    np.testing.assert_allclose(value, 0.15 * shared ** (2 / q), rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1e40])
+def test_extreme_scales_do_not_spoil_probabilities(scale: float) -> None:
+    features = np.random.default_rng(0).normal(size=(20, N))
+    a = np.random.default_rng(1).normal(size=N)
+    plain = InteractionSampler(PolynomialFamily.of(RankOneBase(features), 3), a)
+    rho = scale ** np.arange(4.0)
+    scaled = InteractionSampler(PolynomialFamily.of(RankOneBase(scale * features), 3, rho), scale * a)
+    for index in [(), (3,), (4, 4), (0, 5, 19)]:
+        np.testing.assert_allclose(scaled.probability(index), plain.probability(index), rtol=1e-10)
+
+
+def test_degree_six_of_many_columns_is_stable() -> None:
+    rng = np.random.default_rng(0)
+    X, a = rng.normal(size=(40, 500)), rng.normal(size=40)
+    sampler = InteractionSampler(PolynomialFamily.of(RankOneBase(np.ascontiguousarray(X.T)), 6), a)
+    total = 0.0
+    for d in range(7):
+        total += float(a @ (X @ X.T) ** d @ a)
+    index = sampler.draw(np.random.default_rng(1))
+    expected = float(a @ np.prod(X[:, list(index)], axis=1)) ** 2 / total
+    np.testing.assert_allclose(sampler.probability(index), expected, rtol=1e-8)
+    assert len(index) == 6
+
+
+def test_bad_parameters_are_explained() -> None:
+    base = RankOneBase(np.ones((2, 4)))
+    with pytest.raises(InvalidInputError, match="degree must be an integer of at least 1, got 0"):
+        PolynomialFamily.of(base, 0)
+    with pytest.raises(InvalidInputError, match="degree must be at most 8, got 9"):
+        PolynomialFamily.of(base, 9)
+    with pytest.raises(InvalidInputError, match=r"p must be at least 1, got 0.5"):
+        PolynomialFamily.of(base, 2, p=0.5)
+    with pytest.raises(InvalidInputError, match="degree_penalties"):
+        PolynomialFamily.of(base, 2, [1.0, 1.0])
+    with pytest.raises(InvalidInputError, match=r"leave the range of float64.*Standardize"):
+        PolynomialFamily.of(RankOneBase(np.full((2, 4), 1e200)), 2)
+    with pytest.raises(InvalidInputError, match="product of base kernels overflows"):
+        RankOneBase(np.full((2, 4), 1e200)).stack([(0, 1)])
+
+
+def test_too_many_products_of_dense_grams_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("manykernels.discovery._product_bases.LARGEST_STACK", 1000)
+    with pytest.raises(MemoryBudgetError, match="2 products of Gram matrices of 9 samples"):
+        GramBase(np.ones((2, N, N))).stack([(0, 1), (1, 1)])
