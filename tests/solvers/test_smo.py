@@ -22,6 +22,7 @@ from manykernels.solvers.interior_point import InteriorPoint
 from manykernels.solvers.smo import SupportKernelMachine
 from manykernels.solvers.smo_svm import smo_svm
 from manykernels.solvers.smo_weights import epsilon_optimality, smoothed_dual, sparser_weights
+from manykernels.solvers.solution import IterationRecord
 from manykernels.testing.checks import build_problem
 from manykernels.testing.problems import SmallProblem, random_problem
 
@@ -294,6 +295,46 @@ def test_smoothing_falls_with_kappa() -> None:
         primal, dual = descent.bounds(eta)
         gaps.append((primal - dual) / primal)
     assert gaps[1] < 0.4 * gaps[0]
+
+
+def stage_gap(problem: Problem, kappa: float, *, rescale: bool) -> float:
+    """Relative gap after the stage at ``kappa``, each stage solved closely."""
+    gaps: list[float] = []
+    stages = round(-np.log2(kappa)) + 1
+
+    def count(record: IterationRecord) -> bool:
+        gaps.append(record.relative_gap)
+        return len(gaps) > stages
+
+    SupportKernelMachine(newton=False, rescale=rescale, tol=1e-6, callback=count).solve(problem)
+    return gaps[-1]
+
+
+@pytest.mark.filterwarnings("ignore:Solver 'skm' stopped")
+def test_rescaled_stages_leave_an_error_of_second_order() -> None:
+    """A quarter of ``kappa`` divides the gap by about sixteen; to the letter of the paper by about four."""
+    problem = gaussian_problem()
+    exact = [stage_gap(problem, kappa, rescale=True) for kappa in (1 / 8, 1 / 32)]
+    literal = [stage_gap(problem, kappa, rescale=False) for kappa in (1 / 8, 1 / 32)]
+    assert exact[0] / exact[1] > 10
+    assert 2 < literal[0] / literal[1] < 6
+    assert exact[0] < 0.1 * literal[0]
+
+
+def test_a_shrunk_box_returns_to_itself() -> None:
+    problem = gaussian_problem()
+    descent = Descent(UnitKernels(problem, np.arange(8)), np.zeros(60), 2**24, True)
+    descent.minimize(NO_CENTER, 0.5, 1e-4, 10**5)
+    rho, low, high = descent.rho.copy(), *problem.dual_box
+    descent.shrink_box(0.3)
+    np.testing.assert_allclose(descent.rho, 0.3 * rho, rtol=1e-14)
+    np.testing.assert_allclose(descent.squares, 0.09 * np.einsum("i,mij,j->m", rho, 10 * problem.stack.block(), rho))
+    descent.shrink_box(1.0)
+    np.testing.assert_allclose(descent.rho, rho, rtol=1e-14)
+    assert ((low <= descent.rho) & (descent.rho <= high)).all()
+    for bound in (low, high):
+        assert np.any(rho == bound)
+        np.testing.assert_array_equal(descent.rho == bound, rho == bound)
 
 
 def test_kernels_that_cannot_matter_leave_and_come_back() -> None:

@@ -50,10 +50,24 @@ class Descent:
         problem = self.kernels.problem
         # Copies: a read-only array would be another type to the compiler, and everything compiled once more.
         self.y, self.lo, self.hi = (np.array(values) for values in (problem.y, *problem.dual_box))
+        self.box_share = 1.0
         self.paired = problem.fit_intercept
         self.cache = RowCache(self.kernels, self.cache_bytes)
         self.diagonals = self.kernels.diagonals()
         self.steps = self.newton_steps = 0
+        self.refresh()
+
+    def shrink_box(self, share: float) -> None:
+        """Scale the box of the problem by ``share`` and the point with it; compute the products anew.
+
+        Samples at a bound stay there to the last digit: one that were a rounding error inside would count as free.
+        """
+        low, high = self.rho <= self.lo, self.rho >= self.hi
+        self.rho *= share / self.box_share
+        self.lo, self.hi = (share * bound for bound in self.kernels.problem.dual_box)
+        self.box_share = share
+        np.clip(self.rho, self.lo, self.hi, out=self.rho)
+        self.rho[low], self.rho[high] = self.lo[low], self.hi[high]
         self.refresh()
 
     def refresh(self) -> None:

@@ -68,8 +68,10 @@ class SupportKernelMachine(Solver):
     moved at a time, the first by largest violation, the second by the second-order model, to the root of the
     derivative along the pair. Without an intercept single samples are moved.
 
-    The error of the smoothing is proportional to ``kappa`` while the number of steps grows steeply as it falls, so that
-    small gaps are out of reach. From ``smallest_kappa`` on this class therefore goes beyond the paper: the smoothing is
+    With ``(1 - kappa) d_j`` the squared norms of the problem shrink by ``(1 - kappa)^2`` but its losses do not, so that
+    a stage approximates the problem of a larger ``C``, with an error proportional to ``kappa``. Here the box shrinks
+    along (``rescale``), which leaves an error proportional to ``kappa^2``. The number of steps still grows steeply as
+    ``kappa`` falls. From ``smallest_kappa`` on this class therefore goes beyond the paper: the smoothing is
     centered at the weights found so far (the method of multipliers, exact without a limit), Newton steps on the
     samples inside the box take turns with pairs, and a few Newton steps on the optimality conditions finish.
 
@@ -80,8 +82,11 @@ class SupportKernelMachine(Solver):
     smallest_kappa : float
         Where the Newton steps begin, in (0, 1].
     newton : bool
-        False for the algorithm of the paper alone, which lets ``kappa`` fall until the gap is below ``tol``; expect no
-        gap below 1e-2.
+        False for pairs alone, as in the paper, which let ``kappa`` fall until the gap is below ``tol``; expect no gap
+        below 1e-4.
+    rescale : bool
+        Whether a stage is solved at the constant ``C (1 - kappa)^2``; False, with ``newton=False``, for the algorithm
+        of the paper to the letter; expect no gap below 1e-2.
     cache_bytes : int
         Most bytes of kernel rows kept in memory.
     shrinking : bool
@@ -120,6 +125,7 @@ class SupportKernelMachine(Solver):
     kappa_factor: float = 0.5
     smallest_kappa: float = 0.125
     newton: bool = True
+    rescale: bool = True
     cache_bytes: int = 200 * 2**20
     shrinking: bool = True
     sparsify: bool = False
@@ -200,8 +206,9 @@ class SupportKernelMachine(Solver):
     def _smooth(self, problem: Problem, state: _State, descent: Descent) -> None:
         """Minimize the paper's ``G`` at the current ``kappa``; without end in sight, leave it to the Newton steps."""
         tol, most = self._tolerance(problem, state), STEPS_PER_SAMPLE * problem.n_samples
-        descent.refresh()
+        descent.shrink_box((1.0 - state.kappa) ** 2 if self.rescale else 1.0)
         violation = descent.minimize(NO_CENTER, state.kappa, tol, most)
+        descent.shrink_box(1.0)
         state.solved = violation <= tol or self.newton
         smoothed = smoothed_dual(np.sqrt(descent.squares), state.kappa)
         self._set_weights(problem, state, smoothed.weights)
