@@ -171,6 +171,18 @@ def test_warm_start_and_zeros(rng) -> None:
     np.testing.assert_array_equal(linear_iterations(np.zeros(3), 0.5), 0.0)
 
 
+@pytest.mark.parametrize("eta", [0.1, 0.5, 1.0])
+def test_entries_that_vanish_beside_the_largest_get_no_weight(eta) -> None:
+    tiny = np.finfo(float).smallest_subnormal
+    result = wsr_iterations([1.0, 9.0, tiny], eta, [1.0, 1.0, 1e-160])
+    assert result.excess <= 1e-12
+    expected = wsr_iterations([1.0, 9.0], eta).theta
+    np.testing.assert_allclose(result.theta[:2], expected, rtol=1e-6)
+    scaled = wsr_iterations([1e8, 9e8, tiny], eta)
+    assert scaled.excess <= 1e-12
+    assert scaled.theta[2] == 0
+
+
 def test_bad_input_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="eta"):
         wsr_iterations([1.0], 1.5)

@@ -81,12 +81,13 @@ def wsr_iterations(
     values = np.asarray(beta, dtype=np.float64)
     values = check_nonnegative_vector(values, values.size, "beta")
     eta = check_positive(eta, "eta", allow_zero=True, upper=1.0)
-    used = values > 0
     theta = np.zeros(values.size)
-    if not used.any():
+    if not values.any():
         return ReciprocalsResult(theta, 0, 0.0)
+    values = values / values.max()
+    used = values > 0  # after the division: what vanishes in it would be divided by itself
     x = np.ones(int(used.sum())) if start is None else np.asarray(start, dtype=np.float64)[used]
-    theta[used], n_iter, excess = _iterate(values[used] / values.max(), eta, x / x.max(), tol, max_iter)
+    theta[used], n_iter, excess = _iterate(values[used], eta, x / x.max(), tol, max_iter)
     return ReciprocalsResult(theta, n_iter, excess)
 
 
