@@ -11,6 +11,7 @@ from manykernels.estimators import (
     MKLClassifierCV,
     MKLRegressor,
     MKLRegressorCV,
+    PolynomialMKL,
     regularization_path,
 )
 from manykernels.exceptions import (
@@ -79,6 +80,7 @@ __all__ = [
     "NotPSDError",
     "Pairwise",
     "Polynomial",
+    "PolynomialMKL",
     "PrecomputedBank",
     "Product",
     "Scaled",

@@ -6,6 +6,7 @@ from manykernels.estimators.classifier import MKLClassifier
 from manykernels.estimators.cross_validation import MKLClassifierCV, MKLRegressorCV
 from manykernels.estimators.kernel_learner import KernelAligner
 from manykernels.estimators.path import RegularizationPath, regularization_path
+from manykernels.estimators.polynomial import PolynomialMKL
 from manykernels.estimators.regressor import MKLRegressor
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "MKLClassifierCV",
     "MKLRegressor",
     "MKLRegressorCV",
+    "PolynomialMKL",
     "RegularizationPath",
     "regularization_path",
 ]

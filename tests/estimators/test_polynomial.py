@@ -1,0 +1,149 @@
+"""PolynomialMKL from a table: interactions named by columns, predictions as sums of monomials, messages for people."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from manykernels import ConvergenceWarning, Gaussian, InvalidInputError, PolynomialMKL
+from manykernels.kernels import FittedBank
+
+N = 120
+COLUMNS = ["age", "dose", "height", "weight"]
+
+EXPECTED_FAILURES = {
+    "check_sample_weight_equivalence_on_dense_data": "standardization counts training rows, not their weights"
+}
+
+
+@pytest.fixture
+def table(rng: np.random.Generator) -> pd.DataFrame:
+    return pd.DataFrame(rng.normal(size=(N, 4)), columns=COLUMNS)
+
+
+@pytest.fixture
+def response(table: pd.DataFrame, rng: np.random.Generator) -> np.ndarray:
+    signal = 2 * table["age"] * table["dose"] ** 2 - table["height"]
+    return np.asarray(signal + 0.1 * rng.normal(size=N))
+
+
+def sparse(**more: Any) -> PolynomialMKL:
+    return PolynomialMKL(**({"p": 1.0, "alpha": 1e-2, "tol": 1e-3, "random_state": 0, "n_steps": 20} | more))
+
+
+def test_interactions_are_found_and_named(table: pd.DataFrame, response: np.ndarray) -> None:
+    model = sparse().fit(table, response)
+    frame = model.weights_frame()
+    assert frame["name"].head(2).to_list() == ["age x dose x dose", "height"]
+    assert frame["columns"][frame["name"] == "age x dose x dose"].item() == "age, dose"
+    assert model.score(table, response) > 0.99
+    assert (model.n_family_kernels_, model.certificate_method_) == (35, "enumeration")
+    assert model.dual_gap_ <= 1e-3
+
+
+def test_predictions_are_sums_of_monomials(table: pd.DataFrame, response: np.ndarray) -> None:
+    model = sparse(p=1.5).fit(table, response)
+    new = table.head(7) + 0.3
+    Z, V = ((part - table.mean()) / table.std(ddof=0) for part in (table, new))
+    rho = np.zeros(N)
+    rho[model.support_] = model.dual_coef_
+    parts = []
+    for name, d in zip(model.kernel_names_, model.kernel_weights_, strict=True):
+        factors = [] if name == "1" else name.split(" x ")
+        phi, psi = (np.prod([part[c] for c in factors], axis=0) * np.ones(len(part)) for part in (Z, V))
+        parts.append(d * psi * (phi @ rho))
+    np.testing.assert_allclose(model.decompose(new), parts, atol=1e-9)
+    np.testing.assert_allclose(model.predict(new), np.sum(parts, axis=0) + model.intercept_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+def test_classes_are_learned(table: pd.DataFrame, loss: str) -> None:
+    labels = np.where(table["age"] * table["dose"] > 0, "up", "down")
+    model = sparse(degree=2, loss=loss, alpha=1e-3).fit(table, labels)
+    assert model.weights_frame()["name"][0] == "age x dose"
+    assert model.score(table, labels) > 0.93
+    assert set(model.predict(table)) == {"up", "down"}
+    assert hasattr(model, "predict_proba") == (loss == "logistic")
+
+
+def test_three_classes_share_a_bank(table: pd.DataFrame) -> None:
+    labels = np.digitize(table["age"] * table["dose"], [-0.5, 0.5])
+    model = sparse(degree=2, loss="logistic", alpha=1e-3).fit(table, labels)
+    assert model.kernel_weights_.shape == (3, len(model.kernel_names_))
+    np.testing.assert_allclose(model.predict_proba(table).sum(axis=1), 1.0)
+
+
+def test_penalized_degrees_are_used_less(table: pd.DataFrame, response: np.ndarray) -> None:
+    plain = sparse().fit(table, response).weights_frame()
+    held = sparse(degree_penalties=[1, 1, 1, 100.0]).fit(table, response).weights_frame()
+    cubic = "age x dose x dose"
+    assert cubic in plain["name"].to_list()
+    assert cubic not in held["name"].to_list()
+
+
+def test_other_base_kernels_multiply(table: pd.DataFrame, response: np.ndarray) -> None:
+    model = sparse(base=Gaussian("median"), degree=2, alpha=1e-3).fit(table, response)
+    assert any(name.count("gaussian") == 2 for name in model.kernel_names_)
+    assert model.score(table, response) > 0.9
+
+
+def test_the_bank_of_interactions_survives_its_plain_form(table: pd.DataFrame, response: np.ndarray) -> None:
+    model = sparse(p=1.5).fit(table, response)
+    bank = model._expansion.bank
+    restored = FittedBank.from_dict(bank.to_dict())
+    rows = [b.block(b.prepare(table), b.prepare(table.head(3))) for b in (bank, restored)]
+    np.testing.assert_array_equal(*rows)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(table), model.predict(table))
+
+
+def test_an_unfinished_search_warns_with_its_gap(table: pd.DataFrame, response: np.ndarray) -> None:
+    with pytest.warns(ConvergenceWarning, match=r"over the whole family, above tol 1.00e-06. Raise max_kernels"):
+        sparse(p=2.0, polish=False, n_steps=5, tol=1e-6).fit(table, response)
+
+
+def test_cloning_keeps_every_parameter() -> None:
+    model = PolynomialMKL(2, p=1.5, base=Gaussian(1.0), degree_penalties=[1, 1, 2])
+    assert clone(model).get_params() == model.get_params()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"degree": 0}, "degree must be an integer of at least 1, got 0"),
+        ({"degree": "3"}, "degree must be an integer"),
+        ({"p": 3.0}, "p must lie between 1 and 2"),
+        ({"base": "linear"}, "base must be a kernel such as"),
+        ({"loss": "huber"}, "PolynomialMKL has no loss 'huber'. Its losses: squared, logistic, hinge"),
+        ({"alpha": 0.0}, "alpha"),
+        ({"degree_penalties": [1, 1]}, "degree_penalties"),
+    ],
+)
+def test_bad_parameters_are_explained(table: Any, response: Any, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        sparse(**change).fit(table, response)
+
+
+def test_missing_values_are_explained(table: pd.DataFrame, response: np.ndarray) -> None:
+    table.loc[3, "dose"] = np.nan
+    with pytest.raises(InvalidInputError, match=r"dose.*NaN|NaN.*dose"):
+        sparse().fit(table, response)
+
+
+# Small data of the checks: few columns, few rows; some targets are constant within tol.
+@pytest.mark.filterwarnings("ignore:No kernel was selected:UserWarning")
+@pytest.mark.filterwarnings("ignore::manykernels.ConvergenceWarning")
+@parametrize_with_checks(
+    [
+        PolynomialMKL(2, p=1.0, n_steps=3, tol=1e-2, random_state=0),
+        PolynomialMKL(2, p=1.5, loss="logistic", n_steps=3, tol=1e-2, random_state=0),
+    ],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
+)
+def test_scikit_learn_accepts_the_estimator(estimator: Any, check: Any) -> None:
+    check(estimator)
