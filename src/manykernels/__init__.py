@@ -6,11 +6,13 @@ from importlib.metadata import version as _version
 
 from manykernels.alignment import AlignedWeights, aligned_weights, centered_alignment, target_kernel
 from manykernels.estimators import (
+    GaussianMKL,
     KernelAligner,
     MKLClassifier,
     MKLClassifierCV,
     MKLRegressor,
     MKLRegressorCV,
+    NonlinearMKL,
     PolynomialMKL,
     regularization_path,
 )
@@ -44,6 +46,7 @@ from manykernels.kernels import (
     Product,
     Scaled,
     Sum,
+    WeightedPolynomial,
 )
 from manykernels.objective.losses import get_loss
 from manykernels.objective.regularizers import get_regularizer
@@ -60,6 +63,7 @@ __all__ = [
     "Dirichlet",
     "FromCallable",
     "Gaussian",
+    "GaussianMKL",
     "IncompatibleError",
     "Interaction",
     "InvalidInputError",
@@ -77,6 +81,7 @@ __all__ = [
     "MedianWidth",
     "MemoryBudgetError",
     "ModelFileError",
+    "NonlinearMKL",
     "NotPSDError",
     "Pairwise",
     "Polynomial",
@@ -86,6 +91,7 @@ __all__ = [
     "Scaled",
     "Solution",
     "Sum",
+    "WeightedPolynomial",
     "__version__",
     "aligned_weights",
     "centered_alignment",

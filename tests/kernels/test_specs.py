@@ -36,6 +36,7 @@ from manykernels.kernels import (
     Product,
     Scaled,
     Sum,
+    WeightedPolynomial,
     register_kernel,
     spec_from_dict,
 )
@@ -66,6 +67,7 @@ EXAMPLES: dict[str, list[KernelSpec]] = {
         Interaction(((Gaussian(0.5), (0, 1)), (Laplacian(2.0), (2,)))),
         Interaction(()),
     ],
+    "weighted_polynomial": [WeightedPolynomial(1, (0.5, 0.0, 2.0)), WeightedPolynomial(3, (1.0, 0.2, 0.0), 0.7)],
     "scaled": [0.5 * Linear(), Gaussian(1.0) * 3, 2 * (Gaussian(1.0) + Gaussian(2.0))],
 }
 SPECS = [spec for specs in EXAMPLES.values() for spec in specs]
@@ -204,6 +206,10 @@ FORMULAS = [
         lambda a, b: float(a[0] * b[0]) ** 2 * math.exp(-float(((a - b)[1:] ** 2).sum()) / 8),
     ),
     (Interaction(()), lambda a, b: 1.0),
+    (
+        WeightedPolynomial(3, (0.5, 0.0, 2.0), 0.25),
+        lambda a, b: float(0.5 * a[0] * b[0] + 2.0 * a[2] * b[2] + 0.25) ** 3,
+    ),
     (Linear() * Gaussian(1.0), lambda a, b: float(a @ b) * math.exp(-sum((a - b) ** 2) / 2)),
 ]
 
@@ -319,6 +325,10 @@ BAD = [
     (lambda: Sum(()), "needs at least one"),
     (lambda: Product((Linear(), 3)), "must be kernels, got 3"),
     (lambda: -1.0 * Linear(), "the factor of a kernel must be"),
+    (lambda: WeightedPolynomial(2, ()), "non-empty sequence"),
+    (lambda: WeightedPolynomial(2, (-1.0,)), "every weight must be"),
+    (lambda: WeightedPolynomial(2, (0.0, 0.0)), "all of them are zero"),
+    (lambda: WeightedPolynomial(2, (1.0, 2.0))([[1.0]]), "2 weights for 1 column"),
     (lambda: Interaction((Linear(),)), r"pair \(kernel, column positions\).*got Linear"),
     (lambda: Interaction(((Linear(), (-1,)),)), "positions counted from 0; got .*-1"),
     (lambda: Interaction(((Linear(), ()),)), "pair \\(kernel, column positions\\)"),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from manykernels.discovery._nonlinear_problem import project_on_ball
 from manykernels.discovery.base import Candidate, Discovery, Found, Limits, run_search
 from manykernels.discovery.dirichlet_family import DirichletFamily
 from manykernels.discovery.families import FiniteFamily, KernelFamily
+from manykernels.discovery.gaussian import discover_by_sampling
 from manykernels.discovery.greedy import discover_greedily
+from manykernels.discovery.hierarchical import HierarchicalDiscovery, discover_hierarchical
+from manykernels.discovery.nonlinear import NonlinearDiscovery, discover_nonlinear
 from manykernels.discovery.pairs import PairWeights
 from manykernels.discovery.polynomial import PolynomialDiscovery, discover_polynomial
 from manykernels.discovery.radial_families import (
@@ -16,7 +20,8 @@ from manykernels.discovery.radial_families import (
     RadialFamily,
 )
 from manykernels.discovery.search import FamilySearch, Peak, SearchSettings
-from manykernels.discovery.two_stage import AlignedKernel, TargetSpace, align_family, discover_in_two_stages
+from manykernels.discovery.target_space import TargetSpace
+from manykernels.discovery.two_stage import AlignedKernel, align_family, discover_in_two_stages
 
 __all__ = [
     "AlignedKernel",
@@ -28,10 +33,12 @@ __all__ = [
     "FiniteFamily",
     "Found",
     "GaussianFamily",
+    "HierarchicalDiscovery",
     "KernelFamily",
     "LaplacianFamily",
     "Limits",
     "MaternFamily",
+    "NonlinearDiscovery",
     "PairWeights",
     "Peak",
     "PolynomialDiscovery",
@@ -39,8 +46,12 @@ __all__ = [
     "SearchSettings",
     "TargetSpace",
     "align_family",
+    "discover_by_sampling",
     "discover_greedily",
+    "discover_hierarchical",
     "discover_in_two_stages",
+    "discover_nonlinear",
     "discover_polynomial",
+    "project_on_ball",
     "run_search",
 ]

@@ -27,6 +27,7 @@ from manykernels.kernels.specs import (
     Product,
     Scaled,
     Sum,
+    WeightedPolynomial,
     register_kernel,
     spec_from_dict,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "Product",
     "Scaled",
     "Sum",
+    "WeightedPolynomial",
     "register_kernel",
     "spec_from_dict",
     "width_grid",

@@ -23,6 +23,7 @@ LIST_PARAMETERS = {
     "product": ("parts",),
     "interaction": ("parts",),
     "pairwise": ("params",),
+    "weighted_polynomial": ("weights",),
 }
 
 

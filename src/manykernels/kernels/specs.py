@@ -8,6 +8,7 @@ from manykernels.kernels.general import ChiSquared, Dirichlet, FromCallable, Pai
 from manykernels.kernels.inner import Cosine, Linear, Polynomial
 from manykernels.kernels.interaction import Interaction
 from manykernels.kernels.radial import ArdGaussian, Gaussian, Laplacian, Matern
+from manykernels.kernels.weighted_polynomial import WeightedPolynomial
 
 __all__ = [
     "KERNELS",
@@ -27,6 +28,7 @@ __all__ = [
     "Product",
     "Scaled",
     "Sum",
+    "WeightedPolynomial",
     "register_kernel",
     "spec_from_dict",
 ]
