@@ -14,6 +14,7 @@ from manykernels.solvers.registry import ALIASES, SOLVERS, choose_solver, get_so
 from manykernels.solvers.smo import SupportKernelMachine
 from manykernels.solvers.smooth_dual import SmoothDual
 from manykernels.solvers.solution import IterationRecord, Solution, Status
+from manykernels.solvers.stochastic import UFOMKL, Obscure
 from manykernels.solvers.weight_newton import HessianMKL
 from manykernels.solvers.working_set import WorkingSet
 
@@ -21,6 +22,7 @@ __all__ = [
     "ALIASES",
     "SILP",
     "SOLVERS",
+    "UFOMKL",
     "BlockCoordinate",
     "Conic",
     "ForwardBackward",
@@ -28,6 +30,7 @@ __all__ = [
     "InteriorPoint",
     "IterationRecord",
     "LevelMKL",
+    "Obscure",
     "SimpleMKL",
     "SmoothDual",
     "Solution",

@@ -15,6 +15,7 @@ from manykernels.solvers.interior_point import InteriorPoint
 from manykernels.solvers.reduced_gradient import SimpleMKL
 from manykernels.solvers.smo import SupportKernelMachine
 from manykernels.solvers.smooth_dual import SmoothDual
+from manykernels.solvers.stochastic import UFOMKL, Obscure
 from manykernels.solvers.weight_newton import HessianMKL
 from manykernels.solvers.working_set import WorkingSet
 
@@ -36,11 +37,21 @@ SOLVERS: dict[str, type[Solver]] = {
         SILP,
         LevelMKL,
         Conic,
+        UFOMKL,
+        Obscure,
     )
 }
 
 ALIASES = {"citi": "block_coordinate", "lpmkl": "block_coordinate", "group_lasso_mkl": "block_coordinate"}
 """Names from the literature: one alternation, told apart by the regularizer (elastic-net ball, lp ball, simplex)."""
+
+REASONS = {
+    WorkingSet.name: "the regularizer selects kernels, so most passes can skip most of them",
+    InteriorPoint.name: "every kernel keeps a weight, so all of them enter each step",
+    BlockCoordinate.name: "no Newton method here handles this set of weights, whose best weights for given norms are "
+    "known, so they take turns with a machine on the weighted sum",
+}
+"""Why a solver is preferred among those that handle a problem."""
 
 
 def solvers_for(problem: Problem) -> list[str]:
@@ -63,6 +74,4 @@ def choose_solver(problem: Problem) -> tuple[type[Solver], str]:
         raise InvalidInputError(
             f"No solver handles the loss '{problem.loss.name}' with the regularizer '{problem.regularizer.name}' yet."
         )
-    if able[0] == WorkingSet.name:
-        return SOLVERS[able[0]], "the regularizer selects kernels, so most passes can skip most of them"
-    return SOLVERS[able[0]], "every kernel keeps a weight, so all of them enter each step"
+    return SOLVERS[able[0]], REASONS.get(able[0], "it is the first that handles loss and regularizer")

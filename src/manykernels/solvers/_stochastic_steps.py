@@ -1,0 +1,251 @@
+"""The implicit step of a sample for the online solvers, compiled: the dual is maximized along its coefficient.
+
+Dual coefficients ``rho`` maximize ``-sum_i s_i l*(y_i, -rho_i/s_i) - Omega*(u)`` with ``u_m^2 = rho' K_m rho``, kernels
+in the units that make all penalties one. Held along with ``rho`` are the images ``K_m rho`` and the squares ``u_m^2``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+ELASTIC, POWER, BALL = 0, 1, 2  # kinds of penalty
+ACCURACY = 1e-3  # of the slope along a step: what the next samples undo anyway
+GROWTH = 8.0  # of a step that is still too short
+MOST_TRIALS = 100
+SMALLEST, NEAREST = 1e-300, 1e-17  # shares of an entropic box that count as none: its slopes stay finite
+
+
+class Samples(NamedTuple):
+    """The loss: ``s l*(y, -r/s) = curvature r^2/(2 s) - y r + kink |r|`` on a box, or the entropy of the logistic."""
+
+    y: Array
+    weight: Array
+    lo: Array
+    hi: Array
+    curvature: float
+    kink: float
+    entropic: bool
+
+
+class Penalty(NamedTuple):
+    """The penalty by what its weights are made of.
+
+    ``ELASTIC``: ``d = (u - slope)_+ / (power u)``; ``POWER``: ``d = (u / slope)^(power - 2) / slope``; ``BALL``:
+    ``d = (u / ||u||_power)^(power - 2) / slope``.
+    """
+
+    kind: int
+    slope: float
+    power: float
+
+
+class Ray(NamedTuple):
+    """A direction ``e_i`` or ``e_i - e_j``: ``u_m^2 = squares + 2 step products + step^2 lengths``; and scratch."""
+
+    squares: Array
+    products: Array
+    lengths: Array
+    trial: Array
+    weights: Array
+
+
+class Point(NamedTuple):
+    """Dual coefficients (N,), images (M, N) and squares (M,), all of which the loops move."""
+
+    rho: Array
+    images: Array
+    squares: Array
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def kernel_weights(penalty: Penalty, share: float, squares: Array, out: Array) -> None:
+    """Write the gradient of ``Omega*`` as kernel weights, with ``share`` of the strength of the penalty."""
+    slope = penalty.slope * share
+    if penalty.kind == ELASTIC:
+        for m in range(squares.size):
+            u = np.sqrt(max(squares[m], 0.0))
+            inside = 1.0 if slope == 0.0 else (1.0 - slope / u if u > slope else 0.0)
+            out[m] = inside / (penalty.power * share)
+        return
+    unit = slope
+    if penalty.kind == BALL:
+        unit = _norm(squares, penalty.power)
+    for m in range(squares.size):
+        u = np.sqrt(max(squares[m], 0.0))
+        out[m] = (u / unit) ** (penalty.power - 2.0) / slope if unit > 0.0 else 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _norm(squares: Array, power: float) -> float:
+    """Return the norm of the roots of ``squares``."""
+    top = squares.max()
+    if not top > 0.0:
+        return 0.0
+    total = 0.0
+    for m in range(squares.size):
+        total += (max(squares[m], 0.0) / top) ** (0.5 * power)
+    return float(np.sqrt(top) * total ** (1.0 / power))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def conjugate_slope(samples: Samples, i: int, r: float, side: float) -> float:
+    """Return the derivative of ``s l*(y, -r/s)`` in ``r`` toward ``side``; infinite where that leaves the box."""
+    if (side > 0.0 and r >= samples.hi[i]) or (side < 0.0 and r <= samples.lo[i]):
+        return side * np.inf
+    y, weight = samples.y[i], samples.weight[i]
+    if samples.entropic:
+        part = y * r / weight
+        return y * (np.log(max(part, SMALLEST)) - np.log(max(1.0 - part, NEAREST)))
+    rising = r > 0.0 or (r == 0.0 and side > 0.0)
+    return samples.curvature * r / weight - y + (samples.kink if rising else -samples.kink)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def score(weights: Array, images: Array, i: int) -> float:
+    """Return ``sum_m d_m (K_m rho)_i``."""
+    total = 0.0
+    for m in range(weights.size):
+        if weights[m] > 0.0:
+            total += weights[m] * images[m, i]
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def gains(
+    samples: Samples, penalty: Penalty, share: float, point: Point, chosen: Array, up: Array, down: Array
+) -> Array:
+    """Write the slope of the dual for a rise and for a fall of each chosen coefficient; return the kernel weights."""
+    weights = np.empty(point.squares.size)
+    kernel_weights(penalty, share, point.squares, weights)
+    for at in range(chosen.size):
+        i = chosen[at]
+        f = score(weights, point.images, i)
+        up[at] = -conjugate_slope(samples, i, point.rho[i], 1.0) - f
+        down[at] = -conjugate_slope(samples, i, point.rho[i], -1.0) - f
+    return weights
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _slope(
+    ray: Ray,
+    samples: Samples,
+    penalty: Penalty,
+    share: float,
+    rho: Array,
+    i: int,
+    j: int,
+    step: float,
+    side: float,
+) -> float:
+    """Return the one-sided derivative of the dual at ``rho + step (e_i - e_j)``."""
+    for m in range(ray.trial.size):
+        ray.trial[m] = ray.squares[m] + step * (2.0 * ray.products[m] + step * ray.lengths[m])
+    kernel_weights(penalty, share, ray.trial, ray.weights)
+    total = -conjugate_slope(samples, i, rho[i] + step, side)
+    if j >= 0:
+        total += conjugate_slope(samples, j, rho[j] - step, -side)
+    for m in range(ray.trial.size):
+        if ray.weights[m] > 0.0:
+            total -= ray.weights[m] * (ray.products[m] + step * ray.lengths[m])
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _longest(samples: Samples, rho: Array, i: int, j: int, sign: float) -> float:
+    """Return how far the step may go before a coefficient meets an end of its box."""
+    own = samples.hi[i] - rho[i] if sign > 0.0 else rho[i] - samples.lo[i]
+    if j < 0:
+        return own
+    return min(own, rho[j] - samples.lo[j] if sign > 0.0 else samples.hi[j] - rho[j])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _first_trial(ray: Ray, samples: Samples, slope: float, i: int, j: int, longest: float) -> float:
+    """Return Newton's step at fixed kernel weights, which ``ray.weights`` holds."""
+    curvature = samples.curvature / samples.weight[i]
+    if j >= 0:
+        curvature += samples.curvature / samples.weight[j]
+    for m in range(ray.weights.size):
+        curvature += ray.weights[m] * ray.lengths[m]
+    step = slope / curvature
+    if step < longest:
+        return step
+    return longest if np.isfinite(longest) else 1.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def best_step(ray: Ray, samples: Samples, penalty: Penalty, share: float, rho: Array, i: int, j: int) -> float:
+    """Return the step along ``e_i - e_j`` (``e_i`` if j < 0) that maximizes the dual: the implicit step."""
+    sign = 1.0
+    slope = _slope(ray, samples, penalty, share, rho, i, j, 0.0, 1.0)
+    if not slope > 0.0:
+        sign = -1.0
+        slope = -_slope(ray, samples, penalty, share, rho, i, j, 0.0, -1.0)
+        if not slope > 0.0:
+            return 0.0
+    longest = _longest(samples, rho, i, j, sign)
+    low, low_slope = 0.0, slope
+    high, high_slope = _first_trial(ray, samples, slope, i, j, longest), -np.inf
+    for _ in range(MOST_TRIALS):
+        found = sign * _slope(ray, samples, penalty, share, rho, i, j, sign * high, -sign)
+        if not found > 0.0:
+            high_slope = found
+            break
+        low, low_slope = high, found
+        if high >= longest:
+            return sign * longest
+        high = min(GROWTH * high, longest)
+    return sign * _root(ray, samples, penalty, share, rho, i, j, sign, low, low_slope, high, high_slope, slope)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _root(
+    ray: Ray,
+    samples: Samples,
+    penalty: Penalty,
+    share: float,
+    rho: Array,
+    i: int,
+    j: int,
+    sign: float,
+    low: float,
+    low_slope: float,
+    high: float,
+    high_slope: float,
+    first: float,
+) -> float:
+    """Return where the falling slope crosses zero, by false position with halved ends and some bisections."""
+    last = 0
+    for trial in range(MOST_TRIALS):
+        step = (low * high_slope - high * low_slope) / (high_slope - low_slope)
+        if trial % 4 == 3 or not low < step < high:
+            step = 0.5 * (low + high)
+        if high - low <= 1e-15 * high:
+            break
+        found = sign * _slope(ray, samples, penalty, share, rho, i, j, sign * step, sign)
+        if abs(found) <= ACCURACY * first:
+            return step
+        if found > 0.0:
+            high_slope *= 0.5 if last == 1 else 1.0
+            low, low_slope, last = step, found, 1
+        else:
+            low_slope *= 0.5 if last == -1 else 1.0
+            high, high_slope, last = step, found, -1
+    return _at_kink(samples, rho, i, j, sign, high)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _at_kink(samples: Samples, rho: Array, i: int, j: int, sign: float, step: float) -> float:
+    """Return the step that ends exactly at the kink of a conjugate if the slope was found to jump there."""
+    if samples.kink > 0.0:
+        if abs(rho[i] + sign * step) <= 1e-9 * abs(rho[i]):
+            return abs(rho[i])
+        if j >= 0 and abs(rho[j] - sign * step) <= 1e-9 * abs(rho[j]):
+            return abs(rho[j])
+    return step
