@@ -97,7 +97,7 @@ def test_the_bound_notices_an_answer_that_is_not_optimal() -> None:
 
 
 def test_a_sloppy_solver_is_refused_rather_than_believed() -> None:
-    with pytest.raises(ArithmeticError, match=r"SCS gave only .* instead of 1e-7 on 'logistic \+ l1"):
+    with pytest.raises(ArithmeticError, match=r"SCS gave only .* instead of 1e-07 on 'logistic \+ l1"):
         conic_optimum(random_problem(13, loss="logistic"), solver="SCS", max_iters=20)
 
 

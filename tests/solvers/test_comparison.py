@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError
+from manykernels.objective import BlockL1, BlockLq, ElasticNetBall, LpBall, Regularizer
 from manykernels.objective.problem import Problem
 from manykernels.solvers import SOLVERS, InteriorPoint, WorkingSet, compare_solvers, explain_solver_choice, solvers_for
 from manykernels.solvers.comparison import COLUMNS, SolverComparison
@@ -135,8 +136,25 @@ def test_the_explanation_names_every_solver_on_the_right_side(small: SmallProble
     problem = build_problem(small)
     first, data, others, *refused = explain_solver_choice(problem).splitlines()
     able = solvers_for(problem)
+    if rescuer := SOLVERS[able[0]].rescuer:
+        assert f"'{rescuer}' goes on" in refused.pop(0)
     assert first.startswith(f"solver='auto' takes '{able[0]}': ")
     assert f"{problem.n_kernels} kernels, {problem.n_samples} samples" in data
     listed = others.split(": ")[1].rstrip(".")
     assert listed == (", ".join(able[1:]) or "none")
     assert {line.split(":")[0].removeprefix("Not ") for line in refused} == set(SOLVERS) - set(able)
+
+
+@pytest.mark.parametrize(
+    ("regularizer", "reason"),
+    [
+        (BlockL1(0.1), "the regularizer selects kernels"),
+        (BlockLq(0.1), "every kernel keeps a weight"),
+        (LpBall(0.1, p=2.0), "known, so they take turns with a machine"),
+        (ElasticNetBall(0.1, eta=0.5), "known, so they take turns with a machine"),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_the_reason_fits_the_solver(regularizer: Regularizer, reason: str) -> None:
+    problem = Problem(np.stack([np.eye(4), np.ones((4, 4))]), np.array([1.0, -1.0, 1.0, -1.0]), "hinge", regularizer)
+    assert reason in explain_solver_choice(problem).splitlines()[0]

@@ -37,14 +37,17 @@ LIFT = 0.1  # of the distance to the optimum, which complementarity products are
 FAR = 1.5  # excess over the bound of a norm at which the dual coefficients are scaled down
 START_FRACTION = 0.8  # of the bound, which they are scaled down to
 TRUST = 2.0  # most that a step may leave out of its linearization, in units of what it linearizes
+CAUTIOUS_TRUST = 0.1  # the same once the iteration had to start again
+AGREEMENT = 1e-3  # of the scores; where both sides agree that well, unequal steps would only tear them apart again
 LARGEST_RISE = 4.0  # factor by which a step may raise the primal value
 MOST_HALVINGS = 12  # of a step that raises it by more
 PATIENCE = 15  # steps without a smaller gap before the first restart; doubled with each
-LONGEST_PATIENCE = 1000
+LONGEST_PATIENCE = 60  # after which the iteration gives up
 LOWEST_TARGET = 1e-3  # of the gap per pair, far from the optimum, where residuals inflate the gap
 LOWEST_TARGET_NEAR = 2e-2  # the same where the relative gap is below NEAR
 NEAR = 0.1  # relative gap below which residuals no longer dominate it
 WANTED_SHARE = 0.01  # of the wanted gap that all products together may keep
+FALLEN = 0.01  # of their largest size; products that fell below it are computed anew, free of the rounding of that size
 PRUNING_SHARE = 0.1  # of the gap that setting small weights to zero may cost
 PRUNING_FACTORS = (1e4, 1e3, 1e2, 1e1, 1.0)  # how far in favor of zero the doubtful kernels are judged, tried in turn
 PRUNING_TOLERANCE = 0.9  # of tol: the gap within which a model with zeros is preferred to a better one without
@@ -74,6 +77,7 @@ class PrimalDual:
         self._cautious = False
         self._bounds: tuple[float, float] | None = None
         self._useless, self._best_gap, self._patience = 0, np.inf, PATIENCE
+        self._largest_product = 0.0
         self._set_products(self._products_of(self.samples.rho))
 
     def newton_step(self, wanted: float) -> None:
@@ -104,6 +108,10 @@ class PrimalDual:
         longest = self._longest_steps()
         steps = min(self._shortened(longest[0]), trusted), min(self._shortened(longest[1]), trusted)
         if self._cautious:
+            steps = min(steps[0], self.samples.interior_steps(SHORTEST_FRACTION)[0]), steps[1]
+        if self._scores_agree():
+            steps = min(steps), min(steps)
+        if self._cautious:
             steps = self._tamed(steps, drho, dproducts, db)
         self._move(*steps, dproducts, db)
         if not np.isfinite(self.bounds()).all():
@@ -117,12 +125,17 @@ class PrimalDual:
             self._restart()
 
     def _restart(self) -> None:
-        if self._patience > LONGEST_PATIENCE:
-            raise FloatingPointError("the iteration broke down again and again")
+        if self._patience >= LONGEST_PATIENCE:
+            raise LinAlgError("the iteration broke down again and again")
         self._patience *= 2
         self._cautious, self._useless, self._best_gap = not self._cautious, 0, np.inf
         self.samples, self.kernels, self.b = copy.deepcopy(self._origin)
         self._set_products(self._products_of(self.samples.rho))
+
+    @property
+    def useless_steps(self) -> int:
+        """Steps since the gap was last smaller than ever."""
+        return self._useless
 
     def barrier(self) -> float:
         """Mean complementarity product."""
@@ -279,7 +292,12 @@ class PrimalDual:
         scores = self.samples.scores()
         size = np.abs(scores - self.scores()).max() + np.abs(scores).max()
         ratio = max(float((curvature / room).max()), float(bilinear / max(size, self.problem.tiny)))
-        return 1.0 if ratio <= TRUST else float(np.sqrt(TRUST / ratio))
+        trust = CAUTIOUS_TRUST if self._cautious else TRUST
+        return 1.0 if ratio <= trust else float(np.sqrt(trust / ratio))
+
+    def _scores_agree(self) -> bool:
+        scores = self.scores()
+        return bool(np.abs(self.samples.scores() - scores).max() <= AGREEMENT * np.abs(scores).max())
 
     def _tamed(self, steps: tuple[float, float], drho: Array, dproducts: Array, db: float) -> tuple[float, float]:
         """Halve the steps while they make the primal value much worse than it is."""
@@ -317,7 +335,12 @@ class PrimalDual:
         linear = self.samples.move(primal_step, dual_step)
         self.kernels.move(primal_step, dual_step)
         self.b += dual_step * db
-        self._set_products(self._products + primal_step * dproducts if linear else self._products_of(self.samples.rho))
+        products = self._products + primal_step * dproducts
+        size = float(np.abs(products).max())
+        if not linear or size < FALLEN * self._largest_product:
+            products, self._largest_product = self._products_of(self.samples.rho), size
+        self._largest_product = max(self._largest_product, size)
+        self._set_products(products)
 
     def _products_of(self, vector: Array) -> Array:
         return self.problem.stack.apply_each(vector) * self._inverse_penalties[:, None]

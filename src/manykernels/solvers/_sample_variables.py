@@ -145,14 +145,13 @@ class EntropicSamples:
         return 0.0
 
     def move(self, primal_step: float, dual_step: float) -> bool:
-        """Take the step; coefficients that would leave the domain take the value that their score implies."""
+        """Take the step; coefficients that would leave the domain stop short of its end."""
         self.z = self.z + dual_step * self._dz
         rho = self.rho + primal_step * self._drho
-        inside = (rho - self.low > CLOSEST * (self.rho - self.low)) & (
-            self.high - rho > CLOSEST * (self.high - self.rho)
-        )
-        self.rho = np.where(inside, rho, -self.weight * self.loss.derivative(self.y, self.z))
-        return bool(inside.all())
+        lowest = self.low + CLOSEST * (self.rho - self.low)
+        highest = self.high - CLOSEST * (self.high - self.rho)
+        self.rho = np.clip(rho, lowest, highest)
+        return bool(np.array_equal(self.rho, rho))
 
     def recenter(self, barrier: float) -> None:
         """Nothing to do: no multipliers."""
@@ -267,8 +266,15 @@ class BoxSamples:
         self.multiplier = self.multiplier + dual_step * self._dmultiplier
         self.split = self.split + primal_step * self._dsplit
         self.tilt = self.tilt + dual_step * self._dtilt
+        self._settle()
         self._forget_direction()
         return True
+
+    def _settle(self) -> None:
+        """Restore ``p - n = rho`` by the larger of the two: rounding of early, large steps would stay for good."""
+        if self.split.size:
+            p, n = self.split
+            self.split = np.where(self.rho > 0, (n + self.rho, n), (p, p - self.rho))
 
     def shrink(self, scale: float) -> None:
         change = (scale - 1.0) * self.rho
@@ -354,7 +360,9 @@ def start_samples(problem: Problem, rho: Array, b: float, barrier: float) -> Sam
     low, high = problem.dual_box
     loss, y, weight = problem.loss, problem.y, problem.weight
     if loss.entropic:
-        return EntropicSamples(loss, y, weight, low, high, rho, np.full(y.size, float(b)))
+        samples = EntropicSamples(loss, y, weight, low, high, rho, np.full(y.size, float(b)))
+        samples.resynchronize()
+        return samples
     return _start_box(problem, rho, low, high, barrier)
 
 

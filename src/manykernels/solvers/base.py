@@ -63,6 +63,7 @@ class Solver(ABC):
     accepts_losses: ClassVar[frozenset[str]]
     accepts_regularizers: ClassVar[frozenset[str]]
     attainable_gap: ClassVar[float] = 1e-8  # relative, that the algorithm reaches on every problem it accepts
+    rescuer: ClassVar[str] = ""  # name of the solver that goes on where this one breaks down or stalls
 
     @abstractmethod
     def initialize(self, problem: Problem, start: Model) -> Any:
@@ -146,6 +147,10 @@ class Solver(ABC):
             run = _Run(self, problem)
             run.loop(_start_model(problem, warm_start))
         solution = run.solution()
+        if self.rescuer and solution.status in (Status.STALLED, Status.NUMERICAL_ERROR):
+            from manykernels.solvers._rescue import rescued
+
+            solution = rescued(self, problem, solution)
         if solution.status is not Status.CONVERGED:
             warnings.warn(solution.message, ConvergenceWarning, stacklevel=2)
         return solution

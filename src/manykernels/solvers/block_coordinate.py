@@ -28,6 +28,8 @@ MACHINE_SHARE = 1e-4  # of the current gap: how closely a machine is fitted
 CLOSEST_MACHINE = 1e-11
 RISE = 1e-3  # of the gap: what an extrapolation may add to the objective
 WORTH_CERTIFYING = 0.5  # of the last certified gap
+PROGRESS = 0.999  # of the smallest gap so far: an iteration that stays above it was idle
+MOST_IDLE = 40  # iterations after which each is certified, so that a run without any progress counts as stalled
 PRUNED_SHARES = (0.3, 3e-2, 3e-3, 3e-4)  # of the room below tol: what zero weights may cost to first order, in turn
 UPDATES = ("exact", "wsr")
 
@@ -53,6 +55,8 @@ class _State:
     extrapolated: bool = False
     extrapolation: Extrapolation = field(default_factory=Extrapolation)
     certified: float = np.inf
+    smallest: float = np.inf
+    idle: int = 0
     steps: int = 0
 
 
@@ -124,6 +128,8 @@ class BlockCoordinate(Solver):
     def step(self, problem: Problem, state: _State) -> None:
         """Fit the machine at the current weights and choose the next ones."""
         found = self._evaluate(problem, state)
+        state.idle = 0 if found.relative_gap < PROGRESS * state.smallest else state.idle + 1
+        state.smallest = min(state.smallest, found.relative_gap)
         old = state.point
         if old is not None and state.extrapolated and found.primal > old.primal + _room(old):
             state.extrapolation.failed()
@@ -136,8 +142,10 @@ class BlockCoordinate(Solver):
         state.weights = found.following if proposal is None else _raised(proposal, state.traces, SMALLEST_SHARE)
 
     def worth_certifying(self, problem: Problem, state: _State) -> bool:
-        """Certify once the gap, which is known after each machine, has halved."""
+        """Certify once the gap, which is known after each machine, has halved, or no longer falls."""
         assert state.point is not None
+        if state.idle > MOST_IDLE:
+            return True
         return state.point.relative_gap <= max(self.tol, WORTH_CERTIFYING * state.certified)
 
     def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:

@@ -212,6 +212,8 @@ def explain_solver_choice(problem: Problem) -> str:
         f"the regularizer '{problem.regularizer.name}'.",
         f"Others that solve it, the preferred one first: {', '.join(others) or 'none'}.",
     ]
+    if cls.rescuer:
+        lines.append(f"Should '{cls.name}' break down or stall, '{cls.rescuer}' goes on from its best model.")
     refused = {name: other.refusals(problem) for name, other in SOLVERS.items()}
     return "\n".join([*lines, *(f"Not {name}: {'; '.join(why)}." for name, why in refused.items() if why)])
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from manykernels.objective.losses import LOSSES
 from manykernels.solvers._primal_dual import PRUNING_TOLERANCE, PrimalDual
 from manykernels.solvers._start import SUPPORTED, start_iteration
 from manykernels.solvers.base import Solver
 
 if TYPE_CHECKING:
-    from manykernels.objective.problem import Problem
+    from manykernels.objective.problem import Certificate, Problem
     from manykernels.solvers.base import Model
 
 
 CLOSER = 1e-3  # the share of tol that is aimed at
 CLOSEST = 1e-13  # relative gap below which nothing can be aimed at in float64
 STEPS_FOR_ZEROS = 2  # spent, within tol, on coefficients near a bound: they can then be set to it exactly
+STUCK = 3  # steps without progress after which the best bounds so far are worth a certificate
+MUCH_BETTER = 0.1  # share of the last certified gap that they must have come down to
 
 
 @dataclass
@@ -25,6 +29,7 @@ class _State:
     iteration: PrimalDual
     steps: int = 0
     spare: int = STEPS_FOR_ZEROS
+    certified: float = np.inf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +40,11 @@ class InteriorPoint(Solver):
     regularizer of the library, and for weights on a simplex. Each iteration reads all kernels twice (one product
     each, one weighted sum), so it suits problems in which every kernel is active (block q-norm) or M is small; the
     working-set solver runs the same iteration on the few kernels that matter.
+
+    Notes
+    -----
+    Where the iteration breaks down, as it can when the optimum is a millionth of the loss at zero, block coordinate
+    descent goes on from the best model, and the better of both is returned.
 
     See Also
     --------
@@ -56,7 +66,10 @@ class InteriorPoint(Solver):
     'converged'
     """
 
+    max_iter: int = 500
+
     name: ClassVar[str] = "interior_point"
+    rescuer: ClassVar[str] = "block_coordinate"
     accepts_losses: ClassVar[frozenset[str]] = frozenset(LOSSES)
     accepts_regularizers: ClassVar[frozenset[str]] = frozenset(SUPPORTED)
 
@@ -72,12 +85,17 @@ class InteriorPoint(Solver):
         state.steps += 1
 
     def worth_certifying(self, problem: Problem, state: _State) -> bool:
-        """Certify only once the iteration's own bounds are within ``tol``, and have been for a few steps."""
+        """Certify only once the iteration's own bounds are within ``tol`` for a few steps, or come no closer to it."""
         primal, dual = state.iteration.bounds()
-        if primal - dual > self.tol * max(abs(primal), problem.tiny):
-            return False
+        gap = (primal - dual) / max(abs(primal), problem.tiny)
+        if gap > self.tol:
+            return state.iteration.useless_steps >= STUCK and gap < MUCH_BETTER * state.certified
         state.spare -= 1
         return state.spare < 0 or state.iteration.samples.n_pairs == 0
+
+    def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
+        """Remember the gap."""
+        state.certified = min(state.certified, certificate.relative_gap)
 
     def extract(self, problem: Problem, state: _State) -> Model:
         """Return the model with the weights of inactive kernels set to zero."""

@@ -68,6 +68,9 @@ class WorkingSet(Solver):
     The variables of the iteration survive from one working set to the next: new kernels enter with a slack and with
     the weight that puts their product on the central path.
 
+    Where the iteration breaks down, as it can when the optimum is a millionth of the loss at zero, block coordinate
+    descent goes on from the best model, and the better of both is returned.
+
     Examples
     --------
     >>> import numpy as np
@@ -84,6 +87,7 @@ class WorkingSet(Solver):
     initial_size: int = 50
 
     name: ClassVar[str] = "working_set"
+    rescuer: ClassVar[str] = "block_coordinate"
     accepts_losses: ClassVar[frozenset[str]] = frozenset(LOSSES)
     accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"l1", "elasticnet", "simplex"})
 

@@ -7,13 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from manykernels.testing.problems import LOSSES, REGULARIZERS, SmallProblem, random_problem
+from manykernels.testing.formulas import loss_bounds
+from manykernels.testing.problems import LOSSES, REGULARIZERS, Floats, SmallProblem, random_problem
 
-__all__ = ["TRAITS", "nasty_problem", "nasty_problems"]
+__all__ = ["TRAITS", "float64_resolution", "nasty_problem", "nasty_problems"]
 
 _LOSSES = (*LOSSES, "quantile")
 _REGULARIZERS = (*REGULARIZERS, "lp_ball", "elasticnet_ball")
 _DOMINANT = 1e6
+_ROUNDOFF = 2.0**-53
 _GOLDEN = (5**0.5 - 1) / 2
 
 
@@ -72,6 +74,40 @@ def nasty_problem(number: int) -> SmallProblem:
     trait = list(TRAITS)[number % len(TRAITS)]
     strength = 10 ** (6 * (number * _GOLDEN % 1) - 3)
     return _finish(replace(TRAITS[trait](drawn), strength=strength), f"nasty {number}, {trait}")
+
+
+def float64_resolution(small: SmallProblem, rho: Floats, d: Floats, objective: float) -> float:
+    r"""Return by how much rounding the dual coefficients of a model can change its objective, relative to it.
+
+    .. math:: 2^{-53} \sum_i s_i L_i \sum_m d_m \sum_j |K_{m,ij} \rho_j| \; / \; |P|
+
+    with :math:`L_i` the largest slope of the loss (that at the model where it is unbounded). No solver can be asked for
+    a smaller gap: the true optimum is not a float64 number.
+
+    Parameters
+    ----------
+    small : SmallProblem
+    rho : ndarray of shape (N,)
+        Dual coefficients near the optimum.
+    d : ndarray of shape (M,)
+        Kernel weights near the optimum.
+    objective : float
+        The optimal objective.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> small = nasty_problem(5)
+    >>> bool(float64_resolution(small, np.ones(small.y.size), np.ones(len(small.kernels)), 1.0) < 1e-9)
+    True
+    """
+    bounds = np.max(np.abs(loss_bounds(small.loss_name, small.loss_params, small.y)), axis=0)
+    slopes = np.where(np.isfinite(bounds), bounds, np.abs(rho) / small.weights)
+    terms = np.einsum("m,mij,j->i", np.abs(d), np.abs(small.kernels), np.abs(rho))
+    return _ROUNDOFF * float((small.weights * slopes) @ terms) / abs(objective)
 
 
 def _finish(small: SmallProblem, text: str) -> SmallProblem:

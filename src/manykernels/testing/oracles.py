@@ -155,7 +155,7 @@ def cvxpy_optimum(problem: SmallProblem) -> float:
 
 
 def conic_optimum(
-    problem: SmallProblem, *, solver: str = "CLARABEL", target: float = 1e-9, **options: Any
+    problem: SmallProblem, *, solver: str = "CLARABEL", target: float = 1e-9, accept: float = 1e-7, **options: Any
 ) -> ConicOptimum:
     """Solve the primal over factors ``K_m = L_m L_m'``, ``f_m = L_m v_m``, ``||f_m|| = ||v_m||``.
 
@@ -167,6 +167,8 @@ def conic_optimum(
         CVXPY's name of the solver.
     target : float
         Without options Clarabel is asked for 1e-11, then in other ways, until its answer is certified this far.
+    accept : float
+        An answer certified less far than this is refused.
     **options
         Options of the solver, for a single attempt.
 
@@ -179,7 +181,7 @@ def conic_optimum(
     Raises
     ------
     ArithmeticError
-        If no attempt is certified to 1e-7: the oracle does not guess.
+        If no attempt is certified to ``accept``: the oracle does not guess.
     ImportError
         If CVXPY or Clarabel is not installed.
 
@@ -197,9 +199,9 @@ def conic_optimum(
             best = found
         if best is not None and best.excess < target:
             break
-    if best is None or best.excess > 1e-7:
+    if best is None or best.excess > accept:
         reached = "no answer" if best is None else f"only {best.excess:.1e}"
-        raise ArithmeticError(f"{solver} gave {reached} instead of 1e-7 on {problem.description!r}.")
+        raise ArithmeticError(f"{solver} gave {reached} instead of {accept:.0e} on {problem.description!r}.")
     return best
 
 
