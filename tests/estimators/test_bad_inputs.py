@@ -171,6 +171,11 @@ CASES = [
     ),
     Case("a memory budget that is no size", lambda: classify(memory_budget="plenty"), "memory_budget must be"),
     # kernels and banks
+    Case(
+        "columns where kernels are expected",
+        lambda: KernelBank.per_feature(FRAME.columns, widths=[1.0]),
+        "got 'age'. Columns come after kernels",
+    ),
     Case("an empty bank", lambda: KernelBank([]), "not empty"),
     Case(
         "two kernels of one name", lambda: KernelBank([("k", Linear(), [0]), ("k", Linear(), [1])]), "names must differ"

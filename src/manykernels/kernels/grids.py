@@ -52,7 +52,8 @@ def with_gaussians(specs: Any, widths: Any) -> tuple[KernelSpec, ...]:
     """
     single = isinstance(widths, str) or not isinstance(widths, Iterable)
     gaussians = tuple(Gaussian(width) for width in ((widths,) if single else widths))
-    return gaussians if gaussians and specs == () else as_specs(specs) + gaussians
+    nothing = isinstance(specs, tuple) and not specs  # tables and arrays compare entry by entry, or refuse to
+    return gaussians if gaussians and nothing else as_specs(specs) + gaussians
 
 
 @dataclass(frozen=True)

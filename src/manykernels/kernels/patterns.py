@@ -152,7 +152,9 @@ def as_specs(specs: Any) -> tuple[KernelSpec, ...]:
     chosen = tuple(chosen)
     wrong = [spec for spec in chosen if not isinstance(spec, KernelSpec)]
     if wrong:
-        raise InvalidInputError(f"Expected kernels such as Gaussian(1.0), got {wrong[0]!r}.")
+        raise InvalidInputError(
+            f"Expected kernels such as Gaussian(1.0), got {wrong[0]!r}. Columns come after kernels."
+        )
     if not chosen:
         raise InvalidInputError("Give at least one kernel; the list is empty.")
     return chosen
