@@ -135,3 +135,26 @@ def test_nothing_is_modified_and_equal_calls_agree(loss: str) -> None:
     np.testing.assert_array_equal(gram, small.kernels[0])
     np.testing.assert_array_equal(first.rho, rho)
     np.testing.assert_array_equal(fit_machine(problem, gram, warm=first).rho, warm.rho)
+
+
+@pytest.mark.parametrize("error", [np.linalg.LinAlgError, FloatingPointError])
+def test_a_breakdown_of_the_iteration_leaves_the_best_fit(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two steps are taken, the third breaks down: what the second one found is returned."""
+    problem, small = posed(3, "logistic")
+    original, calls = machines.PrimalDual.newton_step, []
+
+    def breaking(iteration: machines.PrimalDual, wanted: float) -> None:
+        calls.append(wanted)
+        if len(calls) > 2:
+            raise error("broken")
+        original(iteration, wanted)
+
+    monkeypatch.setattr(machines.PrimalDual, "newton_step", breaking)
+    fit = fit_machine(problem, small.kernels[0], tol=1e-12)
+    found = certificate_in_numpy(small, fit.rho, np.ones(1), fit.b)
+    assert len(calls) == 3
+    assert fit.steps == 2
+    assert 0 < found.relative_gap < 0.5
+    np.testing.assert_allclose([fit.primal_value, fit.dual_value], [found.primal, found.dual], rtol=1e-10)

@@ -211,7 +211,7 @@ def _descend(problem: Problem, gram: Array, iteration: PrimalDual, best: Machine
     for _ in range(MOST_STEPS):
         try:
             iteration.newton_step(tol * max(abs(best.primal_value), problem.tiny))
-        except LinAlgError:
+        except (LinAlgError, FloatingPointError):
             break
         found = _certified(problem, gram, iteration.samples.rho, iteration.b, 0)
         useless = 0 if found.gap < 0.9 * smallest else useless + 1
