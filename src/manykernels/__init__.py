@@ -7,6 +7,7 @@ from importlib.metadata import version as _version
 from manykernels.alignment import AlignedWeights, aligned_weights, centered_alignment, target_kernel
 from manykernels.estimators import (
     GaussianMKL,
+    HierarchicalMKL,
     KernelAligner,
     MKLClassifier,
     MKLClassifierCV,
@@ -64,6 +65,7 @@ __all__ = [
     "FromCallable",
     "Gaussian",
     "GaussianMKL",
+    "HierarchicalMKL",
     "IncompatibleError",
     "Interaction",
     "InvalidInputError",

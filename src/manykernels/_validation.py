@@ -356,3 +356,14 @@ def check_choice(value: Any, choices: tuple[str, ...], name: str) -> str:
     if not isinstance(value, str) or value not in choices:
         raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
     return value
+
+
+def check_growth(value: Any) -> float:
+    """Return the ratio of penalties from a node to its children as a float of at least 1, or say what is wrong."""
+    growth = check_positive(value, "growth")
+    if growth < 1:
+        raise InvalidInputError(
+            f"growth must be at least 1, got {value!r}: below 1 large interactions are penalized less than small ones, "
+            "so that the search would have to visit them all. Values from 2 to 4 are usual."
+        )
+    return growth

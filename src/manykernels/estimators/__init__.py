@@ -5,6 +5,7 @@ from __future__ import annotations
 from manykernels.estimators.classifier import MKLClassifier
 from manykernels.estimators.cross_validation import MKLClassifierCV, MKLRegressorCV
 from manykernels.estimators.gaussian import GaussianMKL
+from manykernels.estimators.hierarchical import HierarchicalMKL
 from manykernels.estimators.kernel_learner import KernelAligner
 from manykernels.estimators.nonlinear import NonlinearMKL
 from manykernels.estimators.path import RegularizationPath, regularization_path
@@ -13,6 +14,7 @@ from manykernels.estimators.regressor import MKLRegressor
 
 __all__ = [
     "GaussianMKL",
+    "HierarchicalMKL",
     "KernelAligner",
     "MKLClassifier",
     "MKLClassifierCV",

@@ -1,0 +1,358 @@
+"""Product families on a grid: the kernels of their nodes, and the sums over all descendants of a node.
+
+The kernel of a node is the product over its columns of a one-dimensional kernel for each level, ``k_w = prod_k
+k_{k, w_k}`` with ``k_{k, 0} = 1``. With penalties ``d_v = growth^depth(v)`` the dual bound of a node ``t`` outside of a
+hull is the sum over its descendants
+
+    B_t = sum_{w in D(t)} u_w^2 / (sum_{v in A(w), v in D(t)} d_v)^2,      u_w^2 = rho'K_w rho,
+
+whose summands factorize over columns. Collected by depth, the sum is the quadratic form in ``rho`` of the coefficients
+up to ``degree - depth(t)`` of a product of power series ``1 + sum_m K_{k,m} z^m / s(m)^2``, ``s(m) = 1 + growth + ... +
+growth^m``. The product over all columns is computed once; a source replaces the series of its own few columns.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.discovery._hierarchical_newton import NodeGrams
+from manykernels.discovery._hierarchy import ROOT, Hull, Node, depth, raised
+from manykernels.discovery.base import Found
+from manykernels.grams import RankOneStack
+from manykernels.kernels import Interaction, KernelSpec, Linear
+
+Array = NDArray[Any]
+
+BATCH = 1000  # sources surveyed at once
+LARGEST_CACHE = 2**30  # bytes of Gram matrices kept; others are multiplied out again when they are needed
+
+
+@dataclass(frozen=True, eq=False)
+class ProductGrid(ABC):
+    """All products of one-dimensional kernels of at most ``r`` columns with levels that sum to ``degree`` at most.
+
+    Parameters
+    ----------
+    points : ndarray of shape (N, r)
+    degree : int
+    growth : float
+        Factor between the penalties of a node and of its parents.
+    """
+
+    points: Array
+    degree: int
+    growth: float
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples N."""
+        return len(self.points)
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns r."""
+        return int(self.points.shape[1])
+
+    @property
+    @abstractmethod
+    def largest_level(self) -> int:
+        """Largest level of one column."""
+
+    @abstractmethod
+    def spec(self) -> KernelSpec:
+        """Return the one-dimensional kernel of level one; level ``j`` is its ``j``-th power."""
+
+    @abstractmethod
+    def level(self, column: int, level: int) -> Array:
+        """Return the Gram matrix (N, N) of one column at one level."""
+
+    @abstractmethod
+    def stack(self, nodes: Sequence[Node]) -> NodeGrams:
+        """Return the kernels of nodes."""
+
+    @abstractmethod
+    def squared_norm(self, rho: Array, node: Node) -> float:
+        """Return ``u_w^2 = rho'K_w rho``."""
+
+    def empty_hull(self) -> Hull:
+        """Return the hull without nodes."""
+        return Hull(self.n_columns, self.degree, self.largest_level)
+
+    def penalty(self, node: Node) -> float:
+        """Return ``d_v = growth^depth``."""
+        return float(self.growth ** depth(node))
+
+    def found(self, node: Node, names: Sequence[str]) -> Found:
+        """Return the kernel of a node, named after its columns; the root is the constant kernel.
+
+        Parameters
+        ----------
+        node : Node
+        names : sequence of str
+            Of all columns.
+
+        Returns
+        -------
+        Found
+        """
+        columns = tuple(column for column, _ in node)
+        spec = self.spec()
+        kernel = Interaction(tuple((spec, (at,)) for at, (_, level) in enumerate(node) for _ in range(level)))
+        return Found(kernel.named([names[column] for column in columns]), kernel, columns or (0,))
+
+    def descendant_squares(self, rho: Array, source: Node) -> float:
+        """Return ``B_t`` of a source, an upper bound on the squared dual norm of all that lies below it.
+
+        Parameters
+        ----------
+        rho : ndarray of shape (N,)
+        source : Node
+
+        Returns
+        -------
+        float
+        """
+        left = self.degree - depth(source)
+        if left == 0:
+            total = self.squared_norm(rho, source)
+        elif left == 1:
+            total = self._with_children(rho, source)
+        else:
+            total = float(rho @ self._descendant_gram(source, left) @ rho)
+        return max(total, 0.0) / self.penalty(source) ** 2
+
+    def survey(self, rho: Array, sources: Sequence[Node]) -> tuple[Array, Array]:
+        """Return for each source its own ``u_t^2 / d_t^2`` and ``B_t``, (n,) each."""
+        own = [self.squared_norm(rho, node) / self.penalty(node) ** 2 for node in sources]
+        return np.array(own), np.array([self.descendant_squares(rho, node) for node in sources])
+
+    def _with_children(self, rho: Array, node: Node) -> float:
+        levels = dict(node)
+        room = (column for column in range(self.n_columns) if levels.get(column, 0) < self.largest_level)
+        below = sum(self.squared_norm(rho, raised(node, column)) for column in room)
+        return self.squared_norm(rho, node) + below / self._boxes[1]
+
+    @cached_property
+    def _boxes(self) -> Array:
+        """Squares of ``s(m)``, m = 0, ..., degree."""
+        return np.square(np.cumsum(self.growth ** np.arange(self.degree + 1.0)))
+
+    def _series(self, column: int, start: int, length: int) -> list[Array]:
+        """Coefficients ``K_{k, start + m} / s(m)^2`` of the series of one column."""
+        last = min(length, self.largest_level - start)
+        return [self.level(column, start + m) / self._boxes[m] for m in range(last + 1)]
+
+    @cached_property
+    def _whole(self) -> list[Array]:
+        """Coefficients of the product over all columns of ``1 + sum_m K_{k,m} z^m / s(m)^2``.
+
+        One less than the degree, since only the root, which is never outside of a hull, has descendants so deep.
+        """
+        size, longest = self.n_samples, self.degree - 1
+        total = [np.ones((size, size)), *(np.zeros((size, size)) for _ in range(longest))]
+        for column in range(self.n_columns):
+            series = self._series(column, 0, longest)
+            for power in range(longest, 0, -1):
+                for m in range(1, min(power, len(series) - 1) + 1):
+                    total[power] += series[m] * total[power - m]
+        return total
+
+    def _descendant_gram(self, source: Node, left: int) -> Array:
+        """Sum of the coefficients up to ``left`` of the whole product with the series of the source's columns."""
+        total = self._whole[: left + 1]
+        for column, level in source:
+            total = _product(total, _quotient(self._series(column, level, left), self._series(column, 0, left), left))
+        return np.sum(total, axis=0)
+
+
+def _quotient(numerator: list[Array], denominator: list[Array], length: int) -> list[Array]:
+    """Power series ``numerator / denominator``; the first coefficient of the denominator is one."""
+    result: list[Array] = []
+    for power in range(length + 1):
+        term = numerator[power].copy() if power < len(numerator) else np.zeros_like(numerator[0])
+        for m in range(1, min(power, len(denominator) - 1) + 1):
+            term -= denominator[m] * result[power - m]
+        result.append(term)
+    return result
+
+
+def _product(first: list[Array], second: list[Array]) -> list[Array]:
+    """Power series ``first * second`` up to the length of both."""
+    return [sum(first[m] * second[power - m] for m in range(power + 1)) for power in range(len(first))]  # type: ignore[misc]
+
+
+@dataclass(frozen=True, eq=False)
+class MonomialGrid(ProductGrid):
+    """Monomials: level ``j`` of a column is the kernel ``(x z)^j`` of rank one, a node the kernel of a monomial.
+
+    Parameters
+    ----------
+    squares : bool, default=True
+        Whether a column may occur more than once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> grid = MonomialGrid(np.array([[1.0, 2.0], [3.0, 4.0]]), 2, 2.0)
+    >>> grid.feature(((0, 1), (1, 1))).tolist()
+    [2.0, 12.0]
+    >>> grid.found(((0, 1), (1, 1)), ["age", "dose"]).name
+    'age x dose'
+    """
+
+    squares: bool = True
+
+    @property
+    def largest_level(self) -> int:
+        """The degree, or one."""
+        return self.degree if self.squares else 1
+
+    def spec(self) -> KernelSpec:
+        """Return the linear kernel."""
+        return Linear()
+
+    def feature(self, node: Node) -> Array:
+        """Return the monomial, (N,)."""
+        values = np.ones(self.n_samples)
+        for column, level in node:
+            values = values * self.points[:, column] ** level
+        return values
+
+    def level(self, column: int, level: int) -> Array:
+        """Return the outer product of the powers of a column."""
+        values = self.points[:, column] ** level
+        return np.multiply.outer(values, values)
+
+    def stack(self, nodes: Sequence[Node]) -> NodeGrams:
+        """Return the monomials as a stack of rank one."""
+        return RankOneStack(np.array([self.feature(node) for node in nodes]))
+
+    def squared_norm(self, rho: Array, node: Node) -> float:
+        """Return the square of one inner product."""
+        return float(rho @ self.feature(node)) ** 2
+
+    def survey(self, rho: Array, sources: Sequence[Node]) -> tuple[Array, Array]:
+        """Return own squares and bounds; all sources of one depth at once.
+
+        With powers, the monomials below ``t`` are ``t`` times any monomial: the bound is the quadratic form of
+        ``rho o t`` in a matrix that all sources of the same depth share.
+        """
+        if not self.squares:
+            return super().survey(rho, sources)
+        own, bounds = np.zeros(len(sources)), np.zeros(len(sources))
+        depths = np.array([depth(node) for node in sources])
+        for level in np.unique(depths):
+            for chosen in np.array_split(np.flatnonzero(depths == level), 1 + len(sources) // BATCH):
+                weighted = rho * np.array([self.feature(sources[m]) for m in chosen]).reshape(-1, self.n_samples)
+                own[chosen] = np.square(weighted.sum(axis=1))
+                bounds[chosen] = own[chosen] + self._below(weighted, self.degree - level)
+        scales = self.growth ** (2.0 * depths)
+        return own / scales, np.maximum(bounds, own) / scales
+
+    def _below(self, weighted: Array, left: int) -> Array:
+        """Return sums over the proper descendants of monomials, given their products with ``rho``, (n, N)."""
+        if left == 0:
+            return np.zeros(len(weighted))
+        if left == 1:
+            return np.square(weighted @ self.points).sum(axis=1) / self._boxes[1]
+        products: Array = np.einsum("mi,mi->m", weighted @ self._partial_sums[left], weighted)
+        return products
+
+    @cached_property
+    def _partial_sums(self) -> list[Array]:
+        """Sums of the coefficients of the whole product from the first to each, without the constant."""
+        return list(np.cumsum([np.zeros_like(self._whole[0]), *self._whole[1:]], axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class AnovaGrid(ProductGrid):
+    """Products of one kernel on different columns: a node is a set of columns, the depth its size.
+
+    Parameters
+    ----------
+    kernel : KernelSpec
+        On one column.
+    """
+
+    kernel: KernelSpec
+
+    @property
+    def largest_level(self) -> int:
+        """One."""
+        return 1
+
+    def spec(self) -> KernelSpec:
+        """Return the kernel."""
+        return self.kernel
+
+    def level(self, column: int, level: int) -> Array:
+        """Return the Gram matrix of one column, kept if there is room."""
+        if level == 0:
+            return np.ones((self.n_samples, self.n_samples))
+        return self._cache.of(((column, 1),))
+
+    def stack(self, nodes: Sequence[Node]) -> NodeGrams:
+        """Return the kernels of nodes, kept while there is room."""
+        return _ProductGrams(self._cache, tuple(nodes))
+
+    def squared_norm(self, rho: Array, node: Node) -> float:
+        """Return the quadratic form of one product of Gram matrices."""
+        return float(rho @ self._cache.product(node) @ rho)
+
+    @cached_property
+    def _cache(self) -> _GramCache:
+        return _GramCache(self.points, self.kernel)
+
+
+class _GramCache:
+    """Gram matrices of nodes, kept while they fit."""
+
+    def __init__(self, points: Array, kernel: KernelSpec) -> None:
+        self.points, self._kernel = points, kernel
+        self._kept: dict[Node, Array] = {}
+
+    def of(self, node: Node) -> Array:
+        """Return the Gram matrix and keep it."""
+        if node not in self._kept:
+            gram = self.product(node)
+            if (len(self._kept) + 1) * gram.nbytes > LARGEST_CACHE:
+                return gram
+            self._kept[node] = gram
+        return self._kept[node]
+
+    def product(self, node: Node) -> Array:
+        """Return the Gram matrix without keeping it; its factors, and the product of all but the last, may be kept."""
+        if node in self._kept:
+            return self._kept[node]
+        if node == ROOT:
+            return np.ones((len(self.points), len(self.points)))
+        if len(node) == 1:
+            return self._kernel(self.points[:, [node[0][0]]])
+        return self.product(node[:-1]) * self.of(node[-1:])
+
+
+@dataclass(frozen=True)
+class _ProductGrams:
+    """The kernels of nodes, one matrix at a time."""
+
+    cache: _GramCache
+    nodes: tuple[Node, ...]
+
+    def combine(self, d: Array) -> Array:
+        """Return ``sum_w d_w K_w`` (N, N)."""
+        total = np.zeros((len(self.cache.points), len(self.cache.points)))
+        for weight, node in zip(d, self.nodes, strict=True):
+            if weight:
+                total += weight * self.cache.of(node)
+        return total
+
+    def apply_each(self, R: Array) -> Array:
+        """Return ``K_w R`` (p, N)."""
+        return np.array([self.cache.of(node) @ R for node in self.nodes])
