@@ -14,7 +14,7 @@ from manykernels.discovery._family_certificate import family_certificate, with_d
 from manykernels.discovery._polynomial_descent import MirrorDescent
 from manykernels.discovery._polynomial_family import PolynomialFamily
 from manykernels.discovery._polynomial_sampling import InteractionSampler
-from manykernels.discovery._polynomial_survey import Survey, survey
+from manykernels.discovery._polynomial_survey import Survey, survey, survey_cost
 from manykernels.discovery._product_bases import Index
 from manykernels.discovery.base import Candidate, Found
 from manykernels.exceptions import ConvergenceWarning
@@ -99,12 +99,14 @@ class PolynomialSearch:
     # --- mirror descent ---------------------------------------------------------------------------------------------
 
     def _descend(self, descent: MirrorDescent, n_steps: int) -> Iterator[Candidate]:
-        due = 1
+        base, due = self.family.base, 1
+        # A certificate that costs more than a step waits until the steps have cost as much.
+        wait = survey_cost(self.family, self.budget) / (self.family.degree * base.n_base * base.n_samples**2)
         for step in range(1, n_steps + 1):
             if not descent.step():
                 return
             if step >= due or step == n_steps:
-                due = max(step + 1, int(np.ceil(CERTIFIED_STEPS * step)))
+                due = step + max(1, int(np.ceil((CERTIFIED_STEPS - 1) * step)), int(min(wait, n_steps)))
                 yield self._averaged(descent)
 
     def _averaged(self, descent: MirrorDescent) -> Candidate:

@@ -93,6 +93,11 @@ def _survey_degree(family: PolynomialFamily, state: Array, degree: int, tally: _
     return "bound"
 
 
+def survey_cost(family: PolynomialFamily, budget: float = BUDGET) -> float:
+    """Return about how many multiplications a survey takes."""
+    return min(sum(_enumeration_cost(family, d) for d in range(family.degree + 1)), (family.degree + 1) * budget)
+
+
 def _enumeration_cost(family: PolynomialFamily, degree: int) -> float:
     base = family.base
     entries = base.n_samples if isinstance(base, RankOneBase) else base.n_samples**2
@@ -123,7 +128,8 @@ class _Tally:
             self._sum *= 0.0 if self._top == 0 or np.isinf(self._q) else (self._top / top) ** self._q
             self._top = top
         if self._top > 0 and not np.isinf(self._q):
-            self._sum += float(np.sum((scores / self._top) ** self._q))
+            shares = scores.ravel() / self._top
+            self._sum += float(shares @ shares if self._q == 2 else np.sum(shares**self._q))
 
     def add_sum(self, squares: float) -> None:
         """Add a sum of squares, for q = 2."""
@@ -190,9 +196,8 @@ def _add_pairs(
     first = prefix[-1] if prefix else 0
     for top in range(first, family.base.n_base, PANEL):
         rows = slice(top, min(top + PANEL, family.base.n_base))
-        masses = scale * family.base.pair_masses(partial, rows, top)
-        scores = masses * _counts(prefix, rows, masses.shape) ** share
-        scores[np.tril_indices(len(scores), -1, scores.shape[1])] = 0.0
+        scores = family.base.pair_masses(partial, rows, top)
+        _weigh(scores, prefix, top, scale, share)
         width = scores.shape[1]
 
         def indices(at: Array, top: int = top, width: int = width) -> list[Index]:
@@ -201,16 +206,23 @@ def _add_pairs(
         _add(tally, scores, indices)
 
 
-def _counts(prefix: Index, rows: slice, shape: tuple[int, ...]) -> Array:
-    """Return the multiplicities of ``prefix + (j, k)`` for j in ``rows`` and ``k >= rows.start``, where ``j <= k``."""
-    first = prefix[-1] if prefix else -1
-    apart = (rows.stop, rows.stop + 1)  # stand for two further indices
-    counts = np.full(shape, float(multiplicity((*prefix, *apart))))
-    counts[np.arange(shape[0]), np.arange(shape[0])] = multiplicity((*prefix, apart[0], apart[0]))
-    if first == rows.start:
-        counts[0] = multiplicity((*prefix, first, apart[0]))
-        counts[0, 0] = multiplicity((*prefix, first, first))
-    return counts
+def _weigh(scores: Array, prefix: Index, top: int, scale: float, share: float) -> None:
+    """Multiply masses of ``prefix + (j, k)``, j and k from ``top`` on, by ``scale c^share``; zero where ``j > k``."""
+    n_rows, last = len(scores), top + scores.shape[1]
+    apart = (last, last + 1)  # stand for two further indices
+
+    def factor(*pair: int) -> float:
+        return float(scale * multiplicity((*prefix, *pair)) ** share)
+
+    square, diagonal = scores[:, :n_rows], np.arange(n_rows)
+    square[np.tril_indices(n_rows, -1)] = 0.0
+    twice = square[diagonal, diagonal] * factor(apart[0], apart[0])
+    if prefix and prefix[-1] == top:
+        corner = square[0, 0] * factor(top, top)
+        scores[0] *= factor(top, apart[0]) / factor(*apart)
+        twice[0] = corner
+    scores *= factor(*apart)
+    square[diagonal, diagonal] = twice
 
 
 # --- the identity ---------------------------------------------------------------------------------------------------
