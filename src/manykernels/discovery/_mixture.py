@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from manykernels.discovery.base import Candidate, Found
 from manykernels.discovery.pairs import PairWeights
 from manykernels.discovery.search import FamilySearch, Peak
+from manykernels.grams import as_stack
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
@@ -53,7 +54,7 @@ class Learner:
     def problem(self, grams: Sequence[Array]) -> Problem:
         """Return the problem on some kernels, weights on the simplex."""
         return Problem(
-            np.stack(grams),
+            as_stack(np.stack(grams)),
             self.target,
             self.loss,
             Simplex(self.strength),

@@ -170,7 +170,7 @@ def _corrective(learner: Learner, limits: Limits, rng: np.random.Generator) -> I
     while True:
         mixture, _ = mixture.with_member(learner.search, certified.peak.parameter)
         problem = learner.problem(mixture.grams)
-        solution = _solve_quietly(problem, _inner_tol(certified, limits))
+        solution = solve_quietly(problem, _inner_tol(certified, limits))
         steps += solution.newton_steps
         model = solution.dual_coef, solution.kernel_weights, solution.intercept
         certified = certify(learner, problem, model, tol=limits.tol, near=mixture.parameters, rng=rng)
@@ -184,7 +184,7 @@ def _inner_tol(certified: Certified, limits: Limits) -> float:
     return max(INNER_SHARE * max(limits.tol, min(certified.certificate.relative_gap, 0.5)), 1e-10)
 
 
-def _solve_quietly(problem: Problem, tol: float) -> Any:
+def solve_quietly(problem: Problem, tol: float) -> Any:
     """Solve the finite problem; whether its gap is small enough, the certificate over the family tells."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

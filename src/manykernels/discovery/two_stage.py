@@ -18,6 +18,7 @@ from manykernels.discovery.families import KernelFamily
 from manykernels.discovery.greedy import make_learner
 from manykernels.discovery.pairs import PairWeights
 from manykernels.discovery.search import FamilySearch, Peak, SearchSettings
+from manykernels.discovery.target_space import LARGEST_STEP, TargetSpace, alignment_step, cosine, distance_step
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import Loss
 from manykernels.solvers import IterationRecord, Status
@@ -26,137 +27,8 @@ from manykernels.solvers.machines import MachineFit
 Array = NDArray[Any]
 
 CRITERIA = ("alignment", "distance")
-EPSILON = 1e-6  # the starting kernel, relative to the mean diagonal of a member
-LARGEST_STEP = 1.0  # eta_max of the thesis
 MACHINE_TOL = 1e-9  # of the learner of the second stage
 CROWDED = 0.99  # total weight above which the scale of the simplex is taken to be in the way
-
-
-@dataclass(frozen=True, eq=False)
-class TargetSpace:
-    """Centered, weighted matrices of a training set.
-
-    ``<K, L> = sum_ij s_i s_j (CKC')_ij (CLC')_ij`` with ``C = I - 1 s'/S``.
-    With sample weights of one this is the centered Frobenius product of the thesis; a weight of two counts a sample
-    twice.
-
-    Parameters
-    ----------
-    target, weight : ndarray of shape (n_samples,)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> space = TargetSpace(np.array([1.0, 2.0, 3.0]), np.ones(3))
-    >>> round(space.alignment(np.outer([1, 2, 3], [1, 2, 3])), 12)
-    1.0
-    """
-
-    target: Array
-    weight: Array
-
-    @property
-    def ideal(self) -> Array:
-        """The centered ideal kernel ``y y'``, with weights."""
-        centered = np.sqrt(self.weight) * (self.target - np.average(self.target, weights=self.weight))
-        return np.outer(centered, centered)
-
-    def centered(self, gram: Array) -> Array:
-        """Return ``W^(1/2) C K C' W^(1/2)``."""
-        share = self.weight / self.weight.sum()
-        inner = gram - (share @ gram)[None, :]
-        inner -= (inner @ share)[:, None]
-        root = np.sqrt(self.weight)
-        return inner * root[:, None] * root
-
-    def adjoint(self, matrix: Array) -> Array:
-        """Return ``A`` with ``<A, K> = <matrix, centered(K)>`` for every symmetric ``K``."""
-        share, root = self.weight / self.weight.sum(), np.sqrt(self.weight)
-        inner = matrix * root[:, None] * root
-        inner = inner - np.outer(share, inner.sum(axis=0))
-        inner -= np.outer(inner.sum(axis=1), share)
-        return (inner + inner.T) / 2
-
-    def alignment(self, gram: Array) -> float:
-        """Return the centered alignment of a Gram matrix with the ideal kernel, between -1 and 1; 0 if undefined."""
-        return cosine(self.centered(gram), self.ideal)
-
-
-def cosine(first: Array, second: Array) -> float:
-    """Return ``<A, B> / (||A|| ||B||)`` of two matrices; 0 if one of them is zero.
-
-    Parameters
-    ----------
-    first, second : ndarray of equal shapes
-
-    Returns
-    -------
-    float
-    """
-    size = float(np.linalg.norm(first)) * float(np.linalg.norm(second))
-    return float(np.vdot(first, second)) / size if size > 0 else 0.0
-
-
-def alignment_step(kernel: Array, member: Array, ideal: Array, largest: float = LARGEST_STEP) -> float:
-    """Return the step that maximizes the alignment of ``kernel + step * member`` with the ideal kernel.
-
-    Proposition 5.4 of the thesis, clipped as it should read: the alignment
-    ``(a + b eta) / sqrt(c + 2 d eta + e eta^2)`` has at most one stationary point, ``(ad - bc) / (bd - ae)``; the
-    best of it (inside the interval), 0 and ``largest`` is taken.
-
-    Parameters
-    ----------
-    kernel, member, ideal : ndarray of shape (n_samples, n_samples)
-        Centered.
-    largest : float, default=1.0
-        ``eta_max``.
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> round(alignment_step(np.diag([2.0, 1.0]), np.diag([0.0, 1.0]), np.eye(2), largest=10.0), 12)
-    1.0
-    """
-    a, b = float(np.vdot(kernel, ideal)), float(np.vdot(member, ideal))
-    c, d, e = float(np.vdot(kernel, kernel)), float(np.vdot(kernel, member)), float(np.vdot(member, member))
-    steps = [0.0, largest]
-    if b * d != a * e:
-        steps.append(float(np.clip((a * d - b * c) / (b * d - a * e), 0.0, largest)))
-
-    def value(step: float) -> float:
-        squared = c + 2 * d * step + e * step**2
-        return (a + b * step) / np.sqrt(squared) if squared > 0 else 0.0
-
-    return max(steps, key=value)
-
-
-def distance_step(current: Array, vertex: Array, ideal: Array) -> float:
-    """Return the exact Frank-Wolfe step from ``current`` to ``vertex`` for half the squared distance to ``ideal``.
-
-    ``clip(<D, R> / <D, D>, 0, 1)`` with ``D = vertex - current`` and ``R = ideal - current``. The step printed in
-    Algorithm 8 is that along the vertex itself; combined with its update it stalls.
-
-    Parameters
-    ----------
-    current, vertex, ideal : ndarray of shape (n_samples, n_samples)
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> distance_step(np.zeros((2, 2)), 2 * np.eye(2), np.eye(2))
-    0.5
-    """
-    change = vertex - current
-    size = float(np.vdot(change, change))
-    return float(np.clip(np.vdot(change, ideal - current) / size, 0.0, 1.0)) if size > 0 else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,11 +74,12 @@ def align_family(
     Parameters
     ----------
     search : FamilySearch
-        With shrinkage, the objective of the search is (6.2), scaled so that ``K*`` and the present kernel have norm 1.
+        With shrinkage, the objective of the search is that of (6.2), its matrix scaled to Frobenius norm 1.
     target, weight : ndarray of shape (n_samples,)
     criterion : {"alignment", "distance"}, default="alignment"
     gain : float, default=1e-3
-        Least growth of the alignment a step (``delta``).
+        Least growth a step (``delta``) of the alignment, or of ``sqrt(1 - ||K - K*||^2 / ||K*||^2)``, which it equals
+        at the best scale.
     limits : Limits, optional
         Its ``max_iter``, ``time_limit`` and ``callback`` count.
     random_state : int, RandomState instance or None, default=None
@@ -256,13 +129,28 @@ def discover_in_two_stages(
 
     Parameters
     ----------
-    points, target, family, loss, strength, sample_weight, fit_intercept, settings, columns, random_state
-        As in :func:`discover_greedily`.
+    points : array-like of shape (n_samples, n_columns)
+        On which the kernels act, usually standardized.
+    target : array-like of shape (n_samples,)
+        Signs or numbers, as the loss asks.
+    family : KernelFamily
+    loss : str or Loss
+    strength : float
+        ``lambda``, on the sum of losses.
+    sample_weight : array-like of shape (n_samples,), optional
+        Positive.
+    fit_intercept : bool, default=True
     criterion : {"alignment", "distance"}, default="alignment"
         As in :func:`align_family`.
     gain : float, default=1e-3
         Least growth of the alignment a step.
+    settings : SearchSettings, optional
+        How members are searched for; with shrinkage, (6.2).
     limits : Limits, optional
+    columns : sequence of int, optional
+        Positions of the columns of ``points`` in the table; all of them by default.
+    random_state : int, RandomState instance or None, default=None
+        For random starts of searches in several parameters.
 
     Returns
     -------
@@ -305,18 +193,19 @@ def discover_in_two_stages(
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """Weights on the way, and the alignment they have."""
+    """Weights on the way, their alignment, and what the search increases, equal to it at the best scale."""
 
     mixture: Mixture
     alignment: float
+    merit: float
 
 
 def _follow(path: Iterator[_Point], gain: float, limits: Limits) -> AlignedKernel:
     """Take steps until the alignment no longer grows, or a limit or Ctrl-C ends the first stage with what it has."""
-    started, best, history, status = time.perf_counter(), _Point(Mixture(), 0.0), [], Status.CONVERGED
+    started, best, history, status = time.perf_counter(), _Point(Mixture(), 0.0, 0.0), [], Status.CONVERGED
     try:
         for point in path:
-            grown = point.alignment - best.alignment
+            grown = point.merit - best.merit
             if grown > 0 or not len(best.mixture):
                 best = point
             history.append(best.alignment)
@@ -352,28 +241,40 @@ def _report(limits: Limits, step: int, elapsed_s: float, point: _Point) -> None:
 
 
 def _ascend(search: FamilySearch, space: TargetSpace, rng: np.random.Generator) -> Iterator[_Point]:
-    """Algorithm 7: steepest ascent on the centered alignment."""
-    n_samples, ideal, mixture = len(space.target), space.ideal, Mixture()
-    kernel = EPSILON * space.centered(np.eye(n_samples))
-    ideal_norm = max(float(np.linalg.norm(ideal)), np.finfo(np.float64).tiny)
+    """Algorithm 7: steepest ascent on the centered alignment.
+
+    The thesis starts from ``epsilon C`` and keeps it. Where some identity helps the alignment, all steps then are of
+    the order of epsilon and the identity stays in the sum, though no kernel of the model holds it. So it only gives the
+    first direction here, and the first kernel has weight one.
+    """
+    ideal, mixture, kernel = space.ideal, Mixture(), None
     while True:
-        norm = float(np.linalg.norm(kernel))
-        gradient = ideal / ideal_norm - np.vdot(kernel, ideal) / ideal_norm / norm**2 * kernel
-        peak = _best_member(search, space, gradient, mixture, rng)
+        peak = _best_member(search, space, _ascent(_identity(space) if kernel is None else kernel, ideal), mixture, rng)
         mixture, new = mixture.with_member(search, peak.parameter)
         member = space.centered(mixture.grams[new])
-        step = alignment_step(kernel, member, ideal)
-        kernel = kernel + step * member
+        step = LARGEST_STEP if kernel is None else alignment_step(kernel, member, ideal)
+        kernel = step * member if kernel is None else kernel + step * member
         weights = mixture.weights.copy()
         weights[new] += step
         mixture = mixture.weighted(weights)
-        yield _Point(mixture, cosine(kernel, ideal) if weights.any() else 0.0)
+        value = cosine(kernel, ideal)
+        yield _Point(mixture, value, value)
+
+
+def _identity(space: TargetSpace) -> Array:
+    return space.centered(np.eye(len(space.target)))
+
+
+def _ascent(kernel: Array, ideal: Array) -> Array:
+    """Return ``K* - <K, K*> / ||K||^2 K``, the direction of F' (5.7)."""
+    square = float(np.vdot(kernel, kernel))
+    return ideal - float(np.vdot(kernel, ideal)) / square * kernel if square > 0 else ideal
 
 
 def _approach(search: FamilySearch, space: TargetSpace, rng: np.random.Generator) -> Iterator[_Point]:
     """Algorithm 8: Frank-Wolfe on the distance to the ideal kernel over ``beta`` times the simplex with 0."""
     n_samples, ideal, mixture = len(space.target), space.ideal, Mixture()
-    current, beta = np.zeros((n_samples, n_samples)), 0.0
+    current, beta, whole = np.zeros((n_samples, n_samples)), 0.0, float(np.linalg.norm(ideal))
     while True:
         residual = ideal - current
         peak = _best_member(search, space, residual, mixture, rng)
@@ -387,7 +288,9 @@ def _approach(search: FamilySearch, space: TargetSpace, rng: np.random.Generator
         weights[new] += step * beta * toward
         current = (1 - step) * current + step * vertex
         mixture = mixture.weighted(weights)
-        yield _Point(mixture, cosine(current, ideal))
+        # The share of the ideal kernel that is explained; under exact steps it grows, which the alignment need not.
+        missing = float(np.linalg.norm(ideal - current) / whole) ** 2 if whole > 0 else 1.0
+        yield _Point(mixture, cosine(current, ideal), np.sqrt(max(1.0 - missing, 0.0)))
 
 
 def _grown_scale(beta: float, mixture: Mixture, member: Array, ideal: Array) -> float:

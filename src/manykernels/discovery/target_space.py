@@ -1,0 +1,140 @@
+"""Centered matrices, their alignment with the ideal kernel, and the steps of both searches in two stages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+LARGEST_STEP = 1.0  # eta_max of the thesis
+
+
+@dataclass(frozen=True, eq=False)
+class TargetSpace:
+    """Centered, weighted matrices of a training set.
+
+    ``<K, L> = sum_ij s_i s_j (CKC')_ij (CLC')_ij`` with ``C = I - 1 s'/S``.
+    With sample weights of one this is the centered Frobenius product of the thesis; a weight of two counts a sample
+    twice.
+
+    Parameters
+    ----------
+    target, weight : ndarray of shape (n_samples,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> space = TargetSpace(np.array([1.0, 2.0, 3.0]), np.ones(3))
+    >>> round(space.alignment(np.outer([1, 2, 3], [1, 2, 3])), 12)
+    1.0
+    """
+
+    target: Array
+    weight: Array
+
+    @property
+    def ideal(self) -> Array:
+        """The centered ideal kernel ``y y'``, with weights."""
+        centered = np.sqrt(self.weight) * (self.target - np.average(self.target, weights=self.weight))
+        return np.outer(centered, centered)
+
+    def centered(self, gram: Array) -> Array:
+        """Return ``W^(1/2) C K C' W^(1/2)``."""
+        share = self.weight / self.weight.sum()
+        inner = gram - (share @ gram)[None, :]
+        inner -= (inner @ share)[:, None]
+        root = np.sqrt(self.weight)
+        return inner * root[:, None] * root
+
+    def adjoint(self, matrix: Array) -> Array:
+        """Return ``A`` with ``<A, K> = <matrix, centered(K)>`` for every symmetric ``K``."""
+        share, root = self.weight / self.weight.sum(), np.sqrt(self.weight)
+        inner = matrix * root[:, None] * root
+        inner = inner - np.outer(share, inner.sum(axis=0))
+        inner -= np.outer(inner.sum(axis=1), share)
+        return (inner + inner.T) / 2
+
+    def alignment(self, gram: Array) -> float:
+        """Return the centered alignment of a Gram matrix with the ideal kernel, between -1 and 1; 0 if undefined."""
+        return cosine(self.centered(gram), self.ideal)
+
+
+def cosine(first: Array, second: Array) -> float:
+    """Return ``<A, B> / (||A|| ||B||)`` of two matrices; 0 if one of them is zero.
+
+    Parameters
+    ----------
+    first, second : ndarray of equal shapes
+
+    Returns
+    -------
+    float
+    """
+    size = float(np.linalg.norm(first)) * float(np.linalg.norm(second))
+    return float(np.vdot(first, second)) / size if size > 0 else 0.0
+
+
+def alignment_step(kernel: Array, member: Array, ideal: Array, largest: float = LARGEST_STEP) -> float:
+    """Return the step that maximizes the alignment of ``kernel + step * member`` with the ideal kernel.
+
+    Proposition 5.4 of the thesis, clipped as it should read: the alignment
+    ``(a + b eta) / sqrt(c + 2 d eta + e eta^2)`` has at most one stationary point, ``(ad - bc) / (bd - ae)``; the
+    best of it (inside the interval), 0 and ``largest`` is taken.
+
+    Parameters
+    ----------
+    kernel, member, ideal : ndarray of shape (n_samples, n_samples)
+        Centered.
+    largest : float, default=1.0
+        ``eta_max``.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(alignment_step(np.diag([2.0, 1.0]), np.diag([0.0, 1.0]), np.eye(2), largest=10.0), 12)
+    1.0
+    """
+    a, b = float(np.vdot(kernel, ideal)), float(np.vdot(member, ideal))
+    c, d, e = float(np.vdot(kernel, kernel)), float(np.vdot(kernel, member)), float(np.vdot(member, member))
+    steps = [0.0, largest]
+    if b * d != a * e:
+        steps.append(float(np.clip((a * d - b * c) / (b * d - a * e), 0.0, largest)))
+
+    def value(step: float) -> float:
+        squared = c + 2 * d * step + e * step**2
+        return (a + b * step) / np.sqrt(squared) if squared > 0 else 0.0
+
+    return max(steps, key=value)
+
+
+def distance_step(current: Array, vertex: Array, ideal: Array) -> float:
+    """Return the exact Frank-Wolfe step from ``current`` to ``vertex`` for half the squared distance to ``ideal``.
+
+    ``clip(<D, R> / <D, D>, 0, 1)`` with ``D = vertex - current`` and ``R = ideal - current``. The step printed in
+    Algorithm 8 is that along the vertex itself; combined with its update it stalls.
+
+    Parameters
+    ----------
+    current, vertex, ideal : ndarray of shape (n_samples, n_samples)
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> distance_step(np.zeros((2, 2)), 2 * np.eye(2), np.eye(2))
+    0.5
+    """
+    change = vertex - current
+    size = float(np.vdot(change, change))
+    return float(np.clip(np.vdot(change, ideal - current) / size, 0.0, 1.0)) if size > 0 else 0.0
