@@ -249,9 +249,9 @@ class _Search:
             room = OUTSIDE_SHARE * self.tol * 2.0 * self.strength * abs(certificate.primal)
             necessary, doubtful = survey.violators(survey.inside + room)
             goal = max(CLOSER * min(certificate.relative_gap, 1.0), HULL_SHARE * self.tol)
-            if not self._add(necessary) and (hull_gap <= goal or solved_to <= goal) and self._add(doubtful):
-                continue
-            if not necessary:
+            if not self._add(necessary):
+                if min(hull_gap, solved_to) <= goal and self._add(doubtful):
+                    continue
                 goal = HULL_SHARE * self.tol
                 if solved_to <= goal:
                     return
