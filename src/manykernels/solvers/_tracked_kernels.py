@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
     from manykernels.solvers._block_functions import BlockFunction
 
+FALLEN = 0.01  # of their largest size; products that fell below it are computed anew, free of the rounding of that size
 NEARLY_ACTIVE = 0.98  # share of the bound above which a kernel without weight stays among those followed
 
 
@@ -51,6 +52,7 @@ class TrackedKernels:
         first = np.flatnonzero(started) if self._bound > 0 else np.arange(problem.n_kernels)
         self.indices = first
         self._products = self._products_of(rho, first)
+        self._largest_product = float(np.abs(self._products).max(initial=0.0))
         self._anchors = started[first, None] * self._products
         self._anchor_squares = started[first] * np.maximum(self._anchors @ rho, 0.0)
         self._measure()
@@ -136,6 +138,10 @@ class TrackedKernels:
         self.rho = self.rho + step * self._drho
         self._path += step * float(np.linalg.norm(self._drho))
         self._products = self._products + step * self._changes
+        size = float(np.abs(self._products).max(initial=0.0))
+        if size < FALLEN * self._largest_product:
+            self._products, self._largest_product = self._products_of(self.rho, self.indices), size
+        self._largest_product = max(self._largest_product, size)
         self._measure()
 
     def place(self, rho: Array) -> None:
