@@ -40,7 +40,7 @@ class HierarchicalMKL(BaseKernelSearch):
         Largest number of factors of a product.
     loss : {"squared", "logistic", "hinge", "squared_hinge"}, default="squared"
         "squared" learns numbers, the others learn classes.
-    alpha : float, default=0.01
+    alpha : float, default=1e-3
         Strength of the penalty relative to the mean loss, positive.
     growth : float, default=2.0
         Ratio of the penalty of a product to that of a product with one factor less, at least 1. Large values prefer
@@ -118,7 +118,7 @@ class HierarchicalMKL(BaseKernelSearch):
         *,
         degree: int = 3,
         loss: str = "squared",
-        alpha: float = 0.01,
+        alpha: float = 1e-3,
         growth: float = 2.0,
         max_kernels: int = 1000,
         standardize: bool = True,
