@@ -159,7 +159,10 @@ class WorkingSet(Solver):
         if added.size or not keep.all():
             state.kernels = np.concatenate([state.kernels[keep], added])
             chosen = state.copy.choose(state.kernels)
-            state.iteration = iteration.moved_to(chosen, keep, state.norms[added], state.absolute_gap)
+            moved = iteration.moved_to(chosen, keep, state.norms[added], state.absolute_gap)
+            # Kernels far beyond their bound enter with weights that can throw the iteration off its path for good.
+            worse_than_nothing = moved.bounds()[0] > problem.empirical_loss(problem.zero_model()[1])
+            state.iteration = start_iteration(chosen, *problem.zero_model()) if worse_than_nothing else moved
 
     def _trim(self, problem: Problem, state: _State, wanted: float) -> None:
         """Solve once more without inactive kernels whose small weights the model still needs.

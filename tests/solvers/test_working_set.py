@@ -1,0 +1,28 @@
+"""Working sets that grow by kernels far beyond their bound."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+
+from manykernels import KernelBank
+from manykernels.grams import build_stack
+from manykernels.objective import conversions
+from manykernels.solvers import WorkingSet
+
+
+@pytest.mark.parametrize("constant", [0.005, 0.05])
+def test_kernels_far_beyond_their_bound_do_not_throw_the_iteration_off(constant: float) -> None:
+    # Random labels: a quarter are positive, and the first fifty kernels cannot tell them apart. Entering with large
+    # weights, the next ones once made the model a million times worse than a constant, for good.
+    X, _ = load_breast_cancer(return_X_y=True)
+    rng = np.random.default_rng(3)
+    rows = rng.permutation(len(X))[:100]
+    y = np.where(rng.random(100) < 0.25, 1.0, -1.0)
+    bank = KernelBank.simplemkl().fit(X[rows])
+    problem = conversions.spicymkl(constant, "hinge").problem(build_stack(bank, X[rows], kind="packed"), y)
+    solution = WorkingSet(tol=1e-2, max_iter=20).solve(problem)
+    assert solution.status == "converged"
+    constant_loss = problem.empirical_loss(problem.zero_model()[1])
+    assert max(record.primal for record in solution.history) <= constant_loss * (1 + 1e-9)
