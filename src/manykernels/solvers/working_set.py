@@ -161,8 +161,9 @@ class WorkingSet(Solver):
             chosen = state.copy.choose(state.kernels)
             moved = iteration.moved_to(chosen, keep, state.norms[added], state.absolute_gap)
             # Kernels far beyond their bound enter with weights that can throw the iteration off its path for good.
-            worse_than_nothing = moved.bounds()[0] > problem.empirical_loss(problem.zero_model()[1])
-            state.iteration = start_iteration(chosen, *problem.zero_model()) if worse_than_nothing else moved
+            rho, b = problem.zero_model()
+            lost = moved.bounds()[0] > problem.empirical_loss(np.full(problem.n_samples, b))
+            state.iteration = start_iteration(chosen, rho, b) if lost else moved
 
     def _trim(self, problem: Problem, state: _State, wanted: float) -> None:
         """Solve once more without inactive kernels whose small weights the model still needs.
