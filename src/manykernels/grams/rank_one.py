@@ -41,7 +41,8 @@ class RankOneStack(GramStack):
         features = np.ascontiguousarray(features, dtype=np.float64)
         if features.ndim != 2 or 0 in features.shape:
             raise InvalidInputError(f"A RankOneStack needs a non-empty (M, N) array, got shape {features.shape}.")
-        super().__init__(*features.shape, np.float64, names=names)
+        n_kernels, n_samples = features.shape
+        super().__init__(n_kernels, n_samples, np.float64, names=names)
         self._features = features
 
     @property
