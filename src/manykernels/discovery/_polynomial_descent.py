@@ -147,18 +147,28 @@ class MirrorDescent:
     def step(self) -> bool:
         """Take one step; False if the gradient is zero, so that there is nothing to draw."""
         rho = self.machine.solve(self._gram) if self.indices else self.problem.zero_model()[0]
+        drawn = self.draw(rho)
+        if drawn is None:
+            return False
+        index, amount = drawn
+        self._sum += self._theta
+        self.steps += 1
+        at = self._position(index)
+        # The estimate has c equal coordinates; the step is relative to the norms of all so far, or to the first.
+        self._first = self._first or amount * self.counts[at]
+        self._squares += amount**2 * self.counts[at]
+        rate = 1.0 / np.sqrt(self._squares) if self.step_size is None else self.step_size / self._first
+        self._move(at, rate * amount)
+        return True
+
+    def draw(self, rho: Array) -> tuple[Index, float] | None:
+        """Return a product and minus the estimate of each of its coordinates of the gradient, up to ``1 / lambda``."""
         sampler = InteractionSampler(self.family, rho)
         size = sampler.gradient_norm
         if not size > 0:
-            return False
-        self._sum += self._theta
-        self.steps += 1
-        at = self._position(tuple(sorted(sampler.draw(self.rng))))
-        self._first = self._first or size
-        self._squares += size**2 / self.counts[at]
-        rate = 1.0 / np.sqrt(self._squares) if self.step_size is None else self.step_size / self._first
-        self._move(at, rate * size / self.counts[at])
-        return True
+            return None
+        index = tuple(sorted(sampler.draw(self.rng)))
+        return index, size / multiplicity(index)
 
     def average(self) -> Array:
         """Weights of the distinct kernels in the averaged iterate, on the boundary of the set, (m,).
