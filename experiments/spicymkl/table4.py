@@ -1,0 +1,212 @@
+"""Table 4 of the SpicyMKL publication and what goes with it: iterations, SVM evaluations, CPU time, kernels, accuracy.
+
+    python experiments/spicymkl/table4.py --data DIR [--quick] [--output DIR]
+
+``DIR`` holds ``liver.npz``, ``pima.npz``, ``ionosphere.npz``, ``wpbc.npz`` and ``sonar.npz`` (arrays ``X`` and ``y``).
+Without it pima, ionosphere and sonar are fetched from OpenML, which has the other two in no usable form. Every run is
+written to ``runs.csv`` at once and not repeated by the next call.
+"""
+
+from __future__ import annotations
+
+from _racing import (  # first: it limits threads before NumPy is loaded
+    BLOCK_NORM,
+    ELASTIC_NET,
+    SPLITTING,
+    SQUARED_NORM,
+    Entrant,
+    matching_constant,
+    pose,
+    race,
+    warm_up,
+)
+
+# isort: split
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from _data_sets import load_table
+from _paper import CONSTANTS, DATA_SETS
+from _records import Ledger, environment
+from _tables import draw_seconds, fastest, summarize, to_markdown
+from numpy.typing import NDArray
+from rich.console import Console
+from sklearn.model_selection import train_test_split
+
+from manykernels import KernelBank
+from manykernels.grams import GramStack, build_stack, cross_apply
+
+Array = NDArray[Any]
+
+ENTRANTS = (*BLOCK_NORM, *SPLITTING, *SQUARED_NORM, *ELASTIC_NET)
+KEYS = ("data", "constant", "split", "problem", "solver")
+MEASURED = ("status", "cpu_s", "n_iter", "machines", "newton_steps", "passes", "active", "relative_gap", "accuracy")
+BEGIN, END = "<!-- table4 -->", "<!-- end of table4 -->"
+CONSOLE = Console(width=150)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is computed; limits in CPU seconds a fit."""
+
+    data: tuple[str, ...]
+    constants: tuple[float, ...]
+    splits: int
+    slow_splits: int
+    limit: float
+    most_samples: int
+    most_columns: int
+
+
+FULL = Sizes(DATA_SETS, CONSTANTS, 10, 3, 20.0, 10**6, 10**6)
+QUICK = Sizes(("liver", "wpbc"), (0.05, 0.5), 2, 1, 2.0, 80, 3)
+
+
+@dataclass(frozen=True)
+class Split:
+    """One random split with its kernels: the training stack and what predicts on test rows."""
+
+    bank: Any
+    stack: GramStack
+    X: Array
+    y: Array
+    train: Array
+    test: Array
+
+    def accuracy(self, solution: Any) -> float:
+        """Return the share of test rows whose class the model tells."""
+        rows, support = self.bank.prepare(self.X[self.test]), self.bank.prepare(self.X[self.train])
+        scores = cross_apply(self.bank, rows, support, solution.kernel_weights, solution.dual_coef)
+        return float(np.mean(np.where(scores + solution.intercept >= 0, 1.0, -1.0) == self.y[self.test]))
+
+
+def make_split(X: Array, y: Array, seed: int) -> Split:
+    """Split 80/20 at random and evaluate the kernels of the SimpleMKL protocol, 27 (p + 1) of unit trace."""
+    train, test = train_test_split(np.arange(len(y)), test_size=0.2, random_state=seed)
+    bank = KernelBank.simplemkl().fit(X[train])
+    return Split(bank, build_stack(bank, X[train], kind="packed", memory_budget="4 GB"), X, y, train, test)
+
+
+def planned(sizes: Sizes) -> Iterator[tuple[str, int, bool]]:
+    """Yield data set, split, and whether it is the turn of the slow solvers, split by split.
+
+    A run that is cut off then has fewer splits of everything.
+    """
+    for split in range(sizes.splits):
+        for slow in (False, True)[: 1 + (split < sizes.slow_splits)]:
+            for data in sizes.data:
+                yield data, split, slow
+
+
+def given_up(ledger: Ledger, entrant: Entrant, data: str, constant: float) -> bool:
+    """Return whether a solver other than the default has failed on an earlier split of this cell."""
+    if entrant.solver == "working_set":
+        return False
+    runs = ledger.find(data=data, constant=constant, problem=entrant.problem, solver=entrant.label)
+    return any(run["status"] != "converged" for run in runs)
+
+
+def run_split(ledger: Ledger, sizes: Sizes, data: str, split: int, slow: bool, X: Array, y: Array) -> None:
+    """Run everything on one split that the ledger lacks."""
+    made: Split | None = None
+    for constant in sizes.constants:
+        squared = 0.0
+        for entrant in (entrant for entrant in ENTRANTS if entrant.slow == slow):
+            key = {"data": data, "constant": constant, "split": split}
+            key |= {"problem": entrant.problem, "solver": entrant.label}
+            if ledger.find(**key) or given_up(ledger, entrant, data, constant):
+                continue
+            made = make_split(X, y, split) if made is None else made
+            warm_up(ENTRANTS)
+            target = made.y[made.train]
+            if entrant.problem == "squared" and not squared:
+                squared = matching_constant(made.stack, target, constant)
+            problem = pose(entrant.problem, constant, squared).problem(made.stack, target)
+            measured, solution = race(entrant, problem, sizes.limit)
+            ledger.add(key | measured | {"accuracy": round(made.accuracy(solution), 4)})
+
+
+def trimmed(X: Array, y: Array, sizes: Sizes) -> tuple[Array, Array]:
+    """Return the first columns and a few random rows of a set, for a quick run."""
+    rows = np.random.default_rng(0).permutation(len(y))[: sizes.most_samples]
+    return (X[rows][:, : sizes.most_columns], y[rows]) if len(rows) < len(y) else (X[:, : sizes.most_columns], y)
+
+
+def run_all(ledger: Ledger, sizes: Sizes, folder: str | None) -> None:
+    """Run what the ledger lacks, with a line of progress a split."""
+    for data, split, slow in planned(sizes):
+        samples = load_table(data, folder)
+        if samples is None:
+            CONSOLE.print(f"{data}: no archive, left out")
+            continue
+        run_split(ledger, sizes, data, split, slow, *trimmed(*samples, sizes))
+        CONSOLE.print(f"{data}, split {split + 1}, {'slow' if slow else 'fast'} solvers: done", highlight=False)
+
+
+def write(ledger: Ledger, output: Path) -> None:
+    """Write and print what the runs say."""
+    runs = ledger.frame()
+    summary, verdicts = summarize(runs), fastest(runs)
+    summary.to_csv(output / "table4.csv", index=False)
+    verdicts.to_csv(output / "fastest.csv", index=False)
+    record = json.loads((output / "table4.json").read_text())
+    text = provenance(runs, record) + to_markdown(summary, verdicts)
+    (output / "table4.md").write_text(text)
+    draw_seconds(summary, output / "seconds.png")
+    CONSOLE.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def provenance(runs: pd.DataFrame, record: dict[str, Any]) -> str:
+    """Return in words how many splits there are so far, and where they were made."""
+    made, sizes = record["environment"], record["sizes"]
+    slow = [entrant.label for entrant in ENTRANTS if entrant.slow]
+    splits = runs.groupby([runs["solver"].isin(slow), "data"])["split"].nunique()
+    sets = dict.fromkeys(runs["data"])
+    fast_counts, slow_counts = (
+        ", ".join(f"{data} {splits.get((turn, data), 0)}" for data in sets) for turn in (False, True)
+    )
+    packages = ", ".join(f"{name} {number}" for name, number in made["packages"].items())
+    return (
+        f"Splits made: {fast_counts}; for {', '.join(slow)}: {slow_counts}. At most {sizes['limit']:g} CPU seconds a "
+        f"fit, one thread, gap 0.01. {made['cpu']}, {made['cores']} cores, load average {made['load_average']} at the "
+        f"start, {made['date']}; Python {made['python']}, {packages}; revision {made['revision']}.\n\n"
+    )
+
+
+def fill_page(page: Path, tables: str) -> None:
+    """Replace what stands between the comments ``table4`` and ``end of table4`` of a page."""
+    before, rest = page.read_text().split(BEGIN)
+    after = rest.split(END)[1]
+    page.write_text(f"{before}{BEGIN}\n\n{tables}\n{END}{after}")
+
+
+def main() -> None:
+    """Run everything and write it down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="folder with the archives; without it OpenML is asked")
+    parser.add_argument("--quick", action="store_true", help="small sizes, for a check that everything runs")
+    parser.add_argument("--output", default="experiments/results/spicymkl", help="folder for tables and figures")
+    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
+    parser.add_argument("--again", help="solver whose runs are forgotten and made again")
+    parser.add_argument("--report", action="store_true", help="run nothing, only write what the runs so far say")
+    arguments = parser.parse_args()
+    sizes, output = QUICK if arguments.quick else FULL, Path(arguments.output)
+    ledger = Ledger(output / "runs.csv", KEYS, KEYS + MEASURED)
+    ledger.drop(solver=arguments.again)
+    if not arguments.report:
+        record = {"environment": environment(), "sizes": asdict(sizes)}
+        (output / "table4.json").write_text(json.dumps(record, indent=1) + "\n")
+        run_all(ledger, sizes, arguments.data)
+    write(ledger, output)
+    if arguments.page:
+        fill_page(arguments.page, (output / "table4.md").read_text())
+
+
+if __name__ == "__main__":
+    main()

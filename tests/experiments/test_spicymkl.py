@@ -1,0 +1,145 @@
+"""The SpicyMKL experiments run from their commands, go on where they stopped, and count what they say they count."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "experiments" / "spicymkl"
+WITH_MACHINES = ("hessianmkl", "levelmkl", "simplemkl", "silp", "block_coordinate")
+
+
+@pytest.fixture(scope="module")
+def table_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder in which Table 4 was made from two small sets, one with an incomplete row."""
+    folder = tmp_path_factory.mktemp("table")
+    rng = np.random.default_rng(0)
+    for name in ("liver", "wpbc"):
+        X = rng.normal(size=(70, 3))
+        y = np.where(X[:, 0] ** 2 + X[:, 1] + 0.3 * rng.normal(size=70) > 0.8, 1, -1)
+        X[5, 2] = np.nan if name == "wpbc" else X[5, 2]
+        np.savez(folder / f"{name}.npz", X=X, y=y)
+    _run("table4.py", folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def figure_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder in which the figures were made from one small set and two generated ones."""
+    folder = tmp_path_factory.mktemp("figures")
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(150) < 0.5, 1, -1)
+    np.savez(folder / "twonorm.npz", X=rng.normal(size=(150, 6)) + y[:, None], y=y)
+    _run("figures.py", folder)
+    return folder
+
+
+def test_table_has_every_cell_and_the_printed_counts(table_folder: Path) -> None:
+    table = pd.read_csv(table_folder / "table4.csv")
+    assert set(zip(table["data"], table["constant"], strict=True)) == {
+        (data, constant) for data in ("liver", "wpbc") for constant in (0.05, 0.5)
+    }
+    spicy = table[(table["problem"] == "hinge") & (table["solver"] == "spicymkl, gamma x 2")]
+    assert spicy["printed_iterations"].tolist() == [14.1, 6.7, 13.2, 6.0]
+    simple = table[table["solver"] == "simplemkl"]
+    assert simple["printed_machines"].tolist() == [4800.0, 2200.5, 1134.7, 964.4]
+    for name in ("table4.md", "fastest.csv", "seconds.png", "table4.json"):
+        assert (table_folder / name).stat().st_size > 0
+
+
+def test_runs_reach_the_gap_or_say_that_they_did_not(table_folder: Path) -> None:
+    runs = pd.read_csv(table_folder / "runs.csv")
+    assert (runs["relative_gap"][runs["status"] == "converged"] <= 0.01).all()
+    assert (runs["relative_gap"][runs["status"] != "converged"] > 0.01).all()
+    assert (runs["status"] == "converged").mean() > 0.9
+    assert runs["accuracy"].between(0, 1).all()
+
+
+def test_support_vector_machines_are_counted_where_there_are_any(table_folder: Path) -> None:
+    runs = pd.read_csv(table_folder / "runs.csv")
+    calls = runs["solver"].isin(WITH_MACHINES)
+    assert (runs["machines"][calls] >= runs["n_iter"][calls]).all()
+    assert (runs["machines"][~calls] == 0).all()
+
+
+def test_the_squared_norm_has_the_solution_of_the_block_norm(table_folder: Path) -> None:
+    """The constant is converted: solvers of either form tell test classes alike."""
+    runs = pd.read_csv(table_folder / "runs.csv")
+    both = runs[runs["solver"] == "working_set"].pivot_table("accuracy", ["data", "constant", "split"], "problem")
+    assert (both["hinge"] - both["squared"]).abs().max() < 0.1
+
+
+def test_means_and_verdicts_follow_from_the_runs(table_folder: Path) -> None:
+    runs, table = pd.read_csv(table_folder / "runs.csv"), pd.read_csv(table_folder / "table4.csv")
+    row = table.iloc[0]
+    own = _like(runs, row, ["data", "constant", "problem", "solver"])
+    assert row["splits"] == len(own) == 2
+    assert row["cpu_s"] == pytest.approx(own["cpu_s"].to_numpy().mean())
+    verdict = pd.read_csv(table_folder / "fastest.csv").iloc[0]
+    cell = runs[(runs["data"] == verdict["data"]) & (runs["constant"] == verdict["constant"])]
+    rivals = cell[cell["problem"].isin(["hinge", "squared"]) & (cell["solver"] != "working_set")]
+    default = cell[(cell["problem"] == "hinge") & (cell["solver"] == "working_set")].set_index("split")["cpu_s"]
+    ratios = [
+        run["cpu_s"].mean() / default.loc[run["split"]].mean()
+        for _, run in rivals.groupby(["problem", "solver"])
+        if (run["status"] == "converged").all()
+    ]
+    assert verdict["rival_over_default"] == pytest.approx(min(ratios))
+
+
+def test_a_second_call_repeats_only_what_is_asked_for_and_fills_the_page(table_folder: Path) -> None:
+    before = pd.read_csv(table_folder / "runs.csv")
+    page = table_folder / "page.md"
+    page.write_text("Above\n\n<!-- table4 -->\nold\n<!-- end of table4 -->\n\nBelow\n")
+    _run("table4.py", table_folder, "--again", "interior_point", "--page", str(page))
+    after = pd.read_csv(table_folder / "runs.csv")
+    kept = before[before["solver"] != "interior_point"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(after.iloc[: len(kept)], kept)
+    assert len(after) == len(before)
+    text = page.read_text()
+    assert text.startswith("Above")
+    assert text.endswith("Below\n")
+    assert (table_folder / "table4.md").read_text() in text
+    assert "old" not in text
+
+
+def test_figures_have_every_size_of_every_set(figure_folder: Path) -> None:
+    table = pd.read_csv(figure_folder / "figures.csv")
+    default = table[(table["solver"] == "working_set") & (table["problem"] == "hinge")]
+    for figure, column, sizes in (("kernels", "n_kernels", {10, 30}), ("samples", "n_samples", {50, 100})):
+        own = default[default["figure"] == figure]
+        assert {data: set(rows[column]) for data, rows in own.groupby("data")} == {
+            data: sizes for data in ("ringnorm", "twonorm", "waveform")
+        }
+        assert (figure_folder / f"{figure}.png").stat().st_size > 1000
+    assert (table["cpu_s_25"] <= table["cpu_s"]).all()
+    assert json.loads((figure_folder / "figures.json").read_text())["environment"]["blas_threads"] == 1
+
+
+def test_exponents_are_slopes_of_solved_sizes(figure_folder: Path) -> None:
+    table, slopes = pd.read_csv(figure_folder / "figures.csv"), pd.read_csv(figure_folder / "exponents.csv")
+    first = slopes[(slopes["figure"] == "samples") & (slopes["solver"] == "working_set")].iloc[0]
+    own = table[
+        (table[["figure", "data", "problem", "solver"]] == first[["figure", "data", "problem", "solver"]]).all(axis=1)
+    ]
+    seconds = own.set_index("n_samples")["cpu_s"]
+    assert first["exponent"] == pytest.approx(np.log(seconds[100] / seconds[50]) / np.log(2))
+
+
+def _like(table: pd.DataFrame, row: pd.Series, columns: list[str]) -> pd.DataFrame:
+    return table[(table[columns] == row[columns]).all(axis=1)]
+
+
+def _run(script: str, folder: Path, *more: str) -> None:
+    command = [sys.executable, str(FOLDER / script), "--data", str(folder), "--quick", "--output", str(folder), *more]
+    environment = {**os.environ, "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr
