@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -32,6 +32,8 @@ LOSS_PARAMETERS = {"epsilon_insensitive": "epsilon", "huber": "delta"}
 
 class BaseMKL(BaseEstimator):
     """Base of the estimators; not meant to be used by itself."""
+
+    fitted_extras: ClassVar[tuple[str, ...]] = ()  # attributes of the fitted estimator that only this class has
 
     _task: str
     _other: str

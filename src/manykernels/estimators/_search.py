@@ -54,6 +54,7 @@ class BaseKernelSearch(BaseMKL):
     """
 
     losses: ClassVar[tuple[str, ...]] = ("squared", "logistic", "hinge")
+    penalty_name: ClassVar[str]  # for reports
 
     @abstractmethod
     def _search(

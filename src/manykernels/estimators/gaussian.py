@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
@@ -140,6 +140,9 @@ class GaussianMKL(BaseKernelSearch):
     >>> bool(model.dual_gap_ <= 1e-3), round(model.score(X, y), 2)
     (True, 0.99)
     """
+
+    fitted_extras: ClassVar[tuple[str, ...]] = ("found_",)
+    penalty_name: ClassVar[str] = "simplex"
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from numpy.typing import NDArray
 
@@ -42,7 +42,7 @@ class HierarchicalMKL(BaseKernelSearch):
         "squared" learns numbers, the others learn classes.
     alpha : float, default=1e-3
         Strength of the penalty relative to the mean loss, positive.
-    growth : float, default=2.0
+    growth : float, default=3.0
         Ratio of the penalty of a product to that of a product with one factor less, at least 1. Large values prefer
         small products and shorten the search.
     max_kernels : int, default=1000
@@ -112,6 +112,9 @@ class HierarchicalMKL(BaseKernelSearch):
 
     losses = ("squared", "logistic", "hinge", "squared_hinge")
 
+    fitted_extras: ClassVar[tuple[str, ...]] = ("n_visited_",)
+    penalty_name: ClassVar[str] = "hierarchical"
+
     def __init__(
         self,
         kernels: str | KernelSpec = "polynomial",
@@ -119,7 +122,7 @@ class HierarchicalMKL(BaseKernelSearch):
         degree: int = 3,
         loss: str = "squared",
         alpha: float = 1e-3,
-        growth: float = 2.0,
+        growth: float = 3.0,
         max_kernels: int = 1000,
         standardize: bool = True,
         fit_intercept: bool = True,

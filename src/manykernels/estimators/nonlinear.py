@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,6 +114,9 @@ class NonlinearMKL(BaseKernelSearch):
     >>> round(model.score(X, X[:, 0] * X[:, 1]), 2), sorted(model.base_weights_.argsort()[-2:].tolist())
     (1.0, [0, 1])
     """
+
+    fitted_extras: ClassVar[tuple[str, ...]] = ("base_weights_", "constant_weight_", "stationarity_")
+    penalty_name: ClassVar[str] = "ridge"
 
     def __init__(
         self,

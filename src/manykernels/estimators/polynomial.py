@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
@@ -124,6 +124,9 @@ class PolynomialMKL(BaseKernelSearch):
     >>> model.weights_frame()["name"].head(2).tolist(), model.n_family_kernels_
     (['age x dose x dose', 'height'], 35)
     """
+
+    fitted_extras: ClassVar[tuple[str, ...]] = ("certificate_method_", "n_family_kernels_")
+    penalty_name: ClassVar[str] = "lp_ball"
 
     def __init__(
         self,

@@ -18,6 +18,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from manykernels.discovery import (
+    ArdGaussianFamily,
+    DirichletFamily,
+    FiniteFamily,
+    GaussianFamily,
+    LaplacianFamily,
+    MaternFamily,
+)
 from manykernels.exceptions import InvalidInputError, ModelFileError
 from manykernels.kernels import (
     DefaultKernels,
@@ -40,9 +48,11 @@ Array = NDArray[Any]
 Decoder = Callable[[Any, Mapping[str, Array]], Any]
 
 BANKS = (KernelBank, PrecomputedBank, OnColumns, PerFeature, PerView, Joint, DefaultKernels)
+FAMILIES = (GaussianFamily, LaplacianFamily, MaternFamily, ArdGaussianFamily, DirichletFamily, FiniteFamily)
 RESULTS = (Solution, Certificate, KKTResiduals, IterationRecord)
 CLASSES: dict[str, type[Any]] = {
-    cls.__name__: cls for cls in (*BANKS, *RESULTS, *LOSSES.values(), *REGULARIZERS.values(), *SOLVERS.values())
+    cls.__name__: cls
+    for cls in (*BANKS, *RESULTS, *FAMILIES, *LOSSES.values(), *REGULARIZERS.values(), *SOLVERS.values())
 }
 SCALARS = (str, bool, int, float, type(None))
 

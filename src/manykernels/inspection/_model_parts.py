@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.base import is_classifier
 
-from manykernels.estimators import MKLClassifier
 from manykernels.estimators._prediction import KernelExpansion
 from manykernels.exceptions import ModelFileError
 from manykernels.inspection._codec import Encoder, decode_state
@@ -46,7 +46,7 @@ def attribute_names(estimator: Any, *, every: bool = False) -> list[str]:
 
     Parameters
     ----------
-    estimator : MKLClassifier or MKLRegressor
+    estimator : estimator of this library
     every : bool, default=False
         Include those that an estimator may lack, even if this one does.
 
@@ -59,7 +59,7 @@ def attribute_names(estimator: Any, *, every: bool = False) -> list[str]:
     ModelFileError
         If the estimator has a fitted attribute that is none of its own.
     """
-    known = [*PRIVATE, *COMMON, *(CLASSIFIER if isinstance(estimator, MKLClassifier) else ())]
+    known = [*PRIVATE, *COMMON, *estimator.fitted_extras, *(CLASSIFIER if is_classifier(estimator) else ())]
     foreign = [name for name in vars(estimator) if name.endswith("_") and name not in (*known, *OPTIONAL)]
     if foreign:
         raise ModelFileError(f"The attributes {foreign} are not part of a model file; delete them before saving.")
@@ -107,7 +107,7 @@ def check_model(estimator: Any) -> None:
 
     Parameters
     ----------
-    estimator : MKLClassifier or MKLRegressor
+    estimator : estimator of this library
         As read from a file.
     """
     expansion = estimator._expansion
@@ -174,7 +174,7 @@ def _wrong_attributes(estimator: Any, expansion: KernelExpansion) -> Iterator[st
         yield "_single"
     if np.shape(estimator.intercept_) != head or not np.isfinite(np.asarray(estimator.intercept_, dtype=float)).all():
         yield "intercept_"
-    if isinstance(estimator, MKLClassifier) and not _fits_classes(estimator.classes_, single, n_targets):
+    if is_classifier(estimator) and not _fits_classes(estimator.classes_, single, n_targets):
         yield "classes_"
     solutions = (estimator.solution_,) if single else estimator.solution_
     if len(solutions) != n_targets or not all(_fits_solution(found, estimator) for found in solutions):

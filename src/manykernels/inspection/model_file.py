@@ -9,7 +9,14 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators import MKLClassifier, MKLRegressor
+from manykernels.estimators import (
+    GaussianMKL,
+    HierarchicalMKL,
+    MKLClassifier,
+    MKLRegressor,
+    NonlinearMKL,
+    PolynomialMKL,
+)
 from manykernels.exceptions import InvalidInputError, ModelFileError
 from manykernels.inspection._archive import damaged, not_a_model, read_archive, write_archive
 from manykernels.inspection._codec import Encoder, decode
@@ -25,7 +32,10 @@ __all__ = ["load_model", "read_metadata", "save_model"]
 
 FORMAT = "manykernels model"
 FORMAT_VERSION = 1
-ESTIMATORS: dict[str, Any] = {"MKLClassifier": MKLClassifier, "MKLRegressor": MKLRegressor}
+ESTIMATORS: dict[str, Any] = {
+    cls.__name__: cls
+    for cls in (MKLClassifier, MKLRegressor, PolynomialMKL, GaussianMKL, HierarchicalMKL, NonlinearMKL)
+}
 KEYS = {"format", "format_version", "library_version", "estimator", "params", "attributes", "expansion", "metadata"}
 
 
@@ -38,7 +48,7 @@ def save_model(estimator: Any, path: str | Path, *, metadata: Mapping[str, Any] 
 
     Parameters
     ----------
-    estimator : MKLClassifier or MKLRegressor
+    estimator : MKLClassifier, MKLRegressor, PolynomialMKL, GaussianMKL, HierarchicalMKL or NonlinearMKL
         Fitted.
     path : str or Path
         File to write. An existing file is replaced once the new one is complete.
@@ -73,7 +83,7 @@ def save_model(estimator: Any, path: str | Path, *, metadata: Mapping[str, Any] 
     """
     if ESTIMATORS.get(type(estimator).__name__) is not type(estimator):
         raise ModelFileError(
-            f"A model file holds an MKLClassifier or MKLRegressor, not a {type(estimator).__name__}. Save the fitted "
+            f"A model file holds one of {', '.join(ESTIMATORS)}, not a {type(estimator).__name__}. Save the fitted "
             "estimator itself (the last step of a pipeline, best_estimator_ of a search)."
         )
     check_is_fitted(estimator)
@@ -101,8 +111,8 @@ def load_model(path: str | Path) -> Any:
 
     Returns
     -------
-    MKLClassifier or MKLRegressor
-        Fitted; it predicts exactly what the saved estimator predicted.
+    estimator
+        Fitted, of the class that was saved; it predicts exactly what the saved estimator predicted.
 
     Raises
     ------

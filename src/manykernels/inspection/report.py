@@ -100,12 +100,13 @@ class MKLReport:
         solutions = (found,) if isinstance(found, Solution) else tuple(found)
         worst = max(solutions, key=lambda one: (one.status is not Status.CONVERGED, one.certificate.relative_gap))
         tested = X_test is not None and y_test is not None
+        penalty = getattr(estimator, "penalty", None) or estimator.penalty_name
         return cls(
             estimator=type(estimator).__name__,
             task="classification" if is_classifier(estimator) else "regression",
             loss=_name(estimator.loss),
-            penalty=_name(estimator.penalty),
-            alpha=float(estimator.alpha) if isinstance(estimator.penalty, str) else None,
+            penalty=_name(penalty),
+            alpha=float(estimator.alpha) if isinstance(penalty, str) else None,
             n_samples=len(solutions[0].dual_coef),
             n_features=int(estimator.n_features_in_),
             n_support=len(estimator.support_),
@@ -114,7 +115,7 @@ class MKLReport:
             status=str(worst.status),
             message=worst.message,
             relative_gap=float(estimator.dual_gap_),
-            tol=float(getattr(estimator.solver, "tol", estimator.tol)),
+            tol=float(getattr(getattr(estimator, "solver", None), "tol", estimator.tol)),
             solver=worst.solver,
             passes=float(sum(one.passes for one in solutions)),
             newton_steps=int(sum(one.newton_steps for one in solutions)),
