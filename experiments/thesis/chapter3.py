@@ -41,7 +41,8 @@ GRID = np.arange(10.0)
 FAMILY = DirichletFamily(0.0, 20.0)
 CONSTANTS = 10.0 ** np.arange(-5.0, 5.5, 0.5)
 SCAN_CONSTANTS = 10.0 ** np.arange(-3.0, 3.0)
-ONE_STAGE_CONSTANTS = (0.1, 1.0)
+LIST_CONSTANTS = 10.0 ** np.arange(-2.0, 2.0)
+ONE_STAGE_CONSTANTS = (1.0,)  # each costs a search
 NEAR = 0.3  # frequencies closer than this are one when the three heaviest are named
 PRINTED = {"12": 16.4, "13": 20.0, "23": 21.3, "123": 2.3}
 NAMES = {"12": "sqrt 2, sqrt 12", "13": "sqrt 2, sqrt 60", "23": "sqrt 12, sqrt 60", "123": "the three true"}
@@ -59,7 +60,7 @@ class Sizes:
     max_iter: int
 
 
-FULL = Sizes(draws=20, n_train=500, n_test=1000, scan=81, max_iter=8)
+FULL = Sizes(draws=20, n_train=500, n_test=1000, scan=41, max_iter=6)
 QUICK = Sizes(draws=2, n_train=150, n_test=300, scan=21, max_iter=4)
 
 
@@ -96,7 +97,7 @@ def svm_error(data: Data, frequencies: Any, weights: Any = None, constants: Any 
 
 
 def model_error(part: tuple[np.ndarray, np.ndarray], x: np.ndarray, model: Any) -> float:
-    """Return the error of ``sum_m d_m sum_i rho_i k_m(x, x_i) + b``, a pair of frequencies and solution, on one part."""
+    """Return the error on one part of a model: a pair of frequencies and solution."""
     frequencies, solution = model
     theta = solution.kernel_weights
     scores = dirichlet_features(part[0], frequencies, theta) @ (
@@ -127,7 +128,7 @@ def finite_methods(data: Data) -> dict[str, float]:
     errors["AMKL"] = svm_error(data, GRID, weights / max(weights.sum(), 1e-300))
     for name, regularizer in (("LPMKL (p=1)", Simplex), ("LPMKL (p=2)", LpBall)):
         settings = {"loss": "hinge", "tol": 1e-2}
-        fits = [solve(grams, y, regularizer=regularizer(1 / C), **settings) for C in ONE_STAGE_CONSTANTS]
+        fits = [solve(grams, y, regularizer=regularizer(1 / C), **settings) for C in LIST_CONSTANTS]
         errors[name] = best_model(data, [(GRID, fit) for fit in fits])[0]
     return errors
 

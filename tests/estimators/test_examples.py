@@ -11,6 +11,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 PROMISES = {
     "quickstart.py": ["relative duality gap", "worst area: gaussian", "first held-out tumor"],
     "kernel_alignment_pipeline.py": ["uniform      then SVC", "The joint weights are optimal", "one stage"],
+    "continuous_widths.py": ["one width a feature: held-out R2 0.9", "widths of the heaviest kernel"],
     "precomputed_kernels.py": ["words of 4", "cross-validated accuracy"],
     "multiview_regression.py": ["informative views view1, view3", "held-out R2"],
 }
