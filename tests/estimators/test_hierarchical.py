@@ -35,7 +35,7 @@ def response(table: pd.DataFrame, rng: np.random.Generator) -> np.ndarray:
 
 
 def test_interactions_are_found_with_their_factors(table: pd.DataFrame, response: np.ndarray) -> None:
-    model = HierarchicalMKL(alpha=0.02).fit(table, response)
+    model = HierarchicalMKL(alpha=0.02, growth=2.0).fit(table, response)
     frame = model.weights_frame()
     assert sorted(frame["name"]) == ["age", "age x dose", "dose", "height"]
     assert frame["columns"][frame["name"] == "age x dose"].item() == "age, dose"

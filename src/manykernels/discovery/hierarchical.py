@@ -71,7 +71,7 @@ def discover_hierarchical(
     strength: float,
     kernels: str | KernelSpec = "polynomial",
     degree: int = 3,
-    growth: float = 2.0,
+    growth: float = 3.0,
     max_kernels: int = 1000,
     names: Sequence[str] | None = None,
     fit_intercept: bool = True,
@@ -104,7 +104,7 @@ def discover_hierarchical(
         of the given kernel on different columns.
     degree : int, default=3
         Largest total degree of a monomial, or largest number of columns in a product.
-    growth : float, default=2.0
+    growth : float, default=3.0
         Ratio of the penalty of a node to those of its parents, at least 1; large values prefer small products.
     max_kernels : int, default=1000
         Largest hull; the search ends when it would be exceeded.

@@ -105,7 +105,7 @@ class HierarchicalMKL(BaseKernelSearch):
     >>> import pandas as pd
     >>> from manykernels import HierarchicalMKL
     >>> data = pd.DataFrame(np.random.default_rng(0).standard_normal((200, 4)), columns=["age", "dose", "sex", "bmi"])
-    >>> model = HierarchicalMKL(alpha=0.1).fit(data, data["age"] + 2 * data["age"] * data["dose"])
+    >>> model = HierarchicalMKL(alpha=0.01).fit(data, data["age"] + 2 * data["age"] * data["dose"])
     >>> sorted(model.weights_frame()["name"])
     ['age', 'age x dose', 'dose']
     """
