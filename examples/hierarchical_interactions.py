@@ -1,4 +1,4 @@
-"""Which interactions of 30 columns does the response to a drug depend on? 5455 products, and a proof for all of them."""
+"""Which interactions of 30 columns does the response to a drug depend on? 5455 products, and a bound on them all."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ model = search.best_estimator_
 
 print(model.weights_frame()[["name", "norm", "share"]].head(10).round(3).to_string(index=False))
 print(
-    f"\n{len(model.kernel_names_)} of 5455 products selected, {model.n_visited_} visited; relative duality gap over all "
-    f"of them {model.dual_gap_:.1e}."
+    f"\n{len(model.kernel_names_)} of 5455 products selected, {model.n_visited_} visited; "
+    f"relative duality gap over all of them {model.dual_gap_:.1e}."
 )
 lasso = make_pipeline(StandardScaler(), LassoCV()).fit(X_train, y_train)
 print(f"Held-out R2: {model.score(X_test, y_test):.3f}; lasso on the columns alone {lasso.score(X_test, y_test):.3f}.")
