@@ -46,7 +46,7 @@ class Sizes:
     n_steps: int
 
 
-FULL = Sizes(10.0, (5, 10, 20, 40, 70, 100), 500, 1000, tuple(10.0**k for k in (-8, -6, -4, -3, -2, 0)), 200)
+FULL = Sizes(5.0, (5, 10, 20, 40, 70, 100), 500, 1000, tuple(10.0**k for k in (-8, -6, -4, -3, -2, 0)), 100)
 QUICK = Sizes(0.3, (5, 8), 60, 100, (1e-4, 1e-2), 20)
 
 
@@ -165,6 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=Path("experiments/results/thesis_polynomial"))
     parser.add_argument("--quick", action="store_true", help="small sizes, in seconds")
     parser.add_argument("--limit", type=float, default=60.0, help="CPU seconds of a fit after which a method stops")
+    parser.add_argument("--columns", type=int, nargs="*", help="values of r of the synthetic part; none leaves it out")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     sizes = QUICK if options.quick else FULL
@@ -183,14 +184,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"6.1.2: objective after {sizes.seconds / 10:g} and {sizes.seconds:g} CPU s",
         )
         plot_convergence(convergence, options.output / "convergence.png")
-    given_up: set[str] = set()
+    synthetic, given_up = pd.DataFrame(), set[str]()
     rows: list[dict[str, Any]] = []
-    for r in sizes.columns:
+    for r in sizes.columns if options.columns is None else options.columns:
         rows += compare(r, sizes, options.seed, given_up, options.limit)
         synthetic = pd.DataFrame(rows)
         synthetic.to_csv(options.output / "synthetic.csv", index=False)
-    show(synthetic, "6.1.3: test error and time against r")
-    plot_synthetic(synthetic, options.output / "synthetic.png")
+    if rows:
+        show(synthetic, "6.1.3: test error and time against r")
+        plot_synthetic(synthetic, options.output / "synthetic.png")
     return 0
 
 

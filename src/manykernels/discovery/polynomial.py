@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -194,6 +195,7 @@ def _namer(parts: Sequence[Part], names: Sequence[str] | None, n_columns: int) -
     """Return what makes a named kernel of a multi-index."""
     known = [f"x{j}" for j in range(n_columns)] if names is None else [str(name) for name in names]
 
+    @cache
     def found(index: Index) -> Found:
         columns = tuple(sorted({column for j in index for column in parts[j][1]}))
         local = tuple((parts[j][0], tuple(columns.index(column) for column in parts[j][1])) for j in index)
