@@ -1,4 +1,7 @@
-"""The two default solvers on a hundred problems made to break them, judged by plain NumPy."""
+"""The two default solvers on a hundred problems made to break them, and those that once broke others.
+
+`benchmarks/nasty.py` runs all solvers on all of them and compares with CVXPY + Clarabel; here plain NumPy is the judge.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,15 @@ from manykernels.testing.problems import LOSSES, REGULARIZERS, SmallProblem
 COUNT, GAP = 100, 1e-6
 ENGINES = ("working_set", "interior_point")
 
+# Problems that a solver missed once: (spicymkl) rounding that early, large steps had left, (pfbs) bends of the squared
+# hinge that cut Newton's step, (block_coordinate) the smallest optimum and the largest strength of both balls.
+ONCE_MISSED = [
+    *(("spicymkl", number) for number in (0, 10, 86, 94, 99)),
+    ("pfbs", 4),
+    ("smooth_dual", 94),
+    *(("block_coordinate", number) for number in (26, 34, 79, 89, 96)),
+]
+
 # The loss that a rounding of the dual coefficients makes is 6e-5 of the optimum, 2e-7: no model in float64 is closer.
 FINER_THAN_FLOAT64 = {81}
 
@@ -30,7 +42,9 @@ def accepted(solver: str) -> list[int]:
     return [i for i, small in enumerate(problems()) if not SOLVERS[solver].refusals(build_problem(small))]
 
 
-@pytest.mark.parametrize(("solver", "number"), [(name, number) for name in ENGINES for number in accepted(name)])
+@pytest.mark.parametrize(
+    ("solver", "number"), [*((name, number) for name in ENGINES for number in accepted(name)), *ONCE_MISSED]
+)
 def test_the_gap_is_reached(solver: str, number: int) -> None:
     small = problems()[number]
     if number in FINER_THAN_FLOAT64:

@@ -14,13 +14,14 @@ the steps ``x`` along the blocks:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from manykernels.solvers._newton_system import NewtonSystem
-from manykernels.solvers._splitting import Blocks
+from manykernels.solvers._splitting import Blocks, best_intercept, dual_vector, objective
 
 if TYPE_CHECKING:
     from manykernels._validation import Array
@@ -30,6 +31,79 @@ if TYPE_CHECKING:
 SMALLEST_CURVATURE = 1e-14  # of a sample, relative to its weight
 EARLY = 1e-4  # step at which the slope along a direction is measured
 SUFFICIENT = 0.1  # share of the slope that a whole step must realize
+AHEAD = 4.0  # steps that one looks ahead for bends of the loss
+
+
+@dataclass(frozen=True)
+class NewtonStep:
+    """Where a Newton step on the support ends, and what cut it short.
+
+    Attributes
+    ----------
+    blocks, b, value
+        The end point and its objective.
+    step : float
+        In (0, 1].
+    leaving : ndarray of shape (m,), bool
+        Kernels of the support whose blocks a whole step would turn around.
+    ahead : ndarray of shape (N,)
+        Scores a little farther than the step went.
+    """
+
+    blocks: Blocks
+    b: float
+    value: float
+    step: float
+    leaving: Array
+    ahead: Array
+
+
+def newton_step(
+    problem: Problem, support: Array, blocks: Blocks, b: float, damping: float, reference: Array | None = None
+) -> NewtonStep:
+    """Take a Newton step on the blocks of ``support``, as long as the objective falls; the others stay as they are.
+
+    Parameters
+    ----------
+    problem : Problem
+    support : ndarray of shape (m,), int
+        Kernels that move.
+    blocks : Blocks
+        Of all kernels of the problem.
+    b : float
+        Intercept.
+    damping : float
+        Curvature added along each block.
+    reference : ndarray of shape (N,), optional
+        Scores at which the loss is replaced by its parabola; those of the blocks by default. Other scores see the
+        bends of the loss that stand between here and there.
+    """
+    chosen, scores = blocks.take(support), blocks.scores() + b
+    reference = scores if reference is None else reference
+    rho = dual_vector(problem, reference, 0.0)
+    rho -= problem.weight * problem.loss.second_derivative(problem.y, reference) * (scores - reference)
+    direction = support_direction(problem, support, chosen, reference, rho, damping)
+    step = best_step(problem, support, blocks, b, direction)
+    leaving = np.einsum("mi,mi->m", direction[0], chosen.values) < -(chosen.norms**2)
+    if not problem.regularizer.sparse:
+        leaving[:] = False
+    ahead = scores + min(1.0, AHEAD * step) * (direction[1].sum(axis=0) + direction[2])
+    found, b = _advanced(problem, support, blocks, b, direction, step)
+    return NewtonStep(found, b, objective(problem, found, b), step, leaving, ahead)
+
+
+def _advanced(
+    problem: Problem, support: Array, blocks: Blocks, b: float, direction: tuple[Array, Array, float], step: float
+) -> tuple[Blocks, float]:
+    """Return the blocks after a step; those of a sparse regularizer that would turn around become zero."""
+    coefficients, values = blocks.coefficients.copy(), blocks.values.copy()
+    coefficients[support] += step * direction[0]
+    values[support] += step * direction[1]
+    if problem.regularizer.sparse:
+        turned = np.einsum("mi,mi->m", coefficients, blocks.values) <= 0
+        coefficients[turned], values[turned] = 0.0, 0.0
+    found = Blocks.of(coefficients, values)
+    return found, best_intercept(problem, found.scores(), b + step * direction[2])
 
 
 def support_direction(
@@ -44,8 +118,10 @@ def support_direction(
         Kernels that move.
     blocks : Blocks
         Theirs: nonzero, or zero only if the regularizer is flat at zero.
-    scores, rho : ndarray of shape (N,)
-        Scores with the intercept and minus the gradient of the loss there.
+    scores : ndarray of shape (N,)
+        Where the curvature of the loss is taken.
+    rho : ndarray of shape (N,)
+        Minus the gradient of the parabola that stands for the loss, at the blocks.
     damping : float
         Curvature added along each block, relative to ``g'/t``.
     """

@@ -22,7 +22,7 @@ from manykernels.solvers._splitting import (
     safe_sigma,
     scaled_sigma,
 )
-from manykernels.solvers._support_newton import best_step, support_direction
+from manykernels.solvers._support_newton import NewtonStep, newton_step
 from manykernels.solvers.base import Solver
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ SUPPORTED = frozenset({"l1", "elasticnet", "lq", "ridge", "simplex"})
 NEARLY_ACTIVE = 0.9  # of the bound above which a zero block becomes nonzero: such kernels are iterated on
 FIRST_DAMPING, LOWEST_DAMPING, HIGHEST_DAMPING = 1e-2, 1e-12, 1.0
 NEWTON_STEPS = 12  # most in an outer iteration
+SHORT_STEP = 0.01  # below which a Newton step is tried again
+MOST_RETRIES = 10
 
 
 @dataclass
@@ -233,22 +235,46 @@ class ForwardBackward(Solver):
         support = np.flatnonzero(blocks.norms) if problem.regularizer.sparse else np.arange(problem.n_kernels)
         if support.size == 0:
             return False
-        chosen, scores = blocks.take(support), blocks.scores() + state.b
-        rho = dual_vector(problem, blocks.scores(), state.b)
-        direction = support_direction(problem, support, chosen, scores, rho, state.damping)
+        found = newton_step(problem, support, blocks, state.b, state.damping)
         state.newton_steps += 1
-        step = best_step(problem, support, blocks, state.b, direction)
-        found, b = _advanced(problem, support, blocks, state.b, direction, step)
-        value = objective(problem, found, b)
+        if found.step < SHORT_STEP:
+            found = self._retried(state, support, found)
         # Within rounding the objective says nothing, but a whole Newton step does what it should.
-        slack = ROUNDING * abs(state.value) if step == 1.0 else 0.0
-        if not value < state.value + slack:
+        slack = ROUNDING * abs(state.value) if found.step == 1.0 else 0.0
+        if not found.value < state.value + slack:
             state.damping = min(HIGHEST_DAMPING, 10 * state.damping)
             return False
-        paying = state.value - value > slack
-        state.damping = max(LOWEST_DAMPING, state.damping * (0.1 if step == 1.0 else 1.0))
-        state.blocks, state.previous, state.b, state.value, state.theta = found, found, b, value, 1.0
+        paying = state.value - found.value > slack
+        state.damping = max(LOWEST_DAMPING, state.damping * (0.1 if found.step == 1.0 else 1.0))
+        state.blocks, state.previous, state.b, state.value, state.theta = (
+            found.blocks,
+            found.blocks,
+            found.b,
+            found.value,
+            1.0,
+        )
         return paying
+
+    def _retried(self, state: _State, support: Array, cut: NewtonStep) -> NewtonStep:
+        """Try again without the blocks that the step would turn around, and with the bends of the loss beyond its end.
+
+        Both are what cuts a Newton step short; splitting alone would need very many steps to get past them. Returns the
+        best of all trials.
+        """
+        problem, found, best = state.problem, cut, cut
+        for _ in range(MOST_RETRIES):
+            support = support[~found.leaving]
+            if support.size == 0:
+                break
+            kept = np.zeros(problem.n_kernels)
+            kept[support] = 1.0
+            blocks = state.blocks.scaled(kept) if support.size < np.count_nonzero(state.blocks.norms) else state.blocks
+            found = newton_step(problem, support, blocks, state.b, state.damping, found.ahead)
+            state.newton_steps += 1
+            best = found if found.value < best.value else best
+            if found.step >= SHORT_STEP:
+                break
+        return best
 
 
 def _momentum(theta: float, accelerate: bool) -> tuple[float, float]:
@@ -260,20 +286,6 @@ def _uphill(point: Blocks, blocks: Blocks, state: _State) -> bool:
     """Tell whether the last move goes against the step just taken, in the metric of the steps."""
     along = np.einsum("mi,mi->m", point.coefficients - blocks.coefficients, blocks.values - state.blocks.values)
     return float(state.sigma @ along) > 0
-
-
-def _advanced(
-    problem: Problem, support: Array, blocks: Blocks, b: float, direction: tuple[Array, Array, float], step: float
-) -> tuple[Blocks, float]:
-    """Return the blocks after a step; those of a sparse regularizer that would turn around become zero."""
-    coefficients, values = blocks.coefficients.copy(), blocks.values.copy()
-    coefficients[support] += step * direction[0]
-    values[support] += step * direction[1]
-    if problem.regularizer.sparse:
-        turned = np.einsum("mi,mi->m", coefficients, blocks.values) <= 0
-        coefficients[turned], values[turned] = 0.0, 0.0
-    found = Blocks.of(coefficients, values)
-    return found, best_intercept(problem, found.scores(), b + step * direction[2])
 
 
 def _activity_bound(problem: Problem, state: _State) -> float:
