@@ -3,7 +3,7 @@
 ``python benchmarks/hierarchical.py [--smoke] [--output DIR]``
 
 The target is a sum of products of the first five columns; all others are noise. Beside it, sparse multiple kernel
-learning on the listed monomials, where there are at most 2000.
+learning on the listed monomials, where there are at most 300.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from manykernels import HierarchicalMKL, Interaction, KernelBank, Linear, MKLReg
 
 N_TRAIN, N_TEST, DEGREE = 300, 1000, 3
 COLUMNS = (5, 10, 20, 50, 100, 200)
-GROWTHS = (2.0, 3.0, 4.0)
+GROWTHS = (3.0, 5.0)
 TRUE = ((0,), (0, 1), (2, 3), (2, 3, 4))
-STRENGTHS = {"hierarchical": (1e-3, 1e-4, 1e-5), "listed": (0.3, 0.1, 0.03)}
+STRENGTHS = {"hierarchical": (1e-3, 1e-4), "listed": (0.3, 0.1, 0.03)}
 NOISE = 0.3  # of the standard deviation of the signal
-MOST_LISTED = 2000
-TIME_LIMIT = 30.0
+MOST_LISTED = 300
+TIME_LIMIT = 60.0
 FORMATS = {name: ".2f" for name in ("seconds", "test_r2")} | {"gap": ".1e", "alpha": "g", "growth": "g"}
 
 
