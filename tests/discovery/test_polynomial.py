@@ -154,7 +154,7 @@ def test_the_mirror_descent_alone_converges(points: np.ndarray, signal: np.ndarr
 @pytest.mark.parametrize("p", [1.0, 1.5])
 def test_the_mirror_descent_converges_on_other_balls(points: np.ndarray, signal: np.ndarray, p: float) -> None:
     best = optimum(points, signal, "squared", p)
-    found = discover(points, signal, p=p, n_steps=300, polish=False, tol=1e-6).solution
+    found = discover(points, signal, p=p, n_steps=600, polish=False, tol=1e-6).solution
     assert best * (1 - 1e-6) <= found.certificate.primal <= best * 1.03
 
 

@@ -108,8 +108,10 @@ class MirrorDescent:
     shared equally: the estimate of (4.14) averaged over permutations, which is still unbiased and varies less. Weights
     are kept once a distinct product, for one ordered multi-index; ``counts`` says for how many they stand.
 
-    Steps are ``1 / sqrt(sum_k ||g_k||^2)``, which needs neither the number of steps nor a bound on the gradient, has
-    the rate of Theorem 4.1, and does not depend on the scale of the problem.
+    Step k is ``eta_k = 1 / (||grad J||_1 sqrt(k))`` with the gradient of that step, and iterates are averaged with the
+    weights ``eta_k``: ``sum_k eta_k (J(theta_k) - J*) <= (||theta*||^2 + sum_k 1/k) / 2`` in expectation, which needs
+    neither the number of steps nor a bound on the gradient, does not depend on the scale of the problem, and goes on
+    well when gradients become smaller by orders of magnitude, as they do for a weak penalty.
 
     Parameters
     ----------
@@ -140,8 +142,7 @@ class MirrorDescent:
         self._theta, self._sum = np.zeros(0), np.zeros(0)
         self.counts = np.zeros(0)
         self._gram = np.zeros((n, n))
-        self._squares = 0.0
-        self._first = 0.0
+        self._first, self._share = 0.0, 0.0
         self.machine = (RidgeMachine if self.problem.loss.name == "squared" else WarmMachine)(self.problem)
 
     def step(self) -> bool:
@@ -151,13 +152,15 @@ class MirrorDescent:
         if drawn is None:
             return False
         index, amount = drawn
-        self._sum += self._theta
         self.steps += 1
         at = self._position(index)
-        # The estimate has c equal coordinates; the step is relative to the norms of all so far, or to the first.
-        self._first = self._first or amount * self.counts[at]
-        self._squares += amount**2 * self.counts[at]
-        rate = 1.0 / np.sqrt(self._squares) if self.step_size is None else self.step_size / self._first
+        size = amount * self.counts[at]  # the 1-norm of the estimate, for Algorithm 3 that of the gradient
+        self._first = self._first or size
+        if not size > 0:
+            return True
+        rate = 1.0 / (size * np.sqrt(self.steps)) if self.step_size is None else self.step_size / self._first
+        self._share = rate * self._first
+        self._sum += self._share * self._theta
         self._move(at, rate * amount)
         return True
 
@@ -178,7 +181,7 @@ class MirrorDescent:
         ndarray
             ``d_m``; J only falls when all weights are scaled up to the boundary.
         """
-        theta = self._sum + self._theta
+        theta = self._sum + self._share * self._theta
         size = _size(theta, self.counts, self.family.p)
         return self._weights(theta / size if size > 0 else theta)
 
