@@ -71,6 +71,23 @@ def exponents(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def exponent_table(slopes: pd.DataFrame) -> str:
+    """Return the exponents of one figure as Markdown, a row a curve and a column a data set.
+
+    Parameters
+    ----------
+    slopes : DataFrame
+        As `exponents` returns it.
+    """
+    sets = list(dict.fromkeys(slopes["data"]))
+    lines = ["| solver, problem | " + " | ".join(sets) + " |", "|" + " --- |" * (len(sets) + 1)]
+    for (solver, problem), curve in slopes.groupby(["solver", "problem"], sort=False):
+        found = curve.set_index("data")["exponent"]
+        cells = [f"{found[data]:.2f}" if data in found.index else "" for data in sets]
+        lines.append(f"| {solver}, {problem} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def draw_figure(table: pd.DataFrame, figure: str, limit: float, path: Path) -> None:
     """Draw one panel a data set; solid lines hinge loss, dashed logistic, open markers at the limit where it was hit.
 
@@ -88,7 +105,7 @@ def draw_figure(table: pd.DataFrame, figure: str, limit: float, path: Path) -> N
     own = table[table["figure"] == figure]
     sets = list(dict.fromkeys(own["data"]))
     drawn, axes = pyplot.subplots(
-        1, len(sets), figsize=(4 * len(sets), 5.0), sharey=True, layout="constrained", squeeze=False
+        1, len(sets), figsize=(4 * len(sets) + 2, 5.5), sharey=True, layout="constrained", squeeze=False
     )
     for ax, data in zip(axes[0], sets, strict=True):
         for (problem, solver), curve in own[own["data"] == data].groupby(["problem", "solver"], sort=False):
@@ -101,7 +118,7 @@ def draw_figure(table: pd.DataFrame, figure: str, limit: float, path: Path) -> N
         ax.spines[["top", "right"]].set_visible(False)
     axes[0][0].set_ylabel("CPU seconds to a relative gap of 0.01")
     handles, labels = axes[0][0].get_legend_handles_labels()
-    drawn.legend(handles, labels, frameon=False, fontsize=8, ncols=4, loc="outside lower center")
+    drawn.legend(handles, labels, frameon=False, fontsize=8, ncols=len(sets) + 1, loc="outside lower center")
     drawn.savefig(path, dpi=80)
     pyplot.close(drawn)
 
@@ -115,4 +132,5 @@ def _draw_curve(ax: Any, curve: pd.DataFrame, size: str, problem: str, solver: s
     missed = curve.loc[curve["failed"] > 0, size]
     if len(missed):
         limits = np.full(len(missed), limit)
-        ax.plot(missed, limits, "o", color=color, markerfacecolor="none", markersize=6, clip_on=False)
+        apart = missed * 1.06 ** (list(COLORS).index(solver) - 3)  # several solvers may hit the limit at one size
+        ax.plot(apart, limits, "o", color=color, markerfacecolor="none", markersize=6, clip_on=False)

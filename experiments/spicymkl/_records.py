@@ -62,6 +62,22 @@ class Ledger:
         self._rows.append(kept)
 
 
+def fill_page(page: Path, mark: str, text: str) -> None:
+    """Replace what stands between the comments ``mark`` and ``end of mark`` of a page."""
+    begin, end = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
+    before, rest = page.read_text().split(begin)
+    page.write_text(f"{before}{begin}\n\n{text}\n{end}{rest.split(end)[1]}")
+
+
+def described(record: dict[str, Any]) -> str:
+    """Return an environment in words."""
+    packages = ", ".join(f"{name} {number}" for name, number in record["packages"].items())
+    return (
+        f"{record['cpu']}, {record['cores']} cores, load average {record['load_average']} at the start, "
+        f"{record['date']}; Python {record['python']}, {packages}; revision {record['revision']}."
+    )
+
+
 def environment() -> dict[str, Any]:
     """Return what a reader needs in order to judge CPU seconds."""
     return {

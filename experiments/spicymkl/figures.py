@@ -23,15 +23,17 @@ from _racing import (  # first: it limits threads before NumPy is loaded
 # isort: split
 import argparse
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _curves import draw_figure, exponents, medians
+import pandas as pd
+from _curves import draw_figure, exponent_table, exponents, medians
 from _data_sets import SETS_OF_FIGURES, draw_samples
-from _records import Ledger, environment
+from _records import Ledger, described, environment, fill_page
 from numpy.typing import NDArray
 from rich.console import Console
 
@@ -131,12 +133,29 @@ def write(ledger: Ledger, sizes: Sizes, output: Path) -> None:
     """Write the medians and the figures, and print scaling exponents."""
     table = medians(ledger.frame())
     table.to_csv(output / "figures.csv", index=False)
-    for figure in ("kernels", "samples"):
+    for figure in dict.fromkeys(table["figure"]):
         draw_figure(table, figure, sizes.limit, output / f"{figure}.png")
     slopes = exponents(table)
     slopes.to_csv(output / "exponents.csv", index=False)
     CONSOLE.print(table.to_string(index=False, float_format="{:.3g}".format), highlight=False, soft_wrap=True)
     CONSOLE.print(slopes.to_string(index=False, float_format="{:.2f}".format), highlight=False, soft_wrap=True)
+
+
+def show_on_page(page: Path, output: Path) -> None:
+    """Copy the pictures beside a page and put links and exponents between its comments ``figures``."""
+    record = json.loads((output / "figures.json").read_text())
+    slopes = pd.read_csv(output / "exponents.csv")
+    repeats = pd.read_csv(output / "figures.csv")["repeats"]
+    limit = f"at most {record['sizes']['limit']:g} CPU seconds a fit, one thread"
+    parts = [f"{repeats.min()} to {repeats.max()} repeats; {limit}. {described(record['environment'])}"]
+    for figure in dict.fromkeys(slopes["figure"]):
+        shutil.copyfile(output / f"{figure}.png", page.with_name(f"{page.stem}_{figure}.png"))
+        parts.append(f"![CPU seconds against the number of {figure}]({page.stem}_{figure}.png)")
+        parts.append(
+            f"Exponents, the slope of log CPU seconds against the log number of {figure}, over all solved sizes:"
+        )
+        parts.append(exponent_table(slopes[slopes["figure"] == figure]))
+    fill_page(page, "figures", "\n\n".join(parts) + "\n")
 
 
 def main() -> None:
@@ -145,6 +164,7 @@ def main() -> None:
     parser.add_argument("--data", help="folder with archives; what is not there is generated")
     parser.add_argument("--quick", action="store_true", help="small sizes, for a check that everything runs")
     parser.add_argument("--output", default="experiments/results/spicymkl", help="folder for tables and figures")
+    parser.add_argument("--page", type=Path, help="page whose figures, between two comments, are replaced")
     parser.add_argument("--again", help="solver whose runs are forgotten and made again")
     parser.add_argument("--report", action="store_true", help="run nothing, only write what the runs so far say")
     arguments = parser.parse_args()
@@ -156,6 +176,8 @@ def main() -> None:
         (output / "figures.json").write_text(json.dumps(record, indent=1) + "\n")
         run_all(ledger, sizes, arguments.data)
     write(ledger, sizes, output)
+    if arguments.page:
+        show_on_page(arguments.page, output)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ import numpy as np
 import pandas as pd
 from _data_sets import load_table
 from _paper import CONSTANTS, DATA_SETS
-from _records import Ledger, environment
+from _records import Ledger, described, environment, fill_page
 from _tables import draw_seconds, fastest, summarize, to_markdown
 from numpy.typing import NDArray
 from rich.console import Console
@@ -47,7 +47,6 @@ Array = NDArray[Any]
 ENTRANTS = (*BLOCK_NORM, *SPLITTING, *SQUARED_NORM, *ELASTIC_NET)
 KEYS = ("data", "constant", "split", "problem", "solver")
 MEASURED = ("status", "cpu_s", "n_iter", "machines", "newton_steps", "passes", "active", "relative_gap", "accuracy")
-BEGIN, END = "<!-- table4 -->", "<!-- end of table4 -->"
 CONSOLE = Console(width=150)
 
 
@@ -164,26 +163,17 @@ def write(ledger: Ledger, output: Path) -> None:
 
 def provenance(runs: pd.DataFrame, record: dict[str, Any]) -> str:
     """Return in words how many splits there are so far, and where they were made."""
-    made, sizes = record["environment"], record["sizes"]
+    sizes = record["sizes"]
     slow = [entrant.label for entrant in ENTRANTS if entrant.slow]
     splits = runs.groupby([runs["solver"].isin(slow), "data"])["split"].nunique()
     sets = dict.fromkeys(runs["data"])
     fast_counts, slow_counts = (
         ", ".join(f"{data} {splits.get((turn, data), 0)}" for data in sets) for turn in (False, True)
     )
-    packages = ", ".join(f"{name} {number}" for name, number in made["packages"].items())
     return (
         f"Splits made: {fast_counts}; for {', '.join(slow)}: {slow_counts}. At most {sizes['limit']:g} CPU seconds a "
-        f"fit, one thread, gap 0.01. {made['cpu']}, {made['cores']} cores, load average {made['load_average']} at the "
-        f"start, {made['date']}; Python {made['python']}, {packages}; revision {made['revision']}.\n\n"
+        f"fit, one thread, gap 0.01. {described(record['environment'])}\n\n"
     )
-
-
-def fill_page(page: Path, tables: str) -> None:
-    """Replace what stands between the comments ``table4`` and ``end of table4`` of a page."""
-    before, rest = page.read_text().split(BEGIN)
-    after = rest.split(END)[1]
-    page.write_text(f"{before}{BEGIN}\n\n{tables}\n{END}{after}")
 
 
 def main() -> None:
@@ -205,7 +195,7 @@ def main() -> None:
         run_all(ledger, sizes, arguments.data)
     write(ledger, output)
     if arguments.page:
-        fill_page(arguments.page, (output / "table4.md").read_text())
+        fill_page(arguments.page, "table4", (output / "table4.md").read_text())
 
 
 if __name__ == "__main__":

@@ -37,7 +37,8 @@ def figure_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(0)
     y = np.where(rng.random(150) < 0.5, 1, -1)
     np.savez(folder / "twonorm.npz", X=rng.normal(size=(150, 6)) + y[:, None], y=y)
-    _run("figures.py", folder)
+    (folder / "page.md").write_text("<!-- figures -->\n<!-- end of figures -->\nBelow\n")
+    _run("figures.py", folder, "--page", str(folder / "page.md"))
     return folder
 
 
@@ -131,6 +132,17 @@ def test_exponents_are_slopes_of_solved_sizes(figure_folder: Path) -> None:
     ]
     seconds = own.set_index("n_samples")["cpu_s"]
     assert first["exponent"] == pytest.approx(np.log(seconds[100] / seconds[50]) / np.log(2))
+
+
+def test_the_page_gets_pictures_and_exponents(figure_folder: Path) -> None:
+    text = (figure_folder / "page.md").read_text()
+    slopes = pd.read_csv(figure_folder / "exponents.csv")
+    for figure in ("kernels", "samples"):
+        assert f"(page_{figure}.png)" in text
+        assert (figure_folder / f"page_{figure}.png").read_bytes() == (figure_folder / f"{figure}.png").read_bytes()
+    assert text.count("| working_set, logistic |") == 2
+    assert f"| {slopes['exponent'][0]:.2f} |" in text
+    assert text.endswith("Below\n")
 
 
 def _like(table: pd.DataFrame, row: pd.Series, columns: list[str]) -> pd.DataFrame:
