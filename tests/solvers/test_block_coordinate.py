@@ -18,7 +18,7 @@ from manykernels.solvers import ALIASES, BlockCoordinate, Status, WorkingSet, ge
 from manykernels.solvers._extrapolation import Extrapolation
 from manykernels.testing.checks import build_problem, check_certificate
 from manykernels.testing.oracles import conic_optimum
-from manykernels.testing.problems import random_problem, small_problems
+from manykernels.testing.problems import random_problem, small_problems, strength_of_zero_model
 
 Array = NDArray[np.float64]
 WEIGHT_SETS = ("simplex", "lp_ball", "elasticnet_ball")
@@ -194,3 +194,23 @@ def test_extrapolation_solves_a_linear_iteration_in_as_many_steps_as_it_has_rate
         proposal = extrapolation.proposal(np.ones(4))
         roots = mapped if proposal is None else np.sqrt(proposal)
     np.testing.assert_allclose(roots, goal, rtol=1e-6)
+
+
+@pytest.mark.parametrize("fraction", [0.9, 0.99])
+@pytest.mark.parametrize("order", range(3))
+@pytest.mark.parametrize(("seed", "loss"), [(0, "logistic"), (20, "huber")])
+def test_just_below_the_zero_model_the_order_of_sums_does_not_matter(
+    seed: int, loss: str, order: int, fraction: float
+) -> None:
+    """All weights are next to nothing there, and kernels that extrapolation took too far crawl back."""
+    small = random_problem(seed, loss=loss, regularizer="l1")
+    top = strength_of_zero_model(small)
+    assert top is not None
+    rng = np.random.default_rng(order)
+    samples, kernels = rng.permutation(small.y.size), rng.permutation(len(small.kernels))
+    shuffled = small.kernels[kernels][:, samples][:, :, samples]
+    turned = replace(small, kernels=shuffled, y=small.y[samples], strength=fraction * top)
+    solution = BlockCoordinate(tol=1e-8).solve(build_problem(turned))
+    assert solution.certificate.relative_gap <= 1e-8
+    assert solution.kernel_weights.any()
+    assert solution.n_iter < 300

@@ -29,6 +29,8 @@ CLOSEST_MACHINE = 1e-11
 RISE = 1e-3  # of the gap: what an extrapolation may add to the objective
 WORTH_CERTIFYING = 0.5  # of the last certified gap
 PROGRESS = 0.999  # of the smallest gap so far: an iteration that stays above it was idle
+MOST_USELESS = 3  # idle iterations after which steps are stretched rather than extrapolated
+LARGEST_RISE = 3.0  # factor by which an extrapolation may raise the gap
 MOST_IDLE = 40  # iterations after which each is certified, so that a run without any progress counts as stalled
 PRUNED_SHARES = (0.3, 3e-2, 3e-3, 3e-4)  # of the room below tol: what zero weights may cost to first order, in turn
 UPDATES = ("exact", "wsr")
@@ -57,6 +59,7 @@ class _State:
     certified: float = np.inf
     smallest: float = np.inf
     idle: int = 0
+    failures: int = 0
     steps: int = 0
 
 
@@ -77,7 +80,8 @@ class BlockCoordinate(Solver):
     Parameters
     ----------
     accelerate : bool
-        Whether to extrapolate the weights (Anderson's method), dropping what makes the objective rise. The plain
+        Whether to extrapolate the weights (Anderson's method), or, where the gap does not fall, to change them by a
+        growing power of the factor that the alternation says; what makes the objective rise is dropped. The plain
         alternation of the papers converges sublinearly where kernels lose their weight.
     weight_update : {"exact", "wsr"}
         How the reciprocals problem of the elastic-net ball is solved: by a scalar equation, or by Citi's own iteration.
@@ -131,15 +135,23 @@ class BlockCoordinate(Solver):
         state.idle = 0 if found.relative_gap < PROGRESS * state.smallest else state.idle + 1
         state.smallest = min(state.smallest, found.relative_gap)
         old = state.point
-        if old is not None and state.extrapolated and found.primal > old.primal + _room(old):
+        if old is not None and state.extrapolated and _worse(found, old):
             state.extrapolation.failed()
+            state.failures += 1
             state.weights, state.extrapolated = old.following, False
             return
         state.point, state.warm = found, found.fit
         state.extrapolation.record(found.weights, found.following)
-        proposal = state.extrapolation.proposal(found.importance) if self.accelerate else None
+        proposal = self._proposal(problem, state, found) if self.accelerate else None
         state.extrapolated = proposal is not None
         state.weights = found.following if proposal is None else _raised(proposal, state.traces, SMALLEST_SHARE)
+
+    def _proposal(self, problem: Problem, state: _State, found: _Point) -> Array | None:
+        """Return extrapolated weights, or stretched ones where the gap does not fall; a failure changes over."""
+        if state.idle >= MOST_USELESS and state.failures % 2 == 0:
+            return state.extrapolation.stretched()
+        gap = found.relative_gap * max(abs(found.primal), problem.tiny)
+        return state.extrapolation.proposal(found.importance, gap)
 
     def worth_certifying(self, problem: Problem, state: _State) -> bool:
         """Certify once the gap, which is known after each machine, has halved, or no longer falls."""
@@ -252,6 +264,10 @@ def _raised(weights: Array, traces: Array, share: float) -> Array:
     """Raise weights until every kernel has at least this share of the trace of the combined kernel."""
     least = np.divide(share * float(weights @ traces), traces, out=np.zeros(traces.size), where=traces > 0)
     return np.maximum(weights, least)
+
+
+def _worse(found: _Point, old: _Point) -> bool:
+    return found.primal > old.primal + _room(old) or found.relative_gap > LARGEST_RISE * old.relative_gap
 
 
 def _room(point: _Point) -> float:
