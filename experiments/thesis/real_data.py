@@ -95,19 +95,20 @@ def n_minima(values: np.ndarray) -> int:
 
 
 def draw(curves: pd.DataFrame, path: Path) -> None:
-    """Draw ``h`` against the width, one panel a set, and the median ranks beside them."""
+    """Draw ``h`` against the width, one panel a set."""
     names = list(dict.fromkeys(curves["set"]))
     columns = min(4, len(names))
     rows = -(-len(names) // columns)
     figure, axes = pyplot.subplots(
-        rows, columns, figsize=(2.8 * columns, 2.2 * rows), sharex=True, squeeze=False, layout="constrained"
+        rows, columns, figsize=(2.8 * columns, 2.2 * rows), squeeze=False, layout="constrained"
     )
     for ax, name in zip(axes.flat, names, strict=False):
         for iteration, part in curves[curves["set"] == name].groupby("iteration"):
             ax.plot(part["width"], part["h"], label=f"iteration {iteration}")
         ax.set(title=name, xscale="log")
-    for ax in axes[-1]:
         ax.set_xlabel("width")
+    for ax in axes.flat[len(names) :]:
+        ax.remove()
     axes[0, 0].legend(fontsize=6)
     figure.savefig(path, dpi=70)
 
