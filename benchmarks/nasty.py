@@ -8,6 +8,7 @@ counts as
 
 - reached, if the relative gap recomputed in plain NumPy is within it (and within twice of it for runs that converged);
 - same optimum, if the objective differs from that of CVXPY + Clarabel by no more, relatively;
+- rescued, if another solver had to go on from its best model (`Solver.rescuer`);
 - refused by name, if the error of a solver that does not accept it names one that does.
 """
 
@@ -33,7 +34,8 @@ from manykernels.testing.problems import SmallProblem
 GAP = 1e-6
 ORACLE_ACCEPTED = 5e-7  # relative: the most that the answer of Clarabel may be above its own lower bound
 SMOKE_PROBLEMS, SMOKE_SECONDS = 12, 5.0
-COLUMNS = ("number", "solver", "problem", "status", "seconds", "goal", "gap", "difference", "reached", "same", "named")
+COLUMNS = ("number", "solver", "problem", "status", "seconds", "goal", "gap", "difference", "reached", "same")
+COLUMNS += ("rescued", "named")
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ def outcome(one: Case, solver: str, time_limit: float) -> dict[str, Any]:
         "gap": gap,
         "difference": difference,
         "reached": gap <= goal or (converged and gap <= 2 * goal),
+        "rescued": "went on" in found.message,
         "same": difference <= goal + ORACLE_ACCEPTED,
     }
 
@@ -102,6 +105,7 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
                 "accepted": len(tried),
                 "reached": _count(tried["reached"]),
                 "same optimum": _count(tried["same"]),
+                "rescued": _count(tried["rescued"]),
                 "refused": len(refused),
                 "by name": _count(refused["named"]),
                 "worst gap": float(tried["gap"].max()) if len(tried) else float("nan"),
