@@ -40,7 +40,7 @@ TRUE = np.sqrt([2.0, 12.0, 60.0])
 GRID = np.arange(10.0)
 FAMILY = DirichletFamily(0.0, 20.0)
 CONSTANTS = 10.0 ** np.arange(-5.0, 5.5, 0.5)
-SCAN_CONSTANTS = 10.0 ** np.arange(-3.0, 3.0)
+SCAN_CONSTANTS = (0.1, 10.0)  # the error of one kernel hardly depends on C
 LIST_CONSTANTS = 10.0 ** np.arange(-2.0, 2.0)
 ONE_STAGE_CONSTANTS = (1.0,)  # each costs a search
 NEAR = 0.3  # frequencies closer than this are one when the three heaviest are named
@@ -60,7 +60,7 @@ class Sizes:
     max_iter: int
 
 
-FULL = Sizes(draws=20, n_train=500, n_test=1000, scan=41, max_iter=6)
+FULL = Sizes(draws=20, n_train=500, n_test=1000, scan=201, max_iter=6)
 QUICK = Sizes(draws=2, n_train=150, n_test=300, scan=21, max_iter=4)
 
 

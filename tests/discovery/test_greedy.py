@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 from manykernels.discovery import (
     ArdGaussianFamily,
@@ -18,6 +19,9 @@ from manykernels.discovery import (
     SearchSettings,
     discover_greedily,
 )
+from manykernels.discovery._mixture import Mixture
+from manykernels.discovery._slide import slide_learner
+from manykernels.discovery.greedy import make_learner
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers import Status
 from manykernels.testing.oracles import cvxpy_optimum
@@ -96,12 +100,12 @@ def test_frank_wolfe_approaches_the_same_optimum(loss: str) -> None:
     assert np.all(np.diff(primal) <= 1e-6 * primal[0])
 
 
-@pytest.mark.parametrize("update", ["corrective", "pairwise", "frank_wolfe"])
+@pytest.mark.parametrize("update", ["corrective", "sliding", "pairwise", "frank_wolfe"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_certificate_holds_over_a_dense_grid(loss: str, update: str) -> None:
     points, y = drawn_task(loss)
     family = GaussianFamily(0.05, 50.0)
-    limits = Limits(tol=1e-5 if update == "corrective" else 2e-2, max_iter=40)
+    limits = Limits(tol=1e-5 if update in ("corrective", "sliding") else 2e-2, max_iter=40)
     found = discover_greedily(points, y, family, loss=loss, strength=STRENGTH, update=update, limits=limits)
     certificate = found.solution.certificate
     primal, dual = recomputed(found, points, y, loss, family)
@@ -112,6 +116,43 @@ def test_the_certificate_holds_over_a_dense_grid(loss: str, update: str) -> None
     parts = certificate.kkt.stationarity + certificate.kkt.complementarity
     assert parts == pytest.approx(certificate.gap / abs(certificate.primal), abs=1e-9)
     assert abs(found.solution.dual_coef.sum()) < 1e-8
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_sliding_ends_at_the_same_optimum_in_fewer_iterations(loss: str) -> None:
+    points, y = drawn_task(loss)
+    still, slid = (
+        discover_greedily(
+            points, y, GaussianFamily(0.05, 50.0), loss=loss, strength=STRENGTH, update=update, limits=Limits(tol=1e-6)
+        ).solution
+        for update in ("corrective", "sliding")
+    )
+    assert still.status is slid.status is Status.CONVERGED
+    assert slid.certificate.primal == pytest.approx(still.certificate.primal, rel=2e-6)
+    assert slid.n_iter < still.n_iter
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_slope_of_a_slide_is_that_of_the_objective(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    points, y = drawn_task(loss)
+    learner = make_learner(
+        points, y, ArdGaussianFamily(0.05, 50.0), loss=loss, strength=STRENGTH, sample_weight=None,
+        fit_intercept=True, settings=SearchSettings(), columns=None,
+    )  # fmt: skip
+    mixture = Mixture().with_member(learner.search, np.array([0.5, 2.0]))[0]
+    mixture = mixture.with_member(learner.search, np.array([1.0, 0.7]))[0].weighted(np.array([0.3, 0.7]))
+    slopes = {}
+
+    def look(objective: Any, start: Any, **settings: Any) -> Any:
+        slopes["analytic"] = objective(start)[1]
+        units = 1e-5 * np.eye(len(start))
+        slopes["numeric"] = [(objective(start + unit)[0] - objective(start - unit)[0]) / 2e-5 for unit in units]
+        return minimize(objective, start, **settings)
+
+    monkeypatch.setattr("manykernels.discovery._slide.minimize", look)
+    moved = slide_learner(learner, mixture, 1e-11)
+    np.testing.assert_allclose(slopes["analytic"], slopes["numeric"], rtol=1e-3, atol=1e-5)
+    assert moved.weights.tolist() == [0.3, 0.7]
 
 
 @pytest.mark.parametrize("family", [LaplacianFamily(0.05, 50.0), DirichletFamily(0.0, 8.0)])
@@ -172,7 +213,7 @@ def test_a_strength_above_the_largest_selects_nothing() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"update": "greedy"}, "update must be one of 'corrective', 'pairwise', 'frank_wolfe'"),
+        ({"update": "greedy"}, "update must be one of 'corrective', 'sliding', 'pairwise', 'frank_wolfe'"),
         ({"strength": 0.0}, "strength must be a finite positive number"),
         ({"family": "gaussian"}, "family must be a KernelFamily"),
         ({"columns": [1]}, "points has 2 columns but columns names 1"),

@@ -14,18 +14,19 @@ from sklearn.utils import check_random_state
 
 from manykernels._validation import check_choice, check_positive
 from manykernels.discovery._mixture import Certified, Learner, Mixture, candidate, certify
+from manykernels.discovery._slide import slide_learner
 from manykernels.discovery.base import Candidate, Discovery, Limits, run_search
-from manykernels.discovery.families import KernelFamily
+from manykernels.discovery.families import FiniteFamily, KernelFamily
 from manykernels.discovery.search import FamilySearch, SearchSettings
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
-from manykernels.solvers import configured_solver
+from manykernels.solvers import Solution, configured_solver
 from manykernels.solvers.machines import MachineFit
 
 Array = NDArray[Any]
 
-UPDATES = ("corrective", "pairwise", "frank_wolfe")
+UPDATES = ("corrective", "sliding", "pairwise", "frank_wolfe")
 INNER_SHARE = 0.02  # of the gap that the search has, or is after, for the problems solved inside it
 STEP_TOL = 1e-3  # of the step length in a line search
 
@@ -55,6 +56,8 @@ def discover_greedily(
     Every iteration takes the member that maximizes :math:`\rho' K_p \rho`; then
 
     - ``"corrective"`` (IKL) solves the problem on all kernels found, and drops those of weight zero;
+    - ``"sliding"`` does so, lets the parameters of all kernels move downhill together, and solves again: fewer kernels,
+      each at its place, for more time an iteration (finite families have nothing to slide on);
     - ``"frank_wolfe"`` (CKL, Algorithm 6) moves all weights toward the new kernel by a line search;
     - ``"pairwise"`` moves weight from the worst kernel found to the new one by a line search, which converges linearly
       where Frank-Wolfe needs a number of steps proportional to the inverse of the gap.
@@ -72,7 +75,7 @@ def discover_greedily(
     sample_weight : array-like of shape (n_samples,), optional
         Positive.
     fit_intercept : bool, default=True
-    update : {"corrective", "pairwise", "frank_wolfe"}, default="corrective"
+    update : {"corrective", "sliding", "pairwise", "frank_wolfe"}, default="corrective"
     settings : SearchSettings, optional
         How members are searched for.
     limits : Limits, optional
@@ -116,7 +119,11 @@ def discover_greedily(
         fit_intercept=fit_intercept, settings=settings, columns=columns,
     )  # fmt: skip
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
-    models = _corrective(learner, limits, rng) if update == "corrective" else _descend(learner, limits, rng, update)
+    if update in ("corrective", "sliding"):
+        slides = update == "sliding" and not isinstance(family, FiniteFamily)
+        models = _corrective(learner, limits, rng, slides=slides)
+    else:
+        models = _descend(learner, limits, rng, update)
     return run_search(models, replace(limits, name=f"greedy search ({update})"))
 
 
@@ -162,21 +169,37 @@ def _begin(learner: Learner, limits: Limits, rng: np.random.Generator) -> tuple[
     return start, certified, MachineFit(rho, b, certified.certificate.dual, certified.certificate.gap, 0)
 
 
-def _corrective(learner: Learner, limits: Limits, rng: np.random.Generator) -> Iterator[Candidate]:
+def _corrective(learner: Learner, limits: Limits, rng: np.random.Generator, *, slides: bool) -> Iterator[Candidate]:
     """Solve the problem on all kernels found, again and again."""
     start, certified, _ = _begin(learner, limits, rng)
     yield start
     mixture, steps = Mixture(), 0
     while True:
         mixture, _ = mixture.with_member(learner.search, certified.peak.parameter)
-        problem = learner.problem(mixture.grams)
-        solution = solve_quietly(problem, _inner_tol(certified, limits))
+        tol = _inner_tol(certified, limits)
+        problem, solution = _solved(learner, mixture, tol)
         steps += solution.newton_steps
+        if slides and solution.kernel_weights.any():
+            mixture = slide_learner(learner, _weighted(mixture, solution).pruned(), tol)
+            problem, solution = _solved(learner, mixture, tol)
+            steps += solution.newton_steps
         model = solution.dual_coef, solution.kernel_weights, solution.intercept
         certified = certify(learner, problem, model, tol=limits.tol, near=mixture.parameters, rng=rng)
         yield candidate(learner, mixture.parameters, model, certified.certificate, steps)
-        kept = mixture.weighted(solution.kernel_weights * learner.strength).pruned()
+        kept = _weighted(mixture, solution).pruned()
         mixture = kept if len(kept) else mixture
+
+
+def _solved(learner: Learner, mixture: Mixture, tol: float) -> tuple[Problem, Solution]:
+    """Return the problem on the kernels found, and its solution."""
+    problem = learner.problem(mixture.grams)
+    return problem, solve_quietly(problem, tol)
+
+
+def _weighted(mixture: Mixture, solution: Solution) -> Mixture:
+    """Return the kernels found with the weights ``theta`` of a solution, which add up to one."""
+    total = float(solution.kernel_weights.sum())
+    return mixture.weighted(solution.kernel_weights / total if total > 0 else solution.kernel_weights)
 
 
 def _inner_tol(certified: Certified, limits: Limits) -> float:
@@ -184,7 +207,7 @@ def _inner_tol(certified: Certified, limits: Limits) -> float:
     return max(INNER_SHARE * max(limits.tol, min(certified.certificate.relative_gap, 0.5)), 1e-10)
 
 
-def solve_quietly(problem: Problem, tol: float) -> Any:
+def solve_quietly(problem: Problem, tol: float) -> Solution:
     """Solve the finite problem; whether its gap is small enough, the certificate over the family tells."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

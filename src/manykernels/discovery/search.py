@@ -207,11 +207,12 @@ class FamilySearch:
         found = minimize(
             descend, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-14, "gtol": 1e-10}
         )
-        parameter = self._rounded(self.family.parameter(found.x))
+        parameter = self.rounded(self.family.parameter(found.x))
         value, _ = self.objective(self.family.coordinate(parameter), pairs)
         return value, Peak(parameter, self.family.inner(self.prepared, parameter, pairs)[0])
 
-    def _rounded(self, parameter: Array) -> Array:
+    def rounded(self, parameter: Array) -> Array:
+        """Return the parameters with the digits that labels show, inside their bounds."""
         short = np.array([float(f"{number:.{DIGITS}g}") for number in parameter])
         return np.clip(short, self.family.low, self.family.high)
 

@@ -53,10 +53,10 @@ class GaussianMKL(BaseKernelSearch):
         (SGD-1s).
     stages : {1, 2}, default=1
         1 learns kernels and model together; 2 learns first kernels, then a model on them (GCD-2s, greedy only).
-    update : {"corrective", "pairwise", "frank_wolfe"}, default="corrective"
-        What one stage does after each kernel: solve for all weights anew (IKL), shift weight from the worst kernel to
-        the new one, or shift it from all (CKL). For sampling, "corrective" solves for the weights of the kernels drawn
-        and all else averages the weights of the steps.
+    update : {"corrective", "sliding", "pairwise", "frank_wolfe"}, default="corrective"
+        What one stage does after each kernel: solve for all weights anew (IKL), do so and let all widths move downhill
+        together, shift weight from the worst kernel to the new one, or shift it from all (CKL). In sampling, the first
+        two solve for the weights of the kernels drawn, the others average the weights of the steps.
     criterion : {"alignment", "distance"}, default="alignment"
         What two stages optimize: the centered alignment with the target, or the distance to it.
     per_feature : bool, default=False
@@ -205,7 +205,7 @@ class GaussianMKL(BaseKernelSearch):
         if self.search == "greedy":
             return discover_greedily(points, target, family, update=self.update, **common)
         common["limits"] = replace(limits, max_iter=1)
-        corrective = self.update == "corrective"
+        corrective = self.update in ("corrective", "sliding")
         return discover_by_sampling(points, target, family, n_draws=self.max_iter, corrective=corrective, **common)  # type: ignore[arg-type]
 
     def _checked_limits(self) -> Limits:
