@@ -95,7 +95,7 @@ def align_family(
     >>> x = np.linspace(-2.0, 2.0, 60)[:, None]
     >>> search = FamilySearch(GaussianFamily(0.05, 50.0), x)
     >>> aligned = align_family(search, np.sign(np.sin(4.0 * x[:, 0])), np.ones(60))
-    >>> aligned.alignment > 0.3, round(float(aligned.weights.sum()), 12)
+    >>> aligned.alignment > 0.25, round(float(aligned.weights.sum()), 12)
     (True, 1.0)
     """
     check_choice(criterion, CRITERIA, "criterion")
