@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import Simplex
 from manykernels.solvers._simplex_point import SimplexPoint
 from manykernels.solvers._simplex_program import minimize_on_simplex
 from manykernels.solvers.weight_newton import HessianMKL, weight_hessian
@@ -68,6 +70,30 @@ def test_a_linear_program_on_the_simplex_ends_at_a_corner() -> None:
 def test_a_flat_function_stays_where_it_is() -> None:
     start = np.array([0.3, 0.7])
     np.testing.assert_array_equal(minimize_on_simplex(np.zeros((2, 2)), np.zeros(2), start), start)
+
+
+def test_hundreds_of_equal_kernels_share_the_weight_without_a_warning() -> None:
+    rng = np.random.default_rng(0)
+    row, linear = rng.normal(size=400), np.full(400, 0.5)
+    for hessian in (np.ones((400, 400)), np.outer(np.sign(row), np.sign(row))):
+        x = minimize_on_simplex(hessian, linear, np.full(400, 1 / 400))
+        slopes = hessian @ x + linear
+        assert (x >= 0).all()
+        assert x.sum() == pytest.approx(1.0, abs=1e-12)
+        assert x @ slopes - slopes.min() <= 1e-8
+
+
+def test_newton_on_hundreds_of_copies_of_few_kernels_ends_at_the_optimum_of_the_few() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(20, 3))
+    kernels = np.stack([np.exp(-((column[:, None] - column) ** 2)) for column in x.T])
+    y = np.where(x[:, 0] + x[:, 1] > 0, 1.0, -1.0)
+    few, many = (
+        HessianMKL(tol=1e-6).solve(Problem(stack, y, "hinge", Simplex(0.1))).certificate
+        for stack in (kernels, np.repeat(kernels, 150, axis=0))
+    )
+    assert many.relative_gap <= 1e-6
+    assert many.primal == pytest.approx(few.primal, rel=2e-6)
 
 
 def test_newton_takes_few_iterations() -> None:

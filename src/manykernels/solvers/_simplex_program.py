@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg import solve
+from scipy.linalg import LinAlgError, LinAlgWarning, lstsq, solve
 
 if TYPE_CHECKING:
     from manykernels._validation import Array
@@ -65,10 +66,21 @@ def _free_minimum(hessian: Array, linear: Array, free: Array) -> tuple[Array, fl
     scale = float(hessian[free, free].mean())
     bordered = np.full((size + 1, size + 1), -scale)
     bordered[:size, :size], bordered[size, size] = hessian[np.ix_(free, free)], 0.0
-    found = solve(bordered, np.append(-linear[free], -scale), assume_a="sym")
+    found = _solution(bordered, np.append(-linear[free], -scale))
     target = np.zeros(linear.size)
     target[free] = found[:size]
     return target, scale * float(found[size])
+
+
+def _solution(matrix: Array, right: Array) -> Array:
+    """Solve a symmetric system; where hundreds of equal rows leave no digits, return its smallest solution."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LinAlgWarning)
+        try:
+            solution: Array = solve(matrix, right, assume_a="sym")
+        except (LinAlgError, LinAlgWarning):
+            solution = lstsq(matrix, right)[0]
+    return solution
 
 
 def _toward(x: Array, target: Array, free: Array) -> tuple[Array, Array, bool]:
