@@ -12,6 +12,8 @@ PROMISES = {
     "quickstart.py": ["relative duality gap", "worst area: gaussian", "first held-out tumor"],
     "kernel_alignment_pipeline.py": ["uniform      then SVC", "The joint weights are optimal", "one stage"],
     "continuous_widths.py": ["one width a feature: held-out R2 0.9", "widths of the heaviest kernel"],
+    "hierarchical_interactions.py": ["pulse x pulse", "age x dose", "Held-out R2: 0.9"],
+    "polynomial_interactions.py": ["age x dose x dose", "weight x pulse x marker 3", "held-out R2 0.9"],
     "precomputed_kernels.py": ["words of 4", "cross-validated accuracy"],
     "multiview_regression.py": ["informative views view1, view3", "held-out R2"],
 }

@@ -1,0 +1,167 @@
+"""Time against the number of kernels and of samples, beside interior-point solvers, with fitted exponents."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import warnings
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib import pyplot
+
+from manykernels.exceptions import ConvergenceWarning
+from manykernels.grams import DenseStack
+from manykernels.objective import Problem, conversions
+from manykernels.solvers import Solver, get_solver
+
+PROGRAMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "skm": ("skm", {}),
+    "pairs alone": ("skm", {"newton": False, "max_iter": 10**6}),
+    "as published": ("skm", {"newton": False, "rescale": False, "max_iter": 10**6}),
+    "conic": ("conic", {}),
+    "interior point": ("interior_point", {}),
+}
+FIXED_KERNELS = 24  # in the sweep over samples
+SLOW_SECONDS = 1.0  # a run this long is not repeated
+WALL_SHARE = 3.0  # of the limit in CPU seconds: the wall clock of a busy machine, where a solver cannot be asked
+SHORTEST = 1e-4  # CPU seconds; systems that count in ticks say 0 for less, which has no logarithm
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What is varied, and how long a run may take."""
+
+    kernels: tuple[int, ...]
+    samples: tuple[int, ...]
+    gap: float
+    time_limit: float
+    repeats: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One fit of a sweep."""
+
+    data: str
+    sweep: str
+    n_kernels: int
+    n_samples: int
+    program: str
+    size: int
+    cpu_s: float
+    iterations: int
+    active: int
+    gap: float
+    status: str
+
+
+def problems(kernels: np.ndarray, sweep: Sweep) -> list[tuple[str, int, int]]:
+    """Return (what varies, kernels, samples) of every problem, corners of the largest one."""
+    whole, fixed = min(kernels.shape[1], max(sweep.samples)), min(FIXED_KERNELS, max(sweep.kernels))
+    counts = sorted({min(n, whole) for n in sweep.samples})
+    return [("kernels", m, whole) for m in sweep.kernels] + [("samples", fixed, n) for n in counts]
+
+
+def run(name: str, kernels: np.ndarray, y: np.ndarray, constant: float, sweep: Sweep) -> pd.DataFrame:
+    """Return both sweeps on one data set, one row a fit; a program stops at its first censored point of a sweep."""
+    rows: list[Row] = []
+    given_up: set[tuple[str, str]] = set()
+    for (varied, m, n), program in itertools.product(problems(kernels, sweep), PROGRAMS):
+        if (varied, program) in given_up:
+            continue
+        stack = DenseStack(np.ascontiguousarray(kernels[:m, :n, :n]))
+        problem = conversions.skm(constant, np.ones(m)).problem(stack, y[:n])
+        solution, seconds = measure(problem, program, sweep)
+        rows.append(
+            Row(
+                data=name,
+                sweep=varied,
+                n_kernels=m,
+                n_samples=n,
+                program=program,
+                size=m if varied == "kernels" else n,
+                cpu_s=seconds,
+                iterations=solution.n_iter,
+                active=len(solution.active),
+                gap=solution.certificate.relative_gap,
+                status=str(solution.status),
+            )
+        )
+        if rows[-1].status != "converged":
+            given_up.add((varied, program))
+    return pd.DataFrame([asdict(row) for row in rows])
+
+
+def measure(problem: Problem, program: str, sweep: Sweep) -> tuple[Any, float]:
+    """Solve once to warm up, then several times against the CPU clock unless it is slow; the best one counts."""
+    name, given = PROGRAMS[program]
+    solver = get_solver(name).configured(tol=sweep.gap, time_limit=WALL_SHARE * sweep.time_limit, **given)
+    solution, seconds = timed(solver, problem, sweep.time_limit)
+    if seconds < SLOW_SECONDS:
+        seconds = min(timed(solver, problem, sweep.time_limit)[1] for _ in range(sweep.repeats))
+    return solution, seconds
+
+
+def timed(solver: Solver, problem: Problem, limit: float) -> tuple[Any, float]:
+    """Return the solution and CPU seconds, of which a run may take ``limit``; stopping short is a result here."""
+    started = time.process_time()
+    limited = replace(solver, callback=lambda record: time.process_time() - started > limit)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solution = limited.solve(problem)
+    return solution, max(time.process_time() - started, SHORTEST)
+
+
+def exponents(frame: pd.DataFrame) -> pd.DataFrame:
+    """Fit ``log t = a + p log size`` by least squares to the finished runs, and once to the two largest alone."""
+    rows = []
+    for (data, sweep, program), part in frame.groupby(["data", "sweep", "program"], sort=False):
+        done = part[part["status"] == "converged"]
+        row = {"data": data, "sweep": sweep, "program": program, "points": len(done), "censored": len(part) - len(done)}
+        row |= {"largest": done["size"].max(), "seconds_there": done["cpu_s"].max() if len(done) else np.nan}
+        if len(done) > 1:
+            x, t = np.log(done["size"].to_numpy()), np.log(done["cpu_s"].to_numpy())
+            slope, level = np.polyfit(x, t, 1)
+            row |= {"exponent": slope, "last_exponent": (t[-1] - t[-2]) / (x[-1] - x[-2]), "level": level}
+            row["seconds_there"] = float(np.exp(t[-1]))
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def plot(frame: pd.DataFrame, fits: pd.DataFrame, path: str) -> None:
+    """Draw every sweep on logarithmic axes with the fitted lines; censored points are hollow."""
+    names = list(frame["data"].unique())
+    figure, axes = pyplot.subplots(len(names), 2, figsize=(9.5, 3.4 * len(names)), layout="constrained", squeeze=False)
+    for (row, name), (column, sweep) in itertools.product(enumerate(names), enumerate(("kernels", "samples"))):
+        ax, part = axes[row, column], frame[(frame["data"] == name) & (frame["sweep"] == sweep)]
+        for number, program in enumerate(PROGRAMS):
+            fit = fits[(fits["data"] == name) & (fits["sweep"] == sweep) & (fits["program"] == program)]
+            draw(ax, part[part["program"] == program], fit, program, f"C{number}")
+        fixed = part["n_samples" if sweep == "kernels" else "n_kernels"].iloc[0]
+        label = f"kernels M (N = {fixed})" if sweep == "kernels" else f"samples N (M = {fixed})"
+        ax.set(title=name, xlabel=label, ylabel="CPU seconds", xscale="log", yscale="log")
+        sizes = sorted(part["size"].unique())
+        ax.set_xticks(sizes, labels=[str(size) for size in sizes])
+        ax.minorticks_off()
+        ax.grid(visible=True, alpha=0.25)
+        ax.legend(frameon=False, fontsize="x-small")
+    figure.savefig(path, dpi=75)
+    pyplot.close(figure)
+
+
+def draw(ax: Any, own: pd.DataFrame, fit: pd.DataFrame, program: str, color: str) -> None:
+    """Draw the points of one program and the line through those that finished."""
+    if own.empty:
+        return
+    done = own["status"] == "converged"
+    ax.plot(own["size"][done], own["cpu_s"][done], "o", color=color, markersize=4)
+    ax.plot(own["size"][~done], own["cpu_s"][~done], "o", color=color, fillstyle="none")
+    slope = fit["exponent"].iloc[0] if "exponent" in fit else np.nan
+    if np.isnan(slope):
+        ax.plot([], [], "o", color=color, label=f"{program}: no fit")
+        return
+    line = np.exp(fit["level"].iloc[0]) * own["size"] ** slope
+    ax.plot(own["size"], line, "-", color=color, label=f"{program}: {slope:.2f}")
