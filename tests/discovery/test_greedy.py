@@ -24,8 +24,6 @@ from manykernels.discovery._slide import slide_learner
 from manykernels.discovery.greedy import make_learner
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers import Status
-from manykernels.testing.oracles import cvxpy_optimum
-from manykernels.testing.problems import SmallProblem
 
 LOSSES = ("squared", "hinge", "logistic")
 WIDTHS = np.geomspace(0.05, 50.0, 30)
@@ -69,20 +67,6 @@ def recomputed(found: Discovery, points: np.ndarray, y: np.ndarray, loss: str, f
     largest = max(largest, *(rho @ gram @ rho for gram in grams))
     primal = loss_value(loss, y, scores) + STRENGTH / 2 * sum(norms) ** 2
     return primal, -conjugate_value(loss, y, rho) - largest / (2 * STRENGTH)
-
-
-@pytest.mark.parametrize("update", ["corrective", "pairwise"])
-@pytest.mark.parametrize("loss", LOSSES)
-def test_thirty_widths_end_at_the_optimum_of_cvxpy(loss: str, update: str) -> None:
-    points, y = drawn_task(loss)
-    family = FiniteFamily.of(GaussianFamily(0.05, 50.0), WIDTHS)
-    found = discover_greedily(
-        points, y, family, loss=loss, strength=STRENGTH, update=update, limits=Limits(tol=1e-6, max_iter=400)
-    )
-    grams = np.stack([family.value(points, width) for width in WIDTHS])
-    problem = SmallProblem(grams, y, loss, "simplex", STRENGTH)
-    assert found.solution.status is Status.CONVERGED
-    assert found.solution.certificate.primal == pytest.approx(cvxpy_optimum(problem), rel=2e-6)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
