@@ -1,24 +1,24 @@
-"""The learners that 6.2.2 and 6.3 of the thesis compare; each gives several models, chosen from by a validation set."""
+"""The learners that 6.1.5, 6.2.2 and 6.3 of the thesis compare; a validation set chooses among the models of each."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from _settings import Settings
 from _tasks import Task
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
-from manykernels import Gaussian, aligned_weights, solve
+from manykernels import aligned_weights, solve
 from manykernels.discovery import (
-    ArdGaussianFamily,
+    Discovery,
     FamilySearch,
-    GaussianFamily,
-    Limits,
     SearchSettings,
+    TargetSpace,
     align_family,
     discover_by_sampling,
     discover_greedily,
@@ -26,36 +26,6 @@ from manykernels.discovery import (
 from manykernels.objective.weight_sets import LpBall, Simplex
 
 Array = NDArray[Any]
-
-LOW, HIGH, N_LISTED = 0.05, 50.0, 20  # widths, in standard deviations
-MOST_KERNELS = 50  # as in the thesis
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How much is tried.
-
-    Attributes
-    ----------
-    costs : tuple of float
-        ``C`` of a machine on a finished kernel.
-    strengths : tuple of float
-        ``lambda`` over the number of samples, of a one-stage method, each a search of its own.
-    kernels, wide_kernels : int
-        Most kernels a search adds, with one width and with one width a feature.
-    seconds : float
-        Most wall-clock seconds of a search; its best model so far counts.
-    """
-
-    costs: tuple[float, ...]
-    strengths: tuple[float, ...]
-    kernels: int = MOST_KERNELS
-    wide_kernels: int = 15
-    seconds: float = 30.0
-
-    def limits(self, wide: bool, tol: float = 1e-3) -> Limits:
-        """Return when a search stops."""
-        return Limits(tol, self.wide_kernels if wide else self.kernels, self.seconds, patience=10)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +52,6 @@ class Model:
         return total
 
 
-Measure = Callable[[Array, Array], float]
 Learner = Callable[[Task, Settings, str], list[Model]]
 
 
@@ -97,22 +66,23 @@ def squared_error(scores: Array, y: Array) -> float:
 
 
 def evaluate(learner: Learner, task: Task, settings: Settings, loss: str) -> dict[str, float]:
-    """Return the test error of the model that is best on the validation set, and CPU seconds a model."""
-    measure: Measure = squared_error if loss == "squared" else misclassified
+    """Return the test errors of the model that is best on the validation set, and CPU seconds of all models."""
+    measure = squared_error if loss == "squared" else misclassified
     started = time.process_time()
     models = learner(task, settings, loss)
     seconds = time.process_time() - started
     train = task.train[0]
     errors = [measure(model.scores(task.valid[0], train), task.valid[1]) for model in models]
     best = models[int(np.argmin(errors))]
-    scores = best.scores(task.test[0], train)
-    return {"error": measure(scores, task.test[1]), "cpu_s": seconds, "kernels": len(best.specs)}
+    scores, y = best.scores(task.test[0], train), task.test[1]
+    errors_of_best = {"misclassified": misclassified(scores, y), "squared": squared_error(scores, y)}
+    return {**errors_of_best, "cpu_s": seconds, "kernels": len(best.specs)}
 
 
 def machines(task: Task, settings: Settings, loss: str, specs: Sequence[Any], weights: Array) -> list[Model]:
     """Return a machine on a finished kernel for each cost."""
     X, y = task.train
-    gram = sum((w * spec(X) for spec, w in zip(specs, weights, strict=True)), np.zeros((len(y), len(y))))
+    gram = combined(specs, weights, X)
     models = []
     for cost in settings.costs:
         if loss == "hinge":
@@ -133,17 +103,12 @@ def _ridge(gram: Array, y: Array, strength: float) -> tuple[Array, float]:
     return columns[:, 0] - b * columns[:, 1], float(b)
 
 
-def listed() -> list[Gaussian]:
-    """Return the kernels that the methods on a finite set choose from."""
-    return [Gaussian(float(width)) for width in np.geomspace(LOW, HIGH, N_LISTED)]
-
-
 def finite(method: str) -> Learner:
     """Return AMKL (``"joint"``) or UNIFORM on the listed kernels."""
 
     def learn(task: Task, settings: Settings, loss: str) -> list[Model]:
         X, y = task.train
-        specs = listed()
+        specs = settings.widths.specs()
         theta = aligned_weights(np.stack([spec(X) for spec in specs]), y, method).weights
         kept = np.flatnonzero(theta)
         return machines(task, settings, loss, [specs[m] for m in kept], theta[kept])
@@ -156,85 +121,120 @@ def lp(weight_set: Callable[[float], Any]) -> Learner:
 
     def learn(task: Task, settings: Settings, loss: str) -> list[Model]:
         X, y = task.train
-        specs = listed()
+        specs = settings.widths.specs()
         grams = np.stack([spec(X) for spec in specs])
         models = []
-        for share in settings.strengths:
-            found = solve(grams, y, loss=loss, regularizer=weight_set(share * len(y)), tol=1e-3, max_iter=1000)
+        for cost in settings.costs:
+            strength = 1.0 / cost
+            found = solve(grams, y, loss=loss, regularizer=weight_set(strength), tol=1e-3, time_limit=settings.seconds)
             models.append(Model(specs, found.kernel_weights, found.dual_coef, found.intercept))
         return models
 
     return learn
 
 
-def two_stages(wide: bool) -> Learner:
-    """Return GCD-2s (Algorithm 8) with one width, or one a feature."""
+def two_stages(wide: bool, *, shrunk: bool = False) -> Learner:
+    """Return GCD-2s (Algorithm 8) with one width, or one a feature, shrunk to their mean by (6.2) or not."""
 
     def learn(task: Task, settings: Settings, loss: str) -> list[Model]:
-        X, y = task.train
-        family = _family(wide)
-        search = FamilySearch(family, X, SearchSettings(n_starts=1 if wide else 5))
-        found = align_family(
-            search, y, np.ones(len(y)), criterion="distance", limits=settings.limits(wide), random_state=0
-        )
-        return machines(task, settings, loss, [family.spec(p) for p in found.parameters], found.weights)
+        shrinkages = settings.shrinkages if shrunk else (0.0,)
+        kernels = [aligned(task, settings, wide, shrinkage) for shrinkage in shrinkages]
+        best = kernels[0]
+        if shrunk:
+            # As in 6.2.1 of the thesis: the largest alignment on the validation set.
+            space = TargetSpace(task.valid[1], np.ones(len(task.valid[1])))
+            best = max(kernels, key=lambda kernel: space.alignment(combined(*kernel, task.valid[0])))
+        return machines(task, settings, loss, *best)
 
     return learn
 
 
-def one_stage(wide: bool, *, sampled: bool = False) -> Learner:
-    """Return CKL, which is GCD-1s, or SGD-1s, with one width or one a feature.
+def aligned(task: Task, settings: Settings, wide: bool, shrinkage: float) -> tuple[list[Any], Array]:
+    """Return the kernels of the first stage and their weights."""
+    X, y = task.train
+    family = settings.family(wide)
+    search = FamilySearch(family, X, SearchSettings(n_starts=1 if wide else 5, shrinkage=shrinkage))
+    limits = settings.limits(wide)
+    found = align_family(search, y, np.ones(len(y)), criterion="distance", limits=limits, random_state=0)
+    return [family.spec(parameter) for parameter in found.parameters], found.weights
 
-    Algorithm 6 with steps from the worst kernel to the new one: the same problem, a small gap after fewer kernels.
+
+def combined(specs: Sequence[Any], weights: Array, X: Array) -> Array:
+    """Return the weighted sum of Gram matrices."""
+    return sum((w * spec(X) for spec, w in zip(specs, weights, strict=True)), np.zeros((len(X), len(X))))
+
+
+def greedy(wide: bool, *, change: float, update: str = "frank_wolfe") -> Learner:
+    """Return CKL, which is GCD-1s (Algorithm 6), or IKL (``"corrective"``), with one width or one a feature."""
+
+    def learn(task: Task, settings: Settings, loss: str) -> list[Model]:
+        common = {"loss": loss, "update": update, "settings": SearchSettings(n_starts=1 if wide else 5)}
+        return [
+            model_of(
+                discover_greedily(
+                    *task.train, settings.family(wide), strength=strength, limits=settings.limits(wide, change),
+                    random_state=0, **common,
+                )
+            )
+            for strength in settings.strengths
+        ]  # fmt: skip
+
+    return learn
+
+
+def sampled(wide: bool) -> Learner:
+    """Return SGD-1s, with one width or one a feature.
+
+    The number of draws is all that ends it: between two draws the objective may stand still by chance.
     """
 
     def learn(task: Task, settings: Settings, loss: str) -> list[Model]:
-        X, y = task.train
-        models = []
-        for share in settings.strengths:
-            common: dict[str, Any] = {
-                "loss": loss,
-                "strength": share * len(y),
-                "settings": SearchSettings(n_starts=1 if wide else 5),
-                "random_state": 0,
-            }
-            if sampled:
-                common |= {
-                    "n_draws": settings.kernels,
-                    "corrective": False,
-                    "limits": replace(settings.limits(wide), max_iter=1),
-                }
-                found = discover_by_sampling(X, y, _family(wide), **common)
-            else:
-                common |= {"update": "pairwise", "limits": settings.limits(wide)}
-                found = discover_greedily(X, y, _family(wide), **common)
-            solution = found.solution
-            specs = [kernel.spec for kernel in found.kernels]
-            models.append(Model(specs, solution.kernel_weights, solution.dual_coef, solution.intercept))
-        return models
+        common = {"loss": loss, "settings": SearchSettings(n_starts=1 if wide else 5), "corrective": False}
+        return [
+            model_of(
+                discover_by_sampling(
+                    *task.train, settings.family(wide), strength=strength, n_draws=settings.most(wide),
+                    limits=settings.limits(wide), random_state=0, **common,
+                )
+            )
+            for strength in settings.strengths
+        ]  # fmt: skip
 
     return learn
 
 
-def _family(wide: bool) -> Any:
-    return ArdGaussianFamily(LOW, HIGH) if wide else GaussianFamily(LOW, HIGH)
+def model_of(found: Discovery) -> Model:
+    """Return what a search has found, as a model."""
+    solution = found.solution
+    specs = [kernel.spec for kernel in found.kernels]
+    return Model(specs, solution.kernel_weights, solution.dual_coef, solution.intercept)
 
 
-CLASSIFIERS: dict[str, Learner] = {
+ROUGH, FINE = 1e-2, 1e-3  # changes of the objective that end a search: in 6.1.5, and in 6.2.2 and 6.3
+LP2 = lp(lambda strength: LpBall(strength, 2.0))
+HINGE: dict[str, Learner] = {
     "GCD-2s (1D)": two_stages(False),
     "GCD-2s (nD)": two_stages(True),
-    "CKL (1D)": one_stage(False),
-    "CKL (nD)": one_stage(True),
+    "GCD-2s (nD, shrunk)": two_stages(True, shrunk=True),
+    "CKL (1D)": greedy(False, change=FINE),
+    "CKL (nD)": greedy(True, change=FINE),
     "AMKL": finite("joint"),
     "LPMKL (p=1)": lp(Simplex),
-    "LPMKL (p=2)": lp(lambda strength: LpBall(strength, 2.0)),
+    "LPMKL (p=2)": LP2,
     "UNIFORM": finite("uniform"),
 }
-REGRESSORS: dict[str, Learner] = {
+SQUARED: dict[str, Learner] = {
+    "SGD-1s (1D)": sampled(False),
+    "SGD-1s (nD)": sampled(True),
+    "CKL (1D)": greedy(False, change=ROUGH),
+    "CKL (nD)": greedy(True, change=ROUGH),
+    "IKL (1D)": greedy(False, change=ROUGH, update="corrective"),
+    "IKL (nD)": greedy(True, change=ROUGH, update="corrective"),
+    "LPMKL (p=2)": LP2,
+    "UNIFORM": finite("uniform"),
+    "GCD-1s (1D)": greedy(False, change=FINE),
+    "GCD-1s (nD)": greedy(True, change=FINE),
     "GCD-2s (1D)": two_stages(False),
     "GCD-2s (nD)": two_stages(True),
-    "GCD-1s (1D)": one_stage(False),
-    "GCD-1s (nD)": one_stage(True),
-    "SGD-1s (1D)": one_stage(False, sampled=True),
-    "SGD-1s (nD)": one_stage(True, sampled=True),
+    "GCD-2s (nD, shrunk)": two_stages(True, shrunk=True),
 }

@@ -1,11 +1,11 @@
-"""Sections 6.2.2, 6.2.3 and 6.3 of the thesis: Gaussian kernels on real data, found or listed, in one stage or two.
+"""Sections 6.1.5, 6.2.2, 6.2.3 and 6.3 of the thesis: Gaussian kernels on real data, found or listed.
 
-    python experiments/thesis/real_data.py --data DIR [--quick] [--repeats N] [--minutes M] [--output DIR]
+    python experiments/thesis/real_data.py --data DIR [--quick] [--repeats N] [--minutes M] [--report] [--output DIR]
 
 ``DIR`` holds archives such as ``ringnorm.npz`` (arrays ``X``, ``y``); without it, the sets that OpenML has are fetched.
-Writes ``results.csv`` as results come, mean errors (``errors_6.2.2.csv``, ``errors_6.3.csv``) and median ranks
-(``results.json``), and the objective of the search for a width (``widths.csv``, ``widths.png``, 6.2.3). After M minutes
-no new split is begun.
+Every result is a row of ``results.csv`` at once, and is not computed again when the command is repeated; ``--report``
+computes nothing. Then writes ``tables.md`` (errors and ranks), ``ranks.json``, and the objective of the search for a
+width (``widths.csv``, ``widths.png``, 6.2.3). After M minutes no new split is begun.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ import argparse
 import json
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from _learners import CLASSIFIERS, HIGH, LOW, REGRESSORS, Settings, evaluate
-from _tasks import DIGITS, SETS, load, split
+from _learners import HINGE, SQUARED, evaluate
+from _ranks import Table, markdown, ranks
+from _settings import HINGE_COSTS, PIXELS, RIDGE_COSTS, STANDARDIZED, STRENGTHS, WHOLE, Settings
+from _tasks import DIGITS, SETS, Task, load, split
 from matplotlib import pyplot
 from rich.console import Console
 
@@ -30,62 +33,107 @@ from manykernels.discovery import FamilySearch, GaussianFamily, Limits, align_fa
 from manykernels.exceptions import ConvergenceWarning
 
 CONSOLE = Console(width=140)
-FULL = Settings(costs=tuple(10.0 ** np.arange(-2, 4.5, 0.5)), strengths=(1e-3, 1e-2, 1e-1))
-QUICK = Settings(costs=(0.1, 1.0, 10.0), strengths=(1e-2,), kernels=3)
+COLUMNS = ("loss", "set", "repeat", "method", "misclassified", "squared", "cpu_s", "kernels")
 QUICK_SETS, QUICK_CAP = ("heart", "thyroid"), 40
+QUICK = {"strengths": (1.0,), "shrinkages": (1e-2,), "kernels": 3, "wide_kernels": 2, "seconds": 0.5}
+BIG, PERIOD = 500, 3  # sets with so many samples to train get one split to three of the others
 ITERATIONS = (1, 2, 4)  # of the ascent, at which 6.2.3 draws its objective
+WIDE = ("nD", "nD, shrunk")
+
+ONE_STAGE = ("SGD-1s (1D)", "SGD-1s (nD)", "CKL (1D)", "CKL (nD)", "IKL (1D)", "IKL (nD)", "LPMKL (p=2)", "UNIFORM")
+TWO_STAGES = ("GCD-2s (1D)", "GCD-2s (nD)", "GCD-2s (nD, shrunk)")
+NARROW = tuple(method for method in HINGE if "nD" not in method)
+TABLES = {
+    "6.1.5": Table("squared", "misclassified", ONE_STAGE),
+    "6.1.5, squared error": Table("squared", "squared", ONE_STAGE),
+    "6.2.2": Table("hinge", "misclassified", tuple(HINGE)),
+    "6.2.2, digits": Table("hinge", "misclassified", NARROW, digits=True),
+    "6.3": Table("squared", "squared", (*ONE_STAGE[:2], "GCD-1s (1D)", "GCD-1s (nD)", *TWO_STAGES)),
+}
 
 
-def compare(names: list[str], arguments: Any, settings: Settings, cap: int | None, path: Path) -> pd.DataFrame:
-    """Return one row a set, repeat, experiment and method; rows are written to ``path`` as they come."""
-    rows: list[dict[str, Any]] = []
+# --- what is computed ---------------------------------------------------------------------------------------------
+
+
+def schedule(names: list[str], repeats: int) -> list[tuple[str, int]]:
+    """Return sets and repeats in the order in which they are done: small sets first, of large ones fewer splits."""
+
+    def place(job: tuple[str, int]) -> tuple[int, int]:
+        size = 0 if job[0] in DIGITS else SETS[job[0]][2][0]
+        large = job[0] in DIGITS or size >= BIG
+        return (PERIOD * job[1] + PERIOD - 1 if large else job[1]), (size + large)
+
+    return sorted([(name, repeat) for repeat in range(repeats) for name in names], key=place)
+
+
+def jobs(name: str, quick: bool) -> Iterator[tuple[str, str, Any, Settings]]:
+    """Return the methods for a set: loss, name, learner and settings."""
+    changes: dict[str, Any] = QUICK if quick else {"strengths": STRENGTHS}
+    widths = PIXELS if name in DIGITS else STANDARDIZED
+    for method, learner in HINGE.items():
+        if not (name in DIGITS and "nD" in method):  # 784 columns, as in the thesis
+            yield "hinge", method, learner, Settings(widths, HINGE_COSTS, **changes)
+    for method, learner in SQUARED.items() if name not in DIGITS else ():
+        yield "squared", method, learner, Settings(WHOLE, RIDGE_COSTS, **changes)
+
+
+def finished(path: Path) -> pd.DataFrame:
+    """Return the rows of earlier runs."""
+    return pd.read_csv(path) if path.exists() else pd.DataFrame(columns=list(COLUMNS))
+
+
+def compare(names: list[str], arguments: Any, cap: int | None, path: Path) -> None:
+    """Compute what ``path`` lacks, and append it a row at a time."""
+    done = {tuple(row) for row in finished(path)[list(COLUMNS[:4])].itertuples(index=False)}
     started = time.monotonic()
-    for repeat in range(arguments.repeats):
-        for name in names:
-            data = load(name, arguments.data)
-            if data is None or time.monotonic() - started > 60 * arguments.minutes:
-                continue
-            task = split(*data, name, repeat, cap)
-            for experiment, loss, learners in (("6.2.2", "hinge", CLASSIFIERS), ("6.3", "squared", REGRESSORS)):
-                for method, learner in learners.items():
-                    if name in DIGITS and ("nD" in method or experiment == "6.3"):
-                        continue  # 784 columns, as in the thesis
-                    result = evaluate(learner, task, settings, loss)
-                    rows.append({"experiment": experiment, "set": name, "repeat": repeat, "method": method, **result})
-            pd.DataFrame(rows).to_csv(path, index=False)
-            CONSOLE.log(f"{name}, split {repeat}: {time.monotonic() - started:.0f} s")
-    return pd.DataFrame(rows)
+    for name, repeat in schedule(names, arguments.repeats):
+        missing = [job for job in jobs(name, arguments.quick) if (job[0], name, repeat, job[1]) not in done]
+        if time.monotonic() - started > 60 * arguments.minutes:
+            break
+        data = load(name, arguments.data) if missing else None
+        if data is None:
+            continue
+        task = split(*data, name, repeat, cap)
+        for loss, method, learner, settings in missing:
+            row = {"loss": loss, "set": name, "repeat": repeat, "method": method}
+            append(row | evaluate(learner, task, settings, loss), path)
+        CONSOLE.log(f"{name}, split {repeat}: {time.monotonic() - started:.0f} s")
 
 
-def ranks(results: pd.DataFrame) -> pd.DataFrame:
-    """Return the median over sets of the rank of each method's mean error, and its median CPU seconds."""
-    means = results.groupby(["set", "method"], sort=False)["error"].mean().unstack()
-    table = pd.DataFrame({"median_rank": means.rank(axis=1).median(), "mean_rank": means.rank(axis=1).mean()})
-    table["cpu_s"] = results.groupby("method")["cpu_s"].median()
-    return table.reset_index()
+def append(row: dict[str, Any], path: Path) -> None:
+    """Add a row to a file."""
+    pd.DataFrame([row], columns=list(COLUMNS)).to_csv(path, mode="a", header=not path.exists(), index=False)
+
+
+# --- 6.2.3 --------------------------------------------------------------------------------------------------------
 
 
 def width_objectives(names: list[str], folder: str | None, cap: int | None) -> pd.DataFrame:
     """Return ``h(width)`` of 6.2.3, the flipped objective of the inner search, at a few iterations of the ascent."""
-    widths, frames = np.geomspace(LOW, HIGH, 120), []
+    frames = []
     for name in names:
         data = load(name, folder)
-        if data is None:
-            continue
-        X, y = split(*data, name, 0, min(200, cap or 200)).train
-        ideal = center_kernel(np.outer(y, y))
-        search = FamilySearch(GaussianFamily(LOW, HIGH), X)
-        for iteration in ITERATIONS:
-            gradient = ideal
-            if iteration > 1:
-                found = align_family(search, y, np.ones(len(y)), gain=0.0, limits=Limits(max_iter=iteration - 1))
-                parts = [w * Gaussian(float(p[0]))(X) for p, w in zip(found.parameters, found.weights, strict=True)]
-                current = center_kernel(np.sum(parts, axis=0))
-                gradient = ideal - np.vdot(current, ideal) / np.vdot(current, current) * current
-            values = np.array([-np.vdot(Gaussian(float(width))(X), gradient) for width in widths])
-            scaled = values / np.abs(values).max()
-            frames.append(pd.DataFrame({"set": name, "iteration": iteration, "width": widths, "h": scaled}))
+        if data is not None:
+            frames += objectives_of(name, split(*data, name, 0, min(200, cap or 200)))
     return pd.concat(frames, ignore_index=True)
+
+
+def objectives_of(name: str, task: Task) -> list[pd.DataFrame]:
+    """Return ``h(width)`` on one set."""
+    low, high = (PIXELS.low, PIXELS.high) if name in DIGITS else (STANDARDIZED.low, STANDARDIZED.high)
+    (X, y), widths, frames = task.train, np.geomspace(low, high, 120), []
+    search, ideal = FamilySearch(GaussianFamily(low, high), X), center_kernel(np.outer(y, y))
+    for iteration in ITERATIONS:
+        gradient = ideal
+        if iteration > 1:
+            found = align_family(search, y, np.ones(len(y)), gain=0.0, limits=Limits(max_iter=iteration - 1))
+            parts = [w * Gaussian(float(p[0]))(X) for p, w in zip(found.parameters, found.weights, strict=True)]
+            current = center_kernel(np.sum(parts, axis=0))
+            gradient = ideal - np.vdot(current, ideal) / np.vdot(current, current) * current
+        values = np.array([-np.vdot(Gaussian(float(width))(X), gradient) for width in widths])
+        scaled = values / np.abs(values).max()
+        frames.append(pd.DataFrame({"set": name, "iteration": iteration, "width": widths, "h": scaled}))
+    return frames
 
 
 def n_minima(values: np.ndarray) -> int:
@@ -113,40 +161,59 @@ def draw(curves: pd.DataFrame, path: Path) -> None:
     figure.savefig(path, dpi=70)
 
 
+# --- what is told -------------------------------------------------------------------------------------------------
+
+
+def report(results: pd.DataFrame, output: Path) -> None:
+    """Print and write errors and ranks of every experiment of which there are results."""
+    texts, told = [], {}
+    for name, table in TABLES.items():
+        rows = table.rows(results)
+        if rows.empty:
+            continue
+        of_methods = ranks(rows)
+        of_methods["splits"], of_methods["sets"] = len(rows), rows.index.get_level_values("set").nunique()
+        told[name] = of_methods.to_dict("records")
+        same = results[(results["loss"] == table.loss) & (results["set"].isin(list(DIGITS)) == table.digits)]
+        seconds = same.groupby("method")["cpu_s"].median()
+        texts.append(f"{name}\n\n" + markdown(rows, of_methods, seconds, table.error == "misclassified"))
+        CONSOLE.print("\n" + texts[-1], highlight=False, soft_wrap=True)
+    (output / "tables.md").write_text("\n\n".join(texts) + "\n")
+    (output / "ranks.json").write_text(json.dumps(told, indent=1, default=float))
+
+
+def report_widths(names: list[str], arguments: Any, cap: int | None, output: Path) -> None:
+    """Write and draw the objective of the search, unless an earlier run has."""
+    path = output / "widths.csv"
+    if not path.exists():
+        width_objectives(names, arguments.data, cap).to_csv(path, index=False)
+    curves = pd.read_csv(path)
+    draw(curves, output / "widths.png")
+    minima = curves.groupby(["set", "iteration"], sort=False)["h"].agg(lambda h: n_minima(h.to_numpy())).unstack()
+    CONSOLE.print("Local minima of h (6.2.3)\n" + minima.to_string(), highlight=False)
+
+
 def main() -> None:
     """Run everything and write it down."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="folder of archives; without it sets are fetched from OpenML")
     parser.add_argument("--quick", action="store_true", help="two sets, 40 samples, for a check that everything runs")
+    parser.add_argument("--report", action="store_true", help="only write tables and figures of what is there")
     parser.add_argument("--repeats", type=int, default=10, help="random splits of every set")
     parser.add_argument("--minutes", type=float, default=120.0, help="after so many minutes no new split is begun")
     parser.add_argument("--output", default="experiments/results/thesis/real_data", help="folder for results")
     arguments = parser.parse_args()
-    if arguments.quick:
-        arguments.repeats = 1
-    output = Path(arguments.output)
+    output, cap = Path(arguments.output), QUICK_CAP if arguments.quick else None
     output.mkdir(parents=True, exist_ok=True)
-    settings, cap = (QUICK, QUICK_CAP) if arguments.quick else (FULL, None)
-    # Small sets first: what the time allows is then most of the table.
-    names = list(QUICK_SETS) if arguments.quick else [*sorted(SETS, key=lambda name: SETS[name][2][0]), *DIGITS]
+    arguments.repeats = 1 if arguments.quick else arguments.repeats
+    names = list(QUICK_SETS) if arguments.quick else [*SETS, *DIGITS]
     with warnings.catch_warnings():
         # LIBSVM and solvers that are cut short are part of the comparison: their errors are in the table.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        curves = width_objectives([name for name in names if name in SETS], arguments.data, cap)
-        results = compare(names, arguments, settings, cap, output / "results.csv")
-    curves.to_csv(output / "widths.csv", index=False)
-    draw(curves, output / "widths.png")
-    minima = curves.groupby(["set", "iteration"], sort=False)["h"].agg(lambda h: n_minima(h.to_numpy())).unstack()
-    CONSOLE.print("Local minima of h (6.2.3)\n" + minima.to_string(), highlight=False)
-    report: dict[str, Any] = {"most_minima": int(minima.to_numpy().max()), "repeats": arguments.repeats}
-    for experiment, part in results.groupby("experiment"):
-        table = ranks(part[~part["set"].isin(DIGITS)])
-        errors = part.groupby(["set", "method"], sort=False)["error"].mean().unstack()
-        errors.to_csv(output / f"errors_{experiment}.csv")
-        report[str(experiment)] = table.to_dict("records")
-        CONSOLE.print(f"\n{experiment}\n" + errors.to_string(float_format="{:.3f}".format), highlight=False)
-        CONSOLE.print(table.to_string(index=False, float_format="{:.2f}".format), highlight=False)
-    (output / "results.json").write_text(json.dumps(report, indent=1, default=float))
+        if not arguments.report:
+            compare(names, arguments, cap, output / "results.csv")
+        report_widths(names, arguments, cap, output)
+    report(finished(output / "results.csv"), output)
 
 
 if __name__ == "__main__":

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
+import numpy as np
 import pandas as pd
+import pytest
 
-SCRIPT = Path(__file__).parents[2] / "experiments" / "thesis" / "greedy.py"
+FOLDER = Path(__file__).parents[2] / "experiments" / "thesis"
+
+
+@pytest.fixture
+def methods(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module("_relevance")
 
 
 def test_the_command_compares_searches(tmp_path: Path) -> None:
-    command = [sys.executable, str(SCRIPT), "--quick", "--output", str(tmp_path)]
+    command = [sys.executable, str(FOLDER / "greedy.py"), "--quick", "--output", str(tmp_path)]
     environment = {**os.environ, "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
@@ -24,3 +34,23 @@ def test_the_command_compares_searches(tmp_path: Path) -> None:
     alignment = results["alignment"]
     assert alignment["GCD-2s (nD)", 40] > alignment["GCD-2s (1D)", 40] + 0.1
     assert alignment["GCD-2s (nD)", 0] > alignment["GCD-2s (nD, NoReg)", 0] + 0.1
+
+
+def test_the_relevance_parameter_moves_the_means_apart_in_the_last_columns(methods: ModuleType) -> None:
+    sizes = methods.Sizes(n_train=4000, n_validation=2, n_test=2)
+    for gamma, share in ((0, 1 / 50), (40, None)):
+        X, y = methods.draw(gamma, 0, sizes).train
+        half = (X[y > 0].mean(axis=0) - X[y < 0].mean(axis=0)) / 2
+        beta = (np.arange(1, 51) / 50) ** gamma
+        expected = 1.75 * beta / np.sqrt((beta**2).sum())
+        np.testing.assert_allclose(half, expected, atol=5 / np.sqrt(4000))
+        assert share is None or expected[0] ** 2 == pytest.approx(share * 1.75**2)
+
+
+def test_a_kernel_of_shared_distances_is_the_sum_of_its_parts(methods: ModuleType) -> None:
+    rng = np.random.default_rng(0)
+    A, B = rng.normal(size=(5, 3)), rng.normal(size=(4, 3))
+    squares = ((A[:, None] - B) ** 2).sum(axis=-1)
+    kernel = methods.listed(np.array([0.0, 0.3, 0.7]), methods.Sizes(n_listed=3))
+    expected = 0.3 * np.exp(-squares / 1.0) + 0.7 * np.exp(-squares / 1e6)  # sigma 1 and 1000
+    np.testing.assert_allclose(kernel(A, B), expected, rtol=1e-9)

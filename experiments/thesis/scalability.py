@@ -1,0 +1,140 @@
+"""The scalability test of the thesis (6.2.1, figure 6.8): more and more samples, longer and longer lists of kernels.
+
+    python experiments/thesis/scalability.py [--quick] [--repeats N] [--minutes M] [--output DIR]
+
+Gaussian classes in 50 dimensions of which one or two matter (gamma = 40). Prints test error and CPU time; writes
+``results.csv``, ``summary.csv`` and a figure of four panels. A method whose search has hit its time limit is not run on
+anything larger; its last point is drawn hollow, and marked by ``>`` in the tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from _relevance import LISTED, METHODS, SEARCHES, Sizes, draw, measure
+from rich.console import Console
+from rich.table import Table
+
+from manykernels.exceptions import ConvergenceWarning
+
+GAMMA, N_TRAIN = 40, 50
+SAMPLES, KERNELS = (25, 50, 100, 200, 400), (50, 100, 200, 500, 1000, 2000)
+QUICK = Sizes(n_validation=100, n_test=200, most_kernels=2, seconds=0.5, constants=(1.0,), shrinkages=(1.0,))
+QUICK_SAMPLES, QUICK_KERNELS = (25, 50), (50, 100)
+AXES = {"samples": "training samples", "kernels": "kernels on the list"}
+AVERAGES = {"error": "mean", "cpu_s": "median", "cut": "any"}  # what runs first also loads libraries
+LABELS = {"error": "misclassified (%)", "cpu_s": "CPU seconds a model"}
+FORMATS = {"error": "{:.1f}", "cpu_s": "{:.3f}"}
+CONSOLE = Console(width=130)
+
+
+def jobs(samples: tuple[int, ...], kernels: tuple[int, ...]) -> Iterator[tuple[str, int, str]]:
+    """Return what is run on one draw: axis, value and method."""
+    for value in samples:
+        yield from (("samples", value, name) for name in METHODS)
+    for value in kernels:
+        yield from (("kernels", value, name) for name in LISTED)
+
+
+def run(sizes: Sizes, grids: tuple[tuple[int, ...], tuple[int, ...]], arguments: Any) -> Iterator[dict[str, Any]]:
+    """Return a row a draw, axis, value and method; what was cut short stays away from larger values."""
+    limits: dict[tuple[str, str], int] = {}
+    started = time.monotonic()
+    for repeat in range(arguments.repeats):
+        for axis, value, name in jobs(*grids):
+            late = time.monotonic() - started > 60 * arguments.minutes
+            if late or value > limits.get((axis, name), value):
+                continue
+            of_axis = {"n_train": value} if axis == "samples" else {"n_train": N_TRAIN, "n_listed": value}
+            own = replace(sizes, **of_axis)
+            row = measure(METHODS[name], draw(GAMMA, 1000 * repeat + own.n_train, own), own)
+            if row["cut"]:
+                limits[axis, name] = value
+            yield {"axis": axis, "value": value, "repeat": repeat, "method": name, **row}
+        CONSOLE.log(f"draw {repeat}: {time.monotonic() - started:.0f} s")
+
+
+def summarize(results: pd.DataFrame) -> pd.DataFrame:
+    """Return averages over the draws."""
+    groups = results.groupby(["axis", "value", "method"], sort=False)
+    return groups.agg(**{name: (name, how) for name, how in AVERAGES.items()}, draws=("error", "size")).reset_index()
+
+
+def plot(summary: pd.DataFrame, path: Path) -> None:
+    """Draw error and time against the number of samples (top) and of kernels (bottom)."""
+    figure, axes = plt.subplots(2, 2, figsize=(9, 7), layout="constrained")
+    for row, (axis, label) in zip(axes, AXES.items(), strict=True):
+        for ax, column in zip(row, LABELS, strict=True):
+            for index, name in enumerate(METHODS):
+                draw_line(ax, summary, (axis, name, column), f"C{index}")
+            ax.set(xlabel=label, ylabel=LABELS[column], xscale="log")
+        row[1].set_yscale("log")
+    axes[0, 0].legend(fontsize=7)
+    figure.savefig(path, dpi=80)
+    plt.close(figure)
+
+
+def draw_line(ax: Any, summary: pd.DataFrame, key: tuple[str, str, str], color: str) -> None:
+    """Draw a method in one panel; searches do not know the list, and are level lines beside the methods that do."""
+    axis, name, column = key
+    part = summary[(summary["axis"] == axis) & (summary["method"] == name)]
+    style = "-" if "nD" in name else "--"
+    if axis == "kernels" and name in SEARCHES:
+        level = summary[(summary["axis"] == "samples") & (summary["value"] == N_TRAIN) & (summary["method"] == name)]
+        if len(level):
+            ax.axhline(level[column].iloc[0], color=color, linestyle=style, linewidth=1)
+        return
+    ax.plot(part["value"], part[column], color=color, linestyle=style, label=name)
+    for value, number, cut in part[["value", column, "cut"]].itertuples(index=False):
+        ax.plot(value, number, "o", color=color, markersize=4, fillstyle="none" if cut else "full")
+
+
+def show(summary: pd.DataFrame) -> None:
+    """Print errors and times, a row a method."""
+    for axis, part in summary.groupby("axis", sort=False):
+        for column, form in FORMATS.items():
+            values = list(dict.fromkeys(part["value"]))
+            table = Table(f"{LABELS[column]}, {AXES[str(axis)]}", *(str(value) for value in values))
+            for name, rows in part.groupby("method", sort=False):
+                cells = {r.value: (">" if r.cut else "") + form.format(getattr(r, column)) for r in rows.itertuples()}
+                table.add_row(str(name), *(cells.get(value, "-") for value in values))
+            CONSOLE.print(table)
+
+
+def main() -> None:
+    """Run the experiment from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one draw of two sizes")
+    parser.add_argument("--repeats", type=int, default=5, help="draws")
+    parser.add_argument("--minutes", type=float, default=60.0, help="after so many minutes nothing new is begun")
+    parser.add_argument("--seconds", type=float, default=10.0, help="time limit of a search")
+    parser.add_argument("--data", help="not needed: the classes are drawn at random")
+    parser.add_argument("--output", default="experiments/results/thesis/scalability", help="folder for results")
+    arguments = parser.parse_args()
+    sizes, grids = Sizes(seconds=arguments.seconds), (SAMPLES, KERNELS)
+    if arguments.quick:
+        sizes, grids, arguments.repeats = QUICK, (QUICK_SAMPLES, QUICK_KERNELS), 1
+    output, rows = Path(arguments.output), []
+    output.mkdir(parents=True, exist_ok=True)
+    with warnings.catch_warnings():
+        # Machines and searches that are cut short are part of the comparison: their errors are in the table.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for row in run(sizes, grids, arguments):
+            rows.append(row)
+            pd.DataFrame(rows).to_csv(output / "results.csv", index=False)
+    summary = summarize(pd.DataFrame(rows))
+    summary.to_csv(output / "summary.csv", index=False)
+    plot(summary, output / "scalability.png")
+    show(summary)
+
+
+if __name__ == "__main__":
+    main()
