@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from _settings import until_changes_are_below
+from _settings import Watch
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.svm import SVC
@@ -25,7 +25,6 @@ from manykernels.discovery import (
     discover_greedily,
 )
 from manykernels.objective.weight_sets import LpBall, Simplex
-from manykernels.solvers import Status
 
 Array = NDArray[Any]
 
@@ -48,7 +47,7 @@ class Sizes:
     most_kernels : int
         Of a search.
     seconds : float
-        Most wall-clock seconds of one search.
+        Most CPU seconds of one search.
     constants : tuple of float
         ``C`` of methods in one stage, each a search of its own.
     shrinkages : tuple of float
@@ -67,10 +66,6 @@ class Sizes:
     def widths(self) -> Array:
         """Return the widths on the list."""
         return np.geomspace(*ENDS, self.n_listed)
-
-    def limits(self) -> Limits:
-        """Return when a search in one stage stops."""
-        return Limits(CHANGE, self.most_kernels, self.seconds, callback=until_changes_are_below(CHANGE))
 
 
 class Data(NamedTuple):
@@ -206,10 +201,11 @@ def two_stages(family: Any, n_starts: int, *, shrunk: bool = False) -> Method:
 def aligned(family: Any, data: Data, sizes: Sizes, settings: SearchSettings) -> tuple[Kernel, bool]:
     """Return the kernel of the first stage."""
     X, y = data.train
-    search, limits = FamilySearch(family, X, settings), Limits(CHANGE, sizes.most_kernels, sizes.seconds)
+    search, watch = FamilySearch(family, X, settings), Watch(sizes.seconds)
+    limits = Limits(max_iter=sizes.most_kernels, callback=watch)
     found = align_family(search, y, np.ones(len(y)), criterion="distance", limits=limits, random_state=0)
     specs = [family.spec(parameter) for parameter in found.parameters]
-    return Kernel(specs, found.weights), found.status is Status.TIME_LIMIT
+    return Kernel(specs, found.weights), watch.late
 
 
 # --- methods that learn kernel and machine together -------------------------------------------------------------------
@@ -231,12 +227,10 @@ def lp(regularizer: Any) -> Method:
     """Return the method that learns weights on the simplex or in a ball."""
 
     def learn_one(data: Data, sizes: Sizes, strength: float) -> tuple[Model, bool]:
-        found = solve(
-            grams(data, sizes), data.train[1], loss="hinge", regularizer=regularizer(strength), tol=CHANGE,
-            time_limit=sizes.seconds,
-        )  # fmt: skip
-        model = Model(listed(found.kernel_weights, sizes), found.dual_coef, found.intercept)
-        return model, found.status is Status.TIME_LIMIT
+        watch, y = Watch(sizes.seconds), data.train[1]
+        common = {"loss": "hinge", "tol": CHANGE, "callback": watch}
+        found = solve(grams(data, sizes), y, regularizer=regularizer(strength), **common)
+        return Model(listed(found.kernel_weights, sizes), found.dual_coef, found.intercept), watch.late
 
     return together(learn_one)
 
@@ -245,13 +239,14 @@ def one_stage(family: Any, n_starts: int) -> Method:
     """Return GCD-1s, which is CKL."""
 
     def learn_one(data: Data, sizes: Sizes, strength: float) -> tuple[Model, bool]:
+        watch = Watch(sizes.seconds, CHANGE)
+        common = {"limits": Limits(CHANGE, sizes.most_kernels, callback=watch), "settings": SearchSettings(n_starts)}
         found = discover_greedily(
-            *data.train, family, loss="hinge", strength=strength, update="frank_wolfe",
-            settings=SearchSettings(n_starts), limits=sizes.limits(), random_state=0,
-        )  # fmt: skip
+            *data.train, family, loss="hinge", strength=strength, update="frank_wolfe", random_state=0, **common
+        )
         solution = found.solution
         kernel = Kernel([part.spec for part in found.kernels], solution.kernel_weights)
-        return Model(kernel, solution.dual_coef, solution.intercept), solution.status is Status.TIME_LIMIT
+        return Model(kernel, solution.dual_coef, solution.intercept), watch.late
 
     return together(learn_one)
 

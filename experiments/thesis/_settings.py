@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -98,6 +99,20 @@ def until_changes_are_below(share: float) -> Callable[[IterationRecord], bool]:
         return len(seen) > 2 and abs(seen[-2] - seen[-1]) < share * abs(seen[-1])
 
     return rule
+
+
+class Watch:
+    """Ends a search when the objective hardly changes or the CPU time is over, and remembers the latter."""
+
+    def __init__(self, seconds: float, change: float = 0.0) -> None:
+        self.deadline, self.late = time.process_time() + seconds, False
+        self.settled = until_changes_are_below(change)
+
+    def __call__(self, record: IterationRecord) -> bool:
+        """Return whether the search is to end."""
+        settled = self.settled(record)
+        self.late = not settled and time.process_time() > self.deadline
+        return settled or self.late
 
 
 SIGMAS = 1e-4 * 1.6 ** np.arange(50)  # the last ten exceed the interval of the searches: the thesis has it so

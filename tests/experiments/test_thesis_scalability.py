@@ -6,6 +6,7 @@ import importlib
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -56,3 +57,13 @@ def test_what_is_cut_short_is_not_run_on_more(program: ModuleType, monkeypatch: 
     assert (program.METHODS["AMKL"], 50, 100) in seen
     summary = program.summarize(rows)
     assert summary[summary["cut"]][["method", "value", "draws"]].to_numpy().tolist() == [["CKL (nD)", 50, 2]]
+
+
+@pytest.mark.parametrize(("name", "cut"), [("CKL (1D)", True), ("GCD-2s (1D)", True), ("AMKL", False)])
+def test_a_search_tells_that_it_ran_out_of_time(program: ModuleType, name: str, cut: bool) -> None:
+    sizes = replace(program.QUICK, n_train=20, seconds=1e-9)
+    data = program.draw(40, 0, sizes)
+    learned = program.METHODS[name](data, sizes)
+    assert learned.cut is cut
+    assert learned.seconds > 0
+    assert not program.METHODS[name](data, replace(sizes, seconds=60.0)).cut
