@@ -6,6 +6,7 @@ from manykernels.discovery._nonlinear_problem import project_on_ball
 from manykernels.discovery.base import Candidate, Discovery, Found, Limits, run_search
 from manykernels.discovery.dirichlet_family import DirichletFamily
 from manykernels.discovery.families import FiniteFamily, KernelFamily
+from manykernels.discovery.first_stage import AlignedKernel, align_family
 from manykernels.discovery.gaussian import discover_by_sampling
 from manykernels.discovery.greedy import discover_greedily
 from manykernels.discovery.hierarchical import HierarchicalDiscovery, discover_hierarchical
@@ -21,7 +22,7 @@ from manykernels.discovery.radial_families import (
 )
 from manykernels.discovery.search import FamilySearch, Peak, SearchSettings
 from manykernels.discovery.target_space import TargetSpace
-from manykernels.discovery.two_stage import AlignedKernel, align_family, discover_in_two_stages
+from manykernels.discovery.two_stage import discover_in_two_stages
 
 __all__ = [
     "AlignedKernel",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -36,15 +37,37 @@ def family_certificate(problem: Problem, model: tuple[Array, Array, float], norm
     """
     rho, d, b = model
     f, t = problem.model_parts(rho, d)
-    feasible = problem.feasible_dual(rho)
     conjugate = norm / (2.0 * problem.regularizer.strength)
+    return certificate_of(problem, (rho, f, b), problem.regularizer.value(t), problem.feasible_dual(rho), conjugate)
 
-    def dual(c: float) -> float:
-        return -problem.conjugate_loss(c * feasible) - c**2 * conjugate
 
-    inner = float(minimize_scalar(lambda c: -dual(c), bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-9}).x)
-    scale = max((1.0, inner), key=dual)
-    loss, penalty = problem.empirical_loss(f + b), problem.regularizer.value(t)
+def certificate_of(
+    problem: Problem, model: tuple[Array, Array, float], penalty: float, feasible: Array, conjugate: float
+) -> Certificate:
+    """Return the certificate of a model whose penalty, and its conjugate at feasible dual coefficients, are known.
+
+    The dual coefficients are scaled to the best point of their ray.
+
+    Parameters
+    ----------
+    problem : Problem
+        Gives target, loss, sample weights and intercept.
+    model : (rho, f, b)
+        Dual coefficients, scores without intercept, intercept.
+    penalty : float
+        ``Omega(t)`` of the model.
+    feasible : ndarray of shape (N,)
+        Dual feasible.
+    conjugate : float
+        ``Omega*`` there, or an upper bound on it; it grows with the square of a factor.
+
+    Returns
+    -------
+    Certificate
+    """
+    rho, f, b = model
+    scale, dual = best_scaling(problem.conjugate_loss, feasible, conjugate)
+    loss = problem.empirical_loss(f + b)
     denominator = max(abs(loss + penalty), problem.tiny)
     stationarity = loss + problem.conjugate_loss(scale * feasible) + scale * float((f + b) @ feasible)
     kkt = KKTResiduals(
@@ -54,7 +77,35 @@ def family_certificate(problem: Problem, model: tuple[Array, Array, float], norm
         intercept=_ratio(abs(float(rho.sum())), float(np.abs(rho).sum())) if problem.fit_intercept else 0.0,
         scaling=1.0 - scale,
     )
-    return Certificate.from_values(loss + penalty, dual(scale), denominator, kkt)
+    return Certificate.from_values(loss + penalty, dual, denominator, kkt)
+
+
+def best_scaling(conjugate_loss: Callable[[Array], float], rho: Array, bound: float) -> tuple[float, float]:
+    """Maximize the dual value along the ray of ``rho``, which keeps it in its box.
+
+    Parameters
+    ----------
+    conjugate_loss : callable
+        ``L*(-rho)`` for ``rho`` (N,).
+    rho : ndarray of shape (N,)
+        Dual feasible.
+    bound : float
+        ``Omega*(u)`` at ``rho``, or an upper bound on it; it grows with the square of the factor.
+
+    Returns
+    -------
+    scale : float
+        In [0, 1].
+    value : float
+        ``max_c -L*(-c rho) - c^2 bound``, at least as large as at ``c = 1``.
+    """
+
+    def negative(scale: float) -> float:
+        return conjugate_loss(scale * rho) + scale**2 * bound
+
+    found = minimize_scalar(negative, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-9})
+    whole = negative(1.0)
+    return (1.0, -whole) if whole <= found.fun else (float(found.x), -float(found.fun))
 
 
 def with_dual(certificate: Certificate, dual: float, tiny: float) -> Certificate:

@@ -7,8 +7,8 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
+from manykernels.discovery._family_certificate import best_scaling
 from manykernels.discovery._hierarchical_norm import HierarchicalNorm
 from manykernels.discovery._hierarchical_weights import HierarchicalWeights
 from manykernels.objective.problem import Problem
@@ -92,7 +92,7 @@ class HierarchicalNewton(PrimalDual):
         norm, problem, rho = self._groups.norm, self.problem, self.samples.rho
         bound = float(norm.dual_squares(self._groups.eta, self._squared_norms).max()) / (2.0 * norm.strength)
         missing = abs(float(rho.sum())) * (1.0 + abs(self.b)) if problem.fit_intercept else 0.0
-        return best_scaling(problem, rho, bound)[1] - missing
+        return best_scaling(problem.conjugate_loss, rho, bound)[1] - missing
 
     def _factorize(self) -> tuple[Array, NewtonSystem]:
         diagonal, _ = self.samples.linearize(0.0)
@@ -139,33 +139,6 @@ class HierarchicalNewton(PrimalDual):
         return next((d for d in pruned if self._primal(d) - dual <= allowed), self.kernels.weights)
 
 
-def best_scaling(problem: ReducedProblem | Problem, rho: Array, bound: float) -> tuple[float, float]:
-    """Maximize the dual value along the ray of ``rho``, which keeps it in its box.
-
-    Parameters
-    ----------
-    problem : ReducedProblem or Problem
-    rho : ndarray of shape (N,)
-        Dual feasible.
-    bound : float
-        ``Omega*(u)`` at ``rho``, or an upper bound on it; it grows with the square of the factor.
-
-    Returns
-    -------
-    scale : float
-        In [0, 1].
-    value : float
-        ``max_c -L*(c rho) - c^2 bound``, at least as large as at ``c = 1``.
-    """
-
-    def negative(scale: float) -> float:
-        return problem.conjugate_loss(scale * rho) + scale**2 * bound
-
-    found = minimize_scalar(negative, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-6})
-    whole = negative(1.0)
-    return (1.0, -whole) if whole <= found.fun else (float(found.x), -float(found.fun))
-
-
 def start_newton(problem: ReducedProblem, rho: Array, b: float) -> HierarchicalNewton:
     """Return the iteration from equal group weights and dual coefficients near ``rho``.
 
@@ -183,7 +156,8 @@ def start_newton(problem: ReducedProblem, rho: Array, b: float) -> HierarchicalN
     rho = interior_point(base, rho)
     eta = np.full(len(norm.penalties), 1.0 / len(norm.penalties))
     squared_norms = np.maximum(problem.stack.apply_each(rho) @ rho, 0.0)
-    scale, value = best_scaling(problem, rho, float(norm.dual_squares(eta, squared_norms).max()) / (2 * norm.strength))
+    bound = float(norm.dual_squares(eta, squared_norms).max()) / (2 * norm.strength)
+    scale, value = best_scaling(problem.conjugate_loss, rho, bound)
     scale *= START_FRACTION
     barrier = START_BARRIER * max(value, 1e-3 * base.loss_at_zero, base.tiny) / (2 * base.n_samples + len(eta))
     kernels = HierarchicalWeights.start(norm, scale**2 * squared_norms, eta)

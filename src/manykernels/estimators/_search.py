@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,13 +13,14 @@ from sklearn.utils import ClassifierTags, RegressorTags, _safe_indexing
 from sklearn.utils.metaestimators import available_if
 
 from manykernels._threads import blas_threads
-from manykernels.discovery import Discovery, Found
+from manykernels.discovery import Discovery
 from manykernels.estimators._base import BaseMKL
+from manykernels.estimators._found import kernel_norms, on_bank, union, unique_names
 from manykernels.estimators._prediction import KernelExpansion, class_probabilities
 from manykernels.estimators._problems import Fit
 from manykernels.estimators._targets import check_lengths, class_labels, encode_labels, numeric_targets, sample_weights
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels import FittedBank, KernelBank, Linear
+from manykernels.kernels import KernelBank, Linear
 from manykernels.objective.constants import strength_from_alpha
 from manykernels.objective.losses import Loss, get_loss
 
@@ -177,17 +176,17 @@ class BaseKernelSearch(BaseMKL):
 
     def _keep_found(self, rows: Any, found: list[Discovery], kept: Array) -> Self:
         """Join the kernels of all targets in one bank and keep the model."""
-        kernels = _union(found)
-        named = zip(_unique_names(kernels), kernels, strict=True)
+        kernels = union(found)
+        named = zip(unique_names(kernels), kernels, strict=True)
         entries = [(name, kernel.spec, list(kernel.columns)) for name, kernel in named]
         # A bank holds at least one kernel, even for a constant model.
         entries = entries or [("linear", Linear(), list(range(self.n_features_in_)))]
         bank, prepared = KernelBank(entries, standardize=bool(self.standardize), normalize=None).fit_prepare(rows)
-        solutions = [_on_bank(part, kernels, len(entries)) for part in found]
+        solutions = [on_bank(part, kernels, len(entries)) for part in found]
         weights = np.array([solution.kernel_weights for solution in solutions])
         coefficients = np.array([solution.dual_coef for solution in solutions])
         self._expansion = KernelExpansion.of(bank, prepared, weights, coefficients)
-        norms = np.array([_norms(bank, prepared, *pair) for pair in zip(weights, coefficients, strict=True)])
+        norms = np.array([kernel_norms(bank, prepared, *pair) for pair in zip(weights, coefficients, strict=True)])
         self._keep(bank, Fit([], solutions, norms), kept)
         return self
 
@@ -276,35 +275,3 @@ class BaseKernelSearch(BaseMKL):
 
     def _target_labels(self) -> Array:
         return self.classes_ if self._task == "classification" else np.arange(len(self.kernel_weights_))
-
-
-def _union(found: Sequence[Discovery]) -> list[Found]:
-    """Return the kernels of all targets, each once."""
-    return list(dict.fromkeys(kernel for part in found for kernel in part.kernels))
-
-
-def _unique_names(kernels: Sequence[Found]) -> list[str]:
-    """Return the names, with a number after those that another kernel of another target already has."""
-    counts: Counter[str] = Counter()
-    names = []
-    for kernel in kernels:
-        counts[kernel.name] += 1
-        names.append(kernel.name if counts[kernel.name] == 1 else f"{kernel.name} ({counts[kernel.name]})")
-    return names
-
-
-def _on_bank(part: Discovery, kernels: Sequence[Found], n_kernels: int) -> Any:
-    """Return the solution of one target on the kernels of all."""
-    place = {kernel: m for m, kernel in enumerate(kernels)}
-    weights = np.zeros(n_kernels)
-    weights[[place[kernel] for kernel in part.kernels]] = part.solution.kernel_weights
-    return replace(part.solution, kernel_weights=weights)
-
-
-def _norms(bank: FittedBank, prepared: Any, weights: Array, rho: Array) -> Array:
-    """Return ``||f_m|| = d_m sqrt(rho'K_m rho)``, (M,)."""
-    norms = np.zeros(len(weights))
-    for m in np.flatnonzero(weights):
-        gram = bank.block(prepared, prepared, kernels=[m])[0]
-        norms[m] = weights[m] * np.sqrt(max(float(rho @ gram @ rho), 0.0))
-    return norms

@@ -20,8 +20,8 @@ from manykernels.discovery import (
     discover_greedily,
     discover_in_two_stages,
 )
+from manykernels.discovery.first_stage import CRITERIA
 from manykernels.discovery.greedy import UPDATES
-from manykernels.discovery.two_stage import CRITERIA
 from manykernels.estimators._search import BaseKernelSearch
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss

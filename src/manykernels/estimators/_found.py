@@ -1,0 +1,49 @@
+"""From the kernels found for each target to one bank and its weights."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.discovery import Discovery, Found
+from manykernels.kernels import FittedBank, Prepared
+from manykernels.solvers import Solution
+
+Array = NDArray[Any]
+
+
+def union(found: Sequence[Discovery]) -> list[Found]:
+    """Return the kernels of all targets, each once."""
+    return list(dict.fromkeys(kernel for part in found for kernel in part.kernels))
+
+
+def unique_names(kernels: Sequence[Found]) -> list[str]:
+    """Return the names, with a number after those that another kernel of another target already has."""
+    counts: Counter[str] = Counter()
+    names = []
+    for kernel in kernels:
+        counts[kernel.name] += 1
+        names.append(kernel.name if counts[kernel.name] == 1 else f"{kernel.name} ({counts[kernel.name]})")
+    return names
+
+
+def on_bank(part: Discovery, kernels: Sequence[Found], n_kernels: int) -> Solution:
+    """Return the solution of one target on the kernels of all."""
+    place = {kernel: m for m, kernel in enumerate(kernels)}
+    weights = np.zeros(n_kernels)
+    weights[[place[kernel] for kernel in part.kernels]] = part.solution.kernel_weights
+    return replace(part.solution, kernel_weights=weights)
+
+
+def kernel_norms(bank: FittedBank, prepared: Prepared, weights: Array, rho: Array) -> Array:
+    """Return ``||f_m|| = d_m sqrt(rho'K_m rho)``, (M,)."""
+    norms = np.zeros(len(weights))
+    for m in np.flatnonzero(weights):
+        gram = bank.block(prepared, prepared, kernels=[m])[0]
+        norms[m] = weights[m] * np.sqrt(max(float(rho @ gram @ rho), 0.0))
+    return norms
