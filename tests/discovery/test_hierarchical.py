@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import product
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from manykernels.discovery import HierarchicalDiscovery, Limits, discover_hierarchical
 from manykernels.discovery._anova_grid import AnovaGrid
+from manykernels.discovery._hierarchical_newton import HierarchicalNewton
 from manykernels.discovery._hierarchical_norm import HierarchicalNorm
 from manykernels.discovery._hierarchical_weights import HierarchicalWeights
 from manykernels.discovery._hierarchy import ROOT, Hull, Node, ancestors, depth, hull_matrix, parents
@@ -341,6 +343,43 @@ def test_an_interrupt_keeps_the_best_model(points: np.ndarray, signal: np.ndarra
     best = min(record.relative_gap for record in calls)
     assert found.solution.certificate.relative_gap == best
     assert primal(points, signal, "squared", found, nodes) == pytest.approx(found.solution.certificate.primal)
+
+
+def test_an_interrupt_inside_a_round_keeps_the_best_model(
+    points: np.ndarray, signal: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, steps = HierarchicalNewton.newton_step, []
+
+    def interrupted(iteration: HierarchicalNewton, wanted: float) -> None:
+        steps.append(wanted)
+        if len(steps) == 8:
+            raise KeyboardInterrupt
+        plain(iteration, wanted)
+
+    monkeypatch.setattr(HierarchicalNewton, "newton_step", interrupted)
+    solution = search(points, signal, limits=Limits(tol=1e-9)).solution
+    assert solution.status is Status.INTERRUPTED
+    assert 0 < solution.newton_steps < 8
+    assert solution.certificate.relative_gap == min(record.relative_gap for record in solution.history)
+
+
+def test_the_time_limit_ends_a_round_between_two_steps(
+    points: np.ndarray, signal: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, clock, steps = HierarchicalNewton.newton_step, time.perf_counter, []
+
+    def counted(iteration: HierarchicalNewton, wanted: float) -> None:
+        steps.append(wanted)
+        plain(iteration, wanted)
+
+    monkeypatch.setattr(HierarchicalNewton, "newton_step", counted)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + (1000.0 if len(steps) >= 3 else 0.0))
+    solution = search(points, signal, limits=Limits(tol=1e-9, time_limit=900.0)).solution
+    assert solution.status is Status.TIME_LIMIT
+    # Two rounds: the zero model, and the point that was reached when the time was over, certified as it is.
+    assert solution.newton_steps == 3
+    assert solution.history[-1].primal < solution.history[0].primal
+    assert np.isfinite(solution.certificate.relative_gap)
 
 
 @pytest.mark.parametrize(

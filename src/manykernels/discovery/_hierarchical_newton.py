@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -195,7 +196,7 @@ def grown_newton(last: HierarchicalNewton, problem: ReducedProblem, gap: float) 
     return _newton(problem, samples, kernels, last.b)
 
 
-def descend(iteration: HierarchicalNewton, tol: float, most_steps: int = MOST_STEPS) -> tuple[int, bool]:
+def descend(iteration: HierarchicalNewton, tol: float, deadline: float = np.inf) -> tuple[int, bool]:
     """Take Newton steps until the relative gap over the hull is at most ``tol``.
 
     Parameters
@@ -203,7 +204,8 @@ def descend(iteration: HierarchicalNewton, tol: float, most_steps: int = MOST_ST
     iteration : HierarchicalNewton
         Advanced in place.
     tol : float
-    most_steps : int
+    deadline : float, default=inf
+        Time of ``time.perf_counter`` after which no step is begun.
 
     Returns
     -------
@@ -212,11 +214,12 @@ def descend(iteration: HierarchicalNewton, tol: float, most_steps: int = MOST_ST
     reached : bool
         Whether the gap was reached.
     """
-    for step in range(most_steps + 1):
+    for step in range(MOST_STEPS + 1):
         primal, dual = iteration.bounds()
         unit = max(abs(primal), iteration.problem.tiny)
         if primal - dual <= tol * unit:
             return step, True
-        if step < most_steps:
-            iteration.newton_step(WANTED_SHARE * tol * unit)
-    return most_steps, False
+        if step == MOST_STEPS or time.perf_counter() > deadline:
+            return step, False
+        iteration.newton_step(WANTED_SHARE * tol * unit)
+    raise AssertionError("the loop returns in its last round")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,7 +69,25 @@ class _Survey:
 
 @dataclass(eq=False)
 class HierarchicalSearch:
-    """The hull, the Newton iteration on it, and the group weights by which dual vectors are split."""
+    """The hull, the Newton iteration on it, and the group weights by which dual vectors are split.
+
+    Parameters
+    ----------
+    grid : ProductGrid
+        The graph.
+    base : Problem
+        Gives target, loss, sample weights and intercept.
+    strength : float
+        ``lambda``.
+    names : sequence of str
+        Of the columns.
+    tol : float
+        Relative gap over the graph to reach.
+    max_kernels : int
+        Largest hull.
+    deadline : float, default=inf
+        Time of ``time.perf_counter`` after which no Newton step is begun; the point reached is certified.
+    """
 
     grid: ProductGrid
     base: Problem
@@ -76,6 +95,7 @@ class HierarchicalSearch:
     names: Sequence[str]
     tol: float
     max_kernels: int
+    deadline: float = np.inf
     hull: Hull = field(init=False)
     newton: HierarchicalNewton | None = None
     eta: Array = field(default_factory=lambda: np.ones(1))
@@ -89,6 +109,11 @@ class HierarchicalSearch:
     def full(self) -> bool:
         """Whether the hull has as many nodes as it may have."""
         return len(self.hull.nodes) >= self.max_kernels
+
+    @property
+    def late(self) -> bool:
+        """Whether the deadline has passed."""
+        return time.perf_counter() > self.deadline
 
     def candidates(self) -> Iterator[Candidate]:
         """Yield the zero model, then the model of every hull, each certified over the whole graph."""
@@ -133,7 +158,7 @@ class HierarchicalSearch:
         """Solve on the hull, from the last point if there is one, and from scratch if that does not get there."""
         reduced = self._reduced()
         warm = None if self.newton is None else grown_newton(self.newton, reduced, gap)
-        if warm is None or not self._descended(warm, NEWTON_SHARE * goal):
+        if warm is None or not (self._descended(warm, NEWTON_SHARE * goal) or self.late):
             self._descended(start_newton(reduced, *self.base.zero_model()), NEWTON_SHARE * goal)
         newton = self.newton
         assert newton is not None
@@ -143,7 +168,7 @@ class HierarchicalSearch:
         return self._model(newton.samples.rho, weights, newton.b)
 
     def _descended(self, newton: HierarchicalNewton, goal: float) -> bool:
-        steps, reached = descend(newton, goal)
+        steps, reached = descend(newton, goal, self.deadline)
         self.newton, self.eta = newton, newton.group_weights
         self.steps += steps
         return reached

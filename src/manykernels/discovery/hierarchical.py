@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -136,7 +137,9 @@ def discover_hierarchical(
         sample_weight=sample_weight,
     )
     limits = limits or Limits()
-    search = HierarchicalSearch(grid, base, strength, names, limits.tol, check_count(max_kernels, "max_kernels"))
+    deadline = time.perf_counter() + (np.inf if limits.time_limit is None else limits.time_limit)
+    most = check_count(max_kernels, "max_kernels")
+    search = HierarchicalSearch(grid, base, strength, names, limits.tol, most, deadline)
     found = run_search(search.candidates(), limits)
     solution = found.solution
     if search.full and solution.status is Status.STALLED:

@@ -56,7 +56,7 @@ class HierarchicalMKL(BaseKernelSearch):
     max_iter : int, default=200
         Most rounds of the search.
     time_limit : float or None, default=None
-        Seconds for each target; the best model so far is kept.
+        Seconds for each target; no Newton step is begun after them, and the best model so far is kept.
     verbose : int, default=0
         1 shows the gap falling toward ``tol``, 2 prints a line a round.
 
