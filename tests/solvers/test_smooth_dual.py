@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklearn.metrics.pairwise import rbf_kernel
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.objective.losses import LOSSES, get_loss
@@ -86,3 +87,15 @@ def test_it_takes_fewer_steps_and_passes_than_weights_as_variables(strength: flo
     assert 0 < np.count_nonzero(solution.kernel_weights) < problem.n_kernels
     assert solution.newton_steps < other.newton_steps
     assert solution.passes < 0.8 * other.passes
+
+
+@pytest.mark.parametrize(("seed", "strength"), [(2, 1e-4), (2, 1e-3), (17, 1e-4), (21, 1e-4)])
+def test_scores_of_their_own_do_not_lead_logistic_steps_away(seed: int, strength: float) -> None:
+    """Scores that had drifted from the coefficients once made every step short, a hundred of them and more."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 3))
+    y = np.sign(X[:, 0] + 0.3 * rng.normal(size=60))
+    kernels = np.stack([rbf_kernel(X[:, [j]], gamma=gamma) for j in range(3) for gamma in (0.01, 0.1, 1.0, 10.0)]) / 60
+    problem = Problem(kernels, y, get_loss("logistic"), get_regularizer("elasticnet", strength))
+    solution = SmoothDual(tol=1e-6, max_iter=15).solve(problem)
+    assert solution.status == "converged"

@@ -44,13 +44,19 @@ class DualNewton:
         Intercept to start from.
     value : float
         Size of the objective, which sets the first barrier.
+    shortest : float
+        Steps shorter than this say that scores of their own (`EntropicSamples`) have gone elsewhere. Where the
+        envelope of the blocks is steep they are the better guide all the same.
     """
 
-    def __init__(self, problem: Problem, kernels: TrackedKernels, b: float, value: float) -> None:
+    def __init__(
+        self, problem: Problem, kernels: TrackedKernels, b: float, value: float, shortest: float = 0.0
+    ) -> None:
         barrier = START_BARRIER * max(value, 1e-3 * problem.loss_at_zero, problem.tiny) / (2 * problem.n_samples)
         self.problem, self.kernels = problem, kernels
         self.samples = start_samples(problem, kernels.rho, b, barrier)
         self.steps = 0
+        self._shortest = shortest
         self._bounds: tuple[float, float] | None = None
 
     def newton_step(self, wanted: float) -> bool:
@@ -116,15 +122,19 @@ class DualNewton:
 
     def _find_direction(self, target: float) -> None:
         """Set the Newton direction; scores of their own that mislead it are replaced by those that ``rho`` implies."""
-        self._set_direction(target)
-        if isinstance(self.samples, EntropicSamples) and not self._slope() < 0:
+        hessian = self.kernels.hessian()
+        self._set_direction(hessian, target)
+        if isinstance(self.samples, EntropicSamples) and self._misled():
             self.samples.resynchronize()
-            self._set_direction(target)
+            self._set_direction(hessian, target)
 
-    def _set_direction(self, target: float) -> None:
+    def _misled(self) -> bool:
+        return not self._slope() < 0 or self.samples.interior_steps(INSIDE)[0] < self._shortest
+
+    def _set_direction(self, hessian: Array, target: float) -> None:
         samples, kernels = self.samples, self.kernels
         diagonal, shift = samples.linearize(target)
-        matrix = kernels.hessian()
+        matrix = hessian.copy()
         matrix[np.diag_indices_from(matrix)] += diagonal
         system = NewtonSystem(matrix, self.problem.fit_intercept)
         drho = self._solve(system, shift + samples.scores() - kernels.scores())

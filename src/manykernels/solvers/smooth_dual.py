@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from manykernels.solvers.base import Model
 
 FINAL_SHARE = 0.5  # of tol that the barrier is left with
+SHORT = 0.1  # a step, at which scores are taken from the coefficients anew
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +77,7 @@ class SmoothDual(Solver):
         norms = problem.dual_norms(rho)
         scale, value = best_scale(problem, rho, norms)
         kernels = TrackedKernels(problem, SmoothConjugate(problem.regularizer), scale * rho, scale * norms)
-        return DualNewton(problem, kernels, b, value)
+        return DualNewton(problem, kernels, b, value, SHORT)
 
     def step(self, problem: Problem, state: DualNewton) -> None:
         """Take one Newton step."""
