@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from _settings import Settings
+from _settings import Settings, Watch
 from _tasks import Task
 from numpy.typing import NDArray
 from sklearn.svm import SVC
@@ -126,7 +126,9 @@ def lp(weight_set: Callable[[float], Any]) -> Learner:
         models = []
         for cost in settings.costs:
             strength = 1.0 / cost
-            found = solve(grams, y, loss=loss, regularizer=weight_set(strength), tol=1e-3, time_limit=settings.seconds)
+            found = solve(
+                grams, y, loss=loss, regularizer=weight_set(strength), tol=1e-3, callback=Watch(settings.seconds)
+            )
             models.append(Model(specs, found.kernel_weights, found.dual_coef, found.intercept))
         return models
 

@@ -46,47 +46,6 @@ class Widths:
         return [Gaussian(width) for width in self.listed]
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How much is tried.
-
-    Attributes
-    ----------
-    widths : Widths
-    costs : tuple of float
-        ``C`` of a machine on a finished kernel.
-    strengths : tuple of float
-        ``lambda`` of a one-stage method on the sum of losses, each a search of its own.
-    shrinkages : tuple of float
-        ``lambda`` of (6.2), for the search in two stages with shrinkage.
-    kernels, wide_kernels : int
-        Most kernels a search adds or draws, with one width and with one width a feature.
-    seconds : float
-        Most wall-clock seconds of a search; its best model so far counts.
-    """
-
-    widths: Widths
-    costs: tuple[float, ...]
-    strengths: tuple[float, ...]
-    shrinkages: tuple[float, ...] = (1e-6, 1e-4, 1e-2, 1.0)
-    kernels: int = MOST_KERNELS
-    wide_kernels: int = 20
-    seconds: float = 10.0
-
-    def most(self, wide: bool) -> int:
-        """Return the most kernels of a search."""
-        return self.wide_kernels if wide else self.kernels
-
-    def limits(self, wide: bool, change: float | None = None) -> Limits:
-        """Return when a search stops."""
-        rule = None if change is None else until_changes_are_below(change)
-        return Limits(1e-4, self.most(wide), self.seconds, callback=rule)
-
-    def family(self, wide: bool) -> Any:
-        """Return the Gaussian kernels with one width, or one a feature."""
-        return (ArdGaussianFamily if wide else GaussianFamily)(self.widths.low, self.widths.high)
-
-
 def until_changes_are_below(share: float) -> Callable[[IterationRecord], bool]:
     """Return the stopping rule of the thesis: the objective changes by less than a share of its value.
 
@@ -113,6 +72,46 @@ class Watch:
         settled = self.settled(record)
         self.late = not settled and time.process_time() > self.deadline
         return settled or self.late
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How much is tried.
+
+    Attributes
+    ----------
+    widths : Widths
+    costs : tuple of float
+        ``C`` of a machine on a finished kernel.
+    strengths : tuple of float
+        ``lambda`` of a one-stage method on the sum of losses, each a search of its own.
+    shrinkages : tuple of float
+        ``lambda`` of (6.2), for the search in two stages with shrinkage.
+    kernels, wide_kernels : int
+        Most kernels a search adds or draws, with one width and with one width a feature.
+    seconds : float
+        Most CPU seconds of a search; its best model so far counts.
+    """
+
+    widths: Widths
+    costs: tuple[float, ...]
+    strengths: tuple[float, ...]
+    shrinkages: tuple[float, ...] = (1e-6, 1e-4, 1e-2, 1.0)
+    kernels: int = MOST_KERNELS
+    wide_kernels: int = 20
+    seconds: float = 5.0
+
+    def most(self, wide: bool) -> int:
+        """Return the most kernels of a search."""
+        return self.wide_kernels if wide else self.kernels
+
+    def limits(self, wide: bool, change: float = 0.0) -> Limits:
+        """Return when a search stops."""
+        return Limits(1e-4, self.most(wide), callback=Watch(self.seconds, change))
+
+    def family(self, wide: bool) -> Any:
+        """Return the Gaussian kernels with one width, or one a feature."""
+        return (ArdGaussianFamily if wide else GaussianFamily)(self.widths.low, self.widths.high)
 
 
 SIGMAS = 1e-4 * 1.6 ** np.arange(50)  # the last ten exceed the interval of the searches: the thesis has it so

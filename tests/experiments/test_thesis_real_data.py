@@ -181,3 +181,34 @@ def test_the_objective_of_the_first_iteration_is_the_alignment_with_the_target(
     centered = y[train] - y[train].mean()
     values = np.array([-centered @ np.exp(-distances / (2 * w**2)) @ centered for w in first["width"]])
     np.testing.assert_allclose(first["h"], values / np.abs(values).max(), atol=1e-10)
+
+
+def test_pixels_are_left_as_they_are(module: Callable[[str], ModuleType]) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(0, 256, size=(60, 5)).astype(float), np.repeat([-1.0, 1.0], 30)
+    task = module("_tasks").split(X, y, "MNIST 3-8", 0, cap=20)
+    rows = {tuple(row) for row in X}
+    parts = (task.train, task.valid, task.test)
+    assert all(tuple(row) in rows for part in parts for row in part[0])
+    assert [len(part[1]) for part in parts] == [20, 20, 20]
+    assert len({tuple(row) for part in parts for row in part[0]}) == 60
+
+
+@pytest.mark.parametrize("kind", ["greedy", "sampled", "two_stages"])
+def test_a_search_obeys_its_time_limit(module: Callable[[str], ModuleType], kind: str) -> None:
+    settings, learners = module("_settings"), module("_learners")
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 2)), np.sign(rng.normal(size=40))
+    task = module("_tasks").Task((X, y), (X, y), (X, y))
+    learner = {
+        "greedy": learners.greedy(False, change=0.0, update="frank_wolfe"),
+        "sampled": learners.sampled(False),
+        "two_stages": learners.two_stages(False),
+    }[kind]
+    short, long = (
+        learner(task, settings.Settings(settings.STANDARDIZED, (1.0,), (0.01,), seconds=seconds), "squared")[0]
+        for seconds in (1e-9, 2.0)
+    )
+    assert len(short.specs) < len(long.specs)
+    # More kernels fit the training rows better.
+    assert learners.squared_error(long.scores(X, X), y) < learners.squared_error(short.scores(X, X), y)
