@@ -3,196 +3,89 @@
     python experiments/thesis/polynomial.py --data DIR [--quick] [--output DIR]
 
 ``DIR`` holds ``ringnorm.npz``, ``waveform.npz``, ``ionosphere.npz`` and ``sonar.npz`` (arrays ``X`` and ``y``); without
-it only the synthetic part is run. Writes ``convergence.csv``, ``synthetic.csv`` and a figure of each.
+it only the synthetic part is run. Writes ``convergence.csv``, ``synthetic.csv`` and a figure of each. What is in these
+tables already is not run again; ``--report`` runs nothing and writes tables and figures.
 """
 
 from __future__ import annotations
 
+import _polynomial_runs as runs  # first: it limits threads before NumPy is loaded
+
+# isort: split
 import argparse
-import itertools
-import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import matplotlib as mpl
-import numpy as np
 import pandas as pd
-from _polynomial_convergence import DATA, DEGREE, load, race
+from _polynomial_convergence import DATA, LARGEST_MATRICES, load, race
+from _polynomial_synthetic import FULL, QUICK, Sizes, compare
+from _polynomial_tables import convergence_table, plot_convergence, plot_synthetic, synthetic_tables
 from rich.console import Console
-from rich.table import Table
 
-from manykernels import MKLRegressor, NonlinearMKL, PolynomialMKL
-from manykernels.kernels import Interaction, KernelBank, Linear, Polynomial
-
-mpl.use("Agg")
-import matplotlib.pyplot as plt
-
-CONSOLE = Console()
-LARGEST_LISTED = 25  # columns up to which the thesis runs LPMKL
+CONSOLE = Console(width=150)
+# Of a method in 6.1.2: CPU seconds, and bytes of its matrices.
+LIMITS, QUICK_LIMITS = (5.0, LARGEST_MATRICES), (0.3, 1e7)
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """How much is computed."""
-
-    seconds: float
-    columns: tuple[int, ...]
-    n_train: int
-    n_other: int
-    alphas: tuple[float, ...]
-    n_steps: int
-
-
-FULL = Sizes(5.0, (5, 10, 20, 40, 70, 100), 500, 1000, tuple(10.0**k for k in (-8, -6, -4, -3, -2, 0)), 100)
-QUICK = Sizes(0.3, (5, 8), 60, 100, (1e-4, 1e-2), 20)
-
-
-def monomial_data(n_columns: int, n_samples: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return columns uniform on [-1, 1] and a sum of ten monomials of degree <= 3 in the first five, without noise."""
-    terms = [term for d in range(DEGREE + 1) for term in itertools.combinations_with_replacement(range(5), d)]
-    X = rng.uniform(-1.0, 1.0, (n_samples, n_columns))
-    chosen = rng.choice(len(terms), 10, replace=False)
-    return X, np.mean([np.prod(X[:, list(terms[i])], axis=1) for i in chosen], axis=0)
-
-
-def every_product(n_columns: int) -> KernelBank:
-    """Return all distinct products as a bank, which is what LPMKL is given."""
-    entries: list[Any] = []
-    for d in range(1, DEGREE + 1):
-        for index in itertools.combinations_with_replacement(range(n_columns), d):
-            columns = sorted(set(index))
-            spec = Interaction(tuple((Linear(), (columns.index(j),)) for j in index))
-            entries.append((spec.named([f"x{j}" for j in columns]), spec, columns))
-    return KernelBank(entries, normalize=None)
-
-
-def methods(n_columns: int, sizes: Sizes, seed: int) -> dict[str, Callable[[float], Any]]:
-    """Return what makes the model of a strength, by the name of the method."""
-    common = {"standardize": False, "random_state": seed, "n_steps": sizes.n_steps}
-    uniform = KernelBank([(f"degree {d}", Polynomial(d, offset=0.0), None) for d in (1, 2, 3)], normalize=None)
-    made: dict[str, Callable[[float], Any]] = {
-        "SGD-1s": lambda alpha: PolynomialMKL(DEGREE, alpha=alpha, polish=False, **common),
-        "SGD-1s, polished": lambda alpha: PolynomialMKL(DEGREE, alpha=alpha, **common),
-        "p = 1.1, polished": lambda alpha: PolynomialMKL(DEGREE, p=1.1, alpha=alpha, **common),
-        "NLMKL": lambda alpha: NonlinearMKL(degree=DEGREE, alpha=alpha, standardize=False),
-        "UNIFORM": lambda alpha: MKLRegressor(uniform, penalty="ridge", alpha=alpha),
-    }
-    if n_columns <= LARGEST_LISTED:
-        bank = every_product(n_columns)
-        made["LPMKL"] = lambda alpha: MKLRegressor(bank, penalty="lp_ball", p=2.0, alpha=alpha, tol=1e-2, max_iter=30)
-    return made
-
-
-def compare(n_columns: int, sizes: Sizes, seed: int, given_up: set[str], limit: float) -> list[dict[str, Any]]:
-    """Return the test error of every method at the strength chosen on validation samples, and its training time."""
-    X, y = monomial_data(n_columns, sizes.n_train + 2 * sizes.n_other, np.random.default_rng(seed))
-    train, check = slice(sizes.n_train), slice(sizes.n_train, sizes.n_train + sizes.n_other)
-    test = slice(sizes.n_train + sizes.n_other, None)
-    rows = []
-    for name, make in methods(n_columns, sizes, seed).items():
-        if name in given_up:
+def converge(folder: Path, limits: tuple[float, float], path: Path) -> None:
+    """Race the methods of 6.1.2 on the sets that the table lacks."""
+    done = pd.read_csv(path) if path.exists() else pd.DataFrame({"data": []})
+    for name, size in DATA.items():
+        if name in set(done["data"]) or not (folder / f"{name}.npz").exists():
             continue
-        fits = []
-        for alpha in sizes.alphas:
-            started = time.process_time()
-            model = make(alpha).fit(X[train], y[train])
-            spent = time.process_time() - started
-            fits.append((float(np.mean((model.predict(X[check]) - y[check]) ** 2)), alpha, spent, model))
-        _, alpha, seconds, model = min(fits, key=lambda fit: fit[0])
-        if max(fit[2] for fit in fits) > limit:
-            given_up.add(name)  # its next size would take longer still
-        error = float(np.mean((model.predict(X[test]) - y[test]) ** 2))
-        rows.append(
-            {"r": n_columns, "method": name, "mse": error, "cpu_s": seconds, "alpha": alpha, "gap": model.dual_gap_}
-        )
-    return rows
+        found = race(*load(folder, name, size), limits[0], 0, limits[1]).assign(data=name)
+        done = pd.concat([done, found], ignore_index=True) if len(done) else found
+        done.to_csv(path, index=False)
+        CONSOLE.log(f"6.1.2, {name}: done")
 
 
-def plot_synthetic(frame: pd.DataFrame, path: Path) -> None:
-    """Draw error and time against r."""
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-    for name, own in frame.groupby("method", sort=False):
-        for ax, column in zip(axes, ("mse", "cpu_s"), strict=True):
-            ax.plot(own["r"], own[column], "o-", markersize=4, label=name)
-    axes[0].set(xlabel="r", ylabel="test mean squared error", yscale="log")
-    axes[1].set(xlabel="r", ylabel="CPU seconds of one fit", yscale="log")
-    axes[0].legend(frameon=False, fontsize=8)
-    figure.savefig(path, dpi=90)
-    plt.close(figure)
+def synthesize(table: runs.Runs, sizes: Sizes, limit: float) -> None:
+    """Run what the table of 6.1.3 lacks, draw by draw: cut off, it has fewer draws of everything."""
+    for seed in range(sizes.repeats):
+        for r in sizes.columns:
+            compare(table, r, seed, sizes, limit)
+            CONSOLE.log(f"6.1.3, draw {seed}, r = {r}: done")
 
 
-def plot_convergence(frame: pd.DataFrame, path: Path) -> None:
-    """Draw the objective against time on every data set."""
-    names = list(frame["data"].unique())
-    figure, axes = plt.subplots(1, len(names), figsize=(3.2 * len(names), 3.2), layout="constrained", squeeze=False)
-    for ax, name in zip(axes[0], names, strict=True):
-        for method, own in frame[frame["data"] == name].groupby("method", sort=False):
-            ax.plot(own["seconds"], own["objective"], label=method)
-        ax.set(title=name, xlabel="CPU seconds", xscale="log", yscale="log")
-    axes[0, 0].set_ylabel("objective")
-    axes[0, 0].legend(frameon=False, fontsize=8)
-    figure.savefig(path, dpi=90)
-    plt.close(figure)
-
-
-def show(frame: pd.DataFrame, title: str) -> None:
-    """Print a table."""
-    table = Table(title=title, title_justify="left")
-    for column in frame:
-        table.add_column(str(column))
-    for row in frame.itertuples(index=False):
-        table.add_row(*(f"{value:.3g}" if isinstance(value, float) else str(value) for value in row))
-    CONSOLE.print(table)
-
-
-def summary(frame: pd.DataFrame, seconds: float) -> pd.DataFrame:
-    """Return the objective of every method at a tenth of the time and at the end."""
-    rows = []
-    for (data, method), own in frame.groupby(["data", "method"], sort=False):
-        early = own[own["seconds"] <= seconds / 10]["objective"]
-        row = {"data": data, "method": method, "steps": int(own["steps"].iloc[-1])}
-        rows.append(row | {"early": early.min() if len(early) else np.nan, "end": own["objective"].min()})
-    return pd.DataFrame(rows)
+def report(output: Path, page: Path | None) -> None:
+    """Print and draw what there is, and put the tables into a page."""
+    path = output / "convergence.csv"
+    texts = {}
+    if path.exists():
+        convergence = pd.read_csv(path)
+        plot_convergence(convergence, output / "convergence.png")
+        texts["convergence"] = convergence_table(convergence)
+    synthetic = pd.read_csv(output / "synthetic.csv")
+    if len(synthetic):
+        plot_synthetic(synthetic, output / "synthetic.png")
+        texts["synthetic"] = synthetic_tables(synthetic)
+    for mark, text in texts.items():
+        CONSOLE.print(text, markup=False, highlight=False, soft_wrap=True)
+        if page is not None:
+            runs.fill_page(page, mark, text)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run both parts, print, save and draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder of the data sets of section 6.1.2")
-    parser.add_argument("--output", type=Path, default=Path("experiments/results/thesis_polynomial"))
+    parser.add_argument("--output", type=Path, default=Path("experiments/results/thesis/polynomial"))
     parser.add_argument("--quick", action="store_true", help="small sizes, in seconds")
     parser.add_argument("--limit", type=float, default=60.0, help="CPU seconds of a fit after which a method stops")
-    parser.add_argument("--columns", type=int, nargs="*", help="values of r of the synthetic part; none leaves it out")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--report", action="store_true", help="run nothing, only write what the runs so far say")
+    parser.add_argument("--page", type=Path, help="page whose tables, between two comments, are replaced")
     options = parser.parse_args(arguments)
-    sizes = QUICK if options.quick else FULL
     options.output.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")
-    if options.data is not None:
-        parts = [
-            race(*load(options.data, name, size), sizes.seconds, options.seed).assign(data=name)
-            for name, size in DATA.items()
-            if (options.data / f"{name}.npz").exists()
-        ]
-        convergence = pd.concat(parts, ignore_index=True)
-        convergence.to_csv(options.output / "convergence.csv", index=False)
-        show(
-            summary(convergence, sizes.seconds),
-            f"6.1.2: objective after {sizes.seconds / 10:g} and {sizes.seconds:g} CPU s",
-        )
-        plot_convergence(convergence, options.output / "convergence.png")
-    synthetic, given_up = pd.DataFrame(), set[str]()
-    rows: list[dict[str, Any]] = []
-    for r in sizes.columns if options.columns is None else options.columns:
-        rows += compare(r, sizes, options.seed, given_up, options.limit)
-        synthetic = pd.DataFrame(rows)
-        synthetic.to_csv(options.output / "synthetic.csv", index=False)
-    if rows:
-        show(synthetic, "6.1.3: test error and time against r")
-        plot_synthetic(synthetic, options.output / "synthetic.png")
+    others = (*runs.MEASURED, "signal", "matrices_s")
+    table = runs.Runs(options.output / "synthetic.csv", ("r", "method", "seed"), others)
+    if not options.report:
+        if options.data is not None:
+            limits = QUICK_LIMITS if options.quick else LIMITS
+            converge(options.data, limits, options.output / "convergence.csv")
+        synthesize(table, QUICK if options.quick else FULL, options.limit)
+    report(options.output, options.page)
     return 0
 
 

@@ -1,7 +1,8 @@
-"""The polynomial experiments of the thesis run from their command, and their tables say what the page says."""
+"""The experiments 6.1.2 and 6.1.3 of the thesis run from their command, go on where they stopped, and say what is so."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -9,29 +10,76 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "thesis" / "polynomial.py"
+METHODS = {"SGD-1s", "HKL", "NLMKL", "UNIFORM", "SGD-1s, polished", "p = 1.1, polished", "LPMKL"}
 
 
-def test_the_command_runs_on_a_set_of_the_same_shape(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(90, 6))
-    np.savez(tmp_path / "ringnorm.npz", X=X, y=np.where(X[:, 0] * X[:, 1] > 0, 1, -1))
-    command = [sys.executable, str(SCRIPT), "--quick", "--data", str(tmp_path), "--output", str(tmp_path / "out")]
+def run(folder: Path, *options: str) -> str:
+    command = [sys.executable, str(SCRIPT), "--quick", "--output", str(folder / "out"), *options]
     environment = {**os.environ, "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
-    names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"convergence.csv", "convergence.png", "synthetic.csv", "synthetic.png"}
-    race = pd.read_csv(tmp_path / "out" / "convergence.csv")
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("polynomial")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 6))
+    np.savez(made / "ringnorm.npz", X=X, y=np.where(X[:, 0] * X[:, 1] > 0, 1, -1))
+    run(made, "--data", str(made))
+    return made
+
+
+def test_objectives_fall_and_both_ways_of_lpmkl_start_alike(folder: Path) -> None:
+    race = pd.read_csv(folder / "out" / "convergence.csv")
     best = race.groupby("method")["objective"].min()
     first = race.groupby("method")["objective"].first()
     assert set(best.index) == {"SGD-1s", "UCD", "LPMKL, features", "LPMKL, matrices"}
     others = best.index != "LPMKL, matrices"  # whose matrices may take all of the time
     assert (best[others] < first[others]).all()
     np.testing.assert_allclose(first["LPMKL, features"], first["LPMKL, matrices"], rtol=1e-6)
-    table = pd.read_csv(tmp_path / "out" / "synthetic.csv").set_index(["r", "method"])
+
+
+def test_a_sparse_search_finds_the_monomials(folder: Path) -> None:
+    table = pd.read_csv(folder / "out" / "synthetic.csv").set_index(["r", "method"])
     assert table.index.get_level_values("r").unique().to_list() == [5, 8]
+    assert set(table.index.get_level_values("method")) == METHODS
     # A model of ten monomials is found by a sparse search, and not by a uniform sum of all products.
-    assert table.loc[(8, "p = 1.1, polished"), "mse"] < table.loc[(8, "UNIFORM"), "mse"]
+    assert table.loc[(8, "p = 1.1, polished"), "error"] < table.loc[(8, "UNIFORM"), "error"]
     assert table.loc[(8, "SGD-1s, polished"), "gap"] < table.loc[(8, "SGD-1s"), "gap"]
+    assert (table["slowest_s"] <= table["all_s"]).all()
+
+
+def test_the_share_of_draws_among_the_true_columns_is_that_of_enumeration(folder: Path) -> None:
+    table = pd.read_csv(folder / "out" / "synthetic.csv").set_index(["r", "method"])
+    assert table.loc[(5, "SGD-1s"), "signal"] == pytest.approx(1.0)
+    rng = np.random.default_rng(0)
+    terms = [t for d in range(4) for t in itertools.combinations_with_replacement(range(5), d)]
+    X = rng.uniform(-1.0, 1.0, (260, 8))
+    chosen = rng.choice(len(terms), 10, replace=False)
+    y = np.mean([X[:, list(terms[i])].prod(axis=1) for i in chosen], axis=0)[:60]
+    masses = {
+        index: float(((y - y.mean()) @ X[:60][:, list(index)].prod(axis=1)) ** 2)
+        for d in range(4)
+        for index in itertools.product(range(8), repeat=d)
+    }
+    among = sum(mass for index, mass in masses.items() if all(j < 5 for j in index))
+    assert table.loc[(8, "SGD-1s"), "signal"] == pytest.approx(among / sum(masses.values()))
+
+
+def test_a_second_call_runs_only_what_is_missing_and_fills_the_page(folder: Path) -> None:
+    table, page = folder / "out" / "synthetic.csv", folder / "page.md"
+    lines = table.read_text().splitlines(keepends=True)
+    table.write_text("".join(lines[:-1]))
+    page.write_text("A\n<!-- synthetic -->\nold\n<!-- end of synthetic -->\nB\n")
+    page.write_text(page.read_text() + "<!-- convergence -->\n<!-- end of convergence -->\n")
+    printed = run(folder, "--page", str(page))
+    assert "old" not in page.read_text()
+    assert page.read_text().count("| HKL |") == printed.count("| HKL |") == 2
+    again = table.read_text().splitlines(keepends=True)
+    assert again[:-1] == lines[:-1]
+    np.testing.assert_allclose(float(again[-1].split(",")[3]), float(lines[-1].split(",")[3]), rtol=1e-6)

@@ -1,0 +1,82 @@
+"""The methods of section 6.1.4: ridge regression on signs, with kernels of degree one to three."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from _polynomial_runs import Maker
+
+from manykernels import HierarchicalMKL, MKLRegressor, NonlinearMKL, PolynomialMKL
+from manykernels.kernels import KernelBank, Linear, Polynomial
+
+PRIOR = (1.0, 1.0, 1.0, 2.0)  # rho: its square is 4 for products of three columns
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is tried.
+
+    Attributes
+    ----------
+    ridges : tuple of float
+        Strengths (lambda, for the sum of the losses) of methods that are cheap.
+    sampled : tuple of float
+        Strengths of SGD-1s.
+    hierarchical : tuple of float
+        ``alpha`` of HKL, whose penalty is on another scale.
+    n_steps : int
+        Steps of SGD-1s.
+    """
+
+    ridges: tuple[float, ...]
+    sampled: tuple[float, ...]
+    hierarchical: tuple[float, ...]
+    n_steps: int
+
+
+FULL = Effort(tuple(10.0**k for k in range(-4, 4)), (1e-2, 1.0, 10.0, 100.0, 1000.0), (1e-3, 1e-2, 1e-1), 200)
+QUICK = Effort((1.0, 100.0), (100.0,), (1e-1,), 10)
+
+
+def methods(n_columns: int, n_train: int, effort: Effort, seed: int) -> dict[str, tuple[Maker, tuple[float, ...]]]:
+    """Return what makes the model of an ``alpha`` and the alphas to choose from, by the name of the method."""
+    columns = KernelBank([(f"x{j}", Linear(), [j]) for j in range(n_columns)], normalize=None)
+    ridges = tuple(value / n_train for value in effort.ridges)
+    sampled = tuple(value / n_train for value in effort.sampled)
+    made: dict[str, tuple[Maker, tuple[float, ...]]] = {}
+    for degree in (2, 3):
+        made[f"SGD-1s (D={degree})"] = (_sampled(degree, effort.n_steps, seed), sampled)
+    made["SGD-1s (D=3, prior)"] = (_sampled(3, effort.n_steps, seed, PRIOR), sampled)
+    for degree in (2, 3):
+        made[f"HKL (D={degree})"] = (_hierarchical(degree), effort.hierarchical)
+        made[f"NLMKL (D={degree})"] = (_nonlinear(degree), ridges)
+    for p in (1.0, 2.0):
+        made[f"LPMKL (p={p:g})"] = (_listed(columns, p), ridges)
+    for degree in (1, 2, 3):
+        made[f"UNIFORM (D={degree})"] = (_uniform(degree), ridges)
+    return made
+
+
+def _sampled(degree: int, n_steps: int, seed: int, penalties: tuple[float, ...] | None = None) -> Maker:
+    common: dict[str, Any] = {"standardize": False, "polish": False, "n_steps": n_steps, "random_state": seed}
+    return lambda alpha: PolynomialMKL(degree, alpha=alpha, degree_penalties=penalties, **common)
+
+
+def _hierarchical(degree: int) -> Maker:
+    # A fit is bounded in rounds, kernels and seconds: with weak penalties most of the graph would be visited.
+    bounded: dict[str, Any] = {"max_kernels": 500, "max_iter": 30, "tol": 1e-2, "time_limit": 30.0}
+    return lambda alpha: HierarchicalMKL(degree=degree, alpha=alpha, growth=2.0, standardize=False, **bounded)
+
+
+def _nonlinear(degree: int) -> Maker:
+    return lambda alpha: NonlinearMKL(degree=degree, alpha=alpha, standardize=False)
+
+
+def _listed(columns: KernelBank, p: float) -> Maker:
+    return lambda alpha: MKLRegressor(columns, penalty="lp_ball", p=p, alpha=alpha, tol=1e-3)
+
+
+def _uniform(degree: int) -> Maker:
+    bank = KernelBank([("uniform", Polynomial(degree, offset=1.0), None)], normalize=None)
+    return lambda alpha: MKLRegressor(bank, penalty="ridge", alpha=alpha)

@@ -1,0 +1,151 @@
+"""Section 6.1.3: sums of monomials of five columns out of r, and the methods that are to find them."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from _polynomial_runs import Maker, Runs, squared_error, tuned
+from _tasks import Task
+from numpy.typing import NDArray
+
+from manykernels import HierarchicalMKL, MKLRegressor, NonlinearMKL, PolynomialMKL, solve
+from manykernels.discovery._polynomial_family import PolynomialFamily
+from manykernels.discovery._polynomial_sampling import InteractionSampler
+from manykernels.discovery._product_bases import RankOneBase
+from manykernels.grams import DenseStack, GramStack, RankOneStack
+from manykernels.kernels import KernelBank, Polynomial
+from manykernels.objective.weight_sets import LpBall
+
+Array = NDArray[Any]
+
+DEGREE = 3
+TRUE_COLUMNS = 5
+LARGEST_MATRICES = 25  # columns up to which the thesis keeps all matrices
+LARGEST_FEATURES = 40  # columns up to which LPMKL is run on one vector a product
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is computed; ``hkl`` are the strengths of HKL, ``wide`` those of cheap methods."""
+
+    columns: tuple[int, ...]
+    repeats: int
+    n_train: int
+    n_other: int
+    n_steps: int
+    alphas: tuple[float, ...]
+    weak: tuple[float, ...]
+    hkl: tuple[float, ...]
+    wide: tuple[float, ...]
+
+
+FULL = Sizes(
+    columns=(5, 10, 20, 40, 70, 100), repeats=3, n_train=500, n_other=1000, n_steps=300,
+    alphas=(1e-8, 1e-6, 1e-4, 1e-2, 1e-1), weak=(1e-8, 1e-6, 1e-4), hkl=(1e-8, 1e-6, 1e-5, 1e-4),
+    wide=tuple(10.0**k for k in range(-8, 3)),
+)  # fmt: skip
+QUICK = Sizes((5, 8), 1, 60, 100, 20, (1e-4, 1e-2), (1e-4,), (1e-4,), (1e-4, 1e-2))
+
+
+def monomial_task(n_columns: int, n_train: int, n_other: int, seed: int) -> Task:
+    """Return columns uniform on [-1, 1] and the mean of ten monomials of degree <= 3 in the first five, no noise."""
+    rng = np.random.default_rng(seed)
+    terms = [term for d in range(DEGREE + 1) for term in itertools.combinations_with_replacement(range(5), d)]
+    X = rng.uniform(-1.0, 1.0, (n_train + 2 * n_other, n_columns))
+    chosen = rng.choice(len(terms), 10, replace=False)
+    y = np.mean([np.prod(X[:, list(terms[i])], axis=1) for i in chosen], axis=0)
+    edges = [n_train, n_train + n_other]
+    train, valid, test = zip(np.split(X, edges), np.split(y, edges), strict=True)
+    return Task(train, valid, test)
+
+
+@dataclass(eq=False)
+class ListedProducts:
+    """LPMKL with p = 2 on every distinct product, each kept as one vector or as a matrix: the same optimum."""
+
+    alpha: float
+    matrices: bool = False
+
+    def fit(self, X: Array, y: Array) -> Self:
+        """Solve, and keep one coefficient a monomial."""
+        features = self._features(X)
+        stack: GramStack = RankOneStack(features)
+        if self.matrices:
+            single = features.astype(np.float32)
+            stack = DenseStack(single[:, :, None] * single[:, None, :])
+        found = solve(stack, y, loss="squared", regularizer=LpBall(self.alpha * len(y), 2.0), tol=1e-2, max_iter=100)
+        self.coefficients_ = found.kernel_weights * (features @ found.dual_coef)
+        self.intercept_, self.dual_gap_ = found.intercept, found.certificate.relative_gap
+        self.kernel_names_ = range(len(features))
+        return self
+
+    def predict(self, X: Array) -> Array:
+        """Return the values at new rows."""
+        parts = [self.coefficients_ @ self._features(rows) for rows in np.array_split(X, max(1, len(X) // 250))]
+        return np.concatenate(parts) + self.intercept_
+
+    @staticmethod
+    def _features(X: Array) -> Array:
+        indices = [i for d in range(DEGREE + 1) for i in itertools.combinations_with_replacement(range(X.shape[1]), d)]
+        return np.array([np.prod(X[:, list(i)], axis=1) for i in indices])
+
+
+def methods(n_columns: int, sizes: Sizes, seed: int) -> dict[str, tuple[Maker, tuple[float, ...]]]:
+    """Return what makes the model of a strength and the strengths to choose from, by the name of the method."""
+    common: dict[str, Any] = {"standardize": False, "random_state": seed}
+    uniform = KernelBank([(f"degree {d}", Polynomial(d, offset=0.0), None) for d in (1, 2, 3)], normalize=None)
+    bounded: dict[str, Any] = {"growth": 2.0, "max_kernels": 1000, "tol": 1e-2, "max_iter": 50, "time_limit": 60.0}
+    made: dict[str, tuple[Maker, tuple[float, ...]]] = {
+        "SGD-1s": (
+            lambda alpha: PolynomialMKL(DEGREE, alpha=alpha, polish=False, n_steps=sizes.n_steps, **common),
+            sizes.alphas,
+        ),
+        "HKL": (lambda alpha: HierarchicalMKL(degree=DEGREE, alpha=alpha, standardize=False, **bounded), sizes.hkl),
+        "NLMKL": (lambda alpha: NonlinearMKL(degree=DEGREE, alpha=alpha, standardize=False), sizes.wide),
+        "UNIFORM": (lambda alpha: MKLRegressor(uniform, penalty="ridge", alpha=alpha), sizes.wide),
+        "SGD-1s, polished": (lambda alpha: PolynomialMKL(DEGREE, alpha=alpha, **common), sizes.weak),
+        "p = 1.1, polished": (lambda alpha: PolynomialMKL(DEGREE, p=1.1, alpha=alpha, **common), sizes.weak),
+    }
+    if n_columns <= LARGEST_FEATURES:
+        made["LPMKL"] = (ListedProducts, sizes.alphas)
+    return made
+
+
+def compare(runs: Runs, n_columns: int, seed: int, sizes: Sizes, limit: float) -> None:
+    """Run every method that the table lacks, unless it took longer than the limit at fewer columns."""
+    task = monomial_task(n_columns, sizes.n_train, sizes.n_other, seed)
+    for name, (make, alphas) in methods(n_columns, sizes, seed).items():
+        known = runs.frame()
+        own = known[(known["method"] == name) & (known["r"] < n_columns)]
+        if (n_columns, name, seed) in runs or (own["slowest_s"] > limit).any():
+            continue
+        measured = tuned(make, alphas, task, squared_error) | {"signal": "", "matrices_s": ""}
+        if name == "SGD-1s":
+            measured["signal"] = signal_share(task)
+        if name == "LPMKL" and n_columns <= LARGEST_MATRICES and seed == 0:
+            started = time.process_time()
+            ListedProducts(measured["alpha"], matrices=True).fit(*task.train)
+            measured["matrices_s"] = time.process_time() - started
+        runs.add((n_columns, name, seed), measured)
+
+
+def signal_share(task: Task) -> float:
+    """Return the probability that Algorithm 3, at the zero model, draws a product of the first five columns only."""
+    X, y = task.train
+    norms = [
+        InteractionSampler(
+            PolynomialFamily.of(RankOneBase(np.ascontiguousarray(part.T)), DEGREE), y - y.mean()
+        ).gradient_norm
+        for part in (X[:, :TRUE_COLUMNS], X)
+    ]
+    return norms[0] / norms[1]
+
+
+def geometric(values: pd.Series) -> float:
+    """Return the geometric mean: errors differ by orders of magnitude between draws."""
+    return float(np.exp(np.log(values.clip(lower=1e-300)).mean()))

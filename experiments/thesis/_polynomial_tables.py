@@ -1,0 +1,88 @@
+"""Tables and figures of sections 6.1.2 and 6.1.3."""
+
+from __future__ import annotations
+
+from math import comb
+from pathlib import Path
+
+import matplotlib as mpl
+import pandas as pd
+from _polynomial_convergence import DEGREE
+from _polynomial_runs import markdown
+from _polynomial_synthetic import geometric
+
+mpl.use("Agg")
+from matplotlib import pyplot
+
+
+def plot_convergence(frame: pd.DataFrame, path: Path) -> None:
+    """Draw the objective against time on every data set."""
+    names = list(frame["data"].unique())
+    figure, axes = pyplot.subplots(1, len(names), figsize=(3.2 * len(names), 3.2), layout="constrained", squeeze=False)
+    for ax, name in zip(axes[0], names, strict=True):
+        for method, own in frame[frame["data"] == name].groupby("method", sort=False):
+            ax.plot(own["seconds"], own["objective"], label=method)
+        ax.set(title=name, xlabel="CPU seconds", xscale="log", yscale="log")
+    axes[0, 0].set_ylabel("objective")
+    axes[0, 0].legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=80)
+    pyplot.close(figure)
+
+
+def convergence_table(frame: pd.DataFrame) -> str:
+    """Return the best objective of every method at a hundredth and a tenth of the time, and at the end."""
+    rows, end = [], frame.loc[frame["method"] == "SGD-1s", "seconds"].max()  # a step of LPMKL may last longer
+    times = [end / 100, end / 10, end]
+    for (data, method), own in frame.groupby(["data", "method"], sort=False):
+        reached = [own.loc[own["seconds"] <= 1.01 * until, "objective"].min() for until in times]
+        cells = ["none yet" if pd.isna(value) else f"{value:.2e}" for value in reached]
+        rows.append([str(data), str(method), str(int(own["steps"].iloc[-1])), *cells])
+    return markdown(rows, ["data", "method", "steps", *(f"after {until:.2g} s" for until in times)])
+
+
+def plot_synthetic(frame: pd.DataFrame, path: Path) -> None:
+    """Draw error (geometric mean and range over the draws) and mean time of a fit against r."""
+    figure, axes = pyplot.subplots(1, 2, figsize=(9.4, 3.8), layout="constrained")
+    for name, own in frame.groupby("method", sort=False):
+        by_r = own.groupby("r")
+        errors = by_r["error"].agg([geometric, "min", "max"])
+        line = axes[0].plot(errors.index, errors["geometric"], "o-", markersize=4, label=name)[0]
+        axes[0].fill_between(errors.index, errors["min"], errors["max"], color=line.get_color(), alpha=0.15)
+        seconds = by_r["cpu_s"].mean()
+        axes[1].plot(seconds.index, seconds, "o-", markersize=4, label=name)
+    matrices = frame[pd.to_numeric(frame["matrices_s"]).notna()]
+    axes[1].plot(matrices["r"], matrices["matrices_s"], "s:", color="black", markersize=4, label="LPMKL, matrices")
+    axes[0].set(xlabel="r", ylabel="test mean squared error", yscale="log")
+    axes[1].set(xlabel="r", ylabel="CPU seconds of one fit", yscale="log")
+    axes[1].legend(frameon=False, fontsize=7, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    figure.savefig(path, dpi=80)
+    pyplot.close(figure)
+
+
+def synthetic_tables(frame: pd.DataFrame) -> str:
+    """Return errors (geometric mean, range) and mean CPU seconds of a fit, a row a method and a column an r."""
+    columns = sorted(frame["r"].unique())
+    head = ["", *(f"r = {r}" for r in columns)]
+    names = list(dict.fromkeys(frame["method"]))
+    errors = [[name, *(_error(frame, name, r) for r in columns)] for name in names]
+    seconds = [[name, *(_seconds(frame, name, r, "cpu_s") for r in columns)] for name in names]
+    seconds.append(["LPMKL, matrices", *(_seconds(frame, "LPMKL", r, "matrices_s") for r in columns)])
+    seconds.append(["distinct products", *(f"{comb(r + DEGREE, DEGREE):,}" for r in columns)])
+    shares = frame[frame["method"] == "SGD-1s"].groupby("r")["signal"].mean()
+    seconds.append(["first draw among the five", *(f"{100 * shares.get(r, float('nan')):.2g} %" for r in columns)])
+    return (
+        f"Test mean squared error, geometric mean of {frame['seed'].nunique()} draws (smallest to largest):\n\n"
+        f"{markdown(errors, head)}\nCPU seconds of one fit, mean:\n\n{markdown(seconds, head)}"
+    )
+
+
+def _error(frame: pd.DataFrame, name: str, r: int) -> str:
+    values = frame.loc[(frame["method"] == name) & (frame["r"] == r), "error"]
+    if values.empty:
+        return "not run"
+    return f"{geometric(values):.1e} ({values.min():.0e} to {values.max():.0e})"
+
+
+def _seconds(frame: pd.DataFrame, name: str, r: int, column: str) -> str:
+    values = pd.to_numeric(frame.loc[(frame["method"] == name) & (frame["r"] == r), column]).dropna()
+    return "" if values.empty else f"{values.mean():.2g}"

@@ -1,0 +1,144 @@
+"""Section 6.1.4 of Afkanpour's thesis: polynomial kernels of degree one to three on sets of 20 columns or more.
+
+    python experiments/thesis/polynomial_real.py --data DIR [--quick] [--minutes M] [--output DIR]
+
+``DIR`` holds archives such as ``ringnorm.npz`` (arrays ``X``, ``y``); without it, the sets that OpenML has are fetched.
+Writes ``runs.csv`` (a row a set, split and method, at once, and not run again), the misclassified share of the test
+part with ranks (``errors.csv``) and ``errors.png``. After M minutes no new split is begun; ``--report`` runs nothing.
+"""
+
+from __future__ import annotations
+
+from _polynomial_runs import Runs, fill_page, markdown, misclassified, tuned  # first: it limits threads
+
+# isort: split
+import argparse
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from _polynomial_classifiers import FULL, QUICK, methods
+from _tasks import load, split
+from rich.console import Console
+from sklearn.datasets import fetch_openml
+
+mpl.use("Agg")
+from matplotlib import pyplot
+
+CONSOLE = Console(width=150)
+SETS = {"sonar": 10, "ionosphere": 10, "german": 10, "ringnorm": 5, "waveform": 5, "splice": 5}  # and random splits
+QUICK_SETS, QUICK_CAP = {"sonar": 1, "ionosphere": 1}, 40
+SPLICE = 46  # at OpenML: 60 letters, and three classes of which "N" is neither kind of junction
+
+
+def samples(name: str, folder: str | None) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the rows and signs of a set, or None if there is none."""
+    try:
+        if name == "splice" and folder is None:
+            table = fetch_openml(data_id=SPLICE, as_frame=True)
+            letters = table.data.apply(lambda column: column.astype("category").cat.codes)
+            return letters.to_numpy(dtype=float), np.where(table.target == "N", -1.0, 1.0)
+        return load(name, folder)
+    except OSError as error:
+        CONSOLE.print(f"{name}: OpenML cannot be reached ({error})", highlight=False)
+        return None
+
+
+def compare(runs: Runs, arguments: Any) -> None:
+    """Run what the table lacks, split by split."""
+    sets, cap, effort = (QUICK_SETS, QUICK_CAP, QUICK) if arguments.quick else (SETS, None, FULL)
+    tables = {name: samples(name, arguments.data) for name in sets}
+    missing = [name for name, table in tables.items() if table is None]
+    if missing:
+        CONSOLE.print(f"not at hand, left out: {', '.join(missing)}", highlight=False)
+    started = time.monotonic()
+    for repeat in range(max(sets.values())):
+        for name, table in tables.items():
+            if table is None or repeat >= sets[name] or time.monotonic() - started > 60 * arguments.minutes:
+                continue
+            task = split(*table, name, repeat, cap)
+            for method, (make, alphas) in methods(*task.train[0].shape[::-1], effort, repeat).items():
+                if (name, repeat, method) not in runs:
+                    runs.add((name, repeat, method), tuned(make, alphas, task, misclassified))
+            CONSOLE.log(f"{name}, split {repeat}: {time.monotonic() - started:.0f} s")
+
+
+def summarize(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a row a method: mean error on each set, median and mean rank over sets, median CPU seconds of a fit."""
+    means = frame.groupby(["set", "method"], sort=False)["error"].mean().unstack()
+    places = means.rank(axis=1)
+    table = means.T.assign(median_rank=places.median(), mean_rank=places.mean())
+    return table.assign(cpu_s=frame.groupby("method")["cpu_s"].median())
+
+
+def table_text(frame: pd.DataFrame, summary: pd.DataFrame) -> str:
+    """Return mean errors with their standard errors over splits, and ranks, as a table for a page."""
+    counts = frame.groupby("set", sort=False)["split"].nunique()
+    errors = frame.groupby(["method", "set"])["error"].sem().fillna(0.0)
+    rows = []
+    for method, row in summary.iterrows():
+        cells = [f"{100 * row[name]:.1f} ± {100 * errors[method, name]:.1f}" for name in counts.index]
+        ranks = [f"{row['median_rank']:g}", f"{row['mean_rank']:.1f}", f"{row['cpu_s']:.2g}"]
+        rows.append([str(method), *cells, *ranks])
+    head = ["", *(f"{name} ({count} splits)" for name, count in counts.items())]
+    return markdown(rows, [*head, "median rank", "mean rank", "CPU s of a fit"])
+
+
+def draw(frame: pd.DataFrame, path: Path) -> None:
+    """Draw mean and standard error of every method, one panel a set."""
+    names = list(dict.fromkeys(frame["set"]))
+    figure, axes = pyplot.subplots(
+        1, len(names), figsize=(2.2 + 2.1 * len(names), 3.4), sharey=True, layout="constrained", squeeze=False
+    )
+    for ax, name in zip(axes[0], names, strict=True):
+        by_method = frame[frame["set"] == name].groupby("method", sort=False)["error"]
+        labels = [str(label) for label in by_method.groups]
+        ax.barh(labels, 100 * by_method.mean()[labels], xerr=100 * by_method.sem().fillna(0.0)[labels], color="C0")
+        ax.set(title=name, xlabel="misclassified, %")
+    axes[0, 0].invert_yaxis()
+    figure.savefig(path, dpi=80)
+    pyplot.close(figure)
+
+
+def report(runs: Runs, output: Path, page: Path | None) -> None:
+    """Print, save and draw what the runs so far say."""
+    frame = runs.frame()
+    if frame.empty:
+        CONSOLE.print("There are no runs yet.")
+        return
+    whole = frame.groupby(["set", "split"])["method"].transform("nunique") == frame["method"].nunique()
+    frame = frame[whole]  # splits that every method has finished
+    summary = summarize(frame)
+    summary.to_csv(output / "errors.csv")
+    draw(frame, output / "errors.png")
+    text = "Misclassified test rows in percent, mean and standard error:\n\n" + table_text(frame, summary)
+    CONSOLE.print(text, markup=False, highlight=False, soft_wrap=True)
+    if page is not None:
+        fill_page(page, "real", text)
+
+
+def main() -> None:
+    """Run everything and write it down."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="folder with the archives; without it OpenML is asked")
+    parser.add_argument("--quick", action="store_true", help="small sizes, for a check that everything runs")
+    parser.add_argument("--output", default="experiments/results/thesis/polynomial_real", help="folder for results")
+    parser.add_argument("--minutes", type=float, default=1e9, help="after these no new split is begun")
+    parser.add_argument("--report", action="store_true", help="run nothing, only write what the runs so far say")
+    parser.add_argument("--page", type=Path, help="page whose table, between two comments, is replaced")
+    arguments = parser.parse_args()
+    output = Path(arguments.output)
+    output.mkdir(parents=True, exist_ok=True)
+    warnings.simplefilter("ignore")
+    runs = Runs(output / "runs.csv", ("set", "split", "method"))
+    if not arguments.report:
+        compare(runs, arguments)
+    report(runs, output, arguments.page)
+
+
+if __name__ == "__main__":
+    main()
