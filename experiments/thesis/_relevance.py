@@ -52,6 +52,8 @@ class Sizes:
         ``C`` of methods in one stage, each a search of its own.
     shrinkages : tuple of float
         ``lambda`` of (6.2), likewise.
+    standardize : bool
+        Whether columns are scaled to unit variance on the training part.
     """
 
     n_validation: int = 1000
@@ -62,6 +64,7 @@ class Sizes:
     seconds: float = 10.0
     constants: tuple[float, ...] = (0.1, 1.0, 10.0, 100.0)
     shrinkages: tuple[float, ...] = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
+    standardize: bool = False
 
     def widths(self) -> Array:
         """Return the widths on the list."""
@@ -125,7 +128,8 @@ def draw(gamma: float, seed: int, sizes: Sizes) -> Data:
     for size in (sizes.n_train, sizes.n_validation, sizes.n_test):
         y = rng.permutation(np.where(np.arange(size) < size // 2, 1.0, -1.0))
         parts.append((rng.normal(size=(size, N_FEATURES)) + y[:, None] * mean, y))
-    return Data(*parts)
+    scale = parts[0][0].std(axis=0) if sizes.standardize else np.ones(N_FEATURES)
+    return Data(*((X / scale, y) for X, y in parts))
 
 
 def alignment(kernel: Kernel, X: Array, y: Array) -> float:

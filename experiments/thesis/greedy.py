@@ -1,6 +1,6 @@
 """Section 6.2.1 of the thesis: Gaussian classes in 50 dimensions of which fewer and fewer matter.
 
-    python experiments/thesis/greedy.py [--quick] [--repeats N] [--output DIR]
+    python experiments/thesis/greedy.py [--quick] [--repeats N] [--standardize] [--output DIR]
 
 Compares searches for one width and for one width a feature, in one and two stages, with methods on 50 listed widths.
 Prints test error, alignment and time for each relevance level; writes two tables and a figure of three panels.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,11 +86,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one small draw of two levels")
     parser.add_argument("--repeats", type=int, default=10, help="draws of each level")
+    parser.add_argument("--standardize", action="store_true", help="scale columns to unit variance")
     parser.add_argument("--data", help="not needed: the classes are drawn at random")
     parser.add_argument("--output", default="experiments/results/thesis/greedy", help="folder for tables and figure")
     arguments = parser.parse_args()
     sizes, levels = (QUICK, QUICK_RELEVANCE) if arguments.quick else (Sizes(), RELEVANCE)
-    output = Path(arguments.output)
+    sizes, output = replace(sizes, standardize=arguments.standardize), Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
     jobs = [(gamma, repeat) for repeat in range(1 if arguments.quick else arguments.repeats) for gamma in levels]
     table: list[dict[str, Any]] = []

@@ -6,6 +6,7 @@ import importlib
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -45,6 +46,28 @@ def test_the_relevance_parameter_moves_the_means_apart_in_the_last_columns(metho
         expected = 1.75 * beta / np.sqrt((beta**2).sum())
         np.testing.assert_allclose(half, expected, atol=5 / np.sqrt(4000))
         assert share is None or expected[0] ** 2 == pytest.approx(share * 1.75**2)
+
+
+def test_standardized_columns_have_unit_variance_and_others_do_not(methods: ModuleType) -> None:
+    sizes = methods.Sizes(n_train=200, n_validation=2, n_test=3)
+    raw, scaled = methods.draw(40, 0, sizes), methods.draw(40, 0, replace(sizes, standardize=True))
+    deviation = raw.train[0].std(axis=0)
+    # The last column carries nearly all of the difference of 2 x 1.75.
+    assert deviation[-1] > 1.6
+    np.testing.assert_allclose(scaled.train[0].std(axis=0), 1.0)
+    np.testing.assert_allclose(scaled.test[0] * deviation, raw.test[0])
+
+
+@pytest.mark.parametrize("name", ["UNIFORM", "AMKL"])
+def test_one_width_cannot_see_the_relevance(methods: ModuleType, name: str) -> None:
+    # The classes of two levels are the same but for a rotation, which kernels of one width do not feel.
+    sizes = methods.Sizes(n_validation=200, n_test=200)
+    data = methods.draw(40, 0, sizes)
+    rotation = np.linalg.qr(np.random.default_rng(1).normal(size=(50, 50)))[0]
+    turned = methods.Data(*((X @ rotation, y) for X, y in data))
+    before, after = (methods.measure(methods.METHODS[name], part, sizes) for part in (data, turned))
+    assert after["error"] == pytest.approx(before["error"], abs=0.51)  # one sample, by rounding
+    assert after["alignment"] == pytest.approx(before["alignment"], abs=1e-6)
 
 
 def test_a_kernel_of_shared_distances_is_the_sum_of_its_parts(methods: ModuleType) -> None:
