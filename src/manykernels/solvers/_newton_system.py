@@ -43,12 +43,20 @@ class NewtonSystem:
         multiplier = float((x.sum() - total) / self._border.sum())
         return x - multiplier * self._border, multiplier
 
+    def solve_each(self, rights: Array) -> Array:
+        """Return the solutions for right-hand sides in rows, with sums of zero if there is a border."""
+        x = self._solve(rights.T).T
+        if self._border is None:
+            return x
+        return x - np.outer(x.sum(axis=1) / self._border.sum(), self._border)
+
     def _solve(self, right: Array) -> Array:
         """Solve with one step of iterative refinement: near the optimum the matrix is ill-conditioned."""
-        scaled = self._scale * right
+        scale = self._scale if right.ndim == 1 else self._scale[:, None]
+        scaled = scale * right
         x = cho_solve(self._factor, scaled, check_finite=False)
         x += cho_solve(self._factor, scaled - self._matrix @ x, check_finite=False)
-        return self._scale * x
+        return scale * x
 
 
 def _factorize(matrix: Array) -> tuple[Array, bool]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 RIDGE = 1e-13  # relative to the largest entry: makes linear programs and ones with repeated rows strictly convex
 ROUNDING = 1e-12
 MOST_EXCHANGES = 20  # per variable
+MANY = 50  # variables above zero, from which to leave one by one would cost a large system each
 
 
 def minimize_on_simplex(hessian: Array, linear: Array, start: Array) -> Array:
@@ -28,7 +29,7 @@ def minimize_on_simplex(hessian: Array, linear: Array, start: Array) -> Array:
         Symmetric positive semidefinite.
     linear : ndarray of shape (M,)
     start : ndarray of shape (M,)
-        A point of the simplex.
+        A point of the simplex. Where many of its variables are above zero the best vertex is taken instead.
 
     Returns
     -------
@@ -45,19 +46,26 @@ def minimize_on_simplex(hessian: Array, linear: Array, start: Array) -> Array:
     if size == 0:
         return start
     hessian = hessian + RIDGE * size * np.eye(linear.size)
-    x, free = start, start > 0
+    x = start if np.count_nonzero(start) <= MANY else _best_vertex(hessian, linear)
+    free = x > 0
     for _ in range(MOST_EXCHANGES * linear.size):
         target, multiplier = _free_minimum(hessian, linear, free)
         x, free, blocked = _toward(x, target, free)
         if blocked:
             continue
-        slopes = hessian @ x + linear - multiplier
-        slopes[free] = 0.0
+        bent = hessian[:, free] @ x[free]
+        slopes = np.where(free, 0.0, bent + linear - multiplier)
         worst = int(slopes.argmin())
-        if slopes[worst] >= -ROUNDING * (np.abs(linear).max() + np.abs(hessian @ x).max()):
+        if slopes[worst] >= -ROUNDING * (np.abs(linear).max() + np.abs(bent).max()):
             break
         free[worst] = True
     return x / x.sum()
+
+
+def _best_vertex(hessian: Array, linear: Array) -> Array:
+    x = np.zeros(linear.size)
+    x[int((linear + 0.5 * hessian.diagonal()).argmin())] = 1.0
+    return x
 
 
 def _free_minimum(hessian: Array, linear: Array, free: Array) -> tuple[Array, float]:

@@ -111,8 +111,7 @@ def weight_hessian(point: SimplexPoint) -> Array:
     matrix = problem.stack.combine(kernel_weights(problem, point.theta))[np.ix_(free, free)]
     matrix[np.diag_indices_from(matrix)] += flexibility[free] + JITTER * matrix.diagonal().mean()
     system = NewtonSystem(matrix, problem.fit_intercept)
-    responses = np.stack([system.solve(product, 0.0)[0] for product in products])
-    hessian = products @ responses.T
+    hessian = products @ system.solve_each(products).T
     return (hessian + hessian.T) / 2
 
 
