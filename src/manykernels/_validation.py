@@ -367,3 +367,13 @@ def check_growth(value: Any) -> float:
             "so that the search would have to visit them all. Values from 2 to 4 are usual."
         )
     return growth
+
+
+def check_points(values: Any, name: str = "points") -> Array:
+    """Return ``values`` as a finite, contiguous float64 table of at least one row and one column."""
+    array = np.ascontiguousarray(_real_array(values, name), dtype=np.float64)
+    if array.ndim != 2 or not array.size:
+        raise InvalidInputError(
+            f"{name} must have shape (n_samples, n_columns) with at least one of each, got {np.shape(values)}."
+        )
+    return check_finite(array, name)

@@ -230,5 +230,7 @@ def test_nonnegative_quadratic_against_scipy(seed: int) -> None:
 
 
 def test_nonnegative_quadratic_refuses_other_shapes() -> None:
-    with pytest.raises(InvalidInputError, match=r"finite matrix of shape \(2, 2\)"):
+    with pytest.raises(InvalidInputError, match=r"M must have shape \(2, 2\) to go with b"):
         nonnegative_quadratic(np.eye(3), [1.0, 2.0])
+    with pytest.raises(InvalidInputError, match="M must be symmetric"):
+        nonnegative_quadratic([[1.0, 2.0], [0.0, 1.0]], np.ones(2))

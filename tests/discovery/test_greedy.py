@@ -200,7 +200,7 @@ def test_a_strength_above_the_largest_selects_nothing() -> None:
         ({"update": "greedy"}, "update must be one of 'corrective', 'sliding', 'pairwise', 'frank_wolfe'"),
         ({"strength": 0.0}, "strength must be a finite positive number"),
         ({"family": "gaussian"}, "family must be a KernelFamily"),
-        ({"columns": [1]}, "points has 2 columns but columns names 1"),
+        ({"columns": [1]}, r"columns must have shape \(2,\), got \(1,\)"),
         ({"points": np.ones(3)}, "points must have shape"),
         ({"settings": SearchSettings(shrinkage=1.0)}, "belongs to the search in two stages"),
     ],

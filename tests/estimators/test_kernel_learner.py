@@ -164,3 +164,17 @@ def test_uniform_needs_no_target(data: Data) -> None:
     aligner = KernelAligner(method="uniform").fit(data.X)
     np.testing.assert_allclose(aligner.kernel_weights_, 1 / len(aligner.kernel_names_))
     assert np.isnan(aligner.alignment_)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"center": "yes"}, "center must be True or False, got 'yes'"),
+        ({"n_jobs": 0}, "n_jobs must be None or an integer other than 0"),
+        ({"n_jobs": "all"}, "n_jobs must be None or an integer other than 0 .* got 'all'"),
+    ],
+)
+def test_switches_are_checked(change: dict[str, Any], message: str) -> None:
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(InvalidInputError, match=message):
+        KernelAligner(**change).fit(X, X[:, 0])

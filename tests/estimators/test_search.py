@@ -10,7 +10,19 @@ import pandas as pd
 import pytest
 from sklearn.base import is_classifier, is_regressor
 
-from manykernels import ConvergenceWarning, Gaussian, InvalidInputError, KernelBank, Linear, MKLClassifier, MKLRegressor
+from manykernels import (
+    ConvergenceWarning,
+    Gaussian,
+    GaussianMKL,
+    HierarchicalMKL,
+    InvalidInputError,
+    KernelBank,
+    Linear,
+    MKLClassifier,
+    MKLRegressor,
+    NonlinearMKL,
+    PolynomialMKL,
+)
 from manykernels.discovery import Candidate, Discovery, Found, Limits, run_search
 from manykernels.estimators._search import BaseKernelSearch
 from manykernels.grams import DenseStack
@@ -173,3 +185,21 @@ def test_kernels_of_one_name_get_numbers(data: Any) -> None:
     model = Several().fit(data.X, np.column_stack([data.y + 100, -data.y - 100]))
     assert model.kernel_names_ == ["first", "line", "first (2)"]
     assert model.kernel_weights_.shape == (2, 3)
+
+
+SWITCHES = [
+    (GaussianMKL, {"standardize": "yes"}, "standardize must be True or False, got 'yes'"),
+    (HierarchicalMKL, {"fit_intercept": 3}, "fit_intercept must be True or False, got 3"),
+    (GaussianMKL, {"per_feature": "no"}, "per_feature must be True or False"),
+    (NonlinearMKL, {"constant": "no"}, "constant must be True or False"),
+    (GaussianMKL, {"random_state": -1}, "random_state must be None, an integer"),
+    (PolynomialMKL, {"random_state": "seed"}, "random_state must be None, an integer .* got 'seed'"),
+    (PolynomialMKL, {"verbose": -1}, "verbose must be an integer of at least 0"),
+]
+
+
+@pytest.mark.parametrize(("kind", "change", "message"), SWITCHES, ids=[message for *_, message in SWITCHES])
+def test_switches_and_seeds_are_checked(kind: Any, change: dict[str, Any], message: str) -> None:
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(InvalidInputError, match=message):
+        kind(**change).fit(X, X[:, 0])

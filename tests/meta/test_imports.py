@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "src" / "manykernels"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
-FOUNDATION = ("exceptions", "_validation", "_threads")
+FOUNDATION = ("exceptions", "_validation", "_parameters", "_threads")
 STAGES = ("kernels", "grams", "objective", "solvers", "discovery", "alignment", "estimators", "inspection", "cli")
 LAYERS = FOUNDATION + STAGES
 LIBRARY = frozenset(LAYERS)

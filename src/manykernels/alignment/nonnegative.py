@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from manykernels._validation import check_vector
+from manykernels._validation import check_symmetric_matrix, check_vector
 from manykernels.exceptions import InvalidInputError
 
 Array = NDArray[Any]
@@ -37,7 +37,7 @@ def nonnegative_quadratic(M: Any, b: Any) -> Array:
     Raises
     ------
     InvalidInputError
-        If shapes do not agree or entries are not finite.
+        If shapes do not agree, entries are not finite or M is not symmetric.
 
     References
     ----------
@@ -51,11 +51,9 @@ def nonnegative_quadratic(M: Any, b: Any) -> Array:
     array([0.5, 0. ])
     """
     right = check_vector(b, len(np.atleast_1d(b)), "b")
-    matrix = np.asarray(M, dtype=np.float64)
-    if matrix.shape != (len(right), len(right)) or not np.isfinite(matrix).all():
-        raise InvalidInputError(
-            f"M must be a finite matrix of shape {(len(right), len(right))} to go with b, got shape {matrix.shape}."
-        )
+    matrix = check_symmetric_matrix(M, "M")
+    if len(matrix) != len(right):
+        raise InvalidInputError(f"M must have shape {(len(right), len(right))} to go with b, got {matrix.shape}.")
     x, inside, refused = np.zeros(len(right)), np.zeros(len(right), dtype=bool), np.zeros(len(right), dtype=bool)
     for _ in range(10 * len(right) + 10):
         gradient = np.where(inside | refused, -np.inf, right - matrix @ x)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from manykernels._parameters import check_flag
 from manykernels._validation import check_choice, check_positive, check_square_kernel
 from manykernels.alignment.metrics import SMALLEST_SHARE
 from manykernels.alignment.nonnegative import nonnegative_quadratic
@@ -158,14 +159,14 @@ def aligned_weights(
     """
     kernels = as_stack(stack)
     check_choice(method, METHODS, "method")
-    gap = check_positive(tol, "tol")
+    gap, centers = check_positive(tol, "tol"), check_flag(center, "center")
     ideal = _ideal_kernel(y, target, kernels.n_samples, method)
     before = kernels.counters.passes
     if ideal is None:
         alone = np.full(kernels.n_kernels, np.nan)
         weights, values = np.full(kernels.n_kernels, 1.0 / kernels.n_kernels), (np.nan, np.nan, np.nan, 0)
     else:
-        weights, alone, values = _weights(CenteredProducts(kernels, bool(center)), ideal, method, gap)
+        weights, alone, values = _weights(CenteredProducts(kernels, centers), ideal, method, gap)
     passes = kernels.counters.passes - before
     reached, bound, stationarity, rounds = values
     return AlignedWeights(weights, reached, bound, alone, stationarity, method, rounds, passes, kernels.names)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels._validation import check_nonnegative_vector, check_positive
+from manykernels._validation import check_nonnegative_vector, check_positive, check_vector
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
 from manykernels.solvers.machines import MachineFit, fit_machine
@@ -48,7 +48,7 @@ def project_on_ball(v: Any, center: Any, radius: float) -> Array:
     array([2., 0.])
     """
     start = check_nonnegative_vector(center, np.size(center), "center")
-    move, limit = np.asarray(v, dtype=np.float64) - start, check_positive(radius, "radius")
+    move, limit = check_vector(v, start.size, "v") - start, check_positive(radius, "radius")
     falling = move < 0
     zeros = np.where(falling, start / np.where(falling, -move, 1.0), np.inf)  # t at which an entry reaches zero
     if np.linalg.norm(np.maximum(start + move, 0.0) - start) <= limit:

@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
+from sklearn.utils import check_random_state as legacy_random_state
 
+from manykernels._parameters import check_instance, check_random_state
 from manykernels._validation import check_count, check_positive
+from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelSpec
 from manykernels.objective.certificate import Certificate
 from manykernels.solvers import IterationRecord, Solution, Status
@@ -109,6 +112,56 @@ class Limits:
         check_count(self.max_iter, "max_iter")
         if self.time_limit is not None:
             check_positive(self.time_limit, "time_limit")
+        if self.patience is not None:
+            check_count(self.patience, "patience")
+        if self.callback is not None and not callable(self.callback):
+            raise InvalidInputError(f"callback must be None or take an IterationRecord, got {self.callback!r}.")
+        if not isinstance(self.verbose, bool):
+            check_count(self.verbose, "verbose", least=0)
+
+
+def checked_limits(limits: Any, default: Limits) -> Limits:
+    """Return ``limits``, or ``default`` if it is None.
+
+    Parameters
+    ----------
+    limits : Limits or None
+    default : Limits
+
+    Returns
+    -------
+    Limits
+
+    Raises
+    ------
+    InvalidInputError
+        If it is anything else.
+    """
+    chosen: Limits = check_instance(default if limits is None else limits, Limits, "limits", "Limits(tol=1e-4)")
+    return chosen
+
+
+def random_generator(random_state: Any) -> np.random.Generator:
+    """Return the generator of a search.
+
+    Parameters
+    ----------
+    random_state : int, RandomState, Generator or None
+
+    Returns
+    -------
+    Generator
+        A Generator as it is, so that it goes on from where it was.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is anything else.
+    """
+    source = check_random_state(random_state)
+    if isinstance(source, np.random.Generator):
+        return source
+    return np.random.default_rng(legacy_random_state(source).randint(2**31))
 
 
 @dataclass(frozen=True, eq=False)

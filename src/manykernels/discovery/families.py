@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels._validation import check_parameter_range
+from manykernels._parameters import check_instance
+from manykernels._validation import check_columns, check_parameter_range
 from manykernels.discovery.pairs import PairWeights
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelSpec
@@ -147,10 +148,25 @@ class FiniteFamily(KernelFamily):
     members: tuple[tuple[float, ...], ...]
 
     def __post_init__(self) -> None:
+        check_instance(self.base, KernelFamily, "base", "GaussianFamily(0.1, 10.0)")
         if not self.members:
             raise InvalidInputError("A finite family needs at least one member; none was given.")
-        if not isinstance(self.base, KernelFamily):
-            raise InvalidInputError(f"base must be a KernelFamily, got {self.base!r}.")
+        numbers, slack = [number for member in self.members for number in member], 1e-9 * abs(self.high)
+        outside = [number for number in numbers if not self.low - slack <= number <= self.high + slack]
+        if outside:
+            raise InvalidInputError(
+                f"Members must be between {self.low:g} and {self.high:g}, the bounds of {self.base!r}, got "
+                f"{', '.join(f'{number:g}' for number in outside[:5])}."
+            )
+
+    def check_members(self, n_parameters: int) -> None:
+        """Raise ``InvalidInputError`` if a member has another number of parameters than the kernels of the base."""
+        wrong = next((member for member in self.members if len(member) != n_parameters), None)
+        if wrong is not None:
+            raise InvalidInputError(
+                f"On these columns a member of {self.base!r} has {n_parameters} parameter(s), but {wrong!r} has "
+                f"{len(wrong)}."
+            )
 
     @classmethod
     def of(cls, base: KernelFamily, parameters: Any) -> FiniteFamily:
@@ -165,7 +181,8 @@ class FiniteFamily(KernelFamily):
         -------
         FiniteFamily
         """
-        rows = np.asarray(parameters, dtype=np.float64)
+        check_instance(base, KernelFamily, "base", "GaussianFamily(0.1, 10.0)")
+        rows = check_columns(parameters, np.size(parameters, 0) if np.ndim(parameters) else 0, "parameters")
         rows = rows[:, None] if rows.ndim == 1 else rows
         return cls(base.low, base.high, base, tuple(tuple(row) for row in rows.tolist()))
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
-from manykernels._validation import check_choice, check_positive
+from manykernels._parameters import check_instance
+from manykernels._validation import check_choice, check_positive, check_positive_vector, check_vector
 from manykernels.discovery._mixture import Mixture
-from manykernels.discovery.base import Limits
+from manykernels.discovery.base import Limits, checked_limits, random_generator
 from manykernels.discovery.pairs import PairWeights
 from manykernels.discovery.search import FamilySearch, Peak
 from manykernels.discovery.target_space import LARGEST_STEP, TargetSpace, alignment_step, cosine, distance_step
@@ -82,6 +82,11 @@ def align_family(
     -------
     AlignedKernel
 
+    Raises
+    ------
+    InvalidInputError
+        If a parameter cannot be used.
+
     Examples
     --------
     >>> import numpy as np
@@ -94,9 +99,12 @@ def align_family(
     """
     check_choice(criterion, CRITERIA, "criterion")
     check_positive(gain, "gain", allow_zero=True)
-    rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
-    path = (_ascend if criterion == "alignment" else _approach)(search, TargetSpace(target, weight), rng)
-    return _follow(path, gain, limits or Limits(max_iter=50))
+    check_instance(search, FamilySearch, "search", "FamilySearch(GaussianFamily(0.1, 10.0), points)")
+    limits, n_samples = checked_limits(limits, Limits(max_iter=50)), len(search.points)
+    space = TargetSpace(check_vector(target, n_samples, "target"), check_positive_vector(weight, n_samples, "weight"))
+    rng = random_generator(random_state)
+    path = (_ascend if criterion == "alignment" else _approach)(search, space, rng)
+    return _follow(path, gain, limits)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, logsumexp
 from scipy.stats import truncnorm
-from sklearn.utils import check_random_state
 
+from manykernels._parameters import check_flag
 from manykernels._validation import check_count, check_positive
 from manykernels.discovery._mixture import Learner, Mixture, candidate, certify
-from manykernels.discovery.base import Candidate, Discovery, Limits, run_search
+from manykernels.discovery.base import Candidate, Discovery, Limits, checked_limits, random_generator, run_search
 from manykernels.discovery.greedy import make_learner, solve_quietly
 from manykernels.discovery.pairs import PairWeights
 from manykernels.discovery.radial_families import ArdGaussianFamily, GaussianFamily
-from manykernels.discovery.search import FamilySearch, SearchSettings
+from manykernels.discovery.search import FamilySearch, SearchSettings, checked_settings
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss
 from manykernels.solvers.machines import MachineFit
@@ -197,11 +197,11 @@ def discover_by_sampling(
         )
     learner = make_learner(
         points, target, family, loss=loss, strength=strength, sample_weight=sample_weight,
-        fit_intercept=fit_intercept, settings=settings or SearchSettings(), columns=columns,
+        fit_intercept=fit_intercept, settings=checked_settings(settings), columns=columns,
     )  # fmt: skip
-    steps = _Steps(n_draws, step, corrective)
-    limits = replace(limits or Limits(), max_iter=-(-n_draws // steps.every), name="search by sampling")
-    rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
+    steps = _Steps(n_draws, step, check_flag(corrective, "corrective"))
+    limits = replace(checked_limits(limits, Limits()), max_iter=-(-n_draws // steps.every), name="search by sampling")
+    rng = random_generator(random_state)
     return run_search(_sample(learner, limits, rng, steps), limits)
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from sklearn.utils import check_random_state
 
-from manykernels._validation import check_choice, check_positive
+from manykernels._parameters import check_flag, check_positions
+from manykernels._validation import check_choice, check_points, check_positive, check_positive_vector, check_vector
 from manykernels.discovery._mixture import Certified, Learner, Mixture, candidate, certify
 from manykernels.discovery._slide import slide_learner
-from manykernels.discovery.base import Candidate, Discovery, Limits, run_search
+from manykernels.discovery.base import Candidate, Discovery, Limits, checked_limits, random_generator, run_search
 from manykernels.discovery.families import FiniteFamily, KernelFamily
-from manykernels.discovery.search import FamilySearch, SearchSettings
+from manykernels.discovery.search import FamilySearch, SearchSettings, checked_settings
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
@@ -108,7 +108,7 @@ def discover_greedily(
     (True, True)
     """
     check_choice(update, UPDATES, "update")
-    settings, limits = settings or SearchSettings(), limits or Limits()
+    settings, limits = checked_settings(settings), checked_limits(limits, Limits())
     if settings.shrinkage > 0:
         raise InvalidInputError(
             f"shrinkage={settings.shrinkage:g} belongs to the search in two stages: in one stage it would leave no "
@@ -118,7 +118,7 @@ def discover_greedily(
         points, target, family, loss=loss, strength=strength, sample_weight=sample_weight,
         fit_intercept=fit_intercept, settings=settings, columns=columns,
     )  # fmt: skip
-    rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
+    rng = random_generator(random_state)
     if update in ("corrective", "sliding"):
         slides = update == "sliding" and not isinstance(family, FiniteFamily)
         models = _corrective(learner, limits, rng, slides=slides)
@@ -140,23 +140,16 @@ def make_learner(
     columns: Sequence[int] | None,
 ) -> Learner:
     """Return the problem but its kernels, checked; parameters as in :func:`discover_greedily`."""
-    rows = np.ascontiguousarray(points, dtype=np.float64)
-    if rows.ndim != 2:
-        raise InvalidInputError(f"points must have shape (n_samples, n_columns), got {rows.shape}.")
-    if not isinstance(family, KernelFamily):
-        raise InvalidInputError(f"family must be a KernelFamily such as GaussianFamily(0.1, 10.0), got {family!r}.")
-    positions = tuple(range(rows.shape[1])) if columns is None else tuple(int(column) for column in columns)
-    if len(positions) != rows.shape[1]:
-        raise InvalidInputError(f"points has {rows.shape[1]} columns but columns names {len(positions)}.")
-    weight = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    rows, chosen = check_points(points), get_loss(loss)
+    weight = np.ones(len(rows)) if sample_weight is None else sample_weight
     return Learner(
         FamilySearch(family, rows, settings),
-        np.asarray(target, dtype=np.float64),
-        weight,
-        get_loss(loss),
+        chosen.check_target(check_vector(target, len(rows), "target")),
+        check_positive_vector(weight, len(rows), "sample_weight"),
+        chosen,
         check_positive(strength, "strength"),
-        bool(fit_intercept),
-        positions,
+        check_flag(fit_intercept, "fit_intercept"),
+        check_positions(columns, rows.shape[1]),
     )
 
 

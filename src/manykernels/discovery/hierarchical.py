@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels._validation import check_count, check_finite, check_growth
+from manykernels._parameters import check_column_names, check_flag
+from manykernels._validation import check_count, check_growth, check_points
 from manykernels.discovery._anova_grid import AnovaGrid
 from manykernels.discovery._hierarchical_search import HierarchicalSearch
 from manykernels.discovery._monomial_grid import MonomialGrid
 from manykernels.discovery._product_grid import ProductGrid
-from manykernels.discovery.base import Discovery, Limits, run_search
+from manykernels.discovery.base import Discovery, Limits, checked_limits, run_search
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import as_stack
 from manykernels.kernels import Gaussian, KernelSpec
-from manykernels.kernels.base import as_points
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex
@@ -125,18 +125,17 @@ def discover_hierarchical(
     >>> sorted(kernel.name for kernel in found.kernels)
     ['x0', 'x0 x x5', 'x5']
     """
-    grid = _grid(check_finite(as_points(points, "points"), "points"), kernels, degree, growth)
-    names = [f"x{j}" for j in range(grid.n_columns)] if names is None else names
+    grid = _grid(check_points(points), kernels, degree, growth)
+    names, limits = check_column_names(names, grid.n_columns), checked_limits(limits, Limits())
     empty = np.zeros((1, grid.n_samples, grid.n_samples))
     base = Problem(
         as_stack(empty),
         target,
         get_loss(loss),
         Simplex(strength),
-        fit_intercept=fit_intercept,
+        fit_intercept=check_flag(fit_intercept, "fit_intercept"),
         sample_weight=sample_weight,
     )
-    limits = limits or Limits()
     deadline = time.perf_counter() + (np.inf if limits.time_limit is None else limits.time_limit)
     most = check_count(max_kernels, "max_kernels")
     search = HierarchicalSearch(grid, base, strength, names, limits.tol, most, deadline)

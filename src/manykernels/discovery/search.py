@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from manykernels._validation import check_count, check_positive
+from manykernels._parameters import check_instance
+from manykernels._validation import check_count, check_points, check_positive
 from manykernels.discovery.families import FiniteFamily, KernelFamily
 from manykernels.discovery.pairs import PairWeights
 
@@ -45,6 +46,27 @@ class SearchSettings:
         check_positive(self.shrinkage, "shrinkage", allow_zero=True)
 
 
+def checked_settings(settings: Any) -> SearchSettings:
+    """Return ``settings``, or those by default if it is None.
+
+    Parameters
+    ----------
+    settings : SearchSettings or None
+
+    Returns
+    -------
+    SearchSettings
+
+    Raises
+    ------
+    InvalidInputError
+        If it is anything else.
+    """
+    chosen = SearchSettings() if settings is None else settings
+    found: SearchSettings = check_instance(chosen, SearchSettings, "settings", "SearchSettings(n_starts=5)")
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class Peak:
     """The best member found.
@@ -70,6 +92,11 @@ class FamilySearch:
     points : ndarray of shape (n_samples, n_columns)
     settings : SearchSettings
 
+    Raises
+    ------
+    InvalidInputError
+        If one of them is something else, or members of a finite family do not fit the columns.
+
     Examples
     --------
     >>> import numpy as np
@@ -87,6 +114,11 @@ class FamilySearch:
     prepared: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        check_instance(self.family, KernelFamily, "family", "GaussianFamily(0.1, 10.0)")
+        checked_settings(self.settings)
+        object.__setattr__(self, "points", check_points(self.points))
+        if isinstance(self.family, FiniteFamily):
+            self.family.check_members(self.n_parameters)
         object.__setattr__(self, "prepared", self.family.prepare(self.points))
 
     @property

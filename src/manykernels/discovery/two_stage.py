@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manykernels.discovery._mixture import Learner, Mixture, candidate
-from manykernels.discovery.base import Candidate, Discovery, Limits, run_search
+from manykernels.discovery.base import Candidate, Discovery, Limits, checked_limits, run_search
 from manykernels.discovery.families import KernelFamily
 from manykernels.discovery.first_stage import AlignedKernel, align_family
 from manykernels.discovery.greedy import make_learner
-from manykernels.discovery.search import SearchSettings
+from manykernels.discovery.search import SearchSettings, checked_settings
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import Loss
 from manykernels.solvers import Status
@@ -92,10 +92,10 @@ def discover_in_two_stages(
     >>> bool(found.solution.certificate.relative_gap < 1e-6)
     True
     """
-    limits = limits or Limits(max_iter=50)
+    limits = checked_limits(limits, Limits(max_iter=50))
     learner = make_learner(
         points, target, family, loss=loss, strength=strength, sample_weight=sample_weight,
-        fit_intercept=fit_intercept, settings=settings or SearchSettings(), columns=columns,
+        fit_intercept=fit_intercept, settings=checked_settings(settings), columns=columns,
     )  # fmt: skip
     aligned = align_family(
         learner.search, learner.target, learner.weight,

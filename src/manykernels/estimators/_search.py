@@ -12,6 +12,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags, _safe_indexing
 from sklearn.utils.metaestimators import available_if
 
+from manykernels._parameters import check_flag, check_random_state
 from manykernels._threads import blas_threads
 from manykernels.discovery import Discovery
 from manykernels.estimators._base import BaseMKL
@@ -105,6 +106,11 @@ class BaseKernelSearch(BaseMKL):
             )
         return get_loss(self.loss)
 
+    def _check_switches(self) -> None:
+        for name in ("standardize", "fit_intercept"):
+            check_flag(getattr(self, name), name)
+        check_random_state(getattr(self, "random_state", None))
+
     # --- fitting ----------------------------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -137,6 +143,7 @@ class BaseKernelSearch(BaseMKL):
             If no kernel is selected.
         """
         loss = self._checked_loss()
+        self._check_switches()
         if y is None:
             raise InvalidInputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
         X = self._checked_rows(X, reset=True)
@@ -163,7 +170,7 @@ class BaseKernelSearch(BaseMKL):
         return targets, weight
 
     def _search_each(self, rows: Any, targets: Array, weight: Array, loss: Loss) -> list[Discovery]:
-        table = KernelBank([("all", Linear())], standardize=bool(self.standardize), normalize=None)
+        table = KernelBank([("all", Linear())], standardize=self.standardize, normalize=None)
         bank, prepared = table.fit_prepare(rows)
         points = prepared.points(0)
         points.flags.writeable = False
@@ -181,7 +188,7 @@ class BaseKernelSearch(BaseMKL):
         entries = [(name, kernel.spec, list(kernel.columns)) for name, kernel in named]
         # A bank holds at least one kernel, even for a constant model.
         entries = entries or [("linear", Linear(), list(range(self.n_features_in_)))]
-        bank, prepared = KernelBank(entries, standardize=bool(self.standardize), normalize=None).fit_prepare(rows)
+        bank, prepared = KernelBank(entries, standardize=self.standardize, normalize=None).fit_prepare(rows)
         solutions = [on_bank(part, kernels, len(entries)) for part in found]
         weights = np.array([solution.kernel_weights for solution in solutions])
         coefficients = np.array([solution.dual_coef for solution in solutions])

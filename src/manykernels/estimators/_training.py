@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from manykernels._parameters import check_n_jobs
 from manykernels._threads import n_threads
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack, GramStack, build_stack, plan_stack
@@ -76,6 +77,7 @@ def open_training(
     Training
     """
     memory_bytes(memory_budget)
+    check_n_jobs(n_jobs)
     chosen: Any = as_bank(kernels)
     bank, prepared = chosen.fit_prepare(X)
     if isinstance(bank, FittedBank):

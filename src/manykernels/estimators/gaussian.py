@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
+from manykernels._parameters import check_flag
 from manykernels._validation import check_choice, check_count, check_parameter_range
 from manykernels.discovery import (
     ArdGaussianFamily,
@@ -220,15 +221,16 @@ class GaussianMKL(BaseKernelSearch):
         return Limits(self.tol, check_count(self.max_iter, "max_iter"), self.time_limit, verbose=self.verbose)
 
     def _checked_family(self) -> KernelFamily:
+        per_feature = check_flag(self.per_feature, "per_feature")
         if self.family is None:
             low, high = check_parameter_range(self.width_range, "width_range")
-            return ArdGaussianFamily(low, high) if self.per_feature else GaussianFamily(low, high)
+            return ArdGaussianFamily(low, high) if per_feature else GaussianFamily(low, high)
         if not isinstance(self.family, KernelFamily):
             raise InvalidInputError(
                 f"family must be None (Gaussian kernels) or a KernelFamily such as LaplacianFamily(0.1, 10.0), got "
                 f"{self.family!r}."
             )
-        if self.per_feature:
+        if per_feature:
             raise InvalidInputError(
                 f"per_feature=True is for Gaussian kernels, but family is {self.family!r}; give one of the two."
             )

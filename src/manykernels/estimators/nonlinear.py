@@ -161,7 +161,7 @@ class NonlinearMKL(BaseKernelSearch):
             loss=loss,
             radius=self.radius,
             reference=self.reference,
-            constant=bool(self.constant),
+            constant=self.constant,
             weight=weight,
             fit_intercept=self.fit_intercept,
             names=names,

@@ -164,7 +164,10 @@ def _composite(kind: str, **parts: Any) -> KernelSpec:
 
 def as_points(A: Any, name: str = "A") -> Array:
     """Return ``A`` as a C-contiguous (n, d) float64 array, sharing memory where possible."""
-    points = np.ascontiguousarray(A, dtype=np.float64)
+    try:
+        points = np.ascontiguousarray(A, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} must hold real numbers in rows of equal length ({error}).") from error
     if points.ndim != 2:
         raise InvalidInputError(f"{name} must have two dimensions (rows, columns), got shape {np.shape(A)}.")
     return points
