@@ -45,8 +45,8 @@ class Sizes:
 
 
 FULL = Sizes(
-    columns=(5, 10, 20, 40, 70, 100), repeats=3, n_train=500, n_other=1000, n_steps=300,
-    alphas=(1e-8, 1e-6, 1e-4, 1e-2, 1e-1), weak=(1e-8, 1e-6, 1e-4), hkl=(1e-8, 1e-6, 1e-5, 1e-4),
+    columns=(5, 10, 20, 40, 100, 70), repeats=3, n_train=500, n_other=1000, n_steps=300,
+    alphas=(1e-8, 1e-6, 1e-4, 1e-2, 1e-1), weak=(1e-8, 1e-6, 1e-4), hkl=(1e-10, 1e-8, 1e-6, 1e-4),
     wide=tuple(10.0**k for k in range(-8, 3)),
 )  # fmt: skip
 QUICK = Sizes((5, 8), 1, 60, 100, 20, (1e-4, 1e-2), (1e-4,), (1e-4,), (1e-4, 1e-2))

@@ -1,6 +1,6 @@
 """Section 6.1.4 of Afkanpour's thesis: polynomial kernels of degree one to three on sets of 20 columns or more.
 
-    python experiments/thesis/polynomial_real.py --data DIR [--quick] [--minutes M] [--output DIR]
+    python experiments/thesis/polynomial_real.py --data DIR [--quick] [--sets NAME ...] [--minutes M] [--output DIR]
 
 ``DIR`` holds archives such as ``ringnorm.npz`` (arrays ``X``, ``y``); without it, the sets that OpenML has are fetched.
 Writes ``runs.csv`` (a row a set, split and method, at once, and not run again), the misclassified share of the test
@@ -51,7 +51,7 @@ def samples(name: str, folder: str | None) -> tuple[np.ndarray, np.ndarray] | No
 def compare(runs: Runs, arguments: Any) -> None:
     """Run what the table lacks, split by split."""
     sets, cap, effort = (QUICK_SETS, QUICK_CAP, QUICK) if arguments.quick else (SETS, None, FULL)
-    tables = {name: samples(name, arguments.data) for name in sets}
+    tables = {name: samples(name, arguments.data) for name in sets if name in (arguments.sets or sets)}
     missing = [name for name, table in tables.items() if table is None]
     if missing:
         CONSOLE.print(f"not at hand, left out: {', '.join(missing)}", highlight=False)
@@ -127,6 +127,7 @@ def main() -> None:
     parser.add_argument("--data", help="folder with the archives; without it OpenML is asked")
     parser.add_argument("--quick", action="store_true", help="small sizes, for a check that everything runs")
     parser.add_argument("--output", default="experiments/results/thesis/polynomial_real", help="folder for results")
+    parser.add_argument("--sets", nargs="*", choices=list(SETS), help="only these sets")
     parser.add_argument("--minutes", type=float, default=1e9, help="after these no new split is begun")
     parser.add_argument("--report", action="store_true", help="run nothing, only write what the runs so far say")
     parser.add_argument("--page", type=Path, help="page whose table, between two comments, is replaced")

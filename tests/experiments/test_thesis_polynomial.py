@@ -1,4 +1,4 @@
-"""The experiments 6.1.2 and 6.1.3 of the thesis run from their command, go on where they stopped, and say what is so."""
+"""The experiments 6.1.2 and 6.1.3 of the thesis run from their command and go on where they stopped."""
 
 from __future__ import annotations
 
