@@ -76,7 +76,7 @@ def align_family(
         at the best scale.
     limits : Limits, optional
         Its ``max_iter``, ``time_limit`` and ``callback`` count.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
 
     Returns
     -------

@@ -164,7 +164,7 @@ def discover_by_sampling(
         ``tol``, ``time_limit`` and ``callback`` count; the gap is that over the whole family.
     columns : sequence of int, optional
         Positions of the columns of ``points`` in the table; all of them by default.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
 
     Returns
     -------

@@ -82,14 +82,14 @@ def discover_greedily(
         When to stop; the gap is that over the whole family.
     columns : sequence of int, optional
         Positions of the columns of ``points`` in the table; all of them by default.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
         For random starts of searches in several parameters.
 
     Returns
     -------
     Discovery
         The dual bound of its certificate is a true bound over the family if the family has one parameter and a bound
-        on its derivatives (all of this module but one width a feature and Dirichlet kernels on several columns);
+        on its derivatives (all of the library but one width a feature and Dirichlet kernels on several columns);
         otherwise it is relative to the best member that the search found.
 
     Raises

@@ -238,10 +238,5 @@ class ArdGaussianFamily(KernelFamily):
         """Return ``ArdGaussian(widths)``."""
         return ArdGaussian(tuple(float(width) for width in parameter))
 
-    @property
-    def joint(self) -> GaussianFamily:
-        """The members whose widths are all equal."""
-        return GaussianFamily(self.low, self.high)
-
     def _values(self, prepared: Array, parameter: Array) -> Array:
         return np.exp(-0.5 * pdist(prepared / parameter, "sqeuclidean"))

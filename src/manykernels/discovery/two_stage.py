@@ -69,7 +69,7 @@ def discover_in_two_stages(
     limits : Limits, optional
     columns : sequence of int, optional
         Positions of the columns of ``points`` in the table; all of them by default.
-    random_state : int, RandomState instance or None, default=None
+    random_state : int, RandomState, Generator or None, default=None
         For random starts of searches in several parameters.
 
     Returns
