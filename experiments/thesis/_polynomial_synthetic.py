@@ -99,7 +99,7 @@ def methods(n_columns: int, sizes: Sizes, seed: int) -> dict[str, tuple[Maker, t
     """Return what makes the model of a strength and the strengths to choose from, by the name of the method."""
     common: dict[str, Any] = {"standardize": False, "random_state": seed}
     uniform = KernelBank([(f"degree {d}", Polynomial(d, offset=0.0), None) for d in (1, 2, 3)], normalize=None)
-    bounded: dict[str, Any] = {"growth": 2.0, "max_kernels": 1000, "tol": 1e-2, "max_iter": 50, "time_limit": 60.0}
+    bounded: dict[str, Any] = {"growth": 2.0, "max_kernels": 1000, "tol": 1e-2, "max_iter": 50}
     made: dict[str, tuple[Maker, tuple[float, ...]]] = {
         "SGD-1s": (
             lambda alpha: PolynomialMKL(DEGREE, alpha=alpha, polish=False, n_steps=sizes.n_steps, **common),
