@@ -139,6 +139,14 @@ def test_multiplier_weights_maximize_over_the_simplex(sigma: float, rng: np.rand
     assert slopes.max() <= slopes[eta > 0].max() + 1e-12
 
 
+@pytest.mark.timeout(60)
+def test_a_term_equal_to_the_threshold_does_not_come_and_go_for_ever() -> None:
+    """Rounding kept this third term in and left it out by turns, without end."""
+    x, slope = np.array([1.8421257644769597, 1.870834779466437, 1.8377279459921867]), (0.125 / 0.875) ** 2
+    h = threshold(x, slope, 0.0)
+    assert np.maximum(x - h, 0).sum() == pytest.approx(slope * h, rel=1e-12)
+
+
 def test_threshold_solves_its_equation(rng: np.random.Generator) -> None:
     x = rng.normal(size=50) ** 2
     for slope, offset in ((0.0, 1.0), (0.3, 0.0), (5.0, 0.0)):

@@ -50,7 +50,8 @@ def threshold(x: Array, slope: float, offset: float) -> float:
             if value > h:
                 total += value
                 kept += 1
-        if kept == count or kept == 0:
+        # More terms than before are a rounding error: without this line, terms equal to h may come and go for ever.
+        if kept >= count or kept == 0:
             return h
         count = kept
         h = (total - offset) / (count + slope)
