@@ -42,9 +42,7 @@ def posed(kernels: np.ndarray, y: np.ndarray, constant: float) -> Problem:
     return conversions.skm(constant, np.ones(len(kernels))).problem(kernels, y)
 
 
-def stages(
-    problem: Problem, *, rescale: bool, tol: float, seconds: float
-) -> Iterator[tuple[float, Model, float]]:
+def stages(problem: Problem, *, rescale: bool, tol: float, seconds: float) -> Iterator[tuple[float, Model, float]]:
     """Yield ``kappa``, the model of the solved stage and the CPU seconds since the start.
 
     A stage that is not solved when time is out is left out: pairs may need any number of steps.

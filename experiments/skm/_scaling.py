@@ -24,6 +24,7 @@ PROGRAMS: dict[str, tuple[str, dict[str, Any]]] = {
     "conic": ("conic", {}),
     "interior point": ("interior_point", {}),
 }
+SWEEPS = ("kernels", "kernels, few samples", "samples")
 FIXED_KERNELS = 24  # in the sweep over samples
 SLOW_SECONDS = 1.0  # a run this long is not repeated
 WALL_SHARE = 3.0  # of the limit in CPU seconds: the wall clock of a busy machine, where a solver cannot be asked
@@ -36,6 +37,7 @@ class Sweep:
 
     kernels: tuple[int, ...]
     samples: tuple[int, ...]
+    few: int
     gap: float
     time_limit: float
     repeats: int
@@ -62,11 +64,12 @@ def problems(kernels: np.ndarray, sweep: Sweep) -> list[tuple[str, int, int]]:
     """Return (what varies, kernels, samples) of every problem, corners of the largest one."""
     whole, fixed = min(kernels.shape[1], max(sweep.samples)), min(FIXED_KERNELS, max(sweep.kernels))
     counts = sorted({min(n, whole) for n in sweep.samples})
-    return [("kernels", m, whole) for m in sweep.kernels] + [("samples", fixed, n) for n in counts]
+    over_kernels = [(name, m, n) for name, n in zip(SWEEPS, (whole, sweep.few), strict=False) for m in sweep.kernels]
+    return over_kernels + [(SWEEPS[-1], fixed, n) for n in counts]
 
 
 def run(name: str, kernels: np.ndarray, y: np.ndarray, constant: float, sweep: Sweep) -> pd.DataFrame:
-    """Return both sweeps on one data set, one row a fit; a program stops at its first censored point of a sweep."""
+    """Return both sweeps on one data set, one row a fit; a program stops where it misses the gap or takes too long."""
     rows: list[Row] = []
     given_up: set[tuple[str, str]] = set()
     for (varied, m, n), program in itertools.product(problems(kernels, sweep), PROGRAMS):
@@ -82,15 +85,15 @@ def run(name: str, kernels: np.ndarray, y: np.ndarray, constant: float, sweep: S
                 n_kernels=m,
                 n_samples=n,
                 program=program,
-                size=m if varied == "kernels" else n,
+                size=n if varied == SWEEPS[-1] else m,
                 cpu_s=seconds,
                 iterations=solution.n_iter,
                 active=len(solution.active),
                 gap=solution.certificate.relative_gap,
-                status=str(solution.status),
+                status="converged" if solution.certificate.relative_gap <= sweep.gap else str(solution.status),
             )
         )
-        if rows[-1].status != "converged":
+        if rows[-1].status != "converged" or seconds > sweep.time_limit:
             given_up.add((varied, program))
     return pd.DataFrame([asdict(row) for row in rows])
 
@@ -134,14 +137,15 @@ def exponents(frame: pd.DataFrame) -> pd.DataFrame:
 def plot(frame: pd.DataFrame, fits: pd.DataFrame, path: str) -> None:
     """Draw every sweep on logarithmic axes with the fitted lines; censored points are hollow."""
     names = list(frame["data"].unique())
-    figure, axes = pyplot.subplots(len(names), 2, figsize=(9.5, 3.4 * len(names)), layout="constrained", squeeze=False)
-    for (row, name), (column, sweep) in itertools.product(enumerate(names), enumerate(("kernels", "samples"))):
+    shape = len(names), len(SWEEPS)
+    figure, axes = pyplot.subplots(*shape, figsize=(13, 3.4 * shape[0]), layout="constrained", squeeze=False)
+    for (row, name), (column, sweep) in itertools.product(enumerate(names), enumerate(SWEEPS)):
         ax, part = axes[row, column], frame[(frame["data"] == name) & (frame["sweep"] == sweep)]
         for number, program in enumerate(PROGRAMS):
             fit = fits[(fits["data"] == name) & (fits["sweep"] == sweep) & (fits["program"] == program)]
             draw(ax, part[part["program"] == program], fit, program, f"C{number}")
-        fixed = part["n_samples" if sweep == "kernels" else "n_kernels"].iloc[0]
-        label = f"kernels M (N = {fixed})" if sweep == "kernels" else f"samples N (M = {fixed})"
+        fixed = part["n_kernels" if sweep == SWEEPS[-1] else "n_samples"].iloc[0]
+        label = f"samples N (M = {fixed})" if sweep == SWEEPS[-1] else f"kernels M (N = {fixed})"
         ax.set(title=name, xlabel=label, ylabel="CPU seconds", xscale="log", yscale="log")
         sizes = sorted(part["size"].unique())
         ax.set_xticks(sizes, labels=[str(size) for size in sizes])

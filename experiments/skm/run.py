@@ -50,7 +50,12 @@ class Sizes:
 
 
 SWEEP = _scaling.Sweep(
-    kernels=(6, 12, 24, 48, 96, 192), samples=(50, 100, 200, 400, 700), gap=1e-2, time_limit=8.0, repeats=3
+    kernels=(6, 12, 24, 48, 96, 192),
+    samples=(50, 71, 100, 141, 200, 400, 700),
+    few=100,
+    gap=1e-2,
+    time_limit=8.0,
+    repeats=3,
 )
 FULL = Sizes(
     sweeps={"ionosphere": SWEEP, "breast cancer": SWEEP},
@@ -61,7 +66,7 @@ FULL = Sizes(
     seconds=20.0,
     support_tol=1e-6,
 )
-QUICK_SWEEP = _scaling.Sweep(kernels=(4, 8), samples=(30, 60), gap=1e-2, time_limit=2.0, repeats=1)
+QUICK_SWEEP = _scaling.Sweep(kernels=(4, 8), samples=(30, 60), few=30, gap=1e-2, time_limit=2.0, repeats=1)
 QUICK = Sizes(
     sweeps={"ionosphere": QUICK_SWEEP, "breast cancer": QUICK_SWEEP},
     continued=("ionosphere",),
