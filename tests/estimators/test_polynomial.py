@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -147,3 +148,20 @@ def test_missing_values_are_explained(table: pd.DataFrame, response: np.ndarray)
 )
 def test_scikit_learn_accepts_the_estimator(estimator: Any, check: Any) -> None:
     check(estimator)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_weak_penalty_finds_the_interactions_that_make_the_target(seed: int) -> None:
+    # A hundred draws out of 5456 products interpolate the target: what they leave of it must not lead the search.
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(700, 30))
+    y = X[:, 0] * X[:, 1] + X[:, 2] ** 3 / 3 - X[:, 3] * X[:, 4] * X[:, 5]
+    model = PolynomialMKL(p=1.1, alpha=1e-5, max_kernels=200, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X[:200], y[:200])
+    error = np.mean((model.predict(X[200:]) - y[200:]) ** 2) / y[200:].var()
+    assert error < 1e-4
+    assert model.dual_gap_ < 0.1
+    heaviest = model.weights_frame()["name"].head(3)
+    assert set(heaviest) == {"x0 x x1", "x2 x x2 x x2", "x3 x x4 x x5"}

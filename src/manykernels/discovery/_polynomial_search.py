@@ -19,6 +19,7 @@ from manykernels.discovery._product_bases import Index
 from manykernels.discovery.base import Candidate, Found
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import GramStack
+from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
 from manykernels.solvers import Solution, solve
 from manykernels.solvers.machines import fit_machine
@@ -28,6 +29,10 @@ Array = NDArray[Any]
 LEAST_GROWTH = 50  # kernels added a round
 GROWTH = 0.5  # or this share of those there are
 DRAWS = 50  # where products cannot be enumerated
+STRONGEST = 0.1  # share of the strength at which the dual penalty of the zero model equals its loss
+STAGE = 10.0  # factor between strengths
+FULL_SHARE, KEPT_SHARE = 0.5, 0.2  # of max_kernels: when a stronger penalty stops, and what it hands on
+STAGE_GAP = 0.1  # relative, over the family, at which a stronger penalty has done its work
 RESTRICTED_SHARE = 0.1  # of tol: how closely the model on the kernels found is solved
 CERTIFIED_STEPS = 1.5  # factor from one certified step to the next
 
@@ -70,6 +75,7 @@ class PolynomialSearch:
     _survey: Survey | None = field(default=None, init=False)
     _rho: Array | None = field(default=None, init=False)
     _dual: float = field(default=-np.inf, init=False)
+    _first: float = field(default=0.0, init=False)
     _surveys: int = field(default=0, init=False)
     _systems: int = field(default=0, init=False)
 
@@ -89,7 +95,10 @@ class PolynomialSearch:
         Candidate
         """
         rho, b = self.shell.zero_model()
-        yield self._candidate([()], self.family.base.stack([()]), (rho, np.zeros(1), b))
+        constant = self._candidate([()], self.family.base.stack([()]), (rho, np.zeros(1), b))
+        assert self._survey is not None
+        self._first = STRONGEST * self._survey.norm / max(2.0 * constant.certificate.primal, self.shell.tiny)
+        yield constant
         strength: float = self.shell.regularizer.strength
         descent = MirrorDescent(self.family, self.shell, strength, self.rng, step_size)
         yield from self._descend(descent, n_steps)
@@ -119,29 +128,56 @@ class PolynomialSearch:
     # --- polishing --------------------------------------------------------------------------------------------------
 
     def _polish(self, descent: MirrorDescent, rounds: int) -> Iterator[Candidate]:
-        indices, last = list(descent.indices)[: self.max_kernels], None
-        for _ in range(rounds):
-            new = self._additions(indices)
-            if last is not None and not new:
-                self.all_rounds = False
-                return
-            indices = indices + new
-            if not indices:
-                return
-            stack = self.family.base.stack(indices)
-            last = self._solved(indices, stack, last)
-            self._systems += last.newton_steps
-            yield self._candidate(indices, stack, (last.dual_coef, last.kernel_weights, last.intercept))
-            kept = np.flatnonzero(last.kernel_weights)
-            indices = [indices[m] for m in kept]
-            last = replace(last, kernel_weights=last.kernel_weights[kept])
+        """Solve and add violators, at falling strengths.
 
-    def _solved(self, indices: list[Index], stack: GramStack, last: Solution | None) -> Solution:
+        With a weak penalty a hundred kernels drawn at random interpolate the target; what is left of it then says
+        nothing about the kernels that lack, and for p > 1 no weight ever becomes zero. What a stronger penalty leaves
+        does tell, and the heaviest kernels that it ends with are a better start than the draws.
+        """
+        indices, last = list(descent.indices)[: self.max_kernels], None
+        for shell in self._stages():
+            for turn in range(rounds):
+                new = self._additions(indices)
+                if turn and not new:
+                    break
+                indices = indices + new
+                if not indices:
+                    return
+                rounds -= 1
+                stack = self.family.base.stack(indices)
+                last = self._solved(shell, indices, stack, last)
+                self._systems += last.newton_steps
+                model = (last.dual_coef, last.kernel_weights, last.intercept)
+                yield self._candidate(indices, stack, model)
+                kept = np.flatnonzero(last.kernel_weights)
+                done = shell is not self.shell and (
+                    len(kept) >= FULL_SHARE * self.max_kernels
+                    or self._certificate(shell, indices, stack, model).relative_gap <= STAGE_GAP
+                )
+                kept = self._heaviest(last.kernel_weights) if done else kept
+                indices = [indices[m] for m in kept]
+                last = replace(last, kernel_weights=last.kernel_weights[kept])
+                if done:
+                    break
+        self.all_rounds = not rounds
+
+    def _heaviest(self, weights: Array) -> Array:
+        """Return the positions of the kernels that the next strength starts with."""
+        first = np.argsort(-weights, kind="stable")[: max(1, int(KEPT_SHARE * self.max_kernels))]
+        return np.sort(first[weights[first] > 0])
+
+    def _stages(self) -> list[Problem]:
+        """Return the problem at strengths that fall to its own."""
+        own: float = self.shell.regularizer.strength
+        count = int(np.ceil(np.log(self._first / own) / np.log(STAGE))) if self._first > own else 0
+        stronger = [own * STAGE**k for k in range(count, 0, -1)]
+        return [*(replace(self.shell, regularizer=self.family.regularizer(value)) for value in stronger), self.shell]
+
+    def _solved(self, shell: Problem, indices: list[Index], stack: GramStack, last: Solution | None) -> Solution:
         """Solve on the kernels found, from the last answer."""
         if last is not None:
             padding = np.zeros(len(indices) - len(last.kernel_weights))
             last = replace(last, kernel_weights=np.append(last.kernel_weights, padding))
-        shell = self.shell
         with warnings.catch_warnings():
             # A restricted model that is not quite optimal is still certified, over the whole family.
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -176,15 +212,22 @@ class PolynomialSearch:
     # --- certificates -----------------------------------------------------------------------------------------------
 
     def _candidate(self, indices: list[Index], stack: GramStack, model: tuple[Array, Array, float]) -> Candidate:
-        problem = replace(self.shell, stack=stack, kernel_penalties=self.family.penalties(indices))
-        self._rho = problem.feasible_dual(model[0])
+        self._rho = self.shell.feasible_dual(model[0])
         wanted = len(indices) + max(LEAST_GROWTH, int(GROWTH * len(indices)))
         self._survey = survey(self.family, self._rho, min(wanted, 2 * self.max_kernels), self.budget)
         self.method = self._survey.method
         self._surveys += 1
-        certificate = family_certificate(problem, model, self._survey.norm)
+        certificate = self._certificate(self.shell, indices, stack, model)
         self._dual = max(self._dual, certificate.dual)
         if self._dual > certificate.dual:
-            certificate = with_dual(certificate, self._dual, problem.tiny)
+            certificate = with_dual(certificate, self._dual, self.shell.tiny)
         kernels = tuple(self.found(index) for index in indices)
         return Candidate(kernels, *model, certificate, float(self._surveys), self._systems)
+
+    def _certificate(
+        self, shell: Problem, indices: list[Index], stack: GramStack, model: tuple[Array, Array, float]
+    ) -> Certificate:
+        """Return the certificate of a model whose dual vector was surveyed last, at the strength of ``shell``."""
+        assert self._survey is not None
+        problem = replace(shell, stack=stack, kernel_penalties=self.family.penalties(indices))
+        return family_certificate(problem, model, self._survey.norm)
