@@ -80,11 +80,13 @@ def time_draws(sizes: list[int], n_samples: int, n_draws: int, rng: np.random.Ge
 # --- the regression -------------------------------------------------------------------------------------------------
 
 
-def candidates(method: str, n_columns: int, alphas: Sequence[float], seed: int) -> Iterator[tuple[dict[str, Any], Any]]:
+def candidates(
+    method: str, n_columns: int, alphas: Sequence[float], exponents: Sequence[float], seed: int
+) -> Iterator[tuple[dict[str, Any], Any]]:
     """Yield (parameters, estimator) among which validation chooses."""
     for alpha in alphas:
         if method == "PolynomialMKL":
-            for p in (1.0, 1.1):
+            for p in exponents:
                 yield {"alpha": alpha, "p": p}, PolynomialMKL(DEGREE, p=p, alpha=alpha, random_state=seed)
         elif method == "PolynomialMKL, p=2":
             yield {"alpha": alpha, "p": 2.0}, PolynomialMKL(DEGREE, alpha=alpha, random_state=seed)
@@ -114,7 +116,13 @@ def _linear_and_cubic(n_columns: int) -> KernelBank:
 
 
 def measure(
-    method: str, n_columns: int, n_samples: int, noise: float, alphas: Sequence[float], seed: int
+    method: str,
+    n_columns: int,
+    n_samples: int,
+    noise: float,
+    alphas: Sequence[float],
+    exponents: Sequence[float],
+    seed: int,
 ) -> dict[str, Any]:
     """Fit all candidates of a method, then the best one against the clock; in a process of its own."""
     X, y = monomial_data(n_columns, n_samples + 2000, noise, np.random.default_rng(seed))
@@ -123,7 +131,7 @@ def measure(
     started = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for parameters, model in candidates(method, n_columns, alphas, seed):
+        for parameters, model in candidates(method, n_columns, alphas, exponents, seed):
             model.fit(X[train], y[train])
             fits.append((float(np.mean((model.predict(X[validate]) - y[validate]) ** 2)), parameters, model))
         spent = time.process_time() - started
@@ -191,6 +199,7 @@ def parse() -> Any:
     parser.add_argument("--draws", type=int, default=20, help="draws timed at once")
     parser.add_argument("--noise", type=float, nargs="+", default=[0.0, 0.1], help="noise over the target's deviation")
     parser.add_argument("--alphas", type=float, nargs="+", default=list(ALPHAS), help="strengths to choose from")
+    parser.add_argument("--p", type=float, nargs="+", default=[1.0, 1.1], help="p of PolynomialMKL to choose from")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS, help="methods of the regression")
     parser.add_argument("--huge", type=int, default=1000, help="columns of the largest family; 0 leaves it out")
     options = parser.parse_args()
@@ -212,7 +221,7 @@ def main() -> int:
     setting = (options.columns, options.samples)
     rows = []
     for noise, method in itertools.product(options.noise, options.methods):
-        rows.append(alone(measure, method, *setting, noise, options.alphas, options.seed))
+        rows.append(alone(measure, method, *setting, noise, options.alphas, options.p, options.seed))
         common.CONSOLE.print(f"{method}: relative error {rows[-1]['error']:.3g}, {rows[-1]['fit_s']:.1f} s")
     frame = pd.DataFrame(rows)
     common.print_table(
