@@ -14,6 +14,8 @@ from _polynomial_synthetic import geometric
 mpl.use("Agg")
 from matplotlib import pyplot
 
+ORDER = ("SGD-1s", "HKL", "NLMKL", "LPMKL", "UNIFORM", "SGD-1s, polished", "p = 1.1, polished")
+
 
 def plot_convergence(frame: pd.DataFrame, path: Path) -> None:
     """Draw the objective against time on every data set."""
@@ -43,8 +45,8 @@ def convergence_table(frame: pd.DataFrame) -> str:
 def plot_synthetic(frame: pd.DataFrame, path: Path) -> None:
     """Draw error (geometric mean and range over the draws) and mean time of a fit against r."""
     figure, axes = pyplot.subplots(1, 2, figsize=(9.4, 3.8), layout="constrained")
-    for name, own in frame.groupby("method", sort=False):
-        by_r = own.groupby("r")
+    for name in sorted(set(frame["method"]), key=ORDER.index):
+        by_r = frame[frame["method"] == name].groupby("r")
         errors = by_r["error"].agg([geometric, "min", "max"])
         line = axes[0].plot(errors.index, errors["geometric"], "o-", markersize=4, label=name)[0]
         axes[0].fill_between(errors.index, errors["min"], errors["max"], color=line.get_color(), alpha=0.15)
@@ -63,15 +65,17 @@ def synthetic_tables(frame: pd.DataFrame) -> str:
     """Return errors (geometric mean, range) and mean CPU seconds of a fit, a row a method and a column an r."""
     columns = sorted(frame["r"].unique())
     head = ["", *(f"r = {r}" for r in columns)]
-    names = list(dict.fromkeys(frame["method"]))
+    names = sorted(set(frame["method"]), key=ORDER.index)
     errors = [[name, *(_error(frame, name, r) for r in columns)] for name in names]
     seconds = [[name, *(_seconds(frame, name, r, "cpu_s") for r in columns)] for name in names]
     seconds.append(["LPMKL, matrices", *(_seconds(frame, "LPMKL", r, "matrices_s") for r in columns)])
     seconds.append(["distinct products", *(f"{comb(r + DEGREE, DEGREE):,}" for r in columns)])
     shares = frame[frame["method"] == "SGD-1s"].groupby("r")["signal"].mean()
     seconds.append(["first draw among the five", *(f"{100 * shares.get(r, float('nan')):.2g} %" for r in columns)])
+    counts = frame.groupby("r")["seed"].nunique()
+    draws = f"{counts.min()}" if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
     return (
-        f"Test mean squared error, geometric mean of {frame['seed'].nunique()} draws (smallest to largest):\n\n"
+        f"Test mean squared error, geometric mean of {draws} draws (smallest to largest):\n\n"
         f"{markdown(errors, head)}\nCPU seconds of one fit, mean:\n\n{markdown(seconds, head)}"
     )
 
@@ -80,7 +84,8 @@ def _error(frame: pd.DataFrame, name: str, r: int) -> str:
     values = frame.loc[(frame["method"] == name) & (frame["r"] == r), "error"]
     if values.empty:
         return "not run"
-    return f"{geometric(values):.1e} ({values.min():.0e} to {values.max():.0e})"
+    spread = f" ({values.min():.0e} to {values.max():.0e})" if len(values) > 1 else ""
+    return f"{geometric(values):.1e}{spread}"
 
 
 def _seconds(frame: pd.DataFrame, name: str, r: int, column: str) -> str:

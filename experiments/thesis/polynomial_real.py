@@ -80,7 +80,7 @@ def table_text(frame: pd.DataFrame, summary: pd.DataFrame) -> str:
     counts = frame.groupby("set", sort=False)["split"].nunique()
     errors = frame.groupby(["method", "set"])["error"].sem().fillna(0.0)
     rows = []
-    for method, row in summary.iterrows():
+    for method, row in summary.sort_values("mean_rank").iterrows():
         cells = [f"{100 * row[name]:.1f} ± {100 * errors[method, name]:.1f}" for name in counts.index]
         ranks = [f"{row['median_rank']:g}", f"{row['mean_rank']:.1f}", f"{row['cpu_s']:.2g}"]
         rows.append([str(method), *cells, *ranks])
