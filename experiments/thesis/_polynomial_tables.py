@@ -74,8 +74,9 @@ def synthetic_tables(frame: pd.DataFrame) -> str:
     seconds.append(["first draw among the five", *(f"{100 * shares.get(r, float('nan')):.2g} %" for r in columns)])
     counts = frame.groupby("r")["seed"].nunique()
     draws = f"{counts.min()}" if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
+    told = "one draw" if counts.max() == 1 else f"geometric mean of {draws} draws (smallest to largest)"
     return (
-        f"Test mean squared error, geometric mean of {draws} draws (smallest to largest):\n\n"
+        f"Test mean squared error, {told}:\n\n"
         f"{markdown(errors, head)}\nCPU seconds of one fit, mean:\n\n{markdown(seconds, head)}"
     )
 
