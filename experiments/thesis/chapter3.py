@@ -257,9 +257,10 @@ def show(summary: pd.DataFrame, draws: int) -> None:
 def main() -> None:
     """Run the experiment from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="not needed: the samples are drawn at random")
     parser.add_argument("--quick", action="store_true", help="two small draws")
     parser.add_argument("--draws", type=int, default=None, help="number of draws")
-    parser.add_argument("--output", default="results/thesis_chapter3", help="folder for tables and figures")
+    parser.add_argument("--output", default="experiments/results/thesis/chapter3", help="folder for tables and figures")
     arguments = parser.parse_args()
     sizes, output = QUICK if arguments.quick else FULL, Path(arguments.output)
     output.mkdir(parents=True, exist_ok=True)
