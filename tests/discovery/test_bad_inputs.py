@@ -20,6 +20,7 @@ from manykernels.discovery import (
     discover_hierarchical,
     discover_in_two_stages,
     discover_nonlinear,
+    discover_polynomial,
     project_on_ball,
 )
 from manykernels.discovery.base import random_generator
@@ -45,6 +46,7 @@ SEARCHES: dict[str, Search] = {
     "two stages": lambda points, target, **more: discover_in_two_stages(points, target, **(IN_FAMILIES | more)),
     "sampling": lambda points, target, **more: discover_by_sampling(points, target, **(IN_FAMILIES | more)),
     "hierarchical": lambda points, target, **more: discover_hierarchical(points, target, **({"strength": 1.0} | more)),
+    "polynomial": lambda points, target, **more: discover_polynomial(points, target, **({"strength": 1.0} | more)),
     "non-linear": lambda points, target, **more: discover_nonlinear(points, target, **({"strength": 1.0} | more)),
 }
 
@@ -114,6 +116,8 @@ IN_CONTINUOUS_FAMILIES = [
     ({"columns": [0.5, 1, 2]}, "columns must be different positions counted from 0"),
     ({"columns": ["a", "b", "c"]}, "columns must hold real numbers"),
     ({"columns": 3}, r"columns must have shape \(3,\), got \(\)"),
+]
+SEEDS = [
     ({"random_state": "a"}, "random_state must be None, an integer .* got 'a'"),
     ({"random_state": -1}, "random_state must be None, an integer .* got -1"),
 ]
@@ -126,6 +130,13 @@ def test_parameters_of_searches_in_families(name: str, change: dict[str, Any], m
         SEARCHES[name](POINTS, TARGET, **change)
 
 
+@pytest.mark.parametrize("name", ["greedy", "two stages", "sampling", "polynomial"])
+@pytest.mark.parametrize(("change", "message"), SEEDS, ids=[message for _, message in SEEDS])
+def test_seeds(name: str, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        SEARCHES[name](POINTS, TARGET, **change)
+
+
 OF_ONE_SEARCH = [
     ("hierarchical", {"names": ["age"]}, r"one name for each of the 3 columns, got \['age'\]"),
     ("hierarchical", {"names": "abc"}, "one name for each of the 3 columns, got 'abc'"),
@@ -134,6 +145,13 @@ OF_ONE_SEARCH = [
     ("non-linear", {"degree": 1.5}, "degree must be an integer of at least 1"),
     ("non-linear", {"radius": 0.0}, "radius must be a finite positive number"),
     ("non-linear", {"reference": [1.0, 2.0]}, r"reference must have shape \(4,\)"),
+    ("polynomial", {"names": ["age"]}, r"one name for each of the 3 columns, got \['age'\]"),
+    ("polynomial", {"base": 3}, r"base must be None, a kernel such as .* got 3"),
+    ("polynomial", {"base": "linear"}, r"base must be None, a kernel such as .* got 'linear'"),
+    ("polynomial", {"budget": "a"}, "budget must be a positive number, got 'a'"),
+    ("polynomial", {"budget": -1.0}, "budget must be a finite positive number"),
+    ("polynomial", {"budget": np.nan}, "budget must be a finite positive number"),
+    ("polynomial", {"polish": "x"}, "polish must be True or False, got 'x'"),
     ("sampling", {"corrective": "yes"}, "corrective must be True or False"),
 ]
 

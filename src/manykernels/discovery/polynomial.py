@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels._validation import check_count, check_finite, check_positive
+from manykernels._parameters import check_column_names, check_flag, check_random_state
+from manykernels._validation import check_count, check_points, check_positive
 from manykernels.discovery._polynomial_family import PolynomialFamily
 from manykernels.discovery._polynomial_search import PolynomialSearch
 from manykernels.discovery._polynomial_survey import BUDGET
 from manykernels.discovery._product_bases import GramBase, Index, ProductBase, RankOneBase
-from manykernels.discovery.base import Discovery, Found, Limits, run_search
+from manykernels.discovery.base import Discovery, Found, Limits, checked_limits, random_generator, run_search
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Interaction, KernelSpec, Linear
-from manykernels.kernels.base import as_points
 from manykernels.kernels.interaction import Part
 from manykernels.kernels.widths import MedianDistances
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
-from manykernels.solvers import IterationRecord, Status
+from manykernels.solvers import Status
 
 Array = NDArray[Any]
 
@@ -66,12 +67,8 @@ def discover_polynomial(
     polish: bool = True,
     max_kernels: int = 500,
     budget: float = BUDGET,
-    tol: float = 1e-2,
-    max_iter: int = 30,
-    time_limit: float | None = None,
-    callback: Callable[[IterationRecord], Any] | None = None,
+    limits: Limits | None = None,
     random_state: Any = None,
-    verbose: int = 0,
 ) -> PolynomialDiscovery:
     """Learn a weighted sum of products of at most D base kernels, out of all of them.
 
@@ -84,7 +81,7 @@ def discover_polynomial(
     Stochastic mirror descent (SGD-1s) takes ``n_steps`` steps, one product each, drawn with Algorithm 3, and averages
     its iterates. With ``polish``, the problem is then solved exactly on the kernels found, those that violate the
     optimality conditions most are added, and so on. Every certified model is compared with the dual bound over the
-    whole family; the search stops once the relative gap is at most ``tol``.
+    whole family; the search stops once the relative gap is at most ``limits.tol``.
 
     Parameters
     ----------
@@ -117,16 +114,9 @@ def discover_polynomial(
         Most kernels of the polished model.
     budget : float
         Most multiplications to spend on one dual bound; it decides between enumeration, identity and bound.
-    tol : float, default=1e-2
-        Relative duality gap over the family.
-    max_iter : int, default=30
-        Most rounds of polishing.
-    time_limit : float, optional
-        Seconds.
-    callback : callable, optional
-        Called with every IterationRecord; True stops.
-    random_state : int, Generator or None
-    verbose : int, default=0
+    limits : Limits, optional
+        When to stop: at a gap of 1e-2 or after 30 rounds of polishing (``max_iter``; the steps before are not counted).
+    random_state : int, RandomState, Generator or None, default=None
 
     Returns
     -------
@@ -135,7 +125,7 @@ def discover_polynomial(
     Raises
     ------
     InvalidInputError
-        If a parameter is out of range, or products of the columns overflow.
+        If data or a parameter are not what they should be, or products of the columns overflow.
 
     Examples
     --------
@@ -143,7 +133,7 @@ def discover_polynomial(
     >>> from manykernels.discovery import discover_polynomial
     >>> X = np.random.default_rng(0).normal(size=(80, 6))
     >>> found = discover_polynomial(
-    ...     X, X[:, 0] * X[:, 1] ** 2, strength=0.1, p=1.0, names=list("abcdef"), tol=1e-3, random_state=0
+    ...     X, X[:, 0] * X[:, 1] ** 2, strength=0.1, p=1.0, names=list("abcdef"), random_state=0
     ... )
     >>> found.kernels[found.solution.kernel_weights.argmax()].name, found.n_distinct
     ('a x b x b', 84)
@@ -152,23 +142,25 @@ def discover_polynomial(
     -----
     Afkanpour (2013), sections 4.1 and 4.2, problem (2.9) with ``nu = p``.
     """
-    points = check_finite(as_points(points, "points"), "points")
+    points = check_points(points)
+    known, polish = check_column_names(names, points.shape[1]), check_flag(polish, "polish")
     parts = base_parts(points, base)
     family = PolynomialFamily.of(product_base(points, parts), degree, degree_penalties, p)
     if family.p > 2:
         raise InvalidInputError(f"p must lie between 1 and 2, got {p!r}.")
     if step_size is not None:
         step_size = check_positive(step_size, "step_size")
+    budget, rng = check_positive(budget, "budget"), _generator(random_state)
     shell = Problem(
-        family.base.stack([()]), y, get_loss(loss), family.regularizer(strength),
-        fit_intercept=fit_intercept, sample_weight=sample_weight, kernel_penalties=family.penalties([()]),
+        family.base.stack([()]), y, get_loss(loss), family.regularizer(strength), sample_weight=sample_weight,
+        fit_intercept=check_flag(fit_intercept, "fit_intercept"), kernel_penalties=family.penalties([()]),
     )  # fmt: skip
     n_steps, max_kernels = check_count(n_steps, "n_steps"), check_count(max_kernels, "max_kernels")
-    rounds = check_count(max_iter, "max_iter") if polish else 0
-    limits = Limits(tol, rounds + n_steps, time_limit, None, callback, verbose, name="polynomial search")
-    found_of = _namer(parts, names, points.shape[1])
-    search = PolynomialSearch(family, shell, found_of, _generator(random_state), tol, max_kernels, budget)
-    found = run_search(search.candidates(n_steps, step_size, rounds), limits)
+    limits = checked_limits(limits, Limits(tol=1e-2, max_iter=30))
+    rounds, tol = limits.max_iter if polish else 0, limits.tol
+    search = PolynomialSearch(family, shell, _namer(parts, known), rng, tol, max_kernels, budget)
+    whole = replace(limits, max_iter=rounds + n_steps, name="polynomial search")
+    found = run_search(search.candidates(n_steps, step_size, rounds), whole)
     found = _with_advice(found, tol, search.all_rounds)
     return PolynomialDiscovery(found.kernels, found.solution, search.method, family.n_ordered, family.n_kernels)
 
@@ -176,6 +168,10 @@ def discover_polynomial(
 def base_parts(points: Array, base: KernelSpec | Sequence[Part] | None) -> list[Part]:
     """Return the base kernels with their columns, widths resolved on the points."""
     spec = Linear() if base is None else base
+    if isinstance(spec, str) or not isinstance(spec, (KernelSpec, Iterable)):
+        raise InvalidInputError(
+            f"base must be None, a kernel such as Gaussian(1.0) or a list of pairs (kernel, columns), got {base!r}."
+        )
     parts = [(spec, (j,)) for j in range(points.shape[1])] if isinstance(spec, KernelSpec) else list(spec)
     if not parts:
         raise InvalidInputError("A polynomial family needs at least one base kernel.")
@@ -191,9 +187,8 @@ def product_base(points: Array, parts: Sequence[Part]) -> ProductBase:
     return GramBase(np.array([spec(points[:, list(columns)]) for spec, columns in parts]))
 
 
-def _namer(parts: Sequence[Part], names: Sequence[str] | None, n_columns: int) -> Callable[[Index], Found]:
-    """Return what makes a named kernel of a multi-index."""
-    known = [f"x{j}" for j in range(n_columns)] if names is None else [str(name) for name in names]
+def _namer(parts: Sequence[Part], known: Sequence[str]) -> Callable[[Index], Found]:
+    """Return what makes a kernel of a multi-index, named after its columns."""
 
     @cache
     def found(index: Index) -> Found:
@@ -209,9 +204,9 @@ def _namer(parts: Sequence[Part], names: Sequence[str] | None, n_columns: int) -
 
 
 def _generator(random_state: Any) -> np.random.Generator:
-    if isinstance(random_state, np.random.RandomState):
-        return np.random.default_rng(random_state.randint(2**31))
-    return np.random.default_rng(random_state)
+    """Return the generator of the draws; an integer seeds it directly."""
+    source = check_random_state(random_state)
+    return np.random.default_rng(int(source)) if isinstance(source, Integral) else random_generator(source)
 
 
 def _with_advice(found: Discovery, tol: float, all_rounds: bool) -> Discovery:

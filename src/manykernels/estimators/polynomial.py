@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from manykernels.discovery import PolynomialDiscovery, discover_polynomial
+from manykernels.discovery import Limits, PolynomialDiscovery, discover_polynomial
 from manykernels.estimators._search import BaseKernelSearch
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelSpec
@@ -186,13 +186,10 @@ class PolynomialMKL(BaseKernelSearch):
             sample_weight=weight,
             n_steps=self.n_steps,
             step_size=self.step_size,
-            polish=bool(self.polish),
+            polish=self.polish,
             max_kernels=self.max_kernels,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            time_limit=self.time_limit,
+            limits=Limits(self.tol, self.max_iter, self.time_limit, verbose=self.verbose),
             random_state=self.random_state,
-            verbose=self.verbose,
         )
         self.n_family_kernels_ = found.n_distinct
         self.certificate_method_ = found.method
