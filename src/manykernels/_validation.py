@@ -222,13 +222,16 @@ def _clip_psd(gram: Array) -> Array:
 # --- arguments of Gram stacks --------------------------------------------------------------------------------------
 
 
-def check_vector(values: Any, size: int, name: str) -> Array:
-    """Return ``values`` as a finite, contiguous float64 vector of ``size`` entries."""
+def check_vector(values: Any, size: int | None, name: str) -> Array:
+    """Return ``values`` as a finite, contiguous float64 vector of ``size`` entries, of any number for None."""
     array = np.ascontiguousarray(_real_array(values, name), dtype=np.float64)
     if not array.flags.writeable:
         array = array.copy()  # compiled loops would be compiled a second time for read-only arrays
-    if np.shape(values) != (size,):
-        raise InvalidInputError(f"{name} must have shape ({size},), got {np.shape(values)}.")
+    shape = np.shape(values)
+    if size is None and len(shape) != 1:
+        raise InvalidInputError(f"{name} must be one-dimensional, got shape {shape}.")
+    if size is not None and shape != (size,):
+        raise InvalidInputError(f"{name} must have shape ({size},), got {shape}.")
     return check_finite(array, name)
 
 
@@ -304,8 +307,8 @@ def check_count(value: Any, name: str, *, least: int = 1) -> int:
     return int(value)
 
 
-def check_nonnegative_vector(values: Any, size: int, name: str) -> Array:
-    """Return ``values`` as a float64 vector of ``size`` finite non-negative entries."""
+def check_nonnegative_vector(values: Any, size: int | None, name: str) -> Array:
+    """Return ``values`` as a float64 vector of ``size`` (None: any number of) finite non-negative entries."""
     array = check_vector(values, size, name)
     if (array < 0).any():
         worst = int(np.argmin(array))

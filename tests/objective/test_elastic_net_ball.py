@@ -8,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from manykernels.objective.elastic_net_ball import elastic_net_linear, elastic_net_reciprocals, elastic_net_scale
+import manykernels.objective
+from manykernels.exceptions import InvalidInputError
+from manykernels.objective import elastic_net_linear, elastic_net_reciprocals
+from manykernels.objective.elastic_net_ball import elastic_net_scale
 
 ETAS = (0.0, 1e-12, 0.25, 0.5, 0.9, 1 - 1e-6, 1 - 1e-12, 1.0)
 vectors = arrays(np.float64, st.integers(1, 12), elements=st.floats(0, 1e3).map(lambda x: x if x > 1e-6 else 0.0))
@@ -107,3 +110,55 @@ def test_closed_forms() -> None:
     np.testing.assert_allclose(elastic_net_reciprocals(np.array([1.0, 4.0]), 1.0), [1 / 3, 2 / 3], rtol=1e-14)
     cube = np.array([1.0, 2.0])
     np.testing.assert_allclose(elastic_net_reciprocals(cube**3, 0.0), cube / np.sqrt(5), rtol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["elastic_net_linear", "elastic_net_reciprocals"])
+def test_both_are_public(name) -> None:
+    assert name in manykernels.objective.__all__
+
+
+@pytest.mark.parametrize("eta", ETAS)
+def test_negative_objectives_get_no_weight(eta, rng) -> None:
+    """They neither enter nor change what the others get; no random point of the set does better."""
+    u = rng.normal(size=8)
+    theta = elastic_net_linear(u, eta)
+    np.testing.assert_array_equal(theta[u <= 0], 0.0)
+    np.testing.assert_array_equal(theta[u > 0], elastic_net_linear(u[u > 0], eta))
+    for _ in range(50):
+        other = rng.exponential(size=8) ** 3
+        assert other @ u / elastic_net_scale(other, eta) <= theta @ u + 1e-12
+    np.testing.assert_array_equal(elastic_net_linear([-1.0, 2.0], eta), [0.0, 1.0])
+    np.testing.assert_array_equal(elastic_net_linear([-1.0, -2.0], eta), 0.0)
+
+
+def test_lists_of_numbers_will_do_and_nothing_has_no_weights() -> None:
+    assert elastic_net_linear([3, 4], 0).tolist() == pytest.approx([0.6, 0.8])
+    assert elastic_net_reciprocals([1, 4], 1).tolist() == pytest.approx([1 / 3, 2 / 3])
+    assert elastic_net_linear([], 0.5).shape == elastic_net_reciprocals([], 0.5).shape == (0,)
+
+
+@pytest.mark.parametrize("function", [elastic_net_linear, elastic_net_reciprocals])
+@pytest.mark.parametrize(
+    ("vector", "eta", "said"),
+    [
+        ([1.0, np.nan], 0.5, r"contains 1 NaN or infinite value\(s\), the first at index \(1,\)"),
+        ([np.inf, 1.0], 0.5, "contains 1 NaN or infinite"),
+        ([[1.0, 2.0], [3.0, 4.0]], 0.5, r"must be one-dimensional, got shape \(2, 2\)"),
+        (3.0, 0.5, r"must be one-dimensional, got shape \(\)"),
+        (["a", "b"], 0.5, "must hold real numbers"),
+        ([[1.0], [1.0, 2.0]], 0.5, "could not be read as one array"),
+        ([1.0, 2.0], -0.5, "eta must be a finite non-negative number of at most 1, got -0.5"),
+        ([1.0, 2.0], 1.5, "eta must be a finite non-negative number of at most 1, got 1.5"),
+        ([1.0, 2.0], np.inf, "eta must be a finite non-negative number of at most 1, got inf"),
+        ([1.0, 2.0], np.nan, "eta must be a finite non-negative number of at most 1, got nan"),
+        ([1.0, 2.0], "half", "eta must be a non-negative number, got 'half'"),
+    ],
+)
+def test_bad_input_is_refused(function, vector, eta, said) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        function(vector, eta)
+
+
+def test_negative_numerators_have_no_minimum() -> None:
+    with pytest.raises(InvalidInputError, match="beta must not be negative, but entry 1 is -2"):
+        elastic_net_reciprocals([1.0, -2.0], 0.5)

@@ -188,5 +188,26 @@ def test_bad_input_is_refused() -> None:
         wsr_iterations([1.0], 1.5)
     with pytest.raises(InvalidInputError, match="beta"):
         wsr_iterations([1.0, -1.0], 0.5)
-    with pytest.raises(InvalidInputError, match="u"):
+    with pytest.raises(InvalidInputError, match="u contains"):
         linear_iterations([np.nan], 0.5)
+
+
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        ([1.0], r"start must have shape \(2,\), got \(1,\)"),
+        ([-1.0, 1.0], "start must not be negative, but entry 0 is -1"),
+        ([0.0, 1.0], "start must be positive wherever beta is, but entry 0 is 0"),
+        ([np.nan, 1.0], "start contains"),
+    ],
+)
+def test_a_bad_start_is_refused(start, said) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        wsr_iterations([1.0, 2.0], 0.5, start)
+    assert wsr_iterations([0.0, 2.0], 0.5, [0.0, 1.0]).theta.tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(("option", "value"), [("max_iter", 0), ("max_iter", 1.5), ("tol", 0.0), ("tol", np.nan)])
+def test_bad_limits_are_refused(option, value) -> None:
+    with pytest.raises(InvalidInputError, match=f"{option} must be"):
+        wsr_iterations([1.0, 2.0], 0.5, **{option: value})

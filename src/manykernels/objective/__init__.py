@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.conversions import PaperProblem
+from manykernels.objective.elastic_net_ball import elastic_net_linear, elastic_net_reciprocals
 from manykernels.objective.losses import (
     LOSSES,
     EpsilonInsensitive,
@@ -53,6 +54,8 @@ __all__ = [
     "Simplex",
     "Squared",
     "SquaredHinge",
+    "elastic_net_linear",
+    "elastic_net_reciprocals",
     "get_loss",
     "get_regularizer",
 ]

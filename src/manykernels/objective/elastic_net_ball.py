@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-__all__ = ["elastic_net_linear", "elastic_net_reciprocals", "elastic_net_scale", "shifted_reciprocals"]
+from manykernels._validation import check_nonnegative_vector, check_positive, check_vector
+
+__all__ = [
+    "elastic_net_linear",
+    "elastic_net_reciprocals",
+    "elastic_net_scale",
+    "linear_maximizer",
+    "shifted_reciprocals",
+]
 
 Array = NDArray[Any]
 START_POWER = 0.8  # between theta ~ t of the simplex and theta ~ t^(2/3) of the 2-norm ball
@@ -41,32 +49,82 @@ def elastic_net_scale(theta: Array, eta: float) -> float:
     return half + float(np.hypot(half, np.sqrt(1.0 - eta) * np.linalg.norm(theta)))
 
 
-def elastic_net_linear(u: Array, eta: float) -> Array:
+def elastic_net_linear(u: ArrayLike, eta: float) -> Array:
     """Maximize ``theta'u`` over the set (the problem of Citi's Algorithm 3), in closed form after one sort.
 
-    With multiplier ``1/v``, ``theta_i = (v u_i - eta)_+ / (2 (1 - eta))`` and, if k entries are positive,
-    ``v^2 = (4 (1 - eta) + k eta^2) / sum_k u^2``. The subtraction cancels as eta tends to 1, so it is rewritten with
-    the differences ``u_max^2 - u_i^2``, which are computed without cancellation.
+    ``max_theta theta'u`` subject to ``eta ||theta||_1 + (1 - eta) ||theta||_2^2 <= 1, theta >= 0``. With multiplier
+    ``1/v``, ``theta_i = (v u_i - eta)_+ / (2 (1 - eta))`` and, if k entries are positive,
+    ``v^2 = (4 (1 - eta) + k eta^2) / sum_k u^2``.
+
+    A negative entry of ``u`` gets zero weight like an entry of zero: lowering ``theta_i`` to 0 raises ``theta_i u_i``
+    and leaves more room to the others, since the constraint grows in every entry.
 
     Parameters
     ----------
-    u : ndarray of shape (M,)
-        Non-negative objective.
+    u : array_like of shape (M,)
+        Objective; finite numbers.
     eta : float
         Between 0 (2-norm ball) and 1 (simplex).
 
     Returns
     -------
+    ndarray of shape (M,), float64
+        The maximizer, on the boundary of the set; zero if no entry of ``u`` is positive. At ``eta = 1`` only the
+        first of the largest entries has weight.
+
+    Raises
+    ------
+    InvalidInputError
+        If ``u`` is no vector of finite numbers, or ``eta`` is not between 0 and 1.
+
+    See Also
+    --------
+    elastic_net_reciprocals : the other sub-problem.
+    manykernels.objective.elastic_net_iterations.linear_iterations : Citi's own algorithm.
+
+    Notes
+    -----
+    The subtraction ``v u_i - eta`` cancels as eta tends to 1, so it is rewritten with the differences
+    ``u_max^2 - u_i^2``, which are computed without cancellation.
+
+    References
+    ----------
+    L. Citi, "A simple yet efficient algorithm for multiple kernel learning under elastic-net constraints", 2015,
+    Algorithm 3.
+
+    Examples
+    --------
+    >>> from manykernels.objective import elastic_net_linear
+    >>> elastic_net_linear([3.0, 4.0], 0.0).round(12).tolist()
+    [0.6, 0.8]
+    >>> elastic_net_linear([-1.0, 2.0], 0.5).tolist()
+    [0.0, 1.0]
+    """
+    eta = check_positive(eta, "eta", allow_zero=True, upper=1.0)
+    return linear_maximizer(np.maximum(check_vector(u, None, "u"), 0.0), eta)
+
+
+def linear_maximizer(u: Array, eta: float) -> Array:
+    """Return `elastic_net_linear` without its checks, for loops that know their input.
+
+    Parameters
+    ----------
+    u : ndarray of shape (M,)
+        Finite, non-negative.
+    eta : float
+        Between 0 and 1.
+
+    Returns
+    -------
     ndarray of shape (M,)
-        The maximizer; zero if ``u`` is zero, the first largest entry only at ``eta = 1``.
+        The maximizer.
 
     Examples
     --------
     >>> import numpy as np
-    >>> elastic_net_linear(np.array([3.0, 4.0]), 0.0).round(12).tolist()
-    [0.6, 0.8]
+    >>> linear_maximizer(np.array([1.0, 2.0]), 1.0).tolist()
+    [0.0, 1.0]
     """
-    u = np.asarray(u, dtype=np.float64)
     theta = np.zeros(u.shape)
     largest = float(np.max(u, initial=0.0))
     if largest == 0:
@@ -94,37 +152,58 @@ def _linear_sorted(u: Array, eta: float) -> Array:
     return theta
 
 
-def elastic_net_reciprocals(beta: Array, eta: float) -> Array:
+def elastic_net_reciprocals(beta: ArrayLike, eta: float) -> Array:
     """Minimize ``sum_m beta_m / theta_m`` over the set (the problem of Citi's Algorithm 2).
 
-    The optimality conditions ``theta^2 (eta + 2 (1 - eta) theta) = nu beta`` and the constraint are solved together by
-    Newton's method in the logarithms of ``theta`` and ``nu``: each left side is convex there, with a slope between 2
-    and 3, so that a handful of steps reaches the last digit for entries of any size.
+    ``min_theta sum_m beta_m / theta_m`` subject to ``eta ||theta||_1 + (1 - eta) ||theta||_2^2 <= 1, theta >= 0``, the
+    weights of kernels whose functions have the squared norms ``beta``.
 
     Parameters
     ----------
-    beta : ndarray of shape (M,)
-        Non-negative numerators; a zero gets a zero weight (and counts zero in the sum).
+    beta : array_like of shape (M,)
+        Non-negative numerators; a zero gets a zero weight (and counts zero in the sum). A negative numerator has no
+        minimum: its quotient falls without bound as its weight tends to 0.
     eta : float
         Between 0 (2-norm ball) and 1 (simplex).
 
     Returns
     -------
-    ndarray of shape (M,)
-        The minimizer; zero if ``beta`` is zero.
+    ndarray of shape (M,), float64
+        The minimizer, on the boundary of the set; zero if ``beta`` is zero.
+
+    Raises
+    ------
+    InvalidInputError
+        If ``beta`` is no vector of finite non-negative numbers, or ``eta`` is not between 0 and 1.
+
+    See Also
+    --------
+    elastic_net_linear : the other sub-problem.
+    manykernels.objective.elastic_net_iterations.wsr_iterations : Citi's own algorithm.
+
+    Notes
+    -----
+    The optimality conditions ``theta^2 (eta + 2 (1 - eta) theta) = nu beta`` and the constraint are solved together by
+    Newton's method in the logarithms of ``theta`` and ``nu``: each left side is convex there, with a slope between 2
+    and 3, so that a handful of steps reaches the last digit for entries of any size.
+
+    References
+    ----------
+    L. Citi, "A simple yet efficient algorithm for multiple kernel learning under elastic-net constraints", 2015,
+    Algorithm 2.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> elastic_net_reciprocals(np.array([1.0, 9.0, 0.0]), 1.0).round(12).tolist()
+    >>> from manykernels.objective import elastic_net_reciprocals
+    >>> elastic_net_reciprocals([1.0, 9.0, 0.0], 1.0).round(12).tolist()
     [0.25, 0.75, 0.0]
     """
-    roots = np.sqrt(np.asarray(beta, dtype=np.float64))
-    return shifted_reciprocals(roots, 0.0, eta)
+    eta = check_positive(eta, "eta", allow_zero=True, upper=1.0)
+    return shifted_reciprocals(np.sqrt(check_nonnegative_vector(beta, None, "beta")), 0.0, eta)
 
 
 def shifted_reciprocals(t: Array, shift: float, eta: float) -> Array:
-    """Minimize ``sum_m t_m^2 / (theta_m + shift)`` over the set; shift 0 is ``elastic_net_reciprocals``.
+    """Minimize ``sum_m t_m^2 / (theta_m + shift)`` over the set; shift 0 is ``elastic_net_reciprocals``, unchecked.
 
     Parameters
     ----------

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manykernels._validation import check_nonnegative_vector, check_positive
+from manykernels._validation import check_count, check_nonnegative_vector, check_positive
+from manykernels.exceptions import InvalidInputError
 from manykernels.objective.elastic_net_ball import elastic_net_scale
 
 __all__ = ["ReciprocalsResult", "linear_iterations", "wsr_iterations"]
@@ -67,6 +68,12 @@ def wsr_iterations(
     -------
     ReciprocalsResult
 
+    Raises
+    ------
+    InvalidInputError
+        If a vector has another shape than ``(Q,)`` or entries that are not finite or not as described, if ``eta`` is
+        not between 0 and 1, or if ``tol`` or ``max_iter`` is not positive.
+
     References
     ----------
     L. Citi, "A simple yet efficient algorithm for multiple kernel learning under elastic-net constraints", 2015,
@@ -78,17 +85,29 @@ def wsr_iterations(
     >>> result.theta.round(12).tolist(), result.n_iter
     ([0.25, 0.75, 0.0], 1)
     """
-    values = np.asarray(beta, dtype=np.float64)
-    values = check_nonnegative_vector(values, values.size, "beta")
+    values = check_nonnegative_vector(beta, None, "beta")
+    x = _start(values, start)
     eta = check_positive(eta, "eta", allow_zero=True, upper=1.0)
+    tol, max_iter = check_positive(tol, "tol"), check_count(max_iter, "max_iter")
     theta = np.zeros(values.size)
     if not values.any():
         return ReciprocalsResult(theta, 0, 0.0)
     values = values / values.max()
     used = values > 0  # after the division: what vanishes in it would be divided by itself
-    x = np.ones(int(used.sum())) if start is None else np.asarray(start, dtype=np.float64)[used]
-    theta[used], n_iter, excess = _iterate(values[used], eta, x / x.max(), tol, max_iter)
+    theta[used], n_iter, excess = _iterate(values[used], eta, x[used] / x[used].max(), tol, max_iter)
     return ReciprocalsResult(theta, n_iter, excess)
+
+
+def _start(beta: Array, start: ArrayLike | None) -> Array:
+    if start is None:
+        return np.ones(beta.size)
+    x = check_nonnegative_vector(start, beta.size, "start")
+    stuck = np.flatnonzero((x == 0) & (beta > 0))
+    if stuck.size:
+        raise InvalidInputError(
+            f"start must be positive wherever beta is, but entry {stuck[0]} is 0. Give it a small positive number."
+        )
+    return x
 
 
 def _iterate(beta: Array, eta: float, x: Array, tol: float, max_iter: int) -> tuple[Array, int, float]:
@@ -131,6 +150,11 @@ def linear_iterations(u: ArrayLike, eta: float) -> Array:
     ndarray of shape (Q,)
         The maximizer; zero if ``u`` is zero, the first largest entry at ``eta = 1``.
 
+    Raises
+    ------
+    InvalidInputError
+        If ``u`` is no vector of finite non-negative numbers, or ``eta`` is not between 0 and 1.
+
     References
     ----------
     L. Citi, 2015, Algorithm 3 and equation (29), with ``|Z|`` read as the number of entries outside ``Z``.
@@ -140,8 +164,7 @@ def linear_iterations(u: ArrayLike, eta: float) -> Array:
     >>> linear_iterations([3.0, 4.0, 0.0], 0.0).round(12).tolist()
     [0.6, 0.8, 0.0]
     """
-    values = np.asarray(u, dtype=np.float64)
-    values = check_nonnegative_vector(values, values.size, "u")
+    values = check_nonnegative_vector(u, None, "u")
     eta = check_positive(eta, "eta", allow_zero=True, upper=1.0)
     if not values.any():
         return np.zeros(values.size)

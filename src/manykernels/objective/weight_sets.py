@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 
 from manykernels._validation import check_positive
 from manykernels.exceptions import InvalidInputError
-from manykernels.objective.elastic_net_ball import elastic_net_linear, elastic_net_reciprocals, shifted_reciprocals
+from manykernels.objective.elastic_net_ball import linear_maximizer, shifted_reciprocals
 from manykernels.objective.regularizer_base import Array, Regularizer
 
 __all__ = ["ElasticNetBall", "LpBall", "Simplex", "WeightSet", "power_prox", "simplex_prox"]
@@ -283,10 +283,10 @@ class ElasticNetBall(WeightSet):
 
     def _unit_value(self, t: Array) -> float:
         kept = t[t > 0]
-        return float(np.sum(kept / elastic_net_reciprocals(kept**2, self.eta) * kept))
+        return float(np.sum(kept / shifted_reciprocals(kept, 0.0, self.eta) * kept))
 
     def _unit_conjugate(self, u: Array) -> float:
-        return float(np.dot(elastic_net_linear(u**2, self.eta), u**2))
+        return float(np.dot(linear_maximizer(u**2, self.eta), u**2))
 
     def _unit_prox(self, t: Array, strength: float) -> Array:
         """Given theta, ``x = t theta / (theta + strength)``; then theta minimizes ``sum t^2/(theta + strength)``."""
