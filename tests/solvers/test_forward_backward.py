@@ -131,6 +131,24 @@ def test_the_heuristic_diverges_on_copies_and_falls_back(accelerate: bool) -> No
     assert (np.diff(values) <= 1e-13 * values[0]).all()
 
 
+@pytest.mark.filterwarnings("ignore:Solver 'pfbs' stopped")
+@pytest.mark.parametrize("accelerate", [False, True])
+def test_the_fallback_outlasts_a_change_of_the_work_set(accelerate: bool) -> None:
+    """Certificates leave kernels out; what has diverged once is not tried again on those that are left."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4))
+    widths = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 6.0)
+    kernels = np.stack([np.exp(-((x[:, None] - x) ** 2) / (2 * width**2)) for x in X.T for width in widths])
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=60)
+    penalty = get_regularizer("elasticnet", 0.5, l1_ratio=0.9)
+    problem = Problem(kernels, y, get_loss("squared"), penalty, fit_intercept=False)
+    gaps = []
+    for rule in ("heuristic", "safe"):
+        solver = ForwardBackward(tol=1e-6, step_rule=rule, accelerate=accelerate, polish=False, max_iter=60)
+        gaps.append(solver.solve(problem).certificate.relative_gap)
+    assert gaps[0] <= max(1.5 * gaps[1], 1e-6)
+
+
 def test_the_paper_iteration_with_the_heuristic_diverges_on_copies() -> None:
     kernels, y = gaussian_kernels()
     copies, n = np.stack([kernels[1]] * 10), len(y)

@@ -175,6 +175,8 @@ class ForwardBackward(Solver):
         moved = self._on(_restricted(problem, work), work, Blocks.of(coefficients[work], values[work]), state.b)
         for name in ("problem", "work", "blocks", "previous", "b", "value", "sigma", "theta"):
             setattr(state, name, getattr(moved, name))
+        if state.fallbacks:  # the rule that diverged once is not trusted on other kernels either
+            _slow_down(state)
 
     def step(self, problem: Problem, state: _State) -> None:
         """Take a round of splitting steps, then Newton steps on the support while they pay."""
@@ -227,7 +229,7 @@ class ForwardBackward(Solver):
             state.restarts += 1
         elif self.step_rule == "heuristic" and state.fallbacks == 0:
             state.fallbacks += 1
-            state.sigma = np.maximum(safe_sigma(state.problem), state.sigma)
+            _slow_down(state)
 
     def _newton(self, state: _State) -> bool:
         """Take a damped Newton step on the support; return whether it lowered the objective."""
@@ -275,6 +277,11 @@ class ForwardBackward(Solver):
             if found.step >= SHORT_STEP:
                 break
         return best
+
+
+def _slow_down(state: _State) -> None:
+    """Take steps with which no step increases the objective."""
+    state.sigma = np.maximum(safe_sigma(state.problem), state.sigma)
 
 
 def _momentum(theta: float, accelerate: bool) -> tuple[float, float]:
