@@ -293,6 +293,18 @@ def test_the_algorithm_of_the_paper_alone() -> None:
     assert solution.certificate.relative_gap <= 2e-2
 
 
+def test_a_stage_that_pairs_cannot_finish_ends_once_its_weights_are_good_enough() -> None:
+    """To the letter of the paper, late stages take thousands of rounds; the gap is small long before they end."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 5))
+    kernels = np.stack([np.exp(-((x[:, None] - x) ** 2) / (2 * width**2)) for x in X.T for width in (0.5, 1.0, 2.0)])
+    y = np.sign(X[:, 0] * X[:, 1] + X[:, 2] + 0.3 * rng.normal(size=120))
+    problem = Problem(kernels, y, "hinge", Simplex(0.1))
+    solution = SupportKernelMachine(newton=False, rescale=False, tol=5e-2, max_iter=100).solve(problem)
+    assert solution.n_iter < 20
+    assert solution.certificate.relative_gap <= 5e-2
+
+
 def test_smoothing_falls_with_kappa() -> None:
     gaps = []
     for kappa in (0.25, 0.05):

@@ -172,8 +172,10 @@ class SupportKernelMachine(Solver):
             self._smooth(problem, state, descent)
 
     def worth_certifying(self, problem: Problem, state: _State) -> bool:
-        """Certify once the current subproblem is solved, or given up."""
-        return state.solved
+        """Certify once the subproblem is solved or given up, or its weights are good enough on the working set."""
+        descent, kernels = state.descent, _working_set(problem, state)
+        good_enough = descent is not None and _relative_gap(problem, descent, state.eta[kernels]) <= self.tol
+        return state.solved or good_enough
 
     def extract(self, problem: Problem, state: _State) -> Model:
         """Return the model of the working set, with weight zero for all other kernels."""
