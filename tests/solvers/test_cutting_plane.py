@@ -6,10 +6,12 @@ import sys
 
 import numpy as np
 import pytest
+from scipy.linalg import LinAlgError
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
-from manykernels.solvers._cut_model import CutModel
+from manykernels.objective.regularizers import get_regularizer
+from manykernels.solvers._cut_model import CutModel, _solved
 from manykernels.solvers._simplex_point import SimplexPoint
 from manykernels.solvers.cutting_plane import SILP, CutState, CuttingPlane, LevelMKL
 from manykernels.testing.checks import build_problem
@@ -104,3 +106,18 @@ def test_a_missing_clarabel_is_named_with_its_extra(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ImportError, match=r"manykernels\[conic\]"):
         LevelMKL().solve(posed("hinge"))
     assert SILP(tol=1e-3).solve(posed("hinge")).certificate.relative_gap <= 1e-3
+
+
+def test_a_linear_program_that_highs_calls_unbounded_is_solved_in_another_way() -> None:
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(40, 6))
+    grams = [np.exp(-((x[:, None] - x) ** 2) / (2 * width**2)) for x in X.T for width in (0.3, 1.0, 3.0)]
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=40)
+    problem = Problem(np.stack(grams), y, "epsilon_insensitive", get_regularizer("simplex", 0.1))
+    assert LevelMKL(tol=1e-6, max_iter=300).solve(problem).status == "converged"
+
+
+def test_a_linear_program_without_a_solution_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("manykernels.solvers._cut_model.ATTEMPTS", (("highs-ds", {}),))
+    with pytest.raises(LinAlgError, match="HiGHS could not solve the linear program of the cuts"):
+        _solved(c=[-1.0], bounds=[(0, None)])

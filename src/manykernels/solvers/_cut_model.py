@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.linalg import LinAlgError
-from scipy.optimize import linprog
+from scipy.optimize import OptimizeResult, linprog
 
 from manykernels.solvers._cone_program import ConeProgram
 
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 ACCURACY = 1e-10  # of the linear program, the tightest that HiGHS accepts
 NEGLIGIBLE = 1e-8  # an interior-point solver leaves no exact zeros
+# HiGHS now and then takes a bounded program for an unbounded one; what fools one of these does not fool the next.
+ATTEMPTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("highs-ds", {}),
+    ("highs-ds", {"presolve": False}),
+    ("highs-ipm", {}),
+)
 SMALLEST_GAP = 1e-15  # relative to the slopes, that the linear program resolves
 
 
@@ -88,18 +94,14 @@ class CutModel:
         zoom = _Zoom.at(center, upper, gap, np.abs(self.slopes).max())
         rows, right = zoom.cuts(self.constants, self.slopes)
         n_cuts, n_kernels = rows.shape
-        found = linprog(
-            np.append(np.zeros(n_kernels), 1.0),
+        found = _solved(
+            c=np.append(np.zeros(n_kernels), 1.0),
             A_ub=np.hstack([rows, -np.ones((n_cuts, 1))]),
             b_ub=right,
             A_eq=np.append(np.ones(n_kernels), 0.0)[None],
             b_eq=[0.0],
             bounds=[*((low, None) for low in zoom.lowest), (None, None)],
-            method="highs-ds",
-            options={"primal_feasibility_tolerance": ACCURACY, "dual_feasibility_tolerance": ACCURACY},
         )
-        if found.x is None:
-            raise LinAlgError(f"HiGHS could not solve the linear program of the cuts: {found.message}")
         shares = np.maximum(-found.ineqlin.marginals, 0.0)
         rho = (shares / shares.sum()) @ self.coefficients
         return CutMinimum(zoom.weights(found.x[:-1]), upper + zoom.height * float(found.x[-1]), rho)
@@ -126,6 +128,16 @@ class CutModel:
         program.add("Zero", np.zeros(1), np.ones((1, theta.size)), indices[None])
         options = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), ACCURACY)
         return zoom.weights(program.solve(**options).x, NEGLIGIBLE)
+
+
+def _solved(**program: Any) -> OptimizeResult:
+    """Solve a linear program, in another way where HiGHS fails."""
+    accuracy = {"primal_feasibility_tolerance": ACCURACY, "dual_feasibility_tolerance": ACCURACY}
+    for method, options in ATTEMPTS:
+        found = linprog(**program, method=method, options=accuracy | options)
+        if found.x is not None:
+            return found
+    raise LinAlgError(f"HiGHS could not solve the linear program of the cuts: {found.message}")
 
 
 @dataclass(frozen=True, eq=False)
