@@ -9,7 +9,9 @@ from sklearn.datasets import load_breast_cancer
 from manykernels import KernelBank
 from manykernels.grams import build_stack
 from manykernels.objective import conversions
-from manykernels.solvers import WorkingSet
+from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import BlockL1
+from manykernels.solvers import InteriorPoint, WorkingSet
 
 
 @pytest.mark.parametrize("constant", [0.005, 0.05])
@@ -26,3 +28,15 @@ def test_kernels_far_beyond_their_bound_do_not_throw_the_iteration_off(constant:
     assert solution.status == "converged"
     constant_loss = problem.empirical_loss(problem.zero_model()[1])
     assert max(record.primal for record in solution.history) <= constant_loss * (1 + 1e-9)
+
+
+def test_a_loose_tolerance_still_gives_a_sparse_model() -> None:
+    """At once below 1e-2, and every kernel still has some weight: then the smallest ones are left out."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(60, 8))
+    y = np.sign(X[:, 0] * X[:, 1] + rng.normal(size=60))
+    bank, prepared = KernelBank.simplemkl().fit_prepare(X)
+    problem = Problem(build_stack(bank, prepared), y, "hinge", BlockL1(0.002))
+    solution = InteriorPoint(tol=1e-2).solve(problem)
+    assert solution.certificate.relative_gap <= 1e-2
+    assert solution.active.size < 0.5 * problem.n_kernels

@@ -28,6 +28,8 @@ from manykernels.solvers._kernel_variables import BoundedKernels, SimplexKernels
 from manykernels.solvers._newton_system import NewtonSystem, add_rank_update
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from manykernels._validation import Array
     from manykernels.objective.problem import Problem
     from manykernels.solvers._kernel_variables import KernelVariables
@@ -50,6 +52,7 @@ WANTED_SHARE = 0.01  # of the wanted gap that all products together may keep
 FALLEN = 0.01  # of their largest size; products that fell below it are computed anew, free of the rounding of that size
 PRUNING_SHARE = 0.1  # of the gap that setting small weights to zero may cost
 PRUNING_FACTORS = (1e4, 1e3, 1e2, 1e1, 1.0)  # how far in favor of zero the doubtful kernels are judged, tried in turn
+SMALL_SHARES = (1e-2, 1e-3, 1e-4, 1e-6, 1e-8)  # of the largest block norm: what is left out where no factor helps
 PRUNING_TOLERANCE = 0.9  # of tol: the gap within which a model with zeros is preferred to a better one without
 SHORTEST_FRACTION = 0.95  # of the way to the boundary; tends to one as the gap closes
 
@@ -232,10 +235,17 @@ class PrimalDual:
         primal, dual = self.bounds()
         allowed = max(tol * max(abs(primal), self.problem.tiny), (1.0 + PRUNING_SHARE) * (primal - dual))
         weights = next(
-            (pruned for pruned in map(self._pruned, PRUNING_FACTORS) if self._primal(pruned) - dual <= allowed),
-            self.kernels.weights,
+            (pruned for pruned in self._prunings() if self._primal(pruned) - dual <= allowed), self.kernels.weights
         )
         return self.samples.rho, weights * self._inverse_penalties, self.b
+
+    def _prunings(self) -> Iterator[Array]:
+        """Return weights with zeros, most zeros first: judged by their multipliers, then, as a last resort, by size."""
+        yield from map(self._pruned, PRUNING_FACTORS)
+        if self.problem.regularizer.sparse:
+            sizes = self.kernels.weights * np.sqrt(self._squared_norms)
+            for share in SMALL_SHARES:
+                yield np.where(sizes >= share * sizes.max(), self.kernels.weights, 0.0)
 
     def _pruned(self, factor: float = 1.0) -> Array:
         return np.where(self.kernels.inactive(factor), 0.0, self.kernels.weights)
