@@ -176,6 +176,16 @@ def test_subgradient_steps_come_closer_and_say_so_when_they_do_not_arrive() -> N
     assert many.certificate.relative_gap < few.certificate.relative_gap
 
 
+@pytest.mark.filterwarnings("ignore:Solver 'obscure' stopped")
+def test_subgradient_steps_may_get_worse_for_long_before_they_get_better() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4))
+    kernels = np.stack([np.exp(-((x[:, None] - x) ** 2) / (2 * width**2)) for x in X.T for width in (0.5, 2.0)])
+    problem = Problem(kernels, np.sign(X[:, 0] * X[:, 1] + 0.3), "logistic", BlockLq(0.5))
+    solution = Obscure(step_rule="subgradient", max_iter=300).solve(problem)
+    assert solution.status != "stalled"
+
+
 def test_subgradient_steps_that_overflow_end_as_a_numerical_error() -> None:
     kernels, y = 1e8 * np.ones((1, 6, 6)), np.ones(6)
     problem = Problem(kernels, y, "squared_hinge", Ridge(1e-8), fit_intercept=False)

@@ -88,6 +88,11 @@ class Solver(ABC):
         """Return how many linear systems were solved so far."""
         return 0
 
+    @property
+    def patience(self) -> float:
+        """Certificates in a row without a smaller gap after which a run counts as stalled."""
+        return PATIENCE
+
     @classmethod
     def configured(cls, **parameters: Any) -> Solver:
         """Return this solver with the given parameters, or say which parameters it has."""
@@ -243,7 +248,7 @@ class _Run:
             self._status = Status.CONVERGED
         elif self._out_of_time():
             self._status = Status.TIME_LIMIT
-        elif self._useless >= PATIENCE:
+        elif self._useless >= self._solver.patience:
             self._status = Status.STALLED
         else:
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -93,6 +94,11 @@ class OnlineSolver(Solver):
         rho, d, _ = start
         learner = LEARNERS[self.step_rule](problem, rho if d.any() else np.zeros_like(rho), self.random_state)
         return OnlineState(learner, learner.measure(), start)
+
+    @property
+    def patience(self) -> float:
+        """No limit for published steps: their average gets worse for many epochs before it gets better."""
+        return super().patience if self.step_rule == "implicit" else math.inf
 
     def step(self, problem: Problem, state: OnlineState) -> None:
         """Visit every sample once."""
