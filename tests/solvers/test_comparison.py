@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
+import signal
 from typing import Any
 
 import numpy as np
 import pytest
 
-from manykernels.exceptions import IncompatibleError, InvalidInputError
+from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
 from manykernels.objective import BlockL1, BlockLq, ElasticNetBall, LpBall, Regularizer
 from manykernels.objective.problem import Problem
-from manykernels.solvers import SOLVERS, InteriorPoint, WorkingSet, compare_solvers, explain_solver_choice, solvers_for
+from manykernels.solvers import (
+    SOLVERS,
+    InteriorPoint,
+    SpicyMKL,
+    WorkingSet,
+    compare_solvers,
+    explain_solver_choice,
+    solvers_for,
+)
 from manykernels.solvers.comparison import COLUMNS, SolverComparison
 from manykernels.testing.checks import build_problem
 from manykernels.testing.oracles import certificate_in_numpy
@@ -158,3 +167,35 @@ def test_the_explanation_names_every_solver_on_the_right_side(small: SmallProble
 def test_the_reason_fits_the_solver(regularizer: Regularizer, reason: str) -> None:
     problem = Problem(np.stack([np.eye(4), np.ones((4, 4))]), np.array([1.0, -1.0, 1.0, -1.0]), "hinge", regularizer)
     assert reason in explain_solver_choice(problem).splitlines()[0]
+
+
+def interrupting(record: Any) -> None:
+    if record.iteration == 1:
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_an_interrupt_returns_the_runs_so_far() -> None:
+    solvers = {"first": "working_set", "second": SpicyMKL(callback=interrupting), "third": "interior_point"}
+    with pytest.warns(ConvergenceWarning, match="Runs returned: first, second; missing: third") as caught:
+        found = compare_solvers(build_problem(SMALL), solvers, tol=1e-9)
+    assert found.summary()["status"].tolist() == ["converged", "interrupted"]
+    assert found.frame()["solver"].unique().tolist() == ["first", "second"]
+    assert caught[0].filename == __file__
+
+
+def test_an_interrupt_before_the_first_certificate_of_a_run_leaves_it_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SpicyMKL, "solve", interrupted)
+    with pytest.warns(ConvergenceWarning, match="Runs returned: working_set; missing: spicymkl, interior_point"):
+        found = compare_solvers(build_problem(SMALL), ["working_set", "spicymkl", "interior_point"])
+    assert list(found.solutions) == ["working_set"]
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
+        compare_solvers(build_problem(SMALL), ["spicymkl", "interior_point"])
+
+
+def test_a_stop_that_a_callback_asks_for_ends_its_own_run() -> None:
+    solvers = {"stopped": SpicyMKL(callback=lambda record: record.iteration == 1), "whole": "working_set"}
+    found = compare_solvers(build_problem(SMALL), solvers, tol=1e-9)
+    assert found.summary()["status"].tolist() == ["interrupted", "converged"]

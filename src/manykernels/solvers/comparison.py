@@ -11,6 +11,7 @@ import pandas as pd
 
 from manykernels._validation import check_positive
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.solvers._interrupts import solve_and_tell
 from manykernels.solvers.api import configured_solver
 from manykernels.solvers.registry import SOLVERS, choose_solver, solvers_for
 
@@ -152,6 +153,12 @@ def compare_solvers(
     IncompatibleError
         If one of them cannot solve the problem; none is run then.
 
+    Warns
+    -----
+    ConvergenceWarning
+        If Ctrl-C ended the comparison early. It then has the runs so far, the one that was stopped with the status
+        "interrupted".
+
     Examples
     --------
     >>> import numpy as np
@@ -170,7 +177,7 @@ def compare_solvers(
     runs = _labeled(problem, solvers, {"tol": tol, "time_limit": time_limit})
     for solver in runs.values():
         solver.check(problem)
-    solutions = {label: _quietly(solver, problem) for label, solver in runs.items()}
+    solutions = _run_all(runs, problem)
     certificates = {
         label: problem.certificate(found.dual_coef, found.kernel_weights, found.intercept)
         for label, found in solutions.items()
@@ -240,10 +247,31 @@ def _labeled(
     return dict(pairs)
 
 
-def _quietly(solver: Solver, problem: Problem) -> Solution:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return solver.solve(problem)
+def _run_all(runs: dict[str, Solver], problem: Problem) -> dict[str, Solution]:
+    """Return what each solver found; after Ctrl-C what there is, which includes the run that it stopped."""
+    solutions: dict[str, Solution] = {}
+    interrupted = False
+    try:
+        for label, solver in runs.items():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                solutions[label], interrupted = solve_and_tell(solver, problem)
+            if interrupted:
+                break
+    except KeyboardInterrupt:
+        if not solutions:
+            raise
+        interrupted = True
+    if interrupted:
+        _warn_interrupted(solutions, [label for label in runs if label not in solutions])
+    return solutions
+
+
+def _warn_interrupted(solutions: Mapping[str, Solution], missing: list[str]) -> None:
+    there, absent = ", ".join(solutions), ", ".join(missing) or "none"
+    warnings.warn(
+        f"The comparison was interrupted. Runs returned: {there}; missing: {absent}.", ConvergenceWarning, stacklevel=4
+    )
 
 
 def _axes(ax: Any) -> Any:
