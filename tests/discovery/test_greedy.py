@@ -23,7 +23,7 @@ from manykernels.discovery._mixture import Mixture
 from manykernels.discovery._slide import slide_learner
 from manykernels.discovery.greedy import make_learner
 from manykernels.exceptions import InvalidInputError
-from manykernels.solvers import Status
+from manykernels.solvers import Status, WorkingSet
 
 LOSSES = ("squared", "hinge", "logistic")
 WIDTHS = np.geomspace(0.05, 50.0, 30)
@@ -185,6 +185,23 @@ def test_ctrl_c_and_time_limits_keep_the_best_model() -> None:
     assert len(broken.kernels) >= 1
     late = discover_greedily(points, y, family, loss="squared", strength=STRENGTH, limits=Limits(1e-9, time_limit=1e-9))
     assert late.solution.status is Status.TIME_LIMIT
+
+
+def test_ctrl_c_inside_a_finite_problem_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    points, y = drawn_task("squared")
+    steps, step = [], WorkingSet.step
+
+    def interrupted(self: Any, problem: Any, state: Any) -> None:
+        steps.append(problem.n_kernels)
+        if len(steps) == 1:
+            raise KeyboardInterrupt
+        step(self, problem, state)
+
+    monkeypatch.setattr(WorkingSet, "step", interrupted)
+    found = discover_greedily(points, y, GaussianFamily(0.05, 50.0), loss="squared", strength=STRENGTH)
+    assert found.solution.status is Status.INTERRUPTED
+    assert steps == [1]
+    assert len(found.solution.history) == 1
 
 
 def test_a_strength_above_the_largest_selects_nothing() -> None:

@@ -21,7 +21,7 @@ from manykernels.discovery.search import FamilySearch, SearchSettings, checked_s
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
-from manykernels.solvers import Solution, configured_solver
+from manykernels.solvers import Solution, Status, configured_solver
 from manykernels.solvers.machines import MachineFit
 
 Array = NDArray[Any]
@@ -204,7 +204,10 @@ def solve_quietly(problem: Problem, tol: float) -> Solution:
     """Solve the finite problem; whether its gap is small enough, the certificate over the family tells."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return configured_solver("auto", problem, tol=tol).solve(problem)
+        solution = configured_solver("auto", problem, tol=tol).solve(problem)
+    if solution.status is Status.INTERRUPTED:  # there is no callback that could ask for it: this is Ctrl-C
+        raise KeyboardInterrupt
+    return solution
 
 
 def _descend(learner: Learner, limits: Limits, rng: np.random.Generator, update: str) -> Iterator[Candidate]:
