@@ -56,6 +56,15 @@ def check_random_state(value: Any) -> Any:
     return value
 
 
+def seed_from(random_state: int | np.random.RandomState | np.random.Generator) -> int:
+    """Return a seed: the integer that is given, or one drawn from the generator."""
+    source = check_random_state(random_state)
+    if isinstance(source, numbers.Integral):
+        return int(source)
+    draw = source.integers if isinstance(source, np.random.Generator) else source.randint
+    return int(draw(2**31 - 1))
+
+
 def check_n_jobs(value: Any) -> int | None:
     """Return the number of threads: None, or an integer other than 0 (negative ones count from all, -1 is all)."""
     if value is None:

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from manykernels._parameters import check_random_state
 from manykernels.estimators._prediction import KernelExpansion
 from manykernels.estimators._problems import Fit, build_problems, solve_problems
 from manykernels.estimators._targets import invalid_input, kernel_factors
@@ -117,6 +118,7 @@ class BaseMKL(BaseEstimator):
 
     def _fit_targets(self, X: Any, targets: Array, weight: Array, loss: Loss) -> Self:
         """Solve one problem a column of ``targets`` (N, K) on samples of positive weight, and keep the model."""
+        check_random_state(self.random_state)
         kept = np.flatnonzero(weight)
         regularizer = self._checked_penalty(float(weight.sum()))
         if len(kept) < len(weight):
@@ -136,7 +138,7 @@ class BaseMKL(BaseEstimator):
             kernel_penalties=kernel_factors(self.kernel_penalties, training.bank.names),
         )
         settings = {"tol": self.tol, "max_iter": self.max_iter, "verbose": self.verbose}
-        fit = solve_problems(problems, self.solver, self.n_jobs, **settings)
+        fit = solve_problems(problems, self.solver, self.n_jobs, random_state=self.random_state, **settings)
         self._expansion = KernelExpansion.of(
             training.bank,
             training.prepared,

@@ -6,20 +6,22 @@ import copy
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from threading import Event
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from manykernels._parameters import seed_from
 from manykernels._threads import blas_threads, n_threads
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import GramCounters, GramStack
 from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
-from manykernels.solvers import IterationRecord, Solution, Solver, Status, configured_solver
+from manykernels.solvers import Solution, Solver, Status, configured_solver
+from manykernels.solvers._interrupts import solve_and_tell
 
 Array = NDArray[Any]
 
@@ -85,7 +87,9 @@ def build_problems(
     ]
 
 
-def solve_problems(problems: list[Problem], solver: str | Solver, n_jobs: int | None, **parameters: Any) -> Fit:
+def solve_problems(
+    problems: list[Problem], solver: str | Solver, n_jobs: int | None, *, random_state: Any = None, **parameters: Any
+) -> Fit:
     """Solve every problem, in threads if there are several of both; convergence warnings are left to the caller.
 
     Parameters
@@ -94,6 +98,8 @@ def solve_problems(problems: list[Problem], solver: str | Solver, n_jobs: int | 
     solver : str or Solver
         A Solver object keeps its own parameters.
     n_jobs : int or None
+    random_state : int, RandomState, Generator or None
+        As in `chosen_solver`.
     **parameters
         Of a solver given by name: ``tol``, ``max_iter``, ``verbose``.
 
@@ -104,8 +110,7 @@ def solve_problems(problems: list[Problem], solver: str | Solver, n_jobs: int | 
     workers = min(n_threads(n_jobs), len(problems))
     if workers > 1:
         parameters["verbose"] = 0  # progress bars of several threads cannot share a terminal
-    own = {} if isinstance(solver, Solver) else parameters
-    chosen = [configured_solver(solver, problem, **own) for problem in problems]
+    chosen = [chosen_solver(solver, problem, random_state, **parameters) for problem in problems]
     # The outer limit is what the threads return to: each of them sets and restores one that all of them share.
     with warnings.catch_warnings(), blas_threads(problems[0].n_samples, n_jobs):
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -115,6 +120,30 @@ def solve_problems(problems: list[Problem], solver: str | Solver, n_jobs: int | 
         for problem, found in zip(problems, solutions, strict=True)
     ]
     return Fit(problems, solutions, np.array(norms))
+
+
+def chosen_solver(solver: str | Solver, problem: Problem, random_state: Any, **parameters: Any) -> Solver:
+    """Return the solver of a problem.
+
+    Parameters
+    ----------
+    solver : str or Solver
+        A Solver object keeps its own parameters.
+    problem : Problem
+    random_state : int, RandomState, Generator or None
+        For a solver that draws random numbers, also a configured one; None leaves its seed as it is.
+    **parameters
+        Of a solver given by name.
+
+    Returns
+    -------
+    Solver
+    """
+    own = {} if isinstance(solver, Solver) else parameters
+    chosen: Any = configured_solver(solver, problem, **own)
+    draws = any(entry.name == "random_state" for entry in fields(chosen))
+    # Only a solver that needs a seed may draw one: a RandomState is the user's, and goes on from where it is left.
+    return replace(chosen, random_state=seed_from(random_state)) if draws and random_state is not None else chosen
 
 
 def _run(problems: Sequence[Problem], solvers: Sequence[Solver], workers: int) -> list[Solution]:
@@ -136,15 +165,8 @@ def _run(problems: Sequence[Problem], solvers: Sequence[Solver], workers: int) -
 
 def _solve(problem: Problem, solver: Solver, stop: Event) -> Solution:
     """Solve one problem; an interrupt here, unlike a stop asked for by the callback, stops the others as well."""
-    asked = False
-
-    def callback(record: IterationRecord) -> bool:
-        nonlocal asked
-        asked = solver.callback is not None and bool(solver.callback(record))
-        return asked or stop.is_set()
-
-    solution = replace(solver, callback=callback).solve(problem)
-    if solution.status is Status.INTERRUPTED and not asked:
+    solution, interrupted = solve_and_tell(solver, problem, stop=stop.is_set)
+    if interrupted:
         stop.set()
     return without_dust(problem, solution, solver.tol)
 

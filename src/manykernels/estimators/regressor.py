@@ -70,7 +70,8 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     n_jobs : int or None, default=None
         Threads: over the kernels with one target, over the targets with more.
     random_state : int, RandomState instance or None, default=None
-        For solvers that draw random numbers; those of this version do not.
+        Seed of a solver that draws random numbers (``"ufo_mkl"``, ``"obscure"``), also of a configured one. None leaves
+        the seed of the solver as it is: 0, unless it was configured.
     verbose : int, default=0
         1 shows the gap falling toward ``tol``, 2 prints a line an iteration.
 

@@ -1,0 +1,66 @@
+"""The seed of an estimator reaches the solvers that draw random numbers, and no other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from manykernels import InvalidInputError, MKLClassifier, MKLRegressor
+from manykernels._parameters import seed_from
+from manykernels.solvers import UFOMKL, WorkingSet
+
+DRAWING = [("ufo_mkl", "elasticnet"), ("obscure", "lq")]
+
+
+def coefficients(data: Any, **parameters: Any) -> Any:
+    given = {"loss": "hinge", "penalty": "elasticnet", "solver": "ufo_mkl", "tol": 1e-2} | parameters
+    model = MKLClassifier("precomputed", **given).fit(data.grams, data.labels)
+    return model.solution_.dual_coef
+
+
+@pytest.mark.parametrize(("solver", "penalty"), DRAWING)
+def test_the_same_seed_gives_the_same_model_and_another_seed_another(data: Any, solver: str, penalty: str) -> None:
+    first, again, other = (coefficients(data, solver=solver, penalty=penalty, random_state=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other).max() > 1e-6
+
+
+def test_without_a_seed_the_one_of_the_solver_counts(data: Any) -> None:
+    np.testing.assert_array_equal(coefficients(data), coefficients(data, random_state=0))
+    configured = UFOMKL(random_state=5, tol=1e-2, max_iter=200)
+    np.testing.assert_array_equal(coefficients(data, solver=configured), coefficients(data, random_state=5))
+
+
+def test_the_seed_of_the_estimator_replaces_that_of_a_configured_solver(data: Any) -> None:
+    configured = UFOMKL(random_state=5, tol=1e-2, max_iter=200)
+    found = coefficients(data, solver=configured, random_state=1)
+    np.testing.assert_array_equal(found, coefficients(data, random_state=1))
+    assert configured.random_state == 5
+
+
+@pytest.mark.parametrize("source", [np.random.RandomState, np.random.default_rng])
+def test_a_generator_gives_a_seed_and_goes_on(data: Any, source: Any) -> None:
+    generator, twin = source(0), source(0)
+    first, second = (coefficients(data, random_state=generator) for _ in range(2))
+    np.testing.assert_array_equal(first, coefficients(data, random_state=twin))
+    assert np.abs(first - second).max() > 1e-6
+
+
+def test_a_solver_that_draws_nothing_leaves_a_generator_as_it_is(data: Any) -> None:
+    generator = np.random.default_rng(0)
+    MKLRegressor("precomputed", solver=WorkingSet(), random_state=generator).fit(data.grams, data.y)
+    assert generator.integers(2**31) == np.random.default_rng(0).integers(2**31)
+
+
+@pytest.mark.parametrize("kind", [MKLClassifier, MKLRegressor])
+@pytest.mark.parametrize("seed", [-1, "seed", 0.5])
+def test_other_seeds_are_refused(data: Any, kind: Any, seed: Any) -> None:
+    with pytest.raises(InvalidInputError, match="random_state must be None, an integer"):
+        kind("precomputed", random_state=seed).fit(data.grams, data.labels if "Classifier" in kind.__name__ else data.y)
+
+
+def test_a_seed_is_an_integer_in_range() -> None:
+    assert seed_from(np.int64(7)) == 7
+    assert 0 <= seed_from(np.random.default_rng(1)) < 2**31
