@@ -9,6 +9,9 @@ import pytest
 
 from manykernels import InvalidInputError, MKLClassifier, MKLRegressor
 from manykernels._parameters import seed_from
+from manykernels.estimators import MKLClassifierCV, MKLRegressorCV
+from manykernels.estimators.path import regularization_path
+from manykernels.grams import as_stack
 from manykernels.solvers import UFOMKL, WorkingSet
 
 DRAWING = [("ufo_mkl", "elasticnet"), ("obscure", "lq")]
@@ -54,7 +57,27 @@ def test_a_solver_that_draws_nothing_leaves_a_generator_as_it_is(data: Any) -> N
     assert generator.integers(2**31) == np.random.default_rng(0).integers(2**31)
 
 
-@pytest.mark.parametrize("kind", [MKLClassifier, MKLRegressor])
+@pytest.mark.filterwarnings("ignore:The best strength:UserWarning")
+def test_the_folds_get_the_seed_too(data: Any) -> None:
+    given = {"penalty": "elasticnet", "solver": "ufo_mkl", "alphas": [0.03, 0.01], "cv": 3, "tol": 1e-2}
+    first, again, other = (
+        MKLRegressorCV("precomputed", **given, random_state=seed).fit(data.grams, data.y).cv_frame()["mean_score"]
+        for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+def test_a_path_gets_the_seed_too(data: Any) -> None:
+    given = {"penalty": "elasticnet", "alphas": [0.03, 0.01], "solver": UFOMKL(tol=1e-2)}
+    first, again, other = (
+        regularization_path(as_stack(data.grams), data.y, **given, random_state=seed).norms for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+@pytest.mark.parametrize("kind", [MKLClassifier, MKLRegressor, MKLClassifierCV, MKLRegressorCV])
 @pytest.mark.parametrize("seed", [-1, "seed", 0.5])
 def test_other_seeds_are_refused(data: Any, kind: Any, seed: Any) -> None:
     with pytest.raises(InvalidInputError, match="random_state must be None, an integer"):

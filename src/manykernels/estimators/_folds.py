@@ -5,20 +5,21 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils import _safe_indexing
 
+from manykernels._parameters import check_random_state
 from manykernels._threads import blas_threads
+from manykernels.estimators._descent import descend
 from manykernels.estimators._penalties import PenaltyFamily, alpha_grid, checked_alphas
 from manykernels.estimators._prediction import KernelExpansion
 from manykernels.estimators._problems import Fit, build_problems
 from manykernels.estimators._targets import kernel_factors
 from manykernels.estimators._training import Training, open_training
 from manykernels.estimators.classifier import MKLClassifier
-from manykernels.estimators.path import descend
 from manykernels.estimators.regressor import MKLRegressor
 from manykernels.solvers import Status
 
@@ -64,6 +65,7 @@ class _WalkingMixin:
     _candidates: Candidates
 
     def _fit_targets(self: Any, X: Any, targets: Array, weight: Array, loss: Loss) -> Any:
+        check_random_state(self.random_state)
         kept = np.flatnonzero(weight)
         X, targets, weight = _safe_indexing(X, kept), targets[kept], weight[kept]
         training = open_training(
@@ -85,7 +87,7 @@ class _WalkingMixin:
         return self
 
     def _visit_all(self: Any, training: Training, problems: list[Problem], kept: Array) -> None:
-        settings = {"tol": self.tol, "max_iter": self.max_iter}
+        settings = {"tol": self.tol, "max_iter": self.max_iter, "random_state": self.random_state}
         for family, grid in zip(self._candidates.families, self._candidates.alphas, strict=True):
             regularizers = [family.at(alpha, problems[0].total_weight) for alpha in grid]
             for alpha, fit in zip(grid, descend(problems, regularizers, self.solver, **settings), strict=True):
@@ -145,8 +147,8 @@ class FoldScores:
     X: Any
     y: Any
     sample_weight: Array | None
-    scores: list[float]
-    n_active: list[float]
+    scores: list[float] = field(default_factory=list)
+    n_active: list[float] = field(default_factory=list)
     unfinished: int = 0
 
     def visit(self, model: Any, fit: Fit) -> None:

@@ -66,6 +66,11 @@ class CrossValidated:
             If a duality gap stays above ``tol``.
         UserWarning
             If the best strength is the first or the last of the grid.
+
+        Notes
+        -----
+        Ctrl-C among the folds raises KeyboardInterrupt, since half a choice is none; in the last fit it keeps the best
+        model so far, with a warning.
         """
         self._checked_loss()
         if y is None:
@@ -122,10 +127,10 @@ class CrossValidated:
     ) -> list[FoldScores]:
         scoring = self._default_scoring if self.scoring is None else self.scoring
         scorer = check_scoring(self, scoring=scoring)
-        folds = []
         scoring_weight = self._scoring_weight(y, weight)
+        folds = []
         for train, test in self._splits(X, y, groups):
-            fold = FoldScores(scorer, _safe_indexing(X, test), y[test], _part(scoring_weight, test), [], [])
+            fold = FoldScores(scorer, _safe_indexing(X, test), y[test], _part(scoring_weight, test))
             walk = Walk(found.families, found.alphas, fold.visit)
             self._walker(walk).fit(_safe_indexing(X, train), y[train], _part(weight, train))
             folds.append(fold)

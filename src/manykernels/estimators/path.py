@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from manykernels._threads import blas_threads
+from manykernels.estimators._descent import descend
 from manykernels.estimators._penalties import PenaltyFamily, alpha_grid, checked_alphas
 from manykernels.estimators._problems import Fit
 from manykernels.estimators._targets import kernel_factors
@@ -21,14 +22,11 @@ from manykernels.grams import GramStack
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
-from manykernels.solvers import Solution, Solver, Status, configured_solver
+from manykernels.solvers import Solution, Solver, Status
 
 if TYPE_CHECKING:
     from manykernels._validation import Array
     from manykernels.objective.losses import Loss
-    from manykernels.objective.regularizers import Regularizer
-
-INTERIOR = frozenset({"working_set", "interior_point"})  # solvers whose iterates stay off the boundary
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +185,7 @@ def regularization_path(
     penalty_parameters : dict, optional
         Other parameters of the penalty: ``{"l1_ratio": 0.5}``, ``{"q": 1.5}``.
     **parameters
-        Parameters of a solver given by name: ``tol``, ``max_iter``, ...
+        Parameters of a solver given by name: ``tol``, ``max_iter``, ...; ``random_state`` also of a configured one.
 
     Returns
     -------
@@ -198,11 +196,14 @@ def regularization_path(
     ------
     InvalidInputError
         If the input is wrong, or the penalty has no strength with an empty model and no ``alphas`` are given.
+    KeyboardInterrupt
+        After Ctrl-C at the first strength.
 
     Warns
     -----
     ConvergenceWarning
-        Once, if a gap stays above ``tol`` at any strength.
+        Once, if a gap stays above ``tol`` at any strength; and if Ctrl-C ended the path early, which then has the
+        strengths that were completed.
 
     References
     ----------
@@ -230,61 +231,37 @@ def regularization_path(
     alpha_max = family.alpha_max([problem]) if alphas is None else None
     grid = alpha_grid(alpha_max, n_alphas, ratio) if alpha_max is not None else checked_alphas(alphas)
     regularizers = [family.at(alpha, problem.total_weight) for alpha in grid]
-    fits = []
+    steps = descend([problem], regularizers, solver, **parameters)
     with blas_threads(problem.n_samples, n_jobs):
-        for fit in descend([problem], regularizers, solver, **parameters):
+        fits = _completed(steps, grid, progress)
+    solutions = tuple(fit.solutions[0] for fit in fits)
+    _warn_interrupted(len(fits), len(grid))
+    warn_unfinished(solutions)
+    norms = np.array([fit.norms[0] for fit in fits])
+    return RegularizationPath(grid[: len(fits)], solutions, norms, names, alpha_max)
+
+
+def _completed(steps: Iterator[Fit], grid: Array, progress: Callable[[int, int], Any] | None) -> list[Fit]:
+    """Return the fits down the grid, after Ctrl-C those that are complete."""
+    fits: list[Fit] = []
+    try:
+        for fit in steps:
             fits.append(fit)
             if progress is not None:
                 progress(len(fits), len(grid))
-    solutions = tuple(fit.solutions[0] for fit in fits)
-    warn_unfinished(solutions)
-    return RegularizationPath(grid, solutions, np.array([fit.norms[0] for fit in fits]), names, alpha_max)
+    except KeyboardInterrupt:
+        if not fits:
+            raise
+    return fits
 
 
-def descend(
-    problems: list[Problem], regularizers: list[Regularizer], solver: str | Solver, **parameters: Any
-) -> Iterator[Fit]:
-    """Solve the problems under each penalty in turn, each started from its solution before; warnings are left out.
-
-    Interior-point iterations are started afresh: they gain nothing from a start at the boundary, where solutions lie,
-    and can stall there. So is any problem that does not converge from the solution before.
-
-    Parameters
-    ----------
-    problems : list of Problem
-        One a target; their own penalties do not count.
-    regularizers : list of Regularizer
-    solver : str or Solver
-        A Solver object keeps its own parameters.
-    **parameters
-        Of a solver given by name.
-
-    Yields
-    ------
-    Fit
-    """
-    own = {} if isinstance(solver, Solver) else parameters
-    previous: list[Solution | None] = [None] * len(problems)
-    for regularizer in regularizers:
-        posed = [replace(problem, regularizer=regularizer) for problem in problems]
-        solvers = [configured_solver(solver, problem, **own) for problem in posed]
-        solutions = [_solve_from(*each) for each in zip(posed, solvers, previous, strict=True)]
-        previous = list(solutions)
-        norms = [
-            problem.model_parts(found.dual_coef, found.kernel_weights)[1] / problem.penalties
-            for problem, found in zip(posed, solutions, strict=True)
-        ]
-        yield Fit(posed, solutions, np.array(norms))
-
-
-def _solve_from(problem: Problem, solver: Solver, start: Solution | None) -> Solution:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        found = solver.solve(problem, None if solver.name in INTERIOR else start)
-        if start is None or solver.name in INTERIOR or found.status in (Status.CONVERGED, Status.INTERRUPTED):
-            return found
-        fresh = solver.solve(problem)
-    return min(found, fresh, key=lambda solution: solution.certificate.relative_gap)
+def _warn_interrupted(n_done: int, n_alphas: int) -> None:
+    if n_done < n_alphas:
+        warnings.warn(
+            f"The path was interrupted: the solutions at the first {n_done} of {n_alphas} strengths are returned.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
 
 
 def warn_unfinished(solutions: tuple[Solution, ...]) -> None:

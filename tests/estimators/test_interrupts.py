@@ -1,0 +1,157 @@
+"""Ctrl-C stops all that would follow; a stop that a callback asks for ends one run."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from manykernels import Gaussian, KernelBank
+from manykernels.estimators import MKLClassifierCV, MKLRegressorCV
+from manykernels.estimators.path import regularization_path
+from manykernels.exceptions import ConvergenceWarning
+from manykernels.grams import as_stack
+from manykernels.solvers import ForwardBackward, SpicyMKL, WorkingSet
+
+ALPHAS = (0.1, 0.03, 0.01, 0.003)
+SOLVERS = [WorkingSet, ForwardBackward, SpicyMKL]
+
+
+class CtrlC:
+    """A callback that presses Ctrl-C in the first iteration of one of the runs, counted from 1."""
+
+    def __init__(self, run: int, press: Callable[[], None]) -> None:
+        self.run, self.press, self.runs = run, press, 0
+
+    def __call__(self, record: Any) -> None:
+        self.runs += record.iteration == 0
+        if self.runs == self.run and record.iteration == 1:
+            self.press()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CtrlC:
+        return self  # clones of an estimator count together
+
+
+def raised() -> None:
+    raise KeyboardInterrupt
+
+
+def signaled() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+PRESSES = [raised, signaled]
+
+
+class Scores:
+    """A scorer that counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, model: Any, X: Any, y: Any) -> float:
+        self.calls += 1
+        return float(-np.mean((model.predict(X) - y) ** 2))
+
+
+def bank() -> KernelBank:
+    return KernelBank([(f"x{j}", Gaussian(1.0), [j]) for j in range(3)], normalize=None)
+
+
+def regressor(scoring: Any, solver: Any, **parameters: Any) -> MKLRegressorCV:
+    return MKLRegressorCV(bank(), alphas=ALPHAS, cv=3, scoring=scoring, solver=solver, **parameters)
+
+
+@pytest.mark.parametrize("press", PRESSES)
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_path_keeps_its_complete_points(data: Any, solver: Any, press: Any) -> None:
+    stop = CtrlC(3, press)
+    counted: list[tuple[int, int]] = []
+    with pytest.warns(ConvergenceWarning, match="interrupted: the solutions at the first 2 of 4 strengths") as caught:
+        path = regularization_path(
+            as_stack(data.grams), data.y, alphas=ALPHAS, solver=solver(tol=1e-7, callback=stop),
+            progress=lambda done, total: counted.append((done, total)),
+        )  # fmt: skip
+    whole = regularization_path(as_stack(data.grams), data.y, alphas=ALPHAS, solver=solver(tol=1e-7))
+    assert (len(path), path.weights.shape, path.norms.shape, stop.runs) == (2, (2, 4), (2, 4), 3)
+    assert counted == [(1, 4), (2, 4)]
+    np.testing.assert_array_equal(path.alphas, ALPHAS[:2])
+    np.testing.assert_array_equal(path.weights, whole.weights[:2])
+    assert caught[0].filename == __file__
+
+
+def test_a_path_without_a_complete_point_is_none(data: Any) -> None:
+    stop = CtrlC(1, raised)
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
+        regularization_path(as_stack(data.grams), data.y, alphas=ALPHAS, solver=WorkingSet(callback=stop))
+    assert stop.runs == 1
+
+
+def test_an_interrupt_between_two_runs_keeps_the_points_too(data: Any) -> None:
+    with pytest.warns(ConvergenceWarning, match="first 1 of 4 strengths"):
+        path = regularization_path(as_stack(data.grams), data.y, alphas=ALPHAS, progress=lambda *_: raised())
+    assert len(path) == 1
+
+
+def test_an_interrupt_of_the_second_attempt_is_one(data: Any) -> None:
+    """A run that does not converge from the solution before is started afresh, and Ctrl-C may come then."""
+    stop = CtrlC(3, raised)
+    solver = ForwardBackward(tol=1e-12, max_iter=1, callback=stop)
+    early = pytest.warns(ConvergenceWarning, match="first 1 of 2 strengths")
+    with pytest.warns(ConvergenceWarning, match=r"stopped \(max_iter\)"), early:
+        path = regularization_path(as_stack(data.grams), data.y, alphas=(1e-3, 3e-4), solver=solver)
+    assert (len(path), stop.runs) == (1, 3)
+
+
+def test_a_stop_that_the_callback_asks_for_ends_one_run(data: Any) -> None:
+    with pytest.warns(ConvergenceWarning, match="4 of the 4 problems of the path ended like this"):
+        path = regularization_path(
+            as_stack(data.grams), data.y, alphas=ALPHAS, solver=WorkingSet(tol=1e-12, callback=lambda _: True)
+        )
+    assert path.summary()["status"].tolist() == ["interrupted"] * 4
+
+
+@pytest.mark.parametrize("press", PRESSES)
+@pytest.mark.parametrize("n_jobs", [None, 2])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_no_half_solved_model_of_a_fold_is_scored(data: Any, solver: Any, n_jobs: int | None, press: Any) -> None:
+    stop, scores = CtrlC(len(ALPHAS) + 2, press), Scores()
+    model = regressor(scores, solver(tol=1e-9, callback=stop), n_jobs=n_jobs)
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
+        model.fit(data.X, data.y)
+    assert stop.runs == len(ALPHAS) + 2
+    assert scores.calls == len(ALPHAS) + 1
+    assert not hasattr(model, "alpha_")
+
+
+def test_an_interrupt_of_one_class_stops_the_folds(data: Any) -> None:
+    stop = CtrlC(2, signaled)
+    species = np.digitize(data.y, np.quantile(data.y, [1 / 3, 2 / 3]))
+    model = MKLClassifierCV(bank(), alphas=(1e-3, 3e-4), cv=3, solver=WorkingSet(callback=stop), n_jobs=2)
+    with pytest.raises(KeyboardInterrupt, match=r"^$"):
+        model.fit(data.X, species)
+    assert stop.runs == 2
+
+
+@pytest.mark.filterwarnings("ignore:The best strength:UserWarning")
+@pytest.mark.parametrize("n_jobs", [None, 2])
+@pytest.mark.parametrize("press", PRESSES)
+def test_the_last_fit_keeps_the_best_model_so_far(data: Any, press: Any, n_jobs: int | None) -> None:
+    runs = 3 * len(ALPHAS) + 1
+    stop, scores = CtrlC(runs, press), Scores()
+    model = regressor(scores, WorkingSet(tol=1e-9, callback=stop), n_jobs=n_jobs)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        model.fit(data.X, data.y)
+    assert (stop.runs, scores.calls, str(model.solution_.status)) == (runs, runs - 1, "interrupted")
+    assert model.kernel_weights_.any()
+    assert model.predict(data.X).shape == (60,)
+
+
+@pytest.mark.filterwarnings("ignore:The best strength:UserWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
+def test_folds_go_on_when_the_callback_asks_to_stop(data: Any) -> None:
+    scores = Scores()
+    regressor(scores, WorkingSet(tol=1e-9, callback=lambda record: record.iteration > 0)).fit(data.X, data.y)
+    assert scores.calls == 3 * len(ALPHAS)
