@@ -13,7 +13,7 @@ from sklearn.utils import _safe_indexing
 
 from manykernels._parameters import check_random_state
 from manykernels._threads import blas_threads
-from manykernels.estimators._descent import descend
+from manykernels.estimators._descent import descend, without_bar
 from manykernels.estimators._penalties import PenaltyFamily, alpha_grid, checked_alphas
 from manykernels.estimators._prediction import KernelExpansion
 from manykernels.estimators._problems import Fit, build_problems
@@ -88,9 +88,10 @@ class _WalkingMixin:
 
     def _visit_all(self: Any, training: Training, problems: list[Problem], kept: Array) -> None:
         settings = {"tol": self.tol, "max_iter": self.max_iter, "random_state": self.random_state}
+        solver = without_bar(self.solver, self.verbose)
         for family, grid in zip(self._candidates.families, self._candidates.alphas, strict=True):
             regularizers = [family.at(alpha, problems[0].total_weight) for alpha in grid]
-            for alpha, fit in zip(grid, descend(problems, regularizers, self.solver, **settings), strict=True):
+            for alpha, fit in zip(grid, descend(problems, regularizers, solver, **settings), strict=True):
                 self._walk.visit(self._model(training, fit, kept, float(alpha)), fit)
 
     def _model(self: Any, training: Training, fit: Fit, kept: Array, alpha: float) -> Any:
@@ -138,6 +139,8 @@ class FoldScores:
     X, y
         Held-out samples.
     sample_weight : ndarray or None
+    advance : callable
+        Told in a line about each model.
     scores, n_active : list
     unfinished : int
         Models that did not reach ``tol``.
@@ -147,6 +150,7 @@ class FoldScores:
     X: Any
     y: Any
     sample_weight: Array | None
+    advance: Callable[[str], None]
     scores: list[float] = field(default_factory=list)
     n_active: list[float] = field(default_factory=list)
     unfinished: int = 0
@@ -157,3 +161,4 @@ class FoldScores:
         self.scores.append(float(self.scorer(model, self.X, self.y, **given)))
         self.n_active.append(float(np.mean([found.active.size for found in fit.solutions])))
         self.unfinished += any(found.status is not Status.CONVERGED for found in fit.solutions)
+        self.advance(f"alpha {model.alpha:.3g}  active {self.n_active[-1]:g}  score {self.scores[-1]:.4g}")

@@ -18,6 +18,7 @@ from manykernels.estimators._penalties import PenaltyFamily
 from manykernels.estimators._targets import check_lengths, sample_weights
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.objective.regularizers import Regularizer
+from manykernels.solvers.progress import count_to
 
 Array = NDArray[Any]
 
@@ -128,12 +129,14 @@ class CrossValidated:
         scoring = self._default_scoring if self.scoring is None else self.scoring
         scorer = check_scoring(self, scoring=scoring)
         scoring_weight = self._scoring_weight(y, weight)
+        splits = list(self._splits(X, y, groups))
         folds = []
-        for train, test in self._splits(X, y, groups):
-            fold = FoldScores(scorer, _safe_indexing(X, test), y[test], _part(scoring_weight, test))
-            walk = Walk(found.families, found.alphas, fold.visit)
-            self._walker(walk).fit(_safe_indexing(X, train), y[train], _part(weight, train))
-            folds.append(fold)
+        with count_to(len(splits) * len(found), "models of the folds", self.verbose) as advance:
+            for train, test in splits:
+                fold = FoldScores(scorer, _safe_indexing(X, test), y[test], _part(scoring_weight, test), advance)
+                walk = Walk(found.families, found.alphas, fold.visit)
+                self._walker(walk).fit(_safe_indexing(X, train), y[train], _part(weight, train))
+                folds.append(fold)
         return folds
 
     def _scoring_weight(self: Any, y: Array, weight: Array | None) -> Array | None:

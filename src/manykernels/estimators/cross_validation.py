@@ -69,9 +69,10 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # type: ignore[override]
     n_jobs : int or None, default=None
         Threads of the loops over kernels.
     random_state : int, RandomState instance or None, default=None
-        For solvers that draw random numbers.
+        For solvers that draw random numbers, as in :class:`MKLRegressor`.
     verbose : int, default=0
-        As in :class:`MKLRegressor`, for the last fit.
+        1 shows a bar that counts the models of the folds, 2 also a line for each; then the last fit is shown as in
+        :class:`MKLRegressor`. The models of the folds are fitted one after the other, whatever ``n_jobs``.
 
     Attributes
     ----------
@@ -221,9 +222,10 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # type: ignore[override]
     n_jobs : int or None, default=None
         Threads of the loops over kernels.
     random_state : int, RandomState instance or None, default=None
-        For solvers that draw random numbers.
+        For solvers that draw random numbers, as in :class:`MKLClassifier`.
     verbose : int, default=0
-        As in :class:`MKLClassifier`, for the last fit.
+        1 shows a bar that counts the models of the folds, 2 also a line for each; then the last fit is shown as in
+        :class:`MKLClassifier`. The models of the folds are fitted one after the other, whatever ``n_jobs``.
 
     Attributes
     ----------

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from manykernels._threads import blas_threads
-from manykernels.estimators._descent import descend
+from manykernels.estimators._descent import descend, without_bar
 from manykernels.estimators._penalties import PenaltyFamily, alpha_grid, checked_alphas
 from manykernels.estimators._problems import Fit
 from manykernels.estimators._targets import kernel_factors
@@ -23,6 +23,7 @@ from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import Solution, Solver, Status
+from manykernels.solvers.progress import count_to
 
 if TYPE_CHECKING:
     from manykernels._validation import Array
@@ -136,6 +137,7 @@ def regularization_path(
     memory_budget: int | str | None = None,
     n_jobs: int | None = None,
     progress: Callable[[int, int], Any] | None = None,
+    verbose: int = 0,
     penalty_parameters: dict[str, Any] | None = None,
     **parameters: Any,
 ) -> RegularizationPath:
@@ -182,6 +184,8 @@ def regularization_path(
         Threads over the kernels.
     progress : callable, optional
         Called with the number of problems solved and their total.
+    verbose : int, default=0
+        1 shows a bar that counts the problems solved, 2 also prints a line for each.
     penalty_parameters : dict, optional
         Other parameters of the penalty: ``{"l1_ratio": 0.5}``, ``{"q": 1.5}``.
     **parameters
@@ -231,9 +235,9 @@ def regularization_path(
     alpha_max = family.alpha_max([problem]) if alphas is None else None
     grid = alpha_grid(alpha_max, n_alphas, ratio) if alpha_max is not None else checked_alphas(alphas)
     regularizers = [family.at(alpha, problem.total_weight) for alpha in grid]
-    steps = descend([problem], regularizers, solver, **parameters)
+    steps = descend([problem], regularizers, without_bar(solver, verbose), **parameters)
     with blas_threads(problem.n_samples, n_jobs):
-        fits = _completed(steps, grid, progress)
+        fits = _completed(steps, grid, progress, verbose)
     solutions = tuple(fit.solutions[0] for fit in fits)
     _warn_interrupted(len(fits), len(grid))
     warn_unfinished(solutions)
@@ -241,14 +245,20 @@ def regularization_path(
     return RegularizationPath(grid[: len(fits)], solutions, norms, names, alpha_max)
 
 
-def _completed(steps: Iterator[Fit], grid: Array, progress: Callable[[int, int], Any] | None) -> list[Fit]:
+def _completed(
+    steps: Iterator[Fit], grid: Array, progress: Callable[[int, int], Any] | None, verbose: int
+) -> list[Fit]:
     """Return the fits down the grid, after Ctrl-C those that are complete."""
     fits: list[Fit] = []
     try:
-        for fit in steps:
-            fits.append(fit)
-            if progress is not None:
-                progress(len(fits), len(grid))
+        with count_to(len(grid), "strengths of the path", verbose) as advance:
+            for fit in steps:
+                fits.append(fit)
+                found = fit.solutions[0]
+                gap = found.certificate.relative_gap
+                advance(f"alpha {grid[len(fits) - 1]:.3g}  active {found.active.size}  gap {gap:.1e}")
+                if progress is not None:
+                    progress(len(fits), len(grid))
     except KeyboardInterrupt:
         if not fits:
             raise

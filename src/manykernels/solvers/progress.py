@@ -1,4 +1,4 @@
-"""Progress of a run on the terminal: the relative gap falling toward tol."""
+"""Progress on the terminal: the relative gap of a run falling toward tol, or the number of runs done."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,6 +42,38 @@ def progress_of(solver: Watched) -> Iterator[Callable[[IterationRecord], None]]:
     else:
         console = Console(stderr=True)
         yield lambda record: console.print(_line(record), highlight=False)
+
+
+@contextmanager
+def count_to(total: int, name: str, verbose: int) -> Iterator[Callable[[str], None]]:
+    """Yield a function to call with a line of text after each of ``total`` runs.
+
+    Parameters
+    ----------
+    total : int
+    name : str
+        What is counted, shown before the bar.
+    verbose : int
+        0 shows nothing, 1 a bar with the line of the last run, 2 the bar below the lines of all runs.
+
+    Yields
+    ------
+    callable
+    """
+    if verbose <= 0:
+        yield lambda line: None
+        return
+    texts = TextColumn("{task.description}"), TextColumn("{task.fields[text]}")
+    columns = (texts[0], BarColumn(), MofNCompleteColumn(), texts[1], TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(name, total=total, text="")
+
+        def advance(line: str) -> None:
+            if verbose > 1:
+                progress.console.print(line, highlight=False)
+            progress.update(task, advance=1, text=line)
+
+        yield advance
 
 
 @contextmanager
