@@ -12,6 +12,8 @@ from manykernels.objective.losses import LOSSES, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import InteriorPoint, SmoothDual, SpicyMKL
+from manykernels.solvers._start import best_scale, interior_point
+from manykernels.solvers._tracked_kernels import TrackedKernels
 from manykernels.solvers.solution import Status
 from manykernels.testing.checks import build_problem
 from manykernels.testing.problems import random_problem
@@ -99,3 +101,47 @@ def test_scores_of_their_own_do_not_lead_logistic_steps_away(seed: int, strength
     problem = Problem(kernels, y, get_loss("logistic"), get_regularizer("elasticnet", strength))
     solution = SmoothDual(tol=1e-6, max_iter=15).solve(problem)
     assert solution.status == "converged"
+
+
+def test_a_step_cut_by_the_line_search_does_not_lead_logistic_steps_away() -> None:
+    """Scores and coefficients that both took a part of a step no longer belonged together: 102 steps instead of 5."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(200, 20))
+    y = np.sign(X[:, 0] * X[:, 1] + 0.5 * X[:, 2] + 0.5 * rng.normal(size=200))
+    kernels = np.empty((30, 200, 200))
+    for m in range(30):
+        columns = rng.random(20) < 0.2
+        columns[rng.integers(20)] = True
+        kernels[m] = rbf_kernel(X[:, columns], gamma=0.5 / (5 * rng.chisquare(1) + 0.1) ** 2)
+    problem = Problem(kernels, y, get_loss("logistic"), get_regularizer("elasticnet", 0.2, l1_ratio=0.99))
+    solution = SmoothDual(tol=1e-6).solve(problem)
+    assert solution.status == "converged"
+    assert solution.newton_steps <= 15
+
+
+@pytest.mark.parametrize("loss", ["squared", "squared_hinge", "logistic", "hinge"])
+def test_the_start_is_the_best_multiple_where_norms_have_high_powers(loss: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 5))
+    kernels = np.stack([rbf_kernel(X[:, [j]], gamma=gamma) for j in range(5) for gamma in (0.1, 1.0)])
+    problem = Problem(kernels, np.sign(X[:, 0]), get_loss(loss), get_regularizer("lq", 0.02, q=1.1))
+    rho = interior_point(problem, problem.zero_model()[0])
+    norms = problem.dual_norms(rho)
+    value = best_scale(problem, rho, norms)[1]
+    scales = np.geomspace(1e-9, 1.0, 2000)
+    grid = [-problem.conjugate_loss(c * rho) - problem.regularizer.conjugate(c * norms) for c in scales]
+    assert value >= max(grid) - 0.01 * abs(max(grid))
+
+
+def test_numbers_out_of_range_end_as_a_numerical_error_and_are_rescued(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = a_problem("logistic", "elasticnet", 0.05, l1_ratio=0.5)
+    hessian = TrackedKernels.hessian
+
+    def overflowing(kernels: TrackedKernels) -> Array:
+        kernels._shares = np.full_like(kernels._shares, np.inf)
+        return hessian(kernels)
+
+    monkeypatch.setattr(TrackedKernels, "hessian", overflowing)
+    solution = SmoothDual(tol=1e-6).solve(problem)
+    assert solution.status == "converged"
+    assert "'interior_point' went on from its best model" in solution.message

@@ -44,19 +44,20 @@ class DualNewton:
         Intercept to start from.
     value : float
         Size of the objective, which sets the first barrier.
-    shortest : float
-        Steps shorter than this say that scores of their own (`EntropicSamples`) have gone elsewhere. Where the
-        envelope of the blocks is steep they are the better guide all the same.
+    resynchronize : bool
+        Take scores of their own (`EntropicSamples`) from the coefficients anew after a step that was cut short: both
+        have moved by the same share of what was planned, and no longer belong together. Where the envelope of the
+        blocks is steep they are the better guide all the same.
     """
 
     def __init__(
-        self, problem: Problem, kernels: TrackedKernels, b: float, value: float, shortest: float = 0.0
+        self, problem: Problem, kernels: TrackedKernels, b: float, value: float, *, resynchronize: bool = False
     ) -> None:
         barrier = START_BARRIER * max(value, 1e-3 * problem.loss_at_zero, problem.tiny) / (2 * problem.n_samples)
         self.problem, self.kernels = problem, kernels
         self.samples = start_samples(problem, kernels.rho, b, barrier)
         self.steps = 0
-        self._shortest = shortest
+        self._resynchronize, self._cut = resynchronize, False
         self._bounds: tuple[float, float] | None = None
 
     def newton_step(self, wanted: float) -> bool:
@@ -69,6 +70,7 @@ class DualNewton:
         if not self._slope() < 0:
             return False
         step, dual_step = self._line_search()
+        self._cut = step < 1.0
         linear = self.samples.move(step, dual_step)
         self.kernels.move(step)
         if not linear:
@@ -122,14 +124,13 @@ class DualNewton:
 
     def _find_direction(self, target: float) -> None:
         """Set the Newton direction; scores of their own that mislead it are replaced by those that ``rho`` implies."""
-        hessian = self.kernels.hessian()
+        hessian, samples = self.kernels.hessian(), self.samples
+        if isinstance(samples, EntropicSamples) and self._resynchronize and self._cut:
+            samples.resynchronize()
         self._set_direction(hessian, target)
-        if isinstance(self.samples, EntropicSamples) and self._misled():
-            self.samples.resynchronize()
+        if isinstance(samples, EntropicSamples) and not self._slope() < 0:
+            samples.resynchronize()
             self._set_direction(hessian, target)
-
-    def _misled(self) -> bool:
-        return not self._slope() < 0 or self.samples.interior_steps(INSIDE)[0] < self._shortest
 
     def _set_direction(self, hessian: Array, target: float) -> None:
         samples, kernels = self.samples, self.kernels

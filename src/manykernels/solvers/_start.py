@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 SUPPORTED = ("l1", "elasticnet", "lq", "ridge", "simplex")
 
 
+MOST_ZOOMS = 5  # of the search for a scale, each by a factor of about 200
 START_BARRIER = 0.1  # of the dual value of the start, shared by all complementarity products
 
 
@@ -63,17 +64,26 @@ def interior_point(problem: Problem, rho: Array, margin: float = 0.05) -> Array:
 
 
 def best_scale(problem: Problem, rho: Array, norms: Array) -> tuple[float, float]:
-    """Return the ``c`` in (0, 1] with the largest dual value of ``c rho``, and that value."""
+    """Return the ``c`` in (0, 1] with the largest dual value of ``c rho``, and that value.
+
+    High powers of the norms, as those of a block q-norm with q near 1, may make it very small.
+    """
     regularizer = problem.regularizer
     largest = regularizer.dual_scale(norms)
 
     def negative_dual(scale: float) -> float:
-        return problem.conjugate_loss(scale * rho) + regularizer.conjugate(scale * norms)
+        with np.errstate(over="ignore"):
+            return problem.conjugate_loss(scale * rho) + regularizer.conjugate(scale * norms)
 
-    found = minimize_scalar(
-        negative_dual, bounds=(0.0, largest), method="bounded", options={"xatol": 1e-3 * largest, "maxiter": 40}
-    )
-    return float(max(found.x, 1e-3 * largest)), float(-found.fun)
+    for _ in range(MOST_ZOOMS):
+        found = minimize_scalar(
+            negative_dual, bounds=(0.0, largest), method="bounded", options={"xatol": 1e-3 * largest, "maxiter": 40}
+        )
+        smallest = 1e-3 * largest
+        if found.x > 4 * smallest and found.fun < negative_dual(0.0):
+            break
+        largest = min(float(found.x) + 2 * smallest, largest)
+    return float(max(found.x, smallest)), float(-found.fun)
 
 
 def start_kernels(regularizer: Regularizer, squared_norms: Array, barrier: float) -> KernelVariables:

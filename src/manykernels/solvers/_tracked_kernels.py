@@ -106,6 +106,8 @@ class TrackedKernels:
         kernels, shares = self.indices[active], self._shares[active]
         weights = np.zeros(self.problem.n_kernels)
         weights[kernels] = gamma * shares * self._inverse_squares[kernels]
+        if not np.isfinite(weights).all():
+            raise FloatingPointError("the weights of the kernels left the range of float64")
         matrix = self.problem.stack.combine(weights)
         x, p = self._x[active], self._p[active]
         # Rounding may leave a tiny negative difference where the two terms are equal.

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from manykernels.solvers.base import Model
 
 FINAL_SHARE = 0.5  # of tol that the barrier is left with
-SHORT = 0.1  # a step, at which scores are taken from the coefficients anew
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +61,8 @@ class SmoothDual(Solver):
     accepts_losses: ClassVar[frozenset[str]] = frozenset(LOSSES)
     accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"elasticnet", "lq", "ridge"})
 
+    rescuer: ClassVar[str] = "interior_point"
+
     @classmethod
     def refusals(cls, problem: Problem) -> list[str]:
         """Refuse conjugates that are indicators, such as that of the elastic net with ``l1_ratio=1``."""
@@ -77,7 +78,7 @@ class SmoothDual(Solver):
         norms = problem.dual_norms(rho)
         scale, value = best_scale(problem, rho, norms)
         kernels = TrackedKernels(problem, SmoothConjugate(problem.regularizer), scale * rho, scale * norms)
-        return DualNewton(problem, kernels, b, value, SHORT)
+        return DualNewton(problem, kernels, b, value, resynchronize=True)
 
     def step(self, problem: Problem, state: DualNewton) -> None:
         """Take one Newton step."""
