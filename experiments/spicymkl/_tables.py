@@ -10,7 +10,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from _paper import printed
-from _racing import BLOCK_NORM, DEFAULT, ELASTIC_NET, SPLITTING, SQUARED_NORM, Entrant
+from _racing import BLOCK_NORM, DEFAULT, ELASTIC_NET, SPLITTING, SQUARED_NORM, Entrant, default_of
 from matplotlib import pyplot
 
 ENTRANTS = (*BLOCK_NORM, *SPLITTING, *SQUARED_NORM, *ELASTIC_NET)
@@ -72,8 +72,9 @@ def fastest(runs: pd.DataFrame) -> pd.DataFrame:
     runs = runs.assign(seconds=runs["cpu_s"].where(reached, np.inf))
     for (data, constant), cell in runs.groupby(CELL, sort=False):
         for family, problems in FAMILIES.items():
-            own = cell[(cell["problem"] == problems[0]) & (cell["solver"] == DEFAULT)].set_index("split")["seconds"]
-            rivals = cell[cell["problem"].isin(problems) & (cell["solver"] != DEFAULT)]
+            default = default_of(data, problems[0])
+            own = cell[(cell["problem"] == problems[0]) & (cell["solver"] == default)].set_index("split")["seconds"]
+            rivals = cell[cell["problem"].isin(problems) & (cell["solver"] != default)]
             ratios = {
                 key[1]: (run["seconds"].mean(), own.reindex(run["split"]).mean())
                 for key, run in rivals.groupby(["problem", "solver"], sort=False)
@@ -88,6 +89,7 @@ def fastest(runs: pd.DataFrame) -> pd.DataFrame:
                     "data": data,
                     "constant": constant,
                     "family": family,
+                    "default": default,
                     "default_cpu_s": ours,
                     "best_rival": rival,
                     "rival_cpu_s": theirs,
@@ -186,7 +188,7 @@ def _verdict_table(verdicts: pd.DataFrame) -> str:
     lines = [["data", "C", *FAMILIES]]
     for (data, constant), cell in verdicts.groupby(CELL, sort=False):
         shown = [
-            "{default_cpu_s:.2g}, {best_rival} {rival_cpu_s:.2g} (x {rival_over_default:.1f})".format_map(row)
+            "{default} {default_cpu_s:.2g}, {best_rival} {rival_cpu_s:.2g} (x {rival_over_default:.1f})".format_map(row)
             for row in cell.to_dict("records")
         ]
         lines.append([str(data), f"{constant:g}", *shown])

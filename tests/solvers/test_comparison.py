@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from manykernels import Gaussian, KernelBank
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
-from manykernels.objective import BlockL1, BlockLq, ElasticNetBall, LpBall, Regularizer
+from manykernels.grams import LazyStack
+from manykernels.objective import BlockL1, BlockLq, ElasticNet, ElasticNetBall, LpBall, Regularizer
 from manykernels.objective.problem import Problem
 from manykernels.solvers import (
     SOLVERS,
@@ -83,14 +85,14 @@ def test_missing_the_gap_is_a_result_and_not_a_warning() -> None:
 
 
 def test_auto_goes_by_the_name_of_what_it_takes() -> None:
-    assert list(compare_solvers(build_problem(SMALL), "auto").solutions) == ["working_set"]
+    assert list(compare_solvers(build_problem(SMALL), "auto").solutions) == ["smooth_dual"]
 
 
 @pytest.mark.parametrize(
     ("solvers", "message"),
     [
-        (["auto", "working_set"], "'working_set' is compared with itself"),
-        ([], "No solvers to compare. Able to solve the problem: working_set"),
+        (["auto", "smooth_dual"], "'smooth_dual' is compared with itself"),
+        ([], "No solvers to compare. Able to solve the problem: smooth_dual, working_set"),
         (["simplex_mkl"], "Unknown solver 'simplex_mkl'"),
     ],
 )
@@ -167,6 +169,30 @@ def test_the_explanation_names_every_solver_on_the_right_side(small: SmallProble
 def test_the_reason_fits_the_solver(regularizer: Regularizer, reason: str) -> None:
     problem = Problem(np.stack([np.eye(4), np.ones((4, 4))]), np.array([1.0, -1.0, 1.0, -1.0]), "hinge", regularizer)
     assert reason in explain_solver_choice(problem).splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("loss", "n_kernels", "expected"),
+    [
+        ("logistic", 4, "smooth_dual"),
+        ("squared", 4, "smooth_dual"),
+        ("hinge", 4, "working_set"),
+        ("logistic", 5, "working_set"),
+    ],
+)
+def test_elastic_nets_of_few_kernels_are_solved_by_their_smooth_dual(loss: str, n_kernels: int, expected: str) -> None:
+    kernels, y = np.stack([np.eye(4)] * n_kernels), np.array([1.0, -1.0, 1.0, -1.0])
+    problem = Problem(kernels, y, loss, ElasticNet(0.1, 0.5))
+    assert solvers_for(problem)[0] == expected
+    assert explain_solver_choice(problem).startswith(f"solver='auto' takes '{expected}'")
+    assert solvers_for(Problem(kernels, y, loss, ElasticNet(0.1, 1.0)))[0] == "working_set"
+
+
+def test_elastic_nets_of_kernels_that_are_never_stored_are_solved_on_a_working_set() -> None:
+    X = np.random.default_rng(0).normal(size=(8, 2))
+    bank, prepared = KernelBank([("a", Gaussian(1.0), [0]), ("b", Gaussian(1.0), [1])]).fit_prepare(X)
+    problem = Problem(LazyStack(bank, prepared), np.sign(X[:, 0]), "logistic", ElasticNet(0.1, 0.5))
+    assert solvers_for(problem)[0] == "working_set"
 
 
 def interrupting(record: Any) -> None:

@@ -45,7 +45,12 @@ SOLVERS: dict[str, type[Solver]] = {
 ALIASES = {"citi": "block_coordinate", "lpmkl": "block_coordinate", "group_lasso_mkl": "block_coordinate"}
 """Names from the literature: one alternation, told apart by the regularizer (elastic-net ball, lp ball, simplex)."""
 
+SMOOTH_DUAL_LOSSES = frozenset({"logistic", "squared", "squared_hinge", "huber", "epsilon_insensitive"})
+"""Losses with which Newton's method on the smooth dual of an elastic net beats the working set (benchmarks/auto.py)."""
+
 REASONS = {
+    SmoothDual.name: "the dual of an elastic net is smooth, and for kernels in memory, no more of them than samples, a "
+    "few Newton steps on it cost less than a working set",
     WorkingSet.name: "the regularizer selects kernels, so most passes can skip most of them",
     InteriorPoint.name: "every kernel keeps a weight, so all of them enter each step",
     BlockCoordinate.name: "no Newton method here handles this set of weights, whose best weights for given norms are "
@@ -56,7 +61,14 @@ REASONS = {
 
 def solvers_for(problem: Problem) -> list[str]:
     """Return the names of the solvers that accept ``problem``, the preferred one first."""
-    return [name for name, cls in SOLVERS.items() if not cls.refusals(problem)]
+    names = [name for name, cls in SOLVERS.items() if not cls.refusals(problem)]
+    first = [name for name in names if name == SmoothDual.name and _suits_smooth_dual(problem)]
+    return first + [name for name in names if name not in first]
+
+
+def _suits_smooth_dual(problem: Problem) -> bool:
+    elastic = problem.regularizer.name == "elasticnet" and problem.loss.name in SMOOTH_DUAL_LOSSES
+    return elastic and problem.stack.in_memory and problem.n_kernels <= problem.n_samples
 
 
 def get_solver(name: str) -> type[Solver]:
