@@ -24,6 +24,7 @@ from manykernels import (
     PolynomialMKL,
 )
 from manykernels.discovery import Candidate, Discovery, Found, Limits, run_search
+from manykernels.estimators._found import unique_names
 from manykernels.estimators._search import BaseKernelSearch
 from manykernels.grams import DenseStack
 from manykernels.objective.losses import Loss
@@ -185,6 +186,14 @@ def test_kernels_of_one_name_get_numbers(data: Any) -> None:
     model = Several().fit(data.X, np.column_stack([data.y + 100, -data.y - 100]))
     assert model.kernel_names_ == ["first", "line", "first (2)"]
     assert model.kernel_weights_.shape == (2, 3)
+
+
+def test_a_column_may_be_called_as_a_numbered_name() -> None:
+    kernels = [Found(name, Linear(), (j,)) for j, name in enumerate(["1", "1 (2)", "1", "1", "1 (2)"])]
+    assert unique_names(kernels) == ["1", "1 (2)", "1 (3)", "1 (4)", "1 (2) (2)"]
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 2)), columns=["1", "1 (2)"])
+    model = HierarchicalMKL(fit_intercept=False, degree=1, alpha=1e-4).fit(X, 1.0 + X["1"] + X["1 (2)"])
+    assert len(set(model.kernel_names_)) == 3  # with the constant kernel, which is called "1"
 
 
 SWITCHES = [

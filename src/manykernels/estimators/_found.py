@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
@@ -24,19 +24,19 @@ def union(found: Sequence[Discovery]) -> list[Found]:
 
 def unique_names(kernels: Sequence[Found]) -> list[str]:
     """Return the names, with a number after those that another kernel of another target already has."""
-    counts: Counter[str] = Counter()
-    names = []
+    names: dict[str, None] = {}
     for kernel in kernels:
-        counts[kernel.name] += 1
-        names.append(kernel.name if counts[kernel.name] == 1 else f"{kernel.name} ({counts[kernel.name]})")
-    return names
+        # A column may be called as a numbered name is.
+        numbered = (f"{kernel.name} ({number})" for number in count(2))
+        names[next(name for name in chain([kernel.name], numbered) if name not in names)] = None
+    return list(names)
 
 
 def on_bank(part: Discovery, kernels: Sequence[Found], n_kernels: int) -> Solution:
-    """Return the solution of one target on the kernels of all."""
+    """Return the solution of one target on the kernels of all; weights of a kernel found twice add up."""
     place = {kernel: m for m, kernel in enumerate(kernels)}
     weights = np.zeros(n_kernels)
-    weights[[place[kernel] for kernel in part.kernels]] = part.solution.kernel_weights
+    np.add.at(weights, [place[kernel] for kernel in part.kernels], part.solution.kernel_weights)
     return replace(part.solution, kernel_weights=weights)
 
 
