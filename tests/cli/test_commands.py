@@ -15,7 +15,15 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import train_test_split
 
 import manykernels
-from manykernels import KernelBank, MKLClassifier, MKLRegressor, load_model, save_model
+from manykernels import (
+    HierarchicalMKL,
+    KernelBank,
+    MKLClassifier,
+    MKLRegressor,
+    NonlinearMKL,
+    load_model,
+    save_model,
+)
 from manykernels.cli.fit import FitOptions, estimator_for
 
 Runner = Callable[..., Any]
@@ -263,6 +271,39 @@ def test_json_of_predict(run: Runner, data: Path, model: Path, table: pd.DataFra
     assert set(found["columns"]) == {"prediction", "probability_no", "probability_yes"}
     truth = np.mean(np.array(found["columns"]["prediction"]) == table["ill"].to_numpy())
     assert found["scores"]["accuracy"] == pytest.approx(truth, rel=1e-12)
+
+
+@pytest.mark.parametrize("make", [MKLRegressor, HierarchicalMKL, NonlinearMKL])
+def test_predict_with_several_targets(run: Runner, tmp_path: Path, make: type[Any]) -> None:
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    estimator = make().fit(X, X)
+    pd.DataFrame(X, columns=["a", "b"]).to_csv(tmp_path / "d.csv", index=False)
+    save_model(estimator, tmp_path / "m.mkl")
+    found = run("predict", tmp_path / "m.mkl", tmp_path / "d.csv", "--json").json
+    assert (list(found["columns"]), found["scores"]) == (["prediction_0", "prediction_1"], None)
+    np.testing.assert_allclose(np.transpose(list(found["columns"].values())), estimator.predict(X), rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_predictions_are_named_after_the_targets_kept(run: Runner, tmp_path: Path, name: str) -> None:
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    table = pd.DataFrame(np.c_[X, np.exp(X)], columns=["a", "b", "cost", "days"])
+    table.to_csv(tmp_path / "d.csv", index=False)
+    estimator = MKLRegressor().fit(table[["a", "b"]], np.exp(X))
+    save_model(estimator, tmp_path / "m.mkl", metadata={"target": ["cost", "days"]})
+    done = run("predict", tmp_path / "m.mkl", tmp_path / "d.csv", "--output", tmp_path / name)
+    found = pd.read_csv(tmp_path / name) if name.endswith("csv") else pd.read_parquet(tmp_path / name)
+    assert list(found.columns) == ["prediction_cost", "prediction_days"]
+    score = r2_score(np.exp(X), estimator.predict(table[["a", "b"]]))
+    assert f"Against the columns 'cost', 'days': R2 {score:.4f}" in done.err
+
+
+def test_a_target_kept_for_a_model_of_two_is_not_scored(run: Runner, table: pd.DataFrame, tmp_path: Path) -> None:
+    features, targets = table[["age", "bmi"]], table[["cost", "blood pressure"]]
+    save_model(MKLRegressor().fit(features, targets), tmp_path / "m.mkl", metadata={"target": "cost"})
+    table.to_csv(tmp_path / "d.csv", index=False)
+    found = run("predict", tmp_path / "m.mkl", tmp_path / "d.csv", "--json").json
+    assert (set(found["columns"]), found["scores"]) == ({"prediction_0", "prediction_1"}, None)
 
 
 def test_predict_names_what_the_table_lacks(run: Runner, data: Path, model: Path, table: pd.DataFrame) -> None:

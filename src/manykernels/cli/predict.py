@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import typer
 from sklearn.base import is_classifier
@@ -55,8 +56,9 @@ def run_predict(options: PredictOptions, outcome: Outcome) -> None:
     frame = read_table(options.data)
     check_columns(frame, options.ids, "--id")
     features = features_of(model, frame)
-    predictions = _predictions(model, features, options.proba)
-    known = _scores(model, features, frame, metadata.get("target"))
+    targets = _targets(metadata.get("target"))
+    predictions = _predictions(model, features, targets, options.proba)
+    known = _scores(model, features, frame, targets)
     table = pd.concat([frame[list(options.ids)], predictions], axis=1)
     if options.output is not None:
         write_table(table, options.output)
@@ -65,7 +67,8 @@ def run_predict(options: PredictOptions, outcome: Outcome) -> None:
         typer.echo(table.to_csv(index=False), nl=False)
     if known is not None:
         shown = ", ".join(f"{name} {value}" for name, value in score_facts(known).items())
-        errors().print(f"Against the column {escaped(metadata['target'])!r}: {shown}", highlight=False, soft_wrap=True)
+        listed = f"column{'s' * (len(targets) > 1)} {', '.join(repr(escaped(name)) for name in targets)}"
+        errors().print(f"Against the {listed}: {shown}", highlight=False, soft_wrap=True)
     outcome.result = {
         "model": str(options.model),
         "data": str(options.data),
@@ -126,27 +129,42 @@ def _check_output(path: Path | None) -> None:
         raise InvalidInputError(f"--output: {str(path)!r} cannot be written; is its folder there?")
 
 
-def _predictions(model: Any, features: pd.DataFrame, proba: bool) -> pd.DataFrame:
+def _targets(kept: Any) -> tuple[str, ...]:
+    """Return the names of the targets that the model was saved with, none if it was saved without."""
+    return (kept,) if isinstance(kept, str) else tuple(str(name) for name in kept or ())
+
+
+def _predictions(model: Any, features: pd.DataFrame, targets: Sequence[str], proba: bool) -> pd.DataFrame:
+    """Return a column of predictions, or one a target, which end on their names if these are known."""
     rows = features if hasattr(model, "feature_names_in_") else features.to_numpy()
-    found = pd.DataFrame({"prediction": model.predict(rows)})
+    values = model.predict(rows)
+    if values.ndim == 2:
+        endings = targets if len(set(targets)) == values.shape[1] else range(values.shape[1])
+        return pd.DataFrame(values, columns=[f"prediction_{ending}" for ending in endings])
+    found = pd.DataFrame({"prediction": values})
     if proba:
         names = [f"probability_{label}" for label in model.classes_]
         found = pd.concat([found, pd.DataFrame(model.predict_proba(rows), columns=names)], axis=1)
     return found
 
 
-def _scores(model: Any, features: pd.DataFrame, frame: pd.DataFrame, target: Any) -> dict[str, float | None] | None:
-    """Return scores if the table has the target, in every row and as the model knows it."""
-    if target not in frame.columns or target in _names(model) or frame[target].isna().any():
+def _scores(
+    model: Any, features: pd.DataFrame, frame: pd.DataFrame, targets: Sequence[str]
+) -> dict[str, float | None] | None:
+    """Return scores if the table has the targets, in every row and as the model knows them."""
+    listed = list(targets)
+    if not listed or not set(listed) <= set(frame.columns) - set(_names(model)) or frame[listed].isna().any(axis=None):
         return None
-    truth = frame[target]
     if is_classifier(model):
+        truth = frame[listed[0]]
         truth = truth.astype(str) if model.classes_.dtype == object else truth
-        if not set(truth) & set(model.classes_):
-            return None
-    elif not pd.api.types.is_numeric_dtype(truth.dtype):
+        return held_out_scores(model, features, truth.to_numpy()) if set(truth) & set(model.classes_) else None
+    numeric = all(pd.api.types.is_numeric_dtype(frame[name].dtype) for name in listed)
+    if not numeric or len(listed) != np.atleast_2d(model.dual_coef_).shape[0]:
         return None
-    return held_out_scores(model, features, truth.to_numpy())
+    return held_out_scores(
+        model, features, frame[listed].to_numpy() if len(listed) > 1 else frame[listed[0]].to_numpy()
+    )
 
 
 def _names(model: Any) -> Sequence[str]:
