@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 
 from manykernels.discovery import (
     ArdGaussianFamily,
@@ -137,6 +137,26 @@ def test_the_slope_of_a_slide_is_that_of_the_objective(loss: str, monkeypatch: p
     moved = slide_learner(learner, mixture, 1e-11)
     np.testing.assert_allclose(slopes["analytic"], slopes["numeric"], rtol=1e-3, atol=1e-5)
     assert moved.weights.tolist() == [0.3, 0.7]
+
+
+def test_kernels_that_slid_to_one_place_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    points, y = drawn_task("squared")
+    learner = make_learner(
+        points, y, GaussianFamily(0.05, 50.0), loss="squared", strength=STRENGTH, sample_weight=None,
+        fit_intercept=True, settings=SearchSettings(), columns=None,
+    )  # fmt: skip
+    places = np.log([0.3, 0.7, 0.7 * (1 + 1e-9)])
+
+    def meet(objective: Any, start: Any, **settings: Any) -> OptimizeResult:
+        return OptimizeResult(x=places)
+
+    monkeypatch.setattr("manykernels.discovery._slide.minimize", meet)
+    mixture = Mixture(tuple(np.array([w]) for w in (0.2, 0.6, 0.8)), (np.eye(30),) * 3, np.array([0.5, 0.2, 0.3]))
+    moved = slide_learner(learner, mixture, 1e-9)
+    np.testing.assert_allclose(np.ravel(moved.parameters), [0.3, 0.7])
+    np.testing.assert_allclose(moved.weights, [0.5, 0.5])
+    np.testing.assert_array_equal(moved.grams[1], learner.search.gram(np.array([0.7])))
+    assert mixture.weights.tolist() == [0.5, 0.2, 0.3]
 
 
 @pytest.mark.parametrize("family", [LaplacianFamily(0.05, 50.0), DirichletFamily(0.0, 8.0)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from manykernels import Gaussian, GaussianMKL
-from manykernels.discovery import LaplacianFamily
+from manykernels.discovery import DirichletFamily, Discovery, Found, KernelFamily, LaplacianFamily
+from manykernels.discovery.greedy import UPDATES
+from manykernels.estimators._found import on_bank
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 
 BY_ROWS = {"check_sample_weight_equivalence_on_dense_data": "columns are standardized by rows, not by weights"}
@@ -104,6 +107,29 @@ def test_weights_are_repetitions_on_columns_as_they_are() -> None:
     np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), atol=2e-3)
     primal = [model.solution_.certificate.primal for model in (weighted, repeated)]
     assert primal[0] == pytest.approx(primal[1], rel=2e-6)
+
+
+@pytest.mark.filterwarnings("ignore::manykernels.ConvergenceWarning")
+@pytest.mark.parametrize("family", [None, DirichletFamily(0.0, 8.0)])
+@pytest.mark.parametrize("update", UPDATES)
+def test_the_model_that_predicts_is_the_one_certified(update: str, family: KernelFamily | None) -> None:
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(60, 2))
+    y = np.where(np.sin(3 * X[:, 0]) + 0.5 * X[:, 1] > 0, 1.0, -1.0)
+    model = GaussianMKL(alpha=1e-3, update=update, family=family, max_iter=15, random_state=0).fit(X, y)
+    strength = 1e-3 * len(y)
+    primal = np.sum((y - model.predict(X)) ** 2) / 2 + strength / 2 * model.kernel_norms_.sum() ** 2
+    assert model.solution_.certificate.primal == pytest.approx(primal, rel=1e-9)
+    assert model.kernel_weights_.sum() == pytest.approx(1 / strength, rel=1e-2)
+    assert len(set(model.kernel_names_)) == len(model.kernel_names_) == len(model.found_)
+
+
+def test_weights_of_a_kernel_found_twice_add_up() -> None:
+    X, y = drawn_task()
+    solution = GaussianMKL(alpha=1e-2).fit(X, y).solution_
+    kernel = Found("gaussian", Gaussian(1.0), (0, 1, 2))
+    twice = Discovery((kernel, kernel), replace(solution, kernel_weights=np.array([0.25, 0.5])))
+    assert on_bank(twice, [kernel], 1).kernel_weights.tolist() == [0.75]
 
 
 def test_tables() -> None:

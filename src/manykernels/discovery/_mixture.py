@@ -111,6 +111,14 @@ class Mixture:
         )
         return grown, len(self)
 
+    def merged(self, search: FamilySearch) -> Mixture:
+        """Return the mixture with each member once; members that are the same add up their weights."""
+        whole = Mixture()
+        for parameter, weight in zip(self.parameters, self.weights, strict=True):
+            whole, place = whole.with_member(search, parameter)
+            whole.weights[place] += weight
+        return whole
+
     def weighted(self, weights: Array) -> Mixture:
         """Return the mixture with other weights."""
         return replace(self, weights=weights)

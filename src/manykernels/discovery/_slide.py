@@ -37,6 +37,7 @@ def slide_learner(learner: Learner, mixture: Mixture, tol: float) -> Mixture:
     Returns
     -------
     Mixture
+        Members that met at one place are one, with the sum of their weights.
     """
     search, empty = learner.search, learner.start()[0]
     share = mixture.weights / learner.strength
@@ -61,7 +62,7 @@ def slide_learner(learner: Learner, mixture: Mixture, tol: float) -> Mixture:
     )
     rest = search.family.parameter(found.x.reshape(len(mixture), -1))
     parameters = tuple(search.rounded(parameter) for parameter in rest)
-    return Mixture(parameters, tuple(search.gram(parameter) for parameter in parameters), mixture.weights)
+    return Mixture(parameters, mixture.grams, mixture.weights).merged(search)
 
 
 def _slope(search: FamilySearch, parameter: Array, pairs: PairWeights) -> Array:
