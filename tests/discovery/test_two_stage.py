@@ -83,6 +83,41 @@ def test_centering_is_that_of_repeated_samples(rng: np.random.Generator) -> None
     assert np.vdot(space.adjoint(matrix), gram) == pytest.approx(np.vdot(matrix, space.centered(gram)))
 
 
+@pytest.mark.parametrize("settings", [SearchSettings(), SearchSettings(shrinkage=0.01)])
+@pytest.mark.parametrize("criterion", ["alignment", "distance"])
+def test_weights_are_repetitions(criterion: str, settings: SearchSettings) -> None:
+    points, y = drawn_task()
+    weight = 1 + np.arange(40) % 3
+    family = ArdGaussianFamily(0.05, 50.0) if settings.shrinkage else GaussianFamily(0.05, 50.0)
+    repeated = np.repeat(np.arange(40), weight)
+    common: dict[str, Any] = {"criterion": criterion, "random_state": 0}
+    one = align_family(FamilySearch(family, points, settings), y, weight, **common)
+    search = FamilySearch(family, points[repeated], settings)
+    two = align_family(search, y[repeated], np.ones(len(repeated)), **common)
+    np.testing.assert_allclose(one.parameters, two.parameters, rtol=1e-4)
+    np.testing.assert_allclose(one.weights, two.weights, atol=1e-4)
+    np.testing.assert_allclose(one.history, two.history, rtol=1e-6)
+
+
+@pytest.mark.parametrize("factor", [1e-20, 1e-3, 1e20])
+def test_weights_of_any_size_are_taken(factor: float) -> None:
+    points, y = drawn_task()
+    search = FamilySearch(GaussianFamily(0.05, 50.0), points)
+    usual, scaled = (align_family(search, y, np.full(40, size)) for size in (1.0, factor))
+    assert scaled.alignment == pytest.approx(usual.alignment, rel=5e-2)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e80, 1e200])
+@pytest.mark.parametrize("criterion", ["alignment", "distance"])
+def test_the_scale_of_the_target_does_not_count(criterion: str, scale: float) -> None:
+    points, y = drawn_task()
+    search, ones = FamilySearch(GaussianFamily(0.05, 50.0), points), np.ones(len(y))
+    usual, scaled = (align_family(search, target, ones, criterion=criterion) for target in (y, y * scale))
+    np.testing.assert_allclose(scaled.parameters, usual.parameters, rtol=1e-5)
+    np.testing.assert_allclose(scaled.weights, usual.weights, rtol=1e-5)
+    np.testing.assert_allclose(scaled.history, usual.history, rtol=1e-9)
+
+
 @pytest.mark.parametrize("criterion", ["alignment", "distance"])
 def test_a_finite_family_nears_the_best_alignment(criterion: str) -> None:
     points, y = drawn_task()

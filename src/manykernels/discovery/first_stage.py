@@ -165,7 +165,8 @@ def _ascend(search: FamilySearch, space: TargetSpace, rng: np.random.Generator) 
     """
     ideal, mixture, kernel = space.ideal, Mixture(), None
     while True:
-        peak = _best_member(search, space, _ascent(_identity(space) if kernel is None else kernel, ideal), mixture, rng)
+        direction, norm = _first_ascent(space, ideal) if kernel is None else _ascent(kernel, ideal)
+        peak = _best_member(search, space, direction, norm, mixture, rng)
         mixture, new = mixture.with_member(search, peak.parameter)
         member = space.centered(mixture.grams[new])
         step = LARGEST_STEP if kernel is None else alignment_step(kernel, member, ideal)
@@ -177,14 +178,24 @@ def _ascend(search: FamilySearch, space: TargetSpace, rng: np.random.Generator) 
         yield _Point(mixture, value, value)
 
 
-def _identity(space: TargetSpace) -> Array:
-    return space.centered(np.eye(len(space.target)))
+def _first_ascent(space: TargetSpace, ideal: Array) -> tuple[Array, float]:
+    """Return the direction of ascent from the identity of all samples that the weights count, and its norm.
+
+    Copies of a sample are different samples to the identity. What a kernel, which cannot tell them apart, sees of it is
+    ``space.identity``; but its squared norm is the number of samples counted less one.
+    """
+    share, square = float(np.vdot(space.identity, ideal)), space.n_counted - 1.0
+    if square <= 0:
+        return ideal, float(np.linalg.norm(ideal))
+    norm = np.sqrt(max(float(np.vdot(ideal, ideal)) - share**2 / square, 0.0))
+    return ideal - share / square * space.identity, float(norm)
 
 
-def _ascent(kernel: Array, ideal: Array) -> Array:
-    """Return ``K* - <K, K*> / ||K||^2 K``, the direction of F' (5.7)."""
+def _ascent(kernel: Array, ideal: Array) -> tuple[Array, float]:
+    """Return ``K* - <K, K*> / ||K||^2 K``, the direction of F' (5.7), and its norm."""
     square = float(np.vdot(kernel, kernel))
-    return ideal - float(np.vdot(kernel, ideal)) / square * kernel if square > 0 else ideal
+    direction = ideal - float(np.vdot(kernel, ideal)) / square * kernel if square > 0 else ideal
+    return direction, float(np.linalg.norm(direction))
 
 
 def _approach(search: FamilySearch, space: TargetSpace, rng: np.random.Generator) -> Iterator[_Point]:
@@ -193,7 +204,7 @@ def _approach(search: FamilySearch, space: TargetSpace, rng: np.random.Generator
     current, beta, whole = np.zeros((n_samples, n_samples)), 0.0, float(np.linalg.norm(ideal))
     while True:
         residual = ideal - current
-        peak = _best_member(search, space, residual, mixture, rng)
+        peak = _best_member(search, space, residual, float(np.linalg.norm(residual)), mixture, rng)
         mixture, new = mixture.with_member(search, peak.parameter)
         member = space.centered(mixture.grams[new])
         beta = _grown_scale(beta, mixture, member, ideal)
@@ -218,10 +229,8 @@ def _grown_scale(beta: float, mixture: Mixture, member: Array, ideal: Array) -> 
 
 
 def _best_member(
-    search: FamilySearch, space: TargetSpace, matrix: Array, mixture: Mixture, rng: np.random.Generator
+    search: FamilySearch, space: TargetSpace, matrix: Array, norm: float, mixture: Mixture, rng: np.random.Generator
 ) -> Peak:
     """Return the member whose centered Gram matrix has the largest product with ``matrix``, scaled to norm one."""
     adjoint = space.adjoint(matrix)
-    norm = float(np.linalg.norm(adjoint))
-    scaled = adjoint / norm if norm > 0 else adjoint
-    return search.maximize(PairWeights(scaled), near=mixture.parameters, rng=rng)
+    return search.maximize(PairWeights(adjoint / norm if norm > 0 else adjoint), near=mixture.parameters, rng=rng)

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+TINY = float(np.finfo(np.float64).tiny)
+SMALLEST_SHARE = 1e-13  # of a target's or a matrix's size: less than this after centering is rounding
 LARGEST_STEP = 1.0  # eta_max of the thesis
 
 
@@ -19,7 +21,7 @@ class TargetSpace:
 
     ``<K, L> = sum_ij s_i s_j (CKC')_ij (CLC')_ij`` with ``C = I - 1 s'/S``.
     With sample weights of one this is the centered Frobenius product of the thesis; a weight of two counts a sample
-    twice.
+    twice. The scale of the target does not count.
 
     Parameters
     ----------
@@ -38,15 +40,33 @@ class TargetSpace:
 
     @property
     def ideal(self) -> Array:
-        """The centered ideal kernel ``y y'``, with weights."""
-        centered = np.sqrt(self.weight) * (self.target - np.average(self.target, weights=self.weight))
-        return np.outer(centered, centered)
+        """The centered ideal kernel ``y y'``, with weights, scaled to norm one; zero for a constant target."""
+        # Squares of the target itself, and products of four of them, may overflow or vanish.
+        target = self.target / max(float(np.abs(self.target).max()), TINY)
+        root = np.sqrt(self.weight)
+        centered = root * (target - np.average(target, weights=self.weight))
+        size = float(np.linalg.norm(centered))
+        varies = size > SMALLEST_SHARE * float(np.linalg.norm(root * target))
+        direction = centered / size if varies else np.zeros_like(centered)
+        return np.outer(direction, direction)
+
+    @property
+    def identity(self) -> Array:
+        """The centered identity, with weights: samples that are one count as that many different ones."""
+        return self.centered(np.diag(1.0 / self.weight))
+
+    @property
+    def n_counted(self) -> float:
+        """Number of samples, each as often as its weight says; weights that add up to less are taken as a scale."""
+        return max(float(self.weight.sum()), float(len(self.weight)))
 
     def centered(self, gram: Array) -> Array:
-        """Return ``W^(1/2) C K C' W^(1/2)``."""
+        """Return ``W^(1/2) C K C' W^(1/2)``; zero for a constant matrix, of which centering leaves but rounding."""
         share = self.weight / self.weight.sum()
         inner = gram - (share @ gram)[None, :]
         inner -= (inner @ share)[:, None]
+        if np.abs(inner).max() <= SMALLEST_SHARE * np.abs(gram).max():
+            return np.zeros_like(inner)
         root = np.sqrt(self.weight)
         return inner * root[:, None] * root
 
