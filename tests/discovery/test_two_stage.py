@@ -182,14 +182,44 @@ def test_limits_and_interrupts_keep_the_kernels_so_far() -> None:
         points, y, search.family, loss="hinge", strength=1.0, gain=0.0, limits=Limits(callback=lambda record: True)
     )
     assert broken.solution.status is Status.INTERRUPTED
+    assert broken.solution.message.startswith("The first stage stopped (interrupted) after 1 kernels")
     assert len(broken.kernels) == 1
 
 
-def test_a_constant_target_finds_no_kernel() -> None:
+@pytest.mark.parametrize(
+    ("limits", "status"), [(Limits(max_iter=1), Status.MAX_ITER), (Limits(time_limit=1e-9), Status.TIME_LIMIT)]
+)
+def test_a_first_stage_that_was_cut_off_is_told(limits: Limits, status: Status) -> None:
+    points, y = drawn_task()
+    settings: dict[str, Any] = {"loss": "squared", "strength": 1.0}
+    cut = discover_in_two_stages(points, y, GaussianFamily(0.05, 50.0), limits=limits, **settings).solution
+    assert cut.status is status
+    assert cut.message.startswith(f"The first stage stopped ({status}) after 1 kernels at centered alignment")
+    assert (
+        f"Increase {'max_iter' if status is Status.MAX_ITER else 'time_limit'}, or accept a larger gain" in cut.message
+    )
+    whole = discover_in_two_stages(points, y, GaussianFamily(0.05, 50.0), **settings).solution
+    assert whole.status is Status.CONVERGED
+    assert whole.message.startswith("converged: relative duality gap")
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 2.5])
+@pytest.mark.parametrize("criterion", ["alignment", "distance"])
+def test_a_constant_target_finds_no_kernel(criterion: str, value: float) -> None:
     points, _ = drawn_task()
-    found = discover_in_two_stages(points, np.full(40, 2.5), GaussianFamily(0.05, 50.0), loss="squared", strength=1.0)
-    assert found.solution.intercept == pytest.approx(2.5)
+    found = discover_in_two_stages(
+        points, np.full(40, value), GaussianFamily(0.05, 50.0), loss="squared", strength=1.0, criterion=criterion
+    )
+    assert found.kernels == ()
+    assert "no kernel of the family has a positive centered alignment" in found.solution.message
+    assert found.solution.intercept == pytest.approx(value)
     np.testing.assert_allclose(found.solution.dual_coef, 0.0, atol=1e-12)
+
+
+def test_constant_columns_find_no_kernel() -> None:
+    _, y = drawn_task()
+    found = discover_in_two_stages(np.full((40, 2), 0.3), y, GaussianFamily(0.05, 50.0), loss="squared", strength=1.0)
+    assert found.kernels == ()
 
 
 @pytest.mark.parametrize(

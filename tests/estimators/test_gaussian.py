@@ -147,6 +147,23 @@ def test_a_search_that_is_cut_short_says_so() -> None:
         GaussianMKL(update="frank_wolfe", max_iter=2, tol=1e-6).fit(X, y)
 
 
+def test_a_first_stage_that_is_cut_short_says_so() -> None:
+    X, y = drawn_task()
+    with pytest.warns(ConvergenceWarning, match=r"The first stage stopped \(max_iter\) after 1 kernels"):
+        GaussianMKL(stages=2, max_iter=1).fit(X, y)
+
+
+@pytest.mark.parametrize("loss", ["squared", "hinge"])
+def test_two_stages_without_a_kernel_say_so(loss: str) -> None:
+    _, y = drawn_task()
+    target = np.full(60, 2.5) if loss == "squared" else y > 0
+    X = drawn_task()[0] if loss == "squared" else np.ones((60, 2))
+    with pytest.warns(UserWarning, match="No kernel was selected: no kernel of the family has a positive centered"):
+        model = GaussianMKL(loss, stages=2).fit(X, target)
+    assert not model.found_
+    assert not model.kernel_weights_.any()
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -16,7 +16,14 @@ from manykernels.discovery._mixture import Mixture
 from manykernels.discovery.base import Limits, checked_limits, random_generator
 from manykernels.discovery.pairs import PairWeights
 from manykernels.discovery.search import FamilySearch, Peak
-from manykernels.discovery.target_space import LARGEST_STEP, TargetSpace, alignment_step, cosine, distance_step
+from manykernels.discovery.target_space import (
+    LARGEST_STEP,
+    SMALLEST_SHARE,
+    TargetSpace,
+    alignment_step,
+    cosine,
+    distance_step,
+)
 from manykernels.solvers import IterationRecord, Status
 
 Array = NDArray[Any]
@@ -32,6 +39,7 @@ class AlignedKernel:
     Attributes
     ----------
     parameters : tuple of ndarray
+        None if no member has a positive alignment, as for a constant target.
     weights : ndarray of shape (n_kernels,)
         Positive, sum one.
     alignment : float
@@ -39,7 +47,7 @@ class AlignedKernel:
     history : tuple of float
         Alignment after every step.
     status : Status
-        ``converged``, or why the first stage stopped.
+        ``converged`` if one more kernel would have gained too little, else why the first stage stopped before.
     """
 
     parameters: tuple[Array, ...]
@@ -135,9 +143,9 @@ def _follow(path: Iterator[_Point], gain: float, limits: Limits) -> AlignedKerne
         if not len(best.mixture):
             raise
         status = Status.INTERRUPTED
-    mixture = best.mixture.pruned()
+    mixture = best.mixture.pruned() if best.alignment > SMALLEST_SHARE else Mixture()
     weights = mixture.weights / mixture.weights.sum() if len(mixture) else mixture.weights
-    return AlignedKernel(mixture.parameters, weights, best.alignment, tuple(history), status)
+    return AlignedKernel(mixture.parameters, weights, best.alignment if len(mixture) else 0.0, tuple(history), status)
 
 
 def _limit_reached(limits: Limits, steps: int, elapsed_s: float) -> Status:

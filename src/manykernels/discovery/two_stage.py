@@ -17,12 +17,18 @@ from manykernels.discovery.greedy import make_learner
 from manykernels.discovery.search import SearchSettings, checked_settings
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import Loss
-from manykernels.solvers import Status
+from manykernels.solvers import Solution, Status
 from manykernels.solvers.machines import MachineFit
 
 Array = NDArray[Any]
 
 MACHINE_TOL = 1e-9  # of the learner of the second stage
+NO_KERNEL = "no kernel of the family has a positive centered alignment with the target"
+ADVICE = {
+    Status.MAX_ITER: "Increase max_iter, or accept a larger gain (tol of GaussianMKL).",
+    Status.TIME_LIMIT: "Increase time_limit, or accept a larger gain (tol of GaussianMKL).",
+    Status.INTERRUPTED: "The model is on the kernels so far.",
+}
 
 
 def discover_in_two_stages(
@@ -75,7 +81,9 @@ def discover_in_two_stages(
     Returns
     -------
     Discovery
-        ``solution.n_iter`` counts the steps of the first stage; ``solution.message`` tells its alignment.
+        ``solution.n_iter`` counts the steps of the first stage; ``solution.message`` tells its alignment, and
+        ``solution.status`` is that of the first stage unless it went to its end. Without kernels if none has a positive
+        alignment with the target.
 
     Raises
     ------
@@ -102,10 +110,22 @@ def discover_in_two_stages(
         criterion=criterion, gain=gain, limits=limits, random_state=random_state,
     )  # fmt: skip
     found = run_search(iter([_second_stage(learner, aligned)]), replace(limits, callback=None, name="second stage"))
-    solution = found.solution
-    message = f"{solution.message}; the kernel has centered alignment {aligned.alignment:.4f} ({aligned.status})"
-    status = aligned.status if aligned.status is Status.INTERRUPTED else solution.status
-    return replace(found, solution=replace(solution, n_iter=len(aligned.history), message=message, status=status))
+    status, message = _outcome(aligned, found.solution, gain)
+    solution = replace(found.solution, n_iter=len(aligned.history), message=message, status=status)
+    return replace(found, solution=solution)
+
+
+def _outcome(aligned: AlignedKernel, solution: Solution, gain: float) -> tuple[Status, str]:
+    """Return why both stages ended, in words too: a kernel that is not the best one is not told by its learner."""
+    if aligned.status is Status.CONVERGED:
+        message = f"{solution.message}; the kernel has centered alignment {aligned.alignment:.4f}"
+        return solution.status, message if aligned.parameters else f"{solution.message}; {NO_KERNEL}"
+    message = (
+        f"The first stage stopped ({aligned.status}) after {len(aligned.history)} kernels at centered alignment "
+        f"{aligned.alignment:.4f}, before a kernel added less than {gain:.2e} to it. {ADVICE[aligned.status]} "
+        f"Second stage: {solution.message}"
+    )
+    return aligned.status, message
 
 
 def _second_stage(learner: Learner, aligned: AlignedKernel) -> Candidate:

@@ -23,6 +23,8 @@ from manykernels.discovery import (
 )
 from manykernels.discovery.first_stage import CRITERIA
 from manykernels.discovery.greedy import UPDATES
+from manykernels.discovery.two_stage import NO_KERNEL
+from manykernels.estimators._problems import Fit
 from manykernels.estimators._search import BaseKernelSearch
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss
@@ -235,6 +237,11 @@ class GaussianMKL(BaseKernelSearch):
                 f"per_feature=True is for Gaussian kernels, but family is {self.family!r}; give one of the two."
             )
         return self.family
+
+    def _why_none(self, fit: Fit) -> str:
+        if self.stages == 1:
+            return super()._why_none(fit)
+        return f"{NO_KERNEL}. Is y constant, or are all columns? Else widen width_range, or give another family."
 
     def _keep_found(self, rows: Any, found: list[Discovery], kept: Array) -> GaussianMKL:
         """Keep the model, and the kernels as specifications."""
