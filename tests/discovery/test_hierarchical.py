@@ -322,6 +322,33 @@ def test_a_constant_target_needs_no_kernel(points: np.ndarray) -> None:
     assert found.solution.status is Status.CONVERGED
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_hull_of_one_kernel_says_that_it_is_full(points: np.ndarray, signal: np.ndarray, loss: str) -> None:
+    found = search(points, target(loss, signal), strength=1e-2, max_kernels=1, loss=loss)
+    assert (found.kernels, found.solution.status) == ((), Status.STALLED)
+    assert "max_kernels=1: increase it" in found.solution.message
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("unit", [1e-150, 1e-17, 1e-12, 1e-6, 1e6, 1e12, 1e100])
+def test_the_unit_of_the_target_is_the_unit_of_the_model(
+    points: np.ndarray, signal: np.ndarray, unit: float, fit_intercept: bool
+) -> None:
+    plain, scaled = (search(points, c * signal, fit_intercept=fit_intercept) for c in (1.0, unit))
+    assert scaled.kernels == plain.kernels
+    assert scaled.solution.newton_steps == plain.solution.newton_steps
+    np.testing.assert_allclose(scaled.solution.dual_coef / unit, plain.solution.dual_coef, rtol=1e-6, atol=1e-9)
+    assert scaled.solution.intercept / unit == pytest.approx(plain.solution.intercept, rel=1e-6)
+    assert scaled.solution.certificate.primal / unit / unit == pytest.approx(plain.solution.certificate.primal)
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1e-6, 1e6, 1e12])
+def test_the_unit_of_a_quantile_is_that_of_its_strength(points: np.ndarray, signal: np.ndarray, unit: float) -> None:
+    plain, scaled = (search(points, c * signal, strength=STRENGTH / c, loss="quantile") for c in (1.0, unit))
+    assert scaled.solution.status is Status.CONVERGED
+    assert scaled.solution.certificate.primal / unit == pytest.approx(plain.solution.certificate.primal, rel=1e-6)
+
+
 def test_the_largest_hull_is_kept_to(points: np.ndarray, signal: np.ndarray) -> None:
     found = search(points, signal, strength=1e-2, max_kernels=6)
     assert found.n_visited == 6

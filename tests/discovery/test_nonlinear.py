@@ -146,6 +146,15 @@ def test_sample_weights_count_as_repetitions() -> None:
     np.testing.assert_allclose(weighted.base_weights, repeated.base_weights, rtol=1e-6)
 
 
+@pytest.mark.parametrize("unit", [1e-150, 1e-100, 1e-12, 1e-6, 1e6, 1e12, 1e100])
+def test_the_unit_of_the_target_is_the_unit_of_the_model(unit: float) -> None:
+    X, y = data()
+    plain, scaled = (discover_nonlinear(X, c * y, strength=0.5) for c in (1.0, unit))
+    np.testing.assert_allclose(scaled.base_weights, plain.base_weights, rtol=1e-9)
+    np.testing.assert_allclose(scaled.solution.dual_coef / unit, plain.solution.dual_coef, rtol=1e-6)
+    assert scaled.stationarity == pytest.approx(plain.stationarity, rel=1e-4)
+
+
 def test_limits_stop_the_descent_and_say_so() -> None:
     X, y = data()
     short = discover_nonlinear(X, y, strength=0.5, limits=Limits(tol=1e-12, max_iter=1, name="descent"))

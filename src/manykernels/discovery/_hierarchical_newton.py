@@ -92,8 +92,17 @@ class HierarchicalNewton(PrimalDual):
         """Return the dual value of the coefficients, times the best factor; ``sum rho = 0`` at its price."""
         norm, problem, rho = self._groups.norm, self.problem, self.samples.rho
         bound = float(norm.dual_squares(self._groups.eta, self._squared_norms).max()) / (2.0 * norm.strength)
-        missing = abs(float(rho.sum())) * (1.0 + abs(self.b)) if problem.fit_intercept else 0.0
-        return best_scaling(problem.conjugate_loss, rho, bound)[1] - missing
+        return best_scaling(problem.conjugate_loss, rho, bound)[1] - self._price()
+
+    def _price(self) -> float:
+        """Return what the dual value may lose when ``sum rho`` is made zero: that sum times the largest score.
+
+        The slope of the dual value by each coefficient is of the size of a score, in units of the target as it is.
+        """
+        if not self.problem.fit_intercept:
+            return 0.0
+        largest = float(np.abs(self.samples.scores()).max()) + abs(self.b)
+        return abs(float(self.samples.rho.sum())) * largest
 
     def _factorize(self) -> tuple[Array, NewtonSystem]:
         diagonal, _ = self.samples.linearize(0.0)

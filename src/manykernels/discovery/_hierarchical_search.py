@@ -111,6 +111,11 @@ class HierarchicalSearch:
         return len(self.hull.nodes) >= self.max_kernels
 
     @property
+    def _constant(self) -> bool:
+        """Whether there is nothing to solve for: the constant kernel adds nothing to an intercept."""
+        return self.base.fit_intercept and len(self.hull.nodes) == 1
+
+    @property
     def late(self) -> bool:
         """Whether the deadline has passed."""
         return time.perf_counter() > self.deadline
@@ -132,6 +137,8 @@ class HierarchicalSearch:
             if not self._add(necessary):
                 if min(hull_gap, solved_to) <= goal and self._add(doubtful):
                     continue
+                if self._constant:
+                    return
                 goal = HULL_SHARE * self.tol
                 if solved_to <= goal:
                     return

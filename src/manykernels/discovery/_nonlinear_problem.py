@@ -111,14 +111,24 @@ class NonlinearProblem:
                 f"A power of degree {self.degree} overflows on these columns. Standardize them, or lower the degree."
             )
         fit = fit_machine(self.problem, gram / self.strength, warm=warm, tol=MACHINE_TOL)
-        scaled = self.features * fit.rho[:, None]
-        products = np.einsum("ij,ij->j", scaled, base ** (self.degree - 1) @ scaled)
-        gradient = -0.5 * self.degree / self.strength * np.maximum(products, 0.0)
+        gradient = self._gradient(fit.rho, base)
         # The largest decrease to first order: the ball's end point theta_0 - radius * gradient / ||gradient||, which is
         # not negative.
         decrease = float(gradient @ (theta - self.center)) + self.radius * float(np.linalg.norm(gradient))
-        value = fit.primal_value
-        return Point(theta, fit, value, gradient, max(decrease, 0.0) / max(abs(value), self.problem.tiny), gram)
+        value = fit.primal_value / self._unit
+        floor = self.problem.tiny / self._unit
+        return Point(theta, fit, value, gradient, max(decrease, 0.0) / max(abs(value), floor), gram)
+
+    @property
+    def _unit(self) -> float:
+        """Unit of the objective: gradients of targets that are very small or large have no norm without it."""
+        return self.problem.loss_at_zero or 1.0
+
+    def _gradient(self, rho: Array, base: Array) -> Array:
+        size = float(np.abs(rho).max()) or 1.0
+        scaled = self.features * (rho / size)[:, None]
+        products = np.einsum("ij,ij->j", scaled, base ** (self.degree - 1) @ scaled)
+        return -0.5 * self.degree / self.strength * np.maximum(products, 0.0) * (size / self._unit * size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +140,9 @@ class Point:
     theta : ndarray of shape (p,)
     fit : MachineFit
     value : float
+        In units of the loss at zero.
     gradient : ndarray of shape (p,)
+        In the same units.
     stationarity : float
     gram : ndarray of shape (N, N)
     """

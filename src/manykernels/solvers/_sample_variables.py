@@ -44,7 +44,7 @@ def lift(slack: Array, multiplier: Array, barrier: float, unit: float = 1.0) -> 
     """
     low = slack * multiplier < barrier
     root = np.sqrt(barrier)
-    first = low & (slack < unit**2 * multiplier)
+    first = low & (slack / unit < unit * multiplier)  # the square of a unit may overflow
     second = low & ~first
     larger_multiplier = np.where(first, np.maximum(multiplier, root / unit), multiplier)
     larger_slack = np.where(second, np.maximum(slack, root * unit), slack)
