@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from manykernels.grams import DenseStack
 from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
-from manykernels.solvers import solve
+from manykernels.solvers import Status, solve
 
 FOUND = (Found("first", Gaussian(1.0), (0,)), Found("line", Linear(), (1, 2)))
 
@@ -194,6 +195,35 @@ def test_a_column_may_be_called_as_a_numbered_name() -> None:
     X = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 2)), columns=["1", "1 (2)"])
     model = HierarchicalMKL(fit_intercept=False, degree=1, alpha=1e-4).fit(X, 1.0 + X["1"] + X["1 (2)"])
     assert len(set(model.kernel_names_)) == 3  # with the constant kernel, which is called "1"
+
+
+class Interrupted(TwoKernels):
+    """Ctrl-C ends the search of one of the targets, counted from 1."""
+
+    def press(self, run: int) -> Interrupted:
+        self.runs, self.pressed = 0, run
+        return self
+
+    def _search(self, *args: Any, **kwargs: Any) -> Discovery:
+        self.runs += 1
+        found = super()._search(*args, **kwargs)
+        stopped = replace(found.solution, status=Status.INTERRUPTED, message="interrupted")
+        return replace(found, solution=stopped) if self.runs == self.pressed else found
+
+
+def test_ctrl_c_ends_the_searches_that_would_follow(data: Any) -> None:
+    model = Interrupted().press(2)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(data.X, np.column_stack([data.y, -data.y, 2 * data.y]))
+    assert model.runs == 2
+
+
+def test_ctrl_c_in_the_last_search_keeps_its_model(data: Any) -> None:
+    model = Interrupted().press(2)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        model.fit(data.X, np.column_stack([data.y, -data.y]))
+    assert [found.status for found in model.solution_] == [Status.CONVERGED, Status.INTERRUPTED]
+    assert model.predict(data.X).shape == (len(data.X), 2)
 
 
 SWITCHES = [

@@ -24,6 +24,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelBank, Linear
 from manykernels.objective.constants import strength_from_alpha
 from manykernels.objective.losses import Loss, get_loss
+from manykernels.solvers import Status
 
 Array = NDArray[Any]
 
@@ -178,8 +179,14 @@ class BaseKernelSearch(BaseMKL):
         if hasattr(self, "feature_names_in_"):
             names = [str(name) for name in self.feature_names_in_]
         strength = strength_from_alpha(self.alpha, float(weight.sum()))
+        found: list[Discovery] = []
         with blas_threads(len(points), None):
-            return [self._search(points, names, target, weight, loss, strength) for target in targets.T]
+            for target in targets.T:
+                # Only Ctrl-C does this, and targets without a model leave no estimator to return.
+                if found and found[-1].solution.status is Status.INTERRUPTED:
+                    raise KeyboardInterrupt
+                found.append(self._search(points, names, target, weight, loss, strength))
+        return found
 
     def _keep_found(self, rows: Any, found: list[Discovery], kept: Array) -> Self:
         """Join the kernels of all targets in one bank and keep the model."""
