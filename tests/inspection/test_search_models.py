@@ -11,7 +11,7 @@ import pytest
 
 from manykernels import GaussianMKL, HierarchicalMKL, NonlinearMKL, PolynomialMKL, load_model, save_model
 from manykernels.discovery import LaplacianFamily
-from manykernels.inspection import KernelWeightsDisplay, MKLReport
+from manykernels.inspection import ConvergenceDisplay, KernelWeightsDisplay, MKLReport
 
 MODELS = {
     "polynomial": PolynomialMKL(2, p=1.0, n_steps=20, tol=0.05, random_state=0),
@@ -55,3 +55,45 @@ def test_tables_and_reports_work(name: str) -> None:
     assert len(KernelWeightsDisplay.from_estimator(model).frame()) >= 1
     text = MKLReport.from_estimator(model, X, y).to_html()
     assert model.weights_frame()["name"][0] in text
+
+
+def test_a_report_of_two_stages_tells_the_second_penalty_and_what_tol_is() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 3))
+    model = GaussianMKL(stages=2, alpha=0.5).fit(X, X[:, 0])
+    report = MKLReport.from_estimator(model)
+    assert report.penalty == "ridge"
+    assert report.tol_measure == "growth of the alignment a kernel"
+    assert "squared loss, ridge penalty" in report.summary()
+    assert "(tol 1e-03 is the growth of the alignment a kernel)" in report.summary()
+    assert ConvergenceDisplay.from_estimator(model).tol is None
+    norm = sum(
+        d * model.dual_coef_ @ spec((X - X.mean(0)) / X.std(0)) @ model.dual_coef_
+        for d, spec in zip(model.kernel_weights_, model.found_, strict=True)
+    )
+    primal = np.sum((X[:, 0] - model.predict(X)) ** 2) / 2 + norm / 2
+    assert model.solution_.certificate.primal == pytest.approx(primal, rel=1e-9)
+
+
+def test_a_report_of_one_stage_tells_the_gap_asked_for_and_no_passes_uncounted() -> None:
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    model = GaussianMKL(tol=0.05).fit(X, X[:, 0])
+    report = MKLReport.from_estimator(model)
+    assert (report.penalty, report.tol_measure) == ("simplex", "relative duality gap")
+    assert "(tol 5e-02)" in report.summary()
+    assert "passes" not in report.summary()
+    assert ConvergenceDisplay.from_estimator(model).tol == 0.05
+
+
+def test_kernels_of_many_widths_are_called_after_the_smallest() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(50, 5)), columns=["age", "dose", "time", "mass", "rate"])
+    model = GaussianMKL(per_feature=True, tol=0.05, max_iter=5, random_state=0).fit(X, np.sin(3 * X["dose"]))
+    widths = model.found_[0].widths
+    assert np.argmin(widths) == 1
+    name = model.kernel_names_[0]
+    assert name.startswith(f"ard_gaussian(dose={widths[1]:.3g}, ")
+    assert name.endswith(", 2 wider)")
+    assert name in MKLReport.from_estimator(model).summary()
+    two = GaussianMKL(per_feature=True, tol=0.05, max_iter=5, random_state=0).fit(X[["age", "dose"]], X["dose"])
+    assert two.kernel_names_[0] == two.found_[0].label

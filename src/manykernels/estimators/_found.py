@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.discovery import Discovery, Found
-from manykernels.kernels import FittedBank, Prepared
+from manykernels.kernels import ArdGaussian, FittedBank, Prepared
 from manykernels.solvers import Solution
 
 Array = NDArray[Any]
+
+MOST_WIDTHS = 3  # in the name of a kernel
 
 
 def union(found: Sequence[Discovery]) -> list[Found]:
@@ -30,6 +32,23 @@ def unique_names(kernels: Sequence[Found]) -> list[str]:
         numbered = (f"{kernel.name} ({number})" for number in count(2))
         names[next(name for name in chain([kernel.name], numbered) if name not in names)] = None
     return list(names)
+
+
+def with_widths(part: Discovery, names: Sequence[str]) -> Discovery:
+    """Return the kernels of many widths under names that tell the smallest ones, of the columns that matter most."""
+    kernels = tuple(
+        replace(kernel, name=_widths_text(kernel.spec, names)) if isinstance(kernel.spec, ArdGaussian) else kernel
+        for kernel in part.kernels
+    )
+    return replace(part, kernels=kernels)
+
+
+def _widths_text(spec: ArdGaussian, names: Sequence[str]) -> str:
+    if len(spec.widths) <= MOST_WIDTHS:
+        return spec.label
+    shown = np.argsort(spec.widths, kind="stable")[:MOST_WIDTHS]
+    widths = ", ".join(f"{names[j]}={spec.widths[j]:.3g}" for j in shown)
+    return f"{spec.kind}({widths}, {len(spec.widths) - MOST_WIDTHS} wider)"
 
 
 def on_bank(part: Discovery, kernels: Sequence[Found], n_kernels: int) -> Solution:

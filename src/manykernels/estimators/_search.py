@@ -56,6 +56,7 @@ class BaseKernelSearch(BaseMKL):
 
     losses: ClassVar[tuple[str, ...]] = ("squared", "logistic", "hinge")
     penalty_name: ClassVar[str]  # for reports
+    tol_measure: ClassVar[str] = "relative duality gap"  # what tol asks for, for reports
 
     @abstractmethod
     def _search(

@@ -24,6 +24,7 @@ from manykernels.discovery import (
 from manykernels.discovery.first_stage import CRITERIA
 from manykernels.discovery.greedy import UPDATES
 from manykernels.discovery.two_stage import NO_KERNEL
+from manykernels.estimators._found import with_widths
 from manykernels.estimators._problems import Fit
 from manykernels.estimators._search import BaseKernelSearch
 from manykernels.exceptions import InvalidInputError
@@ -145,7 +146,6 @@ class GaussianMKL(BaseKernelSearch):
     """
 
     fitted_extras: ClassVar[tuple[str, ...]] = ("found_",)
-    penalty_name: ClassVar[str] = "simplex"
 
     def __init__(
         self,
@@ -188,10 +188,23 @@ class GaussianMKL(BaseKernelSearch):
         self.random_state = random_state
         self.verbose = verbose
 
+    @property
+    def penalty_name(self) -> str:  # type: ignore[override]
+        """Name of the penalty of the model that predicts, for reports: the second stage has one kernel."""
+        return "simplex" if self.stages == 1 else "ridge"
+
+    @property
+    def tol_measure(self) -> str:  # type: ignore[override]
+        """What ``tol`` asks for, for reports."""
+        return super().tol_measure if self.stages == 1 else "growth of the alignment a kernel"
+
     def _search(
         self, points: Array, names: Sequence[str], target: Array, weight: Array, loss: Loss, strength: float
     ) -> Discovery:
         """Find the kernels of one target in the way that the parameters say."""
+        return with_widths(self._discover(points, target, weight, loss, strength), names)
+
+    def _discover(self, points: Array, target: Array, weight: Array, loss: Loss, strength: float) -> Discovery:
         limits = self._checked_limits()
         common: dict[str, Any] = {
             "loss": loss,

@@ -9,6 +9,7 @@ import pandas as pd
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection._plotting import BLUE, GRAY, ORANGE, axes_of, clean
+from manykernels.inspection.report import GAP
 from manykernels.solvers import Solution
 
 COLORS = (BLUE, ORANGE, "#3f8f5b", "#7a4f9e", "#b0872b", "#4aa3a8")
@@ -84,7 +85,7 @@ class ConvergenceDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any) -> Self:
-        """Take the histories of a fitted estimator, one a class or output, with its ``tol``.
+        """Take the histories of a fitted estimator, one a class or output, with its ``tol`` if that is of the gap.
 
         Parameters
         ----------
@@ -95,10 +96,11 @@ class ConvergenceDisplay:
         ConvergenceDisplay
         """
         found = estimator.solution_
+        tol = estimator.tol if getattr(estimator, "tol_measure", GAP) == GAP else None
         if isinstance(found, Solution):
-            return cls.from_solution(found, tol=estimator.tol)
+            return cls.from_solution(found, tol=tol)
         labels = getattr(estimator, "classes_", range(len(found)))
-        return cls.from_solution(dict(zip(labels, found, strict=True)), tol=estimator.tol)
+        return cls.from_solution(dict(zip(labels, found, strict=True)), tol=tol)
 
     def frame(self) -> pd.DataFrame:
         """Return what is drawn: the histories with their runs."""

@@ -14,6 +14,7 @@ from manykernels.inspection._scores import held_out_scores
 from manykernels.solvers import Solution, Status
 
 SHOWN_KERNELS = 20
+GAP = "relative duality gap"
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,12 @@ class MKLReport:
     message : str
         The status in words.
     relative_gap, tol : float
-        Largest relative duality gap, and the one asked for.
+        Largest relative duality gap, and what was asked for.
+    tol_measure : str
+        Of what ``tol`` was asked for: ``"relative duality gap"``, unless the estimator stops on something else.
     solver : str
     passes, newton_steps, elapsed_s : float
-        Cost, summed over classes or outputs.
+        Cost, summed over classes or outputs; zero passes where a search does not count them.
     n_test : int
         Test samples; 0 without test data.
     scores : dict of str to float or None
@@ -73,6 +76,7 @@ class MKLReport:
     message: str
     relative_gap: float
     tol: float
+    tol_measure: str
     solver: str
     passes: float
     newton_steps: int
@@ -116,6 +120,7 @@ class MKLReport:
             message=worst.message,
             relative_gap=float(estimator.dual_gap_),
             tol=float(getattr(getattr(estimator, "solver", None), "tol", estimator.tol)),
+            tol_measure=getattr(estimator, "tol_measure", GAP),
             solver=worst.solver,
             passes=float(sum(one.passes for one in solutions)),
             newton_steps=int(sum(one.newton_steps for one in solutions)),
@@ -138,14 +143,24 @@ class MKLReport:
             f"{self.estimator} ({self.task}): {self.loss} loss, {self.penalty} penalty{strength}",
             f"{self.n_samples} samples, {self.n_features} columns; {self.n_active} of {self.n_kernels} kernels active, "
             f"{self.n_support} support samples",
-            f"{self.status}: relative duality gap {self.relative_gap:.2e} (tol {self.tol:.0e}), {self.passes:.1f} "
-            f"passes, {self.newton_steps} Newton steps, {self.elapsed_s:.2f} s ({self.solver})",
+            f"{self.status}: {GAP} {self.relative_gap:.2e} ({self.asked}), {self.cost}",
         ]
         if self.scores:
             shown = ", ".join(f"{name} {_text(value)}" for name, value in self.scores.items())
             lines.append(f"on {self.n_test} test samples: {shown}")
         columns = [name for name in ("class", "output", "name", "weight", "share") if name in self.weights]
         return "\n".join([*lines, "", self.weights[columns].head(SHOWN_KERNELS).to_string(index=False)])
+
+    @property
+    def asked(self) -> str:
+        """What ``tol`` asked for, as text."""
+        return f"tol {self.tol:.0e}" + ("" if self.tol_measure == GAP else f" is the {self.tol_measure}")
+
+    @property
+    def cost(self) -> str:
+        """Cost as text."""
+        passes = f"{self.passes:.1f} passes over the kernels, " if self.passes else ""
+        return f"{passes}{self.newton_steps} Newton steps, {self.elapsed_s:.2f} s ({self.solver})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as values that JSON knows; a number that is not finite becomes None."""
