@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from typing import Any
 
 import cvxpy as cp
@@ -234,3 +235,34 @@ def test_nonnegative_quadratic_refuses_other_shapes() -> None:
         nonnegative_quadratic(np.eye(3), [1.0, 2.0])
     with pytest.raises(InvalidInputError, match="M must be symmetric"):
         nonnegative_quadratic([[1.0, 2.0], [0.0, 1.0]], np.ones(2))
+
+
+class Watched(DenseStack):
+    """Counts the kernels of each chunk of triangles, and the chunks that were still held when it was read."""
+
+    def __init__(self, kernels: Array) -> None:
+        super().__init__(kernels)
+        self.read: list[int] = []
+        self.held: list[int] = []
+        self._chunks_read: list[weakref.ref[Array]] = []
+
+    def triangles(self, kernels: Any = None) -> Array:
+        self.held.append(sum(chunk() is not None for chunk in self._chunks_read))
+        found = super().triangles(kernels)
+        self.read.append(len(found))
+        self._chunks_read.append(weakref.ref(found))
+        return found
+
+
+def test_chunks_are_small_and_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels, y = grams(11)
+    monkeypatch.setattr(products, "CHUNK_BYTES", 3 * 4 * 40 * 41)  # three kernels
+    stack = Watched(kernels)
+    watched = products.CenteredProducts(stack)
+    found = watched.with_target(watched.target(np.outer(y, y)))
+    flat = centered(kernels).reshape(11, -1)
+    np.testing.assert_allclose(found[0], flat @ centered(np.outer(y, y)).ravel(), rtol=1e-10)
+    np.testing.assert_allclose(found[1:], np.linalg.norm([flat, kernels.reshape(11, -1)], axis=-1), rtol=1e-10)
+    np.testing.assert_allclose(watched.between(range(7), range(11)), flat[:7] @ flat.T, rtol=1e-10)
+    assert max(stack.read) == 3
+    assert max(stack.held) == 0

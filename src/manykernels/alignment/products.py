@@ -17,7 +17,7 @@ from manykernels.grams.counters import triangle_size, triangle_starts
 
 Array = NDArray[Any]
 
-CHUNK_BYTES = 64 * 2**20  # of centered kernels held at once, and as much again of the triangles they come from
+CHUNK_BYTES = 64 * 2**20  # of kernels centered at once; two such chunks, and the triangles of one, may be held at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +25,9 @@ class CenteredProducts:
     """Inner products ``<K_i, K_j>_F`` and ``<K_i, T>_F`` of the (centered) kernels of a stack.
 
     A kernel is held as a packed triangle, centered entry by entry, whose off-diagonal entries are multiplied by the
-    square root of two: inner products of matrices are then those of vectors, computed by BLAS. At most `CHUNK_BYTES` of
-    such vectors exist at once (one kernel, if that is larger), whatever the number of kernels.
+    square root of two: inner products of matrices are then those of vectors, computed by BLAS. A chunk is `CHUNK_BYTES`
+    of such vectors (one kernel, if that is larger); no more than two chunks and the triangles of one exist at once,
+    whatever the number of kernels.
 
     Parameters
     ----------
@@ -80,12 +81,10 @@ class CenteredProducts:
         products, norms, raw_norms : ndarray of shape (n_kernels,)
             ``<K_i, T>_F``, ``||K_i||_F`` and, before centering, ``||K_i||_F``.
         """
-        products, norms, raw = np.empty((3, self.stack.n_kernels))
-        for at, triangles, vectors in self._chunks(np.arange(self.stack.n_kernels)):
-            products[at] = vectors @ target
-            norms[at] = np.linalg.norm(vectors, axis=1)
-            raw[at] = _norms(triangles, self.stack.n_samples) if self.center else norms[at]
-        return products, norms, raw
+        found = np.empty((3, self.stack.n_kernels))
+        for at in self._chunks(self.stack.n_kernels):
+            found[:, at] = self._measured(at, target)
+        return found[0], found[1], found[2]
 
     def with_combination(self, weights: Array) -> Array:
         """Return ``<K_i, sum_j weights_j K_j>_F`` for every kernel: one pass, and the kernels of nonzero weight once.
@@ -100,8 +99,8 @@ class CenteredProducts:
         """
         combined = self.target(self.stack.combine(weights))
         products = np.empty(self.stack.n_kernels)
-        for at, _, vectors in self._chunks(np.arange(self.stack.n_kernels)):
-            products[at] = vectors @ combined
+        for at in self._chunks(self.stack.n_kernels):
+            products[at] = self._vectors(at) @ combined
         return products
 
     def between(self, rows: Any, columns: Any) -> Array:
@@ -118,29 +117,47 @@ class CenteredProducts:
         """
         left, right = np.asarray(rows), np.asarray(columns)
         products = np.empty((len(left), len(right)))
-        for at, _, first in self._chunks(left):
+        for at in self._chunks(len(left)):
+            first = self._vectors(left[at])
             known = {int(kernel): position for position, kernel in enumerate(left[at])}
             repeated = np.array([p for p, kernel in enumerate(right) if int(kernel) in known], dtype=np.int64)
             products[np.ix_(at, repeated)] = first @ first[[known[int(right[p])] for p in repeated]].T
             others = np.setdiff1d(np.arange(len(right)), repeated)
-            for to, _, second in self._chunks(right[others]):
-                products[np.ix_(at, others[to])] = first @ second.T
+            for to in self._chunks(len(others)):
+                products[np.ix_(at, others[to])] = first @ self._vectors(right[others[to]]).T
         return products
 
-    def _chunks(self, kernels: Array) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield (positions in ``kernels``, packed triangles, vectors), a few kernels at a time."""
+    def _chunks(self, n_kernels: int) -> Iterator[Array]:
+        """Yield the positions 0, 1, ... of so many kernels, a chunk at a time."""
         n = self.stack.n_samples
         step = max(1, CHUNK_BYTES // (4 * n * (n + 1)))
-        for first in range(0, len(kernels), step):
-            at = np.arange(first, min(first + step, len(kernels)))
-            triangles = self.stack.triangles(kernels[at])
-            vectors = np.empty(triangles.shape)
-            packed_features(triangles, n, self.center, vectors)
-            yield at, triangles, vectors
+        for first in range(0, n_kernels, step):
+            yield np.arange(first, min(first + step, n_kernels))
+
+    def _vectors(self, kernels: Array) -> Array:
+        return self._centered(self.stack.triangles(kernels))
+
+    def _centered(self, triangles: Array) -> Array:
+        """Return packed triangles as vectors, (n_kernels, N(N+1)/2)."""
+        vectors = np.empty(triangles.shape)
+        packed_features(triangles, self.stack.n_samples, self.center, vectors)
+        return vectors
+
+    def _measured(self, kernels: Array, target: Array) -> tuple[Array, Array, Array]:
+        """Return products with the target, norms and raw norms of one chunk."""
+        triangles = self.stack.triangles(kernels)
+        vectors = self._centered(triangles)
+        norms: Array = np.linalg.norm(vectors, axis=1)
+        raw = _norms(triangles, self.stack.n_samples) if self.center else norms
+        return vectors @ target, norms, raw
 
 
 def _norms(triangles: Array, n: int) -> Array:
-    """Return the Frobenius norms of packed triangles."""
-    squares = triangles.astype(np.float64) ** 2
-    norms: Array = np.sqrt(2.0 * squares.sum(axis=1) - squares[:, triangle_starts(n)[:-1]].sum(axis=1))
-    return norms
+    """Return the Frobenius norms of packed triangles, squared one at a time to hold no further chunk."""
+    diagonal = triangle_starts(n)[:-1]
+    return np.array([_norm(triangle.astype(np.float64), diagonal) for triangle in triangles])
+
+
+def _norm(triangle: Array, diagonal: Array) -> float:
+    square = 2.0 * float(triangle @ triangle) - float(triangle[diagonal] @ triangle[diagonal])
+    return float(np.sqrt(square))
