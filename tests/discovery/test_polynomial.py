@@ -258,6 +258,23 @@ def test_a_budget_too_small_gives_a_weaker_but_valid_certificate(points: np.ndar
     assert found.solution.certificate.primal <= best * 1.001
 
 
+@pytest.mark.parametrize("limit", [1e-9, 1e-2])
+def test_a_search_out_of_time_is_certified_all_the_same(points: np.ndarray, signal: np.ndarray, limit: float) -> None:
+    best = optimum(points, signal, "squared", 1.5)
+    found = discover(points, signal, p=1.5, limits=Limits(1e-9, time_limit=limit))
+    certificate = found.solution.certificate
+    assert str(found.solution.status) == "time_limit"
+    assert certificate.dual <= best * (1 + 1e-6) <= certificate.primal * (1 + 2e-6)
+
+
+def test_products_that_no_survey_names_are_drawn(points: np.ndarray) -> None:
+    # The budget pays for an enumeration of pairs only: leaders alone would never bring the triple.
+    y = points[:, 0] * points[:, 1] * points[:, 2]
+    found = discover(points, y, degree=3, degree_penalties=None, p=1.0, budget=6e3, n_steps=1, strength=0.1)
+    assert found.method == "bound"
+    assert found.kernels[found.solution.kernel_weights.argmax()].name == "x0 x x1 x x2"
+
+
 def test_a_constant_target_needs_no_kernel(points: np.ndarray) -> None:
     found = discover(points, np.full(N, 3.0))
     assert found.kernels == ()

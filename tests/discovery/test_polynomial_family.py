@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
+from manykernels.discovery import _polynomial_enumeration as enumeration
 from manykernels.discovery import _polynomial_survey as surveys
 from manykernels.discovery._polynomial_family import PolynomialFamily, multiplicity
 from manykernels.discovery._polynomial_sampling import InteractionSampler
+from manykernels.discovery._polynomial_tally import Clock, OutOfTimeError
 from manykernels.discovery._product_bases import GramBase, RankOneBase
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 
@@ -113,11 +115,98 @@ def test_many_panels_find_what_one_finds(monkeypatch: pytest.MonkeyPatch) -> Non
     family, _ = make("columns", 7, 4, 1.5)
     a = np.random.default_rng(3).normal(size=N)
     whole = surveys.survey(family, a, n_leaders=50)
-    monkeypatch.setattr(surveys, "PANEL", 2)
+    monkeypatch.setattr(enumeration, "PANEL", 2)
     parts = surveys.survey(family, a, n_leaders=50)
     np.testing.assert_allclose(parts.norm, whole.norm, rtol=1e-13)
     np.testing.assert_allclose(parts.scores, whole.scores, rtol=1e-13)
     assert len(set(parts.leaders)) == 50
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+@pytest.mark.parametrize("kind", ["columns", "grams"])
+def test_small_batches_find_what_large_ones_find(kind: str, p: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    family, _ = make(kind, 6, 4, p)
+    a = np.random.default_rng(3).normal(size=N)
+    whole = surveys.survey(family, a, n_leaders=30)
+    monkeypatch.setattr(enumeration, "BATCH", 1)
+    monkeypatch.setattr(enumeration, "FEWEST", 2)
+    parts = surveys.survey(family, a, n_leaders=30)
+    assert (whole.method, parts.method) == ("enumeration", "enumeration")
+    np.testing.assert_allclose(parts.norm, whole.norm, rtol=1e-12)
+    np.testing.assert_allclose(parts.scores, whole.scores, rtol=1e-12)
+
+
+def test_batches_hold_every_multi_index_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    family, _ = make("columns", 6, 3)
+    a = np.random.default_rng(3).normal(size=N)
+    monkeypatch.setattr(enumeration, "BATCH", 9 * N)
+    parts = list(enumeration.batches(family.base, family.base.start(a), 4, 5))
+    indices = [tuple(index) for part, _ in parts for index in part.tolist()]
+    assert len(parts) > 10
+    assert sorted(indices) == list(combinations_with_replacement(range(6), 4))
+    expected = [a * np.prod([family.base._scaled[j] for j in index], axis=0) for index in indices]  # type: ignore[attr-defined]
+    np.testing.assert_allclose(np.concatenate([states for _, states in parts]), expected, rtol=1e-13)
+
+
+def test_the_cost_of_an_enumeration_counts_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each matrix product takes the time of a million multiplications in Python, however small it is.
+    features = np.random.default_rng(0).normal(size=(30, N))
+    calls = []
+    monkeypatch.setattr(Clock, "check", lambda self: calls.append(1))
+    for degree in (3, 4, 5):
+        family = PolynomialFamily.of(RankOneBase(features), degree, None, 1.5)
+        calls.clear()
+        surveys.survey(family, features[0])
+        # Degree 2 is one product, and free.
+        assert (len(calls) - 1) * surveys.CALL <= surveys.survey_cost(family) <= 10 * len(calls) * surveys.CALL
+
+
+def out_of_time_after(calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every clock that has a deadline run out after some checks."""
+    left = [calls]
+
+    def check(self: Clock) -> None:
+        left[0] -= 1
+        if left[0] < 0 and np.isfinite(self.left):
+            raise OutOfTimeError
+
+    monkeypatch.setattr(Clock, "check", check)
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
+@pytest.mark.parametrize("kind", ["columns", "grams"])
+def test_a_survey_out_of_time_is_a_bound(kind: str, p: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    family, grams = make(kind, 5, 4, p)
+    a = np.random.default_rng(3).normal(size=N)
+    exact, masses = surveys.survey(family, a).norm, brute_masses(grams, 4, a)
+    found = []
+    for calls in range(40):
+        out_of_time_after(calls, monkeypatch)
+        found.append(surveys.survey(family, a, n_leaders=3, seconds=1e6))
+        for index, score in zip(found[-1].leaders, found[-1].scores, strict=True):
+            np.testing.assert_allclose(score, masses[index] * multiplicity(index) ** ((p - 1) / p), rtol=1e-10)
+    assert {one.method for one in found} == {"bound", "enumeration"}
+    assert all(one.norm >= exact * (1 - 1e-12) for one in found)
+    assert all(one.norm <= exact * (1 + 1e-12) for one in found if one.method == "enumeration")
+    assert all(later.norm <= earlier.norm * (1 + 1e-12) for earlier, later in pairwise(found))
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e-9, 1e-3, 1e6])
+@pytest.mark.parametrize("kind", ["columns", "grams"])
+def test_any_deadline_gives_a_bound(kind: str, seconds: float) -> None:
+    for p, degree in product([1.0, 1.2, 2.0], [1, 2, 3, 4]):
+        family, grams = make(kind, 4, degree, p)
+        a = np.random.default_rng(degree).normal(size=N)
+        values = np.array(list(brute_masses(grams, degree, a).values()))
+        exact = values.max() if p == 1 else np.sum(values ** (p / (p - 1))) ** ((p - 1) / p)
+        assert surveys.survey(family, a, seconds=seconds).norm >= exact * (1 - 1e-12)
+
+
+def test_no_dual_vector_is_answered_by_the_method_of_any_other() -> None:
+    family, _ = make("columns", 5, 4, 1.5)
+    for budget, method in [(1e12, "enumeration"), (1.0, "bound")]:
+        found = surveys.survey(family, np.zeros(N), budget=budget)
+        assert (found.norm, found.method) == (0.0, method)
 
 
 @pytest.mark.parametrize("kind", ["columns", "grams"])
@@ -137,11 +226,11 @@ def test_bounds_lie_above_and_tighten_with_the_budget(kind: str, p: float) -> No
     family, grams = make(kind, 5, 4, p)
     a = np.random.default_rng(3).normal(size=N)
     exact, one_norm = surveys.survey(family, a).norm, sum(brute_masses(grams, 4, a).values())
-    bounds = [surveys.survey(family, a, budget=budget) for budget in (1.0, 5 * N**2, 15 * N**2, 35 * N**2)]
-    assert all(bound.method == "bound" for bound in bounds[:2])
+    bounds = [surveys.survey(family, a, budget=budget) for budget in (1.0, 6e3, 2e4, 5e4)]
+    assert all(bound.method == "bound" for bound in bounds)
     assert all(bound.norm >= exact * (1 - 1e-12) for bound in bounds)
     assert all(later.norm <= earlier.norm * (1 + 1e-12) for earlier, later in pairwise(bounds))
-    assert bounds[1].norm < bounds[0].norm <= one_norm * (1 + 1e-12)
+    assert bounds[3].norm < bounds[2].norm < bounds[1].norm < bounds[0].norm <= one_norm * (1 + 1e-12)
 
 
 def test_multiplicities_count_permutations() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain, zip_longest
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,9 @@ FULL_SHARE, KEPT_SHARE = 0.5, 0.2  # of max_kernels: when a stronger penalty sto
 STAGE_GAP = 0.1  # relative, over the family, at which a stronger penalty has done its work
 RESTRICTED_SHARE = 0.1  # of tol: how closely the model on the kernels found is solved
 CERTIFIED_STEPS = 1.5  # factor from one certified step to the next
+FIRST_SURVEY, LATER_SURVEY = 0.05, 0.2  # of the time left: the constant model is where a search begins, not ends
+DESCENT = 0.5  # of the time limit: a search that is to polish must come to it
+LEAST_SECONDS = 0.1  # of a restricted solve when time is over: its answer is the last one to be certified
 
 
 @dataclass(eq=False)
@@ -54,11 +59,11 @@ class PolynomialSearch:
         Most kernels of a polished model.
     budget : float
         Most multiplications of one survey of the family.
+    time_limit : float or None, default=None
+        Seconds from now on; surveys share them.
 
     Attributes
     ----------
-    method : str
-        How the last dual bound was found.
     all_rounds : bool
         Whether the search ended because it had no rounds left.
     """
@@ -70,7 +75,7 @@ class PolynomialSearch:
     tol: float
     max_kernels: int
     budget: float
-    method: str = field(default="enumeration", init=False)
+    time_limit: float | None = None
     all_rounds: bool = field(default=True, init=False)
     _survey: Survey | None = field(default=None, init=False)
     _rho: Array | None = field(default=None, init=False)
@@ -78,6 +83,21 @@ class PolynomialSearch:
     _first: float = field(default=0.0, init=False)
     _surveys: int = field(default=0, init=False)
     _systems: int = field(default=0, init=False)
+    _methods: dict[float, str] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._started = time.perf_counter()
+
+    @property
+    def _left(self) -> float | None:
+        """Seconds left, None without a limit."""
+        if self.time_limit is None:
+            return None
+        return max(0.0, self._started + self.time_limit - time.perf_counter())
+
+    def method(self, dual: float) -> str:
+        """Return how the norm behind a dual bound that was offered was found."""
+        return self._methods[dual]
 
     def candidates(self, n_steps: int, step_size: float | None, rounds: int) -> Iterator[Candidate]:
         """Yield the constant model, averages of the mirror descent, and polished models.
@@ -97,26 +117,31 @@ class PolynomialSearch:
         rho, b = self.shell.zero_model()
         constant = self._candidate([()], self.family.base.stack([()]), (rho, np.zeros(1), b))
         assert self._survey is not None
-        self._first = STRONGEST * self._survey.norm / max(2.0 * constant.certificate.primal, self.shell.tiny)
+        # A bound may be above the norm by orders of magnitude; the largest score that was seen is never larger.
+        size = self._survey.norm if self._survey.method != "bound" else self._survey.scores.max(initial=0.0)
+        self._first = STRONGEST * size / max(2.0 * constant.certificate.primal, self.shell.tiny)
         yield constant
         strength: float = self.shell.regularizer.strength
         descent = MirrorDescent(self.family, self.shell, strength, self.rng, step_size)
-        yield from self._descend(descent, n_steps)
+        yield from self._descend(descent, n_steps, DESCENT if rounds else 1.0)
         if rounds:
             yield from self._polish(descent, rounds)
 
     # --- mirror descent ---------------------------------------------------------------------------------------------
 
-    def _descend(self, descent: MirrorDescent, n_steps: int) -> Iterator[Candidate]:
+    def _descend(self, descent: MirrorDescent, n_steps: int, share: float) -> Iterator[Candidate]:
         base, due = self.family.base, 1
         # A certificate that costs more than a step waits until the steps have cost as much.
         wait = survey_cost(self.family, self.budget) / (self.family.degree * base.n_base * base.n_samples**2)
         for step in range(1, n_steps + 1):
             if not descent.step():
                 return
-            if step >= due or step == n_steps:
+            late = self.time_limit is not None and time.perf_counter() - self._started >= share * self.time_limit
+            if step >= due or step == n_steps or late:
                 due = step + max(1, int(np.ceil((CERTIFIED_STEPS - 1) * step)), int(min(wait, n_steps)))
                 yield self._averaged(descent)
+            if late:
+                return
 
     def _averaged(self, descent: MirrorDescent) -> Candidate:
         """Return the model of the averaged weights."""
@@ -175,6 +200,7 @@ class PolynomialSearch:
 
     def _solved(self, shell: Problem, indices: list[Index], stack: GramStack, last: Solution | None) -> Solution:
         """Solve on the kernels found, from the last answer."""
+        limit: dict[str, Any] = {} if self._left is None else {"time_limit": max(self._left, LEAST_SECONDS)}
         if last is not None:
             padding = np.zeros(len(indices) - len(last.kernel_weights))
             last = replace(last, kernel_weights=np.append(last.kernel_weights, padding))
@@ -191,16 +217,25 @@ class PolynomialSearch:
                 kernel_penalties=self.family.penalties(indices),
                 tol=RESTRICTED_SHARE * self.tol,
                 warm_start=last,
+                **limit,
             )
 
     def _additions(self, indices: list[Index]) -> list[Index]:
-        """Return the kernels that matter most to the last dual vector, or some drawn by Algorithm 3."""
+        """Return the kernels that matter most to the last dual vector, or some drawn by Algorithm 3, or both."""
         room = min(max(LEAST_GROWTH, int(GROWTH * len(indices))), self.max_kernels - len(indices))
         if room <= 0:
             return []
         known = set(indices)
-        leaders = self._survey.leaders if self._survey is not None and self._survey.leaders else self._drawn()
-        return [index for index in leaders if index not in known][:room]
+        return [index for index in self._leaders() if index not in known][:room]
+
+    def _leaders(self) -> tuple[Index, ...]:
+        assert self._survey is not None
+        leaders = self._survey.leaders
+        if leaders and self._survey.method == "enumeration":
+            return leaders
+        # Leaders are of the degrees that could be enumerated; products of the others must be drawn.
+        pairs = zip_longest(self._drawn(), leaders)
+        return tuple(dict.fromkeys(index for index in chain.from_iterable(pairs) if index is not None))
 
     def _drawn(self) -> tuple[Index, ...]:
         assert self._rho is not None
@@ -214,10 +249,12 @@ class PolynomialSearch:
     def _candidate(self, indices: list[Index], stack: GramStack, model: tuple[Array, Array, float]) -> Candidate:
         self._rho = self.shell.feasible_dual(model[0])
         wanted = len(indices) + max(LEAST_GROWTH, int(GROWTH * len(indices)))
-        self._survey = survey(self.family, self._rho, min(wanted, 2 * self.max_kernels), self.budget)
-        self.method = self._survey.method
+        share = LATER_SURVEY if self._surveys else FIRST_SURVEY
+        seconds = None if self._left is None else share * self._left
+        self._survey = survey(self.family, self._rho, min(wanted, 2 * self.max_kernels), self.budget, seconds)
         self._surveys += 1
         certificate = self._certificate(self.shell, indices, stack, model)
+        self._methods.setdefault(certificate.dual, self._survey.method)
         self._dual = max(self._dual, certificate.dual)
         if self._dual > certificate.dual:
             certificate = with_dual(certificate, self._dual, self.shell.tiny)

@@ -3,31 +3,44 @@
 The conjugate of the penalty is ``Omega*(u) = V / (2 lambda)``, ``V = (sum_i v_i^q)^{1/q}`` over the ordered products
 with ``v_i = a'K_i a / rho_d^2`` and ``q = p/(p-1)``. Three ways to it, the cheapest exact one first:
 
-- *enumeration*: all distinct products, two factors at a time by one matrix product. Names the largest as well.
+- *enumeration*: all distinct products. Names the largest as well.
 - *identity*, for p = 2: ``sum_{|i|=d} v_i^2 = vec(aa')'[(sum_j vec K_j vec K_j')^{o d}] vec(aa')``: ``O(r N^4)``
   whatever the degree.
 - *bound*: products that begin with ``i1..ik`` have the sum ``v(i1..ik) = <(aa') o K_{i1} o ... o K_{ik}, S^{o(d-k)}>``
   and are not negative, so that the sum of their q-th powers is at most its q-th power (q >= 1). The longest prefix
   that can be afforded is taken; ``k = 0`` gives the 1-norm of the gradient.
+
+A survey that may take only so many seconds lengthens the prefix step by step, and ends with what it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import comb
+from math import comb, factorial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels.discovery._polynomial_family import PolynomialFamily, multiplicity
-from manykernels.discovery._product_bases import Index, RankOneBase
+from manykernels.discovery._polynomial_enumeration import ONE_BY_ONE, batches, enumerate_degree, largest_batch, repeats
+from manykernels.discovery._polynomial_family import PolynomialFamily
+from manykernels.discovery._polynomial_tally import Clock, OutOfTimeError, Tally
+from manykernels.discovery._product_bases import Index
 
 Array = NDArray[Any]
 
-BUDGET = 4e11  # multiplications of one survey: 10 to 20 seconds of one core
-PANEL = 256  # rows of pairs at a time: little is computed twice, little memory is held
+BUDGET = 4e11  # multiplications of one survey: 10 to 40 seconds of one core
+SPEED = 5e9  # multiplications a second that a survey may count on
+CALL = 1e6  # multiplications in the time of the Python code around one matrix product
+EXTENSION = 0.02  # of a call: one step in the building of a batch
+SCORE = 150.0  # and in the time of squaring, weighing and adding one score
+STATE = 1000.0  # and in the time of making one state, beside its size
+CHEAP = 1e8  # an enumeration of so many is worth its price for the kernels that it names
+SHORT = 1  # factors of the prefix when time has run out
+WORTH = 0.2  # of an enumeration: what is spent on bounds that stand if it cannot be finished in time
+PANEL = 256  # rows of pairs of samples at a time
+METHODS = ("bound", "identity", "enumeration")  # the least exact first
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +54,7 @@ class Survey:
     method : str
         "enumeration", "identity" or "bound": the least exact way used for any degree.
     leaders : tuple of tuple of int
-        Distinct kernels of the largest ``u_m^2 / w_m^2``, the largest first; empty unless enumerated.
+        Distinct kernels of the largest ``u_m^2 / w_m^2``, the largest first, among the degrees that were enumerated.
     scores : (n_leaders,) float64
         Their ``u_m^2 / w_m^2``.
     """
@@ -52,7 +65,9 @@ class Survey:
     scores: Array = field(default_factory=lambda: np.zeros(0))
 
 
-def survey(family: PolynomialFamily, a: Array, n_leaders: int = 0, budget: float = BUDGET) -> Survey:
+def survey(
+    family: PolynomialFamily, a: Array, n_leaders: int = 0, budget: float = BUDGET, seconds: float | None = None
+) -> Survey:
     """Return ``V`` of a dual vector and the kernels that matter most.
 
     Parameters
@@ -64,33 +79,87 @@ def survey(family: PolynomialFamily, a: Array, n_leaders: int = 0, budget: float
         How many kernels to name.
     budget : float
         Most multiplications.
+    seconds : float or None, default=None
+        About how long this may take; what cannot be done by then is bounded.
 
     Returns
     -------
     Survey
     """
+    clock, degrees = Clock(seconds), range(family.degree + 1)
     size = float(np.abs(a).max(initial=0.0))
     if size == 0:
-        return Survey(0.0, "enumeration")
-    tally = _Tally(family.conjugate_exponent, n_leaders)
-    methods = {_survey_degree(family, family.base.start(a / size), d, tally, budget) for d in range(family.degree + 1)}
-    method = next(name for name in ("bound", "identity", "enumeration") if name in methods)
+        # Zero by any method; this names the one that another vector would be answered by.
+        return Survey(0.0, weakest([_method(family, d, _allowed(budget, clock)) for d in degrees]))
+    tally = Tally(family.conjugate_exponent, n_leaders, family.n_kernels)
+    state = family.base.start(a / size)
+    method = weakest([_survey_degree(family, state, d, tally, budget, clock) for d in degrees])
     leaders, scores = tally.leaders()
     return Survey(size**2 * tally.norm, method, leaders, size**2 * scores)
 
 
-def _survey_degree(family: PolynomialFamily, state: Array, degree: int, tally: _Tally, budget: float) -> str:
+def weakest(methods: Iterable[str]) -> str:
+    """Return the least exact of some methods."""
+    return min(methods, key=METHODS.index)
+
+
+def _allowed(budget: float, clock: Clock) -> float:
+    return min(budget, SPEED * clock.left)
+
+
+def _survey_degree(
+    family: PolynomialFamily, state: Array, degree: int, tally: Tally, budget: float, clock: Clock
+) -> str:
+    """Add one degree in the best way that can be afforded, and return which it was."""
+    before = after = tally.total
+    reached = "bound"
+    for at, (method, length) in enumerate(_ways(family, degree, budget, clock)):
+        tally.restore(before)
+        try:
+            # The first way is short where time matters: there is always an answer.
+            _add_degree(family, state, degree, (method, length), tally, clock if at else Clock())
+        except OutOfTimeError:
+            tally.restore(after)
+            break
+        reached, after = method, tally.total
+    return reached
+
+
+def _ways(family: PolynomialFamily, degree: int, budget: float, clock: Clock) -> list[tuple[str, int]]:
+    """Return methods and lengths of prefixes: the best one that can be afforded, after shorter ones if time matters.
+
+    How much a core multiplies in a second is known only roughly on a machine that others use as well.
+    """
+    allowed = _allowed(budget, clock)
+    method = _method(family, degree, allowed)
+    exact = [] if method == "bound" else [(method, 0)]
+    if degree == 0 or not np.isfinite(clock.left):
+        return exact or [("bound", _longest(family, degree, allowed))]
+    worth = min(allowed, WORTH * _enumeration_cost(family, degree)) if exact else allowed
+    short = min(SHORT, degree - 1)
+    longest = max(_longest(family, degree, worth), short)
+    return [("bound", length) for length in range(short, longest + 1)] + exact
+
+
+def _add_degree(
+    family: PolynomialFamily, state: Array, degree: int, way: tuple[str, int], tally: Tally, clock: Clock
+) -> None:
+    method, length = way
+    if method == "enumeration":
+        enumerate_degree(family, state, degree, tally, clock)
+    elif method == "identity":
+        tally.add_sum(family.scales[degree] ** 2 * _sum_of_squares(family.base, state, degree, clock))
+    else:
+        _bound(family, state, degree, length, tally, clock)
+
+
+def _method(family: PolynomialFamily, degree: int, allowed: float) -> str:
     base = family.base
     by_enumeration = _enumeration_cost(family, degree)
-    by_identity = base.n_samples**4 * (base.n_base + degree) / 4 if family.p == 2 else np.inf
-    if by_enumeration <= min(budget, 4 * by_identity):
-        _enumerate(family, state, degree, tally)
+    by_identity = base.n_samples**4 * (base.n_base + degree) / 4 + CALL if family.p == 2 else np.inf
+    if by_enumeration <= min(allowed, max(4 * by_identity, CHEAP)):
         return "enumeration"
-    if by_identity <= budget:
-        tally.add_sum(family.scales[degree] ** 2 * _sum_of_squares(base, state, degree))
-        return "identity"
-    _bound(family, state, degree, tally, budget)
-    return "bound"
+    return "identity" if by_identity <= allowed else "bound"
 
 
 def survey_cost(family: PolynomialFamily, budget: float = BUDGET) -> float:
@@ -99,142 +168,28 @@ def survey_cost(family: PolynomialFamily, budget: float = BUDGET) -> float:
 
 
 def _enumeration_cost(family: PolynomialFamily, degree: int) -> float:
+    """Return the multiplications of an enumeration, and those that would fit into the time of everything else."""
     base = family.base
-    entries = base.n_samples if isinstance(base, RankOneBase) else base.n_samples**2
-    return float(comb(base.n_base + degree - 1, degree)) * entries if degree else 0.0
-
-
-class _Tally:
-    """The sum of q-th powers, kept relative to the largest score, and the largest scores with their kernels."""
-
-    def __init__(self, q: float, n_leaders: int) -> None:
-        self._q, self._wanted = q, n_leaders
-        self._top, self._sum = 0.0, 0.0
-        self._scores = np.zeros(0)
-        self._indices: list[Index] = []
-        self._threshold = 0.0
-
-    @property
-    def norm(self) -> float:
-        """``(sum score^q)^{1/q}``."""
-        if self._top == 0 or np.isinf(self._q):
-            return self._top
-        return self._top * float(self._sum) ** (1.0 / self._q)
-
-    def add(self, scores: Array) -> None:
-        """Add scores of distinct kernels."""
-        top = float(scores.max(initial=0.0))
-        if top > self._top:
-            self._sum *= 0.0 if self._top == 0 or np.isinf(self._q) else (self._top / top) ** self._q
-            self._top = top
-        if self._top > 0 and not np.isinf(self._q):
-            shares = scores.ravel() / self._top
-            self._sum += float(shares @ shares if self._q == 2 else np.sum(shares**self._q))
-
-    def add_sum(self, squares: float) -> None:
-        """Add a sum of squares, for q = 2."""
-        self.add(np.array([np.sqrt(max(squares, 0.0))]))
-
-    def offer(self, scores: Array, indices: Any) -> None:
-        """Keep those of the scores that are among the largest; ``indices(positions)`` names them."""
-        if not self._wanted:
-            return
-        flat = scores.ravel()
-        better = np.flatnonzero(flat > self._threshold)
-        if len(better) > self._wanted:
-            better = better[np.argpartition(flat[better], -self._wanted)[-self._wanted :]]
-        self._scores = np.concatenate([self._scores, flat[better]])
-        self._indices.extend(indices(better))
-        if len(self._scores) > 4 * self._wanted:
-            self._shrink()
-
-    def _shrink(self) -> None:
-        kept = np.argsort(-self._scores, kind="stable")[: self._wanted]
-        self._scores, self._indices = self._scores[kept], [self._indices[i] for i in kept]
-        if 0 < self._wanted == len(kept):
-            self._threshold = float(self._scores[-1])
-
-    def leaders(self) -> tuple[tuple[Index, ...], Array]:
-        self._shrink()
-        return tuple(self._indices), self._scores
-
-
-# --- enumeration ----------------------------------------------------------------------------------------------------
-
-
-def _enumerate(family: PolynomialFamily, state: Array, degree: int, tally: _Tally) -> None:
-    share = 1.0 / family.conjugate_exponent  # (p - 1) / p, the power of c in w^{-2}
-    scale = family.scales[degree]
-    if degree == 0:
-        _add(tally, np.array([scale * family.base.mass(state, None)]), lambda at: [() for _ in at])
-    elif degree == 1:
-        _add(tally, scale * family.base.masses(state, None), lambda at: [(int(j),) for j in at])
-    else:
-        for prefix, partial in _prefixes(family, state, degree - 2):
-            _add_pairs(family, prefix, partial, scale, share, tally)
-
-
-def _add(tally: _Tally, scores: Array, indices: Any) -> None:
-    tally.add(scores)
-    tally.offer(scores, indices)
-
-
-def _prefixes(family: PolynomialFamily, state: Array, length: int) -> Iterator[tuple[Index, Array]]:
-    """Yield the non-decreasing multi-indices of a length with their states."""
-    if length == 0:
-        yield (), state
-        return
-    for prefix, partial in _prefixes(family, state, length - 1):
-        for j in range(prefix[-1] if prefix else 0, family.base.n_base):
-            yield (*prefix, j), family.base.extend(partial, j)
-
-
-def _add_pairs(
-    family: PolynomialFamily, prefix: Index, partial: Array, scale: float, share: float, tally: _Tally
-) -> None:
-    """Add all products ``prefix + (j, k)`` with ``prefix[-1] <= j <= k``."""
-    first = prefix[-1] if prefix else 0
-    for top in range(first, family.base.n_base, PANEL):
-        rows = slice(top, min(top + PANEL, family.base.n_base))
-        scores = family.base.pair_masses(partial, rows, top)
-        _weigh(scores, prefix, top, scale, share)
-        width = scores.shape[1]
-
-        def indices(at: Array, top: int = top, width: int = width) -> list[Index]:
-            return [(*prefix, top + int(i) // width, top + int(i) % width) for i in at]
-
-        _add(tally, scores, indices)
-
-
-def _weigh(scores: Array, prefix: Index, top: int, scale: float, share: float) -> None:
-    """Multiply masses of ``prefix + (j, k)``, j and k from ``top`` on, by ``scale c^share``; zero where ``j > k``."""
-    n_rows, last = len(scores), top + scores.shape[1]
-    apart = (last, last + 1)  # stand for two further indices
-
-    def factor(*pair: int) -> float:
-        return float(scale * multiplicity((*prefix, *pair)) ** share)
-
-    square, diagonal = scores[:, :n_rows], np.arange(n_rows)
-    square[np.tril_indices(n_rows, -1)] = 0.0
-    twice = square[diagonal, diagonal] * factor(apart[0], apart[0])
-    if prefix and prefix[-1] == top:
-        corner = square[0, 0] * factor(top, top)
-        scores[0] *= factor(top, apart[0]) / factor(*apart)
-        twice[0] = corner
-    scores *= factor(*apart)
-    square[diagonal, diagonal] = twice
+    if degree < 2:
+        return float(base.n_base * base.state_size) if degree else 0.0
+    products = float(comb(base.n_base + degree - 1, degree))
+    calls: float = base.n_base if degree > 2 else 0
+    if degree > ONE_BY_ONE:
+        calls += EXTENSION * degree * base.n_base**2 + comb(base.n_base + degree - 3, degree - 2) // largest_batch(base)
+    return products * (base.state_size + SCORE) + CALL * calls
 
 
 # --- the identity ---------------------------------------------------------------------------------------------------
 
 
-def _sum_of_squares(base: Any, state: Array, degree: int) -> float:
+def _sum_of_squares(base: Any, state: Array, degree: int, clock: Clock) -> float:
     """Return the sum over ordered products of ``degree`` factors of ``<M, K_i>^2``, from pairs of samples."""
     rows, cols = np.triu_indices(base.n_samples)
     vectors = base.pair_vectors(rows, cols)
     weight = base.pair_weights(state, rows, cols)
     total = 0.0
     for at in range(0, len(rows), PANEL):
+        clock.check()
         table = (vectors[:, at : at + PANEL].T @ vectors) ** degree
         total += float(weight[at : at + PANEL] @ table @ weight)
     return total
@@ -243,19 +198,24 @@ def _sum_of_squares(base: Any, state: Array, degree: int) -> float:
 # --- the bound ------------------------------------------------------------------------------------------------------
 
 
-def _bound(family: PolynomialFamily, state: Array, degree: int, tally: _Tally, budget: float) -> None:
-    base = family.base
-    length = 0
-    while length < degree - 1 and comb(base.n_base + length, length + 1) * base.n_samples**2 <= budget:
+def _longest(family: PolynomialFamily, degree: int, allowed: float) -> int:
+    """Return the length of the prefixes that can be afforded."""
+    base, length = family.base, 0
+    while length < degree - 1:
+        prefixes = comb(base.n_base + length, length + 1)
+        calls = base.n_base**length / largest_batch(base) if length else 0.0
+        if prefixes * (base.n_samples**2 + STATE * (length > 0)) + CALL * calls > allowed:
+            break
         length += 1
-    power, scale = family.powers[degree - length], family.scales[degree]
-    share = 1.0 / family.conjugate_exponent
-    if length == 0:
-        tally.add(np.array([scale * base.mass(state, power)]))
-        return
-    for prefix, partial in _prefixes(family, state, length - 1):
-        first = prefix[-1] if prefix else 0
-        masses = scale * base.masses(partial, power)[first:]
-        counts = np.array([multiplicity((*prefix, j)) for j in (first, first + 1)], dtype=np.float64)
-        weights = np.where(np.arange(len(masses)) == 0, counts[0], counts[1])
-        tally.add(masses * weights**share)
+    return length
+
+
+def _bound(family: PolynomialFamily, state: Array, degree: int, length: int, tally: Tally, clock: Clock) -> None:
+    """Add the sums of all products that begin alike as if each were one product."""
+    base, power, share = family.base, family.powers[degree - length], 1.0 / family.conjugate_exponent
+    if power is None:
+        raise ValueError("a prefix is shorter than the product")
+    for indices, states in batches(base, state, length, base.n_base - 1):
+        clock.check()
+        masses = family.scales[degree] * base.state_masses(states, power)
+        tally.add(masses * (factorial(length) / repeats(indices)[0]) ** share)

@@ -37,6 +37,11 @@ class ProductBase(ABC):
     n_samples: int
     unit: float
 
+    @property
+    @abstractmethod
+    def state_size(self) -> int:
+        """Numbers that one state takes."""
+
     @cached_property
     def total(self) -> Array:
         """``S = sum_j K_j``, scaled, (N, N)."""
@@ -52,7 +57,7 @@ class ProductBase(ABC):
 
     @abstractmethod
     def extend(self, state: Array, j: int) -> Array:
-        """Return the state with base kernel j multiplied in."""
+        """Return the state, or each of a batch of states, with base kernel j multiplied in."""
 
     @abstractmethod
     def mass(self, state: Array, power: Array | None) -> float:
@@ -65,6 +70,14 @@ class ProductBase(ABC):
     @abstractmethod
     def pair_masses(self, state: Array, rows: slice, first: int) -> Array:
         """``<M o K_j, K_k>`` for j in ``rows`` and k >= ``first``, scaled."""
+
+    @abstractmethod
+    def state_masses(self, states: Array, power: Array) -> Array:
+        """``<M, P>`` of each of a batch of states."""
+
+    @abstractmethod
+    def tail_masses(self, states: Array, rows: Array, cols: Array) -> Array:
+        """``<M o K_j, K_k>`` of each of a batch of states, scaled, for j in ``rows`` with k beside it in ``cols``."""
 
     @abstractmethod
     def pair_vectors(self, rows: Array, cols: Array) -> Array:
@@ -95,6 +108,11 @@ class RankOneBase(ProductBase):
         self._features = features
         self._scaled = np.ldexp(features, -exponent)
 
+    @property
+    def state_size(self) -> int:
+        """N."""
+        return self.n_samples
+
     def _total(self) -> Array:
         return self._scaled.T @ self._scaled
 
@@ -120,6 +138,15 @@ class RankOneBase(ProductBase):
     def pair_masses(self, state: Array, rows: slice, first: int) -> Array:
         """``(m'(x_j o x_k))^2``."""
         return ((self._scaled[rows] * state) @ self._scaled[first:].T) ** 2
+
+    def state_masses(self, states: Array, power: Array) -> Array:
+        """``m'P m``."""
+        return np.maximum(np.einsum("bn,bn->b", states @ power, states), 0.0)
+
+    def tail_masses(self, states: Array, rows: Array, cols: Array) -> Array:
+        """``(m'(x_j o x_k))^2``."""
+        scores: Array = states @ (self._scaled[rows] * self._scaled[cols]).T
+        return np.square(scores, out=scores)
 
     def pair_vectors(self, rows: Array, cols: Array) -> Array:
         """``x_j[rows] x_j[cols]``."""
@@ -155,6 +182,11 @@ class GramBase(ProductBase):
         self._grams = np.ldexp(grams, -exponent)
         self._flat = self._grams.reshape(self.n_base, -1)
 
+    @property
+    def state_size(self) -> int:
+        """``N^2``."""
+        return self.n_samples**2
+
     def _total(self) -> Array:
         return self._grams.sum(axis=0)
 
@@ -178,6 +210,14 @@ class GramBase(ProductBase):
         """``<M o K_j, K_k>``."""
         flat, vector = self._flat[first:], state.ravel()
         return np.maximum(np.array([flat @ (vector * row) for row in self._flat[rows]]), 0.0)
+
+    def state_masses(self, states: Array, power: Array) -> Array:
+        """``<M, P>``."""
+        return np.maximum(states.reshape(len(states), -1) @ power.ravel(), 0.0)
+
+    def tail_masses(self, states: Array, rows: Array, cols: Array) -> Array:
+        """``<M o K_j, K_k>``."""
+        return np.maximum(states.reshape(len(states), -1) @ (self._flat[rows] * self._flat[cols]).T, 0.0)
 
     def pair_vectors(self, rows: Array, cols: Array) -> Array:
         """``K_j[rows, cols]``."""

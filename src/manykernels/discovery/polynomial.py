@@ -38,7 +38,8 @@ class PolynomialDiscovery(Discovery):
     Attributes
     ----------
     method : str
-        "enumeration" or "identity" (the exact norm over the family) or "bound" (an upper bound on it).
+        How the dual bound was found: "enumeration" or "identity" (the exact norm over the family) or "bound" (an upper
+        bound on it).
     n_family : int
         Number of ordered products in the family; ``n_distinct`` without permutations.
     n_distinct : int
@@ -113,7 +114,8 @@ def discover_polynomial(
     max_kernels : int, default=500
         Most kernels of the polished model.
     budget : float
-        Most multiplications to spend on one dual bound; it decides between enumeration, identity and bound.
+        Most multiplications to spend on one dual bound; it decides between enumeration, identity and bound. With a
+        time limit, each has a share of the time left as well.
     limits : Limits, optional
         When to stop: at a gap of 1e-2 or after 30 rounds of polishing (``max_iter``; the steps before are not counted).
     random_state : int, RandomState, Generator or None, default=None
@@ -158,11 +160,11 @@ def discover_polynomial(
     n_steps, max_kernels = check_count(n_steps, "n_steps"), check_count(max_kernels, "max_kernels")
     limits = checked_limits(limits, Limits(tol=1e-2, max_iter=30))
     rounds, tol = limits.max_iter if polish else 0, limits.tol
-    search = PolynomialSearch(family, shell, _namer(parts, known), rng, tol, max_kernels, budget)
+    search = PolynomialSearch(family, shell, _namer(parts, known), rng, tol, max_kernels, budget, limits.time_limit)
     whole = replace(limits, max_iter=rounds + n_steps, name="polynomial search")
     found = run_search(search.candidates(n_steps, step_size, rounds), whole)
-    found = _with_advice(found, tol, search.all_rounds)
-    return PolynomialDiscovery(found.kernels, found.solution, search.method, family.n_ordered, family.n_kernels)
+    found, method = _with_advice(found, tol, search.all_rounds), search.method(found.solution.certificate.dual)
+    return PolynomialDiscovery(found.kernels, found.solution, method, family.n_ordered, family.n_kernels)
 
 
 def base_parts(points: Array, base: KernelSpec | Sequence[Part] | None) -> list[Part]:
