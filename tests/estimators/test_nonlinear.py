@@ -59,7 +59,7 @@ def test_the_frame_shows_the_kernel(data: Any) -> None:
 
 
 def test_too_few_steps_warn(data: Any) -> None:
-    with pytest.warns(ConvergenceWarning, match="stopped .max_iter. where the objective can fall by"):
+    with pytest.warns(ConvergenceWarning, match="stopped .max_iter. at stationarity .* the objective can fall by"):
         NonlinearMKL(tol=1e-12, max_iter=1).fit(data.X, data.y)
 
 

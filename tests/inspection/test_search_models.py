@@ -9,7 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from manykernels import GaussianMKL, HierarchicalMKL, NonlinearMKL, PolynomialMKL, load_model, save_model
+from manykernels import (
+    ConvergenceWarning,
+    GaussianMKL,
+    HierarchicalMKL,
+    NonlinearMKL,
+    PolynomialMKL,
+    load_model,
+    save_model,
+)
 from manykernels.discovery import LaplacianFamily
 from manykernels.inspection import ConvergenceDisplay, KernelWeightsDisplay, MKLReport
 
@@ -75,11 +83,34 @@ def test_a_report_of_two_stages_tells_the_second_penalty_and_what_tol_is() -> No
     assert model.solution_.certificate.primal == pytest.approx(primal, rel=1e-9)
 
 
+def test_a_report_tells_the_stationarity_that_was_asked_for_and_reached(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    model = NonlinearMKL(max_iter=1, tol=1e-8)
+    with pytest.warns(ConvergenceWarning, match=r"\(max_iter\) at stationarity \d\.\d+e-\d+, above tol 1.00e-08"):
+        model.fit(X, X[:, 0] * X[:, 1])
+    save_model(model, tmp_path / "m.mkl")
+    report = MKLReport.from_estimator(load_model(tmp_path / "m.mkl"))
+    assert (report.tol_measure, report.tol_reached) == ("stationarity", model.stationarity_)
+    assert model.stationarity_ > 1e-4
+    assert f"(tol 1e-08 is the stationarity, {model.stationarity_:.2e} reached)" in report.summary()
+    assert report.to_dict()["tol_reached"] == model.stationarity_
+
+
+def test_a_kernel_of_many_columns_tells_the_largest_weights() -> None:
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    model = NonlinearMKL().fit(X, X[:, 4] * (2 * X[:, 1] + X[:, 2]))
+    theta = model.base_weights_
+    assert theta.argsort()[::-1][:3].tolist() == [4, 1, 2]
+    shown = ", ".join(f"x{j} {theta[j]:.2g}" for j in (4, 1, 2))
+    assert model.kernel_names_ == [f"degree 2 in 5 columns ({shown}, ...)"]
+
+
 def test_a_report_of_one_stage_tells_the_gap_asked_for_and_no_passes_uncounted() -> None:
     X = np.random.default_rng(0).normal(size=(50, 3))
     model = GaussianMKL(tol=0.05).fit(X, X[:, 0])
     report = MKLReport.from_estimator(model)
     assert (report.penalty, report.tol_measure) == ("simplex", "relative duality gap")
+    assert report.tol_reached == report.relative_gap
     assert "(tol 5e-02)" in report.summary()
     assert "passes" not in report.summary()
     assert ConvergenceDisplay.from_estimator(model).tol == 0.05

@@ -145,10 +145,12 @@ class NonlinearDescent:
         )
 
     def _message(self) -> str:
-        reached = f"the objective can fall by at most {self.point.stationarity:.2e} of its value to first order"
+        size = f"{self.point.stationarity:.2e}"
+        meaning = f"the objective can fall by at most {size} of its value to first order"
         if self.status is Status.CONVERGED:
-            return f"converged to a stationary point: {reached} (tol {self.limits.tol:.2e})"
+            return f"converged to a stationary point: {meaning} (tol {self.limits.tol:.2e})"
         advice = ADVICE[self.status].replace("The gap no longer falls: a", "A")
         return (
-            f"The {self.limits.name} stopped ({self.status}) where {reached}, above tol {self.limits.tol:.2e}. {advice}"
+            f"The {self.limits.name} stopped ({self.status}) at stationarity {size}, above tol {self.limits.tol:.2e}: "
+            f"{meaning}. {advice}"
         )

@@ -22,6 +22,8 @@ from manykernels.objective.regularizers import Ridge
 
 Array = NDArray[Any]
 
+MOST_LISTED = 3  # columns in a name
+
 
 @dataclass(frozen=True, eq=False)
 class NonlinearDiscovery(Discovery):
@@ -152,6 +154,15 @@ def _discovery(descent: NonlinearDescent, names: Sequence[str]) -> NonlinearDisc
     theta, offset = point.theta[:n_columns], float(point.theta[n_columns:].sum())
     columns = np.flatnonzero(theta) if theta.any() else np.arange(n_columns)
     spec = WeightedPolynomial(posed.degree, tuple(theta[columns].tolist()), offset)
-    listed = ", ".join(names[int(j)] for j in columns) if len(columns) < 4 else "columns"
+    listed = _listed(theta[columns], [names[int(j)] for j in columns])
     found = Found(f"degree {posed.degree} in {listed}", spec, tuple(int(j) for j in columns))
     return NonlinearDiscovery((found,), descent.solution(), theta, offset, point.stationarity)
+
+
+def _listed(theta: Array, names: Sequence[str]) -> str:
+    """Return the names of a few columns, and of many their number and the largest weights."""
+    if len(names) <= MOST_LISTED:
+        return ", ".join(names)
+    largest = np.argsort(-theta, kind="stable")[:MOST_LISTED]
+    shown = ", ".join(f"{names[int(j)]} {theta[j]:.2g}" for j in largest)
+    return f"{len(names)} columns ({shown}, ...)"

@@ -117,6 +117,7 @@ class NonlinearMKL(BaseKernelSearch):
 
     fitted_extras: ClassVar[tuple[str, ...]] = ("base_weights_", "constant_weight_", "stationarity_")
     penalty_name: ClassVar[str] = "ridge"
+    tol_measure: ClassVar[str] = "stationarity"
 
     def __init__(
         self,
@@ -146,6 +147,11 @@ class NonlinearMKL(BaseKernelSearch):
         self.max_iter = max_iter
         self.time_limit = time_limit
         self.verbose = verbose
+
+    @property
+    def tol_reached(self) -> float:
+        """What was reached of what ``tol`` asks for: the stationarity."""
+        return self.stationarity_
 
     def _search(
         self, points: Array, names: Sequence[str], target: Array, weight: Array, loss: Loss, strength: float

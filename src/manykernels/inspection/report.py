@@ -40,6 +40,8 @@ class MKLReport:
         Largest relative duality gap, and what was asked for.
     tol_measure : str
         Of what ``tol`` was asked for: ``"relative duality gap"``, unless the estimator stops on something else.
+    tol_reached : float or None
+        The value of that which was reached; None if the estimator does not keep it.
     solver : str
     passes, newton_steps, elapsed_s : float
         Cost, summed over classes or outputs; zero passes where a search does not count them.
@@ -77,6 +79,7 @@ class MKLReport:
     relative_gap: float
     tol: float
     tol_measure: str
+    tol_reached: float | None
     solver: str
     passes: float
     newton_steps: int
@@ -105,6 +108,7 @@ class MKLReport:
         worst = max(solutions, key=lambda one: (one.status is not Status.CONVERGED, one.certificate.relative_gap))
         tested = X_test is not None and y_test is not None
         penalty = getattr(estimator, "penalty", None) or estimator.penalty_name
+        measure = getattr(estimator, "tol_measure", GAP)
         return cls(
             estimator=type(estimator).__name__,
             task="classification" if is_classifier(estimator) else "regression",
@@ -120,7 +124,8 @@ class MKLReport:
             message=worst.message,
             relative_gap=float(estimator.dual_gap_),
             tol=float(getattr(getattr(estimator, "solver", None), "tol", estimator.tol)),
-            tol_measure=getattr(estimator, "tol_measure", GAP),
+            tol_measure=measure,
+            tol_reached=float(estimator.dual_gap_) if measure == GAP else getattr(estimator, "tol_reached", None),
             solver=worst.solver,
             passes=float(sum(one.passes for one in solutions)),
             newton_steps=int(sum(one.newton_steps for one in solutions)),
@@ -154,7 +159,10 @@ class MKLReport:
     @property
     def asked(self) -> str:
         """What ``tol`` asked for, as text."""
-        return f"tol {self.tol:.0e}" + ("" if self.tol_measure == GAP else f" is the {self.tol_measure}")
+        if self.tol_measure == GAP:
+            return f"tol {self.tol:.0e}"
+        reached = "" if self.tol_reached is None else f", {self.tol_reached:.2e} reached"
+        return f"tol {self.tol:.0e} is the {self.tol_measure}{reached}"
 
     @property
     def cost(self) -> str:
