@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import combinations_with_replacement, pairwise, product
 from math import comb
 
@@ -15,7 +16,9 @@ from manykernels.discovery._polynomial_family import PolynomialFamily, multiplic
 from manykernels.discovery._polynomial_sampling import InteractionSampler
 from manykernels.discovery._polynomial_tally import Clock, OutOfTimeError
 from manykernels.discovery._product_bases import GramBase, RankOneBase
+from manykernels.discovery.polynomial import product_base
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
+from manykernels.kernels import Gaussian, Linear
 
 N = 9
 RHO = np.array([1.0, 0.7, 1.5, 2.0, 3.0])
@@ -296,3 +299,27 @@ def test_too_many_products_of_dense_grams_are_refused(monkeypatch: pytest.Monkey
     monkeypatch.setattr("manykernels.discovery._product_bases.LARGEST_STACK", 1000)
     with pytest.raises(MemoryBudgetError, match="2 products of Gram matrices of 9 samples"):
         GramBase(np.ones((2, N, N))).stack([(0, 1), (1, 1)])
+
+
+def test_base_kernels_that_do_not_fit_are_refused_before_they_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("manykernels.grams.plan.available_memory", lambda: 200_000_000)
+    points = np.zeros((1000, 20))
+    with pytest.raises(MemoryBudgetError, match=r"20 base kernels on 1000 samples take 160 MB .* budget, .* is 100 MB"):
+        product_base(points, [(Gaussian(1.0), (j,)) for j in range(20)])
+    assert isinstance(product_base(points, [(Linear(), (j,)) for j in range(20)]), RankOneBase)
+
+
+def test_base_kernels_are_held_once() -> None:
+    points, parts = np.random.default_rng(0).normal(size=(250, 20)), [(Gaussian(1.0), (j,)) for j in range(20)]
+    tracemalloc.start()
+    base = product_base(points, parts)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.4 * 8 * 20 * 250**2
+    np.testing.assert_array_equal(base.unit * base._grams[3], Gaussian(1.0)(points[:, [3]]))  # type: ignore[attr-defined]
+
+
+def test_given_grams_are_not_scaled_in_place() -> None:
+    grams = 3.0 * np.ones((2, N, N))
+    assert GramBase(grams).unit == 4.0
+    assert np.all(grams == 3.0)

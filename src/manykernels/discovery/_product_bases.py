@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.grams import DenseStack, GramStack, RankOneStack
+from manykernels.grams.plan import format_bytes, memory_bytes, stack_nbytes, working_nbytes
 
 Array = NDArray[Any]
 Index = tuple[int, ...]
@@ -173,13 +174,15 @@ class GramBase(ProductBase):
     ----------
     grams : (r, N, N) float64
         Symmetric, positive semidefinite.
+    overwrite : bool, default=False
+        Whether they may be scaled where they are: a second copy would double the memory.
     """
 
-    def __init__(self, grams: Array) -> None:
+    def __init__(self, grams: Array, *, overwrite: bool = False) -> None:
         self.n_base, self.n_samples = grams.shape[:2]
-        exponent = _exponent(float(np.abs(grams).max(initial=0.0)))
+        exponent = _exponent(float(max(grams.max(initial=0.0), -grams.min(initial=0.0))))
         self.unit = _unit(exponent)
-        self._grams = np.ldexp(grams, -exponent)
+        self._grams = np.ldexp(grams, -exponent, out=grams if overwrite else None)
         self._flat = self._grams.reshape(self.n_base, -1)
 
     @property
@@ -242,6 +245,29 @@ class GramBase(ProductBase):
                     gram *= self._grams[j]
                 gram *= self.unit ** len(index)
         return DenseStack(_checked(grams))
+
+
+def check_gram_memory(n_base: int, n_samples: int) -> None:
+    """Refuse Gram matrices of base kernels that do not fit, before anything is allocated.
+
+    Parameters
+    ----------
+    n_base, n_samples : int
+
+    Raises
+    ------
+    MemoryBudgetError
+        If they and the working arrays of a fit take more than half of the memory available now.
+    """
+    nbytes, working = stack_nbytes("dense", n_base, n_samples, "float64"), working_nbytes(n_base, n_samples)
+    budget = memory_bytes(None)
+    if nbytes + working > budget:
+        raise MemoryBudgetError(
+            f"The Gram matrices of {n_base} base kernels on {n_samples} samples take {format_bytes(nbytes)} besides "
+            f"{format_bytes(working)} of working arrays, but the memory budget, half of the memory available now, is "
+            f"{format_bytes(budget)}. Use fewer samples or base kernels, or linear base kernels of single columns, "
+            "which take one vector each."
+        )
 
 
 def _exponent(largest: float) -> int:

@@ -16,7 +16,7 @@ from manykernels._validation import check_count, check_points, check_positive
 from manykernels.discovery._polynomial_family import PolynomialFamily
 from manykernels.discovery._polynomial_search import PolynomialSearch
 from manykernels.discovery._polynomial_survey import BUDGET
-from manykernels.discovery._product_bases import GramBase, Index, ProductBase, RankOneBase
+from manykernels.discovery._product_bases import GramBase, Index, ProductBase, RankOneBase, check_gram_memory
 from manykernels.discovery.base import Discovery, Found, Limits, checked_limits, random_generator, run_search
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Interaction, KernelSpec, Linear
@@ -128,6 +128,8 @@ def discover_polynomial(
     ------
     InvalidInputError
         If data or a parameter are not what they should be, or products of the columns overflow.
+    MemoryBudgetError
+        If the Gram matrices of base kernels that are not linear do not fit.
 
     Examples
     --------
@@ -183,10 +185,20 @@ def base_parts(points: Array, base: KernelSpec | Sequence[Part] | None) -> list[
 
 
 def product_base(points: Array, parts: Sequence[Part]) -> ProductBase:
-    """Return the base kernels on the points; features only if all are linear in one column."""
+    """Return the base kernels on the points; features only if all are linear in one column.
+
+    Raises
+    ------
+    MemoryBudgetError
+        If the Gram matrices of others do not fit.
+    """
     if all(isinstance(spec, Linear) and len(columns) == 1 for spec, columns in parts):
         return RankOneBase(np.ascontiguousarray(points[:, [columns[0] for _, columns in parts]].T))
-    return GramBase(np.array([spec(points[:, list(columns)]) for spec, columns in parts]))
+    check_gram_memory(len(parts), len(points))
+    grams = np.empty((len(parts), len(points), len(points)))
+    for gram, (spec, columns) in zip(grams, parts, strict=True):
+        gram[:] = spec(points[:, list(columns)])
+    return GramBase(grams, overwrite=True)
 
 
 def _namer(parts: Sequence[Part], known: Sequence[str]) -> Callable[[Index], Found]:
