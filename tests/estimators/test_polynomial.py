@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from manykernels import ConvergenceWarning, Gaussian, InvalidInputError, PolynomialMKL
+from manykernels.discovery import PolynomialDiscovery, discover_polynomial
 from manykernels.kernels import FittedBank
 
 N = 120
@@ -78,6 +80,20 @@ def test_three_classes_share_a_bank(table: pd.DataFrame) -> None:
     model = sparse(degree=2, loss="logistic", alpha=1e-3).fit(table, labels)
     assert model.kernel_weights_.shape == (3, len(model.kernel_names_))
     np.testing.assert_allclose(model.predict_proba(table).sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize("methods", [("bound", "enumeration"), ("enumeration", "bound"), ("identity", "bound")])
+def test_the_method_is_the_least_exact_of_all_targets(
+    table: pd.DataFrame, response: np.ndarray, methods: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = iter(methods)
+
+    def search(*args: Any, **options: Any) -> PolynomialDiscovery:
+        return replace(discover_polynomial(*args, **options), method=next(names))
+
+    monkeypatch.setattr("manykernels.estimators.polynomial.discover_polynomial", search)
+    model = sparse(degree=2).fit(table, np.column_stack([response, -response]))
+    assert (model.certificate_method_, model.n_family_kernels_) == ("bound", 15)
 
 
 def test_penalized_degrees_are_used_less(table: pd.DataFrame, response: np.ndarray) -> None:

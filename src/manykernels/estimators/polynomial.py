@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from manykernels.discovery import Limits, PolynomialDiscovery, discover_polynomial
+from manykernels.discovery import Discovery, Limits, PolynomialDiscovery, discover_polynomial
+from manykernels.discovery._polynomial_survey import weakest
 from manykernels.estimators._search import BaseKernelSearch
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelSpec
@@ -76,6 +77,7 @@ class PolynomialMKL(BaseKernelSearch):
         Number of distinct products that were searched.
     certificate_method_ : {"enumeration", "identity", "bound"}
         How the dual bound over all products was found: the first two are exact, the last is an upper bound on the norm.
+        Of several targets, the least exact.
     kernel_names_ : list of str
         Names of the products found, such as "age x dose x dose"; the constant product is "1".
     kernel_weights_ : ndarray of shape (n_kernels,) or (n_targets, n_kernels)
@@ -172,7 +174,7 @@ class PolynomialMKL(BaseKernelSearch):
     ) -> PolynomialDiscovery:
         if self.base is not None and not isinstance(self.base, KernelSpec):
             raise InvalidInputError(f"base must be a kernel such as Gaussian('median'), or None, got {self.base!r}.")
-        found = discover_polynomial(
+        return discover_polynomial(
             points,
             target,
             loss=loss,
@@ -191,6 +193,10 @@ class PolynomialMKL(BaseKernelSearch):
             limits=Limits(self.tol, self.max_iter, self.time_limit, verbose=self.verbose),
             random_state=self.random_state,
         )
-        self.n_family_kernels_ = found.n_distinct
-        self.certificate_method_ = found.method
+
+    def _search_each(self, rows: Any, targets: Array, weight: Array, loss: Loss) -> list[Discovery]:
+        found = super()._search_each(rows, targets, weight, loss)
+        parts = [part for part in found if isinstance(part, PolynomialDiscovery)]
+        self.n_family_kernels_ = parts[0].n_distinct
+        self.certificate_method_ = weakest([part.method for part in parts])
         return found
