@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from manykernels._validation import check_vector
+from manykernels._validation import check_count, check_positive, check_vector
 from manykernels.exceptions import InvalidInputError
 
 
@@ -16,6 +16,18 @@ def check_flag(value: Any, name: str) -> bool:
     if not isinstance(value, (bool, np.bool_)):
         raise InvalidInputError(f"{name} must be True or False, got {value!r}.")
     return bool(value)
+
+
+def check_limits(limits: Any) -> None:
+    """Raise ``InvalidInputError`` unless ``tol, max_iter, time_limit, callback, verbose`` of a run are usable."""
+    check_positive(limits.tol, "tol")
+    check_count(limits.max_iter, "max_iter")
+    if limits.time_limit is not None:
+        check_positive(limits.time_limit, "time_limit")
+    if limits.callback is not None and not callable(limits.callback):
+        raise InvalidInputError(f"callback must be None or take an IterationRecord, got {limits.callback!r}.")
+    if not isinstance(limits.verbose, bool):
+        check_count(limits.verbose, "verbose", least=0)
 
 
 def check_instance(value: Any, kind: type, name: str, example: str) -> Any:

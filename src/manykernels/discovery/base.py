@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 from sklearn.utils import check_random_state as legacy_random_state
 
-from manykernels._parameters import check_instance, check_random_state
-from manykernels._validation import check_count, check_positive
-from manykernels.exceptions import InvalidInputError
+from manykernels._parameters import check_instance, check_limits, check_random_state
+from manykernels._validation import check_count
 from manykernels.kernels import KernelSpec
 from manykernels.objective.certificate import Certificate
 from manykernels.solvers import IterationRecord, Solution, Status
@@ -108,16 +107,9 @@ class Limits:
     name: str = field(default="search", kw_only=True)
 
     def __post_init__(self) -> None:
-        check_positive(self.tol, "tol")
-        check_count(self.max_iter, "max_iter")
-        if self.time_limit is not None:
-            check_positive(self.time_limit, "time_limit")
+        check_limits(self)
         if self.patience is not None:
             check_count(self.patience, "patience")
-        if self.callback is not None and not callable(self.callback):
-            raise InvalidInputError(f"callback must be None or take an IterationRecord, got {self.callback!r}.")
-        if not isinstance(self.verbose, bool):
-            check_count(self.verbose, "verbose", least=0)
 
 
 def checked_limits(limits: Any, default: Limits) -> Limits:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +14,9 @@ from manykernels.grams.dense import as_stack
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
+from manykernels.solvers._arguments import check_warm_start
 from manykernels.solvers.base import Solver
-from manykernels.solvers.registry import choose_solver, get_solver
+from manykernels.solvers.registry import check_alias, choose_solver, get_solver
 
 if TYPE_CHECKING:
     from manykernels._validation import Array
@@ -110,17 +111,23 @@ def solve(
     chosen = configured_solver(solver, problem, **parameters)
     if kept is None:
         return chosen.solve(problem, warm_start)
+    n_samples = np.asarray(sample_weight).size
+    check_warm_start(warm_start, n_samples, problem.n_kernels)
     if warm_start is not None:
         warm_start = replace(warm_start, dual_coef=warm_start.dual_coef[kept])
     solution = chosen.solve(problem, warm_start)
-    return replace(solution, dual_coef=_scattered(solution.dual_coef, kept, np.asarray(sample_weight).size))
+    return replace(solution, dual_coef=_scattered(solution.dual_coef, kept, n_samples))
 
 
 def configured_solver(solver: str | Solver, problem: Problem, **parameters: Any) -> Solver:
     """Return the solver named (``"auto"``: the preferred one for ``problem``) with these parameters."""
     if isinstance(solver, Solver):
-        return replace(solver, **parameters)
-    cls = choose_solver(problem)[0] if solver == "auto" else get_solver(solver)
+        own = {entry.name: getattr(solver, entry.name) for entry in fields(solver)}
+        return type(solver).configured(**(own | parameters))
+    if isinstance(solver, str) and solver == "auto":
+        return choose_solver(problem)[0].configured(**parameters)
+    cls = get_solver(solver)
+    check_alias(solver, problem)
     return cls.configured(**parameters)
 
 

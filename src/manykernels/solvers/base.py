@@ -13,8 +13,8 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from manykernels._threads import blas_threads
-from manykernels._validation import check_count, check_positive
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
+from manykernels.solvers._arguments import check_arguments
 from manykernels.solvers.solution import IterationRecord, Solution, Status
 
 if TYPE_CHECKING:
@@ -137,6 +137,8 @@ class Solver(ABC):
 
         Raises
         ------
+        InvalidInputError
+            If a limit or a switch of this solver is unusable, or ``warm_start`` does not fit the problem.
         IncompatibleError
             If the problem is not of the kind this algorithm solves.
 
@@ -145,8 +147,7 @@ class Solver(ABC):
         ConvergenceWarning
             If the relative duality gap is above ``tol``, whatever the reason.
         """
-        check_positive(self.tol, "tol")
-        check_count(self.max_iter, "max_iter")
+        check_arguments(self, problem, warm_start)
         self.check(problem)
         with blas_threads(problem.stack.n_samples, problem.stack.n_threads):
             run = _Run(self, problem)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import pandas as pd
 
 from manykernels._validation import check_positive
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.solvers._arguments import check_problem
 from manykernels.solvers._interrupts import solve_and_tell
 from manykernels.solvers.api import configured_solver
 from manykernels.solvers.registry import SOLVERS, choose_solver, solvers_for
@@ -149,7 +150,7 @@ def compare_solvers(
     Raises
     ------
     InvalidInputError
-        If a name is unknown, or two solvers have the same label.
+        If ``problem`` is no Problem, a name is unknown, or two solvers have the same label.
     IncompatibleError
         If one of them cannot solve the problem; none is run then.
 
@@ -172,6 +173,7 @@ def compare_solvers(
     >>> bool((comparison.frame().groupby("solver")["relative_gap"].last() <= 1e-6).all())
     True
     """
+    check_problem(problem)
     check_positive(tol, "tol")
     check_positive(time_limit, "time_limit")
     runs = _labeled(problem, solvers, {"tol": tol, "time_limit": time_limit})
@@ -200,7 +202,7 @@ def explain_solver_choice(problem: Problem) -> str:
     Raises
     ------
     InvalidInputError
-        If no solver handles the loss with the regularizer.
+        If ``problem`` is no Problem, or no solver handles the loss with the regularizer.
 
     Examples
     --------
@@ -211,6 +213,7 @@ def explain_solver_choice(problem: Problem) -> str:
     >>> print(explain_solver_choice(problem).splitlines()[0])
     solver='auto' takes 'interior_point': every kernel keeps a weight, so all of them enter each step.
     """
+    check_problem(problem)
     cls, reason = choose_solver(problem)
     others = [name for name in solvers_for(problem) if name != cls.name]
     lines = [
@@ -231,6 +234,10 @@ def _labeled(
     """Return configured solvers by label, which is the name of the solver unless a mapping gives another."""
     if isinstance(solvers, str):
         solvers = [solvers]
+    if not isinstance(solvers, Iterable):
+        raise InvalidInputError(
+            f"solvers must be a list of names or configured solvers such as ['auto', 'simplemkl'], got {solvers!r}."
+        )
     if isinstance(solvers, Mapping):
         pairs = [(label, configured_solver(solver, problem, **parameters)) for label, solver in solvers.items()]
     else:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from manykernels._validation import check_count
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.packed import PackedStack
 from manykernels.solvers._splitting import (
@@ -129,6 +130,7 @@ class ForwardBackward(Solver):
     def __post_init__(self) -> None:
         if self.step_rule not in STEP_RULES:
             raise InvalidInputError(f"step_rule must be one of {', '.join(STEP_RULES)}, got {self.step_rule!r}.")
+        check_count(self.round_steps, "round_steps")
 
     def sigma(self, problem: Problem) -> Array:
         """Return the inverse step size of every block, (M,).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from manykernels.exceptions import InvalidInputError
+from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.solvers.augmented_lagrangian import SpicyMKL
 from manykernels.solvers.base import Solver
 from manykernels.solvers.block_coordinate import BlockCoordinate
@@ -45,6 +45,13 @@ SOLVERS: dict[str, type[Solver]] = {
 ALIASES = {"citi": "block_coordinate", "lpmkl": "block_coordinate", "group_lasso_mkl": "block_coordinate"}
 """Names from the literature: one alternation, told apart by the regularizer (elastic-net ball, lp ball, simplex)."""
 
+ALIAS_REGULARIZERS = {
+    "citi": ("elasticnet_ball",),
+    "lpmkl": ("lp_ball", "lq"),
+    "group_lasso_mkl": ("simplex", "l1"),
+}
+"""What the methods of those names solve: a set of weights, or a penalty with the same solutions at some strength."""
+
 SMOOTH_DUAL_LOSSES = frozenset({"logistic", "squared", "squared_hinge", "huber", "epsilon_insensitive"})
 """Losses with which Newton's method on the smooth dual of an elastic net beats the working set (benchmarks/auto.py)."""
 
@@ -73,10 +80,30 @@ def _suits_smooth_dual(problem: Problem) -> bool:
 
 def get_solver(name: str) -> type[Solver]:
     """Return the solver class of that name or alias, or say which names there are."""
-    name = ALIASES.get(name, name)
-    if name not in SOLVERS:
-        raise InvalidInputError(f"Unknown solver {name!r}. Known: 'auto', {', '.join(map(repr, SOLVERS))}.")
-    return SOLVERS[name]
+    if not isinstance(name, str):
+        raise InvalidInputError(f"solver must be a name or a configured solver such as SILP(tol=1e-6), got {name!r}.")
+    if ALIASES.get(name, name) not in SOLVERS:
+        known = ", ".join(map(repr, SOLVERS))
+        aliases = ", ".join(map(repr, ALIASES))
+        raise InvalidInputError(f"Unknown solver {name!r}. Known: 'auto', {known}, and the aliases {aliases}.")
+    return SOLVERS[ALIASES.get(name, name)]
+
+
+def check_alias(name: str, problem: Problem) -> None:
+    """Raise `IncompatibleError` if the method of that name in the literature has another regularizer.
+
+    Parameters
+    ----------
+    name : str
+        Of a solver; only aliases are checked, since the solver behind them handles every regularizer.
+    problem : Problem
+    """
+    meant, given = ALIAS_REGULARIZERS.get(name), problem.regularizer.name
+    if meant is not None and given not in meant:
+        raise IncompatibleError(
+            f"Solver '{name}' is '{ALIASES[name]}' for the regularizer {' or '.join(map(repr, meant))}, not '{given}'. "
+            f"Change the regularizer, or pass solver='{ALIASES[name]}', which handles '{given}' too."
+        )
 
 
 def choose_solver(problem: Problem) -> tuple[type[Solver], str]:

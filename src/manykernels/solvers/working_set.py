@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from manykernels._validation import check_count
 from manykernels.objective.losses import LOSSES
 from manykernels.solvers._primal_dual import PRUNING_TOLERANCE, PrimalDual
 from manykernels.solvers._start import start_iteration
@@ -101,6 +102,7 @@ class WorkingSet(Solver):
 
     def initialize(self, problem: Problem, start: Model) -> _State:
         """Start from the given model with an empty working set."""
+        check_count(self.initial_size, "initial_size")
         return _State(start, WorkingCopy(problem, self.tol))
 
     def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
