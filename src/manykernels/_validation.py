@@ -207,8 +207,8 @@ def _not_psd_message(kernels: Array, bad: list[int], name: str) -> str:
     others = f" So are {len(bad) - 1} more of the {len(kernels)} kernels." if len(bad) > 1 else ""
     return (
         f"{name}[{bad[0]}] is not positive semidefinite: its smallest eigenvalue is {eigenvalues[0]:.3g} and its "
-        f'largest {eigenvalues[-1]:.3g}.{others} Pass psd="clip" to set negative eigenvalues to zero, '
-        "or correct the kernel."
+        f"largest {eigenvalues[-1]:.3g}.{others} Correct the kernel, or set negative eigenvalues to zero by "
+        'KernelStack(kernels, psd="clip") for an estimator, manykernels.grams.as_stack(kernels, psd="clip") for solve.'
     )
 
 
@@ -345,12 +345,14 @@ def check_parameter_range(values: Any, name: str, *, allow_zero: bool = False) -
 # --- arguments of alignment ----------------------------------------------------------------------------------------
 
 
-def check_square_kernel(values: Any, name: str) -> Array:
-    """Return ``values`` as a finite, symmetric float64 matrix among at least one sample."""
+def check_square_kernel(values: Any, name: str, *, symmetric: bool = True) -> Array:
+    """Return ``values`` as a finite float64 matrix among at least one sample, whose symmetry may go unchecked."""
     array = _real_array(values, name)
     if array.ndim != 2 or array.shape[0] != array.shape[1] or not array.size:
         raise InvalidInputError(f"{name} must be a kernel matrix of shape (n, n), got shape {array.shape}.")
-    _check_symmetric(check_finite(array, name), name)
+    check_finite(array, name)
+    if symmetric:
+        _check_symmetric(array, name)
     return array.astype(np.float64, copy=False)
 
 
