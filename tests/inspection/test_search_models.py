@@ -124,7 +124,7 @@ def test_kernels_of_many_widths_are_called_after_the_smallest() -> None:
     assert np.argmin(widths) == 1
     name = model.kernel_names_[0]
     assert name.startswith(f"ard_gaussian(dose={widths[1]:.3g}, ")
-    assert name.endswith(", 2 wider)")
+    assert name.endswith(", 2 more)")
     assert name in MKLReport.from_estimator(model).summary()
     two = GaussianMKL(per_feature=True, tol=0.05, max_iter=5, random_state=0).fit(X[["age", "dose"]], X["dose"])
     assert two.kernel_names_[0] == two.found_[0].label

@@ -48,7 +48,7 @@ def _widths_text(spec: ArdGaussian, names: Sequence[str]) -> str:
         return spec.label
     shown = np.argsort(spec.widths, kind="stable")[:MOST_WIDTHS]
     widths = ", ".join(f"{names[j]}={spec.widths[j]:.3g}" for j in shown)
-    return f"{spec.kind}({widths}, {len(spec.widths) - MOST_WIDTHS} wider)"
+    return f"{spec.kind}({widths}, {len(spec.widths) - MOST_WIDTHS} more)"
 
 
 def on_bank(part: Discovery, kernels: Sequence[Found], n_kernels: int) -> Solution:
