@@ -434,3 +434,8 @@ def test_wrong_points_are_named(points: np.ndarray, signal: np.ndarray) -> None:
     broken[2, 1] = np.nan
     with pytest.raises(InvalidInputError, match="points contains 1 NaN"):
         search(broken, signal)
+
+
+def test_a_target_whose_squares_underflow_is_refused(points: np.ndarray, signal: np.ndarray) -> None:
+    with pytest.raises(InvalidInputError, match=r"underflows at zero scores: y reaches only \d.*e-160"):
+        search(points, 1e-160 * signal)

@@ -181,3 +181,9 @@ def test_bad_parameters_are_explained(given: dict[str, Any], words: str) -> None
     X, y = data()
     with pytest.raises(InvalidInputError, match=words), np.errstate(over="ignore"):
         discover_nonlinear(X, y, **({"strength": 1.0} | given))
+
+
+def test_a_target_whose_squares_underflow_is_refused() -> None:
+    X, y = data()
+    with pytest.raises(InvalidInputError, match=r"underflows at zero scores: y reaches only \d.*e-160"):
+        discover_nonlinear(X, 1e-160 * y, strength=0.5)

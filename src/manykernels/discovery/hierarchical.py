@@ -136,6 +136,7 @@ def discover_hierarchical(
         fit_intercept=check_flag(fit_intercept, "fit_intercept"),
         sample_weight=sample_weight,
     )
+    base.check_precision()
     deadline = time.perf_counter() + (np.inf if limits.time_limit is None else limits.time_limit)
     most = check_count(max_kernels, "max_kernels")
     search = HierarchicalSearch(grid, base, strength, names, limits.tol, most, deadline)

@@ -134,6 +134,7 @@ def discover_nonlinear(
         fit_intercept=check_flag(fit_intercept, "fit_intercept"),
         sample_weight=weight,
     )
+    problem.check_precision()
     center, size = _reference(reference, features.shape[1]), check_positive(radius, "radius")
     posed = NonlinearProblem(features, problem, check_count(degree, "degree"), float(strength), center, size)
     descent = NonlinearDescent(posed, chosen)

@@ -22,6 +22,8 @@ __all__ = ["Certificate", "KKTResiduals", "Problem"]
 
 Array = NDArray[Any]
 
+SMALLEST_LOSS = 1e-300  # the squares in smaller ones lose digits to underflow
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Problem:
@@ -102,6 +104,20 @@ class Problem:
         if not np.isfinite(self.loss_at_zero):
             raise InvalidInputError(
                 f"The {self.loss.name} loss overflows at zero scores: y reaches {np.abs(self.y).max():.3g} and "
+                f"sample_weight {self.weight.max():.3g}. Rescale them."
+            )
+
+    def check_precision(self) -> None:
+        """Check that the squares of the target do not underflow, for searches that any other unit does not matter to.
+
+        Raises
+        ------
+        InvalidInputError
+            If they do; the certificate would be rounded off.
+        """
+        if self.loss.name == "squared" and self.y.any() and self.loss_at_zero < SMALLEST_LOSS:
+            raise InvalidInputError(
+                f"The squared loss underflows at zero scores: y reaches only {np.abs(self.y).max():.3g} and "
                 f"sample_weight {self.weight.max():.3g}. Rescale them."
             )
 
