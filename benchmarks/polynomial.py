@@ -96,13 +96,16 @@ def candidates(
             kernel = KernelRidge(alpha=1e3 * alpha, kernel="poly", degree=DEGREE, gamma=1.0, coef0=1.0)
             yield {"alpha": alpha}, make_pipeline(StandardScaler(), kernel)
         else:
-            steps = (StandardScaler(), PolynomialFeatures(DEGREE, include_bias=False), Lasso(alpha, max_iter=1000))
-            yield {"alpha": alpha}, make_pipeline(*steps)
+            # A monomial such as x^3 has a larger deviation than x y z, and is then penalized less, as in PolynomialMKL.
+            scaled = [StandardScaler()] if method == "Lasso on standardized monomials" else []
+            steps = (StandardScaler(), PolynomialFeatures(DEGREE, include_bias=False), *scaled)
+            yield {"alpha": alpha}, make_pipeline(*steps, Lasso(alpha, max_iter=1000))
 
 
 METHODS = (
     "PolynomialMKL",
     "Lasso on all monomials",
+    "Lasso on standardized monomials",
     "KernelRidge, cubic",
     "MKLRegressor, linear and cubic",
     "PolynomialMKL, p=2",
