@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import TYPE_CHECKING
 
 # Read by the numerical libraries when they are first imported, hence before the imports below.
@@ -28,6 +29,14 @@ def one_blas_thread() -> Iterator[None]:
     """Keep BLAS on one thread, also where an environment variable came too late."""
     with threadpool_limits(limits=1, user_api="blas"):
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def ctrl_c_interrupts() -> Iterator[None]:
+    """Let Ctrl-C raise `KeyboardInterrupt`: a shell that runs the tests in the background has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
