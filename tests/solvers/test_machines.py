@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from sklearn.svm import SVC, SVR
 
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex
-from manykernels.solvers import machines
+from manykernels.solvers import machines, smo_svm
 from manykernels.solvers.machines import MachineFit, fit_machine
 from manykernels.testing.checks import build_problem
 from manykernels.testing.oracles import certificate_in_numpy
@@ -80,11 +81,46 @@ def test_without_active_sets_the_primal_dual_iteration_gets_there(loss: str, mon
         check(small, fit_machine(problem, small.kernels[0], tol=1e-7), 1e-7)
 
 
-def test_a_libsvm_cut_short_is_only_a_worse_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machines, "LIBSVM_SWEEPS", 1)
+@pytest.mark.parametrize(
+    ("loss", "limit"), [("hinge", "SMO_SWEEPS"), ("hinge", "PAIRS_TOL"), ("epsilon_insensitive", "LIBSVM_SWEEPS")]
+)
+def test_a_poor_approximate_answer_is_only_a_worse_start(
+    loss: str, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machines, limit, 1)
     for seed in range(0, 12, 2):
-        problem, small = posed(seed, "hinge")
+        problem, small = posed(seed, loss)
         check(small, fit_machine(problem, small.kernels[0]))
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_the_machine_of_the_hinge_loss_starts_pairs_at_the_last_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With and without intercept: cold from zero, warm from the old coefficients, which takes fewer steps."""
+    starts, steps, original = [], [], smo_svm.svm_loop
+
+    def counted(*arguments: Any) -> tuple[float, int]:
+        starts.append(arguments[4].copy())
+        violation, taken = original(*arguments)
+        steps.append(taken)
+        return violation, taken
+
+    monkeypatch.setattr(smo_svm, "svm_loop", counted)
+    problem, small = posed(seed, "hinge")
+    cold = fit_machine(problem, small.kernels[0])
+    changed, other = posed(seed, "hinge", change=0.05)
+    check(other, fit_machine(changed, other.kernels[0], warm=cold))
+    np.testing.assert_array_equal(starts[0], 0.0)
+    np.testing.assert_allclose(starts[1], cold.rho, atol=1e-12)
+    assert steps[1] < steps[0]
+
+
+def test_libsvm_is_asked_for_the_epsilon_insensitive_loss_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, original = [], machines._libsvm
+    monkeypatch.setattr(machines, "_libsvm", lambda problem, gram: asked.append(problem) or original(problem, gram))
+    for loss in ALL_LOSSES:
+        problem, small = posed(2, loss)
+        fit_machine(problem, small.kernels[0])
+    assert [problem.loss.name for problem in asked] == ["epsilon_insensitive"]
 
 
 @pytest.fixture

@@ -524,6 +524,14 @@ def test_an_infeasible_warm_start_is_mended() -> None:
         ({"C": [1.0, 0.0, 1.0]}, "C must be positive"),
         ({"warm": [0.0]}, "warm"),
         ({"tol": 0.0}, "tol"),
+        (
+            {"gram": np.diag([1.0, np.nan, 1.0])},
+            r"gram contains 1 NaN .* first at index \(1, 1\)",
+        ),
+        ({"gram": np.full((3, 3), np.inf)}, "gram contains 9 NaN"),
+        ({"gram": [["a", "b"], ["c", "d"]]}, "gram must hold real numbers"),
+        ({"fit_intercept": "yes"}, "fit_intercept must be True or False"),
+        ({"max_steps": 0}, "max_steps must be"),
     ],
 )
 def test_svm_input_is_checked(changes: dict[str, object], match: str) -> None:

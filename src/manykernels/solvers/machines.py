@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import LinAlgError
-from sklearn.svm import SVC, SVR
+from sklearn.svm import SVR
 
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams.dense import as_stack
@@ -31,15 +31,21 @@ from manykernels.solvers._newton_system import NewtonSystem
 from manykernels.solvers._primal_dual import PrimalDual
 from manykernels.solvers._sample_variables import EntropicSamples
 from manykernels.solvers._start import start_iteration
+from manykernels.solvers.smo_svm import svm_from
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from manykernels._validation import Array
     from manykernels.objective.problem import Problem
 
 MOST_STEPS = 100
 PATIENCE = 20  # steps without progress after which rounding is taken to have stopped the iteration
-LIBSVM_TOL = 1e-3  # close enough for the active set, which the polishing makes exact
-LIBSVM_SWEEPS = 50  # most of its iterations, as a multiple of the number of samples
+# Violations close enough for the active set, which the exchange makes exact. Pairs are cheap: a tenth more time for
+# 1e-4 avoids a third of the failures on matrices of low rank. Single samples need more steps for each digit.
+PAIRS_TOL, SINGLES_TOL = 1e-4, 1e-3
+LIBSVM_TOL = 1e-3
+SMO_SWEEPS = LIBSVM_SWEEPS = 50  # most steps, as a multiple of the number of samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,22 +142,39 @@ def _solve_squared(problem: Problem, gram: Array) -> MachineFit:
 def _exchange(problem: Problem, gram: Array, warm: MachineFit | None, tol: float) -> MachineFit:
     """Exchange active sets, from ever more careful starts."""
     steps = 0
-    if warm is not None:
-        found = _polish(problem, gram, _certified(problem, gram, warm.rho, warm.b, 0), tol)
+    for rho, b in _starts(problem, gram, warm):
+        found = _polish(problem, gram, _certified(problem, gram, rho, b, steps), tol)
         if _accurate(problem, found, tol):
             return found
         steps = found.steps
-    found = _polish(problem, gram, _certified(problem, gram, *_guess(problem, gram), steps), tol)
-    if _accurate(problem, found, tol):
-        return found
     found = _descend(problem, gram, _cold(problem, gram), found, tol)
     return found if _accurate(problem, found, tol) else _polish(problem, gram, found, tol)
 
 
-def _guess(problem: Problem, gram: Array) -> tuple[Array, float]:
-    """Return the answer of LIBSVM where it has the loss; else put all samples off the ends of their intervals."""
-    if problem.fit_intercept and problem.loss.name in ("hinge", "epsilon_insensitive"):
-        return _libsvm(problem, gram)
+def _starts(problem: Problem, gram: Array, warm: MachineFit | None) -> Iterator[tuple[Array, float]]:
+    """Yield at least one model whose active set is to be exchanged."""
+    if problem.loss.name == "hinge":
+        yield _smo(problem, gram, warm)
+        return
+    if warm is not None:
+        yield warm.rho, warm.b
+    if problem.loss.name == "epsilon_insensitive" and problem.fit_intercept:
+        yield _libsvm(problem, gram)
+    else:
+        yield _guess(problem)
+
+
+def _smo(problem: Problem, gram: Array, warm: MachineFit | None) -> tuple[Array, float]:
+    """Move pairs of samples (single ones without intercept), from the last coefficients if there are any."""
+    start = np.zeros(problem.n_samples) if warm is None else problem.feasible_dual(warm.rho)
+    tol = PAIRS_TOL if problem.fit_intercept else SINGLES_TOL
+    most, border = SMO_SWEEPS * problem.n_samples, problem.fit_intercept
+    rho, b, _ = svm_from(start, gram, problem.y, problem.dual_box, tol=tol, most=most, fit_intercept=border)
+    return rho, b
+
+
+def _guess(problem: Problem) -> tuple[Array, float]:
+    """Put all samples off the ends of their intervals."""
     _, b = problem.zero_model()
     low, high = problem.dual_box
     if problem.loss.kink > 0:
@@ -160,8 +183,8 @@ def _guess(problem: Problem, gram: Array) -> tuple[Array, float]:
 
 
 def _libsvm(problem: Problem, gram: Array) -> tuple[Array, float]:
-    common = {"kernel": "precomputed", "C": 1.0, "tol": LIBSVM_TOL, "max_iter": LIBSVM_SWEEPS * problem.n_samples}
-    machine = SVC(**common) if problem.loss.name == "hinge" else SVR(epsilon=problem.loss.kink, **common)
+    most = LIBSVM_SWEEPS * problem.n_samples
+    machine = SVR(kernel="precomputed", C=1.0, epsilon=problem.loss.kink, tol=LIBSVM_TOL, max_iter=most)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         machine.fit(gram, problem.y, sample_weight=problem.weight)

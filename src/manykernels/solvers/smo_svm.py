@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manykernels._validation import check_count, check_positive, check_positive_vector, check_vector
-from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels._parameters import check_flag
+from manykernels._validation import (
+    check_count,
+    check_positive,
+    check_positive_vector,
+    check_square_kernel,
+    check_vector,
+)
+from manykernels.exceptions import ConvergenceWarning
 from manykernels.objective.losses import get_loss
 from manykernels.objective.projection import project_box_hyperplane
 from manykernels.solvers._smo_loops import steepest
@@ -19,7 +26,7 @@ if TYPE_CHECKING:
 
     from manykernels._validation import Array
 
-__all__ = ["smo_svm"]
+__all__ = ["smo_svm", "svm_from"]
 
 LONGEST_PERIOD = 1000  # steps between two looks at what can be left out
 STEPS_PER_SAMPLE = 10_000
@@ -68,7 +75,7 @@ def smo_svm(
     Raises
     ------
     InvalidInputError
-        If shapes disagree or values are not finite, positive, or labels.
+        If shapes disagree or values, those of ``gram`` included, are not finite, positive, or labels.
 
     Warns
     -----
@@ -88,29 +95,70 @@ def smo_svm(
     >>> alpha.tolist(), b
     ([0.0, 0.5, 0.5, 0.0], 0.0)
     """
-    gram, target = _check_gram(gram), get_loss("hinge").check_target(y)
+    gram, target = check_square_kernel(gram, "gram", symmetric=False), get_loss("hinge").check_target(y)
+    check_flag(fit_intercept, "fit_intercept")
     n_samples = gram.shape[0]
     target = np.array(check_vector(target, n_samples, "y"))
     sizes = np.full(n_samples, check_positive(C, "C")) if np.ndim(C) == 0 else check_positive_vector(C, n_samples, "C")
     lo, hi = np.minimum(target * sizes, 0.0), np.maximum(target * sizes, 0.0)
     start = np.zeros(n_samples) if warm is None else target * check_vector(warm, n_samples, "warm")
-    rho = np.array(project_box_hyperplane(start, lo, hi) if fit_intercept else np.clip(start, lo, hi))
-    grad = np.empty(n_samples)
+    rho = project_box_hyperplane(start, lo, hi) if fit_intercept else np.clip(start, lo, hi)
     most = STEPS_PER_SAMPLE * n_samples if max_steps is None else check_count(max_steps, "max_steps")
     tol = check_positive(tol, "tol")
-    period = min(n_samples, LONGEST_PERIOD)
-    violation, _ = svm_loop(gram, target, lo, hi, rho, grad, fit_intercept, tol, most, period)
+    rho, b, violation = svm_from(rho, gram, target, (lo, hi), tol=tol, most=most, fit_intercept=fit_intercept)
     if violation > tol:
         message = f"smo_svm stopped after {most} steps at violation {violation:.2e}, above tol {tol:.2e}. "
         warnings.warn(message + "Raise max_steps, loosen tol, or lower C.", ConvergenceWarning, stacklevel=2)
-    return np.abs(rho), _middle(grad, rho, lo, hi) if fit_intercept else 0.0
+    return np.abs(rho), b
 
 
-def _check_gram(gram: Array) -> Array:
+def svm_from(
+    rho: Array, gram: Array, y: Array, box: tuple[Array, Array], *, tol: float, most: int, fit_intercept: bool
+) -> tuple[Array, float, float]:
+    """Minimize ``rho' gram rho / 2 - y'rho`` over the box (and ``sum rho = 0``) from a feasible point, unchecked.
+
+    This is `smo_svm` with ``rho = y * alpha``, for loops that know their input.
+
+    Parameters
+    ----------
+    rho : ndarray of shape (N,)
+        Feasible; not modified.
+    gram : ndarray of shape (N, N)
+    y : ndarray of shape (N,)
+        Labels -1 and +1.
+    box : tuple of two ndarray of shape (N,)
+        Lower and upper ends.
+    tol : float
+        Largest violation of the optimality interval.
+    most : int
+        Most steps.
+    fit_intercept : bool
+        Whether ``sum rho = 0`` is kept.
+
+    Returns
+    -------
+    rho : ndarray of shape (N,)
+        The last point.
+    b : float
+        Intercept.
+    violation : float
+        Above ``tol`` if the steps were not enough.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y = np.array([-1.0, 1.0])
+    >>> box = np.minimum(y, 0), np.maximum(y, 0)
+    >>> rho, b, _ = svm_from(np.zeros(2), 2 * np.eye(2), y, box, tol=1e-6, most=10, fit_intercept=True)
+    >>> rho.tolist(), b
+    ([-0.5, 0.5], 0.0)
+    """
     gram = np.ascontiguousarray(gram, dtype=np.float64)
-    if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
-        raise InvalidInputError(f"gram must have shape (N, N), got {gram.shape}.")
-    return gram
+    # Copies, since compiled loops would be compiled once more for read-only arrays.
+    rho, y, lo, hi = (np.array(values, dtype=np.float64) for values in (rho, y, *box))
+    grad, period = np.empty(rho.size), min(rho.size, LONGEST_PERIOD)
+    violation, _ = svm_loop(gram, y, lo, hi, rho, grad, fit_intercept, tol, most, period)
+    return rho, _middle(grad, rho, lo, hi) if fit_intercept else 0.0, violation
 
 
 def _middle(grad: Array, rho: Array, lo: Array, hi: Array) -> float:
