@@ -226,7 +226,7 @@ def _joint(
     everything = len(b) <= FIRST_SET
     working = np.arange(len(b)) if everything else np.sort(np.argsort(-b, kind="stable")[:FIRST_SET])
     gram = _scaled(products, working, working, norms)
-    for rounds in range(1, MOST_ROUNDS + 1):  # noqa: B007
+    for rounds in range(1, MOST_ROUNDS + 1):  # noqa: B007 - the last one is returned
         theta = np.zeros_like(b)
         theta[working] = nonnegative_quadratic(gram, b[working])
         norm = float(np.sqrt(theta[working] @ gram @ theta[working]))

@@ -181,4 +181,4 @@ def _quotient(numerator: list[Array], denominator: list[Array], length: int) -> 
 
 def _product(first: list[Array], second: list[Array]) -> list[Array]:
     """Power series ``first * second`` up to the length of both."""
-    return [sum(first[m] * second[power - m] for m in range(power + 1)) for power in range(len(first))]  # type: ignore[misc]
+    return [np.sum([first[m] * second[power - m] for m in range(power + 1)], axis=0) for power in range(len(first))]

@@ -83,6 +83,7 @@ class BaseKernelSearch(BaseMKL):
         Discovery
         """
 
+    # Searches learn both tasks, so that what is fixed for the other estimators follows from the loss.
     @property
     def _task(self) -> str:  # type: ignore[override]
         return "classification" if self.loss in CLASSIFICATION else "regression"

@@ -82,7 +82,7 @@ class CrossValidated:
         weight = None if sample_weight is None else sample_weights(sample_weight, len(targets))
         found = self._lay_out(rows, targets, weight)
         self._choose(found, self._score_folds(rows, targets, weight, groups, found))
-        super().fit(X, y, sample_weight)  # type: ignore[misc]
+        super().fit(X, y, sample_weight)  # type: ignore[misc]  # of the estimator that this is mixed into
         self._warn_at_edge(found)
         return self
 

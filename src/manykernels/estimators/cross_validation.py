@@ -18,7 +18,7 @@ __all__ = ["MKLClassifierCV", "MKLRegressorCV"]
 Array = NDArray[Any]
 
 
-class MKLRegressorCV(CrossValidated, MKLRegressor):  # type: ignore[override]
+class MKLRegressorCV(CrossValidated, MKLRegressor):  # type: ignore[override]  # fit also takes groups
     """Regression with many kernels, with the strength of the penalty chosen by cross-validation.
 
     The grid of strengths starts at the smallest ``alpha`` under which no kernel is selected and falls geometrically.
@@ -172,7 +172,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # type: ignore[override]
         return numeric_targets(y)
 
 
-class MKLClassifierCV(CrossValidated, MKLClassifier):  # type: ignore[override]
+class MKLClassifierCV(CrossValidated, MKLClassifier):  # type: ignore[override]  # fit also takes groups
     """Classification with many kernels, with the strength of the penalty chosen by cross-validation.
 
     The grid of strengths starts at the smallest ``alpha`` under which no kernel is selected and falls geometrically.

@@ -188,6 +188,7 @@ class GaussianMKL(BaseKernelSearch):
         self.random_state = random_state
         self.verbose = verbose
 
+    # Fixed for the other searches, but here one or two stages decide.
     @property
     def penalty_name(self) -> str:  # type: ignore[override]
         """Name of the penalty of the model that predicts, for reports: the second stage has one kernel."""
@@ -222,7 +223,15 @@ class GaussianMKL(BaseKernelSearch):
             return discover_greedily(points, target, family, update=self.update, **common)
         common["limits"] = replace(limits, max_iter=1)
         corrective = self.update in ("corrective", "sliding")
-        return discover_by_sampling(points, target, family, n_draws=self.max_iter, corrective=corrective, **common)  # type: ignore[arg-type]
+        # Whether widths can be drawn in this family is checked there, in words.
+        return discover_by_sampling(
+            points,
+            target,
+            family,  # type: ignore[arg-type]
+            n_draws=self.max_iter,
+            corrective=corrective,
+            **common,
+        )
 
     def _checked_limits(self) -> Limits:
         """Check what decides the way of the search, and return when it stops."""

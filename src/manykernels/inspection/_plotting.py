@@ -12,7 +12,7 @@ ONE_PARAMETER = re.compile(r"(\w+)\((\w+)=([^(),=]+)\)")
 def require_matplotlib(what: str) -> None:
     """Raise ``ImportError`` with the command to run unless matplotlib is installed."""
     try:
-        import matplotlib  # noqa: F401
+        import matplotlib  # noqa: F401 - only to see whether it is there
     except ImportError as error:
         raise ImportError(
             f"{what} needs matplotlib. Install it with: python -m pip install 'manykernels[plot]'."

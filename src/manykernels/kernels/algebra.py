@@ -220,10 +220,10 @@ class Scaled(KernelSpec):
 
     def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
         """Return the values from squared distances; only when ``family`` is ``"squared_distance"``."""
-        values = self.base.from_squared_distance(D, out)  # type: ignore[attr-defined]
+        values = self.base.from_squared_distance(D, out)  # type: ignore[attr-defined]  # families have it
         return np.multiply(values, self.factor, out=values)
 
     def from_inner_product(self, G: Array, out: Array | None = None) -> Array:
         """Return the values from inner products; only when ``family`` is ``"inner_product"``."""
-        values = self.base.from_inner_product(G, out)  # type: ignore[attr-defined]
+        values = self.base.from_inner_product(G, out)  # type: ignore[attr-defined]  # families have it
         return np.multiply(values, self.factor, out=values)
