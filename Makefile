@@ -12,7 +12,7 @@ CANDIDATES := $(PYTHON) python3.13 python3.12 python3.11 python3 python
 
 EXTRAS_demo := plot
 EXTRAS_test := test,plot,parquet
-EXTRAS_lint := lint,plot
+EXTRAS_lint := lint,test,plot
 EXTRAS_docs := docs,plot
 
 # One thread a process: the tests run in WORKERS processes, and small factorizations are slower on several threads.
