@@ -31,7 +31,7 @@ from sklearn.svm import SVC
 from manykernels import solve
 from manykernels.datasets import make_ringnorm
 from manykernels.objective.problem import Problem
-from manykernels.solvers import machines
+from manykernels.solvers.engines.fixed_weights import learners as machines
 
 SOLVERS = ("block_coordinate", "simplemkl", "silp", "levelmkl", "hessianmkl")
 SETS = ("ionosphere", "sonar")

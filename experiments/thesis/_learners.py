@@ -23,7 +23,7 @@ from manykernels.discovery import (
     discover_by_sampling,
     discover_greedily,
 )
-from manykernels.objective.weight_sets import LpBall, Simplex
+from manykernels.objective.regularizers.weight_sets import LpBall, Simplex
 
 Array = NDArray[Any]
 

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from manykernels.discovery._polynomial_descent import MirrorDescent
-from manykernels.discovery._polynomial_family import PolynomialFamily, multiplicity
-from manykernels.discovery._product_bases import Index, RankOneBase
+from manykernels.discovery.polynomial.descent import MirrorDescent
+from manykernels.discovery.polynomial.family import PolynomialFamily, multiplicity
+from manykernels.discovery.polynomial.product_bases import Index, RankOneBase
 from manykernels.grams import DenseStack, GramStack
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.solvers import IterationRecord, get_solver
-from manykernels.solvers.machines import fit_machine
+from manykernels.solvers.engines.fixed_weights.learners import fit_machine
 
 DEGREE = 3
 LARGEST_MATRICES = 2e9  # bytes of single precision matrices

@@ -14,12 +14,12 @@ from _tasks import Task
 from numpy.typing import NDArray
 
 from manykernels import HierarchicalMKL, MKLRegressor, NonlinearMKL, PolynomialMKL, solve
-from manykernels.discovery._polynomial_family import PolynomialFamily
-from manykernels.discovery._polynomial_sampling import InteractionSampler
-from manykernels.discovery._product_bases import RankOneBase
+from manykernels.discovery.polynomial.family import PolynomialFamily
+from manykernels.discovery.polynomial.product_bases import RankOneBase
+from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.grams import DenseStack, GramStack, RankOneStack
 from manykernels.kernels import KernelBank, Polynomial
-from manykernels.objective.weight_sets import LpBall
+from manykernels.objective.regularizers.weight_sets import LpBall
 
 Array = NDArray[Any]
 

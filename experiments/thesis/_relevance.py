@@ -24,7 +24,7 @@ from manykernels.discovery import (
     align_family,
     discover_greedily,
 )
-from manykernels.objective.weight_sets import LpBall, Simplex
+from manykernels.objective.regularizers.weight_sets import LpBall, Simplex
 
 Array = NDArray[Any]
 

@@ -34,7 +34,7 @@ from manykernels.discovery import (
     discover_greedily,
 )
 from manykernels.exceptions import ConvergenceWarning
-from manykernels.objective.weight_sets import LpBall, Simplex
+from manykernels.objective.regularizers.weight_sets import LpBall, Simplex
 
 TRUE = np.sqrt([2.0, 12.0, 60.0])
 GRID = np.arange(10.0)

@@ -19,7 +19,7 @@ from manykernels.discovery import (
     PairWeights,
     SearchSettings,
 )
-from manykernels.discovery.search import bounded_maximum
+from manykernels.discovery.families.search import bounded_maximum
 from manykernels.exceptions import InvalidInputError
 
 FAMILIES = {

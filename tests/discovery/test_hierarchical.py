@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from manykernels.discovery import HierarchicalDiscovery, Limits, discover_hierarchical
-from manykernels.discovery._anova_grid import AnovaGrid
-from manykernels.discovery._hierarchical_newton import HierarchicalNewton
-from manykernels.discovery._hierarchical_norm import HierarchicalNorm
-from manykernels.discovery._hierarchical_weights import HierarchicalWeights
-from manykernels.discovery._hierarchy import ROOT, Hull, Node, ancestors, depth, hull_matrix, parents
-from manykernels.discovery._monomial_grid import MonomialGrid
-from manykernels.discovery._product_grid import ProductGrid
+from manykernels.discovery.hierarchical.anova_grid import AnovaGrid
+from manykernels.discovery.hierarchical.graph import ROOT, Hull, Node, ancestors, depth, hull_matrix, parents
+from manykernels.discovery.hierarchical.monomial_grid import MonomialGrid
+from manykernels.discovery.hierarchical.newton import HierarchicalNewton
+from manykernels.discovery.hierarchical.norm import HierarchicalNorm
+from manykernels.discovery.hierarchical.product_grid import ProductGrid
+from manykernels.discovery.hierarchical.weights import HierarchicalWeights
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Gaussian, Laplacian, MedianWidth
 from manykernels.solvers import Status

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from manykernels.discovery import Limits, PolynomialDiscovery, discover_polynomial
-from manykernels.discovery._polynomial_descent import MirrorDescent, RidgeMachine, WarmMachine, project_on_ball
-from manykernels.discovery._polynomial_family import PolynomialFamily, multiplicity
-from manykernels.discovery._product_bases import RankOneBase
+from manykernels.discovery.polynomial.descent import MirrorDescent, RidgeMachine, WarmMachine, project_on_ball
+from manykernels.discovery.polynomial.family import PolynomialFamily, multiplicity
+from manykernels.discovery.polynomial.product_bases import RankOneBase
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Gaussian, Interaction, Linear
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
-from manykernels.objective.weight_sets import LpBall
+from manykernels.objective.regularizers.weight_sets import LpBall
 from manykernels.solvers import solve
-from manykernels.solvers.machines import fit_machine
+from manykernels.solvers.engines.fixed_weights.learners import fit_machine
 
 N, R, D = 30, 4, 2
 RHO = np.array([1.0, 0.8, 1.5])

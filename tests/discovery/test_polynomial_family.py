@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from manykernels.discovery import _polynomial_enumeration as enumeration
-from manykernels.discovery import _polynomial_survey as surveys
-from manykernels.discovery._polynomial_family import PolynomialFamily, multiplicity
-from manykernels.discovery._polynomial_sampling import InteractionSampler
-from manykernels.discovery._polynomial_tally import Clock, OutOfTimeError
-from manykernels.discovery._product_bases import GramBase, RankOneBase
-from manykernels.discovery.polynomial import product_base
+from manykernels.discovery.polynomial import enumeration
+from manykernels.discovery.polynomial import survey as surveys
+from manykernels.discovery.polynomial.discovery import product_base
+from manykernels.discovery.polynomial.family import PolynomialFamily, multiplicity
+from manykernels.discovery.polynomial.product_bases import GramBase, RankOneBase
+from manykernels.discovery.polynomial.sampling import InteractionSampler
+from manykernels.discovery.polynomial.tally import Clock, OutOfTimeError
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.kernels import Gaussian, Linear
 
@@ -296,7 +296,7 @@ def test_bad_parameters_are_explained() -> None:
 
 
 def test_too_many_products_of_dense_grams_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("manykernels.discovery._product_bases.LARGEST_STACK", 1000)
+    monkeypatch.setattr("manykernels.discovery.polynomial.product_bases.LARGEST_STACK", 1000)
     with pytest.raises(MemoryBudgetError, match="2 products of Gram matrices of 9 samples"):
         GramBase(np.ones((2, N, N))).stack([(0, 1), (1, 1)])
 

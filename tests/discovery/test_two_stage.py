@@ -20,7 +20,7 @@ from manykernels.discovery import (
     align_family,
     discover_in_two_stages,
 )
-from manykernels.discovery.target_space import alignment_step, cosine, distance_step
+from manykernels.discovery.two_stage.target_space import alignment_step, cosine, distance_step
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers import Status
 

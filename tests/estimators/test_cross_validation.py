@@ -15,7 +15,7 @@ from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedK
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from manykernels import Gaussian, KernelBank, KernelStack, MKLClassifier, MKLRegressor
-from manykernels.estimators.cross_validation import MKLClassifierCV, MKLRegressorCV
+from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.objective.regularizers import BlockL1
 

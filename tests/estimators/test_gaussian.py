@@ -13,8 +13,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from manykernels import Gaussian, GaussianMKL
 from manykernels.discovery import DirichletFamily, Discovery, Found, KernelFamily, LaplacianFamily
-from manykernels.discovery.greedy import UPDATES
-from manykernels.estimators._found import on_bank
+from manykernels.discovery.one_stage.greedy import UPDATES
+from manykernels.estimators.searches.found import on_bank
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 
 BY_ROWS = {"check_sample_weight_equivalence_on_dense_data": "columns are standardized by rows, not by weights"}

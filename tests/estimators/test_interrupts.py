@@ -11,7 +11,7 @@ import pytest
 
 from manykernels import Gaussian, KernelBank
 from manykernels.estimators import MKLClassifierCV, MKLRegressorCV
-from manykernels.estimators.path import regularization_path
+from manykernels.estimators.selection.path import regularization_path
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import as_stack
 from manykernels.solvers import ForwardBackward, SpicyMKL, WorkingSet

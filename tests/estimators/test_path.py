@@ -10,8 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from manykernels import Gaussian, KernelBank, KernelStack, solve
-from manykernels.estimators._penalties import PenaltyFamily, alpha_grid, checked_alphas
-from manykernels.estimators.path import regularization_path
+from manykernels.estimators.selection.path import regularization_path
+from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import as_stack
 from manykernels.objective.conversions import pfbs

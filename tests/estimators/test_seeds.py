@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from manykernels import InvalidInputError, MKLClassifier, MKLRegressor
-from manykernels._parameters import seed_from
 from manykernels.estimators import MKLClassifierCV, MKLRegressorCV
-from manykernels.estimators.path import regularization_path
+from manykernels.estimators.selection.path import regularization_path
 from manykernels.grams import as_stack
 from manykernels.solvers import UFOMKL, WorkingSet
+from manykernels.validation.parameters import seed_from
 
 DRAWING = [("ufo_mkl", "elasticnet"), ("obscure", "lq")]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from manykernels.grams import _gaussian, _loops
+from manykernels.grams import gaussian, loops
 from manykernels.grams.counters import triangle_size, triangle_starts
 
 SIZES = [1, 2, 3, 31, 32, 33, 91]  # around blocks of 32, and 91: a triangle larger than one tile
@@ -27,9 +27,9 @@ def test_packed_loops_equal_numpy(n, dtype):
     triangles, exact = packed(grams), grams.astype(np.float64)
     d = np.array([0.5, 0.0, -2.0, 1.0])
     quad, each, combined = np.empty(4), np.empty((4, n)), np.empty((n, n))
-    _loops.packed_quad(triangles, n, rho, quad)
-    _loops.packed_apply_each(triangles, n, rho, each)
-    _loops.packed_combine(triangles, n, d, combined)
+    loops.packed_quad(triangles, n, rho, quad)
+    loops.packed_apply_each(triangles, n, rho, each)
+    loops.packed_combine(triangles, n, d, combined)
     np.testing.assert_allclose(quad, np.einsum("i,mij,j->m", rho, exact, rho), rtol=0, atol=1e-12 * n**2)
     np.testing.assert_allclose(each, exact @ rho, rtol=0, atol=1e-12 * n)
     np.testing.assert_allclose(combined, np.tensordot(d, exact, axes=1), rtol=0, atol=1e-13)
@@ -39,13 +39,13 @@ def test_packed_loops_equal_numpy(n, dtype):
 def test_packing_and_unpacking_are_inverse(n):
     gram = symmetric(n)[0]
     triangle, again = np.empty(triangle_size(n)), np.empty((n, n))
-    _loops.pack_triangle(gram, triangle)
-    _loops.unpack_triangle(triangle, n, again)
+    loops.pack_triangle(gram, triangle)
+    loops.unpack_triangle(triangle, n, again)
     np.testing.assert_array_equal(triangle, packed(gram[None])[0])
     np.testing.assert_array_equal(again, gram)
     np.testing.assert_array_equal(triangle[triangle_starts(n)[:-1]], np.diagonal(gram))
     upper = np.triu(gram)
-    _loops.mirror_upper(upper)
+    loops.mirror_upper(upper)
     np.testing.assert_array_equal(upper, gram)
 
 
@@ -53,7 +53,7 @@ def test_a_bad_entry_shows():
     triangles = packed(symmetric(5))
     triangles[2, 3] = np.nan
     quad = np.empty(4)
-    _loops.packed_quad(triangles, 5, np.ones(5), quad)
+    loops.packed_quad(triangles, 5, np.ones(5), quad)
     np.testing.assert_array_equal(np.isnan(quad), [False, False, True, False])
 
 
@@ -61,33 +61,33 @@ def test_a_kernel_of_weight_zero_is_not_read():
     triangles = packed(symmetric(5))
     triangles[1] = np.nan
     combined = np.empty((5, 5))
-    _loops.packed_combine(triangles, 5, np.array([1.0, 0.0, 1.0, 1.0]), combined)
+    loops.packed_combine(triangles, 5, np.array([1.0, 0.0, 1.0, 1.0]), combined)
     assert np.isfinite(combined).all()
 
 
 def test_exp64_is_within_two_units_in_the_last_place():
     x = -np.concatenate([np.linspace(0, 705, 20001), np.logspace(-300, 2, 5001)])
-    values = np.array([_gaussian.exp64(v) for v in x])
+    values = np.array([gaussian.exp64(v) for v in x])
     np.testing.assert_allclose(values, np.exp(x), rtol=5e-16, atol=0)
 
 
 def test_exp32_is_within_two_units_in_the_last_place():
     x = -np.concatenate([np.linspace(0, 85, 20001), np.logspace(-30, 1, 5001)]).astype(np.float32)
-    values = np.array([_gaussian.exp32(v) for v in x])
+    values = np.array([gaussian.exp32(v) for v in x])
     np.testing.assert_array_equal(values, values.astype(np.float32))  # no more digits than float32 has
     np.testing.assert_allclose(values, np.exp(x.astype(np.float64)), rtol=2.5e-7, atol=0)
 
 
 @pytest.mark.parametrize("x", [0.0, -0.0, -5e-324])
 def test_exponentials_at_zero(x):
-    assert _gaussian.exp64(x) == 1.0
-    assert _gaussian.exp32(np.float32(x)) == 1.0
+    assert gaussian.exp64(x) == 1.0
+    assert gaussian.exp32(np.float32(x)) == 1.0
 
 
 @pytest.mark.parametrize("x", [-709.0, -1e6, -1e300, -np.inf])
 def test_exponentials_far_below_zero_vanish(x):
-    assert _gaussian.exp64(x) == 0.0
-    assert _gaussian.exp32(np.float32(max(x, -3e38)) if np.isfinite(x) else np.float32(x)) == 0.0
+    assert gaussian.exp64(x) == 0.0
+    assert gaussian.exp32(np.float32(max(x, -3e38)) if np.isfinite(x) else np.float32(x)) == 0.0
 
 
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (7, 3), (8, 1), (9, 2), (257, 1), (270, 5)])
@@ -99,5 +99,5 @@ def test_gaussian_quad_equals_numpy_around_its_tiles(n, d):
     expected = np.array([rho @ np.exp(c * squares) @ rho for c in coefficients])
     for single, tolerance in ((False, 1e-13), (True, 2e-7)):
         actual = np.empty(3)
-        _gaussian.gaussian_quad(points, coefficients, rho, single, actual)
+        gaussian.gaussian_quad(points, coefficients, rho, single, actual)
         np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * np.abs(rho).sum() ** 2)

@@ -22,7 +22,7 @@ from manykernels.inspection import (
     WeightMapDisplay,
     plot_overview,
 )
-from manykernels.inspection._plotting import short_label
+from manykernels.inspection.displays.plotting import short_label
 
 Named = Callable[[str], tuple[Any, Any]]
 

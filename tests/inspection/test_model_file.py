@@ -30,7 +30,7 @@ from manykernels import (
     save_model,
 )
 from manykernels.inspection import read_metadata
-from manykernels.inspection._codec import CLASSES
+from manykernels.inspection.model_file.codec import CLASSES
 from manykernels.solvers import InteriorPoint
 
 Named = Callable[[str], tuple[Any, Any]]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from manykernels.estimators.path import RegularizationPath, regularization_path
+from manykernels.estimators.selection.path import RegularizationPath, regularization_path
 from manykernels.exceptions import InvalidInputError
-from manykernels.inspection.path_display import PathDisplay
+from manykernels.inspection.displays.path import PathDisplay
 
 
 @pytest.fixture(scope="module")

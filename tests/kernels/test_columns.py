@@ -11,7 +11,7 @@ from sklearn.compose import ColumnTransformer, make_column_selector
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Gaussian, KernelBank, Linear
-from manykernels.kernels.columns import Table
+from manykernels.kernels.bank.columns import Table
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ from manykernels.kernels import (
     register_kernel,
     spec_from_dict,
 )
-from manykernels.kernels.widths import MedianDistances
+from manykernels.kernels.specs.widths import MedianDistances
 
 
 def minimum(A: np.ndarray, B: np.ndarray) -> np.ndarray:

@@ -12,8 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.objective import classification_losses, regression_losses
-from manykernels.objective.loss_base import Loss, piecewise_linear_minimizer
 from manykernels.objective.losses import (
     LOSSES,
     EpsilonInsensitive,
@@ -25,6 +23,9 @@ from manykernels.objective.losses import (
     SquaredHinge,
     get_loss,
 )
+from manykernels.objective.losses import classification as classification_losses
+from manykernels.objective.losses import regression as regression_losses
+from manykernels.objective.losses.base import Loss, piecewise_linear_minimizer
 from manykernels.testing.loss import LossContract
 
 INSTANCES = (

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.objective import regularizers, weight_sets
 from manykernels.objective.regularizers import (
     REGULARIZERS,
     BlockL1,
@@ -25,8 +24,10 @@ from manykernels.objective.regularizers import (
     Ridge,
     Simplex,
     get_regularizer,
+    weight_sets,
 )
-from manykernels.objective.weight_sets import power_prox, simplex_prox
+from manykernels.objective.regularizers import norms as regularizers
+from manykernels.objective.regularizers.weight_sets import power_prox, simplex_prox
 from manykernels.testing.regularizer import RegularizerContract
 
 INSTANCES = (

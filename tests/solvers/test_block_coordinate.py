@@ -15,7 +15,7 @@ from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import ALIASES, BlockCoordinate, Status, WorkingSet, get_solver
-from manykernels.solvers._extrapolation import Extrapolation
+from manykernels.solvers.methods.block_coordinate.extrapolation import Extrapolation
 from manykernels.testing.checks import build_problem, check_certificate
 from manykernels.testing.oracles import conic_optimum
 from manykernels.testing.problems import random_problem, small_problems, strength_of_zero_model

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from manykernels.objective.problem import Problem
-from manykernels.solvers._cone_program import ConeProgram
-from manykernels.solvers._dual_program import DualProgram
-from manykernels.solvers._refinement import refinements
-from manykernels.solvers.conic import Conic, sparsest
+from manykernels.solvers.engines.cone_program import ConeProgram
+from manykernels.solvers.engines.refinement import refinements
+from manykernels.solvers.methods.conic.dual_program import DualProgram
+from manykernels.solvers.methods.conic.method import Conic, sparsest
 from manykernels.testing.checks import build_problem
 from manykernels.testing.problems import random_problem
 

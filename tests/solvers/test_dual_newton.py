@@ -12,11 +12,11 @@ from manykernels.grams.counters import triangle_size
 from manykernels.objective.losses import LOSSES, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
-from manykernels.solvers._block_functions import BlockFunction, MoreauEnvelope, SmoothConjugate
-from manykernels.solvers._dual_newton import DualNewton
-from manykernels.solvers._sample_variables import start_samples
-from manykernels.solvers._start import interior_point
-from manykernels.solvers._tracked_kernels import TrackedKernels
+from manykernels.solvers.engines.dual_newton.block_functions import BlockFunction, MoreauEnvelope, SmoothConjugate
+from manykernels.solvers.engines.dual_newton.newton import DualNewton
+from manykernels.solvers.engines.dual_newton.tracked_kernels import TrackedKernels
+from manykernels.solvers.engines.primal_dual.sample_variables import start_samples
+from manykernels.solvers.engines.primal_dual.start import interior_point
 
 Array = NDArray[np.float64]
 REGULARIZERS = {"l1": {}, "elasticnet": {"l1_ratio": 0.3}, "lq": {"q": 1.4}, "ridge": {}}

@@ -18,8 +18,8 @@ from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import ForwardBackward, WorkingSet
-from manykernels.solvers._splitting import largest_eigenvalue
-from manykernels.solvers._support_newton import best_step, support_direction
+from manykernels.solvers.methods.pfbs.splitting import largest_eigenvalue
+from manykernels.solvers.methods.pfbs.support_newton import best_step, support_direction
 
 Array = NDArray[np.float64]
 

@@ -13,8 +13,9 @@ from sklearn.svm import SVC, SVR
 
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex
-from manykernels.solvers import machines, smo_svm
-from manykernels.solvers.machines import MachineFit, fit_machine
+from manykernels.solvers.engines.fixed_weights import learners as machines
+from manykernels.solvers.engines.fixed_weights import smo_svm
+from manykernels.solvers.engines.fixed_weights.learners import MachineFit, fit_machine
 from manykernels.testing.checks import build_problem
 from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import LOSSES, SmallProblem, random_problem

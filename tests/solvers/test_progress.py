@@ -11,7 +11,7 @@ from rich.console import Console
 
 from manykernels import Gaussian, KernelBank, solve
 from manykernels.estimators import MKLClassifierCV, MKLRegressorCV
-from manykernels.estimators.path import regularization_path
+from manykernels.estimators.selection.path import regularization_path
 from manykernels.solvers import WorkingSet, progress
 from manykernels.solvers.progress import count_to
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manykernels.solvers._line_search import search_line, stepped
-from manykernels.solvers._simplex_point import SimplexPoint, kernel_weights, starting_weights
-from manykernels.solvers.machines import fit_machine
-from manykernels.solvers.reduced_gradient import SimpleMKL, longest_step, reduced_direction
+from manykernels.solvers.engines.fixed_weights.learners import fit_machine
+from manykernels.solvers.engines.simplex_weights.line_search import search_line, stepped
+from manykernels.solvers.engines.simplex_weights.point import SimplexPoint, kernel_weights, starting_weights
+from manykernels.solvers.methods.simplemkl import SimpleMKL, longest_step, reduced_direction
 from manykernels.testing.checks import build_problem
 from manykernels.testing.problems import LOSSES, random_problem
 

@@ -14,14 +14,14 @@ from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.projection import project_box_hyperplane
 from manykernels.objective.regularizers import BlockL1, Simplex
-from manykernels.solvers._smo_descent import NO_CENTER, Descent
-from manykernels.solvers._smo_loops import MISSING
-from manykernels.solvers._smo_rows import RowCache, UnitKernels
-from manykernels.solvers._smo_smoothing import best_step, slope_at, smoothed_weights, threshold
-from manykernels.solvers.interior_point import InteriorPoint
-from manykernels.solvers.smo import SupportKernelMachine
-from manykernels.solvers.smo_svm import smo_svm
-from manykernels.solvers.smo_weights import epsilon_optimality, smoothed_dual, sparser_weights
+from manykernels.solvers.engines.fixed_weights.pair_loops import MISSING
+from manykernels.solvers.engines.fixed_weights.smo_svm import smo_svm
+from manykernels.solvers.engines.fixed_weights.smoothing import best_step, slope_at, smoothed_weights, threshold
+from manykernels.solvers.methods.interior_point import InteriorPoint
+from manykernels.solvers.methods.skm.descent import NO_CENTER, Descent
+from manykernels.solvers.methods.skm.kernel_rows import RowCache, UnitKernels
+from manykernels.solvers.methods.skm.method import SupportKernelMachine
+from manykernels.solvers.methods.skm.weights import epsilon_optimality, smoothed_dual, sparser_weights
 from manykernels.solvers.solution import IterationRecord
 from manykernels.testing.checks import build_problem
 from manykernels.testing.problems import SmallProblem, random_problem

@@ -12,8 +12,8 @@ from manykernels.objective.losses import LOSSES, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import InteriorPoint, SmoothDual, SpicyMKL
-from manykernels.solvers._start import best_scale, interior_point
-from manykernels.solvers._tracked_kernels import TrackedKernels
+from manykernels.solvers.engines.dual_newton.tracked_kernels import TrackedKernels
+from manykernels.solvers.engines.primal_dual.start import best_scale, interior_point
 from manykernels.solvers.solution import Status
 from manykernels.testing.checks import build_problem
 from manykernels.testing.problems import random_problem

@@ -13,12 +13,12 @@ from manykernels.exceptions import ConvergenceWarning, IncompatibleError, Invali
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockLq, ElasticNet, LpBall, Regularizer, Ridge
 from manykernels.solvers import SOLVERS, UFOMKL, Obscure, solvers_for
-from manykernels.solvers import _stochastic_learner as learners
-from manykernels.solvers._stochastic_learner import ImplicitLearner, SubgradientLearner, penalty_of, samples_of
-from manykernels.solvers._stochastic_loops import sweep
-from manykernels.solvers._stochastic_steps import Ray, best_step, kernel_weights
+from manykernels.solvers.engines.online import learner as learners
+from manykernels.solvers.engines.online.learner import ImplicitLearner, SubgradientLearner, penalty_of, samples_of
+from manykernels.solvers.engines.online.loops import sweep
+from manykernels.solvers.engines.online.solver import OnlineSolver
+from manykernels.solvers.engines.online.steps import Ray, best_step, kernel_weights
 from manykernels.solvers.solution import Status
-from manykernels.solvers.stochastic import OnlineSolver
 from manykernels.testing.checks import build_problem
 from manykernels.testing.nasty import nasty_problem
 from manykernels.testing.oracles import certificate_in_numpy

@@ -10,9 +10,9 @@ from scipy.optimize import minimize
 
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex
-from manykernels.solvers._simplex_point import SimplexPoint
-from manykernels.solvers._simplex_program import minimize_on_simplex
-from manykernels.solvers.weight_newton import HessianMKL, weight_hessian
+from manykernels.solvers.engines.simplex_weights.point import SimplexPoint
+from manykernels.solvers.engines.simplex_weights.program import minimize_on_simplex
+from manykernels.solvers.methods.hessianmkl import HessianMKL, weight_hessian
 from manykernels.testing.checks import build_problem
 from manykernels.testing.problems import LOSSES, random_problem, small_problems
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels._validation import check_square_kernel
 from manykernels.exceptions import InvalidInputError
+from manykernels.validation.arrays import check_square_kernel
 
 Array = NDArray[Any]
 

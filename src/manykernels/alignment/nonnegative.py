@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from manykernels._validation import check_symmetric_matrix, check_vector
 from manykernels.exceptions import InvalidInputError
+from manykernels.validation.arrays import check_symmetric_matrix, check_vector
 
 Array = NDArray[Any]
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels.alignment._loops import packed_features
+from manykernels.alignment.loops import packed_features
 from manykernels.alignment.metrics import center_kernel
 from manykernels.grams import GramStack
-from manykernels.grams._loops import pack_triangle
 from manykernels.grams.counters import triangle_size, triangle_starts
+from manykernels.grams.loops import pack_triangle
 
 Array = NDArray[Any]
 

@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from manykernels._parameters import check_flag
-from manykernels._validation import check_choice, check_positive, check_square_kernel
 from manykernels.alignment.metrics import SMALLEST_SHARE
 from manykernels.alignment.nonnegative import nonnegative_quadratic
 from manykernels.alignment.products import CenteredProducts
 from manykernels.alignment.targets import CODINGS, target_kernel
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack, as_stack
+from manykernels.validation.arrays import check_choice, check_positive, check_square_kernel
+from manykernels.validation.parameters import check_flag
 
 Array = NDArray[Any]
 

@@ -19,7 +19,7 @@ from manykernels.estimators import MKLClassifier, MKLRegressor
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import MKLReport, save_model
 from manykernels.kernels import KernelBank
-from manykernels.kernels.bank_file import read_toml
+from manykernels.kernels.bank.file import read_toml
 
 DEFAULT_LOSS = {"classification": "logistic", "regression": "squared"}
 # Of "auto" widths in units of the standard deviation of the target, see `estimator_for`.

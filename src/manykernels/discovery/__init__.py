@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from manykernels.discovery._nonlinear_problem import project_on_ball
 from manykernels.discovery.base import Candidate, Discovery, Found, Limits, run_search
-from manykernels.discovery.dirichlet_family import DirichletFamily
-from manykernels.discovery.families import FiniteFamily, KernelFamily
-from manykernels.discovery.first_stage import AlignedKernel, align_family
-from manykernels.discovery.gaussian import discover_by_sampling
-from manykernels.discovery.greedy import discover_greedily
-from manykernels.discovery.hierarchical import HierarchicalDiscovery, discover_hierarchical
-from manykernels.discovery.nonlinear import NonlinearDiscovery, discover_nonlinear
-from manykernels.discovery.pairs import PairWeights
-from manykernels.discovery.polynomial import PolynomialDiscovery, discover_polynomial
-from manykernels.discovery.radial_families import (
+from manykernels.discovery.families.base import FiniteFamily, KernelFamily
+from manykernels.discovery.families.dirichlet import DirichletFamily
+from manykernels.discovery.families.pairs import PairWeights
+from manykernels.discovery.families.radial import (
     ArdGaussianFamily,
     GaussianFamily,
     LaplacianFamily,
     MaternFamily,
     RadialFamily,
 )
-from manykernels.discovery.search import FamilySearch, Peak, SearchSettings
-from manykernels.discovery.target_space import TargetSpace
-from manykernels.discovery.two_stage import discover_in_two_stages
+from manykernels.discovery.families.search import FamilySearch, Peak, SearchSettings
+from manykernels.discovery.hierarchical.discovery import HierarchicalDiscovery, discover_hierarchical
+from manykernels.discovery.nonlinear.discovery import NonlinearDiscovery, discover_nonlinear
+from manykernels.discovery.nonlinear.problem import project_on_ball
+from manykernels.discovery.one_stage.greedy import discover_greedily
+from manykernels.discovery.one_stage.sampled import discover_by_sampling
+from manykernels.discovery.polynomial.discovery import PolynomialDiscovery, discover_polynomial
+from manykernels.discovery.two_stage.discovery import discover_in_two_stages
+from manykernels.discovery.two_stage.first_stage import AlignedKernel, align_family
+from manykernels.discovery.two_stage.target_space import TargetSpace
 
 __all__ = [
     "AlignedKernel",

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 from sklearn.utils import check_random_state as legacy_random_state
 
-from manykernels._parameters import check_instance, check_limits, check_random_state
-from manykernels._validation import check_count
 from manykernels.kernels import KernelSpec
 from manykernels.objective.certificate import Certificate
 from manykernels.solvers import IterationRecord, Solution, Status
 from manykernels.solvers.progress import progress_of
+from manykernels.validation.arrays import check_count
+from manykernels.validation.parameters import check_instance, check_limits, check_random_state
 
 Array = NDArray[Any]
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from manykernels.estimators.classifier import MKLClassifier
-from manykernels.estimators.cross_validation import MKLClassifierCV, MKLRegressorCV
-from manykernels.estimators.gaussian import GaussianMKL
-from manykernels.estimators.hierarchical import HierarchicalMKL
-from manykernels.estimators.kernel_learner import KernelAligner
-from manykernels.estimators.nonlinear import NonlinearMKL
-from manykernels.estimators.path import RegularizationPath, regularization_path
-from manykernels.estimators.polynomial import PolynomialMKL
-from manykernels.estimators.regressor import MKLRegressor
+from manykernels.estimators.aligner import KernelAligner
+from manykernels.estimators.searches.gaussian import GaussianMKL
+from manykernels.estimators.searches.hierarchical import HierarchicalMKL
+from manykernels.estimators.searches.nonlinear import NonlinearMKL
+from manykernels.estimators.searches.polynomial import PolynomialMKL
+from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
+from manykernels.estimators.selection.path import RegularizationPath, regularization_path
+from manykernels.estimators.supervised.classifier import MKLClassifier
+from manykernels.estimators.supervised.regressor import MKLRegressor
 
 __all__ = [
     "GaussianMKL",

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manykernels._validation import check_columns, check_indices, check_names, check_vector
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams._loops import mirror_upper, pack_rows
 from manykernels.grams.counters import GramCounters, triangle_size, triangle_starts
+from manykernels.grams.loops import mirror_upper, pack_rows
+from manykernels.validation.arrays import check_columns, check_indices, check_names, check_vector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

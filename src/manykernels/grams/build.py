@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels._threads import n_threads
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams._loops import mirror_upper
 from manykernels.grams.base import GramStack
 from manykernels.grams.dense import DenseStack
 from manykernels.grams.lazy import LazyStack
+from manykernels.grams.loops import mirror_upper
 from manykernels.grams.packed import PackedStack
 from manykernels.grams.plan import plan_stack
 from manykernels.kernels import FittedBank, Prepared
+from manykernels.threads import n_threads
 
 Array = NDArray[Any]
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manykernels._validation import check_columns, check_vector
-from manykernels.grams._tiles import TileEvaluator
+from manykernels.grams.tiles import TileEvaluator
 from manykernels.kernels import FittedBank, Prepared
+from manykernels.validation.arrays import check_columns, check_vector
 
 Array = NDArray[Any]
 

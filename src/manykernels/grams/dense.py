@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels._threads import run_ranges
-from manykernels._validation import check_gram_array, check_psd
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams import _loops
+from manykernels.grams import loops
 from manykernels.grams.base import GramStack
+from manykernels.threads import run_ranges
+from manykernels.validation.arrays import check_gram_array, check_psd
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +77,7 @@ class DenseStack(GramStack):
 
     def _quad(self, r: Array) -> Array:
         out = np.empty(self.n_kernels)
-        run_ranges(lambda a, b: _loops.dense_quad(self._array[a:b], r, out[a:b]), len(out), self.n_threads)
+        run_ranges(lambda a, b: loops.dense_quad(self._array[a:b], r, out[a:b]), len(out), self.n_threads)
         return out
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
@@ -85,7 +85,7 @@ class DenseStack(GramStack):
         out = np.empty((len(kernels), *right.shape))
 
         def work(a: int, b: int) -> None:
-            _loops.dense_apply_many(self._array, kernels[a:b], right, out[a:b])
+            loops.dense_apply_many(self._array, kernels[a:b], right, out[a:b])
 
         run_ranges(work, len(out), self.n_threads)
         return out.transpose(0, 2, 1)
@@ -94,8 +94,8 @@ class DenseStack(GramStack):
         out = np.zeros((self.n_samples, self.n_samples))
         # Whole matrices in one stretch: half of what is read is not needed, yet it is faster than many short rows.
         flat, total = self._array.reshape(self.n_kernels, -1), out.reshape(-1)
-        run_ranges(lambda a, b: _loops.packed_accumulate(flat, weights, a, b, total), out.size, self.n_threads)
-        _loops.mirror_upper(out)
+        run_ranges(lambda a, b: loops.packed_accumulate(flat, weights, a, b, total), out.size, self.n_threads)
+        loops.mirror_upper(out)
         return out
 
     def _combine_all(self, weights: Array) -> Array:
@@ -103,7 +103,7 @@ class DenseStack(GramStack):
         if self.dtype != np.float64:
             return super()._combine_all(weights)
         out = (weights @ self._array.reshape(self.n_kernels, -1)).reshape(self.n_samples, self.n_samples)
-        _loops.mirror_upper(out)
+        loops.mirror_upper(out)
         return out
 
     def _apply(self, weights: Array, active: Array, columns: Array) -> Array:
@@ -111,7 +111,7 @@ class DenseStack(GramStack):
 
     def _triangles(self, kernels: Array, out: Array) -> None:
         for position, m in enumerate(kernels):
-            _loops.pack_triangle(self._array[m], out[position])
+            loops.pack_triangle(self._array[m], out[position])
 
     def _take(self, kernels: Array) -> DenseStack:
         return DenseStack(self._array[kernels], names=self._names_of(kernels), n_threads=self.n_threads)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels._threads import run_ranges
-from manykernels.grams import _gaussian
-from manykernels.grams._tiles import TileEvaluator
+from manykernels.grams import gaussian
 from manykernels.grams.base import GramStack
+from manykernels.grams.tiles import TileEvaluator
 from manykernels.kernels import FittedBank, Prepared
+from manykernels.threads import run_ranges
 
 Array = NDArray[Any]
 
@@ -100,7 +100,7 @@ class LazyStack(GramStack):
                 chosen = self._kernels[positions]
                 points = np.ascontiguousarray(tiles.left.points(group).T)
                 raw = np.empty(len(positions))
-                _gaussian.gaussian_quad(points, tiles.coefficients[chosen], r, tiles.single, raw)
+                gaussian.gaussian_quad(points, tiles.coefficients[chosen], r, tiles.single, raw)
                 out[positions] = raw * tiles.bank.scales[chosen]
 
         run_ranges(work, len(pieces), self.n_threads)

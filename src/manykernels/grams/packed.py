@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from manykernels._threads import run_ranges
-from manykernels._validation import check_float32_range, check_gram_array, check_indices
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams import _loops
+from manykernels.grams import loops
 from manykernels.grams.base import GramStack, Index
 from manykernels.grams.counters import triangle_size, triangle_starts
+from manykernels.threads import run_ranges
+from manykernels.validation.arrays import check_float32_range, check_gram_array, check_indices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +76,7 @@ class PackedStack(GramStack):
         grams = check_gram_array(array)
         out = _new_triangles(np.diagonal(grams, axis1=1, axis2=2), dtype)
         for m, gram in enumerate(grams):
-            _loops.pack_triangle(np.ascontiguousarray(gram), out[m])
+            loops.pack_triangle(np.ascontiguousarray(gram), out[m])
         return cls(out, grams.shape[1], names=names, n_threads=n_threads)
 
     @classmethod
@@ -127,7 +127,7 @@ class PackedStack(GramStack):
     def _quad(self, r: Array) -> Array:
         out = np.empty(self.n_kernels)
         n = self.n_samples
-        run_ranges(lambda a, b: _loops.packed_quad(self._packed[a:b], n, r, out[a:b]), len(out), self.n_threads)
+        run_ranges(lambda a, b: loops.packed_quad(self._packed[a:b], n, r, out[a:b]), len(out), self.n_threads)
         return out
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
@@ -135,18 +135,16 @@ class PackedStack(GramStack):
         out = np.empty((len(kernels), *right.shape))
 
         def work(a: int, b: int) -> None:
-            _loops.packed_apply_many(self._packed, kernels[a:b], self.n_samples, right, out[a:b])
+            loops.packed_apply_many(self._packed, kernels[a:b], self.n_samples, right, out[a:b])
 
         run_ranges(work, len(out), self.n_threads)
         return out.transpose(0, 2, 1)
 
     def _combine(self, weights: Array, active: Array) -> Array:
         total = np.zeros(self._packed.shape[1])
-        run_ranges(
-            lambda a, b: _loops.packed_accumulate(self._packed, weights, a, b, total), len(total), self.n_threads
-        )
+        run_ranges(lambda a, b: loops.packed_accumulate(self._packed, weights, a, b, total), len(total), self.n_threads)
         out = np.empty((self.n_samples, self.n_samples))
-        _loops.unpack_triangle(total, self.n_samples, out)
+        loops.unpack_triangle(total, self.n_samples, out)
         return out
 
     def _apply(self, weights: Array, active: Array, columns: Array) -> Array:

@@ -8,10 +8,10 @@ from manykernels.inspection.displays import (
     KernelWeightsDisplay,
     WeightMapDisplay,
 )
-from manykernels.inspection.model_file import load_model, read_metadata, save_model
-from manykernels.inspection.overview import plot_overview
-from manykernels.inspection.path_display import PathDisplay
-from manykernels.inspection.report import MKLReport
+from manykernels.inspection.displays.overview import plot_overview
+from manykernels.inspection.displays.path import PathDisplay
+from manykernels.inspection.model_file.file import load_model, read_metadata, save_model
+from manykernels.inspection.report.report import MKLReport
 
 __all__ = [
     "ConvergenceDisplay",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from manykernels.kernels.bank import FittedBank, KernelBank
-from manykernels.kernels.grids import DefaultKernels, width_grid
-from manykernels.kernels.patterns import BankEntry, Joint, OnColumns, PerFeature, PerView
-from manykernels.kernels.precomputed import KernelStack
-from manykernels.kernels.precomputed_bank import FittedPrecomputedBank, PrecomputedBank
-from manykernels.kernels.prepared import Group, Prepared
-from manykernels.kernels.prepared_kernels import PreparedKernels
+from manykernels.kernels.bank.bank import FittedBank, KernelBank
+from manykernels.kernels.bank.grids import DefaultKernels, width_grid
+from manykernels.kernels.bank.patterns import BankEntry, Joint, OnColumns, PerFeature, PerView
+from manykernels.kernels.bank.prepared import Group, Prepared
+from manykernels.kernels.precomputed.bank import FittedPrecomputedBank, PrecomputedBank
+from manykernels.kernels.precomputed.prepared import PreparedKernels
+from manykernels.kernels.precomputed.stack import KernelStack
 from manykernels.kernels.specs import (
     KERNELS,
     ArdGaussian,
@@ -31,7 +31,7 @@ from manykernels.kernels.specs import (
     register_kernel,
     spec_from_dict,
 )
-from manykernels.kernels.widths import MedianWidth
+from manykernels.kernels.specs.widths import MedianWidth
 
 __all__ = [
     "KERNELS",

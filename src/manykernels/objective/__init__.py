@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.conversions import PaperProblem
-from manykernels.objective.elastic_net_ball import elastic_net_linear, elastic_net_reciprocals
 from manykernels.objective.losses import (
     LOSSES,
     EpsilonInsensitive,
@@ -30,6 +29,7 @@ from manykernels.objective.regularizers import (
     Simplex,
     get_regularizer,
 )
+from manykernels.objective.regularizers.elastic_net_ball import elastic_net_linear, elastic_net_reciprocals
 
 __all__ = [
     "LOSSES",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from manykernels._validation import Array
+    from manykernels.validation.arrays import Array
 
 __all__ = ["Certificate", "KKTResiduals"]
 

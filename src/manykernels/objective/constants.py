@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels._validation import check_positive
 from manykernels.exceptions import InvalidInputError
-from manykernels.objective.regularizer_base import Regularizer
+from manykernels.objective.regularizers.base import Regularizer
+from manykernels.validation.arrays import check_positive
 
 __all__ = [
     "alpha_from_strength",
@@ -135,7 +135,7 @@ def paper_weights(regularizer: Regularizer, d: Array) -> Array:
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels.objective.weight_sets import Simplex
+    >>> from manykernels.objective.regularizers.weight_sets import Simplex
     >>> paper_weights(Simplex(0.1), np.array([2.5, 7.5])).tolist()
     [0.25, 0.75]
     """

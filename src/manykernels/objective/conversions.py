@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels._validation import check_positive
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.constants import (
     alpha_from_strength,
@@ -24,11 +23,12 @@ from manykernels.objective.constants import (
     strength_from_alpha,
     tikhonov_exponent,
 )
-from manykernels.objective.loss_base import Loss
 from manykernels.objective.losses import get_loss
+from manykernels.objective.losses.base import Loss
 from manykernels.objective.problem import Problem
-from manykernels.objective.regularizer_base import Regularizer
 from manykernels.objective.regularizers import BlockL1, BlockLq, ElasticNet, ElasticNetBall, LpBall, Simplex
+from manykernels.objective.regularizers.base import Regularizer
+from manykernels.validation.arrays import check_positive
 
 __all__ = [
     "PaperProblem",

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels._validation import check_positive_vector, check_vector
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import GramStack, as_stack
 from manykernels.objective.certificate import Certificate, KKTResiduals
-from manykernels.objective.loss_base import Loss
 from manykernels.objective.losses import get_loss
+from manykernels.objective.losses.base import Loss
 from manykernels.objective.projection import project_box_hyperplane
-from manykernels.objective.regularizer_base import Regularizer
+from manykernels.objective.regularizers.base import Regularizer
+from manykernels.validation.arrays import check_positive_vector, check_vector
 
 __all__ = ["Certificate", "KKTResiduals", "Problem"]
 

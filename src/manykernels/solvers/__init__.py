@@ -1,22 +1,24 @@
 """How a problem is minimized: one algorithm a module, all ending in one shape of solution."""
 
-from manykernels.solvers.api import configured_solver, solve
-from manykernels.solvers.augmented_lagrangian import SpicyMKL
 from manykernels.solvers.base import Solver
-from manykernels.solvers.block_coordinate import BlockCoordinate
 from manykernels.solvers.comparison import SolverComparison, compare_solvers, explain_solver_choice
-from manykernels.solvers.conic import Conic
-from manykernels.solvers.cutting_plane import SILP, LevelMKL
-from manykernels.solvers.forward_backward import ForwardBackward
-from manykernels.solvers.interior_point import InteriorPoint
-from manykernels.solvers.reduced_gradient import SimpleMKL
+from manykernels.solvers.methods.block_coordinate.method import BlockCoordinate
+from manykernels.solvers.methods.conic.method import Conic
+from manykernels.solvers.methods.hessianmkl import HessianMKL
+from manykernels.solvers.methods.interior_point import InteriorPoint
+from manykernels.solvers.methods.levelmkl import LevelMKL
+from manykernels.solvers.methods.obscure import Obscure
+from manykernels.solvers.methods.pfbs.method import ForwardBackward
+from manykernels.solvers.methods.silp import SILP
+from manykernels.solvers.methods.simplemkl import SimpleMKL
+from manykernels.solvers.methods.skm.method import SupportKernelMachine
+from manykernels.solvers.methods.smooth_dual import SmoothDual
+from manykernels.solvers.methods.spicymkl import SpicyMKL
+from manykernels.solvers.methods.ufo_mkl import UFOMKL
+from manykernels.solvers.methods.working_set.method import WorkingSet
 from manykernels.solvers.registry import ALIASES, SOLVERS, choose_solver, get_solver, solvers_for
-from manykernels.solvers.smo import SupportKernelMachine
-from manykernels.solvers.smooth_dual import SmoothDual
 from manykernels.solvers.solution import IterationRecord, Solution, Status
-from manykernels.solvers.stochastic import UFOMKL, Obscure
-from manykernels.solvers.weight_newton import HessianMKL
-from manykernels.solvers.working_set import WorkingSet
+from manykernels.solvers.solve import configured_solver, solve
 
 __all__ = [
     "ALIASES",

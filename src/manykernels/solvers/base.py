@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from scipy.linalg import LinAlgError
 
-from manykernels._threads import blas_threads
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
-from manykernels.solvers._arguments import check_arguments
+from manykernels.solvers.arguments import check_arguments
 from manykernels.solvers.solution import IterationRecord, Solution, Status
+from manykernels.threads import blas_threads
 
 if TYPE_CHECKING:
-    from manykernels._validation import Array
     from manykernels.objective.problem import Certificate, Problem
+    from manykernels.validation.arrays import Array
 
 Model = tuple["Array", "Array", float]
 Callback = Callable[[IterationRecord], Any]
@@ -154,7 +154,7 @@ class Solver(ABC):
             run.loop(_start_model(problem, warm_start))
         solution = run.solution()
         if self.rescuer and solution.status in (Status.STALLED, Status.NUMERICAL_ERROR):
-            from manykernels.solvers._rescue import rescued
+            from manykernels.solvers.fallback import rescued
 
             solution = rescued(self, problem, solution)
         if solution.status is not Status.CONVERGED:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from manykernels._validation import check_positive
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
-from manykernels.solvers._arguments import check_problem
-from manykernels.solvers._interrupts import solve_and_tell
-from manykernels.solvers.api import configured_solver
+from manykernels.solvers.arguments import check_problem
+from manykernels.solvers.interrupts import solve_and_tell
 from manykernels.solvers.registry import SOLVERS, choose_solver, solvers_for
+from manykernels.solvers.solve import configured_solver
+from manykernels.validation.arrays import check_positive
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Certificate, Problem

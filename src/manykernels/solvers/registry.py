@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError
-from manykernels.solvers.augmented_lagrangian import SpicyMKL
 from manykernels.solvers.base import Solver
-from manykernels.solvers.block_coordinate import BlockCoordinate
-from manykernels.solvers.conic import Conic
-from manykernels.solvers.cutting_plane import SILP, LevelMKL
-from manykernels.solvers.forward_backward import ForwardBackward
-from manykernels.solvers.interior_point import InteriorPoint
-from manykernels.solvers.reduced_gradient import SimpleMKL
-from manykernels.solvers.smo import SupportKernelMachine
-from manykernels.solvers.smooth_dual import SmoothDual
-from manykernels.solvers.stochastic import UFOMKL, Obscure
-from manykernels.solvers.weight_newton import HessianMKL
-from manykernels.solvers.working_set import WorkingSet
+from manykernels.solvers.methods.block_coordinate.method import BlockCoordinate
+from manykernels.solvers.methods.conic.method import Conic
+from manykernels.solvers.methods.hessianmkl import HessianMKL
+from manykernels.solvers.methods.interior_point import InteriorPoint
+from manykernels.solvers.methods.levelmkl import LevelMKL
+from manykernels.solvers.methods.obscure import Obscure
+from manykernels.solvers.methods.pfbs.method import ForwardBackward
+from manykernels.solvers.methods.silp import SILP
+from manykernels.solvers.methods.simplemkl import SimpleMKL
+from manykernels.solvers.methods.skm.method import SupportKernelMachine
+from manykernels.solvers.methods.smooth_dual import SmoothDual
+from manykernels.solvers.methods.spicymkl import SpicyMKL
+from manykernels.solvers.methods.ufo_mkl import UFOMKL
+from manykernels.solvers.methods.working_set.method import WorkingSet
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem

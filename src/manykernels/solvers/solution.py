@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 if TYPE_CHECKING:
-    from manykernels._validation import Array
     from manykernels.objective.problem import Certificate
+    from manykernels.validation.arrays import Array
 
 
 class Status(StrEnum):

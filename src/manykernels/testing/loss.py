@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from manykernels.objective.loss_base import Loss
+from manykernels.objective.losses.base import Loss
 
 __all__ = ["LossContract"]
 

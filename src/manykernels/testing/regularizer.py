@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels.objective.regularizer_base import Regularizer
+from manykernels.objective.regularizers.base import Regularizer
 
 __all__ = ["RegularizerContract"]
 

@@ -1,0 +1,1 @@
+"""Families of kernels with continuous parameters, and the search of their best member."""

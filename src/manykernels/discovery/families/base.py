@@ -1,0 +1,219 @@
+"""Families of kernels with continuous parameters: what a search needs to know of them, and nothing of the search."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.discovery.families.pairs import PairWeights
+from manykernels.exceptions import InvalidInputError
+from manykernels.kernels import KernelSpec
+from manykernels.validation.arrays import check_columns, check_parameter_range
+from manykernels.validation.parameters import check_instance
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class KernelFamily(ABC):
+    """Kernels ``k_p`` for parameters ``p`` in a box; differentiable in ``p``.
+
+    A concrete family says what evaluations on the same points share (``prepare``), evaluates a Gram matrix (``gram``)
+    and its inner product with pair weights together with the derivative (``inner``), and names a member (``spec``).
+
+    Parameters
+    ----------
+    low, high : float
+        Smallest and largest value of every parameter.
+    """
+
+    low: float
+    high: float
+
+    logarithmic: ClassVar[bool] = True
+    """Whether parameters are searched for on a logarithmic scale."""
+
+    def __post_init__(self) -> None:
+        low, high = check_parameter_range((self.low, self.high), type(self).__name__, allow_zero=not self.logarithmic)
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    def n_parameters(self, n_columns: int) -> int:
+        """Return the number of parameters of a kernel on so many columns: 1, unless overridden."""
+        return 1
+
+    @abstractmethod
+    def prepare(self, points: Array) -> Any:
+        """Return what all evaluations on these points share, for instance distances.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n_samples, n_columns)
+        """
+
+    @abstractmethod
+    def gram(self, prepared: Any, parameter: Array) -> Array:
+        """Return the Gram matrix (n_samples, n_samples) of one member, exactly symmetric."""
+
+    @abstractmethod
+    def inner(self, prepared: Any, parameter: Array, pairs: PairWeights) -> tuple[float, Array]:
+        """Return ``<A, K_p>`` and its derivative by the parameters, without a matrix for each parameter.
+
+        Parameters
+        ----------
+        prepared : object
+            From ``prepare``.
+        parameter : ndarray of shape (n_parameters,)
+        pairs : PairWeights
+            ``A``.
+
+        Returns
+        -------
+        value : float
+        gradient : ndarray of shape (n_parameters,)
+        """
+
+    @abstractmethod
+    def spec(self, parameter: Array) -> KernelSpec:
+        """Return the member as a kernel of the library."""
+
+    def inner_many(self, prepared: Any, parameters: Array, pairs: PairWeights) -> tuple[Array, Array]:
+        """Return values (P,) and derivatives (P, n_parameters) of ``inner`` at several parameters (P, n_parameters)."""
+        found = [self.inner(prepared, parameter, pairs) for parameter in parameters]
+        return np.array([value for value, _ in found]), np.array([gradient for _, gradient in found])
+
+    def fourth_derivative(self, prepared: Any, pairs: PairWeights) -> float | None:
+        """Return a bound on the fourth derivative of ``<A, K_p>`` in the search coordinate; None: there is none.
+
+        With it, a grid bounds the maximum over the family (see :func:`bounded_maximum`).
+        """
+        return None
+
+    def resolution(self, prepared: Any) -> float:
+        """Return the distance of grid points, in the search coordinate, that sees every peak worth refining."""
+        return (self.coordinate(np.array([self.high])) - self.coordinate(np.array([self.low])))[0] / 60
+
+    def value(self, points: Array, parameter: Any) -> Array:
+        """Return the Gram matrix of one member on some points.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n_samples, n_columns)
+        parameter : float or array-like of shape (n_parameters,)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_samples)
+        """
+        return self.gram(self.prepare(points), np.atleast_1d(np.asarray(parameter, dtype=np.float64)))
+
+    def coordinate(self, parameter: Array) -> Array:
+        """Return the parameters on the scale of the search."""
+        return np.log(parameter) if self.logarithmic else np.asarray(parameter, dtype=np.float64)
+
+    def parameter(self, coordinate: Array) -> Array:
+        """Return parameters from the scale of the search, inside their bounds."""
+        inside = np.exp(coordinate) if self.logarithmic else np.asarray(coordinate, dtype=np.float64)
+        return np.clip(inside, self.low, self.high)
+
+    def scale(self, parameter: Array) -> Array:
+        """Return the derivative of the parameters by their search coordinates."""
+        return parameter if self.logarithmic else np.ones_like(parameter)
+
+
+@dataclass(frozen=True)
+class FiniteFamily(KernelFamily):
+    """Some members of a family, listed: the finite kernel sets of the literature, searched exactly.
+
+    Parameters
+    ----------
+    low, high : float
+        Those of the base.
+    base : KernelFamily
+    members : tuple of tuple of float
+        Parameters of each member.
+
+    Examples
+    --------
+    >>> from manykernels.discovery import FiniteFamily, GaussianFamily
+    >>> FiniteFamily.of(GaussianFamily(0.1, 10.0), [0.5, 1.0]).members
+    ((0.5,), (1.0,))
+    """
+
+    base: KernelFamily
+    members: tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        check_instance(self.base, KernelFamily, "base", "GaussianFamily(0.1, 10.0)")
+        if not self.members:
+            raise InvalidInputError("A finite family needs at least one member; none was given.")
+        numbers, slack = [number for member in self.members for number in member], 1e-9 * abs(self.high)
+        outside = [number for number in numbers if not self.low - slack <= number <= self.high + slack]
+        if outside:
+            raise InvalidInputError(
+                f"Members must be between {self.low:g} and {self.high:g}, the bounds of {self.base!r}, got "
+                f"{', '.join(f'{number:g}' for number in outside[:5])}."
+            )
+
+    def check_members(self, n_parameters: int) -> None:
+        """Raise ``InvalidInputError`` if a member has another number of parameters than the kernels of the base."""
+        wrong = next((member for member in self.members if len(member) != n_parameters), None)
+        if wrong is not None:
+            raise InvalidInputError(
+                f"On these columns a member of {self.base!r} has {n_parameters} parameter(s), but {wrong!r} has "
+                f"{len(wrong)}."
+            )
+
+    @classmethod
+    def of(cls, base: KernelFamily, parameters: Any) -> FiniteFamily:
+        """Return the members of ``base`` with the given parameters.
+
+        Parameters
+        ----------
+        base : KernelFamily
+        parameters : array-like of shape (n_members,) or (n_members, n_parameters)
+
+        Returns
+        -------
+        FiniteFamily
+        """
+        check_instance(base, KernelFamily, "base", "GaussianFamily(0.1, 10.0)")
+        rows = check_columns(parameters, np.size(parameters, 0) if np.ndim(parameters) else 0, "parameters")
+        rows = rows[:, None] if rows.ndim == 1 else rows
+        return cls(base.low, base.high, base, tuple(tuple(row) for row in rows.tolist()))
+
+    def n_parameters(self, n_columns: int) -> int:
+        """Return that of the base."""
+        return self.base.n_parameters(n_columns)
+
+    def prepare(self, points: Array) -> Any:
+        """Return what the base prepares."""
+        return self.base.prepare(points)
+
+    def gram(self, prepared: Any, parameter: Array) -> Array:
+        """Return the Gram matrix of a member."""
+        return self.base.gram(prepared, parameter)
+
+    def inner(self, prepared: Any, parameter: Array, pairs: PairWeights) -> tuple[float, Array]:
+        """Return value and derivative of the base."""
+        return self.base.inner(prepared, parameter, pairs)
+
+    def inner_many(self, prepared: Any, parameters: Array, pairs: PairWeights) -> tuple[Array, Array]:
+        """Return values and derivatives of the base."""
+        return self.base.inner_many(prepared, parameters, pairs)
+
+    def spec(self, parameter: Array) -> KernelSpec:
+        """Return the member as a kernel of the library."""
+        return self.base.spec(parameter)
+
+    def coordinate(self, parameter: Array) -> Array:
+        """Return that of the base."""
+        return self.base.coordinate(parameter)
+
+    def parameter(self, coordinate: Array) -> Array:
+        """Return that of the base."""
+        return self.base.parameter(coordinate)

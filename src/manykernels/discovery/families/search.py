@@ -1,0 +1,318 @@
+"""The inner search: the member of a family that fits given pair weights best, and a bound on how good any can be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from manykernels.discovery.families.base import FiniteFamily, KernelFamily
+from manykernels.discovery.families.pairs import PairWeights
+from manykernels.validation.arrays import check_count, check_points, check_positive
+from manykernels.validation.parameters import check_instance
+
+Array = NDArray[Any]
+
+DIGITS = 6  # of the parameters found: those that labels show, so that different kernels have different names
+MOST_EVALUATIONS = 4000  # of a bound on a family of one parameter
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How members of a family are searched for.
+
+    Parameters
+    ----------
+    n_starts : int, default=5
+        Most points from which L-BFGS-B climbs.
+    shrinkage : float, default=0.0
+        ``lambda`` of (6.2): the objective loses ``lambda sum_j (p_j - mean p)^2``.
+
+    Examples
+    --------
+    >>> SearchSettings(n_starts=3)
+    SearchSettings(n_starts=3, shrinkage=0.0)
+    """
+
+    n_starts: int = 5
+    shrinkage: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_count(self.n_starts, "n_starts")
+        check_positive(self.shrinkage, "shrinkage", allow_zero=True)
+
+
+def checked_settings(settings: Any) -> SearchSettings:
+    """Return ``settings``, or those by default if it is None.
+
+    Parameters
+    ----------
+    settings : SearchSettings or None
+
+    Returns
+    -------
+    SearchSettings
+
+    Raises
+    ------
+    InvalidInputError
+        If it is anything else.
+    """
+    chosen = SearchSettings() if settings is None else settings
+    found: SearchSettings = check_instance(chosen, SearchSettings, "settings", "SearchSettings(n_starts=5)")
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Peak:
+    """The best member found.
+
+    Attributes
+    ----------
+    parameter : ndarray of shape (n_parameters,)
+    value : float
+        ``<A, K_p>`` there, without shrinkage.
+    """
+
+    parameter: Array
+    value: float
+
+
+@dataclass(frozen=True, eq=False)
+class FamilySearch:
+    """A family on the points of a training set.
+
+    Parameters
+    ----------
+    family : KernelFamily
+    points : ndarray of shape (n_samples, n_columns)
+    settings : SearchSettings
+
+    Raises
+    ------
+    InvalidInputError
+        If one of them is something else, or members of a finite family do not fit the columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.discovery import FamilySearch, GaussianFamily, PairWeights
+    >>> x = np.linspace(-1.0, 1.0, 40)[:, None]
+    >>> search = FamilySearch(GaussianFamily(0.01, 10.0), x)
+    >>> peak = search.maximize(PairWeights.rank_one(np.sin(6.0 * x[:, 0])))
+    >>> 0.1 < peak.parameter[0] < 0.4
+    np.True_
+    """
+
+    family: KernelFamily
+    points: Array
+    settings: SearchSettings = SearchSettings()
+    prepared: Any = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_instance(self.family, KernelFamily, "family", "GaussianFamily(0.1, 10.0)")
+        checked_settings(self.settings)
+        object.__setattr__(self, "points", check_points(self.points))
+        if isinstance(self.family, FiniteFamily):
+            self.family.check_members(self.n_parameters)
+        object.__setattr__(self, "prepared", self.family.prepare(self.points))
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of parameters of a member."""
+        return self.family.n_parameters(self.points.shape[1])
+
+    def gram(self, parameter: Array) -> Array:
+        """Return the Gram matrix (n_samples, n_samples) of a member."""
+        return self.family.gram(self.prepared, parameter)
+
+    def objective(self, coordinate: Array, pairs: PairWeights) -> tuple[float, Array]:
+        """Return what the search maximizes, and its gradient, in the search coordinates.
+
+        Parameters
+        ----------
+        coordinate : ndarray of shape (n_parameters,)
+        pairs : PairWeights
+
+        Returns
+        -------
+        value : float
+            ``<A, K_p> - shrinkage sum_j (p_j - mean p)^2``.
+        gradient : ndarray of shape (n_parameters,)
+        """
+        parameter = self.family.parameter(coordinate)
+        value, gradient = self.family.inner(self.prepared, parameter, pairs)
+        spread = parameter - parameter.mean()
+        value -= self.settings.shrinkage * float(spread @ spread)
+        gradient = gradient - 2.0 * self.settings.shrinkage * spread
+        return value, gradient * self.family.scale(parameter)
+
+    def maximize(
+        self, pairs: PairWeights, *, near: Sequence[Array] = (), rng: np.random.Generator | None = None
+    ) -> Peak:
+        """Return the best member found for pair weights.
+
+        One parameter: the highest local maxima of a grid, each climbed by L-BFGS-B between its neighbors. Several: from
+        equal parameters (the best of the one-parameter grid along the diagonal), from ``near``, and from random points.
+
+        Parameters
+        ----------
+        pairs : PairWeights
+            ``A``.
+        near : sequence of ndarray of shape (n_parameters,), optional
+            Parameters to start from.
+        rng : numpy.random.Generator, optional
+            For random starts; none without it.
+
+        Returns
+        -------
+        Peak
+        """
+        if isinstance(self.family, FiniteFamily):
+            return self._best_listed(self.family, pairs)
+        low, high = self._box()
+        grid = self._grid()
+        diagonal = self._along_diagonal(grid, pairs)
+        tops = _local_maxima(diagonal)[: self.settings.n_starts]
+        if self.n_parameters == 1:
+            ends = [(grid[max(top - 1, 0)], grid[min(top + 1, len(grid) - 1)]) for top in tops]
+            climbs = [(grid[[top]], [end]) for top, end in zip(tops, ends, strict=True)]
+        else:
+            starts = [np.full(self.n_parameters, grid[tops[0]]), *(self.family.coordinate(p) for p in near)]
+            while rng is not None and len(starts) < self.settings.n_starts:
+                starts.append(rng.uniform(low, high, self.n_parameters))
+            climbs = [(start, [(low, high)] * self.n_parameters) for start in starts[: self.settings.n_starts]]
+        found = [self._climb(start, bounds, pairs) for start, bounds in climbs]
+        return max(found, key=lambda pair: pair[0])[1]
+
+    def bound(self, pairs: PairWeights, peak: Peak, slack: float) -> float | None:
+        """Return a number that ``<A, K_p>`` exceeds nowhere in the family; None if the family has no such bound.
+
+        Parameters
+        ----------
+        pairs : PairWeights
+        peak : Peak
+            The best member known.
+        slack : float
+            How far above ``peak.value`` the bound may stay.
+
+        Returns
+        -------
+        float or None
+        """
+        if isinstance(self.family, FiniteFamily):
+            return peak.value
+        fourth = self.family.fourth_derivative(self.prepared, pairs) if self.n_parameters == 1 else None
+        if fourth is None:
+            return None
+        return bounded_maximum(lambda u: self._profile(u, pairs), self._grid(), fourth, peak.value, slack)
+
+    def _box(self) -> tuple[float, float]:
+        ends = self.family.coordinate(np.array([self.family.low, self.family.high]))
+        return float(ends[0]), float(ends[1])
+
+    def _grid(self) -> Array:
+        low, high = self._box()
+        return np.linspace(low, high, 1 + int(np.ceil((high - low) / self.family.resolution(self.prepared))))
+
+    def _along_diagonal(self, grid: Array, pairs: PairWeights) -> Array:
+        rows = np.repeat(grid[:, None], self.n_parameters, axis=1)
+        return self.family.inner_many(self.prepared, self.family.parameter(rows), pairs)[0]
+
+    def _profile(self, grid: Array, pairs: PairWeights) -> tuple[Array, Array]:
+        """Return values and slopes in the search coordinate of a family of one parameter."""
+        parameters = self.family.parameter(grid[:, None])
+        values, slopes = self.family.inner_many(self.prepared, parameters, pairs)
+        return values, slopes[:, 0] * self.family.scale(parameters)[:, 0]
+
+    def _climb(self, start: Array, bounds: Sequence[tuple[float, float]], pairs: PairWeights) -> tuple[float, Peak]:
+        scale = max(abs(self.objective(start, pairs)[0]), np.finfo(np.float64).tiny)
+
+        def descend(coordinate: Array) -> tuple[float, Array]:
+            value, gradient = self.objective(coordinate, pairs)
+            return -value / scale, -gradient / scale
+
+        found = minimize(
+            descend, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-14, "gtol": 1e-10}
+        )
+        parameter = self.rounded(self.family.parameter(found.x))
+        value, _ = self.objective(self.family.coordinate(parameter), pairs)
+        return value, Peak(parameter, self.family.inner(self.prepared, parameter, pairs)[0])
+
+    def rounded(self, parameter: Array) -> Array:
+        """Return the parameters with the digits that labels show, inside their bounds."""
+        short = np.array([float(f"{number:.{DIGITS}g}") for number in parameter])
+        return np.clip(short, self.family.low, self.family.high)
+
+    def _best_listed(self, family: FiniteFamily, pairs: PairWeights) -> Peak:
+        members = np.array(family.members)
+        values = family.inner_many(self.prepared, members, pairs)[0]
+        best = int(np.argmax(values))
+        return Peak(members[best], float(values[best]))
+
+
+def bounded_maximum(profile: Any, grid: Array, fourth: float, best: float, slack: float) -> float:
+    """Return an upper bound on the maximum of a function whose fourth derivative is bounded.
+
+    Between two points the function is below the cubic through values and slopes plus ``h^4 / 384`` times the bound on
+    its fourth derivative (the error of Hermite interpolation), and a cubic is below its Bernstein coefficients. Cells
+    whose bound is above the best value by more than ``slack`` are halved.
+
+    Parameters
+    ----------
+    profile : callable
+        Takes coordinates (P,) and returns values (P,) and slopes (P,).
+    grid : ndarray of shape (n_points,)
+        Increasing; the first and last point are the ends of the interval.
+    fourth : float
+        Bound on the absolute fourth derivative.
+    best : float
+        A value that the function attains.
+    slack : float
+        How far above the best value the bound may stay.
+
+    Returns
+    -------
+    float
+        Never below the maximum; above it by more than ``slack`` only if the evaluations were used up.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> bound = bounded_maximum(lambda u: (np.sin(u), np.cos(u)), np.linspace(0.0, 5.0, 6), 1.0, 1.0, 1e-6)
+    >>> 1.0 <= bound <= 1.0 + 1e-6
+    True
+    """
+    values, slopes = profile(grid)
+    used, best = len(grid), max(best, float(values.max()))
+    left, right = np.arange(len(grid) - 1), np.arange(1, len(grid))
+    settled = best
+    while True:
+        width = grid[right] - grid[left]
+        tops = np.maximum(values[left], values[right])
+        tops = np.maximum(tops, values[left] + slopes[left] * width / 3)
+        tops = np.maximum(tops, values[right] - slopes[right] * width / 3) + fourth * width**4 / 384
+        # Rounding of the values themselves is not something that a finer grid could remove.
+        unsure = tops > best + slack
+        settled = max(settled, float(np.max(tops[~unsure], initial=settled)))
+        if not unsure.any() or used + int(unsure.sum()) > MOST_EVALUATIONS:
+            return max(settled, float(np.max(tops[unsure], initial=settled)))
+        left, right = left[unsure], right[unsure]
+        middle = (grid[left] + grid[right]) / 2
+        new = np.arange(len(grid), len(grid) + len(middle))
+        grid = np.concatenate([grid, middle])
+        more = profile(middle)
+        values, slopes = np.concatenate([values, more[0]]), np.concatenate([slopes, more[1]])
+        used, best = used + len(middle), max(best, float(more[0].max()))
+        left, right = np.concatenate([left, new]), np.concatenate([new, right])
+
+
+def _local_maxima(values: Array) -> Array:
+    """Return the positions of local maxima of a sequence, ends included, the highest first."""
+    padded = np.concatenate([[-np.inf], values, [-np.inf]])
+    found = np.flatnonzero((values >= padded[:-2]) & (values >= padded[2:]))
+    return found[np.argsort(-values[found], kind="stable")]

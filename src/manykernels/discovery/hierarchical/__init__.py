@@ -1,0 +1,1 @@
+"""Products of kernels under heredity, searched along their graph (HKL)."""

@@ -1,0 +1,1 @@
+"""One polynomial kernel whose columns have learned weights (NLMKL)."""

@@ -1,0 +1,169 @@
+"""Non-linear combinations of kernels, ``(sum_i theta_i K_i)^D`` entry by entry, by projected gradient descent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.discovery.base import Discovery, Found, Limits, checked_limits
+from manykernels.discovery.nonlinear.descent import NonlinearDescent
+from manykernels.discovery.nonlinear.problem import NonlinearProblem
+from manykernels.grams import DenseStack
+from manykernels.kernels import WeightedPolynomial
+from manykernels.objective.losses import Loss, get_loss
+from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import Ridge
+from manykernels.validation.arrays import check_count, check_nonnegative_vector, check_points, check_positive
+from manykernels.validation.parameters import check_column_names, check_flag
+
+Array = NDArray[Any]
+
+MOST_LISTED = 3  # columns in a name
+
+
+@dataclass(frozen=True, eq=False)
+class NonlinearDiscovery(Discovery):
+    """A non-linear combination of kernels and the model on it.
+
+    Attributes
+    ----------
+    base_weights : ndarray of shape (p,)
+        ``theta`` of the linear kernels of the columns.
+    constant_weight : float
+        ``theta`` of the constant kernel, 0 without one.
+    stationarity : float
+        How much the objective could fall to first order inside the ball, relative to its value.
+    """
+
+    base_weights: Array
+    constant_weight: float
+    stationarity: float
+
+
+def discover_nonlinear(
+    points: Array,
+    target: Array,
+    *,
+    strength: float,
+    degree: int = 2,
+    loss: Loss | str = "squared",
+    radius: float = 1.0,
+    reference: Any = None,
+    constant: bool = True,
+    weight: Array | None = None,
+    fit_intercept: bool = True,
+    names: Sequence[str] | None = None,
+    limits: Limits | None = None,
+) -> NonlinearDiscovery:
+    r"""Find the weights of ``K_theta = (sum_i theta_i K_i)^D`` on the linear kernels of columns (NLMKL).
+
+    Minimizes over :math:`\theta \ge 0,\ \|\theta - \theta_0\|_2 \le \Lambda` the smallest objective of the model on
+    :math:`K_\theta`, by projected gradient steps of the size of Barzilai and Borwein, halved until they descend.
+
+    Parameters
+    ----------
+    points : ndarray of shape (N, p)
+        Columns, best standardized.
+    target : ndarray of shape (N,)
+        Numbers, or signs for a loss of classification.
+    strength : float
+        ``lambda``, on the sum of losses.
+    degree : int, default=2
+        ``D``, at least 1.
+    loss : Loss or str, default="squared"
+        Loss of a score for a target.
+    radius : float, default=1.0
+        ``Lambda``, positive. The objective falls as weights grow, so that the result is always this far from
+        ``theta_0``.
+    reference : float or array_like of shape (p,), optional
+        ``theta_0``, non-negative; by default one over the number of weights.
+    constant : bool, default=True
+        Whether a constant kernel is among the base kernels, which brings in all degrees below D; the last of p weights.
+    weight : ndarray of shape (N,), optional
+        Positive sample weights.
+    fit_intercept : bool, default=True
+        Whether there is an intercept.
+    names : sequence of str, optional
+        Names of the columns.
+    limits : Limits, optional
+        ``tol`` bounds the stationarity, see Notes.
+
+    Returns
+    -------
+    NonlinearDiscovery
+        One kernel, a `WeightedPolynomial`, of weight ``1/lambda``.
+
+    Raises
+    ------
+    InvalidInputError
+        If a parameter has no meaning.
+
+    Notes
+    -----
+    The problem is not convex in theta for ``D > 1``. What is proven is less than elsewhere in this library: the
+    certificate of the solution is that of the model *with its kernel*, exact as always; for theta it is only known that
+    no weights of the ball lower the objective by more than ``stationarity`` times its value *to first order*. With
+    ``D = 1`` the objective is convex, and that is a bound on the distance to the global minimum.
+
+    References
+    ----------
+    C. Cortes, M. Mohri, A. Rostamizadeh, "Learning non-linear combinations of kernels", NIPS 2009.
+    A. Afkanpour, thesis, University of Alberta (2013), (2.16) and (2.17).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.discovery import discover_nonlinear
+    >>> X = np.random.default_rng(0).normal(size=(60, 3))
+    >>> found = discover_nonlinear(X, X[:, 0] * X[:, 1], strength=0.1)
+    >>> found.base_weights.argmin(), found.stationarity < 1e-3
+    (np.int64(2), True)
+    """
+    chosen, rows = checked_limits(limits, Limits(name="projected gradient")), check_points(points)
+    known = check_column_names(names, rows.shape[1])
+    features = np.column_stack([rows, np.ones(len(rows))]) if check_flag(constant, "constant") else rows
+    problem = Problem(
+        DenseStack(np.zeros((1, len(rows), len(rows)))),
+        target,
+        get_loss(loss) if isinstance(loss, str) else loss,
+        Ridge(strength),
+        fit_intercept=check_flag(fit_intercept, "fit_intercept"),
+        sample_weight=weight,
+    )
+    problem.check_precision()
+    center, size = _reference(reference, features.shape[1]), check_positive(radius, "radius")
+    posed = NonlinearProblem(features, problem, check_count(degree, "degree"), float(strength), center, size)
+    descent = NonlinearDescent(posed, chosen)
+    descent.run()
+    return _discovery(descent, known)
+
+
+def _reference(reference: Any, size: int) -> Array:
+    if reference is None:
+        return np.full(size, 1.0 / size)
+    values = np.full(size, reference) if np.ndim(reference) == 0 else np.asarray(reference)
+    return check_nonnegative_vector(values, size, "reference")
+
+
+def _discovery(descent: NonlinearDescent, names: Sequence[str]) -> NonlinearDiscovery:
+    """Return the point reached as a kernel on columns and its model."""
+    posed, point, n_columns = descent.posed, descent.point, len(names)
+    theta, offset = point.theta[:n_columns], float(point.theta[n_columns:].sum())
+    columns = np.flatnonzero(theta) if theta.any() else np.arange(n_columns)
+    spec = WeightedPolynomial(posed.degree, tuple(theta[columns].tolist()), offset)
+    listed = _listed(theta[columns], [names[int(j)] for j in columns])
+    found = Found(f"degree {posed.degree} in {listed}", spec, tuple(int(j) for j in columns))
+    return NonlinearDiscovery((found,), descent.solution(), theta, offset, point.stationarity)
+
+
+def _listed(theta: Array, names: Sequence[str]) -> str:
+    """Return the names of a few columns, and of many their number and the largest weights."""
+    if len(names) <= MOST_LISTED:
+        return ", ".join(names)
+    largest = np.argsort(-theta, kind="stable")[:MOST_LISTED]
+    shown = ", ".join(f"{names[int(j)]} {theta[j]:.2g}" for j in largest)
+    return f"{len(names)} columns ({shown}, ...)"

@@ -1,0 +1,288 @@
+"""One-stage greedy search (GCD-1s): Frank-Wolfe (CKL), pairwise Frank-Wolfe, and totally corrective (IKL)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+
+from manykernels.discovery.base import Candidate, Discovery, Limits, checked_limits, random_generator, run_search
+from manykernels.discovery.families.base import FiniteFamily, KernelFamily
+from manykernels.discovery.families.search import FamilySearch, SearchSettings, checked_settings
+from manykernels.discovery.one_stage.mixture import Certified, Learner, Mixture, candidate, certify
+from manykernels.discovery.one_stage.slide import slide_learner
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.objective.losses import Loss, get_loss
+from manykernels.objective.problem import Problem
+from manykernels.solvers import Solution, Status, configured_solver
+from manykernels.solvers.engines.fixed_weights.learners import MachineFit
+from manykernels.validation.arrays import (
+    check_choice,
+    check_points,
+    check_positive,
+    check_positive_vector,
+    check_vector,
+)
+from manykernels.validation.parameters import check_flag, check_positions
+
+Array = NDArray[Any]
+
+UPDATES = ("corrective", "sliding", "pairwise", "frank_wolfe")
+INNER_SHARE = 0.02  # of the gap that the search has, or is after, for the problems solved inside it
+STEP_TOL = 1e-3  # of the step length in a line search
+
+
+def discover_greedily(
+    points: ArrayLike,
+    target: ArrayLike,
+    family: KernelFamily,
+    *,
+    loss: str | Loss,
+    strength: float,
+    sample_weight: ArrayLike | None = None,
+    fit_intercept: bool = True,
+    update: str = "corrective",
+    settings: SearchSettings | None = None,
+    limits: Limits | None = None,
+    columns: Sequence[int] | None = None,
+    random_state: Any = None,
+) -> Discovery:
+    r"""Find kernels of a family one at a time, each where the dual norm is largest.
+
+    Solves (2.9) of the thesis for :math:`\nu = 1` over all kernels of the family,
+
+    .. math:: \min_{f, b}\ \sum_i s_i\, \ell(y_i, f(x_i) + b)
+        + \frac{\lambda}{2} \min_{\theta \in \Delta_1} \sum_p \frac{\|f_p\|^2}{\theta_p}.
+
+    Every iteration takes the member that maximizes :math:`\rho' K_p \rho`; then
+
+    - ``"corrective"`` (IKL) solves the problem on all kernels found, and drops those of weight zero;
+    - ``"sliding"`` does so, lets the parameters of all kernels move downhill together, and solves again: fewer kernels,
+      each at its place, for more time an iteration (finite families have nothing to slide on);
+    - ``"frank_wolfe"`` (CKL, Algorithm 6) moves all weights toward the new kernel by a line search;
+    - ``"pairwise"`` moves weight from the worst kernel found to the new one by a line search, which converges linearly
+      where Frank-Wolfe needs a number of steps proportional to the inverse of the gap.
+
+    Parameters
+    ----------
+    points : array-like of shape (n_samples, n_columns)
+        On which the kernels act, usually standardized.
+    target : array-like of shape (n_samples,)
+        Signs or numbers, as the loss asks.
+    family : KernelFamily
+    loss : str or Loss
+    strength : float
+        ``lambda``, on the sum of losses.
+    sample_weight : array-like of shape (n_samples,), optional
+        Positive.
+    fit_intercept : bool, default=True
+    update : {"corrective", "sliding", "pairwise", "frank_wolfe"}, default="corrective"
+    settings : SearchSettings, optional
+        How members are searched for.
+    limits : Limits, optional
+        When to stop; the gap is that over the whole family.
+    columns : sequence of int, optional
+        Positions of the columns of ``points`` in the table; all of them by default.
+    random_state : int, RandomState, Generator or None, default=None
+        For random starts of searches in several parameters.
+
+    Returns
+    -------
+    Discovery
+        The dual bound of its certificate is a true bound over the family if the family has one parameter and a bound
+        on its derivatives (all of the library but one width a feature and Dirichlet kernels on several columns);
+        otherwise it is relative to the best member that the search found.
+
+    Raises
+    ------
+    InvalidInputError
+        If a parameter cannot be used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.discovery import GaussianFamily, discover_greedily
+    >>> x = np.linspace(-2.0, 2.0, 60)[:, None]
+    >>> family = GaussianFamily(0.05, 50.0)
+    >>> found = discover_greedily(x, np.sin(4.0 * x[:, 0]), family, loss="squared", strength=0.1)
+    >>> bool(found.solution.certificate.relative_gap <= 1e-3), len(found.kernels) < 5
+    (True, True)
+    """
+    check_choice(update, UPDATES, "update")
+    settings, limits = checked_settings(settings), checked_limits(limits, Limits())
+    if settings.shrinkage > 0:
+        raise InvalidInputError(
+            f"shrinkage={settings.shrinkage:g} belongs to the search in two stages: in one stage it would leave no "
+            "bound on the family. Set it to 0, or stages=2."
+        )
+    learner = make_learner(
+        points, target, family, loss=loss, strength=strength, sample_weight=sample_weight,
+        fit_intercept=fit_intercept, settings=settings, columns=columns,
+    )  # fmt: skip
+    rng = random_generator(random_state)
+    if update in ("corrective", "sliding"):
+        slides = update == "sliding" and not isinstance(family, FiniteFamily)
+        models = _corrective(learner, limits, rng, slides=slides)
+    else:
+        models = _descend(learner, limits, rng, update)
+    return run_search(models, replace(limits, name=f"greedy search ({update})"))
+
+
+def make_learner(
+    points: ArrayLike,
+    target: ArrayLike,
+    family: KernelFamily,
+    *,
+    loss: str | Loss,
+    strength: float,
+    sample_weight: ArrayLike | None,
+    fit_intercept: bool,
+    settings: SearchSettings,
+    columns: Sequence[int] | None,
+) -> Learner:
+    """Return the problem but its kernels, checked; parameters as in :func:`discover_greedily`."""
+    rows, chosen = check_points(points), get_loss(loss)
+    weight = np.ones(len(rows)) if sample_weight is None else sample_weight
+    return Learner(
+        FamilySearch(family, rows, settings),
+        chosen.check_target(check_vector(target, len(rows), "target")),
+        check_positive_vector(weight, len(rows), "sample_weight"),
+        chosen,
+        check_positive(strength, "strength"),
+        check_flag(fit_intercept, "fit_intercept"),
+        check_positions(columns, rows.shape[1]),
+    )
+
+
+def _begin(learner: Learner, limits: Limits, rng: np.random.Generator) -> tuple[Candidate, Certified, MachineFit]:
+    """Return the model without kernels and the first kernel to take."""
+    empty, rho, b = learner.start()
+    model = rho, np.zeros(1), b
+    certified = certify(learner, empty, model, tol=limits.tol, rng=rng)
+    start = candidate(learner, [certified.peak.parameter], model, certified.certificate, 0)
+    return start, certified, MachineFit(rho, b, certified.certificate.dual, certified.certificate.gap, 0)
+
+
+def _corrective(learner: Learner, limits: Limits, rng: np.random.Generator, *, slides: bool) -> Iterator[Candidate]:
+    """Solve the problem on all kernels found, again and again."""
+    start, certified, _ = _begin(learner, limits, rng)
+    yield start
+    mixture, steps = Mixture(), 0
+    while True:
+        mixture, _ = mixture.with_member(learner.search, certified.peak.parameter)
+        tol = _inner_tol(certified, limits)
+        problem, solution = _solved(learner, mixture, tol)
+        steps += solution.newton_steps
+        if slides and solution.kernel_weights.any():
+            mixture = slide_learner(learner, _weighted(mixture, solution).pruned(), tol)
+            problem, solution = _solved(learner, mixture, tol)
+            steps += solution.newton_steps
+        model = solution.dual_coef, solution.kernel_weights, solution.intercept
+        certified = certify(learner, problem, model, tol=limits.tol, near=mixture.parameters, rng=rng)
+        yield candidate(learner, mixture.parameters, model, certified.certificate, steps)
+        kept = _weighted(mixture, solution).pruned()
+        mixture = kept if len(kept) else mixture
+
+
+def _solved(learner: Learner, mixture: Mixture, tol: float) -> tuple[Problem, Solution]:
+    """Return the problem on the kernels found, and its solution."""
+    problem = learner.problem(mixture.grams)
+    return problem, solve_quietly(problem, tol)
+
+
+def _weighted(mixture: Mixture, solution: Solution) -> Mixture:
+    """Return the kernels found with the weights ``theta`` of a solution, which add up to one."""
+    total = float(solution.kernel_weights.sum())
+    return mixture.weighted(solution.kernel_weights / total if total > 0 else solution.kernel_weights)
+
+
+def _inner_tol(certified: Certified, limits: Limits) -> float:
+    """Return the accuracy that the problems inside need: far from the end, a rough answer names the next kernel."""
+    return max(INNER_SHARE * max(limits.tol, min(certified.certificate.relative_gap, 0.5)), 1e-10)
+
+
+def solve_quietly(problem: Problem, tol: float) -> Solution:
+    """Solve the finite problem; whether its gap is small enough, the certificate over the family tells."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solution = configured_solver("auto", problem, tol=tol).solve(problem)
+    if solution.status is Status.INTERRUPTED:  # there is no callback that could ask for it: this is Ctrl-C
+        raise KeyboardInterrupt
+    return solution
+
+
+def _descend(learner: Learner, limits: Limits, rng: np.random.Generator, update: str) -> Iterator[Candidate]:
+    """Move weight to the best kernel, from all others or from the worst one, by a line search on J."""
+    start, certified, fit = _begin(learner, limits, rng)
+    yield start
+    mixture, steps = Mixture(), 0
+    while True:
+        mixture, new = mixture.with_member(learner.search, certified.peak.parameter)
+        problem = learner.problem(mixture.grams)
+        direction, longest = _direction(mixture, new, problem.dual_norms(fit.rho), update)
+        # The slope is as accurate as the square root of the gap of the learner.
+        line = _Line(learner, problem, mixture, direction, fit, _inner_tol(certified, limits) ** 1.5)
+        fit, step = line.minimize(longest)
+        steps += line.newton_steps
+        # A full step leaves rounding where the weight should be zero.
+        weights = mixture.weights + step * direction
+        mixture = mixture.weighted(np.where(weights < 1e-14, 0.0, weights))
+        model = fit.rho, mixture.weights / learner.strength, fit.b
+        certified = certify(learner, problem, model, tol=limits.tol, near=mixture.parameters, rng=rng)
+        yield candidate(learner, mixture.parameters, model, certified.certificate, steps)
+        mixture = mixture.pruned()
+
+
+def _direction(mixture: Mixture, new: int, dual_norms: Array, update: str) -> tuple[Array, float]:
+    """Return the direction of the weights and the longest step along it."""
+    weights = mixture.weights
+    direction = np.zeros(len(weights))
+    direction[new] = 1.0
+    active = np.flatnonzero(weights)
+    if not active.size:
+        return direction, 1.0
+    if update == "frank_wolfe":
+        return direction - weights, 1.0
+    worst = active[np.argmin(dual_norms[active])]
+    direction[worst] -= 1.0
+    return direction, float(weights[worst])
+
+
+class _Line:
+    """``J`` along a direction of the weights: convex, with derivative ``-rho' K_direction rho / (2 lambda)``."""
+
+    def __init__(
+        self, learner: Learner, problem: Problem, mixture: Mixture, direction: Array, fit: MachineFit, tol: float
+    ) -> None:
+        self.learner, self.problem, self.fit = learner, problem, fit
+        self.base = mixture.combined() / learner.strength
+        self.change = mixture.combined(direction) / learner.strength
+        self.tol = tol
+        self.newton_steps = 0
+        self.first = not mixture.weights.any()
+
+    def slope(self, step: float) -> float:
+        """Return the derivative of ``2 J``, and remember the learner there."""
+        gram = self.base + step * self.change
+        self.fit = self.learner.fit(self.problem, gram, None if self.first else self.fit, self.tol)
+        self.first = False
+        self.newton_steps += self.fit.steps
+        return -float(self.fit.rho @ self.change @ self.fit.rho)
+
+    def minimize(self, longest: float) -> tuple[MachineFit, float]:
+        """Return the learner at the minimum over ``[0, longest]`` and the step."""
+        if longest <= 0 or not self.change.any():
+            self.slope(0.0)
+            return self.fit, 0.0
+        if self.slope(longest) <= 0:
+            return self.fit, longest
+        if self.slope(0.0) >= 0:
+            return self.fit, 0.0
+        step = float(brentq(self.slope, 0.0, longest, xtol=1e-12 * longest, rtol=STEP_TOL, maxiter=50, disp=False))
+        self.slope(step)
+        return self.fit, step

@@ -1,0 +1,207 @@
+"""Kernels found so far with their Gram matrices: the finite problem inside a search over a family."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.discovery.base import Candidate, Found
+from manykernels.discovery.families.pairs import PairWeights
+from manykernels.discovery.families.search import FamilySearch, Peak
+from manykernels.grams import as_stack
+from manykernels.objective.certificate import Certificate
+from manykernels.objective.losses import Loss
+from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers.weight_sets import Simplex
+from manykernels.solvers.engines.fixed_weights.learners import MachineFit, fit_machine
+
+Array = NDArray[Any]
+Model = tuple[Array, Array, float]
+
+BOUND_SHARE = 0.1  # of the gap, that the bound over a family may add to it
+SAME = 1e-8  # parameters closer than this on the scale of the search are one kernel
+
+
+@dataclass(frozen=True, eq=False)
+class Learner:
+    """Everything of the problem but its kernels: ``sum_i s_i l(y_i, f_i + b) + (lambda/2) sum_m ||f_m||^2 / theta_m``.
+
+    Attributes
+    ----------
+    search : FamilySearch
+        Family and points.
+    target, weight : ndarray of shape (n_samples,)
+    loss : Loss
+    strength : float
+        ``lambda``.
+    fit_intercept : bool
+    columns : tuple of int
+        Of the points in the table.
+    """
+
+    search: FamilySearch
+    target: Array
+    weight: Array
+    loss: Loss
+    strength: float
+    fit_intercept: bool
+    columns: tuple[int, ...]
+
+    def problem(self, grams: Sequence[Array]) -> Problem:
+        """Return the problem on some kernels, weights on the simplex."""
+        return Problem(
+            as_stack(np.stack(grams)),
+            self.target,
+            self.loss,
+            Simplex(self.strength),
+            fit_intercept=self.fit_intercept,
+            sample_weight=self.weight,
+        )
+
+    def start(self) -> tuple[Problem, Array, float]:
+        """Return a problem without kernels, and its dual coefficients and intercept."""
+        empty = self.problem([np.zeros((len(self.target), len(self.target)))])
+        return empty, *empty.zero_model()
+
+    def fit(self, problem: Problem, gram: Array, warm: MachineFit | None, tol: float) -> MachineFit:
+        """Return the learner on one kernel matrix ``sum_m d_m K_m``."""
+        return fit_machine(problem, gram, warm=warm, tol=tol)
+
+    def found(self, parameters: Sequence[Array]) -> tuple[Found, ...]:
+        """Return the kernels of some parameters, under names that differ."""
+        kernels = []
+        for m, parameter in enumerate(parameters):
+            spec = self.search.family.spec(parameter)
+            name = spec.label if len(parameter) <= 3 else f"{spec.kind} {m}"
+            kernels.append(Found(name, spec, self.columns))
+        return tuple(kernels)
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Members of a family with weights.
+
+    Attributes
+    ----------
+    parameters : tuple of ndarray
+    grams : tuple of (N, N) float64
+    weights : ndarray of shape (n_kernels,)
+        ``theta``, non-negative.
+    """
+
+    parameters: tuple[Array, ...] = ()
+    grams: tuple[Array, ...] = ()
+    weights: Array = field(default_factory=lambda: np.zeros(0))
+
+    def __len__(self) -> int:
+        return len(self.parameters)
+
+    def with_member(self, search: FamilySearch, parameter: Array) -> tuple[Mixture, int]:
+        """Return the mixture with one more member of weight zero, and its position; a known member stays one."""
+        at = search.family.coordinate(parameter)
+        for m, known in enumerate(self.parameters):
+            if np.max(np.abs(search.family.coordinate(known) - at)) < SAME:
+                return self, m
+        grown = Mixture(
+            (*self.parameters, parameter), (*self.grams, search.gram(parameter)), np.append(self.weights, 0.0)
+        )
+        return grown, len(self)
+
+    def merged(self, search: FamilySearch) -> Mixture:
+        """Return the mixture with each member once; members that are the same add up their weights."""
+        whole = Mixture()
+        for parameter, weight in zip(self.parameters, self.weights, strict=True):
+            whole, place = whole.with_member(search, parameter)
+            whole.weights[place] += weight
+        return whole
+
+    def weighted(self, weights: Array) -> Mixture:
+        """Return the mixture with other weights."""
+        return replace(self, weights=weights)
+
+    def pruned(self) -> Mixture:
+        """Return the members of positive weight."""
+        kept = np.flatnonzero(self.weights)
+        return Mixture(
+            tuple(self.parameters[m] for m in kept), tuple(self.grams[m] for m in kept), self.weights[kept].copy()
+        )
+
+    def combined(self, weights: Array | None = None) -> Array:
+        """Return ``sum_m theta_m K_m`` with these weights, else its own."""
+        total = np.zeros_like(self.grams[0])
+        for weight, gram in zip(self.weights if weights is None else weights, self.grams, strict=True):
+            if weight:
+                total += weight * gram
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Certified:
+    """A model with its certificate over the family and the member that violates it most.
+
+    Attributes
+    ----------
+    certificate : Certificate
+    peak : Peak
+    """
+
+    certificate: Certificate
+    peak: Peak
+
+
+def certify(
+    learner: Learner,
+    problem: Problem,
+    model: Model,
+    *,
+    tol: float,
+    near: Sequence[Array] = (),
+    rng: np.random.Generator | None = None,
+) -> Certified:
+    """Return the certificate of a model over the whole family, not only over the kernels of ``problem``.
+
+    The dual bound is ``-sum_i s_i l*(y_i, -rho_i/s_i) - max_p rho'K_p rho / (2 lambda)``. For a family of one parameter
+    with a bound on its derivatives the maximum is bounded from above; otherwise it is the best that the search found.
+
+    Parameters
+    ----------
+    learner : Learner
+    problem : Problem
+        On the kernels found.
+    model : tuple of ndarray, ndarray and float
+        ``(rho, d, b)``.
+    tol : float
+        Relative gap that the search is after: the bound is made sharp enough for it.
+    near : sequence of ndarray, optional
+        Parameters from which the search starts too.
+    rng : numpy.random.Generator, optional
+        For random starts.
+
+    Returns
+    -------
+    Certified
+    """
+    inner = problem.certificate(*model)
+    pairs = PairWeights.rank_one(problem.feasible_dual(model[0]))
+    peak = learner.search.maximize(pairs, near=near, rng=rng)
+    known = float(np.max(inner.dual_norms)) ** 2
+    best = max(peak.value, known)
+    excess = (best - known) / (2 * learner.strength)
+    scale = max(abs(inner.primal), problem.tiny)
+    allowed = max(BOUND_SHARE * (inner.gap + excess), 0.25 * tol * scale)
+    bound = learner.search.bound(pairs, Peak(peak.parameter, best), 2 * learner.strength * allowed)
+    excess = (max(best, bound or best) - known) / (2 * learner.strength)
+    kkt = replace(inner.kkt, complementarity=inner.kkt.complementarity + excess / scale)
+    found = Certificate.from_values(inner.primal, inner.dual - excess, scale, kkt)
+    return Certified(replace(found, dual_norms=inner.dual_norms), peak)
+
+
+def candidate(
+    learner: Learner, parameters: Sequence[Array], model: Model, certificate: Certificate, newton_steps: int
+) -> Candidate:
+    """Return the model in the form in which searches offer it."""
+    return Candidate(learner.found(parameters), *model, certificate, newton_steps=newton_steps)

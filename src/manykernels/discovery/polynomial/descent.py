@@ -1,0 +1,259 @@
+"""Algorithms 1 and 2: stochastic mirror descent on the kernel weights, one sampled product of base kernels a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import brentq
+
+from manykernels.discovery.polynomial.family import PolynomialFamily, multiplicity
+from manykernels.discovery.polynomial.product_bases import Index
+from manykernels.discovery.polynomial.sampling import InteractionSampler
+from manykernels.grams import GramStack
+from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers.weight_sets import power_prox
+from manykernels.solvers.engines.fixed_weights.learners import MachineFit, fit_machine
+
+Array = NDArray[Any]
+
+SOLVE_TOL = 1e-6  # of a step's dual coefficients: the noise of one sampled coordinate is far larger
+STALE = 12  # conjugate gradient iterations after which the preconditioner is factorized anew
+
+
+class RidgeMachine:
+    """Solves ``(K + diag(1/s)) rho + b = y``, ``sum rho = 0``, for one K after the other.
+
+    Conjugate gradients from the last answer, preconditioned with the Cholesky factor of an earlier matrix, which is
+    renewed when it has become too old.
+
+    Parameters
+    ----------
+    problem : Problem
+        Gives y, sample weights and intercept.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._ridge = 1.0 / problem.weight
+        self._sides = [problem.y, np.ones(problem.n_samples)] if problem.fit_intercept else [problem.y]
+        self._answers = [np.zeros(problem.n_samples) for _ in self._sides]
+        self._factor: Any = None
+        self.systems = 0
+
+    def solve(self, gram: Array) -> Array:
+        """Return ``rho`` for this matrix, (N,)."""
+        if self._factor is None:
+            self._renew(gram)
+        used = 0
+        for i, side in enumerate(self._sides):
+            self._answers[i], taken = self._iterate(gram, side, self._answers[i])
+            used = max(used, taken)
+        if used > STALE:
+            self._renew(gram)
+        self.systems += 1
+        if len(self._answers) == 1:
+            return self._answers[0]
+        first, ones = self._answers
+        return first - ones * (first.sum() / ones.sum())
+
+    def _renew(self, gram: Array) -> None:
+        matrix = gram.copy()
+        matrix[np.diag_indices_from(matrix)] += self._ridge
+        self._factor = cho_factor(matrix, overwrite_a=True, check_finite=False)
+
+    def _iterate(self, gram: Array, side: Array, x: Array) -> tuple[Array, int]:
+        residual = side - gram @ x - self._ridge * x
+        goal = SOLVE_TOL * float(np.linalg.norm(side))
+        direction, last = np.zeros_like(x), np.inf
+        for taken in range(len(x)):
+            if np.linalg.norm(residual) <= goal:
+                return x, taken
+            z = cho_solve(self._factor, residual, check_finite=False)
+            size = float(residual @ z)
+            direction = z + (size / last) * direction
+            image = gram @ direction + self._ridge * direction
+            step = size / float(direction @ image)
+            x, residual, last = x + step * direction, residual - step * image, size
+        return x, len(x)
+
+
+class WarmMachine:
+    """Fits any other loss on one K after the other, each from the answer of the last.
+
+    Parameters
+    ----------
+    problem : Problem
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._last: MachineFit | None = None
+        self.systems = 0
+
+    def solve(self, gram: Array) -> Array:
+        """Return ``rho`` for this matrix, (N,)."""
+        self._last = fit_machine(self._problem, gram, warm=self._last, tol=SOLVE_TOL)
+        self.systems += self._last.steps
+        return self._last.rho
+
+
+@dataclass(eq=False)
+class MirrorDescent:
+    """Stochastic projected gradient steps ``theta <- Pi(theta - eta g)`` from ``theta = 0``, and their average.
+
+    ``g`` is zero except at the permutations of one product, drawn with Algorithm 3, where it is ``-||grad J||_1``
+    shared equally: the estimate of (4.14) averaged over permutations, which is still unbiased and varies less. Weights
+    are kept once a distinct product, for one ordered multi-index; ``counts`` says for how many they stand.
+
+    Step k is ``eta_k = 1 / (||grad J||_1 sqrt(k))`` with the gradient of that step, and iterates are averaged with the
+    weights ``eta_k``: ``sum_k eta_k (J(theta_k) - J*) <= (||theta*||^2 + sum_k 1/k) / 2`` in expectation, which needs
+    neither the number of steps nor a bound on the gradient, does not depend on the scale of the problem, and goes on
+    well when gradients become smaller by orders of magnitude, as they do for a weak penalty.
+
+    Parameters
+    ----------
+    family : PolynomialFamily
+    problem : Problem
+        Gives loss, target, weights and intercept.
+    strength : float
+    rng : Generator
+    step_size : float or None
+        A constant step instead, relative to ``1 / ||grad J(0)||_1``.
+
+    Notes
+    -----
+    Afkanpour (2013), Algorithms 1 and 2, Theorem 4.1.
+    """
+
+    family: PolynomialFamily
+    problem: Problem
+    strength: float
+    rng: np.random.Generator
+    step_size: float | None = None
+    indices: list[Index] = field(default_factory=list)
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        n = self.problem.n_samples
+        self._positions: dict[Index, int] = {}
+        self._theta, self._sum = np.zeros(0), np.zeros(0)
+        self.counts = np.zeros(0)
+        self._gram = np.zeros((n, n))
+        self._first, self._share = 0.0, 0.0
+        self.machine = (RidgeMachine if self.problem.loss.name == "squared" else WarmMachine)(self.problem)
+
+    def step(self) -> bool:
+        """Take one step; False if the gradient is zero, so that there is nothing to draw."""
+        rho = self.machine.solve(self._gram) if self.indices else self.problem.zero_model()[0]
+        drawn = self.draw(rho)
+        if drawn is None:
+            return False
+        index, amount = drawn
+        self.steps += 1
+        at = self._position(index)
+        size = amount * self.counts[at]  # the 1-norm of the estimate, for Algorithm 3 that of the gradient
+        self._first = self._first or size
+        if not size > 0:
+            return True
+        rate = 1.0 / (size * np.sqrt(self.steps)) if self.step_size is None else self.step_size / self._first
+        self._share = rate * self._first
+        self._sum += self._share * self._theta
+        self._move(at, rate * amount)
+        return True
+
+    def draw(self, rho: Array) -> tuple[Index, float] | None:
+        """Return a product and minus the estimate of each of its coordinates of the gradient, up to ``1 / lambda``."""
+        sampler = InteractionSampler(self.family, rho)
+        size = sampler.gradient_norm
+        if not size > 0:
+            return None
+        index = tuple(sorted(sampler.draw(self.rng)))
+        return index, size / multiplicity(index)
+
+    def average(self) -> Array:
+        """Weights of the distinct kernels in the averaged iterate, on the boundary of the set, (m,).
+
+        Returns
+        -------
+        ndarray
+            ``d_m``; J only falls when all weights are scaled up to the boundary.
+        """
+        theta = self._sum + self._share * self._theta
+        size = _size(theta, self.counts, self.family.p)
+        return self._weights(theta / size if size > 0 else theta)
+
+    def _weights(self, theta: Array) -> Array:
+        rho = np.array([self.family.degree_penalties[len(index)] for index in self.indices])
+        return self.counts * theta / (self.strength * rho**2)
+
+    def _position(self, index: Index) -> int:
+        if index not in self._positions:
+            self._positions[index] = len(self.indices)
+            self.indices.append(index)
+            self._theta, self._sum = np.append(self._theta, 0.0), np.append(self._sum, 0.0)
+            self.counts = np.append(self.counts, multiplicity(index))
+        return self._positions[index]
+
+    def _move(self, at: int, amount: float) -> None:
+        moved = self._theta.copy()
+        moved[at] += amount
+        projected = project_on_ball(moved, self.counts, self.family.p)
+        if self.family.p == 2:
+            # The projection scales: one product is added to the sum of kernels, all others keep their shares.
+            shrink = float(projected[at] / moved[at])
+            weight = self._weights(projected)[at] - shrink * self._weights(self._theta)[at]
+            self._gram *= shrink
+            self._gram += weight * self.family.base.stack([self.indices[at]]).combine([1.0])
+        else:
+            self._gram = self.stack().combine(self._weights(projected))
+        self._theta = projected
+
+    def stack(self) -> GramStack:
+        """Return the Gram matrices of the products drawn so far."""
+        return self.family.base.stack(self.indices)
+
+
+def _size(theta: Array, counts: Array, p: float) -> float:
+    top = float(theta.max(initial=0.0))
+    return top * float(np.sum(counts * (theta / top) ** p)) ** (1.0 / p) if top > 0 else 0.0
+
+
+def project_on_ball(theta: Array, counts: Array, p: float) -> Array:
+    """Return the nearest point of ``{x >= 0, sum_m c_m x_m^p <= 1}`` in the norm ``sum_m c_m (x_m - theta_m)^2``.
+
+    Parameters
+    ----------
+    theta : (m,) float64
+        Non-negative.
+    counts : (m,) float64
+        ``c``, how often each coordinate occurs.
+    p : float
+        At least 1, at most 2.
+
+    Returns
+    -------
+    (m,) float64
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> project_on_ball(np.array([3.0, 4.0]), np.ones(2), 2.0).tolist()
+    [0.6, 0.8]
+    >>> project_on_ball(np.array([0.5, 1.25]), np.ones(2), 1.0).round(12).tolist()
+    [0.125, 0.875]
+    """
+    if _size(theta, counts, p) <= 1:
+        return theta
+    if p == 2:
+        return theta / _size(theta, counts, p)
+
+    def shrunk(multiplier: float) -> Array:
+        return np.maximum(theta - multiplier, 0.0) if p == 1 else power_prox(theta, multiplier, p)
+
+    upper = float(theta.max())
+    while _size(shrunk(upper), counts, p) > 1:
+        upper *= 4.0
+    return shrunk(brentq(lambda c: _size(shrunk(c), counts, p) - 1.0, 0.0, upper, xtol=1e-14 * upper, rtol=1e-14))

@@ -1,0 +1,236 @@
+"""SGD-1s over polynomial kernels: draw interactions by their gradient, then make the model exact, and certify it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.discovery.base import Discovery, Found, Limits, checked_limits, random_generator, run_search
+from manykernels.discovery.polynomial.family import PolynomialFamily
+from manykernels.discovery.polynomial.product_bases import GramBase, Index, ProductBase, RankOneBase, check_gram_memory
+from manykernels.discovery.polynomial.search import PolynomialSearch
+from manykernels.discovery.polynomial.survey import BUDGET
+from manykernels.exceptions import InvalidInputError
+from manykernels.kernels import Interaction, KernelSpec, Linear
+from manykernels.kernels.specs.interaction import Part
+from manykernels.kernels.specs.widths import MedianDistances
+from manykernels.objective.losses import Loss, get_loss
+from manykernels.objective.problem import Problem
+from manykernels.solvers import Status
+from manykernels.validation.arrays import check_count, check_points, check_positive
+from manykernels.validation.parameters import check_column_names, check_flag, check_random_state
+
+Array = NDArray[Any]
+
+ADVICE = "Raise max_kernels, n_steps or max_iter, take p nearer to 1 (a sparser model), or increase alpha."
+
+
+@dataclass(frozen=True, eq=False)
+class PolynomialDiscovery(Discovery):
+    """A discovery that also says how its dual bound was found.
+
+    Attributes
+    ----------
+    method : str
+        How the dual bound was found: "enumeration" or "identity" (the exact norm over the family) or "bound" (an upper
+        bound on it).
+    n_family : int
+        Number of ordered products in the family; ``n_distinct`` without permutations.
+    n_distinct : int
+    """
+
+    method: str
+    n_family: int
+    n_distinct: int
+
+
+def discover_polynomial(
+    points: Array,
+    y: Array,
+    *,
+    loss: Loss | str = "squared",
+    strength: float,
+    degree: int = 3,
+    p: float = 2.0,
+    degree_penalties: Any = None,
+    base: KernelSpec | Sequence[Part] | None = None,
+    names: Sequence[str] | None = None,
+    fit_intercept: bool = True,
+    sample_weight: Array | None = None,
+    n_steps: int = 100,
+    step_size: float | None = None,
+    polish: bool = True,
+    max_kernels: int = 500,
+    budget: float = BUDGET,
+    limits: Limits | None = None,
+    random_state: Any = None,
+) -> PolynomialDiscovery:
+    """Learn a weighted sum of products of at most D base kernels, out of all of them.
+
+    Solves, over all ordered products ``K_i = K_{j1} o ... o K_{jd}`` with ``0 <= d <= D``::
+
+        min_{f,b}  sum_n s_n l(y_n, f_n + b) + (lambda/2) min_theta sum_i rho_d^2 ||f_i||^2 / theta_i
+
+    with ``theta >= 0`` and ``||theta||_p <= 1``.
+
+    Stochastic mirror descent (SGD-1s) takes ``n_steps`` steps, one product each, drawn with Algorithm 3, and averages
+    its iterates. With ``polish``, the problem is then solved exactly on the kernels found, those that violate the
+    optimality conditions most are added, and so on. Every certified model is compared with the dual bound over the
+    whole family; the search stops once the relative gap is at most ``limits.tol``.
+
+    Parameters
+    ----------
+    points : (N, r) float64
+        Columns, as a rule standardized.
+    y : (N,) float64
+        Target, or signs.
+    loss : Loss or str, default="squared"
+    strength : float
+        ``lambda``; relative to the sum, not the mean, of the losses.
+    degree : int, default=3
+        ``D``.
+    p : float, default=2.0
+        Between 1 (few kernels) and 2 (all kernels, the choice of the source).
+    degree_penalties : (D + 1,) array or None, default=None
+        ``rho_d``, all one by default; larger values for higher degrees make interactions rarer.
+    base : KernelSpec, sequence of (KernelSpec, columns) or None, default=None
+        Base kernels: linear in each column by default, one kernel on each column, or any kernels on any columns.
+    names : sequence of str, optional
+        Of the columns.
+    fit_intercept : bool, default=True
+    sample_weight : (N,) array, optional
+    n_steps : int, default=100
+        Steps of the mirror descent.
+    step_size : float, optional
+        Constant step, relative to the inverse gradient norm at zero; by default steps adapt to the gradients.
+    polish : bool, default=True
+        Whether to solve exactly on the kernels found and add violators.
+    max_kernels : int, default=500
+        Most kernels of the polished model.
+    budget : float
+        Most multiplications to spend on one dual bound; it decides between enumeration, identity and bound. With a
+        time limit, each has a share of the time left as well.
+    limits : Limits, optional
+        When to stop: at a gap of 1e-2 or after 30 rounds of polishing (``max_iter``; the steps before are not counted).
+    random_state : int, RandomState, Generator or None, default=None
+
+    Returns
+    -------
+    PolynomialDiscovery
+
+    Raises
+    ------
+    InvalidInputError
+        If data or a parameter are not what they should be, or products of the columns overflow.
+    MemoryBudgetError
+        If the Gram matrices of base kernels that are not linear do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.discovery import discover_polynomial
+    >>> X = np.random.default_rng(0).normal(size=(80, 6))
+    >>> found = discover_polynomial(
+    ...     X, X[:, 0] * X[:, 1] ** 2, strength=0.1, p=1.0, names=list("abcdef"), random_state=0
+    ... )
+    >>> found.kernels[found.solution.kernel_weights.argmax()].name, found.n_distinct
+    ('a x b x b', 84)
+
+    Notes
+    -----
+    Afkanpour (2013), sections 4.1 and 4.2, problem (2.9) with ``nu = p``.
+    """
+    points = check_points(points)
+    known, polish = check_column_names(names, points.shape[1]), check_flag(polish, "polish")
+    parts = base_parts(points, base)
+    family = PolynomialFamily.of(product_base(points, parts), degree, degree_penalties, p)
+    if family.p > 2:
+        raise InvalidInputError(f"p must lie between 1 and 2, got {p!r}.")
+    if step_size is not None:
+        step_size = check_positive(step_size, "step_size")
+    budget, rng = check_positive(budget, "budget"), _generator(random_state)
+    shell = Problem(
+        family.base.stack([()]), y, get_loss(loss), family.regularizer(strength), sample_weight=sample_weight,
+        fit_intercept=check_flag(fit_intercept, "fit_intercept"), kernel_penalties=family.penalties([()]),
+    )  # fmt: skip
+    n_steps, max_kernels = check_count(n_steps, "n_steps"), check_count(max_kernels, "max_kernels")
+    limits = checked_limits(limits, Limits(tol=1e-2, max_iter=30))
+    rounds, tol = limits.max_iter if polish else 0, limits.tol
+    search = PolynomialSearch(family, shell, _namer(parts, known), rng, tol, max_kernels, budget, limits.time_limit)
+    whole = replace(limits, max_iter=rounds + n_steps, name="polynomial search")
+    found = run_search(search.candidates(n_steps, step_size, rounds), whole)
+    found, method = _with_advice(found, tol, search.all_rounds), search.method(found.solution.certificate.dual)
+    return PolynomialDiscovery(found.kernels, found.solution, method, family.n_ordered, family.n_kernels)
+
+
+def base_parts(points: Array, base: KernelSpec | Sequence[Part] | None) -> list[Part]:
+    """Return the base kernels with their columns, widths resolved on the points."""
+    spec = Linear() if base is None else base
+    if isinstance(spec, str) or not isinstance(spec, (KernelSpec, Iterable)):
+        raise InvalidInputError(
+            f"base must be None, a kernel such as Gaussian(1.0) or a list of pairs (kernel, columns), got {base!r}."
+        )
+    parts = [(spec, (j,)) for j in range(points.shape[1])] if isinstance(spec, KernelSpec) else list(spec)
+    if not parts:
+        raise InvalidInputError("A polynomial family needs at least one base kernel.")
+    checked = Interaction(tuple(parts))
+    checked.check_columns(points.shape[1], "the base kernel")
+    return [(spec.resolve(MedianDistances(points[:, list(at)])), at) for spec, at in checked.parts]
+
+
+def product_base(points: Array, parts: Sequence[Part]) -> ProductBase:
+    """Return the base kernels on the points; features only if all are linear in one column.
+
+    Raises
+    ------
+    MemoryBudgetError
+        If the Gram matrices of others do not fit.
+    """
+    if all(isinstance(spec, Linear) and len(columns) == 1 for spec, columns in parts):
+        return RankOneBase(np.ascontiguousarray(points[:, [columns[0] for _, columns in parts]].T))
+    check_gram_memory(len(parts), len(points))
+    grams = np.empty((len(parts), len(points), len(points)))
+    for gram, (spec, columns) in zip(grams, parts, strict=True):
+        gram[:] = spec(points[:, list(columns)])
+    return GramBase(grams, overwrite=True)
+
+
+def _namer(parts: Sequence[Part], known: Sequence[str]) -> Callable[[Index], Found]:
+    """Return what makes a kernel of a multi-index, named after its columns."""
+
+    @cache
+    def found(index: Index) -> Found:
+        columns = tuple(sorted({column for j in index for column in parts[j][1]}))
+        local = tuple((parts[j][0], tuple(columns.index(column) for column in parts[j][1])) for j in index)
+        spec: KernelSpec = Interaction(local)
+        name = Interaction(local).named([known[column] for column in columns])
+        if len(local) == 1 and local[0][1] == tuple(range(len(columns))):
+            spec = local[0][0]
+        return Found(name, spec, columns or (0,))
+
+    return found
+
+
+def _generator(random_state: Any) -> np.random.Generator:
+    """Return the generator of the draws; an integer seeds it directly."""
+    source = check_random_state(random_state)
+    return np.random.default_rng(int(source)) if isinstance(source, Integral) else random_generator(source)
+
+
+def _with_advice(found: Discovery, tol: float, all_rounds: bool) -> Discovery:
+    """Say what a search that ended above its tolerance should change."""
+    solution = found.solution
+    if solution.status not in (Status.STALLED, Status.MAX_ITER):
+        return found
+    status = Status.MAX_ITER if all_rounds else Status.STALLED
+    message = (
+        f"The polynomial search stopped ({status}) at relative duality gap {solution.certificate.relative_gap:.2e} "
+        f"over the whole family, above tol {tol:.2e}. {ADVICE}"
+    )
+    return Discovery(found.kernels, replace(solution, status=status, message=message))

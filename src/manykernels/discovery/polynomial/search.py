@@ -1,0 +1,270 @@
+"""The search of SGD-1s: certified points of the mirror descent, then rounds of polishing on a growing set."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import chain, zip_longest
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.discovery.base import Candidate, Found
+from manykernels.discovery.family_certificate import family_certificate, with_dual
+from manykernels.discovery.polynomial.descent import MirrorDescent
+from manykernels.discovery.polynomial.family import PolynomialFamily
+from manykernels.discovery.polynomial.product_bases import Index
+from manykernels.discovery.polynomial.sampling import InteractionSampler
+from manykernels.discovery.polynomial.survey import Survey, survey, survey_cost
+from manykernels.exceptions import ConvergenceWarning
+from manykernels.grams import GramStack
+from manykernels.objective.certificate import Certificate
+from manykernels.objective.problem import Problem
+from manykernels.solvers import Solution, solve
+from manykernels.solvers.engines.fixed_weights.learners import fit_machine
+
+Array = NDArray[Any]
+
+LEAST_GROWTH = 50  # kernels added a round
+GROWTH = 0.5  # or this share of those there are
+DRAWS = 50  # where products cannot be enumerated
+STRONGEST = 0.1  # share of the strength at which the dual penalty of the zero model equals its loss
+STAGE = 10.0  # factor between strengths
+FULL_SHARE, KEPT_SHARE = 0.5, 0.2  # of max_kernels: when a stronger penalty stops, and what it hands on
+STAGE_GAP = 0.1  # relative, over the family, at which a stronger penalty has done its work
+RESTRICTED_SHARE = 0.1  # of tol: how closely the model on the kernels found is solved
+CERTIFIED_STEPS = 1.5  # factor from one certified step to the next
+FIRST_SURVEY, LATER_SURVEY = 0.05, 0.2  # of the time left: the constant model is where a search begins, not ends
+DESCENT = 0.5  # of the time limit: a search that is to polish must come to it
+LEAST_SECONDS = 0.1  # of a restricted solve when time is over: its answer is the last one to be certified
+
+
+@dataclass(eq=False)
+class PolynomialSearch:
+    """Offers one certified model after the other.
+
+    Parameters
+    ----------
+    family : PolynomialFamily
+    shell : Problem
+        Target, loss, weights and regularizer; its kernels play no part.
+    found : callable
+        Makes a named kernel of a multi-index.
+    rng : Generator
+    tol : float
+    max_kernels : int
+        Most kernels of a polished model.
+    budget : float
+        Most multiplications of one survey of the family.
+    time_limit : float or None, default=None
+        Seconds from now on; surveys share them.
+
+    Attributes
+    ----------
+    all_rounds : bool
+        Whether the search ended because it had no rounds left.
+    """
+
+    family: PolynomialFamily
+    shell: Problem
+    found: Callable[[Index], Found]
+    rng: np.random.Generator
+    tol: float
+    max_kernels: int
+    budget: float
+    time_limit: float | None = None
+    all_rounds: bool = field(default=True, init=False)
+    _survey: Survey | None = field(default=None, init=False)
+    _rho: Array | None = field(default=None, init=False)
+    _dual: float = field(default=-np.inf, init=False)
+    _first: float = field(default=0.0, init=False)
+    _surveys: int = field(default=0, init=False)
+    _systems: int = field(default=0, init=False)
+    _methods: dict[float, str] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._started = time.perf_counter()
+
+    @property
+    def _left(self) -> float | None:
+        """Seconds left, None without a limit."""
+        if self.time_limit is None:
+            return None
+        return max(0.0, self._started + self.time_limit - time.perf_counter())
+
+    def method(self, dual: float) -> str:
+        """Return how the norm behind a dual bound that was offered was found."""
+        return self._methods[dual]
+
+    def candidates(self, n_steps: int, step_size: float | None, rounds: int) -> Iterator[Candidate]:
+        """Yield the constant model, averages of the mirror descent, and polished models.
+
+        Parameters
+        ----------
+        n_steps : int
+            Steps of the mirror descent.
+        step_size : float or None
+        rounds : int
+            Most polished models.
+
+        Yields
+        ------
+        Candidate
+        """
+        rho, b = self.shell.zero_model()
+        constant = self._candidate([()], self.family.base.stack([()]), (rho, np.zeros(1), b))
+        assert self._survey is not None
+        # A bound may be above the norm by orders of magnitude; the largest score that was seen is never larger.
+        size = self._survey.norm if self._survey.method != "bound" else self._survey.scores.max(initial=0.0)
+        self._first = STRONGEST * size / max(2.0 * constant.certificate.primal, self.shell.tiny)
+        yield constant
+        strength: float = self.shell.regularizer.strength
+        descent = MirrorDescent(self.family, self.shell, strength, self.rng, step_size)
+        yield from self._descend(descent, n_steps, DESCENT if rounds else 1.0)
+        if rounds:
+            yield from self._polish(descent, rounds)
+
+    # --- mirror descent ---------------------------------------------------------------------------------------------
+
+    def _descend(self, descent: MirrorDescent, n_steps: int, share: float) -> Iterator[Candidate]:
+        base, due = self.family.base, 1
+        # A certificate that costs more than a step waits until the steps have cost as much.
+        wait = survey_cost(self.family, self.budget) / (self.family.degree * base.n_base * base.n_samples**2)
+        for step in range(1, n_steps + 1):
+            if not descent.step():
+                return
+            late = self.time_limit is not None and time.perf_counter() - self._started >= share * self.time_limit
+            if step >= due or step == n_steps or late:
+                due = step + max(1, int(np.ceil((CERTIFIED_STEPS - 1) * step)), int(min(wait, n_steps)))
+                yield self._averaged(descent)
+            if late:
+                return
+
+    def _averaged(self, descent: MirrorDescent) -> Candidate:
+        """Return the model of the averaged weights."""
+        d, stack = descent.average(), descent.stack()
+        fit = fit_machine(self.shell, stack.combine(d))
+        self._systems = descent.machine.systems + fit.steps
+        return self._candidate(list(descent.indices), stack, (fit.rho, d, fit.b))
+
+    # --- polishing --------------------------------------------------------------------------------------------------
+
+    def _polish(self, descent: MirrorDescent, rounds: int) -> Iterator[Candidate]:
+        """Solve and add violators, at falling strengths.
+
+        With a weak penalty a hundred kernels drawn at random interpolate the target; what is left of it then says
+        nothing about the kernels that lack, and for p > 1 no weight ever becomes zero. What a stronger penalty leaves
+        does tell, and the heaviest kernels that it ends with are a better start than the draws.
+        """
+        indices, last = list(descent.indices)[: self.max_kernels], None
+        for shell in self._stages():
+            for turn in range(rounds):
+                new = self._additions(indices)
+                if turn and not new:
+                    break
+                indices = indices + new
+                if not indices:
+                    return
+                rounds -= 1
+                stack = self.family.base.stack(indices)
+                last = self._solved(shell, indices, stack, last)
+                self._systems += last.newton_steps
+                model = (last.dual_coef, last.kernel_weights, last.intercept)
+                yield self._candidate(indices, stack, model)
+                kept = np.flatnonzero(last.kernel_weights)
+                done = shell is not self.shell and (
+                    len(kept) >= FULL_SHARE * self.max_kernels
+                    or self._certificate(shell, indices, stack, model).relative_gap <= STAGE_GAP
+                )
+                kept = self._heaviest(last.kernel_weights) if done else kept
+                indices = [indices[m] for m in kept]
+                last = replace(last, kernel_weights=last.kernel_weights[kept])
+                if done:
+                    break
+        self.all_rounds = not rounds
+
+    def _heaviest(self, weights: Array) -> Array:
+        """Return the positions of the kernels that the next strength starts with."""
+        first = np.argsort(-weights, kind="stable")[: max(1, int(KEPT_SHARE * self.max_kernels))]
+        return np.sort(first[weights[first] > 0])
+
+    def _stages(self) -> list[Problem]:
+        """Return the problem at strengths that fall to its own."""
+        own: float = self.shell.regularizer.strength
+        count = int(np.ceil(np.log(self._first / own) / np.log(STAGE))) if self._first > own else 0
+        stronger = [own * STAGE**k for k in range(count, 0, -1)]
+        return [*(replace(self.shell, regularizer=self.family.regularizer(value)) for value in stronger), self.shell]
+
+    def _solved(self, shell: Problem, indices: list[Index], stack: GramStack, last: Solution | None) -> Solution:
+        """Solve on the kernels found, from the last answer."""
+        limit: dict[str, Any] = {} if self._left is None else {"time_limit": max(self._left, LEAST_SECONDS)}
+        if last is not None:
+            padding = np.zeros(len(indices) - len(last.kernel_weights))
+            last = replace(last, kernel_weights=np.append(last.kernel_weights, padding))
+        with warnings.catch_warnings():
+            # A restricted model that is not quite optimal is still certified, over the whole family.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return solve(
+                stack,
+                shell.y,
+                loss=shell.loss,
+                regularizer=shell.regularizer,
+                fit_intercept=shell.fit_intercept,
+                sample_weight=shell.weight,
+                kernel_penalties=self.family.penalties(indices),
+                tol=RESTRICTED_SHARE * self.tol,
+                warm_start=last,
+                **limit,
+            )
+
+    def _additions(self, indices: list[Index]) -> list[Index]:
+        """Return the kernels that matter most to the last dual vector, or some drawn by Algorithm 3, or both."""
+        room = min(max(LEAST_GROWTH, int(GROWTH * len(indices))), self.max_kernels - len(indices))
+        if room <= 0:
+            return []
+        known = set(indices)
+        return [index for index in self._leaders() if index not in known][:room]
+
+    def _leaders(self) -> tuple[Index, ...]:
+        assert self._survey is not None
+        leaders = self._survey.leaders
+        if leaders and self._survey.method == "enumeration":
+            return leaders
+        # Leaders are of the degrees that could be enumerated; products of the others must be drawn.
+        pairs = zip_longest(self._drawn(), leaders)
+        return tuple(dict.fromkeys(index for index in chain.from_iterable(pairs) if index is not None))
+
+    def _drawn(self) -> tuple[Index, ...]:
+        assert self._rho is not None
+        sampler = InteractionSampler(self.family, self._rho)
+        if not sampler.gradient_norm > 0:
+            return ()
+        return tuple(dict.fromkeys(tuple(sorted(sampler.draw(self.rng))) for _ in range(DRAWS)))
+
+    # --- certificates -----------------------------------------------------------------------------------------------
+
+    def _candidate(self, indices: list[Index], stack: GramStack, model: tuple[Array, Array, float]) -> Candidate:
+        self._rho = self.shell.feasible_dual(model[0])
+        wanted = len(indices) + max(LEAST_GROWTH, int(GROWTH * len(indices)))
+        share = LATER_SURVEY if self._surveys else FIRST_SURVEY
+        seconds = None if self._left is None else share * self._left
+        self._survey = survey(self.family, self._rho, min(wanted, 2 * self.max_kernels), self.budget, seconds)
+        self._surveys += 1
+        certificate = self._certificate(self.shell, indices, stack, model)
+        self._methods.setdefault(certificate.dual, self._survey.method)
+        self._dual = max(self._dual, certificate.dual)
+        if self._dual > certificate.dual:
+            certificate = with_dual(certificate, self._dual, self.shell.tiny)
+        kernels = tuple(self.found(index) for index in indices)
+        return Candidate(kernels, *model, certificate, float(self._surveys), self._systems)
+
+    def _certificate(
+        self, shell: Problem, indices: list[Index], stack: GramStack, model: tuple[Array, Array, float]
+    ) -> Certificate:
+        """Return the certificate of a model whose dual vector was surveyed last, at the strength of ``shell``."""
+        assert self._survey is not None
+        problem = replace(shell, stack=stack, kernel_penalties=self.family.penalties(indices))
+        return family_certificate(problem, model, self._survey.norm)

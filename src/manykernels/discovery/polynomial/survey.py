@@ -1,0 +1,221 @@
+"""Dual norms over a whole polynomial family: by enumeration, by a matrix identity, or bounded by partial products.
+
+The conjugate of the penalty is ``Omega*(u) = V / (2 lambda)``, ``V = (sum_i v_i^q)^{1/q}`` over the ordered products
+with ``v_i = a'K_i a / rho_d^2`` and ``q = p/(p-1)``. Three ways to it, the cheapest exact one first:
+
+- *enumeration*: all distinct products. Names the largest as well.
+- *identity*, for p = 2: ``sum_{|i|=d} v_i^2 = vec(aa')'[(sum_j vec K_j vec K_j')^{o d}] vec(aa')``: ``O(r N^4)``
+  whatever the degree.
+- *bound*: products that begin with ``i1..ik`` have the sum ``v(i1..ik) = <(aa') o K_{i1} o ... o K_{ik}, S^{o(d-k)}>``
+  and are not negative, so that the sum of their q-th powers is at most its q-th power (q >= 1). The longest prefix
+  that can be afforded is taken; ``k = 0`` gives the 1-norm of the gradient.
+
+A survey that may take only so many seconds lengthens the prefix step by step, and ends with what it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import comb, factorial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.discovery.polynomial.enumeration import ONE_BY_ONE, batches, enumerate_degree, largest_batch, repeats
+from manykernels.discovery.polynomial.family import PolynomialFamily
+from manykernels.discovery.polynomial.product_bases import Index
+from manykernels.discovery.polynomial.tally import Clock, OutOfTimeError, Tally
+
+Array = NDArray[Any]
+
+BUDGET = 4e11  # multiplications of one survey: 10 to 40 seconds of one core
+SPEED = 5e9  # multiplications a second that a survey may count on
+CALL = 1e6  # multiplications in the time of the Python code around one matrix product
+EXTENSION = 0.02  # of a call: one step in the building of a batch
+SCORE = 150.0  # and in the time of squaring, weighing and adding one score
+STATE = 1000.0  # and in the time of making one state, beside its size
+CHEAP = 1e8  # an enumeration of so many is worth its price for the kernels that it names
+SHORT = 1  # factors of the prefix when time has run out
+WORTH = 0.2  # of an enumeration: what is spent on bounds that stand if it cannot be finished in time
+PANEL = 256  # rows of pairs of samples at a time
+METHODS = ("bound", "identity", "enumeration")  # the least exact first
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """What one dual vector says about every kernel of the family.
+
+    Attributes
+    ----------
+    norm : float
+        ``V``, or an upper bound.
+    method : str
+        "enumeration", "identity" or "bound": the least exact way used for any degree.
+    leaders : tuple of tuple of int
+        Distinct kernels of the largest ``u_m^2 / w_m^2``, the largest first, among the degrees that were enumerated.
+    scores : (n_leaders,) float64
+        Their ``u_m^2 / w_m^2``.
+    """
+
+    norm: float
+    method: str
+    leaders: tuple[Index, ...] = ()
+    scores: Array = field(default_factory=lambda: np.zeros(0))
+
+
+def survey(
+    family: PolynomialFamily, a: Array, n_leaders: int = 0, budget: float = BUDGET, seconds: float | None = None
+) -> Survey:
+    """Return ``V`` of a dual vector and the kernels that matter most.
+
+    Parameters
+    ----------
+    family : PolynomialFamily
+    a : (N,) float64
+        Dual coefficients.
+    n_leaders : int, default=0
+        How many kernels to name.
+    budget : float
+        Most multiplications.
+    seconds : float or None, default=None
+        About how long this may take; what cannot be done by then is bounded.
+
+    Returns
+    -------
+    Survey
+    """
+    clock, degrees = Clock(seconds), range(family.degree + 1)
+    size = float(np.abs(a).max(initial=0.0))
+    if size == 0:
+        # Zero by any method; this names the one that another vector would be answered by.
+        return Survey(0.0, weakest([_method(family, d, _allowed(budget, clock)) for d in degrees]))
+    tally = Tally(family.conjugate_exponent, n_leaders, family.n_kernels)
+    state = family.base.start(a / size)
+    method = weakest([_survey_degree(family, state, d, tally, budget, clock) for d in degrees])
+    leaders, scores = tally.leaders()
+    return Survey(size**2 * tally.norm, method, leaders, size**2 * scores)
+
+
+def weakest(methods: Iterable[str]) -> str:
+    """Return the least exact of some methods."""
+    return min(methods, key=METHODS.index)
+
+
+def _allowed(budget: float, clock: Clock) -> float:
+    return min(budget, SPEED * clock.left)
+
+
+def _survey_degree(
+    family: PolynomialFamily, state: Array, degree: int, tally: Tally, budget: float, clock: Clock
+) -> str:
+    """Add one degree in the best way that can be afforded, and return which it was."""
+    before = after = tally.total
+    reached = "bound"
+    for at, (method, length) in enumerate(_ways(family, degree, budget, clock)):
+        tally.restore(before)
+        try:
+            # The first way is short where time matters: there is always an answer.
+            _add_degree(family, state, degree, (method, length), tally, clock if at else Clock())
+        except OutOfTimeError:
+            tally.restore(after)
+            break
+        reached, after = method, tally.total
+    return reached
+
+
+def _ways(family: PolynomialFamily, degree: int, budget: float, clock: Clock) -> list[tuple[str, int]]:
+    """Return methods and lengths of prefixes: the best one that can be afforded, after shorter ones if time matters.
+
+    How much a core multiplies in a second is known only roughly on a machine that others use as well.
+    """
+    allowed = _allowed(budget, clock)
+    method = _method(family, degree, allowed)
+    exact = [] if method == "bound" else [(method, 0)]
+    if degree == 0 or not np.isfinite(clock.left):
+        return exact or [("bound", _longest(family, degree, allowed))]
+    worth = min(allowed, WORTH * _enumeration_cost(family, degree)) if exact else allowed
+    short = min(SHORT, degree - 1)
+    longest = max(_longest(family, degree, worth), short)
+    return [("bound", length) for length in range(short, longest + 1)] + exact
+
+
+def _add_degree(
+    family: PolynomialFamily, state: Array, degree: int, way: tuple[str, int], tally: Tally, clock: Clock
+) -> None:
+    method, length = way
+    if method == "enumeration":
+        enumerate_degree(family, state, degree, tally, clock)
+    elif method == "identity":
+        tally.add_sum(family.scales[degree] ** 2 * _sum_of_squares(family.base, state, degree, clock))
+    else:
+        _bound(family, state, degree, length, tally, clock)
+
+
+def _method(family: PolynomialFamily, degree: int, allowed: float) -> str:
+    base = family.base
+    by_enumeration = _enumeration_cost(family, degree)
+    by_identity = base.n_samples**4 * (base.n_base + degree) / 4 + CALL if family.p == 2 else np.inf
+    if by_enumeration <= min(allowed, max(4 * by_identity, CHEAP)):
+        return "enumeration"
+    return "identity" if by_identity <= allowed else "bound"
+
+
+def survey_cost(family: PolynomialFamily, budget: float = BUDGET) -> float:
+    """Return about how many multiplications a survey takes."""
+    return min(sum(_enumeration_cost(family, d) for d in range(family.degree + 1)), (family.degree + 1) * budget)
+
+
+def _enumeration_cost(family: PolynomialFamily, degree: int) -> float:
+    """Return the multiplications of an enumeration, and those that would fit into the time of everything else."""
+    base = family.base
+    if degree < 2:
+        return float(base.n_base * base.state_size) if degree else 0.0
+    products = float(comb(base.n_base + degree - 1, degree))
+    calls: float = base.n_base if degree > 2 else 0
+    if degree > ONE_BY_ONE:
+        calls += EXTENSION * degree * base.n_base**2 + comb(base.n_base + degree - 3, degree - 2) // largest_batch(base)
+    return products * (base.state_size + SCORE) + CALL * calls
+
+
+# --- the identity ---------------------------------------------------------------------------------------------------
+
+
+def _sum_of_squares(base: Any, state: Array, degree: int, clock: Clock) -> float:
+    """Return the sum over ordered products of ``degree`` factors of ``<M, K_i>^2``, from pairs of samples."""
+    rows, cols = np.triu_indices(base.n_samples)
+    vectors = base.pair_vectors(rows, cols)
+    weight = base.pair_weights(state, rows, cols)
+    total = 0.0
+    for at in range(0, len(rows), PANEL):
+        clock.check()
+        table = (vectors[:, at : at + PANEL].T @ vectors) ** degree
+        total += float(weight[at : at + PANEL] @ table @ weight)
+    return total
+
+
+# --- the bound ------------------------------------------------------------------------------------------------------
+
+
+def _longest(family: PolynomialFamily, degree: int, allowed: float) -> int:
+    """Return the length of the prefixes that can be afforded."""
+    base, length = family.base, 0
+    while length < degree - 1:
+        prefixes = comb(base.n_base + length, length + 1)
+        calls = base.n_base**length / largest_batch(base) if length else 0.0
+        if prefixes * (base.n_samples**2 + STATE * (length > 0)) + CALL * calls > allowed:
+            break
+        length += 1
+    return length
+
+
+def _bound(family: PolynomialFamily, state: Array, degree: int, length: int, tally: Tally, clock: Clock) -> None:
+    """Add the sums of all products that begin alike as if each were one product."""
+    base, power, share = family.base, family.powers[degree - length], 1.0 / family.conjugate_exponent
+    if power is None:
+        raise ValueError("a prefix is shorter than the product")
+    for indices, states in batches(base, state, length, base.n_base - 1):
+        clock.check()
+        masses = family.scales[degree] * base.state_masses(states, power)
+        tally.add(masses * (factorial(length) / repeats(indices)[0]) ** share)

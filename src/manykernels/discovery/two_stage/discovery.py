@@ -1,0 +1,146 @@
+"""Two-stage greedy search (GCD-2s): a kernel near the ideal one by alignment or by distance, then a learner on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from manykernels.discovery.base import Candidate, Discovery, Limits, checked_limits, run_search
+from manykernels.discovery.families.base import KernelFamily
+from manykernels.discovery.families.search import SearchSettings, checked_settings
+from manykernels.discovery.one_stage.greedy import make_learner
+from manykernels.discovery.one_stage.mixture import Learner, Mixture, candidate
+from manykernels.discovery.two_stage.first_stage import AlignedKernel, align_family
+from manykernels.objective.certificate import Certificate, KKTResiduals
+from manykernels.objective.losses import Loss
+from manykernels.solvers import Solution, Status
+from manykernels.solvers.engines.fixed_weights.learners import MachineFit
+
+Array = NDArray[Any]
+
+MACHINE_TOL = 1e-9  # of the learner of the second stage
+NO_KERNEL = "no kernel of the family has a positive centered alignment with the target"
+ADVICE = {
+    Status.MAX_ITER: "Increase max_iter, or accept a larger gain (tol of GaussianMKL).",
+    Status.TIME_LIMIT: "Increase time_limit, or accept a larger gain (tol of GaussianMKL).",
+    Status.INTERRUPTED: "The model is on the kernels so far.",
+}
+
+
+def discover_in_two_stages(
+    points: ArrayLike,
+    target: ArrayLike,
+    family: KernelFamily,
+    *,
+    loss: str | Loss,
+    strength: float,
+    sample_weight: ArrayLike | None = None,
+    fit_intercept: bool = True,
+    criterion: str = "alignment",
+    gain: float = 1e-3,
+    settings: SearchSettings | None = None,
+    limits: Limits | None = None,
+    columns: Sequence[int] | None = None,
+    random_state: Any = None,
+) -> Discovery:
+    r"""Find a kernel that resembles the ideal one, then learn on it.
+
+    The second stage minimizes :math:`\sum_i s_i \ell(y_i, f(x_i) + b) + \frac{\lambda}{2} \|f\|^2` in the space of
+    :math:`\sum_p \theta_p k_p` with the weights of the first stage, :math:`\sum \theta = 1`; the certificate is that of
+    this learner, for the kernel weights as they are: no bound over the family follows from an alignment.
+
+    Parameters
+    ----------
+    points : array-like of shape (n_samples, n_columns)
+        On which the kernels act, usually standardized.
+    target : array-like of shape (n_samples,)
+        Signs or numbers, as the loss asks.
+    family : KernelFamily
+    loss : str or Loss
+    strength : float
+        ``lambda``, on the sum of losses.
+    sample_weight : array-like of shape (n_samples,), optional
+        Positive.
+    fit_intercept : bool, default=True
+    criterion : {"alignment", "distance"}, default="alignment"
+        As in :func:`align_family`.
+    gain : float, default=1e-3
+        Least growth of the alignment a step.
+    settings : SearchSettings, optional
+        How members are searched for; with shrinkage, (6.2).
+    limits : Limits, optional
+    columns : sequence of int, optional
+        Positions of the columns of ``points`` in the table; all of them by default.
+    random_state : int, RandomState, Generator or None, default=None
+        For random starts of searches in several parameters.
+
+    Returns
+    -------
+    Discovery
+        ``solution.n_iter`` counts the steps of the first stage; ``solution.message`` tells its alignment, and
+        ``solution.status`` is that of the first stage unless it went to its end. Without kernels if none has a positive
+        alignment with the target.
+
+    Raises
+    ------
+    InvalidInputError
+        If a parameter cannot be used.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.discovery import GaussianFamily, discover_in_two_stages
+    >>> x = np.linspace(-2.0, 2.0, 60)[:, None]
+    >>> family = GaussianFamily(0.05, 50.0)
+    >>> found = discover_in_two_stages(x, np.sign(np.sin(4.0 * x[:, 0])), family, loss="hinge", strength=0.1)
+    >>> bool(found.solution.certificate.relative_gap < 1e-6)
+    True
+    """
+    limits = checked_limits(limits, Limits(max_iter=50))
+    learner = make_learner(
+        points, target, family, loss=loss, strength=strength, sample_weight=sample_weight,
+        fit_intercept=fit_intercept, settings=checked_settings(settings), columns=columns,
+    )  # fmt: skip
+    aligned = align_family(
+        learner.search, learner.target, learner.weight,
+        criterion=criterion, gain=gain, limits=limits, random_state=random_state,
+    )  # fmt: skip
+    found = run_search(iter([_second_stage(learner, aligned)]), replace(limits, callback=None, name="second stage"))
+    status, message = _outcome(aligned, found.solution, gain)
+    solution = replace(found.solution, n_iter=len(aligned.history), message=message, status=status)
+    return replace(found, solution=solution)
+
+
+def _outcome(aligned: AlignedKernel, solution: Solution, gain: float) -> tuple[Status, str]:
+    """Return why both stages ended, in words too: a kernel that is not the best one is not told by its learner."""
+    if aligned.status is Status.CONVERGED:
+        message = f"{solution.message}; the kernel has centered alignment {aligned.alignment:.4f}"
+        return solution.status, message if aligned.parameters else f"{solution.message}; {NO_KERNEL}"
+    message = (
+        f"The first stage stopped ({aligned.status}) after {len(aligned.history)} kernels at centered alignment "
+        f"{aligned.alignment:.4f}, before a kernel added less than {gain:.2e} to it. {ADVICE[aligned.status]} "
+        f"Second stage: {solution.message}"
+    )
+    return aligned.status, message
+
+
+def _second_stage(learner: Learner, aligned: AlignedKernel) -> Candidate:
+    """Learn on the kernel of the first stage, or without kernels if it found none."""
+    empty = learner.start()[0]
+    parameters = aligned.parameters or (np.full(learner.search.n_parameters, learner.search.family.high),)
+    weights = aligned.weights / learner.strength if aligned.parameters else np.zeros(1)
+    grams = tuple(learner.search.gram(parameter) for parameter in parameters)
+    gram = Mixture(parameters, grams, weights).combined()
+    fit = learner.fit(empty, gram, None, MACHINE_TOL)
+    return candidate(learner, parameters, (fit.rho, weights, fit.b), _machine_certificate(fit, empty.tiny), fit.steps)
+
+
+def _machine_certificate(fit: MachineFit, tiny: float) -> Certificate:
+    """Return the certificate of the learner: for its kernel weights, stationarity is all there is to miss."""
+    scale = max(abs(fit.primal_value), tiny)
+    kkt = KKTResiduals(fit.gap / scale, 0.0, 0.0, 0.0, 0.0)
+    return Certificate.from_values(fit.primal_value, fit.dual_value, scale, kkt)

@@ -1,0 +1,253 @@
+"""Two-stage learning as a transformer: from rows to the one kernel that is most like the target."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from manykernels.alignment import CODINGS, METHODS, AlignedWeights, aligned_weights
+from manykernels.estimators.supervised.targets import check_lengths, invalid_input
+from manykernels.estimators.supervised.training import Training, as_kernel_stack, is_precomputed, open_training
+from manykernels.exceptions import InvalidInputError
+from manykernels.grams import cross_combine
+from manykernels.kernels import FittedBank, Prepared
+from manykernels.kernels.bank.columns import Table
+from manykernels.validation.arrays import check_choice
+
+Array = NDArray[Any]
+
+
+class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    r"""Combine many kernels into the one that is most like the target, for any learner with a precomputed kernel.
+
+    The first of two stages: kernel weights :math:`\theta \ge 0` are chosen before anything is learned, by the
+    centered alignment of :math:`\sum_m \theta_m K_m` with the ideal kernel of the labels. ``fit_transform(X, y)`` is
+    the combined kernel among the training samples, ``transform(X)`` that between new and training samples. So
+    ``make_pipeline(KernelAligner(bank), SVC(kernel="precomputed"))`` is a classifier, and is tuned and cross-validated
+    like any other.
+
+    Parameters
+    ----------
+    kernels : KernelBank, PrecomputedBank, "precomputed" or None, default=None
+        The kernels. None: Gaussian kernels of three widths and a linear kernel, on every column and on all columns
+        (:meth:`KernelBank.default` with unit mean diagonals). With "precomputed", X is a :class:`KernelStack`, an
+        (M, N, N) array or a list of (N, N) arrays, used as it is; a :class:`PrecomputedBank` normalizes it.
+    method : {"joint", "independent", "uniform"}, default="joint"
+        ``"joint"`` maximizes the alignment of the combination (alignf), ``"independent"`` weighs each kernel by its
+        own alignment, ``"uniform"`` weighs all alike and needs no y.
+    target : {"auto", "numbers", "signs", "indicator", "balanced"}, default="auto"
+        How y becomes the ideal kernel, see :func:`target_kernel`. Integers count as labels: for a regression on counts,
+        say ``"numbers"``. ``"balanced"`` gives every class the same influence.
+    center : bool, default=True
+        Whether kernels are centered for the alignment; what is returned is not centered, unless the bank does so.
+    tol : float, default=1e-8
+        Proven relative distance from the largest alignment at which ``"joint"`` stops.
+    memory_budget : int, str or None, default=None
+        Bytes, or text such as "2 GB", that Gram matrices may take; None is half of the memory available. Decides
+        whether they are stored or computed anew when needed.
+    n_jobs : int or None, default=None
+        Threads over the kernels.
+
+    Attributes
+    ----------
+    kernel_weights_ : ndarray of shape (n_kernels,)
+        Weights ``theta``, non-negative, summing to one.
+    kernel_names_ : list of str
+        Names of the kernels.
+    kernel_alignments_ : ndarray of shape (n_kernels,)
+        Alignment of each kernel by itself; NaN without y.
+    alignment_ : float
+        Alignment of the combination with the target on the training samples; NaN without y.
+    result_ : AlignedWeights
+        All of this with the certificate of ``"joint"``: ``result_.gap`` bounds how much larger an alignment could be.
+    n_features_in_ : int
+        Number of columns of X; of training samples for precomputed kernels.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Column names, if X was a DataFrame with string names.
+
+    See Also
+    --------
+    MKLClassifier : Weights and classifier learned together.
+    manykernels.aligned_weights : The same from Gram matrices to weights, without an estimator.
+
+    Notes
+    -----
+    A large alignment does not have to mean a small error: weights are chosen without regard to the learner and without
+    a penalty, so that many flexible kernels on few samples can be aligned with noise.
+
+    References
+    ----------
+    C. Cortes, M. Mohri, A. Rostamizadeh, "Algorithms for learning kernels based on centered alignment", JMLR 13 (2012).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.svm import SVC
+    >>> from manykernels import KernelAligner
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(80, 3))
+    >>> y = np.where(X[:, 0] ** 2 + X[:, 1] > 1, "yes", "no")
+    >>> model = make_pipeline(KernelAligner(), SVC(kernel="precomputed", C=10.0)).fit(X, y)
+    >>> model.score(X, y) > 0.9, model[0].transform(X[:5]).shape
+    (True, (5, 80))
+    """
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        method: str = "joint",
+        *,
+        target: str = "auto",
+        center: bool = True,
+        tol: float = 1e-8,
+        memory_budget: int | str | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.kernels = kernels
+        self.method = method
+        self.target = target
+        self.center = center
+        self.tol = tol
+        self.memory_budget = memory_budget
+        self.n_jobs = n_jobs
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = is_precomputed(self.kernels)
+        tags.target_tags.required = self.method != "uniform"
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Choose the kernel weights.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features), or precomputed kernels
+            Training samples.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), or None
+            Labels of any type, or numbers; None for ``method="uniform"`` only.
+
+        Returns
+        -------
+        KernelAligner
+            This transformer, fitted.
+
+        Raises
+        ------
+        InvalidInputError
+            If data or parameters cannot be used, or the alignment is not defined (constant y, constant kernels, or no
+            kernel with anything in common with y).
+
+        Warns
+        -----
+        ConvergenceWarning
+            If rounding keeps the weights from being proven optimal within ``tol``.
+        """
+        self._learn(X, y)
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> Array:
+        """Choose the kernel weights and return the combined kernel among the training samples.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features), or precomputed kernels
+            Training samples.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), or None
+            Labels of any type, or numbers.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_samples)
+            Exactly symmetric; equal to ``transform(X)`` up to rounding, and cheaper.
+        """
+        return self._learn(X, y).stack.combine(self.kernel_weights_)
+
+    def transform(self, X: Any) -> Array:
+        """Return the combined kernel between samples and the training samples.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_new, n_features), or precomputed kernels
+            Samples. Precomputed: a view of the KernelStack that was split, or an (M, n_new, n_train) array.
+
+        Returns
+        -------
+        ndarray of shape (n_new, n_train)
+        """
+        check_is_fitted(self)
+        rows = self._bank.prepare(self._checked_rows(X, reset=False))
+        if isinstance(self._bank, FittedBank):
+            return cross_combine(self._bank, rows, self._train, self._active_weights)
+        total = np.zeros((rows.n_samples, self._train.n_samples))
+        for m, weight in enumerate(self._active_weights):
+            total += weight * self._bank.block(rows, self._train, kernels=[m])[0]
+        return total
+
+    def weights_frame(self, *, active_only: bool = True) -> pd.DataFrame:
+        """Return the kernels with their weights, the heaviest first.
+
+        Parameters
+        ----------
+        active_only : bool, default=True
+            Only kernels with a positive weight.
+
+        Returns
+        -------
+        DataFrame
+            One row a kernel: ``name``, ``kernel``, ``columns``, ``weight`` and ``alignment`` (of the kernel by itself).
+        """
+        check_is_fitted(self)
+        frame = self._kernel_frame.assign(weight=self.kernel_weights_, alignment=self.kernel_alignments_)
+        frame = frame.sort_values("weight", ascending=False, kind="stable", ignore_index=True)
+        return frame[frame["weight"] > 0].reset_index(drop=True) if active_only else frame
+
+    @property
+    def _n_features_out(self) -> int:
+        """Number of columns of the combined kernel, for ``get_feature_names_out``."""
+        return int(self._train.n_samples)
+
+    def _learn(self, X: Any, y: Any) -> Training:
+        check_choice(self.method, METHODS, "method")
+        check_choice(self.target, CODINGS, "target")
+        if y is None and self.method != "uniform":
+            raise InvalidInputError(
+                f"This {type(self).__name__} requires y to be passed, but the target y is None; only method='uniform' "
+                "can do without."
+            )
+        X = self._checked_rows(X, reset=True)
+        y = None if y is None else np.asarray(y)
+        check_lengths(len(X), len(X) if y is None or not y.ndim else len(y))
+        training = open_training(self.kernels, X, memory_budget=self.memory_budget, n_jobs=self.n_jobs, n_targets=1)
+        found = aligned_weights(training.stack, y, self.method, target=self.target, center=self.center, tol=self.tol)
+        self._keep(training, found)
+        return training
+
+    def _keep(self, training: Training, found: AlignedWeights) -> None:
+        active = np.flatnonzero(found.weights)
+        self._bank = training.bank.take(active)
+        train = self._bank.narrow(training.prepared)
+        self._train = train if isinstance(train, Prepared) else train.detach()
+        self._active_weights = found.weights[active]
+        self._kernel_frame = training.bank.frame()[["name", "kernel", "columns"]]
+        self.kernel_names_ = list(training.bank.names)
+        self.kernel_weights_, self.kernel_alignments_ = found.weights, found.kernel_alignments
+        self.alignment_, self.result_ = found.alignment, found
+
+    def _checked_rows(self, X: Any, *, reset: bool) -> Any:
+        """Return X as it can be given to the bank, and keep or compare its number and names of columns."""
+        if is_precomputed(self.kernels):
+            stack = as_kernel_stack(X, square=reset)
+            if reset:
+                self.n_features_in_ = stack.n_samples
+            return stack
+        data = Table.of(X).data
+        with invalid_input():
+            validate_data(self, X if isinstance(X, pd.DataFrame) else data, reset=reset, skip_check_array=True)
+        return data

@@ -1,0 +1,1 @@
+"""Estimators whose kernels are found while learning."""

@@ -1,0 +1,272 @@
+"""Learning with Gaussian kernels of any width: the widths are found, not listed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
+
+from manykernels.discovery import (
+    ArdGaussianFamily,
+    Discovery,
+    GaussianFamily,
+    KernelFamily,
+    Limits,
+    SearchSettings,
+    discover_by_sampling,
+    discover_greedily,
+    discover_in_two_stages,
+)
+from manykernels.discovery.one_stage.greedy import UPDATES
+from manykernels.discovery.two_stage.discovery import NO_KERNEL
+from manykernels.discovery.two_stage.first_stage import CRITERIA
+from manykernels.estimators.searches.base import BaseKernelSearch
+from manykernels.estimators.searches.found import with_widths
+from manykernels.estimators.supervised.problems import Fit
+from manykernels.exceptions import InvalidInputError
+from manykernels.objective.losses import Loss
+from manykernels.validation.arrays import check_choice, check_count, check_parameter_range
+from manykernels.validation.parameters import check_flag
+
+Array = NDArray[Any]
+
+SEARCHES = ("greedy", "sampling")
+
+
+class GaussianMKL(BaseKernelSearch):
+    r"""Regressor or classifier on Gaussian kernels whose widths are found while learning.
+
+    In one stage, minimizes over all widths :math:`\sigma` of an interval
+
+    .. math:: \sum_i s_i\, \ell(y_i, f(x_i) + b) + \frac{\alpha \sum_i s_i}{2}
+        \min_{\theta \in \Delta_1} \sum_\sigma \frac{\|f_\sigma\|^2}{\theta_\sigma}, \qquad f = \sum_\sigma f_\sigma,
+
+    and tells by a duality gap over the whole interval how close to the minimum it came. In two stages, finds first a
+    sum of kernels that resembles the target and learns on that. The loss decides the task.
+
+    Parameters
+    ----------
+    loss : {"squared", "logistic", "hinge"}, default="squared"
+        "squared" learns numbers, the others learn classes.
+    alpha : float, default=0.01
+        Strength of the penalty relative to the mean loss, positive.
+    search : {"greedy", "sampling"}, default="greedy"
+        "greedy" adds the kernel that helps most (GCD), "sampling" draws widths and takes stochastic gradient steps
+        (SGD-1s).
+    stages : {1, 2}, default=1
+        1 learns kernels and model together; 2 learns first kernels, then a model on them (GCD-2s, greedy only).
+    update : {"corrective", "sliding", "pairwise", "frank_wolfe"}, default="corrective"
+        What one stage does after each kernel: solve for all weights anew (IKL), do so and let all widths move downhill
+        together, shift weight from the worst kernel to the new one, or shift it from all (CKL). In sampling, the first
+        two solve for the weights of the kernels drawn, the others average the weights of the steps.
+    criterion : {"alignment", "distance"}, default="alignment"
+        What two stages optimize: the centered alignment with the target, or the distance to it.
+    per_feature : bool, default=False
+        Whether each kernel has one width a feature instead of one width.
+    shrinkage : float, default=0.0
+        For two stages with one width a feature: how strongly the widths of a kernel are drawn to their mean.
+    width_range : tuple of float, default=(0.05, 50.0)
+        Smallest and largest width, in standard deviations if ``standardize``.
+    family : KernelFamily or None, default=None
+        Kernels to choose from instead of Gaussian ones, such as ``LaplacianFamily(0.1, 10.0)``; it has its own bounds.
+    n_starts : int, default=5
+        Most points from which each search for widths climbs.
+    standardize : bool, default=True
+        Whether columns are brought to mean 0 and standard deviation 1 first.
+    fit_intercept : bool, default=True
+        Whether to learn the constant ``b``.
+    tol : float, default=1e-3
+        Relative duality gap to reach in one stage; in two stages, least growth of the alignment a kernel.
+    max_iter : int, default=50
+        Most kernels tried, or widths drawn.
+    time_limit : float or None, default=None
+        Seconds for each target; the best model so far is kept.
+    random_state : int, RandomState instance or None, default=None
+        For sampling, and for random starts with one width a feature.
+    verbose : int, default=0
+        1 shows the gap falling toward ``tol``, 2 prints a line an iteration.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels; for the losses of classification.
+    found_ : tuple of KernelSpec
+        The kernels found, on standardized columns if ``standardize``.
+    kernel_names_ : list of str
+        Their names.
+    kernel_weights_ : ndarray of shape (n_kernels,) or (n_targets, n_kernels)
+        Weights ``d`` of the kernels.
+    kernel_norms_ : ndarray of the same shape
+        Norms ``||f_m||``.
+    dual_coef_ : ndarray of shape (n_support,) or (n_targets, n_support)
+        Dual coefficients ``rho`` of the support samples.
+    support_ : ndarray of shape (n_support,)
+        Positions of the training samples with a nonzero dual coefficient.
+    intercept_ : float or ndarray of shape (n_targets,)
+        The constant ``b``.
+    dual_gap_ : float
+        Relative duality gap: in one stage over the whole family; in two stages of the second stage alone.
+    n_iter_ : int
+        Kernels tried; of sampling, certificates.
+    solution_ : Solution or tuple of Solution
+        Certificate, history and message of each target.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Column names, if X had text names.
+
+    See Also
+    --------
+    MKLRegressor : Learns with kernels that are listed.
+    manykernels.discovery.discover_greedily : The search without an estimator.
+
+    Notes
+    -----
+    With one width the dual bound holds for every width of the interval. With one width a feature it holds relative to
+    the best kernel that the search found (from the best common width, from the kernels found before and from random
+    points), since the inner problem is not concave.
+
+    References
+    ----------
+    Afkanpour, Multiple kernel learning with many kernels, thesis (2013), chapters 4 to 6. Argyriou, Micchelli and
+    Pontil, Learning convex combinations of continuously parameterized basic kernels (2005). Gehler and Nowozin,
+    Infinite kernel learning (2008).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import GaussianMKL
+    >>> X = np.linspace(-2.0, 2.0, 80)[:, None]
+    >>> y = np.sin(8.0 * X[:, 0]) + X[:, 0]
+    >>> model = GaussianMKL(alpha=1e-3).fit(X, y)
+    >>> bool(model.dual_gap_ <= 1e-3), bool(model.score(X, y) > 0.99)
+    (True, True)
+    """
+
+    fitted_extras: ClassVar[tuple[str, ...]] = ("found_",)
+
+    def __init__(
+        self,
+        loss: str = "squared",
+        *,
+        alpha: float = 0.01,
+        search: str = "greedy",
+        stages: int = 1,
+        update: str = "corrective",
+        criterion: str = "alignment",
+        per_feature: bool = False,
+        shrinkage: float = 0.0,
+        width_range: tuple[float, float] = (0.05, 50.0),
+        family: KernelFamily | None = None,
+        n_starts: int = 5,
+        standardize: bool = True,
+        fit_intercept: bool = True,
+        tol: float = 1e-3,
+        max_iter: int = 50,
+        time_limit: float | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.alpha = alpha
+        self.search = search
+        self.stages = stages
+        self.update = update
+        self.criterion = criterion
+        self.per_feature = per_feature
+        self.shrinkage = shrinkage
+        self.width_range = width_range
+        self.family = family
+        self.n_starts = n_starts
+        self.standardize = standardize
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # Fixed for the other searches, but here one or two stages decide.
+    @property
+    def penalty_name(self) -> str:  # type: ignore[override]
+        """Name of the penalty of the model that predicts, for reports: the second stage has one kernel."""
+        return "simplex" if self.stages == 1 else "ridge"
+
+    @property
+    def tol_measure(self) -> str:  # type: ignore[override]
+        """What ``tol`` asks for, for reports."""
+        return super().tol_measure if self.stages == 1 else "growth of the alignment a kernel"
+
+    def _search(
+        self, points: Array, names: Sequence[str], target: Array, weight: Array, loss: Loss, strength: float
+    ) -> Discovery:
+        """Find the kernels of one target in the way that the parameters say."""
+        return with_widths(self._discover(points, target, weight, loss, strength), names)
+
+    def _discover(self, points: Array, target: Array, weight: Array, loss: Loss, strength: float) -> Discovery:
+        limits = self._checked_limits()
+        common: dict[str, Any] = {
+            "loss": loss,
+            "strength": strength,
+            "sample_weight": weight,
+            "fit_intercept": self.fit_intercept,
+            "settings": SearchSettings(self.n_starts, self.shrinkage),
+            "limits": limits,
+            "random_state": self.random_state,
+        }
+        family = self._checked_family()
+        if self.stages == 2:
+            return discover_in_two_stages(points, target, family, criterion=self.criterion, gain=self.tol, **common)
+        if self.search == "greedy":
+            return discover_greedily(points, target, family, update=self.update, **common)
+        common["limits"] = replace(limits, max_iter=1)
+        corrective = self.update in ("corrective", "sliding")
+        # Whether widths can be drawn in this family is checked there, in words.
+        return discover_by_sampling(
+            points,
+            target,
+            family,  # type: ignore[arg-type]
+            n_draws=self.max_iter,
+            corrective=corrective,
+            **common,
+        )
+
+    def _checked_limits(self) -> Limits:
+        """Check what decides the way of the search, and return when it stops."""
+        check_choice(self.search, SEARCHES, "search")
+        check_choice(self.update, UPDATES, "update")
+        check_choice(self.criterion, CRITERIA, "criterion")
+        if check_count(self.stages, "stages") > 2:
+            raise InvalidInputError(f"stages must be 1 or 2, got {self.stages!r}.")
+        if self.stages == 2 and self.search == "sampling":
+            raise InvalidInputError("Sampling learns in one stage: set stages=1, or search='greedy'.")
+        return Limits(self.tol, check_count(self.max_iter, "max_iter"), self.time_limit, verbose=self.verbose)
+
+    def _checked_family(self) -> KernelFamily:
+        per_feature = check_flag(self.per_feature, "per_feature")
+        if self.family is None:
+            low, high = check_parameter_range(self.width_range, "width_range")
+            return ArdGaussianFamily(low, high) if per_feature else GaussianFamily(low, high)
+        if not isinstance(self.family, KernelFamily):
+            raise InvalidInputError(
+                f"family must be None (Gaussian kernels) or a KernelFamily such as LaplacianFamily(0.1, 10.0), got "
+                f"{self.family!r}."
+            )
+        if per_feature:
+            raise InvalidInputError(
+                f"per_feature=True is for Gaussian kernels, but family is {self.family!r}; give one of the two."
+            )
+        return self.family
+
+    def _why_none(self, fit: Fit) -> str:
+        if self.stages == 1:
+            return super()._why_none(fit)
+        return f"{NO_KERNEL}. Is y constant, or are all columns? Else widen width_range, or give another family."
+
+    def _keep_found(self, rows: Any, found: list[Discovery], kept: Array) -> GaussianMKL:
+        """Keep the model, and the kernels as specifications."""
+        super()._keep_found(rows, found, kept)
+        self.found_ = tuple(dict.fromkeys(kernel.spec for part in found for kernel in part.kernels))
+        return self

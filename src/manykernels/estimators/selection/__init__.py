@@ -1,0 +1,1 @@
+"""Choosing the strength: regularization paths and cross-validation."""

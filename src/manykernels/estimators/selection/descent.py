@@ -1,0 +1,88 @@
+"""Down a grid of strengths: every problem is started from its solution before where that helps."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from manykernels.estimators.supervised.problems import Fit, chosen_solver
+from manykernels.exceptions import ConvergenceWarning
+from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import Regularizer
+from manykernels.solvers import Solution, Solver, Status
+from manykernels.solvers.interrupts import solve_and_tell
+
+INTERIOR = frozenset({"working_set", "interior_point"})  # solvers whose iterates stay off the boundary
+
+
+def descend(
+    problems: list[Problem],
+    regularizers: list[Regularizer],
+    solver: str | Solver,
+    *,
+    random_state: Any = None,
+    **parameters: Any,
+) -> Iterator[Fit]:
+    """Solve the problems under each penalty in turn, each started from its solution before; warnings are left out.
+
+    Interior-point iterations are started afresh: they gain nothing from a start at the boundary, where solutions lie,
+    and can stall there. So is any problem that does not converge from the solution before.
+
+    Parameters
+    ----------
+    problems : list of Problem
+        One a target; their own penalties do not count.
+    regularizers : list of Regularizer
+    solver : str or Solver
+        A Solver object keeps its own parameters.
+    random_state : int, RandomState, Generator or None
+        For a solver that draws random numbers; None leaves its seed as it is.
+    **parameters
+        Of a solver given by name.
+
+    Yields
+    ------
+    Fit
+
+    Raises
+    ------
+    KeyboardInterrupt
+        After Ctrl-C. The problem that it stopped is not yielded; a stop that the callback asked for ends one run only.
+    """
+    previous: list[Solution | None] = [None] * len(problems)
+    for regularizer in regularizers:
+        posed = [replace(problem, regularizer=regularizer) for problem in problems]
+        solvers = [chosen_solver(solver, problem, random_state, **parameters) for problem in posed]
+        solutions = [_solve_from(*each) for each in zip(posed, solvers, previous, strict=True)]
+        previous = list(solutions)
+        norms = [
+            problem.model_parts(found.dual_coef, found.kernel_weights)[1] / problem.penalties
+            for problem, found in zip(posed, solutions, strict=True)
+        ]
+        yield Fit(posed, solutions, np.array(norms))
+
+
+def without_bar(solver: str | Solver, verbose: int) -> str | Solver:
+    """Return the solver, silenced if a bar over several models is shown: two bars cannot share a terminal."""
+    return replace(solver, verbose=0) if isinstance(solver, Solver) and verbose > 0 else solver
+
+
+def _solve_from(problem: Problem, solver: Solver, start: Solution | None) -> Solution:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = _uninterrupted(problem, solver, None if solver.name in INTERIOR else start)
+        if start is None or solver.name in INTERIOR or found.status in (Status.CONVERGED, Status.INTERRUPTED):
+            return found
+        fresh = _uninterrupted(problem, solver, None)
+    return min(found, fresh, key=lambda solution: solution.certificate.relative_gap)
+
+
+def _uninterrupted(problem: Problem, solver: Solver, start: Solution | None) -> Solution:
+    solution, interrupted = solve_and_tell(solver, problem, start)
+    if interrupted:
+        raise KeyboardInterrupt
+    return solution

@@ -1,0 +1,293 @@
+"""Regularization path: solutions over a grid of strengths, each started from the one before where that helps."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from manykernels.estimators.selection.descent import descend, without_bar
+from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas
+from manykernels.estimators.supervised.problems import Fit
+from manykernels.estimators.supervised.targets import kernel_factors
+from manykernels.estimators.supervised.training import as_kernel_stack, is_precomputed, open_training
+from manykernels.exceptions import ConvergenceWarning
+from manykernels.grams import GramStack
+from manykernels.objective.losses import get_loss
+from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import get_regularizer
+from manykernels.solvers import Solution, Solver, Status
+from manykernels.solvers.progress import count_to
+from manykernels.threads import blas_threads
+
+if TYPE_CHECKING:
+    from manykernels.objective.losses import Loss
+    from manykernels.validation.arrays import Array
+
+
+@dataclass(frozen=True, eq=False)
+class RegularizationPath:
+    """Solutions at decreasing strengths.
+
+    Attributes
+    ----------
+    alphas : ndarray of shape (n_alphas,)
+        Strengths relative to the mean loss, decreasing.
+    solutions : tuple of Solution
+        One a strength, each with its certificate.
+    norms : ndarray of shape (n_alphas, n_kernels)
+        ``||f_m||``, the norm in the space of the kernel.
+    kernel_names : tuple of str
+    alpha_max : float or None
+        Smallest strength at which no kernel is selected; None if there is none or the grid was given.
+    """
+
+    alphas: Array
+    solutions: tuple[Solution, ...]
+    norms: Array
+    kernel_names: tuple[str, ...]
+    alpha_max: float | None
+
+    def __len__(self) -> int:
+        return len(self.alphas)
+
+    @property
+    def weights(self) -> Array:
+        """Kernel weights ``d`` (n_alphas, n_kernels)."""
+        return np.array([solution.kernel_weights for solution in self.solutions])
+
+    @property
+    def entry_alphas(self) -> Array:
+        """Largest strength of the grid at which each kernel has a weight (n_kernels,); NaN if it never has."""
+        active = self.weights > 0
+        return np.where(active.any(axis=0), self.alphas[active.argmax(axis=0)], np.nan)
+
+    def frame(self, *, active_only: bool = True) -> pd.DataFrame:
+        """Return a row for each strength and kernel.
+
+        Parameters
+        ----------
+        active_only : bool, default=True
+            Only kernels with a positive weight at that strength.
+
+        Returns
+        -------
+        DataFrame
+            ``alpha``, ``kernel``, ``weight``, ``norm``.
+        """
+        n_kernels = len(self.kernel_names)
+        frame = pd.DataFrame(
+            {
+                "alpha": np.repeat(self.alphas, n_kernels),
+                "kernel": np.tile(np.array(self.kernel_names, dtype=object), len(self)),
+                "weight": self.weights.ravel(),
+                "norm": self.norms.ravel(),
+            }
+        )
+        return frame[frame["weight"] > 0].reset_index(drop=True) if active_only else frame
+
+    def summary(self) -> pd.DataFrame:
+        """Return a row for each strength: how many kernels, which objective, how certain, at what cost.
+
+        Returns
+        -------
+        DataFrame
+            ``alpha``, ``n_active``, ``intercept``, ``primal``, ``relative_gap``, ``status``, ``n_iter``, ``passes``,
+            ``newton_steps``, ``elapsed_s``.
+        """
+        return pd.DataFrame(
+            [
+                {
+                    "alpha": alpha,
+                    "n_active": found.active.size,
+                    "intercept": found.intercept,
+                    "primal": found.certificate.primal,
+                    "relative_gap": found.certificate.relative_gap,
+                    "status": str(found.status),
+                    "n_iter": found.n_iter,
+                    "passes": found.passes,
+                    "newton_steps": found.newton_steps,
+                    "elapsed_s": found.elapsed_s,
+                }
+                for alpha, found in zip(self.alphas, self.solutions, strict=True)
+            ]
+        )
+
+
+def regularization_path(
+    X: Any,
+    y: ArrayLike,
+    *,
+    kernels: Any = None,
+    loss: str | Loss = "squared",
+    penalty: str = "l1",
+    alphas: ArrayLike | None = None,
+    n_alphas: int = 25,
+    ratio: float = 1e-3,
+    mu: float | None = None,
+    fit_intercept: bool = True,
+    sample_weight: ArrayLike | None = None,
+    kernel_penalties: Any = None,
+    solver: str | Solver = "auto",
+    memory_budget: int | str | None = None,
+    n_jobs: int | None = None,
+    progress: Callable[[int, int], Any] | None = None,
+    verbose: int = 0,
+    penalty_parameters: dict[str, Any] | None = None,
+    **parameters: Any,
+) -> RegularizationPath:
+    """Solve over a grid of strengths from the empty model down.
+
+    Each problem starts from the solution before, unless the solver is of interior-point kind, which would not gain.
+
+    ``min_{f,b} sum_i s_i l(y_i, f_i + b) + alpha (sum_i s_i) Omega(t)`` for every ``alpha`` of the grid.
+
+    Parameters
+    ----------
+    X : DataFrame, array, KernelStack or GramStack
+        Rows for the kernels of a bank, or the kernels themselves: a GramStack, or with ``kernels="precomputed"`` a
+        KernelStack or an (M, N, N) array.
+    y : array_like of shape (n_samples,)
+        Labels -1 and +1 for a classification loss, numbers for a regression loss.
+    kernels : None, KernelBank, PrecomputedBank or "precomputed"
+        As in the estimators; of no account for a GramStack.
+    loss : str or Loss, default="squared"
+        Loss of a prediction, as in the estimators.
+    penalty : str
+        Name of the penalty.
+    alphas : array_like, optional
+        Strengths relative to the mean loss. By default a geometric grid from the smallest one with an empty model.
+    n_alphas : int
+        Length of the default grid.
+    ratio : float
+        Smallest strength of the default grid over the largest.
+    mu : float, optional
+        With ``"elasticnet"``: ``Omega = sum t + (mu / (2 alpha)) sum t^2``, so that along the path the weight of the
+        squared norms stays and only that of the norms falls. This is ``mu`` of the PFBS paper, and ``alpha`` its
+        ``tau``.
+    fit_intercept : bool, default=True
+        Whether to learn the constant.
+    sample_weight : array_like of shape (n_samples,), optional
+        Positive factors on the losses.
+    kernel_penalties : array_like of shape (n_kernels,) or dict, optional
+        Factors on the norms inside the penalty, as in the estimators.
+    solver : str or Solver, default="auto"
+        Solver of every problem.
+    memory_budget : int, str or None
+        As in the estimators.
+    n_jobs : int or None
+        Threads over the kernels.
+    progress : callable, optional
+        Called with the number of problems solved and their total.
+    verbose : int, default=0
+        1 shows a bar that counts the problems solved, 2 also prints a line for each.
+    penalty_parameters : dict, optional
+        Other parameters of the penalty: ``{"l1_ratio": 0.5}``, ``{"q": 1.5}``.
+    **parameters
+        Parameters of a solver given by name: ``tol``, ``max_iter``, ...; ``random_state`` also of a configured one.
+
+    Returns
+    -------
+    RegularizationPath
+        Solutions, norms and tables.
+
+    Raises
+    ------
+    InvalidInputError
+        If the input is wrong, or the penalty has no strength with an empty model and no ``alphas`` are given.
+    KeyboardInterrupt
+        After Ctrl-C at the first strength.
+
+    Warns
+    -----
+    ConvergenceWarning
+        Once, if a gap stays above ``tol`` at any strength; and if Ctrl-C ended the path early, which then has the
+        strengths that were completed.
+
+    References
+    ----------
+    Z. Liu, "rls_dual_mkl", section 1.3.3 ("continuation strategy"): from large ``tau`` to small, warm started.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).uniform(-2, 2, size=(40, 3))
+    >>> path = regularization_path(X, np.sin(2 * X[:, 1]), n_alphas=5)
+    >>> int(path.summary()["n_active"][0]), path.frame()["kernel"][0]
+    (0, 'x1: gaussian(width=0.5*median)')
+    """
+    stack, names = _opened(X, kernels, memory_budget, n_jobs)
+    problem = Problem(
+        stack,
+        np.asarray(y),
+        get_loss(loss),
+        get_regularizer("l1", 1.0),
+        fit_intercept=fit_intercept,
+        sample_weight=None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
+        kernel_penalties=kernel_factors(kernel_penalties, names),
+    )
+    family = PenaltyFamily(penalty, penalty_parameters or {}, mu)
+    alpha_max = family.alpha_max([problem]) if alphas is None else None
+    grid = alpha_grid(alpha_max, n_alphas, ratio) if alpha_max is not None else checked_alphas(alphas)
+    regularizers = [family.at(alpha, problem.total_weight) for alpha in grid]
+    steps = descend([problem], regularizers, without_bar(solver, verbose), **parameters)
+    with blas_threads(problem.n_samples, n_jobs):
+        fits = _completed(steps, grid, progress, verbose)
+    solutions = tuple(fit.solutions[0] for fit in fits)
+    _warn_interrupted(len(fits), len(grid))
+    warn_unfinished(solutions)
+    norms = np.array([fit.norms[0] for fit in fits])
+    return RegularizationPath(grid[: len(fits)], solutions, norms, names, alpha_max)
+
+
+def _completed(
+    steps: Iterator[Fit], grid: Array, progress: Callable[[int, int], Any] | None, verbose: int
+) -> list[Fit]:
+    """Return the fits down the grid, after Ctrl-C those that are complete."""
+    fits: list[Fit] = []
+    try:
+        with count_to(len(grid), "strengths of the path", verbose) as advance:
+            for fit in steps:
+                fits.append(fit)
+                found = fit.solutions[0]
+                gap = found.certificate.relative_gap
+                advance(f"alpha {grid[len(fits) - 1]:.3g}  active {found.active.size}  gap {gap:.1e}")
+                if progress is not None:
+                    progress(len(fits), len(grid))
+    except KeyboardInterrupt:
+        if not fits:
+            raise
+    return fits
+
+
+def _warn_interrupted(n_done: int, n_alphas: int) -> None:
+    if n_done < n_alphas:
+        warnings.warn(
+            f"The path was interrupted: the solutions at the first {n_done} of {n_alphas} strengths are returned.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+
+def warn_unfinished(solutions: tuple[Solution, ...]) -> None:
+    """Warn once if any solution did not converge, with the worst gap."""
+    unfinished = [found for found in solutions if found.status is not Status.CONVERGED]
+    if unfinished:
+        worst = max(unfinished, key=lambda found: found.certificate.relative_gap)
+        more = f" ({len(unfinished)} of the {len(solutions)} problems of the path ended like this, this one worst.)"
+        warnings.warn(worst.message + more, ConvergenceWarning, stacklevel=3)
+
+
+def _opened(
+    X: Any, kernels: Any, memory_budget: int | str | None, n_jobs: int | None
+) -> tuple[GramStack, tuple[str, ...]]:
+    if isinstance(X, GramStack):
+        return X, tuple(X.names or (f"kernel_{m}" for m in range(X.n_kernels)))
+    rows = as_kernel_stack(X, square=True) if is_precomputed(kernels) else X
+    training = open_training(kernels, rows, memory_budget=memory_budget, n_jobs=n_jobs, n_targets=1)
+    return training.stack, tuple(training.bank.names)

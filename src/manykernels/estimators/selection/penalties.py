@@ -1,0 +1,117 @@
+"""Penalties along a path: grids of strengths, and a penalty for each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.objective.constants import strength_from_alpha
+from manykernels.objective.regularizers import REGULARIZERS, ElasticNet, Regularizer, get_regularizer
+from manykernels.validation.arrays import check_count, check_positive
+
+if TYPE_CHECKING:
+    from manykernels.objective.problem import Problem
+    from manykernels.validation.arrays import Array
+
+VANISHING = ("l1", "elasticnet")  # penalties under which a finite strength selects no kernel
+
+
+@dataclass(frozen=True)
+class PenaltyFamily:
+    """A penalty of which only the strength is open.
+
+    Parameters
+    ----------
+    name : str
+        Name of the penalty.
+    parameters : dict
+        Its other parameters, such as ``l1_ratio``.
+    mu : float, optional
+        For ``"elasticnet"``: the penalty is ``alpha sum t + (mu/2) sum t^2`` with ``mu`` fixed, in place of a fixed
+        ``l1_ratio``.
+    """
+
+    name: str
+    parameters: dict[str, Any]
+    mu: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in REGULARIZERS:
+            raise InvalidInputError(f"Unknown penalty {self.name!r}. Known penalties: {', '.join(REGULARIZERS)}.")
+        if self.mu is not None:
+            if self.name != "elasticnet":
+                raise InvalidInputError(f"mu is for penalty='elasticnet', not for {self.name!r}; leave it out.")
+            check_positive(self.mu, "mu", allow_zero=True)
+
+    def at(self, alpha: float, total_weight: float) -> Regularizer:
+        """Return the penalty of strength ``alpha`` relative to the mean loss, for samples of this total weight."""
+        if self.mu is None:
+            return get_regularizer(self.name, strength_from_alpha(alpha, total_weight), **self.parameters)
+        total = check_positive(alpha, "alpha") + self.mu
+        return ElasticNet(strength_from_alpha(total, total_weight), l1_ratio=alpha / total)
+
+    def alpha_max(self, problems: list[Problem]) -> float:
+        """Return the smallest ``alpha`` at which no problem selects a kernel; the problems' own penalties do not count.
+
+        Raises
+        ------
+        InvalidInputError
+            If no strength does that, or every strength does.
+        """
+        name = self.name if self.mu is None else "l1"
+        ratio = self.parameters.get("l1_ratio", 1.0) if name == "elasticnet" else 1.0
+        if name not in VANISHING or ratio == 0:
+            raise InvalidInputError(
+                f"Under penalty {self.name!r} with {self.parameters} every kernel has a weight at any strength, so no "
+                "alpha is the largest to start from: give alphas, for example numpy.geomspace(10, 1e-3, 25)."
+            )
+        unit = get_regularizer("l1", 1.0)
+        largest = max(unit.strength_max(p.dual_norms(p.zero_model()[0])) / p.total_weight for p in problems) / ratio
+        if not largest > 0:
+            raise InvalidInputError(
+                "The best constant model fits the target perfectly, or every kernel is zero: there is nothing that a "
+                "path could select. Check y and the kernels, or give alphas."
+            )
+        return float(largest)
+
+
+def alpha_grid(alpha_max: float, n_alphas: int, ratio: float) -> Array:
+    """Return a geometric grid from ``alpha_max`` down to ``ratio * alpha_max``.
+
+    Parameters
+    ----------
+    alpha_max : float
+    n_alphas : int
+        At least 1; a grid of one holds ``alpha_max`` only.
+    ratio : float
+        Strictly between 0 and 1.
+
+    Returns
+    -------
+    ndarray of shape (n_alphas,)
+        Decreasing.
+
+    Examples
+    --------
+    >>> alpha_grid(1.0, 3, 0.01).round(6).tolist()
+    [1.0, 0.1, 0.01]
+    """
+    check_count(n_alphas, "n_alphas")
+    if not 0 < check_positive(ratio, "ratio") < 1:
+        raise InvalidInputError(f"ratio, the smallest alpha over the largest, must be between 0 and 1, got {ratio!r}.")
+    grid = np.geomspace(alpha_max, ratio * alpha_max, n_alphas)
+    grid[0] = alpha_max
+    return grid
+
+
+def checked_alphas(alphas: Any) -> Array:
+    """Return given strengths in decreasing order, or say which of them cannot be one."""
+    values = np.array(alphas, dtype=np.float64, ndmin=1)
+    if values.ndim != 1 or values.size == 0:
+        raise InvalidInputError(f"alphas must be a non-empty vector of strengths, got shape {values.shape}.")
+    for value in values:
+        check_positive(value, "every alpha")
+    return -np.sort(-values)

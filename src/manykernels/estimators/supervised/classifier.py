@@ -1,0 +1,300 @@
+"""Classification with many kernels: two classes by one problem, more by one problem a class."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+
+from manykernels.estimators.supervised.base import BaseMKL
+from manykernels.estimators.supervised.prediction import class_probabilities
+from manykernels.estimators.supervised.targets import (
+    check_lengths,
+    class_factors,
+    class_labels,
+    encode_labels,
+    sample_weights,
+)
+from manykernels.exceptions import InvalidInputError
+
+Array = NDArray[Any]
+
+
+def _is_logistic(classifier: MKLClassifier) -> bool:
+    name = getattr(classifier.loss, "name", classifier.loss)
+    if name != "logistic":
+        raise AttributeError(f"predict_proba needs loss='logistic'; this classifier has loss={classifier.loss!r}.")
+    return True
+
+
+class MKLClassifier(ClassifierMixin, BaseMKL):
+    r"""Classifier that learns from many kernels which of them matter.
+
+    Minimizes
+
+    .. math:: \sum_i s_i\, \ell(y_i, f(x_i) + b) + \alpha \Big(\sum_i s_i\Big)\, \Omega(\|f_1\|, \dots, \|f_M\|),
+       \qquad f = \sum_m f_m,
+
+    over one function :math:`f_m` a kernel, and proves by a duality gap how close to the minimum it came. With more than
+    two classes, one such problem is solved for each class against the rest, on the same kernels.
+
+    Parameters
+    ----------
+    kernels : KernelBank, PrecomputedBank, "precomputed" or None, default=None
+        The kernels. None: Gaussian kernels of three widths and a linear kernel, on every column and on all columns
+        (:meth:`KernelBank.default` with unit mean diagonals). With "precomputed", X is a :class:`KernelStack`, an
+        (M, N, N) array or a list of (N, N) arrays, used as it is, without normalization; a :class:`PrecomputedBank`
+        normalizes it.
+    loss : {"logistic", "hinge", "squared_hinge"} or Loss, default="logistic"
+        Loss of a score for a label.
+    penalty : str or Regularizer, default="l1"
+        ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, or a set of kernel weights, ``"simplex"``, ``"lp_ball"``,
+        ``"elasticnet_ball"``. A Regularizer object brings its own strength instead of ``alpha``.
+    alpha : float, default=0.01
+        Strength of the penalty relative to the mean loss, positive.
+    l1_ratio : float, default=0.5
+        For ``"elasticnet"``: 1 is ``"l1"``, 0 is ``"ridge"``.
+    q : float, default=1.5
+        For ``"lq"``: exponent, between 1 and 2.
+    p : float, default=2.0
+        For ``"lp_ball"``: exponent of the ball of weights, at least 1.
+    eta : float, default=0.5
+        For ``"elasticnet_ball"``: share of the 1-norm, between 0 and 1.
+    solver : str or Solver, default="auto"
+        Name of a solver, or a configured one, whose own ``tol``, ``max_iter`` and ``verbose`` then count.
+    fit_intercept : bool, default=True
+        Whether to learn the constant ``b``.
+    class_weight : dict, "balanced" or None, default=None
+        Factors on the sample weights of each class; "balanced" gives all classes the same total.
+    kernel_penalties : array-like of shape (n_kernels,), dict or None, default=None
+        Positive factors ``w_m`` on the norms inside the penalty: larger is less likely to be selected. A dict maps
+        names or shell patterns of kernels to factors; all others have factor 1.
+    tol : float, default=1e-4
+        Relative duality gap to reach.
+    max_iter : int, default=200
+        Most outer iterations of the solver.
+    memory_budget : int, str or None, default=None
+        Bytes, or text such as "2 GB", that Gram matrices may take; None is half of the memory available. Decides
+        whether they are stored or computed anew when needed.
+    n_jobs : int or None, default=None
+        Threads: over the kernels with two classes, over the classes with more.
+    random_state : int, RandomState instance or None, default=None
+        Seed of a solver that draws random numbers (``"ufo_mkl"``, ``"obscure"``), also of a configured one. None leaves
+        the seed of the solver as it is: 0, unless it was configured.
+    verbose : int, default=0
+        1 shows the gap falling toward ``tol``, 2 prints a line an iteration.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels; with two, scores above zero mean the second.
+    kernel_weights_ : ndarray of shape (n_kernels,) or (n_classes, n_kernels)
+        Weights ``d`` of the kernels; one row a class with more than two classes.
+    kernel_norms_ : ndarray of the same shape
+        Norms ``||f_m||``.
+    kernel_names_ : list of str
+        Names of the kernels.
+    dual_coef_ : ndarray of shape (n_support,) or (n_classes, n_support)
+        Dual coefficients ``rho`` of the support samples, signs included.
+    support_ : ndarray of shape (n_support,)
+        Positions of the training samples with a nonzero dual coefficient for any class.
+    intercept_ : float or ndarray of shape (n_classes,)
+        The constant ``b``.
+    dual_gap_ : float
+        Relative duality gap; the largest over the classes.
+    n_iter_ : int
+        Outer iterations, at least 1; the most over the classes.
+    solution_ : Solution or tuple of Solution
+        Everything the solver reports, for each class with more than two.
+    n_features_in_ : int
+        Number of columns of X; of training samples for precomputed kernels.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Column names, if X was a DataFrame with string names.
+
+    See Also
+    --------
+    MKLRegressor : The same for numbers.
+    manykernels.solve : The same from Gram matrices to a solution, without an estimator.
+
+    Notes
+    -----
+    ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i) + b``: prediction evaluates active kernels on support samples only.
+
+    References
+    ----------
+    T. Suzuki, R. Tomioka, "SpicyMKL: a fast algorithm for multiple kernel learning with thousands of kernels",
+    Machine Learning 85 (2011).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import MKLClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(80, 3))
+    >>> y = np.where(X[:, 0] ** 2 + X[:, 1] > 1, "yes", "no")
+    >>> model = MKLClassifier(alpha=0.02).fit(X, y)
+    >>> bool(model.dual_gap_ <= 1e-4), model.score(X, y) > 0.9
+    (True, True)
+    """
+
+    _task = "classification"
+    _other = "MKLRegressor"
+    _target_word = "class"
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        *,
+        loss: Any = "logistic",
+        penalty: Any = "l1",
+        alpha: float = 0.01,
+        l1_ratio: float = 0.5,
+        q: float = 1.5,
+        p: float = 2.0,
+        eta: float = 0.5,
+        solver: Any = "auto",
+        fit_intercept: bool = True,
+        class_weight: Any = None,
+        kernel_penalties: Any = None,
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        memory_budget: int | str | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernels = kernels
+        self.loss = loss
+        self.penalty = penalty
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.q = q
+        self.p = p
+        self.eta = eta
+        self.solver = solver
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.kernel_penalties = kernel_penalties
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the kernel weights and the classifier.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features), or precomputed kernels
+            Training samples.
+        y : array-like of shape (n_samples,)
+            Labels of any type.
+        sample_weight : array-like of shape (n_samples,), float or None, default=None
+            Non-negative factors on the losses; a sample of weight zero counts as absent.
+
+        Returns
+        -------
+        MKLClassifier
+            This estimator, fitted.
+
+        Raises
+        ------
+        InvalidInputError
+            If data or parameters cannot be used; the message says which and why.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If a duality gap stays above ``tol``.
+        UserWarning
+            If ``alpha`` is so large that no kernel is selected.
+        """
+        loss = self._checked_loss()
+        if y is None:
+            raise InvalidInputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
+        X = self._checked_rows(X, reset=True)
+        labels = class_labels(y)
+        self._n_samples = len(labels)
+        check_lengths(len(X), len(labels))
+        weight = sample_weights(sample_weight, len(labels))
+        self.classes_, codes, signs = encode_labels(labels[weight > 0])
+        self._single = len(self.classes_) == 2
+        weight, targets = weight.copy(), np.zeros((len(labels), signs.shape[1]))
+        targets[weight > 0] = signs
+        weight[weight > 0] *= class_factors(self.class_weight, self.classes_, codes, weight[weight > 0])[codes]
+        return self._fit_targets(X, targets, weight, loss)
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the score of each sample for each class.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
+            Samples. Precomputed: a view of the KernelStack that was split, or an (M, n_samples, n_train) array.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            With two classes, one score, positive for the second.
+        """
+        scores = self._scores(X)
+        return scores[:, 0] if self._single else scores
+
+    def predict(self, X: Any) -> Array:
+        """Return the most likely class of each sample.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
+        """
+        scores = self._scores(X)
+        return self.classes_[(scores[:, 0] > 0).astype(int) if self._single else scores.argmax(axis=1)]
+
+    @available_if(_is_logistic)
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of each class; for the logistic loss only.
+
+        With more than two classes, the probabilities of each class against the rest, divided by their sum.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Rows sum to one.
+        """
+        return class_probabilities(self._scores(X), self._single)
+
+    def decompose(self, X: Any) -> Array:
+        """Return what each kernel adds to each score.
+
+        Summed over kernels and with ``intercept_`` added, this is ``decision_function(X)``.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_kernels, n_samples) or (n_kernels, n_samples, n_classes)
+            Zero for kernels of weight zero.
+        """
+        return self._contributions(X)
+
+    def _target_labels(self) -> Array:
+        return self.classes_

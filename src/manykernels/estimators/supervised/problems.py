@@ -1,0 +1,211 @@
+"""One problem a target on a shared Gram stack: solved in turn or in threads, and stopped together by Ctrl-C."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, fields, replace
+from threading import Event
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.exceptions import ConvergenceWarning
+from manykernels.grams import GramCounters, GramStack
+from manykernels.objective.losses import Loss
+from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import Regularizer
+from manykernels.solvers import Solution, Solver, Status, configured_solver
+from manykernels.solvers.interrupts import solve_and_tell
+from manykernels.threads import blas_threads, n_threads
+from manykernels.validation.parameters import seed_from
+
+Array = NDArray[Any]
+
+DUST = (1.0, 0.1, 0.01)  # times tol, relative to the largest dual coefficient: what may count as zero
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Solutions of all targets.
+
+    Attributes
+    ----------
+    problems : list of Problem
+    solutions : list of Solution
+        One a target, with dual coefficients of the samples that took part.
+    norms : (K, M) float64
+        ``||f_m||`` of every target and kernel.
+    """
+
+    problems: list[Problem]
+    solutions: list[Solution]
+    norms: Array
+
+
+def build_problems(
+    stack: GramStack,
+    targets: Array,
+    loss: Loss,
+    regularizer: Regularizer,
+    *,
+    fit_intercept: bool,
+    sample_weight: Array,
+    kernel_penalties: Array | None,
+) -> list[Problem]:
+    """Return one problem for each column of ``targets``; they share the kernels, not the counters.
+
+    Parameters
+    ----------
+    stack : GramStack
+    targets : (N, K) float64
+    loss : Loss
+    regularizer : Regularizer
+    fit_intercept : bool
+    sample_weight : (N,) float64
+        Positive.
+    kernel_penalties : (M,) float64 or None
+
+    Returns
+    -------
+    list of Problem
+    """
+    return [
+        Problem(
+            _with_own_counters(stack),
+            target,
+            loss,
+            regularizer,
+            fit_intercept=fit_intercept,
+            sample_weight=sample_weight,
+            kernel_penalties=kernel_penalties,
+        )
+        for target in targets.T
+    ]
+
+
+def solve_problems(
+    problems: list[Problem], solver: str | Solver, n_jobs: int | None, *, random_state: Any = None, **parameters: Any
+) -> Fit:
+    """Solve every problem, in threads if there are several of both; convergence warnings are left to the caller.
+
+    Parameters
+    ----------
+    problems : list of Problem
+    solver : str or Solver
+        A Solver object keeps its own parameters.
+    n_jobs : int or None
+    random_state : int, RandomState, Generator or None
+        As in `chosen_solver`.
+    **parameters
+        Of a solver given by name: ``tol``, ``max_iter``, ``verbose``.
+
+    Returns
+    -------
+    Fit
+    """
+    workers = min(n_threads(n_jobs), len(problems))
+    if workers > 1:
+        parameters["verbose"] = 0  # progress bars of several threads cannot share a terminal
+    chosen = [chosen_solver(solver, problem, random_state, **parameters) for problem in problems]
+    # The outer limit is what the threads return to: each of them sets and restores one that all of them share.
+    with warnings.catch_warnings(), blas_threads(problems[0].n_samples, n_jobs):
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solutions = _run(problems, chosen, workers)
+    norms = [
+        problem.model_parts(found.dual_coef, found.kernel_weights)[1] / problem.penalties
+        for problem, found in zip(problems, solutions, strict=True)
+    ]
+    return Fit(problems, solutions, np.array(norms))
+
+
+def chosen_solver(solver: str | Solver, problem: Problem, random_state: Any, **parameters: Any) -> Solver:
+    """Return the solver of a problem.
+
+    Parameters
+    ----------
+    solver : str or Solver
+        A Solver object keeps its own parameters.
+    problem : Problem
+    random_state : int, RandomState, Generator or None
+        For a solver that draws random numbers, also a configured one; None leaves its seed as it is.
+    **parameters
+        Of a solver given by name.
+
+    Returns
+    -------
+    Solver
+    """
+    own = {} if isinstance(solver, Solver) else parameters
+    chosen: Any = configured_solver(solver, problem, **own)
+    draws = any(entry.name == "random_state" for entry in fields(chosen))
+    # Only a solver that needs a seed may draw one: a RandomState is the user's, and goes on from where it is left.
+    return replace(chosen, random_state=seed_from(random_state)) if draws and random_state is not None else chosen
+
+
+def _run(problems: Sequence[Problem], solvers: Sequence[Solver], workers: int) -> list[Solution]:
+    stop = Event()
+    if workers == 1:
+        return [_solve(problem, solver, stop) for problem, solver in zip(problems, solvers, strict=True)]
+    pairs = list(zip(problems, solvers, strict=True))
+    futures: list[Future[Solution]] = []
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            for pair in pairs:
+                futures.append(pool.submit(_solve, *pair, stop))
+            return [future.result() for future in futures]
+        except KeyboardInterrupt:
+            stop.set()  # Ctrl-C reaches this thread only; the others stop at their next certificate
+            futures += [pool.submit(_solve, *pair, stop) for pair in pairs[len(futures) :]]
+            return [future.result() for future in futures]
+
+
+def _solve(problem: Problem, solver: Solver, stop: Event) -> Solution:
+    """Solve one problem; an interrupt here, unlike a stop asked for by the callback, stops the others as well."""
+    solution, interrupted = solve_and_tell(solver, problem, stop=stop.is_set)
+    if interrupted:
+        stop.set()
+    return without_dust(problem, solution, solver.tol)
+
+
+def without_dust(problem: Problem, solution: Solution, tol: float) -> Solution:
+    """Set dual coefficients that an interior method left just beside zero to zero, if the model stays within ``tol``.
+
+    Only for losses with samples that do not matter at the optimum (hinge, epsilon-insensitive). Each attempt costs a
+    pass, since what is returned is certified as it is.
+
+    Parameters
+    ----------
+    problem : Problem
+    solution : Solution
+    tol : float
+        Relative duality gap that must hold afterwards.
+
+    Returns
+    -------
+    Solution
+    """
+    loss, sizes = problem.loss, np.abs(solution.dual_coef)
+    prunable = loss.kink > 0 or (loss.task == "classification" and not loss.entropic)
+    if not prunable or solution.status is not Status.CONVERGED:
+        return solution
+    for share in DUST:
+        small = (sizes > 0) & (sizes <= share * tol * sizes.max())
+        if not small.any():
+            break
+        rho = np.where(small, 0.0, solution.dual_coef)
+        certificate = problem.certificate(rho, solution.kernel_weights, solution.intercept)
+        if certificate.relative_gap <= tol:
+            message = f"converged: relative duality gap {certificate.relative_gap:.2e} <= tol {tol:.2e}"
+            return replace(solution, dual_coef=rho, certificate=certificate, message=message)
+    return solution
+
+
+def _with_own_counters(stack: GramStack) -> GramStack:
+    """Return the stack with counters of its own, so that threads do not count each other's passes."""
+    twin = copy.copy(stack)
+    twin.counters = GramCounters(stack.counters.entries_per_pass)
+    return twin

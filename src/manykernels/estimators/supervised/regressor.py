@@ -1,0 +1,253 @@
+"""Regression with many kernels, for one or several targets."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+
+from manykernels.estimators.supervised.base import BaseMKL
+from manykernels.estimators.supervised.targets import check_lengths, numeric_targets, sample_weights
+from manykernels.exceptions import InvalidInputError
+
+Array = NDArray[Any]
+
+
+class MKLRegressor(RegressorMixin, BaseMKL):
+    r"""Regression function that learns from many kernels which of them matter.
+
+    Minimizes
+
+    .. math:: \sum_i s_i\, \ell(y_i, f(x_i) + b) + \alpha \Big(\sum_i s_i\Big)\, \Omega(\|f_1\|, \dots, \|f_M\|),
+       \qquad f = \sum_m f_m,
+
+    over one function :math:`f_m` a kernel, and proves by a duality gap how close to the minimum it came. With several
+    targets, one such problem is solved for each, on the same kernels; each target has kernel weights of its own.
+
+    Parameters
+    ----------
+    kernels : KernelBank, PrecomputedBank, "precomputed" or None, default=None
+        The kernels. None: Gaussian kernels of three widths and a linear kernel, on every column and on all columns
+        (:meth:`KernelBank.default` with unit mean diagonals). With "precomputed", X is a :class:`KernelStack`, an
+        (M, N, N) array or a list of (N, N) arrays, used as it is, without normalization; a :class:`PrecomputedBank`
+        normalizes it.
+    loss : {"squared", "epsilon_insensitive", "huber"} or Loss, default="squared"
+        Loss of a prediction for a target; the squared loss is ``(y - z)^2 / 2``.
+    penalty : str or Regularizer, default="l1"
+        ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, or a set of kernel weights, ``"simplex"``, ``"lp_ball"``,
+        ``"elasticnet_ball"``. A Regularizer object brings its own strength instead of ``alpha``.
+    alpha : float, default=0.01
+        Strength of the penalty relative to the mean loss, positive. Targets are not standardized: with the squared loss
+        and ``"l1"``, multiplying them by c calls for c times this strength.
+    l1_ratio : float, default=0.5
+        For ``"elasticnet"``: 1 is ``"l1"``, 0 is ``"ridge"``.
+    q : float, default=1.5
+        For ``"lq"``: exponent, between 1 and 2.
+    p : float, default=2.0
+        For ``"lp_ball"``: exponent of the ball of weights, at least 1.
+    eta : float, default=0.5
+        For ``"elasticnet_ball"``: share of the 1-norm, between 0 and 1.
+    epsilon : float, default=0.1
+        For ``"epsilon_insensitive"``: errors up to this size, in the unit of y, do not count.
+    delta : float, default=1.35
+        For ``"huber"``: size of error, in the unit of y, beyond which the loss is linear.
+    solver : str or Solver, default="auto"
+        Name of a solver, or a configured one, whose own ``tol``, ``max_iter`` and ``verbose`` then count.
+    fit_intercept : bool, default=True
+        Whether to learn the constant ``b``.
+    kernel_penalties : array-like of shape (n_kernels,), dict or None, default=None
+        Positive factors ``w_m`` on the norms inside the penalty: larger is less likely to be selected. A dict maps
+        names or shell patterns of kernels to factors; all others have factor 1.
+    tol : float, default=1e-4
+        Relative duality gap to reach.
+    max_iter : int, default=200
+        Most outer iterations of the solver.
+    memory_budget : int, str or None, default=None
+        Bytes, or text such as "2 GB", that Gram matrices may take; None is half of the memory available. Decides
+        whether they are stored or computed anew when needed.
+    n_jobs : int or None, default=None
+        Threads: over the kernels with one target, over the targets with more.
+    random_state : int, RandomState instance or None, default=None
+        Seed of a solver that draws random numbers (``"ufo_mkl"``, ``"obscure"``), also of a configured one. None leaves
+        the seed of the solver as it is: 0, unless it was configured.
+    verbose : int, default=0
+        1 shows the gap falling toward ``tol``, 2 prints a line an iteration.
+
+    Attributes
+    ----------
+    kernel_weights_ : ndarray of shape (n_kernels,) or (n_targets, n_kernels)
+        Weights ``d`` of the kernels; one row a target if y has two dimensions.
+    kernel_norms_ : ndarray of the same shape
+        Norms ``||f_m||``.
+    kernel_names_ : list of str
+        Names of the kernels.
+    dual_coef_ : ndarray of shape (n_support,) or (n_targets, n_support)
+        Dual coefficients ``rho`` of the support samples.
+    support_ : ndarray of shape (n_support,)
+        Positions of the training samples with a nonzero dual coefficient for any target.
+    intercept_ : float or ndarray of shape (n_targets,)
+        The constant ``b``.
+    dual_gap_ : float
+        Relative duality gap; the largest over the targets.
+    n_iter_ : int
+        Outer iterations, at least 1; the most over the targets.
+    solution_ : Solution or tuple of Solution
+        Everything the solver reports, for each target if y has two dimensions.
+    n_features_in_ : int
+        Number of columns of X; of training samples for precomputed kernels.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Column names, if X was a DataFrame with string names.
+
+    See Also
+    --------
+    MKLClassifier : The same for classes.
+    manykernels.solve : The same from Gram matrices to a solution, without an estimator.
+
+    Notes
+    -----
+    ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i) + b``: prediction evaluates active kernels on support samples only.
+
+    References
+    ----------
+    T. Suzuki, R. Tomioka, "SpicyMKL: a fast algorithm for multiple kernel learning with thousands of kernels",
+    Machine Learning 85 (2011).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import MKLRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-2, 2, size=(60, 3))
+    >>> model = MKLRegressor(alpha=0.01).fit(X, np.sin(2 * X[:, 1]))
+    >>> model.weights_frame()["columns"].iloc[0], model.score(X, np.sin(2 * X[:, 1])) > 0.9
+    ('x1', True)
+    """
+
+    _task = "regression"
+    _other = "MKLClassifier"
+    _target_word = "output"
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        *,
+        loss: Any = "squared",
+        penalty: Any = "l1",
+        alpha: float = 0.01,
+        l1_ratio: float = 0.5,
+        q: float = 1.5,
+        p: float = 2.0,
+        eta: float = 0.5,
+        epsilon: float = 0.1,
+        delta: float = 1.35,
+        solver: Any = "auto",
+        fit_intercept: bool = True,
+        kernel_penalties: Any = None,
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        memory_budget: int | str | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernels = kernels
+        self.loss = loss
+        self.penalty = penalty
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.q = q
+        self.p = p
+        self.eta = eta
+        self.epsilon = epsilon
+        self.delta = delta
+        self.solver = solver
+        self.fit_intercept = fit_intercept
+        self.kernel_penalties = kernel_penalties
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the kernel weights and the regression function.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features), or precomputed kernels
+            Training samples.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), float or None, default=None
+            Non-negative factors on the losses; a sample of weight zero counts as absent.
+
+        Returns
+        -------
+        MKLRegressor
+            This estimator, fitted.
+
+        Raises
+        ------
+        InvalidInputError
+            If data or parameters cannot be used; the message says which and why.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If a duality gap stays above ``tol``.
+        UserWarning
+            If ``alpha`` is so large that no kernel is selected.
+        """
+        loss = self._checked_loss()
+        if y is None:
+            raise InvalidInputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
+        X = self._checked_rows(X, reset=True)
+        targets = numeric_targets(y)
+        self._single, self._n_samples = targets.ndim == 1, len(targets)
+        check_lengths(len(X), len(targets))
+        weight = sample_weights(sample_weight, len(targets))
+        return self._fit_targets(X, targets.reshape(len(targets), -1), weight, loss)
+
+    def predict(self, X: Any) -> Array:
+        """Return the predicted targets.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
+            Samples. Precomputed: a view of the KernelStack that was split, or an (M, n_samples, n_train) array.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_targets)
+            In the unit of y.
+        """
+        scores = self._scores(X)
+        return scores[:, 0] if self._single else scores
+
+    def decompose(self, X: Any) -> Array:
+        """Return what each kernel adds to each prediction.
+
+        Summed over kernels and with ``intercept_`` added, this is ``predict(X)``.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_kernels, n_samples) or (n_kernels, n_samples, n_targets)
+            Zero for kernels of weight zero.
+        """
+        return self._contributions(X)
+
+    def _target_labels(self) -> Array:
+        return np.arange(len(self.kernel_weights_))

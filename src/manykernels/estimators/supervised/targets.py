@@ -1,0 +1,186 @@
+"""Targets and weights: labels become signs, class weights become sample weights, names become penalties."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import assert_all_finite, check_array, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.validation.arrays import check_nonnegative_vector, check_positive, check_positive_vector
+
+Array = NDArray[Any]
+
+SMALLEST_TOTAL, LARGEST_TOTAL = 1e-100, 1e100
+
+
+@contextmanager
+def invalid_input() -> Iterator[None]:
+    """Turn the ValueErrors of scikit-learn's checks into InvalidInputError, words unchanged."""
+    try:
+        yield
+    except InvalidInputError:
+        raise
+    except ValueError as error:
+        raise InvalidInputError(str(error)) from error
+
+
+def check_lengths(n_samples: int, n_targets: int) -> None:
+    """Raise ``InvalidInputError`` unless X and y have one length of at least two."""
+    if n_samples != n_targets:
+        raise InvalidInputError(f"X has {n_samples} samples but y has {n_targets}; they must have the same length.")
+    if n_samples < 2:
+        raise InvalidInputError(f"There is only n_samples={n_samples} to learn from; give at least 2 samples.")
+
+
+def class_labels(y: Any) -> Array:
+    """Return class labels as a vector of any type, (N,).
+
+    Parameters
+    ----------
+    y : array_like of shape (N,) or (N, 1)
+
+    Returns
+    -------
+    (N,) ndarray
+    """
+    with invalid_input():
+        labels = column_or_1d(y, warn=True)
+        if labels.dtype.kind == "f":
+            assert_all_finite(labels, input_name="y")
+        check_classification_targets(labels)
+    return labels
+
+
+def numeric_targets(y: Any, *, advice: str = "use MKLClassifier") -> Array:
+    """Return regression targets as finite float64, (N,) or (N, K).
+
+    Parameters
+    ----------
+    y : array_like of shape (N,) or (N, K)
+    advice : str
+        What to do to learn classes, for those who give text.
+
+    Returns
+    -------
+    (N,) or (N, K) float64
+    """
+    with invalid_input():
+        try:
+            return check_array(y, dtype=np.float64, ensure_2d=False, ensure_min_samples=1, input_name="y")
+        except ValueError as error:
+            if "could not convert" not in str(error):
+                raise
+            raise InvalidInputError(f"y must hold numbers ({error}). To learn classes, {advice}.") from error
+
+
+def encode_labels(labels: Array) -> tuple[Array, Array, Array]:
+    """Return classes, the class number of each sample, and the columns of signs of the problems to solve.
+
+    Parameters
+    ----------
+    labels : (N,) ndarray
+
+    Returns
+    -------
+    classes : (n_classes,) ndarray
+        Sorted.
+    codes : (N,) int
+    signs : (N, 1) or (N, n_classes) float64
+        +1 for the second class of two; of more classes, a column each against the rest.
+    """
+    classes, codes = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise InvalidInputError(
+            f"y has only one class, {classes.tolist()[0]!r} (of samples with positive weight); a classifier needs at "
+            "least two classes."
+        )
+    positive = codes[:, None] == (np.arange(len(classes)) if len(classes) > 2 else np.array([1]))
+    return classes, codes, np.where(positive, 1.0, -1.0)
+
+
+def sample_weights(sample_weight: Any, n_samples: int) -> Array:
+    """Return sample weights as a vector, ones if there are none; at least one must be positive."""
+    if sample_weight is None:
+        return np.ones(n_samples)
+    values = np.asarray(sample_weight)
+    if values.ndim == 0:
+        return np.full(n_samples, check_positive(values[()], "sample_weight"))
+    weight = check_nonnegative_vector(values, n_samples, "sample_weight")
+    if not weight.any():
+        raise InvalidInputError("sample_weight is zero for every sample; at least one must be positive.")
+    if not SMALLEST_TOTAL <= weight.sum() <= LARGEST_TOTAL:
+        raise InvalidInputError(
+            f"sample_weight sums to {weight.sum():.3g}, where float64 loses the objective. Rescale it, for instance to "
+            "a mean of 1: only ratios matter."
+        )
+    return weight
+
+
+def class_factors(class_weight: Any, classes: Array, codes: Array, weight: Array) -> Array:
+    """Return the weight of each class, (n_classes,) float64.
+
+    Parameters
+    ----------
+    class_weight : None, "balanced" or mapping of label to weight
+        "balanced" gives every class the same total weight and leaves the sum of weights as it is.
+    classes : (n_classes,) ndarray
+    codes : (N,) int
+    weight : (N,) float64
+        Sample weights, which "balanced" counts with.
+
+    Returns
+    -------
+    (n_classes,) float64
+    """
+    if class_weight is None:
+        return np.ones(len(classes))
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        totals = np.bincount(codes, weights=weight, minlength=len(classes))
+        return weight.sum() / (len(classes) * totals)
+    if not isinstance(class_weight, Mapping):
+        raise InvalidInputError(f"class_weight must be None, 'balanced' or a dict, got {class_weight!r}.")
+    labels = classes.tolist()
+    unknown = [label for label in class_weight if label not in set(labels)]
+    # A training fold may lack a class that the dict knows; a misspelled label leaves another one without weight.
+    if unknown and any(label not in class_weight for label in labels):
+        raise InvalidInputError(f"class_weight names {unknown[:5]}, but the classes are {labels[:20]}.")
+    factors = [check_positive(class_weight.get(label, 1.0), f"class_weight[{label!r}]") for label in labels]
+    return np.array(factors)
+
+
+def kernel_factors(kernel_penalties: Any, names: tuple[str, ...]) -> Array | None:
+    """Return the penalty of each kernel, (M,) float64, or None if all are one.
+
+    Parameters
+    ----------
+    kernel_penalties : None, array_like of shape (M,) or mapping of name or pattern to factor
+        Patterns as in a shell (``"age*"``); an exact name goes before a pattern, a later pattern before an earlier one.
+    names : tuple of str
+
+    Returns
+    -------
+    (M,) float64 or None
+    """
+    if kernel_penalties is None:
+        return None
+    if not isinstance(kernel_penalties, Mapping):
+        values = np.asarray(kernel_penalties)
+        if values.shape != (len(names),):
+            raise InvalidInputError(
+                f"kernel_penalties must have one entry for each of the {len(names)} kernels, got shape {values.shape}."
+            )
+        return check_positive_vector(values, len(names), "kernel_penalties")
+    factors = np.ones(len(names))
+    for pattern, factor in sorted(kernel_penalties.items(), key=lambda item: item[0] in names):
+        chosen = [name == pattern if pattern in names else fnmatchcase(name, str(pattern)) for name in names]
+        if not any(chosen):
+            raise InvalidInputError(f"kernel_penalties names {pattern!r}, but the kernels are {list(names[:5])} ...")
+        factors[chosen] = check_positive(factor, f"kernel_penalties[{pattern!r}]")
+    return factors

@@ -1,0 +1,187 @@
+"""Compiled loops over Gram entries: one reading of a triangle, float64 accumulation, no large temporaries.
+
+Every loop walks row segments (``triangle[start : start + n - i]``) rather than indices: only then does LLVM vectorize
+the conversion from float32, and a pass over a packed stack run at memory bandwidth (indices: four times slower).
+``fastmath`` may reorder sums but must keep NaN and infinity, so that a bad entry shows.
+
+The loops release the GIL; `manykernels.threads.run_ranges` hands ranges of kernels to threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+FAST = {"reassoc", "contract", "nsz"}
+TILE = 4096  # entries of a float64 accumulator tile: 32 KiB, so that it stays in the first two cache levels
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def packed_quad(triangles: Array, n: int, rho: Array, out: Array) -> None:
+    """Set ``out[m] = rho' K_m rho`` for packed triangles (W, n(n+1)/2); rho (n,), out (W,) float64."""
+    for m in range(triangles.shape[0]):
+        triangle = triangles[m]
+        start = 0
+        total = 0.0
+        for i in range(n):
+            row = triangle[start : start + n - i]
+            tail = rho[i:]
+            dot = 0.0
+            for j in range(n - i):
+                dot += row[j] * tail[j]
+            total += rho[i] * (2.0 * dot - row[0] * rho[i])
+            start += n - i
+        out[m] = total
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def packed_apply_each(triangles: Array, n: int, rho: Array, out: Array) -> None:
+    """Set ``out[m] = K_m rho`` for packed triangles (W, n(n+1)/2); rho (n,), out (W, n) float64, one reading."""
+    for m in range(triangles.shape[0]):
+        triangle = triangles[m]
+        result = out[m]
+        result[:] = 0.0
+        start = 0
+        for i in range(n):
+            row = triangle[start : start + n - i]
+            tail = rho[i:]
+            target = result[i:]
+            own = rho[i]
+            dot = 0.0
+            for j in range(n - i):
+                dot += row[j] * tail[j]
+                target[j] += row[j] * own
+            target[0] += dot - row[0] * own
+            start += n - i
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def packed_apply_many(triangles: Array, kernels: Array, n: int, columns: Array, out: Array) -> None:
+    """Set ``out[p, c] = K_m columns[c]``, m = kernels[p]; columns (k, n), out (W, k, n) float64."""
+    for p in range(kernels.size):
+        m = kernels[p]
+        for c in range(columns.shape[0]):
+            packed_apply_each(triangles[m : m + 1], n, columns[c], out[p, c : c + 1])
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def packed_accumulate(triangles: Array, weights: Array, start: int, stop: int, out: Array) -> None:
+    """Add ``sum_m weights[m] triangles[m]`` to the float64 ``out`` for entries start..stop-1, tile by tile."""
+    for left in range(start, stop, TILE):
+        right = min(left + TILE, stop)
+        tile = out[left:right]
+        for m in range(triangles.shape[0]):
+            weight = weights[m]
+            if weight != 0.0:
+                part = triangles[m, left:right]
+                for t in range(right - left):
+                    tile[t] += weight * part[t]
+
+
+@njit(cache=True, nogil=True)
+def unpack_triangle(triangle: Array, n: int, out: Array) -> None:
+    """Write a packed triangle into the full symmetric ``out`` (n, n), in blocks that keep both sides in cache."""
+    for top in range(0, n, 32):
+        bottom = min(top + 32, n)
+        for left in range(top, n, 32):
+            right = min(left + 32, n)
+            for i in range(top, bottom):
+                offset = i * n - (i * (i + 1)) // 2
+                for j in range(max(i, left), right):
+                    value = triangle[offset + j]
+                    out[i, j] = value
+                    out[j, i] = value
+
+
+@njit(cache=True, nogil=True)
+def packed_combine(triangles: Array, n: int, d: Array, out: Array) -> None:
+    """Set ``out = sum_m d_m K_m`` (n, n), full and symmetric, reading only kernels with ``d_m != 0``."""
+    total = np.zeros(triangles.shape[1])
+    packed_accumulate(triangles, d, 0, total.size, total)
+    unpack_triangle(total, n, out)
+
+
+@njit(cache=True, nogil=True)
+def pack_triangle(gram: Array, out: Array) -> None:
+    """Write the upper triangle of ``gram`` (n, n) into the packed ``out``, row by row."""
+    n = gram.shape[0]
+    start = 0
+    for i in range(n):
+        row = gram[i, i:]
+        target = out[start : start + n - i]
+        for j in range(n - i):
+            target[j] = row[j]
+        start += n - i
+
+
+@njit(cache=True, nogil=True)
+def pack_rows(block: Array, starts: Array, kernels: Array, out: Array) -> None:
+    """Write the upper part of ``block`` (m, r, c) into ``out[kernels]``; starts (r,) says where its rows begin."""
+    for p in range(kernels.size):
+        for i in range(starts.size):
+            row = block[p, i, i:]
+            target = out[kernels[p], starts[i] : starts[i] + row.size]
+            for j in range(row.size):
+                target[j] = row[j]
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def dense_quad(grams: Array, rho: Array, out: Array) -> None:
+    """Set ``out[m] = rho' K_m rho`` reading only the upper triangle of each matrix of grams (W, n, n)."""
+    n = rho.size
+    for m in range(grams.shape[0]):
+        total = 0.0
+        for i in range(n):
+            row = grams[m, i, i:]
+            tail = rho[i:]
+            dot = 0.0
+            for j in range(n - i):
+                dot += row[j] * tail[j]
+            total += rho[i] * (2.0 * dot - row[0] * rho[i])
+        out[m] = total
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def dense_apply_each(grams: Array, rho: Array, out: Array) -> None:
+    """Set ``out[m] = K_m rho`` reading only upper triangles; grams (W, n, n), out (W, n) float64."""
+    n = rho.size
+    for m in range(grams.shape[0]):
+        result = out[m]
+        result[:] = 0.0
+        for i in range(n):
+            row = grams[m, i, i:]
+            tail = rho[i:]
+            target = result[i:]
+            own = rho[i]
+            dot = 0.0
+            for j in range(n - i):
+                dot += row[j] * tail[j]
+                target[j] += row[j] * own
+            target[0] += dot - row[0] * own
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def dense_apply_many(grams: Array, kernels: Array, columns: Array, out: Array) -> None:
+    """Set ``out[p, c] = K_m columns[c]``, m = kernels[p]; columns (k, n), out (W, k, n) float64."""
+    for p in range(kernels.size):
+        m = kernels[p]
+        for c in range(columns.shape[0]):
+            dense_apply_each(grams[m : m + 1], columns[c], out[p, c : c + 1])
+
+
+@njit(cache=True, nogil=True)
+def mirror_upper(out: Array) -> None:
+    """Copy the upper triangle of ``out`` (n, n) onto the lower one, in blocks."""
+    n = out.shape[0]
+    for top in range(0, n, 32):
+        bottom = min(top + 32, n)
+        for left in range(top, n, 32):
+            right = min(left + 32, n)
+            for i in range(top, bottom):
+                for j in range(max(i + 1, left), right):
+                    out[j, i] = out[i, j]

@@ -1,0 +1,112 @@
+"""Kernels of a fitted bank evaluated on small tiles, group by group, so that a group computes its distances once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.grams import gaussian
+from manykernels.kernels import ArdGaussian, FittedBank, Gaussian, KernelSpec, Prepared
+
+Array = NDArray[Any]
+
+# Float64 kernel values held at once. They stay in cache, and so small an array is taken from memory already mapped:
+# with tiles of 4 MiB, mapping fresh pages cost more than the exponentials.
+TILE_BYTES = 2**19
+
+
+@dataclass(frozen=True, eq=False)
+class TileEvaluator:
+    """Normalized kernel values between two sets of prepared rows, tile by tile.
+
+    Gaussian kernels without centering go through compiled loops; everything else through ``FittedBank.block``.
+
+    Attributes
+    ----------
+    bank : FittedBank
+    left, right : Prepared
+        The same object twice for a symmetric stack.
+    single : bool
+        Evaluate Gaussian kernels in float32.
+    """
+
+    bank: FittedBank
+    left: Prepared
+    right: Prepared
+    single: bool = False
+
+    @cached_property
+    def coefficients(self) -> Array:
+        """(M,) exponents ``c`` of ``scale exp(c ||x - z||^2)``; NaN for kernels that are not of this form."""
+        values = np.full(self.bank.n_kernels, np.nan)
+        if not self.bank.center:
+            for group in self.bank.groups:
+                values[list(group.kernels)] = [gaussian_coefficient(spec) for spec in group.specs]
+        return values
+
+    @cached_property
+    def owners(self) -> Array:
+        """(M,) index of the group that each kernel belongs to."""
+        owners = np.empty(self.bank.n_kernels, dtype=np.int64)
+        for index, group in enumerate(self.bank.groups):
+            owners[list(group.kernels)] = index
+        return owners
+
+    def runs(self, kernels: Array) -> Iterator[tuple[int, bool, Array]]:
+        """Cut kernels into (group, fused, positions in ``kernels``): fused ones are compiled Gaussian kernels."""
+        fused = np.isfinite(self.coefficients[kernels])
+        keys = 2 * self.owners[kernels] + fused
+        order = np.argsort(keys, kind="stable")
+        for positions in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1):
+            if len(positions):
+                key = int(keys[positions[0]])
+                yield key // 2, bool(key % 2), positions
+
+    def tile(self, rows: Array, cols: Array, kernels: Array) -> Array:
+        """Return the values of the given kernels between ``left[rows]`` and ``right[cols]``, (m, r, c) float64."""
+        runs = list(self.runs(kernels))
+        if len(runs) == 1:
+            return self._run(runs[0][0], runs[0][1], rows, cols, kernels)
+        out = np.empty((len(kernels), len(rows), len(cols)))
+        for group, fused, positions in runs:
+            out[positions] = self._run(group, fused, rows, cols, kernels[positions])
+        return out
+
+    def chunks(self, kernels: Array, n_rows: int, n_cols: int) -> Iterator[tuple[Array, Array]]:
+        """Cut kernels x rows into (positions in ``kernels``, rows) of one group and at most about `TILE_BYTES`."""
+        limit = max(1, TILE_BYTES // (8 * n_cols))
+        for _, _, positions in self.runs(kernels):
+            for first in range(0, len(positions), limit):
+                part = positions[first : first + limit]
+                step = max(1, limit // len(part))
+                for top in range(0, n_rows, step):
+                    yield part, np.arange(top, min(top + step, n_rows))
+
+    def _run(self, group: int, fused: bool, rows: Array, cols: Array, kernels: Array) -> Array:
+        if fused:
+            return self._gaussian(group, rows, cols, kernels)
+        return self.bank.block(self.left, self.right, kernels=kernels, rows=rows, cols=cols)
+
+    def _gaussian(self, group: int, rows: Array, cols: Array, kernels: Array) -> Array:
+        left, right = (np.ascontiguousarray(side.points(group)[at].T) for side, at in self._sides(rows, cols))
+        out = np.empty((len(kernels), len(rows), len(cols)))
+        scales = self.bank.scales[kernels]
+        gaussian.gaussian_tile(left, right, self.coefficients[kernels], scales, self.single, out)
+        return out
+
+    def _sides(self, rows: Array, cols: Array) -> tuple[tuple[Prepared, Array], tuple[Prepared, Array]]:
+        return (self.left, rows), (self.right, cols)
+
+
+def gaussian_coefficient(spec: KernelSpec) -> float:
+    """Return ``c`` of a kernel ``exp(c ||x - z||^2)`` of its group's points, NaN for any other kernel."""
+    if isinstance(spec, ArdGaussian):
+        return -0.5
+    if isinstance(spec, Gaussian) and isinstance(spec.width, float):
+        return -0.5 / spec.width**2
+    return float("nan")

@@ -1,0 +1,14 @@
+"""Displays of fitted models: compute once with ``from_...``, look at ``frame()``, draw with ``plot``.
+
+All follow scikit-learn: a class method computes, ``__init__`` only keeps data, ``plot(ax=None)`` draws into given or
+new axes, sets ``ax_`` and ``figure_`` and returns the display. Only ``plot`` needs matplotlib (the extra ``plot``).
+"""
+
+from __future__ import annotations
+
+from manykernels.inspection.displays.convergence import ConvergenceDisplay
+from manykernels.inspection.displays.decomposition import DecompositionDisplay
+from manykernels.inspection.displays.weight_map import WeightMapDisplay
+from manykernels.inspection.displays.weights import KernelWeightsDisplay
+
+__all__ = ["ConvergenceDisplay", "DecompositionDisplay", "KernelWeightsDisplay", "WeightMapDisplay"]

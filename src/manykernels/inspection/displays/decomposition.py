@@ -1,0 +1,153 @@
+"""Why a model decides as it does: what each kernel adds to the scores of chosen samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.inspection.displays.plotting import GRAY, axes_of, clean, short_label
+from manykernels.validation.arrays import check_count
+
+Array = NDArray[Any]
+
+OTHERS, INTERCEPT = "other kernels", "intercept"
+MOST_SAMPLES = 10
+GRAY_OF_TAB10 = 7  # would be mistaken for the intercept
+
+
+class DecompositionDisplay:
+    """Contributions of the kernels to the scores of some samples, as stacked bars that add up to the scores.
+
+    Make it with :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    contributions : DataFrame
+        One row a sample, one column a kernel, then ``"other kernels"`` and ``"intercept"``; rows add up to the scores.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+        Set by :meth:`plot`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import MKLRegressor
+    >>> from manykernels.inspection import DecompositionDisplay
+    >>> X = np.random.default_rng(0).uniform(-2, 2, (40, 2))
+    >>> model = MKLRegressor().fit(X, np.sin(X[:, 1]))
+    >>> display = DecompositionDisplay.from_estimator(model, X, samples=[3, 5])
+    >>> bool(np.isclose(display.contributions.sum(axis=1).iloc[0], model.predict(X)[3]))
+    True
+    """
+
+    def __init__(self, *, contributions: pd.DataFrame) -> None:
+        self.contributions = contributions
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, *, samples: Sequence[int] | None = None, top: int = 8, target: Any = None
+    ) -> Self:
+        """Decompose the scores of some rows.
+
+        Parameters
+        ----------
+        estimator : MKLClassifier or MKLRegressor
+        X : DataFrame, array or precomputed kernels
+            As for ``estimator.predict``.
+        samples : sequence of int or None, default=None
+            Positions of the rows to show; None is the first ten.
+        top : int, default=8
+            Kernels shown by themselves, those with the largest mean absolute contribution.
+        target : label, int or None, default=None
+            The class or output, needed where there are several.
+
+        Returns
+        -------
+        DecompositionDisplay
+
+        Raises
+        ------
+        InvalidInputError
+            If a row or the target does not exist.
+        """
+        rows = np.asarray(range(min(MOST_SAMPLES, len(X))) if samples is None else samples)
+        if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= len(X):
+            raise InvalidInputError(f"samples must be positions between 0 and {len(X) - 1}, got {samples!r}.")
+        parts, intercept = _for_target(estimator, estimator.decompose(_safe_indexing(X, rows)), target)
+        order = np.argsort(-np.abs(parts).mean(axis=1), kind="stable")
+        order = order[np.abs(parts[order]).any(axis=1)]
+        shown, rest = order[: check_count(top, "top")], order[top:]
+        columns = {estimator.kernel_names_[m]: parts[m] for m in shown}
+        labels = X.index[rows] if isinstance(X, pd.DataFrame) else rows
+        frame = pd.DataFrame(columns, index=pd.Index(labels, name="sample"))
+        return cls(contributions=frame.assign(**{OTHERS: parts[rest].sum(axis=0), INTERCEPT: intercept}))
+
+    def frame(self) -> pd.DataFrame:
+        """Return what is drawn, in long form: ``sample``, ``kernel``, ``contribution``."""
+        return self.contributions.reset_index().melt("sample", var_name="kernel", value_name="contribution")
+
+    def plot(self, ax: Any = None, *, cmap: str = "tab10", **bar_style: Any) -> Self:
+        """Draw one bar a sample: what speaks for the score to the right, against it to the left, the score as a mark.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            None makes a new figure.
+        cmap : str, default="tab10"
+            Colors of the kernels shown by themselves.
+        **bar_style
+            Passed to ``Axes.barh``.
+
+        Returns
+        -------
+        DecompositionDisplay
+        """
+        ax = axes_of(ax, "DecompositionDisplay.plot", (9.0, 1.4 + 0.4 * max(4, len(self.contributions))))
+        from matplotlib import colormaps
+
+        places = np.arange(len(self.contributions))
+        ends = {True: np.zeros(len(places)), False: np.zeros(len(places))}
+        colors = [colormaps[cmap](m) for m in range(10) if m != GRAY_OF_TAB10]
+        n_shown = self.contributions.shape[1] - 2
+        palette = [*(colors[m % len(colors)] for m in range(n_shown)), "#c9ced6", GRAY]
+        for color, (name, values) in zip(palette, self.contributions.items(), strict=True):
+            left = np.where(values >= 0, ends[True], ends[False])
+            ax.barh(places, values, left=left, color=color, label=short_label(str(name)), **bar_style)
+            for positive in ends:
+                ends[positive] += np.where((values >= 0) == positive, values, 0.0)
+        ax.plot(self.contributions.sum(axis=1), places, "D", color="black", markersize=5, label="score")
+        self._finish(ax, places)
+        return self
+
+    def _finish(self, ax: Any, places: Array) -> None:
+        ax.axvline(0, color="black", linewidth=0.8)
+        ax.set_yticks(places, [str(label) for label in self.contributions.index])
+        ax.invert_yaxis()
+        ax.set_xlabel("contribution to the score")
+        ax.set_ylabel("sample")
+        ax.set_title("What each kernel adds")
+        ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize="small")
+        clean(ax, grid="x")
+        self.ax_, self.figure_ = ax, ax.figure
+
+
+def _for_target(estimator: Any, parts: Array, target: Any) -> tuple[Array, float]:
+    """Return the contributions (M, n) to one target, and its intercept."""
+    if parts.ndim == 2:
+        if target is not None:
+            raise InvalidInputError(f"The model has a single target; leave out target={target!r}.")
+        return parts, float(estimator.intercept_)
+    known = np.asarray(getattr(estimator, "classes_", np.arange(parts.shape[2]))).tolist()
+    if target not in known:
+        raise InvalidInputError(f"Choose one of several targets: target must be one of {known[:20]}, got {target!r}.")
+    at = known.index(target)
+    return parts[:, :, at], float(estimator.intercept_[at])

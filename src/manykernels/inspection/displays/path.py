@@ -1,0 +1,137 @@
+"""How kernels enter a model as the penalty weakens: norms or weights against the strength."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+
+from manykernels.estimators.selection.path import RegularizationPath
+from manykernels.exceptions import InvalidInputError
+from manykernels.inspection.displays.plotting import GRAY, axes_of, clean, short_label
+from manykernels.validation.arrays import check_count
+
+VALUES = {"norm": r"norm $\|f_m\|$ in the space of the kernel", "weight": "kernel weight $d_m$"}
+
+
+class PathDisplay:
+    """Norms or weights of the kernels against the logarithm of the strength: the L1 path plot.
+
+    Make it with :meth:`from_path`. Unlike the plot of GURLS, which draws cube roots of the strength and Euclidean
+    norms of coefficient vectors, this one shows what the penalty sees: norms in the space of each kernel.
+
+    Parameters
+    ----------
+    values : DataFrame
+        One column a kernel, the index is ``alpha``.
+    value : str
+        ``"norm"`` or ``"weight"``.
+    named : list of str
+        Kernels that get a color and a name, the others are gray.
+    chosen : float or None
+        Strength to mark.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+        Set by :meth:`plot`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.estimators.selection.path import regularization_path
+    >>> X = np.random.default_rng(0).uniform(-2, 2, (40, 2))
+    >>> display = PathDisplay.from_path(regularization_path(X, np.sin(2 * X[:, 1]), n_alphas=5), top=2)
+    >>> display.frame().shape[0], display.named[0]
+    (5, 'x1: gaussian(width=0.5*median)')
+    """
+
+    def __init__(self, *, values: pd.DataFrame, value: str, named: list[str], chosen: float | None = None) -> None:
+        self.values = values
+        self.value = value
+        self.named = named
+        self.chosen = chosen
+
+    @classmethod
+    def from_path(
+        cls, path: RegularizationPath, *, value: str = "norm", top: int = 8, chosen: float | None = None
+    ) -> Self:
+        """Take the curves from a path.
+
+        Parameters
+        ----------
+        path : RegularizationPath
+        value : {"norm", "weight"}, default="norm"
+        top : int, default=8
+            Kernels to name: those that reach the highest values.
+        chosen : float, optional
+            Strength to mark, such as the one that cross-validation chose.
+
+        Returns
+        -------
+        PathDisplay
+
+        Raises
+        ------
+        InvalidInputError
+            For an unknown value.
+        """
+        if value not in VALUES:
+            raise InvalidInputError(f"value must be one of {', '.join(VALUES)}, got {value!r}.")
+        check_count(top, "top")
+        data = path.norms if value == "norm" else path.weights
+        values = pd.DataFrame(data, index=pd.Index(path.alphas, name="alpha"), columns=list(path.kernel_names))
+        peaks = values.max()
+        named = peaks[peaks > 0].sort_values(ascending=False, kind="stable").index[:top]
+        return cls(values=values, value=value, named=list(named), chosen=chosen)
+
+    def frame(self) -> pd.DataFrame:
+        """Return the curves.
+
+        Returns
+        -------
+        DataFrame
+            A row a strength (index ``alpha``), a column a kernel.
+        """
+        return self.values.copy()
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw the curves, strong penalties on the left.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        PathDisplay
+            This display.
+        """
+        from matplotlib import colormaps
+
+        ax = axes_of(ax, "PathDisplay.plot", (8.0, 4.6))
+        colors = colormaps["tab10"](np.linspace(0, 1, 10))
+        position = {name: place for place, name in enumerate(self.named)}
+        for name in self.values.columns:
+            curve = self.values[name]
+            if name in position:
+                ax.plot(curve.index, curve, color=colors[position[name] % 10], label=short_label(str(name)), zorder=3)
+            elif curve.any():
+                ax.plot(curve.index, curve, color=GRAY, linewidth=0.7, alpha=0.6)
+        self._decorate(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _decorate(self, ax: Any) -> None:
+        ax.set_xscale("log")
+        ax.invert_xaxis()
+        ax.set_ylim(bottom=0)
+        ax.set_xlabel("strength (weaker penalties to the right)")
+        ax.set_ylabel(VALUES[self.value])
+        if self.chosen is not None:
+            ax.axvline(self.chosen, color="black", linestyle="--", linewidth=1, label=f"chosen: {self.chosen:.3g}")
+        if self.named or self.chosen is not None:
+            ax.legend(frameon=False, fontsize="small")
+        clean(ax, grid="y")

@@ -1,0 +1,1 @@
+"""One safe file a model: written and read without running code from it."""

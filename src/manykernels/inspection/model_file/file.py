@@ -1,0 +1,206 @@
+"""The model file: a fitted estimator as arrays and a JSON document in one file that is safe to open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from manykernels.estimators import (
+    GaussianMKL,
+    HierarchicalMKL,
+    MKLClassifier,
+    MKLRegressor,
+    NonlinearMKL,
+    PolynomialMKL,
+)
+from manykernels.exceptions import InvalidInputError, ModelFileError
+from manykernels.inspection.model_file.archive import damaged, not_a_model, read_archive, write_archive
+from manykernels.inspection.model_file.codec import Encoder, decode
+from manykernels.inspection.model_file.model_parts import (
+    attribute_names,
+    check_model,
+    decode_expansion,
+    encode_expansion,
+    optional_names,
+)
+
+__all__ = ["load_model", "read_metadata", "save_model"]
+
+FORMAT = "manykernels model"
+FORMAT_VERSION = 1
+ESTIMATORS: dict[str, Any] = {
+    cls.__name__: cls
+    for cls in (MKLClassifier, MKLRegressor, PolynomialMKL, GaussianMKL, HierarchicalMKL, NonlinearMKL)
+}
+KEYS = {"format", "format_version", "library_version", "estimator", "params", "attributes", "expansion", "metadata"}
+
+
+def save_model(estimator: Any, path: str | Path, *, metadata: Mapping[str, Any] | None = None) -> None:
+    """Write a fitted estimator to one file that anyone can open without running code from it.
+
+    The file is a zip archive of ``model.json`` and NumPy arrays, without pickle. It holds the parameters, the active
+    kernels with their normalization, the support samples, and the solution with its certificate and history: all
+    that prediction and inspection need. Support samples are rows of the training data, so treat the file like them.
+
+    Parameters
+    ----------
+    estimator : MKLClassifier, MKLRegressor, PolynomialMKL, GaussianMKL, HierarchicalMKL or NonlinearMKL
+        Fitted.
+    path : str or Path
+        File to write. An existing file is replaced once the new one is complete.
+    metadata : mapping of str to JSON value, optional
+        Anything to keep along with the model, for instance the name of the target; see :func:`read_metadata`.
+
+    Raises
+    ------
+    ModelFileError
+        If the estimator holds something that is no plain data (a function, an object of your own class), or the file
+        cannot be written. Nothing is written then.
+    NotFittedError
+        If the estimator is not fitted.
+
+    See Also
+    --------
+    load_model : The inverse.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from manykernels import MKLRegressor, load_model, save_model
+    >>> X = np.linspace(0, 3, 30)[:, None]
+    >>> model = MKLRegressor().fit(X, np.sin(X[:, 0]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_model(model, Path(folder) / "sine.mkl")
+    ...     same = load_model(Path(folder) / "sine.mkl")
+    >>> bool((same.predict(X) == model.predict(X)).all())
+    True
+    """
+    if ESTIMATORS.get(type(estimator).__name__) is not type(estimator):
+        raise ModelFileError(
+            f"A model file holds one of {', '.join(ESTIMATORS)}, not a {type(estimator).__name__}. Save the fitted "
+            "estimator itself (the last step of a pipeline, best_estimator_ of a search)."
+        )
+    check_is_fitted(estimator)
+    encoder = Encoder()
+    document = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "library_version": version("manykernels"),
+        "estimator": type(estimator).__name__,
+        "params": {name: encoder.encode(value, name) for name, value in estimator.get_params(deep=False).items()},
+        "attributes": {name: encoder.encode(vars(estimator)[name], name) for name in attribute_names(estimator)},
+        "expansion": encode_expansion(estimator._expansion, encoder),
+        "metadata": encoder.encode(dict(metadata or {}), "metadata"),
+    }
+    write_archive(path, document, encoder.arrays)
+
+
+def load_model(path: str | Path) -> Any:
+    """Open a model file; nothing in it is executed.
+
+    Parameters
+    ----------
+    path : str or Path
+        File written by :func:`save_model`.
+
+    Returns
+    -------
+    estimator
+        Fitted, of the class that was saved; it predicts exactly what the saved estimator predicted.
+
+    Raises
+    ------
+    ModelFileError
+        If the file cannot be read, is no model file, is damaged or inconsistent, or was written by a newer version;
+        the message says which.
+
+    See Also
+    --------
+    save_model : The inverse, with an example of both.
+
+    Examples
+    --------
+    >>> from manykernels import ModelFileError, load_model
+    >>> try:
+    ...     load_model("no such file.mkl")
+    ... except ModelFileError as error:
+    ...     print(error)
+    The model file 'no such file.mkl' cannot be read: No such file or directory.
+    """
+    document, arrays = _open(path)
+    try:
+        return _build(document, arrays)
+    except InvalidInputError as error:
+        raise damaged(path, str(error).rstrip(".")) from error
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+        raise damaged(path, f"its content does not make a model ({type(error).__name__}: {error})") from error
+
+
+def read_metadata(path: str | Path) -> dict[str, Any]:
+    """Return what was saved along with a model.
+
+    Parameters
+    ----------
+    path : str or Path
+        File written by :func:`save_model`.
+
+    Returns
+    -------
+    dict
+        The metadata given to :func:`save_model`, with ``library_version`` and ``estimator`` added.
+
+    Raises
+    ------
+    ModelFileError
+        As :func:`load_model`.
+    """
+    document, arrays = _open(path)
+    try:
+        metadata = dict(decode(document["metadata"], arrays))
+        return {
+            **metadata,
+            "library_version": str(document["library_version"]),
+            "estimator": str(document["estimator"]),
+        }
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise damaged(path, f"its metadata cannot be read ({error})") from error
+
+
+def _open(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return document and arrays of a file of this format and of no newer version."""
+    document, arrays = read_archive(path)
+    if document.get("format") != FORMAT:
+        raise not_a_model(path, "its document has another format")
+    found = document.get("format_version")
+    if isinstance(found, bool) or not isinstance(found, int) or found < 1:
+        raise damaged(path, f"its format version is {found!r}")
+    if found > FORMAT_VERSION:
+        raise ModelFileError(
+            f"The model file {str(path)!r} has format version {found}, written by manykernels "
+            f"{document.get('library_version')}; this is manykernels {version('manykernels')}, which reads versions up "
+            f"to {FORMAT_VERSION}. Update manykernels."
+        )
+    if set(document) != KEYS:
+        raise damaged(path, f"its document lacks or adds {sorted(set(document) ^ KEYS)}")
+    return document, arrays
+
+
+def _build(document: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
+    if document["estimator"] not in ESTIMATORS:
+        raise ValueError(f"the estimator {document['estimator']!r} is unknown")
+    params = {name: decode(node, arrays) for name, node in document["params"].items()}
+    estimator = ESTIMATORS[document["estimator"]](**params)
+    expected, found = set(attribute_names(estimator, every=True)), set(document["attributes"])
+    if found - expected or expected - found - optional_names():
+        raise ValueError(f"its attributes lack or add {sorted(found ^ expected)}")
+    for name, node in document["attributes"].items():
+        setattr(estimator, name, decode(node, arrays))
+    estimator._expansion = decode_expansion(document["expansion"], arrays)
+    check_model(estimator)
+    return estimator

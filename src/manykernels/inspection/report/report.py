@@ -1,0 +1,221 @@
+"""One page about a fitted model: what it is, how well it does, how far from optimal, and which kernels it uses."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+import pandas as pd
+from sklearn.base import is_classifier
+
+from manykernels.inspection.report.scores import held_out_scores
+from manykernels.solvers import Solution, Status
+
+SHOWN_KERNELS = 20
+GAP = "relative duality gap"
+
+
+@dataclass(frozen=True)
+class MKLReport:
+    """Facts about a fitted model, as a table, as text and as JSON.
+
+    Make it with :meth:`from_estimator`.
+
+    Attributes
+    ----------
+    estimator, task, loss, penalty : str
+    alpha : float or None
+        None if the penalty is an object with its own strength.
+    n_samples, n_features, n_support : int
+        Training samples, columns, samples with a nonzero dual coefficient.
+    n_kernels, n_active : int
+        Kernels in all, and with a positive weight (for any class or output).
+    status : str
+        The worst over classes or outputs.
+    message : str
+        The status in words.
+    relative_gap, tol : float
+        Largest relative duality gap, and what was asked for.
+    tol_measure : str
+        Of what ``tol`` was asked for: ``"relative duality gap"``, unless the estimator stops on something else.
+    tol_reached : float or None
+        The value of that which was reached; None if the estimator does not keep it.
+    solver : str
+    passes, newton_steps, elapsed_s : float
+        Cost, summed over classes or outputs; zero passes where a search does not count them.
+    n_test : int
+        Test samples; 0 without test data.
+    scores : dict of str to float or None
+        On test data; None where a score is not defined.
+    weights : DataFrame
+        Active kernels, the heaviest first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import MKLRegressor
+    >>> from manykernels.inspection import MKLReport
+    >>> X = np.random.default_rng(0).uniform(-2, 2, (60, 2))
+    >>> y = np.sin(X[:, 1])
+    >>> report = MKLReport.from_estimator(MKLRegressor().fit(X[:40], y[:40]), X[40:], y[40:])
+    >>> report.status, report.n_kernels, report.scores["r2"] > 0.9
+    ('converged', 12, True)
+    """
+
+    estimator: str
+    task: str
+    loss: str
+    penalty: str
+    alpha: float | None
+    n_samples: int
+    n_features: int
+    n_support: int
+    n_kernels: int
+    n_active: int
+    status: str
+    message: str
+    relative_gap: float
+    tol: float
+    tol_measure: str
+    tol_reached: float | None
+    solver: str
+    passes: float
+    newton_steps: int
+    elapsed_s: float
+    n_test: int
+    scores: dict[str, float | None] = field(default_factory=dict)
+    weights: pd.DataFrame = field(default_factory=pd.DataFrame, repr=False, compare=False)
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X_test: Any = None, y_test: Any = None) -> Self:
+        """Collect the facts.
+
+        Parameters
+        ----------
+        estimator : MKLClassifier or MKLRegressor
+            Fitted.
+        X_test, y_test : array-like or None, default=None
+            Data that the estimator has not seen; without them there are no scores.
+
+        Returns
+        -------
+        MKLReport
+        """
+        found = estimator.solution_
+        solutions = (found,) if isinstance(found, Solution) else tuple(found)
+        worst = max(solutions, key=lambda one: (one.status is not Status.CONVERGED, one.certificate.relative_gap))
+        tested = X_test is not None and y_test is not None
+        penalty = getattr(estimator, "penalty", None) or estimator.penalty_name
+        measure = getattr(estimator, "tol_measure", GAP)
+        return cls(
+            estimator=type(estimator).__name__,
+            task="classification" if is_classifier(estimator) else "regression",
+            loss=_name(estimator.loss),
+            penalty=_name(penalty),
+            alpha=float(estimator.alpha) if isinstance(penalty, str) else None,
+            n_samples=len(solutions[0].dual_coef),
+            n_features=int(estimator.n_features_in_),
+            n_support=len(estimator.support_),
+            n_kernels=len(estimator.kernel_names_),
+            n_active=_n_active(solutions),
+            status=str(worst.status),
+            message=worst.message,
+            relative_gap=float(estimator.dual_gap_),
+            tol=float(getattr(getattr(estimator, "solver", None), "tol", estimator.tol)),
+            tol_measure=measure,
+            tol_reached=float(estimator.dual_gap_) if measure == GAP else getattr(estimator, "tol_reached", None),
+            solver=worst.solver,
+            passes=float(sum(one.passes for one in solutions)),
+            newton_steps=int(sum(one.newton_steps for one in solutions)),
+            elapsed_s=float(sum(one.elapsed_s for one in solutions)),
+            n_test=len(y_test) if tested else 0,
+            scores=held_out_scores(estimator, X_test, y_test) if tested else {},
+            weights=estimator.weights_frame(),
+        )
+
+    def frame(self) -> pd.DataFrame:
+        """Return the facts as a table with the columns ``fact`` and ``value``, scores last."""
+        facts = {name: value for name, value in self._facts().items() if name != "scores"}
+        facts |= {f"test {name}": value for name, value in self.scores.items()}
+        return pd.DataFrame({"fact": list(facts), "value": pd.Series(list(facts.values()), dtype=object)})
+
+    def summary(self) -> str:
+        """Return the facts as a few lines of text, followed by the heaviest kernels."""
+        strength = "" if self.alpha is None else f", alpha {self.alpha:.4g}"
+        lines = [
+            f"{self.estimator} ({self.task}): {self.loss} loss, {self.penalty} penalty{strength}",
+            f"{self.n_samples} samples, {self.n_features} columns; {self.n_active} of {self.n_kernels} kernels active, "
+            f"{self.n_support} support samples",
+            f"{self.status}: {GAP} {self.relative_gap:.2e} ({self.asked}), {self.cost}",
+        ]
+        if self.scores:
+            shown = ", ".join(f"{name} {_text(value)}" for name, value in self.scores.items())
+            lines.append(f"on {self.n_test} test samples: {shown}")
+        columns = [name for name in ("class", "output", "name", "weight", "share") if name in self.weights]
+        return "\n".join([*lines, "", self.weights[columns].head(SHOWN_KERNELS).to_string(index=False)])
+
+    @property
+    def asked(self) -> str:
+        """What ``tol`` asked for, as text."""
+        if self.tol_measure == GAP:
+            return f"tol {self.tol:.0e}"
+        reached = "" if self.tol_reached is None else f", {self.tol_reached:.2e} reached"
+        return f"tol {self.tol:.0e} is the {self.tol_measure}{reached}"
+
+    @property
+    def cost(self) -> str:
+        """Cost as text."""
+        passes = f"{self.passes:.1f} passes over the kernels, " if self.passes else ""
+        return f"{passes}{self.newton_steps} Newton steps, {self.elapsed_s:.2f} s ({self.solver})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as values that JSON knows; a number that is not finite becomes None."""
+        return {**_finite(self._facts()), "weights": _finite(self.weights.to_dict("records"))}
+
+    def to_json(self, **options: Any) -> str:
+        """Return everything as JSON text.
+
+        Parameters
+        ----------
+        **options
+            Passed to :func:`json.dumps`, such as ``indent=2``.
+
+        Returns
+        -------
+        str
+        """
+        return json.dumps(self.to_dict(), allow_nan=False, **options)
+
+    def to_html(self) -> str:
+        """Return both tables as HTML."""
+        return self.frame().to_html(index=False) + self.weights.to_html(index=False)
+
+    _repr_html_ = to_html
+
+    def _facts(self) -> dict[str, Any]:
+        facts = asdict(self)
+        del facts["weights"]
+        return facts
+
+
+def _name(value: Any) -> str:
+    return value if isinstance(value, str) else str(getattr(value, "name", value))
+
+
+def _n_active(solutions: tuple[Solution, ...]) -> int:
+    return len({int(m) for one in solutions for m in one.active})
+
+
+def _text(value: float | None) -> str:
+    return "undefined" if value is None else f"{value:.4f}"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

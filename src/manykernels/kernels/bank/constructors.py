@@ -1,0 +1,215 @@
+"""The ready-made ways to a bank: patterns over columns, protocols, files; each returns a plain KernelBank."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from manykernels.kernels.bank.file import read_description, read_toml
+from manykernels.kernels.bank.grids import DEFAULT_SPECS, DefaultKernels, simplemkl_specs, with_gaussians
+from manykernels.kernels.bank.patterns import Joint, PerFeature, PerView
+
+
+class BankConstructors(ABC):
+    """Class methods of :class:`KernelBank` that build common banks."""
+
+    @classmethod
+    @abstractmethod
+    def _build(cls, entries: Sequence[Any], options: Mapping[str, Any]) -> Self:
+        """Return the bank of these entries and options."""
+
+    @classmethod
+    def per_feature(cls, specs: Any = (), columns: Any = None, *, widths: Any = (), **options: Any) -> Self:
+        """Return every kernel on every column by itself.
+
+        Parameters
+        ----------
+        specs : KernelSpec or sequence of KernelSpec, default=()
+        columns : column selection, default=None
+            None is every column.
+        widths : sequence, default=()
+            Gaussian kernels of these widths are added: numbers, "median", "0.5*median".
+        **options
+            ``standardize``, ``normalize``, ``center``.
+
+        Returns
+        -------
+        KernelBank
+
+        Examples
+        --------
+        >>> from manykernels.kernels import KernelBank
+        >>> len(KernelBank.per_feature(widths=[0.5, "median"]).expand([[1.0, 2.0], [3.0, 5.0]]))
+        4
+        """
+        return cls._build([PerFeature(with_gaussians(specs, widths), columns)], options)
+
+    @classmethod
+    def per_view(cls, specs: Any = (), views: Any = (), *, widths: Any = (), **options: Any) -> Self:
+        """Return every kernel on every view, a named selection of columns.
+
+        Parameters
+        ----------
+        specs : KernelSpec or sequence of KernelSpec, default=()
+        views : mapping of str to column selection
+        widths : sequence, default=()
+            Gaussian kernels of these widths are added.
+        **options
+            ``standardize``, ``normalize``, ``center``.
+
+        Returns
+        -------
+        KernelBank
+
+        Examples
+        --------
+        >>> from manykernels.kernels import KernelBank, Linear
+        >>> bank = KernelBank.per_view(Linear(), {"left": [0, 1], "right": [2]})
+        >>> [name for name, _, _ in bank.expand([[1.0, 2.0, 3.0]])]
+        ['left: linear()', 'right: linear()']
+        """
+        return cls._build([PerView(with_gaussians(specs, widths), views)], options)
+
+    @classmethod
+    def joint(cls, specs: Any = (), columns: Any = None, *, widths: Any = (), **options: Any) -> Self:
+        """Return every kernel on all columns of a selection together.
+
+        Parameters
+        ----------
+        specs : KernelSpec or sequence of KernelSpec, default=()
+        columns : column selection, default=None
+            None is every column.
+        widths : sequence, default=()
+            Gaussian kernels of these widths are added.
+        **options
+            ``standardize``, ``normalize``, ``center``.
+
+        Returns
+        -------
+        KernelBank
+        """
+        return cls._build([Joint(with_gaussians(specs, widths), columns)], options)
+
+    @classmethod
+    def from_views(cls, views: Any, specs: Any = None, **options: Any) -> Self:
+        """Return a bank of views; without kernels, Gaussians at 0.5, 1 and 2 median distances and a linear kernel each.
+
+        Parameters
+        ----------
+        views : mapping of str to column selection
+        specs : KernelSpec or sequence of KernelSpec, optional
+        **options
+            ``standardize`` (here True unless given), ``normalize``, ``center``.
+
+        Returns
+        -------
+        KernelBank
+        """
+        return cls._build([PerView(DEFAULT_SPECS if specs is None else specs, views)], {"standardize": True, **options})
+
+    @classmethod
+    def simplemkl(cls, **options: Any) -> Self:
+        """Return the kernels of the SimpleMKL protocol, 27 (d + 1) for d columns.
+
+        Gaussians of width 0.1, 0.25, 0.5, 0.75, 1, 2, ..., 20 and polynomials of degree 1, 2, 3, on every column and on
+        all columns; unit trace, standardized columns.
+
+        Parameters
+        ----------
+        **options
+            ``standardize`` (here True unless given), ``normalize``, ``center``.
+
+        Returns
+        -------
+        KernelBank
+
+        Notes
+        -----
+        Suzuki and Tomioka, SpicyMKL (2011), section 6.2, after Rakotomamonjy et al., SimpleMKL (2008).
+
+        Examples
+        --------
+        >>> from manykernels.kernels import KernelBank
+        >>> len(KernelBank.simplemkl().expand([[0.0] * 30]))
+        837
+        """
+        specs = simplemkl_specs()
+        return cls._build([PerFeature(specs), Joint(specs)], {"standardize": True, **options})
+
+    @classmethod
+    def default(cls, **options: Any) -> Self:
+        """Return the bank used when nobody chose one, see :class:`DefaultKernels`; unit trace, standardized columns.
+
+        Parameters
+        ----------
+        **options
+            ``standardize`` (here True unless given), ``normalize``, ``center``.
+
+        Returns
+        -------
+        KernelBank
+        """
+        return cls._build([DefaultKernels()], {"standardize": True, **options})
+
+    @classmethod
+    def from_dict(cls, description: Mapping[str, Any]) -> Self:
+        """Return the bank that a dictionary describes; the schema is that of :meth:`from_toml`.
+
+        Parameters
+        ----------
+        description : mapping
+
+        Returns
+        -------
+        KernelBank
+
+        Raises
+        ------
+        InvalidInputError
+            Naming the key that is wrong.
+
+        Examples
+        --------
+        >>> from manykernels.kernels import KernelBank
+        >>> table = {"kernel": "gaussian", "width": [0.5, "median"], "on": "each"}
+        >>> len(KernelBank.from_dict({"standardize": True, "kernels": [table]}).expand([[1.0, 2.0]]))
+        4
+        """
+        entries, options = read_description(description)
+        return cls._build(entries, options)
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Self:
+        """Return the bank that a TOML file describes.
+
+        ::
+
+            standardize = true                 # optional, as are normalize and center
+            preset = "simplemkl"               # optional: "simplemkl" or "default", before the kernels below
+
+            [views]                            # optional, for on = "views"
+            clinical = ["age", "bmi"]
+
+            [[kernels]]
+            kernel = "gaussian"                # a registered kernel
+            width = [0.5, 1.0, "2*median"]     # its parameters; a list is a grid
+            on = "each"                        # "each" column, "joint" (default) or "views"
+            columns = ["age", "bmi"]           # optional: names or positions; default all
+            name = "near"                      # optional, for a single joint kernel
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Returns
+        -------
+        KernelBank
+
+        Raises
+        ------
+        InvalidInputError
+            If the file cannot be read, is no TOML, or a key is wrong; the message names it.
+        """
+        return cls.from_dict(read_toml(path))

@@ -1,0 +1,365 @@
+"""A bank that has seen training rows: it evaluates normalized kernels between any prepared rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from manykernels.kernels.bank.columns import Table, locate_columns
+from manykernels.kernels.bank.evaluation import (
+    Side,
+    checked_out,
+    evaluate_group,
+    raw_diagonal,
+    row_index,
+    same_index,
+)
+from manykernels.kernels.bank.normalization import (
+    centered_diagonal,
+    check_diagonal,
+    normalize_block,
+    unit_factors,
+)
+from manykernels.kernels.bank.prepared import Group, Prepared, build_groups, prepare_points
+from manykernels.kernels.bank.standardization import standardized
+from manykernels.kernels.bank.state import read_state, write_state
+from manykernels.kernels.specs.base import KernelSpec
+from manykernels.validation.arrays import check_indices
+
+Array = NDArray[Any]
+
+CHUNK_ENTRIES = 4 * 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class FittedBank:
+    """Named kernels on columns of a table, with the normalization learned on training rows.
+
+    Made by :meth:`KernelBank.fit`. Immutable. Test rows never influence it.
+
+    Attributes
+    ----------
+    names : tuple of str
+    specs : tuple of KernelSpec
+        With every width a number.
+    positions : tuple of tuple of int
+        The columns of each kernel, as positions in the training table.
+    scales : (M,) float64
+        Each centered kernel is multiplied by its scale; 0 marks a kernel that is zero on the training rows.
+    n_features : int
+    feature_names : tuple of str or None
+        Column names of the training DataFrame; None for an array.
+    column_means, column_scales, shifts : (n_used,) float64
+        Standardization and centers of the used columns.
+    normalize : {"trace", "mean_diagonal", "unit_diagonal", None}
+    center : bool
+    grand_means : (M,) float64 or None
+        With centering: mean of each raw kernel over all training pairs.
+    reference : (n_train, n_used) float64 or None
+        With centering: the used columns of the training rows. The mean of ``k(x, x_i)`` over *all* training rows is
+        needed for every new row, so they are kept, also by a model with few support samples.
+    """
+
+    names: tuple[str, ...]
+    specs: tuple[KernelSpec, ...]
+    positions: tuple[tuple[int, ...], ...]
+    scales: Array
+    n_features: int
+    feature_names: tuple[str, ...] | None
+    column_means: Array
+    column_scales: Array
+    shifts: Array
+    normalize: str | None = None
+    center: bool = False
+    grand_means: Array | None = None
+    reference: Array | None = None
+
+    @property
+    def n_kernels(self) -> int:
+        """Number of kernels, M."""
+        return len(self.names)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns of the training table."""
+        return self.n_features
+
+    @property
+    def feature_names_in_(self) -> Array:
+        """Column names of the training DataFrame; not defined for an array."""
+        if self.feature_names is None:
+            raise AttributeError("feature_names_in_ is only defined when X has string column names.")
+        return np.array(self.feature_names, dtype=object)
+
+    @property
+    def unit_diagonal(self) -> bool:
+        """Whether kernels are divided by ``sqrt(k(x, x) k(z, z))``."""
+        return self.normalize == "unit_diagonal"
+
+    @property
+    def zero_kernels(self) -> Array:
+        """(M,) bool: kernels that are zero on the training rows (after centering); they stay zero everywhere."""
+        return self.scales == 0
+
+    @cached_property
+    def used(self) -> Array:
+        """Positions of the columns that some kernel uses, increasing."""
+        return np.array(sorted({j for columns in self.positions for j in columns}), dtype=np.int64)
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """Kernels that share squared distances, inner products or points."""
+        return build_groups(self.specs, self.positions)
+
+    @cached_property
+    def _group_of(self) -> Array:
+        owner = np.empty(self.n_kernels, dtype=np.int64)
+        for index, group in enumerate(self.groups):
+            owner[list(group.kernels)] = index
+        return owner
+
+    @cached_property
+    def _bare(self) -> FittedBank:
+        ones = np.ones(self.n_kernels)
+        return replace(self, scales=ones, normalize=None, center=False, grand_means=None, reference=None)
+
+    @cached_property
+    def _reference(self) -> Prepared | None:
+        return None if self.reference is None else self.points(self.reference)
+
+    def __len__(self) -> int:
+        return self.n_kernels
+
+    def __repr__(self) -> str:
+        return f"FittedBank({self.n_kernels} kernels on {len(self.used)} columns, normalize={self.normalize!r})"
+
+    def prepare(self, X: Any) -> Prepared:
+        """Check rows once, standardize and select their columns, and compute what normalization needs of them.
+
+        Parameters
+        ----------
+        X : DataFrame, (n, p) array or nested lists
+            Columns of a DataFrame are matched by name; other columns than those in use may be missing.
+
+        Returns
+        -------
+        Prepared
+
+        Raises
+        ------
+        InvalidInputError
+            Missing or non-numeric columns, NaN or infinite values, or values whose kernels overflow.
+        """
+        table = Table.of(X)
+        values = table.numeric(locate_columns(table, self.used, self.n_features, self.feature_names))
+        return self.normalized(self.points(standardized(values, self.column_means, self.column_scales)))
+
+    def block(
+        self,
+        prepared_a: Prepared,
+        prepared_b: Prepared,
+        kernels: Any = None,
+        rows: Any = None,
+        cols: Any = None,
+        out: Array | None = None,
+    ) -> Array:
+        """Return normalized kernel values between two sets of prepared rows.
+
+        Parameters
+        ----------
+        prepared_a, prepared_b : Prepared
+            Made by this bank, or by the bank it was taken from. The same object twice (and the same rows) gives exactly
+            symmetric matrices.
+        kernels : None, positions, slice or mask
+            Which kernels, in which order; None is all.
+        rows, cols : None, positions, slice or mask
+            Which rows of ``prepared_a`` and of ``prepared_b``; None is all.
+        out : (m, a, b) float64, optional
+            Written and returned.
+
+        Returns
+        -------
+        (m, a, b) float64
+        """
+        a, b = self.narrow(prepared_a), self.narrow(prepared_b)
+        chosen = check_indices(kernels, self.n_kernels, "kernels")
+        left = Side(a, row_index(rows, a.n_samples, "rows"))
+        right = Side(b, row_index(cols, b.n_samples, "cols"))
+        same = prepared_a is prepared_b and same_index(left.rows, right.rows)
+        out = checked_out(out, (len(chosen), left.size, right.size))
+        for group, slots in self._runs(chosen):
+            evaluate_group(self.groups[group], group, left, None if same else right, slots, chosen[slots], out)
+            for slot in slots:
+                self._normalize(out[slot], int(chosen[slot]), left, right)
+        return out
+
+    def _normalize(self, block: Array, kernel: int, left: Side, right: Side) -> None:
+        means = factors = None
+        if self.grand_means is not None:
+            means = (left.row_means(kernel), right.row_means(kernel), float(self.grand_means[kernel]))
+        if self.unit_diagonal:
+            factors = (left.factors(kernel), right.factors(kernel))
+        normalize_block(block, float(self.scales[kernel]), means, factors)
+
+    def diag(self, prepared: Prepared, kernels: Any = None) -> Array:
+        """Return the normalized ``k(x, x)``, (m, n) float64, without building matrices.
+
+        Parameters
+        ----------
+        prepared : Prepared
+        kernels : None, positions, slice or mask
+
+        Returns
+        -------
+        (m, n) float64
+        """
+        prepared = self.narrow(prepared)
+        chosen = check_indices(kernels, self.n_kernels, "kernels")
+        diagonals = [self.centered_diagonal(prepared, m) for m in chosen]
+        if prepared.factors is not None:
+            diagonals = [diagonal * prepared.factors[m] ** 2 for m, diagonal in zip(chosen, diagonals, strict=True)]
+        result = np.array(diagonals).reshape(len(chosen), prepared.n_samples)
+        return result * self.scales[chosen, None]
+
+    def take(self, kernels: Any) -> FittedBank:
+        """Return the bank of those kernels only, in that order; it accepts rows that this bank prepared.
+
+        Parameters
+        ----------
+        kernels : positions, slice or mask
+
+        Returns
+        -------
+        FittedBank
+        """
+        chosen = check_indices(kernels, self.n_kernels, "kernels", allow_empty=False)
+        positions = tuple(self.positions[m] for m in chosen)
+        keep = np.isin(self.used, [j for columns in positions for j in columns])
+        return replace(
+            self,
+            names=tuple(self.names[m] for m in chosen),
+            specs=tuple(self.specs[m] for m in chosen),
+            positions=positions,
+            scales=self.scales[chosen],
+            column_means=self.column_means[keep],
+            column_scales=self.column_scales[keep],
+            shifts=self.shifts[keep],
+            grand_means=None if self.grand_means is None else self.grand_means[chosen],
+            reference=None if self.reference is None else np.ascontiguousarray(self.reference[:, keep]),
+        )
+
+    def narrow(self, prepared: Prepared) -> Prepared:
+        """Return rows prepared by the bank this one was taken from as rows prepared by this bank.
+
+        `block` and `diag` do it on every call; do it once where many blocks are read.
+
+        Parameters
+        ----------
+        prepared : Prepared
+
+        Returns
+        -------
+        Prepared
+            ``prepared`` itself if it is this bank's already.
+        """
+        if prepared.names == self.names:
+            return prepared
+        return prepared.narrow(self.names, self.groups)
+
+    def normalized(self, points: Prepared) -> Prepared:
+        """Return raw points with the row means and unit-diagonal factors that this bank's normalization needs.
+
+        Parameters
+        ----------
+        points : Prepared
+            Without normalization.
+
+        Returns
+        -------
+        Prepared
+
+        Raises
+        ------
+        InvalidInputError
+            If a kernel overflows or has a negative diagonal on these rows.
+        """
+        if self._reference is not None:
+            points = replace(points, row_means=self.row_means(points, self._reference))
+        return self.with_factors(points)
+
+    def with_factors(self, points: Prepared) -> Prepared:
+        """Return the points with unit-diagonal factors where needed, after checking every diagonal."""
+        factors = []
+        for m in range(self.n_kernels):
+            diagonal = self.centered_diagonal(points, m)
+            if self.unit_diagonal:
+                factors.append(unit_factors(check_diagonal(diagonal, self.names[m])))
+        return replace(points, factors=np.array(factors)) if self.unit_diagonal else points
+
+    def points(self, values: Array) -> Prepared:
+        """Return the used columns (n, n_used), already standardized, as points without normalization."""
+        return prepare_points(self.groups, self.names, values, self.used, self.shifts)
+
+    def row_means(self, points: Prepared, reference: Prepared) -> Array:
+        """Return the mean of every raw kernel of each row with the reference rows, (M, n) float64, block by block."""
+        means = np.empty((self.n_kernels, points.n_samples))
+        for group in self.groups:
+            kernels = np.array(group.kernels)
+            step = max(1, CHUNK_ENTRIES // (len(kernels) * reference.n_samples))
+            for start in range(0, points.n_samples, step):
+                block = self._bare.block(points, reference, kernels, rows=slice(start, start + step))
+                means[kernels, start : start + step] = block.mean(axis=2)
+        return means
+
+    def centered_diagonal(self, points: Prepared, kernel: int) -> Array:
+        """Return ``k(x, x)`` of one kernel, centered if the bank centers but not scaled, (n,) float64."""
+        group = int(self._group_of[kernel])
+        raw = raw_diagonal(self.specs[kernel], points.data[group], points.squared_norms[group])
+        check_diagonal(raw, self.names[kernel])
+        if points.row_means is None or self.grand_means is None:
+            return raw
+        return centered_diagonal(raw, points.row_means[kernel], self.grand_means[kernel])
+
+    def frame(self) -> pd.DataFrame:
+        """Return one row per kernel: name, kernel, columns, scale."""
+        names = self.feature_names or tuple(f"x{j}" for j in range(self.n_features))
+        columns = [", ".join(names[j] for j in positions) for positions in self.positions]
+        labels = [spec.label for spec in self.specs]
+        return pd.DataFrame({"name": self.names, "kernel": labels, "columns": columns, "scale": self.scales})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the state as JSON-able values and NumPy arrays; :meth:`from_dict` is its inverse."""
+        return write_state({field.name: getattr(self, field.name) for field in fields(self)})
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> FittedBank:
+        """Build the bank from :meth:`to_dict`, checking that the parts fit together.
+
+        Parameters
+        ----------
+        state : mapping
+
+        Returns
+        -------
+        FittedBank
+
+        Raises
+        ------
+        InvalidInputError
+            If a key is missing or unknown, or lengths disagree.
+        """
+        return cls(**read_state(state, {field.name for field in fields(cls)}))
+
+    def _runs(self, kernels: Array) -> Iterator[tuple[int, Array]]:
+        """Yield every group among ``kernels`` with the places of its kernels in them."""
+        owner = self._group_of[kernels]
+        order = np.argsort(owner, kind="stable")
+        for slots in np.split(order, np.flatnonzero(np.diff(owner[order])) + 1):
+            if len(slots):
+                yield int(owner[slots[0]]), slots

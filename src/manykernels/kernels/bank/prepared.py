@@ -1,0 +1,201 @@
+"""Rows made ready for kernel evaluation: groups of kernels that share their points, and the points themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.kernels.specs.base import KernelSpec
+from manykernels.kernels.specs.distances import row_norms
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Kernels of a fitted bank that are computed from the same points in the same way.
+
+    Attributes
+    ----------
+    family : {"squared_distance", "inner_product", "other"}
+        Kernels of the first two share one matrix of squared distances or inner products and have
+        ``from_squared_distance`` or ``from_inner_product``; those of the third are called on the points.
+    positions : tuple of int
+        Columns of the training table.
+    kernels : tuple of int
+        Indices into the bank.
+    specs : tuple of KernelSpec
+        The kernels themselves, in the order of ``kernels``.
+    column_widths : tuple of float or None
+        Widths by which the points are already divided.
+    """
+
+    family: str
+    positions: tuple[int, ...]
+    kernels: tuple[int, ...]
+    specs: tuple[KernelSpec, ...]
+    column_widths: tuple[float, ...] | None = None
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What its kernels share: ``(family, positions, column_widths)``."""
+        return self.family, self.positions, self.column_widths
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Rows as the kernels of one fitted bank need them; made by ``FittedBank.prepare``.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The kernels of the bank that prepared these rows.
+    keys : tuple of (family, positions, column_widths)
+        What identifies each of its groups.
+    n_samples : int
+        Number of rows.
+    data : tuple of (n, d) float64
+        Per group, contiguous points: standardized, and for squared distances shifted and divided by column widths.
+    squared_norms : tuple of (n,) float64
+        Per group, the squared norms of the points.
+    row_means : (M, n) float64 or None
+        With centering: mean of every raw kernel of each row with the training rows.
+    factors : (M, n) float64 or None
+        With unit diagonal: ``1 / sqrt(k(x, x))``, 0 where the diagonal is 0.
+    """
+
+    names: tuple[str, ...]
+    keys: tuple[tuple[Any, ...], ...]
+    n_samples: int
+    data: tuple[Array, ...]
+    squared_norms: tuple[Array, ...]
+    row_means: Array | None = None
+    factors: Array | None = None
+
+    def points(self, group: int) -> Array:
+        """Return the (n, d) contiguous float64 points of a group of the bank."""
+        return self.data[group]
+
+    def take(self, rows: Any) -> Prepared:
+        """Return the chosen rows (positions, slice or mask), for instance the support samples."""
+        taken: dict[int, Array] = {}
+        # Groups may share one array; they go on sharing it.
+        data = tuple(taken.setdefault(id(points), np.ascontiguousarray(points[rows])) for points in self.data)
+        return replace(
+            self,
+            n_samples=len(np.arange(self.n_samples)[rows]),
+            data=data,
+            squared_norms=tuple(norms[rows] for norms in self.squared_norms),
+            row_means=None if self.row_means is None else self.row_means[:, rows],
+            factors=None if self.factors is None else self.factors[:, rows],
+        )
+
+    def detach(self) -> Prepared:
+        """Return these rows themselves: they hold no more than a fitted model has to keep."""
+        return self
+
+    def narrow(self, names: tuple[str, ...], groups: Sequence[Group]) -> Prepared:
+        """Return what a bank of fewer kernels, with those names and groups, needs of these rows."""
+        kernel_at = {name: m for m, name in enumerate(self.names)}
+        group_at = {key: g for g, key in enumerate(self.keys)}
+        if not set(names) <= set(kernel_at) or any(group.key not in group_at for group in groups):
+            raise InvalidInputError("These rows were prepared by another bank; call prepare(X) of this one.")
+        kept, chosen = [group_at[group.key] for group in groups], [kernel_at[name] for name in names]
+        return replace(
+            self,
+            names=names,
+            keys=tuple(group.key for group in groups),
+            data=tuple(self.data[g] for g in kept),
+            squared_norms=tuple(self.squared_norms[g] for g in kept),
+            row_means=None if self.row_means is None else self.row_means[chosen],
+            factors=None if self.factors is None else self.factors[chosen],
+        )
+
+
+def build_groups(specs: Sequence[KernelSpec], positions: Sequence[tuple[int, ...]]) -> tuple[Group, ...]:
+    """Return the groups of a list of kernels, in the order in which each first appears.
+
+    Parameters
+    ----------
+    specs : sequence of KernelSpec
+    positions : sequence of tuple of int
+        The columns of each kernel.
+
+    Returns
+    -------
+    tuple of Group
+        Every kernel is in exactly one group.
+    """
+    members: dict[tuple[Any, ...], list[int]] = {}
+    for kernel, (spec, columns) in enumerate(zip(specs, positions, strict=True)):
+        members.setdefault((spec.family, columns, spec.column_widths), []).append(kernel)
+    return tuple(
+        Group(family, columns, tuple(kernels), tuple(specs[m] for m in kernels), widths)
+        for (family, columns, widths), kernels in members.items()
+    )
+
+
+def prepare_points(
+    groups: Sequence[Group], names: tuple[str, ...], values: Array, used: Array, shifts: Array
+) -> Prepared:
+    """Return the points of every group from a table of its used columns.
+
+    Parameters
+    ----------
+    groups : sequence of Group
+    names : tuple of str
+        Names of the kernels of the bank.
+    values : (n, n_used) float64
+        The used columns, standardized if the bank standardizes.
+    used : (n_used,) int
+        Their positions in the training table, increasing.
+    shifts : (n_used,) float64
+        Training centers of these columns. Distances of several columns are computed from shifted points, since
+        ``||a||^2 + ||b||^2 - 2 <a, b>`` loses digits far from zero; a single column is subtracted exactly as it is.
+
+    Returns
+    -------
+    Prepared
+        Without normalization.
+    """
+    known: dict[tuple[Any, ...], tuple[Array, Array]] = {}
+    for group in groups:
+        key = _points_key(group)
+        if key not in known:
+            points = _group_points(group, values, np.searchsorted(used, group.positions), shifts)
+            known[key] = (points, _checked_norms(points, group, names))
+    shared = [known[_points_key(group)] for group in groups]
+    data, norms = (tuple(part) for part in zip(*shared, strict=True))
+    return Prepared(names, tuple(group.key for group in groups), len(values), data, norms)
+
+
+def _points_key(group: Group) -> tuple[Any, ...]:
+    shifted = group.family == "squared_distance" and len(group.positions) > 1
+    return group.positions, shifted, group.column_widths if group.family == "squared_distance" else None
+
+
+def _group_points(group: Group, values: Array, columns: Array, shifts: Array) -> Array:
+    points = values[:, columns]
+    if group.family == "squared_distance":
+        if len(columns) > 1:
+            points = points - shifts[columns]
+        if group.column_widths is not None:
+            points = points / np.array(group.column_widths)
+    return np.ascontiguousarray(points)
+
+
+def _checked_norms(points: Array, group: Group, names: tuple[str, ...]) -> Array:
+    with np.errstate(over="ignore", under="ignore"):
+        norms = row_norms(points)
+        largest = 4.0 * norms.max(initial=0.0)
+    if group.family == "squared_distance" and not np.isfinite(largest):
+        raise InvalidInputError(
+            f"The squared distances of kernel {names[group.kernels[0]]!r} overflow: its columns hold values up to "
+            f"{np.abs(points).max():.3g}. Rescale them, for instance with standardize=True."
+        )
+    return norms

@@ -1,0 +1,385 @@
+"""Normalization of precomputed kernels, learned on the training samples of a stack, with the surface of a bank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.kernels.bank.evaluation import checked_out, row_index, same_index
+from manykernels.kernels.bank.normalization import (
+    centered_diagonal,
+    check_diagonal,
+    check_normalization,
+    normalize_block,
+    training_scale,
+    unit_factors,
+)
+from manykernels.kernels.precomputed.prepared import PreparedKernels, row_means
+from manykernels.kernels.precomputed.stack import KernelStack, as_stack
+from manykernels.validation.arrays import check_finite, check_indices
+
+Array = NDArray[Any]
+
+PROBE_COLUMNS = 16
+ARRAYS = ("scales", "row_means", "grand_means", "factors", "probe")
+
+
+@dataclass(frozen=True)
+class PrecomputedBank:
+    """How precomputed kernels are normalized; the counterpart of :class:`KernelBank` for a :class:`KernelStack`.
+
+    Parameters
+    ----------
+    normalize : {"trace", "mean_diagonal", "unit_diagonal", None}, default="trace"
+        What becomes one on the training samples: the trace, the mean of the diagonal, or its every entry.
+    center : bool, default=False
+        Whether the training mean is subtracted in the feature space of each kernel first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.kernels import KernelStack, PrecomputedBank
+    >>> stack = KernelStack(np.eye(4)[None])
+    >>> PrecomputedBank().fit(stack[:2]).scales
+    array([0.5])
+    """
+
+    normalize: str | None = "trace"
+    center: bool = False
+
+    def __post_init__(self) -> None:
+        check_normalization(self.normalize)
+
+    def fit(self, stack: Any, y: Any = None) -> FittedPrecomputedBank:
+        """Learn the normalization from the training samples.
+
+        Parameters
+        ----------
+        stack : KernelStack or (M, N, N) array
+        y : ignored
+
+        Returns
+        -------
+        FittedPrecomputedBank
+        """
+        return self.fit_prepare(stack)[0]
+
+    def fit_prepare(self, stack: Any) -> tuple[FittedPrecomputedBank, PreparedKernels]:
+        """Fit, and return the training samples prepared.
+
+        Parameters
+        ----------
+        stack : KernelStack or (M, N, N) array
+
+        Returns
+        -------
+        FittedPrecomputedBank
+        PreparedKernels
+        """
+        stack = as_stack(stack)
+        if not stack.is_square:
+            stack.square()
+        ids = stack.sample_ids
+        diagonals = stack.self_kernels().astype(np.float64)
+        means = grand = None
+        if self.center:
+            means = row_means(stack, np.arange(stack.n_kernels), ids)
+            grand = means.mean(axis=1)
+            diagonals = centered_diagonal(diagonals, means, grand[:, None])
+        scales = [training_scale(d, self.normalize, name) for d, name in zip(diagonals, stack.names, strict=True)]
+        bank = FittedPrecomputedBank(
+            names=stack.names,
+            kernel_ids=np.arange(stack.n_kernels),
+            n_stack_kernels=stack.n_kernels,
+            training_ids=ids,
+            scales=np.array(scales),
+            normalize=self.normalize,
+            center=self.center,
+            row_means=means,
+            grand_means=grand,
+            factors=unit_factors(diagonals) if self.normalize == "unit_diagonal" else None,
+            probe=_probe(stack, ids),
+        )
+        return bank, bank.prepare(stack)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedPrecomputedBank:
+    """Normalization learned on the training samples of a stack; evaluates blocks like :class:`FittedBank`.
+
+    Attributes
+    ----------
+    names : tuple of str
+    kernel_ids : (M,) int
+        Which kernels of the stack.
+    n_stack_kernels : int
+        Number of kernels of the stack that was fitted.
+    training_ids : (n_train,) int
+        ``sample_ids`` of the training samples.
+    scales : (M,) float64
+        0 marks a kernel that is zero on the training samples.
+    normalize : {"trace", "mean_diagonal", "unit_diagonal", None}
+    center : bool
+    row_means, grand_means, factors : ndarray or None
+        Of the training samples, (M, n_train), (M,) and (M, n_train).
+    probe : (M, <= 16) float64
+        Some training entries, by which another stack is told from the one that was fitted.
+    """
+
+    names: tuple[str, ...]
+    kernel_ids: Array
+    n_stack_kernels: int
+    training_ids: Array
+    scales: Array
+    normalize: str | None
+    center: bool
+    row_means: Array | None
+    grand_means: Array | None
+    factors: Array | None
+    probe: Array
+
+    @property
+    def n_kernels(self) -> int:
+        """Number of kernels, M."""
+        return len(self.names)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of training samples, as scikit-learn counts the columns of precomputed kernels."""
+        return len(self.training_ids)
+
+    @property
+    def groups(self) -> tuple[()]:
+        """Empty: there are no points to evaluate kernels on."""
+        return ()
+
+    @property
+    def unit_diagonal(self) -> bool:
+        """Whether kernels are divided by ``sqrt(k(x, x) k(z, z))``."""
+        return self.normalize == "unit_diagonal"
+
+    @property
+    def zero_kernels(self) -> Array:
+        """(M,) bool: kernels that are zero on the training samples; they stay zero everywhere."""
+        return self.scales == 0
+
+    def __len__(self) -> int:
+        return self.n_kernels
+
+    def prepare(self, X: Any) -> PreparedKernels:
+        """Check samples and compute what normalization needs of them.
+
+        Parameters
+        ----------
+        X : KernelStack or (M, n_new, n_train) array
+            A view of the stack that was split, or the kernels between new samples and all training samples.
+
+        Returns
+        -------
+        PreparedKernels
+
+        Raises
+        ------
+        InvalidInputError
+            Another number of kernels or training samples, or another stack than the one that was fitted.
+        """
+        stack = X if isinstance(X, KernelStack) else KernelStack.rectangular(X)
+        kernels = self._find_kernels(stack)
+        columns = stack.columns_of(self.training_ids)
+        self._check_same(stack, kernels)
+        ids = stack.sample_ids
+        if stack.is_square and np.array_equal(ids, self.training_ids):
+            every = np.arange(len(ids))
+            return PreparedKernels(self.names, kernels, stack, ids, every, self.row_means, self.factors)
+        means = None if self.grand_means is None else row_means(stack, kernels, columns)
+        factors = self._new_factors(stack, kernels, means) if self.unit_diagonal else None
+        return PreparedKernels(self.names, kernels, stack, ids, None, means, factors)
+
+    def block(
+        self,
+        prepared_a: PreparedKernels,
+        prepared_b: PreparedKernels,
+        kernels: Any = None,
+        rows: Any = None,
+        cols: Any = None,
+        out: Array | None = None,
+    ) -> Array:
+        """Return normalized kernel values between two sets of prepared samples; see :meth:`FittedBank.block`.
+
+        Parameters
+        ----------
+        prepared_a, prepared_b : PreparedKernels
+            One of them may be detached training samples.
+        kernels : None, positions, slice or mask
+        rows, cols : None, positions, slice or mask
+        out : (m, a, b) float64, optional
+
+        Returns
+        -------
+        (m, a, b) float64
+        """
+        if prepared_a.stack is None:
+            if prepared_b.stack is None:
+                raise InvalidInputError("Both sides were detached from their kernels; prepare one of them again.")
+            flipped = self.block(prepared_b, prepared_a, kernels, cols, rows).transpose(0, 2, 1)
+            target = checked_out(out, flipped.shape)
+            target[:] = flipped
+            return target
+        a, b = self.narrow(prepared_a), self.narrow(prepared_b)
+        chosen = check_indices(kernels, self.n_kernels, "kernels")
+        at, to = row_index(rows, a.n_samples, "rows"), row_index(cols, b.n_samples, "cols")
+        raw = prepared_a.stack.block(a.kernel_ids[chosen], a.ids[at], a.columns_among(b)[to])
+        out = checked_out(out, raw.shape)
+        out[:] = raw
+        if prepared_a is prepared_b and same_index(at, to):
+            # Input may differ from its transpose by rounding; what solvers read does not.
+            out += raw.transpose(0, 2, 1)
+            out *= 0.5
+        for slot, kernel in enumerate(chosen):
+            self._normalize(out[slot], int(kernel), (a, at), (b, to))
+        return out
+
+    def diag(self, prepared: PreparedKernels, kernels: Any = None) -> Array:
+        """Return the normalized ``k(x, x)``, (m, n) float64.
+
+        Parameters
+        ----------
+        prepared : PreparedKernels
+        kernels : None, positions, slice or mask
+
+        Returns
+        -------
+        (m, n) float64
+        """
+        prepared = self.narrow(prepared)
+        chosen = check_indices(kernels, self.n_kernels, "kernels")
+        if prepared.stack is None:
+            raise InvalidInputError("These samples were detached from their kernels; prepare them again.")
+        diagonals = prepared.stack.self_kernels()[prepared.kernel_ids[chosen]].astype(np.float64)
+        if self.grand_means is not None and prepared.row_means is not None:
+            diagonals = centered_diagonal(diagonals, prepared.row_means[chosen], self.grand_means[chosen, None])
+        if prepared.factors is not None:
+            diagonals = diagonals * prepared.factors[chosen] ** 2
+        return diagonals * self.scales[chosen, None]
+
+    def take(self, kernels: Any) -> FittedPrecomputedBank:
+        """Return the bank of those kernels only, in that order.
+
+        Parameters
+        ----------
+        kernels : positions, slice or mask
+
+        Returns
+        -------
+        FittedPrecomputedBank
+        """
+        chosen = check_indices(kernels, self.n_kernels, "kernels", allow_empty=False)
+        arrays = {name: getattr(self, name) for name in (*ARRAYS, "kernel_ids")}
+        parts: dict[str, Any] = {name: None if array is None else array[chosen] for name, array in arrays.items()}
+        return replace(self, names=tuple(self.names[m] for m in chosen), **parts)
+
+    def narrow(self, prepared: PreparedKernels) -> PreparedKernels:
+        """Return samples prepared by the bank this one was taken from as samples prepared by this bank.
+
+        Parameters
+        ----------
+        prepared : PreparedKernels
+
+        Returns
+        -------
+        PreparedKernels
+        """
+        return prepared if prepared.names == self.names else prepared.narrow(self.names)
+
+    def frame(self) -> pd.DataFrame:
+        """Return one row per kernel: name, kernel, columns, scale."""
+        return pd.DataFrame({"name": self.names, "kernel": "precomputed", "columns": "", "scale": self.scales})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the state as JSON-able values and NumPy arrays; :meth:`from_dict` is its inverse."""
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**state, "names": list(self.names)}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> FittedPrecomputedBank:
+        """Build the bank from :meth:`to_dict`, checking that the parts fit together.
+
+        Parameters
+        ----------
+        state : mapping
+
+        Returns
+        -------
+        FittedPrecomputedBank
+
+        Raises
+        ------
+        InvalidInputError
+            If a key is missing or unknown, or lengths disagree.
+        """
+        known = {field.name for field in fields(cls)}
+        if set(state) != known:
+            raise InvalidInputError(f"The bank's state lacks or adds key(s): {sorted(set(state) ^ known)}.")
+        arrays = {name: None if state[name] is None else np.array(state[name], dtype=np.float64) for name in ARRAYS}
+        wrong = [name for name, array in arrays.items() if array is not None and len(array) != len(state["names"])]
+        if wrong or len(state["kernel_ids"]) != len(state["names"]):
+            raise InvalidInputError(f"The bank's state is inconsistent; these do not fit the rest: {wrong}.")
+        for name, array in arrays.items():
+            if array is not None:
+                check_finite(array, f"{name} of the bank's state")
+        ids = {name: np.array(state[name], dtype=np.int64) for name in ("kernel_ids", "training_ids")}
+        return cls(**{**state, **arrays, **ids, "names": tuple(str(name) for name in state["names"])})
+
+    def _normalize(
+        self, block: Array, kernel: int, left: tuple[PreparedKernels, Any], right: tuple[PreparedKernels, Any]
+    ) -> None:
+        means: Any = None
+        factors: Any = None
+        if self.grand_means is not None:
+            means = (*_of(left, "row_means", kernel, right), float(self.grand_means[kernel]))
+        if self.unit_diagonal:
+            factors = _of(left, "factors", kernel, right)
+        normalize_block(block, float(self.scales[kernel]), means, factors)
+
+    def _find_kernels(self, stack: KernelStack) -> Array:
+        place = {name: m for m, name in enumerate(stack.names)}
+        if set(self.names) <= set(place) and (stack.named or stack.n_kernels == self.n_stack_kernels):
+            return np.array([place[name] for name in self.names])
+        if stack.n_kernels != self.n_stack_kernels:
+            raise InvalidInputError(
+                f"The model was fitted on {self.n_stack_kernels} kernels, but {stack.n_kernels} were given."
+            )
+        return self.kernel_ids
+
+    def _check_same(self, stack: KernelStack, kernels: Array) -> None:
+        """Tell a square stack of other samples, whose sample numbers mean nothing to the model, from the fitted one."""
+        if not stack.is_square:
+            return
+        found = _probe(stack, self.training_ids)[kernels]
+        if not np.allclose(found, self.probe, rtol=1e-5, atol=1e-8 * float(np.abs(self.probe).max(initial=0.0))):
+            raise InvalidInputError(
+                "This is not the KernelStack that the model was fitted on. Index that one, or pass the kernels between "
+                "new and training samples as KernelStack.rectangular(kernels) of shape (M, n_new, n_train)."
+            )
+
+    def _new_factors(self, stack: KernelStack, kernels: Array, means: Array | None) -> Array:
+        diagonals = stack.self_kernels()[kernels].astype(np.float64)
+        if means is not None and self.grand_means is not None:
+            diagonals = centered_diagonal(diagonals, means, self.grand_means[:, None])
+        return unit_factors(check_diagonal(diagonals, "precomputed"))
+
+
+def _probe(stack: KernelStack, training_ids: Array) -> Array:
+    return stack.block(slice(None), training_ids[:1], training_ids[:PROBE_COLUMNS])[:, 0].astype(np.float64)
+
+
+def _of(
+    left: tuple[PreparedKernels, Any], name: str, kernel: int, right: tuple[PreparedKernels, Any]
+) -> tuple[Array, Array]:
+    return getattr(left[0], name)[kernel][left[1]], getattr(right[0], name)[kernel][right[1]]

@@ -1,0 +1,104 @@
+"""Samples of a precomputed stack made ready for block evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.kernels.precomputed.stack import KernelStack
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedKernels:
+    """Samples of a stack with what normalization needs of them; made by ``FittedPrecomputedBank.prepare``.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The kernels of the bank that prepared these samples.
+    kernel_ids : (M,) int
+        Where its kernels are in the stack.
+    stack : KernelStack or None
+        None after :meth:`detach`: training samples that others can still be compared with.
+    ids : (n,) int
+        Samples of the stack.
+    positions : (n,) int or None
+        Where they are among the training samples; None for new samples.
+    row_means, factors : (M, n) float64 or None
+        As in :class:`Prepared`.
+    """
+
+    names: tuple[str, ...]
+    kernel_ids: Array
+    stack: KernelStack | None
+    ids: Array
+    positions: Array | None = None
+    row_means: Array | None = None
+    factors: Array | None = None
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        return len(self.ids)
+
+    def take(self, rows: Any) -> PreparedKernels:
+        """Return the chosen samples (positions, slice or mask)."""
+        return replace(
+            self,
+            stack=None if self.stack is None else self.stack[rows],
+            ids=self.ids[rows],
+            positions=None if self.positions is None else self.positions[rows],
+            row_means=None if self.row_means is None else self.row_means[:, rows],
+            factors=None if self.factors is None else self.factors[:, rows],
+        )
+
+    def detach(self) -> PreparedKernels:
+        """Return the samples without the matrices, small enough to be kept in a fitted model."""
+        return replace(self, stack=None)
+
+    def narrow(self, names: tuple[str, ...]) -> PreparedKernels:
+        """Return what a bank of fewer kernels, with those names, needs of these samples."""
+        place = {name: m for m, name in enumerate(self.names)}
+        if not set(names) <= set(place):
+            raise InvalidInputError("These samples were prepared by another bank; call prepare(stack) of this one.")
+        chosen = [place[name] for name in names]
+        return replace(
+            self,
+            names=names,
+            kernel_ids=self.kernel_ids[chosen],
+            row_means=None if self.row_means is None else self.row_means[chosen],
+            factors=None if self.factors is None else self.factors[chosen],
+        )
+
+    def columns_among(self, other: PreparedKernels) -> Array:
+        """Return the columns of this side's matrices that hold the samples of ``other``, (n_other,) int."""
+        assert self.stack is not None
+        if self.stack.is_square:
+            return self.stack.columns_of(other.ids)
+        if other.positions is None:
+            raise InvalidInputError("The kernels among new samples are not in a rectangular KernelStack.")
+        return self.stack.training_columns()[other.positions]
+
+
+def row_means(stack: KernelStack, kernels: Array, columns: Array) -> Array:
+    """Return the mean of each kernel of every sample with the training samples, (m, n) float64, kernel by kernel.
+
+    Parameters
+    ----------
+    stack : KernelStack
+    kernels : (m,) int
+    columns : (n_train,) int
+        From ``stack.columns_of(training_ids)``.
+
+    Returns
+    -------
+    (m, n) float64
+    """
+    ids = stack.sample_ids
+    return np.array([stack.block([m], ids, columns)[0].mean(axis=1, dtype=np.float64) for m in kernels])

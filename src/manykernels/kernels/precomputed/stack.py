@@ -1,0 +1,316 @@
+"""Precomputed kernels as one sample-indexed object that cross-validation can slice on both sample axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.validation.arrays import (
+    check_finite,
+    check_gram_array,
+    check_indices,
+    check_names,
+    check_psd,
+    check_rectangular_grams,
+)
+
+Array = NDArray[Any]
+
+PSD = {"check": "raise", "clip": "clip", "ignore": "ignore"}
+
+
+class KernelStack:
+    """M precomputed kernels on N samples that behave like an array of N samples.
+
+    Indexing takes samples and returns a view on the same matrices, which keeps the kernels of the chosen samples with
+    *all* others. So ``train_test_split``, ``cross_val_score``, ``GridSearchCV`` and the like work: an estimator fits on
+    the kernels among its training samples and predicts from those between new and training samples.
+
+    Parameters
+    ----------
+    kernels : array_like of shape (M, N, N)
+        Symmetric positive semidefinite matrices, kernels leading; float32 stays float32. Never modified; not copied.
+    names : sequence of str, optional
+        One per kernel; ``kernel_0``, ``kernel_1``, ... by default.
+    psd : {"check", "clip", "ignore"}, default="check"
+        Refuse a matrix with a clearly negative eigenvalue, set such eigenvalues to zero in a copy, or do not look.
+
+    Raises
+    ------
+    InvalidInputError
+        Wrong shape, NaN or infinite entries, repeated names, no kernel or no sample.
+    NotPSDError
+        A matrix is not symmetric, or with ``psd="check"`` not positive semidefinite; the message says by how much.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.model_selection import train_test_split
+    >>> from manykernels.kernels import KernelStack
+    >>> X = np.arange(6.0)[:, None]
+    >>> stack = KernelStack([X @ X.T, np.minimum(X, X.T)], names=["linear", "minimum"])
+    >>> train, test = train_test_split(stack, test_size=2, random_state=0)
+    >>> train.square().shape, test.against(train.sample_ids).shape
+    ((2, 4, 4), (2, 2, 4))
+    """
+
+    def __init__(self, kernels: Any, names: Sequence[str] | None = None, *, psd: str = "check") -> None:
+        if psd not in PSD:
+            raise InvalidInputError(f"psd must be 'check', 'clip' or 'ignore', got {psd!r}.")
+        base = check_psd(check_gram_array(kernels), PSD[psd])
+        self._set(base, _kernel_names(names, len(base)), np.arange(base.shape[1]))
+
+    @classmethod
+    def rectangular(cls, kernels: Any, names: Sequence[str] | None = None, *, diagonal: Any = None) -> KernelStack:
+        """Return the kernels between new samples (rows) and the training samples (columns).
+
+        Parameters
+        ----------
+        kernels : array_like of shape (M, n_new, n_train)
+            Columns in the order of the training samples given to ``fit``.
+        names : sequence of str, optional
+        diagonal : array_like of shape (M, n_new), optional
+            Kernel of each new sample with itself; only needed for unit-diagonal normalization.
+
+        Returns
+        -------
+        KernelStack
+
+        Raises
+        ------
+        InvalidInputError
+            Wrong shape, NaN or infinite entries, repeated names.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels.kernels import KernelStack
+        >>> KernelStack.rectangular(np.ones((3, 2, 5))).shape
+        (2, 5)
+        """
+        base = check_rectangular_grams(kernels)
+        if diagonal is not None:
+            diagonal = check_finite(np.array(diagonal, dtype=np.float64), "diagonal")
+            if diagonal.shape != base.shape[:2]:
+                raise InvalidInputError(f"diagonal must have shape {base.shape[:2]}, got {diagonal.shape}.")
+        rows, columns = np.arange(base.shape[1]), np.arange(base.shape[2])
+        stack = cls.__new__(cls)._set(base, _kernel_names(names, len(base)), rows, columns)
+        stack._among, stack._diagonal = False, diagonal
+        return stack
+
+    def _set(self, base: Array, names: tuple[str, ...], rows: Array, columns: Array | None = None) -> KernelStack:
+        self._base = base.view()
+        self._base.flags.writeable = False
+        self._names, self._rows, self._columns = names, rows, columns
+        # Whether rows and columns of the matrices are the same samples; the diagonal is only stored where they are not.
+        self._among, self._diagonal = True, None
+        return self
+
+    @property
+    def n_kernels(self) -> int:
+        """Number of kernels, M."""
+        return len(self._base)
+
+    @property
+    def named(self) -> bool:
+        """Whether the names were chosen by somebody, so that kernels may be found by them."""
+        return self._names != _kernel_names(None, len(self._names))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the kernels."""
+        return self._names
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples in this view."""
+        return len(self._rows)
+
+    @property
+    def sample_ids(self) -> Array:
+        """(n,) int: which samples of the whole stack these are."""
+        return self._rows.copy()
+
+    @property
+    def is_square(self) -> bool:
+        """Whether the kernels among these samples are known; False for new samples against training samples."""
+        return self._columns is None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """``(n, n)``, or ``(n_new, n_train)`` of a rectangular stack."""
+        return (self.n_samples, self.n_samples if self._columns is None else len(self._columns))
+
+    @property
+    def ndim(self) -> int:
+        """Always 2, as of any pairwise input."""
+        return 2
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the entries."""
+        return self._base.dtype
+
+    def __len__(self) -> int:
+        return self.n_samples
+
+    def __repr__(self) -> str:
+        return f"KernelStack({self.n_kernels} kernels, shape={self.shape}, dtype={self.dtype})"
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
+        raise TypeError("A KernelStack is M matrices, not one array; use .square() or .against(training_ids).")
+
+    def __getitem__(self, index: Any) -> KernelStack:
+        """Return a view of the chosen samples; a pair as from ``np.ix_`` chooses rows and columns."""
+        if not isinstance(index, tuple):
+            return self._view(_positions(index, self.n_samples), None)
+        rest = [part for part in index[1:] if part is not Ellipsis]
+        if not rest:
+            return self[index[0]]
+        if len(rest) > 1:
+            raise InvalidInputError("A KernelStack is indexed by samples: stack[rows] or stack[np.ix_(rows, columns)].")
+        rows, columns = _positions(index[0], self.n_samples), _positions(rest[0], self.shape[1])
+        if self.is_square and np.array_equal(rows, columns):
+            return self._view(rows, None)
+        return self._view(rows, columns)
+
+    def _view(self, rows: Array, columns: Array | None) -> KernelStack:
+        known = self._columns
+        if columns is not None:
+            known = (self._rows if known is None else known)[columns]
+        view = KernelStack.__new__(KernelStack)._set(self._base, self._names, self._rows[rows], known)
+        view._among = self._among
+        view._diagonal = None if self._diagonal is None else self._diagonal[:, rows]
+        return view
+
+    def square(self) -> Array:
+        """Return the kernels among these samples, (M, n, n); for the whole stack a read-only view.
+
+        Raises
+        ------
+        InvalidInputError
+            For a rectangular stack.
+        """
+        if self._columns is not None:
+            raise InvalidInputError(
+                f"This KernelStack holds {self.shape[0]} new samples against {self.shape[1]} training samples; fit "
+                "needs the kernels among the training samples, KernelStack(kernels) of shape (M, N, N)."
+            )
+        return self.block(slice(None), self._rows, self._rows)
+
+    def against(self, training_ids: Any, positions: Any = None) -> Array:
+        """Return the kernels between these samples and the training samples, (M, n, n_train).
+
+        Parameters
+        ----------
+        training_ids : (n_train,) int
+            ``sample_ids`` of the stack that was fitted. A square stack is read at these samples; the columns of a
+            rectangular one are the training samples in their order.
+        positions : (k,) int, optional
+            Only these training samples, such as the support; counted from 0 in ``training_ids``.
+
+        Returns
+        -------
+        (M, n, n_train or k) ndarray
+
+        Raises
+        ------
+        InvalidInputError
+            If the training samples are not in this stack.
+        """
+        return self.block(slice(None), self._rows, self.columns_of(training_ids, positions))
+
+    def columns_of(self, training_ids: Any, positions: Any = None) -> Array:
+        """Return where the training samples are among the columns of the underlying matrices, (n_train or k,) int.
+
+        Parameters
+        ----------
+        training_ids : (n_train,) int
+        positions : (k,) int, optional
+
+        Returns
+        -------
+        (n_train or k,) int
+        """
+        ids = np.asarray(training_ids)
+        if self._columns is not None:
+            if len(ids) != len(self._columns):
+                raise InvalidInputError(
+                    f"The kernels have {len(self._columns)} columns, but the model was fitted on {len(ids)} samples; "
+                    "give one column per training sample, in the order of fit."
+                )
+            ids = self._columns
+        elif ids.size and ids.max() >= self._base.shape[2]:
+            raise InvalidInputError(
+                f"The model was fitted on sample {int(ids.max())} of a larger stack, but this one has "
+                f"{self._base.shape[2]}. Index the stack that was split, or use KernelStack.rectangular."
+            )
+        return ids if positions is None else ids[positions]
+
+    def training_columns(self) -> Array:
+        """Return the columns of a rectangular stack in the order of its training samples, (n_train,) int."""
+        return self._rows.copy() if self._columns is None else self._columns.copy()
+
+    def block(self, kernels: Any, rows: Array, columns: Array) -> Array:
+        """Return entries of the underlying matrices, (m, r, c), without copying more than those.
+
+        Parameters
+        ----------
+        kernels : slice or (m,) int
+        rows, columns : (r,) and (c,) int
+            Sample ids.
+
+        Returns
+        -------
+        (m, r, c) ndarray
+            A read-only view if everything is asked for.
+        """
+        whole = isinstance(kernels, slice) and kernels == slice(None)
+        if whole and _is_all(rows, self._base.shape[1]) and _is_all(columns, self._base.shape[2]):
+            return self._base
+        return self._base[np.ix_(np.arange(self.n_kernels)[kernels], rows, columns)]
+
+    def self_kernels(self) -> Array:
+        """Return the kernel of each sample with itself, (M, n).
+
+        Raises
+        ------
+        InvalidInputError
+            For a rectangular stack made without ``diagonal``.
+        """
+        if self._among:
+            return self._base[:, self._rows, self._rows]
+        if self._diagonal is None:
+            raise InvalidInputError(
+                "Unit-diagonal normalization needs the kernel of each new sample with itself: pass "
+                "KernelStack.rectangular(kernels, diagonal=...) with diagonal of shape (M, n_new)."
+            )
+        return self._diagonal
+
+
+def as_stack(kernels: Any) -> KernelStack:
+    """Return training kernels as a stack: a KernelStack as it is, an (M, N, N) array checked and wrapped."""
+    return kernels if isinstance(kernels, KernelStack) else KernelStack(kernels)
+
+
+def _kernel_names(names: Any, n_kernels: int) -> tuple[str, ...]:
+    return check_names(names, n_kernels) or tuple(f"kernel_{m}" for m in range(n_kernels))
+
+
+def _positions(index: Any, size: int) -> Array:
+    """Return a sample index (integer, slice, mask, integers, one half of ``np.ix_``) as positions."""
+    if isinstance(index, (int, np.integer)) and not isinstance(index, bool):
+        # IndexError ends an iteration over the samples.
+        if not -size <= index < size:
+            raise IndexError(f"Sample {index} is out of range: there are {size} samples.")
+        return np.array([int(index) % size])
+    chosen = index if isinstance(index, slice) else np.ravel(np.asarray(index))
+    return check_indices(chosen, size, "samples")
+
+
+def _is_all(ids: Array, size: int) -> bool:
+    return len(ids) == size and bool(np.array_equal(ids, np.arange(size)))

@@ -1,0 +1,34 @@
+"""Every kernel specification in one place; see the modules named after the families for the definitions."""
+
+from __future__ import annotations
+
+from manykernels.kernels.specs.algebra import Product, Scaled, Sum
+from manykernels.kernels.specs.base import KERNELS, KernelSpec, register_kernel, spec_from_dict
+from manykernels.kernels.specs.general import ChiSquared, Dirichlet, FromCallable, Pairwise
+from manykernels.kernels.specs.inner import Cosine, Linear, Polynomial
+from manykernels.kernels.specs.interaction import Interaction
+from manykernels.kernels.specs.radial import ArdGaussian, Gaussian, Laplacian, Matern
+from manykernels.kernels.specs.weighted_polynomial import WeightedPolynomial
+
+__all__ = [
+    "KERNELS",
+    "ArdGaussian",
+    "ChiSquared",
+    "Cosine",
+    "Dirichlet",
+    "FromCallable",
+    "Gaussian",
+    "Interaction",
+    "KernelSpec",
+    "Laplacian",
+    "Linear",
+    "Matern",
+    "Pairwise",
+    "Polynomial",
+    "Product",
+    "Scaled",
+    "Sum",
+    "WeightedPolynomial",
+    "register_kernel",
+    "spec_from_dict",
+]

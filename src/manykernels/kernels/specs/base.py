@@ -1,0 +1,207 @@
+"""What a kernel is: hyper-parameters without data; the registry of kinds and the dictionary form of the model file."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.kernels.specs.widths import MedianDistances, MedianWidth
+
+Array = NDArray[Any]
+
+KERNELS: dict[str, type[KernelSpec]] = {}
+"""Every registered kernel class by its ``kind``, the name used in model files and in kernel files."""
+
+SpecClass = TypeVar("SpecClass", bound="type[KernelSpec]")
+
+
+def register_kernel(cls: SpecClass) -> SpecClass:
+    """Enter a kernel class into ``KERNELS`` under its ``kind``; used as a class decorator.
+
+    Raises
+    ------
+    InvalidInputError
+        If another class already has this kind.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import KERNELS
+    >>> KERNELS["gaussian"].__name__
+    'Gaussian'
+    """
+    taken = KERNELS.get(cls.kind)
+    if taken is not None and taken.__qualname__ != cls.__qualname__:
+        raise InvalidInputError(
+            f"The kernel kind {cls.kind!r} is already taken by {taken.__qualname__}; choose another."
+        )
+    KERNELS[cls.kind] = cls
+    return cls
+
+
+@dataclass(frozen=True)
+class KernelSpec(ABC):
+    """A positive semidefinite kernel as a frozen set of hyper-parameters.
+
+    A concrete kernel is a frozen dataclass decorated with :func:`register_kernel`; it defines ``kind``, ``__call__``
+    and ``diag``. Specs are equal when their class and fields are; they are hashable and combine with ``+`` and ``*``.
+
+    Examples
+    --------
+    >>> from manykernels import Gaussian, KernelSpec
+    >>> kernel = Gaussian(width=0.5)
+    >>> isinstance(kernel, KernelSpec), kernel.label, kernel == Gaussian(width=0.5)
+    (True, 'gaussian(width=0.5)', True)
+    >>> kernel([[0.0]], [[0.0], [1.0]]).round(3)
+    array([[1.   , 0.135]])
+    """
+
+    kind: ClassVar[str]
+
+    @abstractmethod
+    def __call__(self, A: Array, B: Array | None = None) -> Array:
+        """Return the (n_a, n_b) float64 matrix of kernel values; ``B=None`` means ``B = A``, exactly symmetric."""
+
+    @abstractmethod
+    def diag(self, A: Array) -> Array:
+        """Return ``k(a, a)`` for every row of ``A``, (n_a,) float64, without building the matrix."""
+
+    @property
+    def family(self) -> str:
+        """What values are computed from: ``"squared_distance"``, ``"inner_product"`` or ``"other"`` (the rows)."""
+        return "other"
+
+    @property
+    def column_widths(self) -> tuple[float, ...] | None:
+        """Widths that divide the columns before anything else is computed; None: the columns as they are."""
+        return None
+
+    @property
+    def unit_diagonal(self) -> bool:
+        """Whether ``k(x, x) = 1`` for every x."""
+        return False
+
+    @property
+    def pending(self) -> bool:
+        """Whether a width is still to be resolved from training data."""
+        return any(isinstance(getattr(self, field.name), MedianWidth) for field in fields(self))
+
+    @property
+    def label(self) -> str:
+        """Short text that names the kernel and its hyper-parameters."""
+        values = (f"{field.name}={format_value(getattr(self, field.name))}" for field in fields(self))
+        return f"{self.kind}({', '.join(values)})"
+
+    def resolve(self, medians: MedianDistances) -> KernelSpec:
+        """Return this kernel with every width a number, using the median distances of the training points."""
+        return self
+
+    def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
+        """Raise ``InvalidInputError`` if this kernel cannot act on ``n_columns`` columns."""
+        return
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the kernel as a JSON-able dictionary; :func:`spec_from_dict` is its inverse."""
+        return {"kernel": self.kind} | {field.name: _encode(getattr(self, field.name)) for field in fields(self)}
+
+    def __add__(self, other: Any) -> KernelSpec:
+        return _composite("sum", parts=(self, other)) if isinstance(other, KernelSpec) else NotImplemented
+
+    def __mul__(self, other: Any) -> KernelSpec:
+        if isinstance(other, KernelSpec):
+            return _composite("product", parts=(self, other))
+        return _composite("scaled", base=self, factor=other) if isinstance(other, (int, float)) else NotImplemented
+
+    __rmul__ = __mul__
+
+
+def spec_from_dict(state: Mapping[str, Any]) -> KernelSpec:
+    """Build a kernel from the dictionary written by ``KernelSpec.to_dict``.
+
+    Parameters
+    ----------
+    state : mapping
+        ``{"kernel": kind, **hyper-parameters}``.
+
+    Returns
+    -------
+    KernelSpec
+
+    Raises
+    ------
+    InvalidInputError
+        If the kind is unknown, or a hyper-parameter is missing, unknown or invalid.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import spec_from_dict
+    >>> spec_from_dict({"kernel": "gaussian", "width": 0.5}).label
+    'gaussian(width=0.5)'
+    """
+    kind = state.get("kernel")
+    if not isinstance(kind, str) or kind not in KERNELS:
+        raise InvalidInputError(f"Unknown kernel {kind!r}; known kernels: {', '.join(sorted(KERNELS))}.")
+    known = [field.name for field in fields(KERNELS[kind])]
+    unknown = sorted(set(state) - {"kernel", *known})
+    if unknown:
+        has = ", ".join(known) or "none"
+        raise InvalidInputError(f"Kernel {kind!r} has no parameter {unknown[0]!r}; its parameters: {has}.")
+    try:
+        return KERNELS[kind](**{name: _decode(state[name]) for name in known if name in state})
+    except TypeError as error:
+        raise InvalidInputError(f"Kernel {kind!r} cannot be built from {dict(state)!r}: {error}.") from error
+
+
+def _composite(kind: str, **parts: Any) -> KernelSpec:
+    # Through the registry: the classes of the algebra are built on this one and cannot be imported here.
+    return KERNELS[kind](**parts)
+
+
+def as_points(A: Any, name: str = "A") -> Array:
+    """Return ``A`` as a C-contiguous (n, d) float64 array, sharing memory where possible."""
+    try:
+        points = np.ascontiguousarray(A, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{name} must hold real numbers in rows of equal length ({error}).") from error
+    if points.ndim != 2:
+        raise InvalidInputError(f"{name} must have two dimensions (rows, columns), got shape {np.shape(A)}.")
+    return points
+
+
+def as_pair(A: Any, B: Any) -> tuple[Array, Array]:
+    """Return both arguments of a kernel as points with the same number of columns (``B=None``: ``A`` twice)."""
+    first = as_points(A)
+    second = first if B is None else as_points(B, "B")
+    if first.shape[1] != second.shape[1]:
+        raise InvalidInputError(f"A has {first.shape[1]} column(s) and B has {second.shape[1]}; they must agree.")
+    return first, second
+
+
+def format_value(value: Any) -> str:
+    """Return a hyper-parameter as short text."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(format_value(item) for item in value) + "]"
+    return value.label if isinstance(value, KernelSpec) else str(value)
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, KernelSpec):
+        return value.to_dict()
+    if isinstance(value, MedianWidth):
+        return {"median": value.factor}
+    return [_encode(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, Mapping) and "kernel" in value:
+        return spec_from_dict(value)
+    if isinstance(value, Mapping) and set(value) == {"median"}:
+        return MedianWidth(value["median"])
+    return tuple(_decode(item) for item in value) if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,142 @@
+"""Kernels that are functions of the inner product: Linear, Polynomial, Cosine."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.kernels.specs.base import KernelSpec, as_pair, as_points, register_kernel
+from manykernels.kernels.specs.distances import row_norms
+from manykernels.validation.arrays import check_count, check_positive
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class InnerProductSpec(KernelSpec):
+    """A kernel that depends on the rows only through their inner product."""
+
+    @abstractmethod
+    def from_inner_product(self, G: Array, out: Array | None = None) -> Array:
+        """Return the kernel values for inner products ``G``, written into ``out`` (not ``G`` itself) if given."""
+
+    @property
+    def family(self) -> str:
+        """Always ``"inner_product"``."""
+        return "inner_product"
+
+    def __call__(self, A: Array, B: Array | None = None) -> Array:
+        """Return the matrix of kernel values."""
+        first, second = as_pair(A, B)
+        return self.from_inner_product(first @ second.T)
+
+    def diag(self, A: Array) -> Array:
+        """Return the kernel of the squared row norms, (n,)."""
+        return self.from_inner_product(row_norms(as_points(A)))
+
+
+@register_kernel
+@dataclass(frozen=True)
+class Linear(InnerProductSpec):
+    """Linear kernel ``k(x, z) = <x, z>``.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import Linear
+    >>> Linear()([[1.0, 2.0]], [[3.0, 4.0]])
+    array([[11.]])
+    """
+
+    kind: ClassVar[str] = "linear"
+
+    def from_inner_product(self, G: Array, out: Array | None = None) -> Array:
+        """Return a copy of ``G``."""
+        values: Array = np.positive(G, out=out)
+        return values
+
+
+@register_kernel
+@dataclass(frozen=True)
+class Polynomial(InnerProductSpec):
+    """Polynomial kernel ``k(x, z) = (scale <x, z> + offset)^degree``.
+
+    Parameters
+    ----------
+    degree : int
+        At least 1.
+    offset : float, default=1.0
+        Non-negative (a negative offset is not positive semidefinite); 0 gives the homogeneous kernel.
+    scale : float, default=1.0
+        Positive.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import Polynomial
+    >>> Polynomial(2)([[1.0]], [[2.0]])
+    array([[9.]])
+    """
+
+    kind: ClassVar[str] = "polynomial"
+    degree: int
+    offset: float = 1.0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "degree", check_count(self.degree, "degree"))
+        object.__setattr__(self, "offset", check_positive(self.offset, "offset", allow_zero=True))
+        object.__setattr__(self, "scale", check_positive(self.scale, "scale"))
+
+    @property
+    def label(self) -> str:
+        """Short text; offset and scale are named when they are not 1."""
+        extras = "".join(
+            f", {name}={value:g}" for name, value in (("offset", self.offset), ("scale", self.scale)) if value != 1
+        )
+        return f"polynomial(degree={self.degree}{extras})"
+
+    def from_inner_product(self, G: Array, out: Array | None = None) -> Array:
+        """Return ``(scale G + offset)^degree`` by repeated multiplication."""
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            values: Array = np.multiply(G, self.scale, out=out)
+            values += self.offset
+            base = values.copy() if self.degree > 1 else values
+            for _ in range(self.degree - 1):
+                values *= base
+        return values
+
+
+@register_kernel
+@dataclass(frozen=True)
+class Cosine(KernelSpec):
+    """Cosine kernel ``k(x, z) = <x, z> / (||x|| ||z||)``; a row of zeros has kernel zero with everything.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import Cosine
+    >>> Cosine()([[1.0, 1.0]], [[2.0, 0.0]]).round(4)
+    array([[0.7071]])
+    """
+
+    kind: ClassVar[str] = "cosine"
+
+    def __call__(self, A: Array, B: Array | None = None) -> Array:
+        """Return the matrix of kernel values."""
+        first = _unit_rows(as_pair(A, B)[0])
+        second = first if B is None else _unit_rows(as_points(B, "B"))
+        return first @ second.T
+
+    def diag(self, A: Array) -> Array:
+        """Return 1 for rows that are not zero, 0 for rows that are, (n,)."""
+        return np.any(as_points(A), axis=1, keepdims=True)[:, 0].astype(np.float64)
+
+
+def _unit_rows(points: Array) -> Array:
+    # Dividing by the largest entry first keeps the squares of very large and very small rows inside float64.
+    largest = np.abs(points).max(axis=1, initial=0.0, keepdims=True)
+    scaled = points / np.where(largest > 0, largest, 1.0)
+    norms = np.sqrt(row_norms(scaled))[:, None]
+    return np.divide(scaled, norms, where=norms > 0, out=np.zeros_like(points))

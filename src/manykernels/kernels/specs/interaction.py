@@ -1,0 +1,194 @@
+"""Products of kernels that act on different columns: the interactions that kernel discovery returns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.kernels.specs.base import KernelSpec, as_pair, as_points, register_kernel
+from manykernels.kernels.specs.inner import Linear
+from manykernels.kernels.specs.widths import MedianDistances
+
+Array = NDArray[Any]
+
+Part = tuple[KernelSpec, tuple[int, ...]]
+
+
+@register_kernel
+@dataclass(frozen=True)
+class Interaction(KernelSpec):
+    """Product of kernels on chosen columns, ``k(x, z) = prod_p k_p(x[columns_p], z[columns_p])``.
+
+    Columns are positions among the columns that the kernel is given, not among those of the table. A part may occur
+    more than once. Linear parts of one column each make the kernel of a monomial, which has rank one and is evaluated
+    as such. Without parts the kernel is the constant one.
+
+    Parameters
+    ----------
+    parts : tuple of (KernelSpec, tuple of int)
+        The factors and the columns of each.
+
+    Raises
+    ------
+    InvalidInputError
+        If a part is no pair of a kernel and at least one non-negative position, or its kernel cannot act on as many
+        columns.
+
+    Examples
+    --------
+    >>> from manykernels import Gaussian, Interaction, Linear
+    >>> square = Interaction(((Linear(), (0,)), (Linear(), (1,)), (Linear(), (1,))))
+    >>> square.named(["age", "dose"])
+    'age x dose x dose'
+    >>> square([[2.0, 3.0]], [[1.0, 5.0]])
+    array([[450.]])
+    >>> Interaction(((Linear(), (0,)), (Gaussian(2.0), (1,)))).label
+    'x0 x gaussian(width=2)[x1]'
+
+    Notes
+    -----
+    Afkanpour (2013), section 4.2.1: the kernels of a polynomial family are such products.
+    """
+
+    kind: ClassVar[str] = "interaction"
+    parts: tuple[Part, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", tuple(_checked_part(part) for part in self.parts))
+
+    @property
+    def is_monomial(self) -> bool:
+        """Whether every part is the linear kernel of one column."""
+        return all(_is_column(part) for part in self.parts)
+
+    @property
+    def unit_diagonal(self) -> bool:
+        """Whether every part has a unit diagonal."""
+        return all(spec.unit_diagonal for spec, _ in self.parts)
+
+    @property
+    def pending(self) -> bool:
+        """Whether a part still has a width to be resolved."""
+        return any(spec.pending for spec, _ in self.parts)
+
+    @property
+    def label(self) -> str:
+        """The parts joined by " x ", their columns written x0, x1, ..."""
+        size = 1 + max((position for _, columns in self.parts for position in columns), default=-1)
+        return self.named([f"x{position}" for position in range(size)])
+
+    def named(self, names: Sequence[str]) -> str:
+        """Return the label with the names of the columns, such as ``age x dose x dose``; ``"1"`` without parts.
+
+        Parameters
+        ----------
+        names : sequence of str
+            One a column, in the order of the columns of the kernel.
+
+        Returns
+        -------
+        str
+        """
+        return (
+            " x ".join(_part_name(spec, [names[position] for position in columns]) for spec, columns in self.parts)
+            or "1"
+        )
+
+    def resolve(self, medians: MedianDistances) -> Self:
+        """Return the kernel with every width a number; each part's from the median distance in its own columns."""
+        return replace(
+            self, parts=tuple((spec.resolve(medians.take(columns)), columns) for spec, columns in self.parts)
+        )
+
+    def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
+        """Raise ``InvalidInputError`` if a part asks for a column beyond the ``n_columns`` there are."""
+        largest = max((position for _, columns in self.parts for position in columns), default=-1)
+        if largest >= n_columns:
+            raise InvalidInputError(
+                f"{name} is an interaction that uses column position {largest}, but it has {n_columns} column(s); "
+                "positions count from 0 among the kernel's own columns."
+            )
+
+    def features(self, A: Array) -> Array:
+        """Return the product of the linear parts of one column, ``prod_p x[column_p]``, (n,) float64.
+
+        Parameters
+        ----------
+        A : (n, d) array
+
+        Returns
+        -------
+        (n,) float64
+            The feature whose outer product with itself is the kernel, if ``is_monomial``.
+        """
+        points = as_points(A)
+        self.check_columns(points.shape[1])
+        values = np.ones(len(points))
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            for part in filter(_is_column, self.parts):
+                values *= points[:, part[1][0]]
+        return values
+
+    def __call__(self, A: Array, B: Array | None = None) -> Array:
+        """Return the matrix of kernel values."""
+        first, second = as_pair(A, B)
+        left = self.features(first)
+        right = left if second is first else self.features(second)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            values = np.multiply.outer(left, right)
+            for (spec, columns), power in _powers(part for part in self.parts if not _is_column(part)):
+                others = None if second is first else second[:, columns]
+                values *= spec(first[:, columns], others) ** power
+        return values
+
+    def diag(self, A: Array) -> Array:
+        """Return the product of the diagonals, (n,)."""
+        points = as_points(A)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            values = self.features(points) ** 2
+            for (spec, columns), power in _powers(part for part in self.parts if not _is_column(part)):
+                values *= spec.diag(points[:, columns]) ** power
+        return values
+
+
+def _powers(parts: Iterator[Part]) -> list[tuple[Part, int]]:
+    return [(part, len(list(same))) for part, same in groupby(parts)]
+
+
+def _is_column(part: Part) -> bool:
+    return isinstance(part[0], Linear) and len(part[1]) == 1
+
+
+def _part_name(spec: KernelSpec, names: Sequence[str]) -> str:
+    if isinstance(spec, Linear) and len(names) == 1:
+        return names[0]
+    return f"{spec.label}[{', '.join(names)}]"
+
+
+def _checked_part(part: Any) -> Part:
+    spec, positions = _split(part)
+    if not isinstance(spec, KernelSpec) or not positions or not all(_is_position(value) for value in positions):
+        raise InvalidInputError(
+            "A part of an interaction is a pair (kernel, column positions), such as (Linear(), (0,)), with positions "
+            f"counted from 0; got {part!r}."
+        )
+    spec.check_columns(len(positions), f"the part {spec.label!r}")
+    return spec, tuple(int(value) for value in positions)
+
+
+def _split(part: Any) -> tuple[Any, tuple[Any, ...]]:
+    try:
+        spec, columns = part
+        return spec, tuple(columns)
+    except (TypeError, ValueError):
+        return None, ()
+
+
+def _is_position(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and int(value) >= 0

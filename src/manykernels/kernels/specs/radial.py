@@ -1,0 +1,238 @@
+"""Kernels that are functions of a distance: Gaussian, Matern, ARD Gaussian, Laplacian."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.kernels.specs.base import KernelSpec, as_pair, as_points, register_kernel
+from manykernels.kernels.specs.widths import MedianDistances, MedianWidth, as_width, known_width, resolve_width
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class RadialSpec(KernelSpec):
+    """A kernel that depends on the rows only through their squared Euclidean distance; ``k(x, x) = 1``."""
+
+    @abstractmethod
+    def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
+        """Return the kernel values for squared distances ``D``, written into ``out`` (not ``D`` itself) if given."""
+
+    @property
+    def family(self) -> str:
+        """Always ``"squared_distance"``."""
+        return "squared_distance"
+
+    @property
+    def unit_diagonal(self) -> bool:
+        """Always True."""
+        return True
+
+    def __call__(self, A: Array, B: Array | None = None) -> Array:
+        """Return the matrix of kernel values, with distances computed by subtraction."""
+        first, second = as_pair(A, B)
+        self.check_columns(first.shape[1])
+        if self.column_widths is not None:
+            first, second = first / np.array(self.column_widths), second / np.array(self.column_widths)
+        return self.from_squared_distance(cdist(first, second, "sqeuclidean"))
+
+    def diag(self, A: Array) -> Array:
+        """Return ones, (n,)."""
+        return np.ones(len(as_points(A)))
+
+
+@register_kernel
+@dataclass(frozen=True)
+class Gaussian(RadialSpec):
+    """Gaussian kernel ``k(x, z) = exp(-||x - z||^2 / (2 width^2))``.
+
+    Parameters
+    ----------
+    width : float, "median", "FACTOR*median" or MedianWidth
+        Width in the unit of the (possibly standardized) columns; a median width is resolved when a bank is fitted.
+
+    Raises
+    ------
+    InvalidInputError
+        If the width is not a positive number between 1e-150 and 1e150, nor a median width.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import Gaussian
+    >>> Gaussian(1.0)([[0.0]], [[2.0]]).round(4)
+    array([[0.1353]])
+
+    Notes
+    -----
+    scikit-learn's ``gamma`` is ``1 / (2 width^2)``. The base kernel of Suzuki and Tomioka, SpicyMKL (2011), section 6.
+    """
+
+    kind: ClassVar[str] = "gaussian"
+    width: float | MedianWidth
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "width", as_width(self.width))
+
+    def resolve(self, medians: MedianDistances) -> Self:
+        """Return the kernel with its width a number."""
+        return replace(self, width=resolve_width(self.width, medians, "euclidean"))
+
+    def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
+        """Return ``exp(-D / (2 width^2))``."""
+        with np.errstate(over="ignore", under="ignore"):
+            out = np.multiply(D, -0.5 / known_width(self.width) ** 2, out=out)
+            return np.exp(out, out=out)
+
+
+@register_kernel
+@dataclass(frozen=True)
+class Matern(RadialSpec):
+    """Matern kernel of smoothness 1/2, 3/2 or 5/2, with ``r = ||x - z|| / width``.
+
+    ``nu=0.5``: ``exp(-r)``; ``nu=1.5``: ``(1 + sqrt(3) r) exp(-sqrt(3) r)``;
+    ``nu=2.5``: ``(1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r)``.
+
+    Parameters
+    ----------
+    width : float, "median", "FACTOR*median" or MedianWidth
+        Length scale in the unit of the columns.
+    nu : {0.5, 1.5, 2.5}, default=1.5
+        Smoothness.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import Matern
+    >>> Matern(1.0, nu=0.5)([[0.0]], [[1.0]]).round(4)
+    array([[0.3679]])
+
+    Notes
+    -----
+    Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), equations 4.16 and 4.17.
+    """
+
+    kind: ClassVar[str] = "matern"
+    width: float | MedianWidth
+    nu: float = 1.5
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "width", as_width(self.width))
+        if self.nu not in (0.5, 1.5, 2.5):
+            raise InvalidInputError(f"nu must be 0.5, 1.5 or 2.5, got {self.nu!r}.")
+
+    def resolve(self, medians: MedianDistances) -> Self:
+        """Return the kernel with its width a number."""
+        return replace(self, width=resolve_width(self.width, medians, "euclidean"))
+
+    def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
+        """Return the Matern kernel of squared distances ``D``."""
+        with np.errstate(over="ignore", under="ignore"):
+            r = np.sqrt(D)
+            r *= np.sqrt(2 * self.nu) / known_width(self.width)
+            # Beyond 1e3 the exponential is zero; the cap keeps inf * 0 = nan out of the polynomial.
+            np.minimum(r, 1e3, out=r)
+            out = np.exp(-r, out=out)
+        if self.nu == 2.5:
+            out *= 1 + r + r**2 / 3
+        elif self.nu == 1.5:
+            out *= 1 + r
+        return out
+
+
+@register_kernel
+@dataclass(frozen=True)
+class ArdGaussian(RadialSpec):
+    """Gaussian kernel with a width per column, ``k(x, z) = exp(-sum_j (x_j - z_j)^2 / (2 widths_j^2))``.
+
+    Parameters
+    ----------
+    widths : sequence of float
+        One positive width per column of the selection, in its order.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import ArdGaussian
+    >>> ArdGaussian((1.0, 10.0))([[0.0, 0.0]], [[1.0, 10.0]]).round(4)
+    array([[0.3679]])
+
+    Notes
+    -----
+    The n-dimensional Gaussian kernels of Afkanpour (2013), section 4.3, up to the parametrization.
+    """
+
+    kind: ClassVar[str] = "ard_gaussian"
+    widths: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if np.ndim(self.widths) != 1 or len(self.widths) == 0:
+            raise InvalidInputError(f"widths must be a non-empty sequence of numbers, got {self.widths!r}.")
+        checked = tuple(known_width(as_width(width, "every width")) for width in self.widths)
+        object.__setattr__(self, "widths", checked)
+
+    @property
+    def column_widths(self) -> tuple[float, ...]:
+        """The widths, by which the columns are divided."""
+        return self.widths
+
+    def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
+        """Raise if the number of columns is not the number of widths."""
+        if n_columns != len(self.widths):
+            raise InvalidInputError(
+                f"{name}: {len(self.widths)} widths for {n_columns} column(s); give one width per column."
+            )
+
+    def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
+        """Return ``exp(-D / 2)``; ``D`` is of the columns divided by their widths."""
+        with np.errstate(over="ignore", under="ignore"):
+            out = np.multiply(D, -0.5, out=out)
+            return np.exp(out, out=out)
+
+
+@register_kernel
+@dataclass(frozen=True)
+class Laplacian(KernelSpec):
+    """Laplacian kernel ``k(x, z) = exp(-||x - z||_1 / width)``.
+
+    Parameters
+    ----------
+    width : float, "median", "FACTOR*median" or MedianWidth
+        Width in the unit of the columns; a median width uses 1-norm distances.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import Laplacian
+    >>> Laplacian(2.0)([[0.0, 0.0]], [[1.0, 1.0]]).round(4)
+    array([[0.3679]])
+    """
+
+    kind: ClassVar[str] = "laplacian"
+    width: float | MedianWidth
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "width", as_width(self.width))
+
+    @property
+    def unit_diagonal(self) -> bool:
+        """Always True."""
+        return True
+
+    def resolve(self, medians: MedianDistances) -> Self:
+        """Return the kernel with its width a number."""
+        return replace(self, width=resolve_width(self.width, medians, "cityblock"))
+
+    def __call__(self, A: Array, B: Array | None = None) -> Array:
+        """Return the matrix of kernel values."""
+        distances = cdist(*as_pair(A, B), "cityblock")
+        with np.errstate(over="ignore", under="ignore"):
+            distances *= -1.0 / known_width(self.width)
+            return np.exp(distances, out=distances)
+
+    def diag(self, A: Array) -> Array:
+        """Return ones, (n,)."""
+        return np.ones(len(as_points(A)))

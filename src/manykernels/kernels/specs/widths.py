@@ -1,0 +1,174 @@
+"""Widths: fixed numbers, geometric grids, and multiples of the median distance that are resolved at fit."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import pdist
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.validation.arrays import check_count, check_positive
+
+Array = NDArray[Any]
+
+SMALLEST_WIDTH = 1e-150
+LARGEST_WIDTH = 1e150
+MEDIAN_ROWS = 1000
+
+
+@dataclass(frozen=True)
+class MedianWidth:
+    """A width given as a multiple of the median distance between training rows.
+
+    The median heuristic: ``width = factor * median_{i < j} ||x_i - x_j||`` on the training rows and the columns of the
+    kernel (the 1-norm for a Laplacian kernel). It is resolved when the bank is fitted, on at most 1000 training rows
+    drawn with a fixed seed. If half of the rows or more coincide, the median of the positive distances is taken; if all
+    rows coincide, the median counts as 1.
+
+    Parameters
+    ----------
+    factor : float, default=1.0
+        Positive multiple of the median distance.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import Gaussian, MedianWidth
+    >>> Gaussian(MedianWidth(0.5)).label
+    'gaussian(width=0.5*median)'
+    """
+
+    factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factor", check_positive(self.factor, "the factor of a median width"))
+
+    def __str__(self) -> str:
+        return "median" if self.factor == 1 else f"{self.factor:g}*median"
+
+
+class MedianDistances:
+    """The median distance of one set of training points, computed once per metric when first asked for."""
+
+    def __init__(self, points: Array) -> None:
+        self._points = points
+        self._known: dict[str, float] = {}
+
+    def __call__(self, metric: str) -> float:
+        """Return the median distance in ``metric`` (a name known to :func:`scipy.spatial.distance.pdist`)."""
+        if metric not in self._known:
+            self._known[metric] = median_distance(self._points, metric)
+        return self._known[metric]
+
+    def take(self, columns: tuple[int, ...]) -> MedianDistances:
+        """Return the median distances in some of the columns only."""
+        return MedianDistances(self._points[:, columns])
+
+
+def median_distance(points: Array, metric: str = "euclidean") -> float:
+    """Return the median distance between distinct rows, on at most 1000 rows drawn with a fixed seed.
+
+    Parameters
+    ----------
+    points : (n, d) float64
+        Training rows.
+    metric : str, default="euclidean"
+        A metric of :func:`scipy.spatial.distance.pdist`.
+
+    Returns
+    -------
+    float
+        The median; that of the positive distances if the median is zero; 1 if there is no positive distance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.kernels.specs.widths import median_distance
+    >>> median_distance(np.array([[0.0], [1.0], [3.0]]))
+    2.0
+    """
+    if len(points) > MEDIAN_ROWS:
+        points = points[np.random.default_rng(0).choice(len(points), MEDIAN_ROWS, replace=False)]
+    distances = pdist(points, metric)
+    if distances.size and np.median(distances) > 0:
+        return float(np.median(distances))
+    positive = distances[distances > 0]
+    return float(np.median(positive)) if positive.size else 1.0
+
+
+def width_grid(low: float, high: float, n: int) -> tuple[float, ...]:
+    """Return ``n`` widths from ``low`` to ``high`` in geometric progression.
+
+    Parameters
+    ----------
+    low, high : float
+        Positive ends of the grid, in the unit of the (possibly standardized) columns.
+    n : int
+        Number of widths; 1 returns ``low``.
+
+    Returns
+    -------
+    tuple of float
+
+    Raises
+    ------
+    InvalidInputError
+        If an end is not positive, ``low > high`` or ``n`` is not a positive integer.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import width_grid
+    >>> [round(width, 6) for width in width_grid(0.1, 10.0, 3)]
+    [0.1, 1.0, 10.0]
+    """
+    low, high = check_positive(low, "low"), check_positive(high, "high")
+    n = check_count(n, "n")
+    if low > high:
+        raise InvalidInputError(f"low must be at most high, got low={low:g} and high={high:g}.")
+    return tuple(float(width) for width in np.geomspace(low, high, n))
+
+
+def as_width(value: Any, name: str = "width") -> float | MedianWidth:
+    """Return a checked width: a number, ``"median"``, ``"0.5*median"`` or a :class:`MedianWidth`."""
+    if isinstance(value, MedianWidth):
+        return value
+    if isinstance(value, str):
+        return _parse_median(value, name)
+    width = check_positive(value, name)
+    if not SMALLEST_WIDTH <= width <= LARGEST_WIDTH:
+        raise InvalidInputError(
+            f"{name} must lie between {SMALLEST_WIDTH:g} and {LARGEST_WIDTH:g}, got {width:g}: its square leaves the "
+            "range of float64. Rescale the columns, for instance with standardize=True."
+        )
+    return width
+
+
+def _parse_median(text: str, name: str) -> MedianWidth:
+    match = re.fullmatch(r"\s*(?:([0-9.eE+-]+)\s*\*)?\s*median\s*", text)
+    try:
+        factor = float(match.group(1) or 1.0) if match else np.nan
+    except ValueError:
+        factor = np.nan
+    if not factor > 0:
+        raise InvalidInputError(f"{name} must be a positive number, 'median' or 'FACTOR*median', got {text!r}.")
+    return MedianWidth(factor)
+
+
+def resolve_width(width: float | MedianWidth, medians: MedianDistances, metric: str) -> float:
+    """Return the number that ``width`` stands for on the training points behind ``medians``."""
+    if isinstance(width, MedianWidth):
+        return float(as_width(width.factor * medians(metric), "the width from the median distance"))  # type: ignore[arg-type]
+    return width
+
+
+def known_width(width: float | MedianWidth) -> float:
+    """Return a numeric width, or say that a median width has to be fitted first."""
+    if isinstance(width, MedianWidth):
+        raise InvalidInputError(
+            f"The width {str(width)!r} is only known after fitting: put the kernel in a KernelBank and fit it, "
+            "or give the width as a number."
+        )
+    return width

@@ -1,0 +1,66 @@
+"""The losses by name. A new loss inherits ``Loss``, joins ``LOSSES`` and then runs the whole shipped contract."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.objective.losses.base import Loss
+from manykernels.objective.losses.classification import Hinge, Logistic, SquaredHinge
+from manykernels.objective.losses.regression import EpsilonInsensitive, Huber, Quantile, Squared
+
+__all__ = [
+    "LOSSES",
+    "EpsilonInsensitive",
+    "Hinge",
+    "Huber",
+    "Logistic",
+    "Loss",
+    "Quantile",
+    "Squared",
+    "SquaredHinge",
+    "get_loss",
+]
+
+LOSSES: dict[str, type[Loss]] = {
+    loss.name: loss for loss in (Logistic, Hinge, SquaredHinge, Squared, EpsilonInsensitive, Huber, Quantile)
+}
+
+
+def get_loss(loss: str | Loss, **params: Any) -> Loss:
+    """Return a loss from its name and parameters; an object is returned as it is.
+
+    Parameters
+    ----------
+    loss : str or Loss
+        A name in ``LOSSES`` or a loss.
+    **params
+        Parameters of the named loss, such as ``epsilon``.
+
+    Returns
+    -------
+    Loss
+        The loss.
+
+    Raises
+    ------
+    InvalidInputError
+        If the name is unknown or a parameter does not belong to it.
+
+    Examples
+    --------
+    >>> get_loss("huber", delta=2.0)
+    Huber(delta=2.0)
+    """
+    if isinstance(loss, Loss):
+        if params:
+            raise InvalidInputError(
+                f"{loss!r} already has its parameters; drop {sorted(params)} or pass the loss by name."
+            )
+        return loss
+    if not isinstance(loss, str) or loss not in LOSSES:
+        raise InvalidInputError(f"Unknown loss {loss!r}. Known losses: {', '.join(LOSSES)}.")
+    try:
+        return LOSSES[loss](**params)
+    except TypeError as error:
+        raise InvalidInputError(f"Loss {loss!r} does not take {sorted(params)}: {error}.") from error

@@ -1,0 +1,248 @@
+"""Norm regularizers: sums over kernels of a function of the block norm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.objective.regularizers.base import Array, Regularizer
+from manykernels.objective.regularizers.weight_sets import power_prox
+from manykernels.validation.arrays import check_positive
+
+OVERSHOOT = 1e-12
+"""Relative excess over a dual constraint that is rounding: an overshoot by one ulp must not make a gap infinite."""
+
+
+def _largest(u: Array) -> float:
+    return float(np.max(u, initial=0.0))
+
+
+@dataclass(frozen=True)
+class BlockL1(Regularizer):
+    """Block 1-norm ``C sum_m t_m``, which selects kernels.
+
+    Parameters
+    ----------
+    strength : float
+        ``C``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> BlockL1(0.5).value(np.array([1.0, 2.0])), BlockL1(0.5).conjugate(np.array([0.5, 0.6]))
+    (1.5, inf)
+    """
+
+    name: ClassVar[str] = "l1"
+    separable: ClassVar[bool] = True
+
+    @property
+    def sparse(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def dual_constraint(self) -> bool:
+        """True: ``u_m <= C``."""
+        return True
+
+    @property
+    def inactive_below(self) -> float:
+        """``C``."""
+        return self.strength
+
+    def value(self, t: Array) -> float:
+        """``C sum t``."""
+        return self.strength * float(np.sum(t))
+
+    def conjugate(self, u: Array) -> float:
+        """0 if every ``u_m <= C (1 + 1e-12)``, else infinite."""
+        return 0.0 if _largest(u) <= self.strength * (1.0 + OVERSHOOT) else np.inf
+
+    def dual_scale(self, u: Array) -> float:
+        """``min(1, C / max u)``."""
+        return min(1.0, self.strength / max(_largest(u), self.strength))
+
+    def prox(self, t: Array, step: float) -> Array:
+        """``max(t - step C, 0)``."""
+        return np.maximum(t - step * self.strength, 0.0)
+
+    def strength_max(self, u: Array) -> float:
+        """``max u``."""
+        return _largest(u)
+
+
+@dataclass(frozen=True)
+class ElasticNet(Regularizer):
+    """Elastic net ``C sum_m ((1 - lam) t_m + lam t_m^2 / 2)`` with ``l1_ratio = 1 - lam``.
+
+    Parameters
+    ----------
+    strength : float
+        ``C``.
+    l1_ratio : float, default=0.5
+        1 is the block 1-norm, 0 is ridge.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ElasticNet(1.0, l1_ratio=0.5).value(np.array([2.0]))
+    2.0
+    """
+
+    l1_ratio: float = 0.5
+
+    name: ClassVar[str] = "elasticnet"
+    separable: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "l1_ratio", check_positive(self.l1_ratio, "l1_ratio", allow_zero=True, upper=1.0))
+
+    @property
+    def threshold(self) -> float:
+        """``C (1 - lam)``: the slope of the penalty at zero."""
+        return self.strength * self.l1_ratio
+
+    @property
+    def curvature(self) -> float:
+        """``C lam``: the curvature of the penalty."""
+        return self.strength * (1.0 - self.l1_ratio)
+
+    @property
+    def sparse(self) -> bool:
+        """True unless the penalty is ridge."""
+        return self.l1_ratio > 0
+
+    @property
+    def dual_constraint(self) -> bool:
+        """True if the penalty is the block 1-norm."""
+        return self.l1_ratio == 1
+
+    @property
+    def inactive_below(self) -> float:
+        """``C (1 - lam)``."""
+        return self.threshold
+
+    def value(self, t: Array) -> float:
+        """``C sum ((1 - lam) t + lam t^2 / 2)``."""
+        with np.errstate(over="ignore"):
+            return float(np.sum(np.asarray(t) * (self.threshold + 0.5 * self.curvature * np.asarray(t))))
+
+    def conjugate(self, u: Array) -> float:
+        """``sum (u - C (1 - lam))_+^2 / (2 C lam)``; the indicator of ``u <= C`` at ``lam = 0``."""
+        if self.dual_constraint:
+            return BlockL1(self.strength).conjugate(u)
+        excess = np.maximum(np.asarray(u) - self.threshold, 0.0)
+        with np.errstate(over="ignore"):
+            return 0.5 * float(np.sum(excess * (excess / self.curvature)))
+
+    def dual_scale(self, u: Array) -> float:
+        """1, or ``min(1, C / max u)`` at ``lam = 0``."""
+        return BlockL1(self.strength).dual_scale(u) if self.dual_constraint else 1.0
+
+    def prox(self, t: Array, step: float) -> Array:
+        """``max(t - step C (1 - lam), 0) / (1 + step C lam)``."""
+        return np.maximum(t - step * self.threshold, 0.0) / (1.0 + step * self.curvature)
+
+    def strength_max(self, u: Array) -> float:
+        """``max u / (1 - lam)``; infinite for ridge."""
+        return _largest(u) / self.l1_ratio if self.l1_ratio > 0 else super().strength_max(u)
+
+
+@dataclass(frozen=True)
+class BlockLq(Regularizer):
+    """Block q-norm ``(C / q) sum_m t_m^q`` with ``1 < q <= 2``: between selection and uniform weights.
+
+    Parameters
+    ----------
+    strength : float
+        ``C``.
+    q : float, default=1.5
+        Exponent; use ``BlockL1`` for 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> BlockLq(2.0, q=2.0).value(np.array([1.0, 2.0]))
+    5.0
+    """
+
+    q: float = 1.5
+
+    name: ClassVar[str] = "lq"
+    separable: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "q", check_positive(self.q, "q", upper=2.0))
+        if self.q <= 1:
+            raise InvalidInputError(
+                f"q must satisfy 1 < q <= 2, got {self.q!r}. The block 1-norm (q = 1) is penalty 'l1'."
+            )
+
+    @property
+    def sparse(self) -> bool:
+        """False."""
+        return False
+
+    def value(self, t: Array) -> float:
+        """``(C / q) sum t^q``."""
+        with np.errstate(over="ignore"):
+            return self.strength / self.q * float(np.sum(np.power(t, self.q)))
+
+    def conjugate(self, u: Array) -> float:
+        """``C sum (u / C)^r / r`` with ``r = q / (q - 1)``."""
+        dual_exponent = self.q / (self.q - 1.0)
+        with np.errstate(over="ignore"):
+            return self.strength / dual_exponent * float(np.sum(np.power(np.asarray(u) / self.strength, dual_exponent)))
+
+    def prox(self, t: Array, step: float) -> Array:
+        """Solution of ``x + step C x^(q - 1) = t``."""
+        return power_prox(t, step * self.strength, self.q)
+
+
+@dataclass(frozen=True)
+class Ridge(Regularizer):
+    """Ridge ``(C / 2) sum_m t_m^2``: every kernel has the weight ``1 / C``.
+
+    Parameters
+    ----------
+    strength : float
+        ``C``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Ridge(2.0).value(np.array([1.0, 2.0])), Ridge(2.0).conjugate(np.array([2.0]))
+    (5.0, 1.0)
+    """
+
+    name: ClassVar[str] = "ridge"
+    separable: ClassVar[bool] = True
+
+    @property
+    def sparse(self) -> bool:
+        """False."""
+        return False
+
+    def value(self, t: Array) -> float:
+        """``(C / 2) sum t^2``."""
+        with np.errstate(over="ignore"):
+            return 0.5 * self.strength * float(np.sum(np.square(t)))
+
+    def conjugate(self, u: Array) -> float:
+        """``sum u^2 / (2 C)``."""
+        with np.errstate(over="ignore"):
+            return 0.5 * float(np.sum(np.asarray(u) * (np.asarray(u) / self.strength)))
+
+    def weights(self, t: Array, u: Array) -> Array:
+        """``1 / C`` for every kernel, also where the norms vanish."""
+        return np.full(np.shape(t), 1.0 / self.strength)
+
+    def prox(self, t: Array, step: float) -> Array:
+        """``t / (1 + step C)``."""
+        return np.asarray(t) / (1.0 + step * self.strength)

@@ -1,0 +1,54 @@
+"""What is checked before a solver starts, so that a wrong argument is named at once."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.objective.problem import Problem
+from manykernels.solvers.solution import Solution
+from manykernels.validation.parameters import check_flag, check_limits
+
+if TYPE_CHECKING:
+    from manykernels.solvers.base import Solver
+
+
+def check_arguments(solver: Solver, problem: Any, warm_start: Any) -> None:
+    """Raise ``InvalidInputError`` unless limits and switches of the solver, problem and warm start are usable.
+
+    Parameters
+    ----------
+    solver : Solver
+    problem : Problem
+    warm_start : Solution or None
+    """
+    check_limits(solver)
+    for entry in fields(solver):
+        if entry.type in ("bool", bool):
+            check_flag(getattr(solver, entry.name), entry.name)
+    check_problem(problem)
+    check_warm_start(warm_start, problem.n_samples, problem.n_kernels)
+
+
+def check_problem(problem: Any) -> None:
+    """Raise ``InvalidInputError`` unless it is a `Problem`; most often somebody gave the kernels alone."""
+    if not isinstance(problem, Problem):
+        raise InvalidInputError(
+            f"problem must be a Problem, got {type(problem).__name__}. Make one: "
+            'Problem(kernels, y, get_loss("hinge"), get_regularizer("simplex", 0.1)).'
+        )
+
+
+def check_warm_start(warm_start: Any, n_samples: int, n_kernels: int) -> None:
+    """Raise ``InvalidInputError`` unless it is None or a `Solution` on that many samples and kernels."""
+    if warm_start is None:
+        return
+    if not isinstance(warm_start, Solution):
+        raise InvalidInputError(f"warm_start must be None or a Solution, as solve returns it, got {warm_start!r}.")
+    found = warm_start.dual_coef.size, warm_start.kernel_weights.size
+    if found != (n_samples, n_kernels):
+        raise InvalidInputError(
+            f"warm_start has {found[0]} samples and {found[1]} kernels, but the problem has {n_samples} and "
+            f"{n_kernels}. Give a solution on the same kernels and samples."
+        )

@@ -1,0 +1,1 @@
+"""What several methods are made of. Engines never import methods."""

@@ -1,0 +1,1 @@
+"""Learners at fixed kernel weights: one kernel machine on the weighted sum."""

@@ -1,0 +1,168 @@
+"""The support vector machine on one kernel: the support kernel machine at ``kappa = 1``."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from manykernels.exceptions import ConvergenceWarning
+from manykernels.objective.losses import get_loss
+from manykernels.objective.projection import project_box_hyperplane
+from manykernels.solvers.engines.fixed_weights.pair_loops import steepest
+from manykernels.solvers.engines.fixed_weights.svm_loops import svm_loop
+from manykernels.validation.arrays import (
+    check_count,
+    check_positive,
+    check_positive_vector,
+    check_square_kernel,
+    check_vector,
+)
+from manykernels.validation.parameters import check_flag
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from manykernels.validation.arrays import Array
+
+__all__ = ["smo_svm", "svm_from"]
+
+LONGEST_PERIOD = 1000  # steps between two looks at what can be left out
+STEPS_PER_SAMPLE = 10_000
+
+
+def smo_svm(
+    gram: Array,
+    y: ArrayLike,
+    C: float | ArrayLike = 1.0,
+    warm: ArrayLike | None = None,
+    tol: float = 1e-3,
+    *,
+    fit_intercept: bool = True,
+    max_steps: int | None = None,
+) -> tuple[Array, float]:
+    """Solve ``min_alpha alpha' D(y) K D(y) alpha / 2 - sum alpha`` over ``0 <= alpha_i <= C_i``, ``y'alpha = 0``.
+
+    Maximal violating pairs with second-order choice of the partner, and shrinking. The model is ``f(x) = sum_i y_i
+    alpha_i k(x, x_i) + b``. Unlike LIBSVM it reads the matrix in place, where LIBSVM copies it into nodes of 16 bytes,
+    and starts from any ``warm`` point, which LIBSVM cannot.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (N, N), float64
+        Symmetric positive semidefinite; symmetry is not checked.
+    y : array_like of shape (N,)
+        Labels -1 and +1.
+    C : float or array_like of shape (N,)
+        Positive constant, or one for each sample.
+    warm : array_like of shape (N,), optional
+        ``alpha`` to start from, of any similar problem; it is made feasible first.
+    tol : float
+        Largest violation of the optimality interval, in units of the score: LIBSVM's ``tol``.
+    fit_intercept : bool
+        Without an intercept the constraint ``y'alpha = 0`` is dropped and single coordinates are moved.
+    max_steps : int, optional
+        Most steps; by default 10,000 for each sample.
+
+    Returns
+    -------
+    alpha : ndarray of shape (N,)
+        Dual coefficients, non-negative.
+    b : float
+        Intercept; the middle of the optimality interval, or 0 without an intercept.
+
+    Raises
+    ------
+    InvalidInputError
+        If shapes disagree or values, those of ``gram`` included, are not finite, positive, or labels.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If ``max_steps`` were not enough.
+
+    References
+    ----------
+    R.-E. Fan, P.-H. Chen, C.-J. Lin, "Working set selection using second order information for training support vector
+    machines", JMLR 6 (2005).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.array([-2.0, -1.0, 1.0, 3.0])
+    >>> alpha, b = smo_svm(np.outer(x, x), [-1, -1, 1, 1], 10.0)
+    >>> alpha.tolist(), b
+    ([0.0, 0.5, 0.5, 0.0], 0.0)
+    """
+    gram, target = check_square_kernel(gram, "gram", symmetric=False), get_loss("hinge").check_target(y)
+    check_flag(fit_intercept, "fit_intercept")
+    n_samples = gram.shape[0]
+    target = np.array(check_vector(target, n_samples, "y"))
+    sizes = np.full(n_samples, check_positive(C, "C")) if np.ndim(C) == 0 else check_positive_vector(C, n_samples, "C")
+    lo, hi = np.minimum(target * sizes, 0.0), np.maximum(target * sizes, 0.0)
+    start = np.zeros(n_samples) if warm is None else target * check_vector(warm, n_samples, "warm")
+    rho = project_box_hyperplane(start, lo, hi) if fit_intercept else np.clip(start, lo, hi)
+    most = STEPS_PER_SAMPLE * n_samples if max_steps is None else check_count(max_steps, "max_steps")
+    tol = check_positive(tol, "tol")
+    rho, b, violation = svm_from(rho, gram, target, (lo, hi), tol=tol, most=most, fit_intercept=fit_intercept)
+    if violation > tol:
+        message = f"smo_svm stopped after {most} steps at violation {violation:.2e}, above tol {tol:.2e}. "
+        warnings.warn(message + "Raise max_steps, loosen tol, or lower C.", ConvergenceWarning, stacklevel=2)
+    return np.abs(rho), b
+
+
+def svm_from(
+    rho: Array, gram: Array, y: Array, box: tuple[Array, Array], *, tol: float, most: int, fit_intercept: bool
+) -> tuple[Array, float, float]:
+    """Minimize ``rho' gram rho / 2 - y'rho`` over the box (and ``sum rho = 0``) from a feasible point, unchecked.
+
+    This is `smo_svm` with ``rho = y * alpha``, for loops that know their input.
+
+    Parameters
+    ----------
+    rho : ndarray of shape (N,)
+        Feasible; not modified.
+    gram : ndarray of shape (N, N)
+    y : ndarray of shape (N,)
+        Labels -1 and +1.
+    box : tuple of two ndarray of shape (N,)
+        Lower and upper ends.
+    tol : float
+        Largest violation of the optimality interval.
+    most : int
+        Most steps.
+    fit_intercept : bool
+        Whether ``sum rho = 0`` is kept.
+
+    Returns
+    -------
+    rho : ndarray of shape (N,)
+        The last point.
+    b : float
+        Intercept.
+    violation : float
+        Above ``tol`` if the steps were not enough.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y = np.array([-1.0, 1.0])
+    >>> box = np.minimum(y, 0), np.maximum(y, 0)
+    >>> rho, b, _ = svm_from(np.zeros(2), 2 * np.eye(2), y, box, tol=1e-6, most=10, fit_intercept=True)
+    >>> rho.tolist(), b
+    ([-0.5, 0.5], 0.0)
+    """
+    gram = np.ascontiguousarray(gram, dtype=np.float64)
+    # Copies, since compiled loops would be compiled once more for read-only arrays.
+    rho, y, lo, hi = (np.array(values, dtype=np.float64) for values in (rho, y, *box))
+    grad, period = np.empty(rho.size), min(rho.size, LONGEST_PERIOD)
+    violation, _ = svm_loop(gram, y, lo, hi, rho, grad, fit_intercept, tol, most, period)
+    return rho, _middle(grad, rho, lo, hi) if fit_intercept else 0.0, violation
+
+
+def _middle(grad: Array, rho: Array, lo: Array, hi: Array) -> float:
+    """Return the intercept in the middle of ``[-max grad, -min grad]`` over the samples that may fall and rise."""
+    up, down = steepest(grad, rho, lo, hi, np.arange(rho.size))
+    ends = [grad[i] for i in (up, down) if i >= 0]
+    return 0.0 - float(np.mean(ends)) if ends else 0.0

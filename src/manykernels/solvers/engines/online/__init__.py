@@ -1,0 +1,1 @@
+"""One sample at a time: what UFO-MKL and OBSCURE share."""

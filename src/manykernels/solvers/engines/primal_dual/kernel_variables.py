@@ -1,0 +1,311 @@
+"""The kernel side of the primal-dual Newton system: kernel weights against the norms ``u_m = sqrt(rho' K_m rho)``.
+
+Written with squared norms, every regularizer says ``u_m^2 <= B(d_m)^2`` with the kernel weight ``d_m >= 0`` as its
+multiplier, and equality where ``d_m > 0``:
+
+    block 1-norm   B = C                        elastic net    B = C l1 / (1 - C l2 d)
+    block q-norm   B = C^{(r-1)/(r-2)} d^{1/(r-2)}, r = q/(q-1), always equality
+    simplex        B^2 = tau, one free number shared by all kernels, with sum_m d_m = 1/lambda
+    ridge          d = 1/C, nothing to solve
+
+With the slack ``s_m = (B^2 - u_m^2)/2`` and ``q_m = K_m rho`` the linearized weights are
+``dd_m = shift_m + coupling_m q_m'drho`` (for the simplex with ``q_m`` measured from its coupling-weighted mean).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from manykernels.solvers.engines.primal_dual.sample_variables import lift, longest_step
+
+if TYPE_CHECKING:
+    from manykernels.validation.arrays import Array
+
+SMALLEST_RELATIVE_SLACK = 0.02
+HIGHEST_START = 0.5  # of the pole of the elastic net's weights
+
+
+class KernelVariables(Protocol):
+    """What the Newton system needs to know about the kernels."""
+
+    weights: Array
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of complementarity products."""
+
+    def complementarity(self) -> float:
+        """Return the sum of all complementarity products."""
+
+    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
+        """Return ``(coupling, shift)`` of the linearized weights."""
+
+    def set_direction(self, products: Array) -> None:
+        """Derive all directions from ``products = q_m'drho``."""
+
+    def longest_steps(self) -> tuple[float, float]:
+        """Return the longest primal and dual steps that keep everything feasible."""
+
+    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
+        """Return the sum of complementarity products after a step."""
+
+    def move(self, primal_step: float, dual_step: float) -> None:
+        """Take the step."""
+
+    def squared_bound(self) -> Array:
+        """Return the ``B_m^2`` that belong to the weights."""
+
+    def weight_change(self) -> Array:
+        """Return the current direction of the weights."""
+
+    def inactive(self, factor: float = 1.0) -> Array:
+        """Return which kernels have zero weight at the optimum, in doubt those whose weight is small by ``factor``."""
+
+    def resized(self, keep: Array, squared_norms_added: Array, barrier: float) -> KernelVariables:
+        """Return variables for the kept kernels, lifted to ``barrier``, followed by new ones with these norms."""
+
+
+@dataclass
+class _Paired:
+    """Kernels with a slack and a weight whose product goes to zero."""
+
+    weights: Array
+    slack: Array
+    _target: float = field(default=0.0, init=False)
+    _second: Array | float = field(default=0.0, init=False)
+    _residual: Array = field(init=False, repr=False)
+    _dweights: Array = field(init=False, repr=False)
+    _dslack: Array = field(init=False, repr=False)
+
+    @property
+    def n_pairs(self) -> int:
+        return self.weights.size
+
+    def complementarity(self) -> float:
+        return float(self.weights @ self.slack)
+
+    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
+        slack = self.slack + primal_step * self._dslack
+        return float(slack @ (self.weights + dual_step * self._dweights))
+
+    def longest_steps(self) -> tuple[float, float]:
+        return longest_step(self.slack, self._dslack), longest_step(self.weights, self._dweights)
+
+    def weight_change(self) -> Array:
+        return self._dweights
+
+    def inactive(self, factor: float = 1.0) -> Array:
+        return self.weights * self.squared_bound() < factor * self.slack
+
+    def _wanted(self) -> Array:
+        return self._target - self.weights * self.slack - self._second
+
+    def squared_bound(self) -> Array:
+        raise AssertionError  # replaced by every subclass
+
+
+@dataclass
+class BoundedKernels(_Paired):
+    """Block 1-norm (``ridge_part = 0``) and elastic net: ``B(d) = l1_part / (1 - ridge_part d)``."""
+
+    l1_part: float = 1.0
+    ridge_part: float = 0.0
+
+    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
+        self._target = target
+        self._residual = (squared_norms - self.squared_bound()) / 2 + self.slack
+        denominator = self.slack + self.weights * self._bound_slope()
+        return self.weights / denominator, (self._wanted() + self.weights * self._residual) / denominator
+
+    def set_direction(self, products: Array) -> None:
+        denominator = self.slack + self.weights * self._bound_slope()
+        self._dweights = (self._wanted() + self.weights * (self._residual + products)) / denominator
+        self._dslack = -self._residual - products + self._bound_slope() * self._dweights
+        self._second = self._dweights * self._dslack
+
+    def longest_steps(self) -> tuple[float, float]:
+        primal, dual = super().longest_steps()
+        room = 1.0 - self.ridge_part * self.weights
+        return primal, min(dual, longest_step(room, -self.ridge_part * self._dweights))
+
+    def move(self, primal_step: float, dual_step: float) -> None:
+        self.weights = self.weights + dual_step * self._dweights
+        self.slack = self.slack + primal_step * self._dslack
+        self._second = 0.0
+
+    def resized(self, keep: Array, squared_norms_added: Array, barrier: float) -> BoundedKernels:
+        added = BoundedKernels.central(squared_norms_added, barrier, self.l1_part, self.ridge_part)
+        slack, weights = lift(self.slack[keep], self.weights[keep], barrier, self.l1_part**2)
+        if self.ridge_part > 0:
+            weights = np.minimum(weights, np.maximum(self.weights[keep], HIGHEST_START / self.ridge_part))
+        weights = np.concatenate([weights, added.weights])
+        slack = np.concatenate([slack, added.slack])
+        return BoundedKernels(weights, slack, l1_part=self.l1_part, ridge_part=self.ridge_part)
+
+    def grow(self, factor: float, squared_norms: Array) -> None:
+        """Multiply all weights by ``factor`` for dual coefficients that were divided by it."""
+        self.weights = self.weights * factor
+        bound = self.squared_bound()
+        self.slack = np.maximum((bound - squared_norms) / 2, SMALLEST_RELATIVE_SLACK * bound)
+
+    @classmethod
+    def central(cls, squared_norms: Array, barrier: float, l1_part: float, ridge_part: float) -> BoundedKernels:
+        """Return variables with slacks bounded away from zero and weights below their pole."""
+        slack = np.maximum((l1_part**2 - squared_norms) / 2, SMALLEST_RELATIVE_SLACK * l1_part**2)
+        weights = barrier / slack
+        if ridge_part > 0:
+            weights = np.minimum(weights, HIGHEST_START / ridge_part)
+        return cls(weights, slack, l1_part=l1_part, ridge_part=ridge_part)
+
+    def squared_bound(self) -> Array:
+        return (self.l1_part / (1.0 - self.ridge_part * self.weights)) ** 2
+
+    def _bound_slope(self) -> Array:
+        """Return the derivative of ``B^2 / 2`` by the weight."""
+        return self.l1_part**2 * self.ridge_part / (1.0 - self.ridge_part * self.weights) ** 3
+
+
+@dataclass
+class SimplexKernels(_Paired):
+    """Squared 1-norm (weights on a simplex): ``u_m^2 <= tau``, ``sum_m d_m = total``."""
+
+    bound: float = 1.0
+    total: float = 1.0
+    _coupling: Array = field(init=False, repr=False)
+    _dbound: float = field(default=0.0, init=False)
+
+    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
+        self._target = target
+        self._residual = (squared_norms - self.bound) / 2 + self.slack
+        self._coupling = self.weights / self.slack
+        shift = self._wanted() / self.slack + self._coupling * self._residual
+        return self._coupling, shift - self._coupling * self._missing(shift) / self._coupling.sum()
+
+    def set_direction(self, products: Array) -> None:
+        shift = self._wanted() / self.slack + self._coupling * self._residual
+        missing = self._missing(shift + self._coupling * products)
+        self._dbound = 2.0 * missing / self._coupling.sum()
+        self._dweights = shift + self._coupling * (products - self._dbound / 2)
+        self._dslack = -self._residual - products + self._dbound / 2
+        self._second = self._dweights * self._dslack
+
+    def move(self, primal_step: float, dual_step: float) -> None:
+        self.weights = self.weights + dual_step * self._dweights
+        self.slack = self.slack + primal_step * self._dslack
+        self.bound += primal_step * self._dbound
+        self._second = 0.0
+
+    def resized(self, keep: Array, squared_norms_added: Array, barrier: float) -> SimplexKernels:
+        added = np.maximum((self.bound - squared_norms_added) / 2, SMALLEST_RELATIVE_SLACK * self.bound)
+        slack, weights = lift(self.slack[keep], self.weights[keep], barrier, self.bound)
+        weights = np.concatenate([weights, barrier / added])
+        return SimplexKernels(weights, np.concatenate([slack, added]), bound=self.bound, total=self.total)
+
+    def _missing(self, change: Array) -> float:
+        """By how much ``change`` of the weights overshoots what their sum still lacks."""
+        return float(change.sum() - (self.total - self.weights.sum()))
+
+    def squared_bound(self) -> Array:
+        return np.full(self.weights.size, self.bound)
+
+
+@dataclass
+class PowerKernels:
+    """Block q-norm: ``u_m = scale d_m^{1/exponent}``, an equation; no kernel ever has weight zero."""
+
+    weights: Array
+    exponent: float
+    scale: float
+    n_pairs: int = 0
+    _coupling: Array = field(init=False, repr=False)
+    _shift: Array = field(init=False, repr=False)
+    _dweights: Array = field(init=False, repr=False)
+
+    def complementarity(self) -> float:
+        return 0.0
+
+    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
+        return 0.0
+
+    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
+        """Linearize whichever of the two, weight by squared norm or squared norm by weight, is the concave one."""
+        if self.exponent < 2:
+            implied = (np.sqrt(squared_norms) / self.scale) ** self.exponent
+            self._coupling = self.exponent * implied / np.maximum(squared_norms, np.finfo(np.float64).tiny)
+            self._shift = implied - self.weights
+        else:
+            bound = self.squared_bound()
+            self._coupling = self.exponent * self.weights / bound
+            self._shift = self._coupling * (squared_norms - bound) / 2
+        return self._coupling, self._shift
+
+    def set_direction(self, products: Array) -> None:
+        self._dweights = self._shift + self._coupling * products
+
+    def longest_steps(self) -> tuple[float, float]:
+        return 1.0, 1.0
+
+    def move(self, primal_step: float, dual_step: float) -> None:
+        """Take the step; a weight falls to a tenth at most, since no other variable depends on it staying linear."""
+        self.weights = np.maximum(self.weights + dual_step * self._dweights, 0.1 * self.weights)
+
+    def squared_bound(self) -> Array:
+        return (self.scale * self.weights ** (1.0 / self.exponent)) ** 2
+
+    def weight_change(self) -> Array:
+        return self._dweights
+
+    def inactive(self, factor: float = 1.0) -> Array:
+        return np.zeros(self.weights.size, dtype=bool)
+
+    def resized(self, keep: Array, squared_norms_added: Array, barrier: float) -> PowerKernels:
+        added = PowerKernels.central(squared_norms_added, self.exponent, self.scale)
+        return PowerKernels(np.concatenate([self.weights[keep], added.weights]), self.exponent, self.scale)
+
+    @classmethod
+    def central(cls, squared_norms: Array, exponent: float, scale: float) -> PowerKernels:
+        """Return the weights that belong to these norms, kept within 26 orders of magnitude of one."""
+        norms = np.sqrt(squared_norms)
+        logarithms = exponent * (np.log(np.maximum(norms, 1e-6 * norms.max())) - np.log(scale))
+        return cls(np.exp(np.clip(logarithms, -60.0, 60.0)), exponent, scale)
+
+
+@dataclass
+class FixedKernels:
+    """Ridge: all weights are ``1/C``."""
+
+    weights: Array
+    n_pairs: int = 0
+
+    def complementarity(self) -> float:
+        return 0.0
+
+    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
+        return 0.0
+
+    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
+        return np.zeros_like(self.weights), np.zeros_like(self.weights)
+
+    def set_direction(self, products: Array) -> None:
+        """Nothing moves."""
+
+    def longest_steps(self) -> tuple[float, float]:
+        return 1.0, 1.0
+
+    def move(self, primal_step: float, dual_step: float) -> None:
+        """Nothing moves."""
+
+    def squared_bound(self) -> Array:
+        return np.full(self.weights.size, np.inf)
+
+    def weight_change(self) -> Array:
+        return np.zeros_like(self.weights)
+
+    def inactive(self, factor: float = 1.0) -> Array:
+        return np.zeros(self.weights.size, dtype=bool)
+
+    def resized(self, keep: Array, squared_norms_added: Array, barrier: float) -> FixedKernels:
+        return FixedKernels(np.full(int(keep.sum()) + squared_norms_added.size, self.weights[0]))

@@ -1,0 +1,116 @@
+"""Starting points of the primal-dual iteration, cold and warm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from manykernels.objective.projection import project_box_hyperplane
+from manykernels.solvers.engines.primal_dual.iteration import START_FRACTION, PrimalDual
+from manykernels.solvers.engines.primal_dual.kernel_variables import (
+    SMALLEST_RELATIVE_SLACK,
+    BoundedKernels,
+    FixedKernels,
+    KernelVariables,
+    PowerKernels,
+    SimplexKernels,
+)
+from manykernels.solvers.engines.primal_dual.sample_variables import start_samples
+
+if TYPE_CHECKING:
+    from manykernels.objective.problem import Problem
+    from manykernels.objective.regularizers import Regularizer
+    from manykernels.validation.arrays import Array
+
+SUPPORTED = ("l1", "elasticnet", "lq", "ridge", "simplex")
+
+
+MOST_ZOOMS = 5  # of the search for a scale, each by a factor of about 200
+START_BARRIER = 0.1  # of the dual value of the start, shared by all complementarity products
+
+
+def start_iteration(problem: Problem, rho: Array, b: float) -> PrimalDual:
+    """Return the iteration at dual coefficients near ``rho``, moved into the interior and scaled.
+
+    Parameters
+    ----------
+    problem : Problem
+    rho : ndarray of shape (N,)
+    b : float
+        Intercept.
+    """
+    rho = interior_point(problem, rho)
+    norms = problem.dual_norms(rho)
+    scale, value = best_scale(problem, rho, norms)
+    scale *= START_FRACTION
+    n_pairs = 2 * problem.n_samples + problem.n_kernels
+    barrier = START_BARRIER * max(value, 1e-3 * problem.loss_at_zero, problem.tiny) / n_pairs
+    samples = start_samples(problem, scale * rho, b, barrier)
+    kernels = start_kernels(problem.regularizer, (scale * norms) ** 2, barrier)
+    iteration = PrimalDual(problem, samples, kernels, b)
+    iteration.fit_weights()
+    return iteration
+
+
+def interior_point(problem: Problem, rho: Array, margin: float = 0.05) -> Array:
+    """Return the point nearest to ``rho`` that stays off the ends of the box by ``margin`` of its width."""
+    low, high = problem.dual_box
+    width = high - low
+    width = np.where(np.isfinite(width), width, max(float(np.abs(rho).max(initial=0.0)), problem.tiny))
+    low, high = low + margin * width, high - margin * width
+    return project_box_hyperplane(rho, low, high) if problem.fit_intercept else np.clip(rho, low, high)
+
+
+def best_scale(problem: Problem, rho: Array, norms: Array) -> tuple[float, float]:
+    """Return the ``c`` in (0, 1] with the largest dual value of ``c rho``, and that value.
+
+    High powers of the norms, as those of a block q-norm with q near 1, may make it very small.
+    """
+    regularizer = problem.regularizer
+    largest = regularizer.dual_scale(norms)
+
+    def negative_dual(scale: float) -> float:
+        with np.errstate(over="ignore"):
+            return problem.conjugate_loss(scale * rho) + regularizer.conjugate(scale * norms)
+
+    for _ in range(MOST_ZOOMS):
+        found = minimize_scalar(
+            negative_dual, bounds=(0.0, largest), method="bounded", options={"xatol": 1e-3 * largest, "maxiter": 40}
+        )
+        smallest = 1e-3 * largest
+        if found.x > 4 * smallest and found.fun < negative_dual(0.0):
+            break
+        largest = min(float(found.x) + 2 * smallest, largest)
+    return float(max(found.x, smallest)), float(-found.fun)
+
+
+def start_kernels(regularizer: Regularizer, squared_norms: Array, barrier: float) -> KernelVariables:
+    """Return kernel variables for these squared norms with complementarity near ``barrier``."""
+    strength = regularizer.strength
+    match regularizer.name:
+        case "l1":
+            return BoundedKernels.central(squared_norms, barrier, strength, 0.0)
+        case "elasticnet" if regularizer.l1_ratio > 0:  # type: ignore[attr-defined]
+            ratio = regularizer.l1_ratio  # type: ignore[attr-defined]
+            return BoundedKernels.central(squared_norms, barrier, strength * ratio, strength * (1.0 - ratio))
+        case "lq" if regularizer.q < 2:  # type: ignore[attr-defined]
+            return _start_power(squared_norms, strength, regularizer.q)  # type: ignore[attr-defined]
+        case "simplex":
+            return _start_simplex(squared_norms, barrier, 1.0 / strength)
+        case _:
+            return FixedKernels(np.full(squared_norms.size, 1.0 / strength))
+
+
+def _start_power(squared_norms: Array, strength: float, q: float) -> PowerKernels:
+    conjugate_exponent = q / (q - 1.0)
+    exponent = conjugate_exponent - 2.0
+    return PowerKernels.central(squared_norms, exponent, strength ** ((conjugate_exponent - 1.0) / exponent))
+
+
+def _start_simplex(squared_norms: Array, barrier: float, total: float) -> SimplexKernels:
+    bound = 1.1 * float(squared_norms.max())
+    slack = np.maximum((bound - squared_norms) / 2, SMALLEST_RELATIVE_SLACK * bound)
+    weights = barrier / slack
+    return SimplexKernels(weights * (total / weights.sum()), slack, bound=bound, total=total)

@@ -1,0 +1,1 @@
+"""Descent over kernel weights on the simplex: points, programs, cuts and line searches."""

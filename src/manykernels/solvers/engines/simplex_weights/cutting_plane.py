@@ -1,0 +1,96 @@
+"""Cutting planes over kernel weights on the simplex: SILP and LevelMKL."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from manykernels.objective.losses import LOSSES
+from manykernels.solvers.base import Solver
+from manykernels.solvers.engines.refinement import refinements, with_best_intercept
+from manykernels.solvers.engines.simplex_weights.cut_model import CutMinimum, CutModel
+from manykernels.solvers.engines.simplex_weights.point import SimplexPoint, kernel_weights, starting_weights
+
+if TYPE_CHECKING:
+    from manykernels.objective.problem import Problem
+    from manykernels.solvers.base import Model
+    from manykernels.validation.arrays import Array
+
+WORTH_CERTIFYING = 0.5  # a certificate costs passes: only for gaps that shrank by as much
+ROUNDING = 1e-14
+
+
+@dataclass
+class CutState:
+    """The last machine, the best one, the cuts and the minimum of their model."""
+
+    point: SimplexPoint
+    best: SimplexPoint
+    cuts: CutModel
+    minimum: CutMinimum
+    certified_gap: float = np.inf
+
+    @property
+    def gap(self) -> float:
+        """How far the model lies below the best value."""
+        return max(self.best.value - self.minimum.value, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CuttingPlane(Solver):
+    """What cutting-plane methods share: a machine and a cut an iteration, a linear program for the lower bound.
+
+    Minimizes ``J(theta) = min_{f,b} sum_i s_i l(y_i, f_i + b) + (lambda/2) sum_m t_m^2 / theta_m`` over the simplex.
+    The machine at ``theta^t`` gives the cut ``J(theta) >= J(theta^t) + g_t'(theta - theta^t)`` with
+    ``g_tm = -u_tm^2/(2 lambda)``.
+
+    Notes
+    -----
+    The multipliers of the linear program average the dual coefficients of the machines. That average proves the lower
+    bound of the program in the certificate of the library, so it is offered as a model along with the best machine's.
+    """
+
+    accepts_losses: ClassVar[frozenset[str]] = frozenset(LOSSES)
+    accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"simplex"})
+    attainable_gap: ClassVar[float] = 1e-6
+
+    @abstractmethod
+    def next_weights(self, state: CutState) -> Array:
+        """Return the weights at which the next machine is fitted."""
+
+    def initialize(self, problem: Problem, start: Model) -> CutState:
+        """Cut at the weights of the given model, or at equal ones."""
+        point = SimplexPoint.at(problem, starting_weights(problem, start[1]), self.tol)
+        cuts = CutModel.of(point)
+        return CutState(point, point, cuts, cuts.minimum(point.theta, point.value, np.inf))
+
+    def step(self, problem: Problem, state: CutState) -> None:
+        """Fit a machine, add its cut, minimize the model."""
+        gap = state.gap
+        state.point = state.point.moved(self.next_weights(state), self.tol)
+        state.best = min(state.best, state.point, key=lambda point: point.value)
+        state.cuts = state.cuts.with_cut(state.point)
+        state.minimum = state.cuts.minimum(state.best.theta, state.best.value, gap)
+
+    def worth_certifying(self, problem: Problem, state: CutState) -> bool:
+        """Certify when the gap of the cuts has halved, when it is rounding, or when the best machine is good enough."""
+        small = ROUNDING * max(abs(state.best.value), problem.tiny)
+        if state.gap > max(WORTH_CERTIFYING * state.certified_gap, small) and state.best.relative_gap > self.tol:
+            return False
+        state.certified_gap = min(state.gap, state.certified_gap)
+        return True
+
+    def extract(self, problem: Problem, state: CutState) -> Model:
+        """Return the best machine, or the average that proves the lower bound on the best machine's weights."""
+        if state.best.relative_gap <= self.tol:
+            return state.best.model()
+        d = kernel_weights(problem, state.best.theta)
+        averages = [with_best_intercept(problem, rho, d) for rho in refinements(problem, state.minimum.rho, d)]
+        return min([state.best.model(), *averages], key=lambda model: problem.certificate(*model).relative_gap)
+
+    def newton_steps(self, state: CutState) -> int:
+        """Return the linear systems solved inside all machines."""
+        return state.point.steps

@@ -1,0 +1,105 @@
+"""Quadratic programs on the simplex, by an active set: exact zeros and no other solver."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import LinAlgError, LinAlgWarning, lstsq, solve
+
+if TYPE_CHECKING:
+    from manykernels.validation.arrays import Array
+
+RIDGE = 1e-13  # relative to the largest entry: makes linear programs and ones with repeated rows strictly convex
+ROUNDING = 1e-12
+MOST_EXCHANGES = 20  # per variable
+MANY = 50  # variables above zero, from which to leave one by one would cost a large system each
+
+
+def minimize_on_simplex(hessian: Array, linear: Array, start: Array) -> Array:
+    """Minimize ``linear'x + x'hessian x / 2`` over ``x >= 0``, ``sum x = 1``.
+
+    A primal active-set method: solve for the free variables; go there, or as far as the first of them reaches zero;
+    once there, free the variable whose multiplier is most negative.
+
+    Parameters
+    ----------
+    hessian : ndarray of shape (M, M)
+        Symmetric positive semidefinite.
+    linear : ndarray of shape (M,)
+    start : ndarray of shape (M,)
+        A point of the simplex. Where many of its variables are above zero the best vertex is taken instead.
+
+    Returns
+    -------
+    ndarray of shape (M,)
+        On the simplex, with exact zeros.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> minimize_on_simplex(np.eye(3), np.array([0.0, 0.2, 5.0]), np.full(3, 1 / 3)).round(6).tolist()
+    [0.6, 0.4, 0.0]
+    """
+    size = max(float(hessian.diagonal().max()), float(np.abs(linear).max()))
+    if size == 0:
+        return start
+    hessian = hessian + RIDGE * size * np.eye(linear.size)
+    x = start if np.count_nonzero(start) <= MANY else _best_vertex(hessian, linear)
+    free = x > 0
+    for _ in range(MOST_EXCHANGES * linear.size):
+        target, multiplier = _free_minimum(hessian, linear, free)
+        x, free, blocked = _toward(x, target, free)
+        if blocked:
+            continue
+        bent = hessian[:, free] @ x[free]
+        slopes = np.where(free, 0.0, bent + linear - multiplier)
+        worst = int(slopes.argmin())
+        if slopes[worst] >= -ROUNDING * (np.abs(linear).max() + np.abs(bent).max()):
+            break
+        free[worst] = True
+    return x / x.sum()
+
+
+def _best_vertex(hessian: Array, linear: Array) -> Array:
+    x = np.zeros(linear.size)
+    x[int((linear + 0.5 * hessian.diagonal()).argmin())] = 1.0
+    return x
+
+
+def _free_minimum(hessian: Array, linear: Array, free: Array) -> tuple[Array, float]:
+    """Minimize over the free variables with unit sum, of any sign; return that and the multiplier of the sum."""
+    size = int(free.sum())
+    scale = float(hessian[free, free].mean())
+    bordered = np.full((size + 1, size + 1), -scale)
+    bordered[:size, :size], bordered[size, size] = hessian[np.ix_(free, free)], 0.0
+    found = _solution(bordered, np.append(-linear[free], -scale))
+    target = np.zeros(linear.size)
+    target[free] = found[:size]
+    return target, scale * float(found[size])
+
+
+def _solution(matrix: Array, right: Array) -> Array:
+    """Solve a symmetric system; where hundreds of equal rows leave no digits, return its smallest solution."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LinAlgWarning)
+        try:
+            solution: Array = solve(matrix, right, assume_a="sym")
+        except (LinAlgError, LinAlgWarning):
+            solution = lstsq(matrix, right)[0]
+    return solution
+
+
+def _toward(x: Array, target: Array, free: Array) -> tuple[Array, Array, bool]:
+    """Go to the target, or to the first variable that reaches zero on the way, which is then no longer free."""
+    falling = np.flatnonzero(free & (target < 0))
+    if falling.size == 0:
+        return target, free, False
+    shares = x[falling] / (x[falling] - target[falling])
+    first = falling[int(shares.argmin())]
+    moved = np.maximum(x + float(shares.min()) * (target - x), 0.0)
+    moved[first] = 0.0
+    kept = free.copy()
+    kept[first] = False
+    return moved, kept, True

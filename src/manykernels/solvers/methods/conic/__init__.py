@@ -1,0 +1,1 @@
+"""The problem as one cone program, solved by Clarabel."""

@@ -1,0 +1,58 @@
+"""OBSCURE: online and batch learning with a group norm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from manykernels.objective.regularizers import LpBall
+
+if TYPE_CHECKING:
+    from manykernels.objective.problem import Problem
+from manykernels.solvers.engines.online.solver import OnlineSolver
+
+
+@dataclass(frozen=True, kw_only=True)
+class Obscure(OnlineSolver):
+    """OBSCURE, online and batch learning with a group norm (Orabona, Jie and Caputo 2010).
+
+    Minimizes ``sum_i s_i l(y_i, f_i + b) + (lambda/2) ||t||_q^2`` with ``1 < q < 2``, which is the lp ball of kernel
+    weights with ``p = q / (2 - q)``; with the exponent ``q`` in place of the square it is the penalty ``"lq"``, and the
+    ridge at ``q = 2``. After every visit ``d_m = (u_m / ||u||_r)^(r - 2) / lambda`` with ``1/q + 1/r = 1``. The paper's
+    ``q = 2 log M / (2 log M - 1)``, at which the norm is within a factor ``sqrt(e)`` of the 1-norm, is
+    ``p = log M / (log M - 1)``.
+
+    The first epoch is the online stage: each sample is met once, and the penalty grows with their number. The epochs
+    after it are the batch stage.
+
+    Parameters
+    ----------
+    step_rule : {"implicit", "subgradient"}
+        Steps that maximize the dual along the visited sample, or plain subgradients, which no gap is promised for.
+    random_state : int
+        Seed of the order of the visits.
+
+    References
+    ----------
+    F. Orabona, L. Jie, B. Caputo, "Online-batch strongly convex multi kernel learning", CVPR 2010.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.objective.problem import Problem
+    >>> from manykernels.objective.regularizers import LpBall
+    >>> kernels = np.stack([np.eye(4), np.ones((4, 4)), np.outer([1, -1, 1, -1], [1, -1, 1, -1])])
+    >>> problem = Problem(kernels, [1.0, -1.0, 1.0, -1.0], "hinge", LpBall(1.0, p=1.5))
+    >>> solution = Obscure().solve(problem)
+    >>> int(np.argmax(solution.kernel_weights)), solution.certificate.relative_gap <= 1e-2
+    (2, True)
+    """
+
+    name: ClassVar[str] = "obscure"
+    accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"lq", "ridge", "lp_ball"})
+
+    @classmethod
+    def flat(cls, problem: Problem) -> str | None:
+        """Return that the simplex, which is the lp ball with p = 1, needs a larger p."""
+        regularizer = problem.regularizer
+        return "'lp_ball' with p > 1" if isinstance(regularizer, LpBall) and regularizer.p == 1 else None

@@ -1,0 +1,1 @@
+"""Proximal forward-backward splitting (PFBS)."""

@@ -1,0 +1,1 @@
+"""The support kernel machine by sequential minimal optimization (SKM)."""

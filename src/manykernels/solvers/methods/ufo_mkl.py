@@ -1,0 +1,55 @@
+"""UFO-MKL: online learning with an elastic net on the norms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from manykernels.objective.regularizers import ElasticNet
+
+if TYPE_CHECKING:
+    from manykernels.objective.problem import Problem
+from manykernels.solvers.engines.online.solver import OnlineSolver
+
+
+@dataclass(frozen=True, kw_only=True)
+class UFOMKL(OnlineSolver):
+    """UFO-MKL, online learning with an elastic net on the norms (Orabona and Jie 2011).
+
+    Minimizes ``sum_i s_i l(y_i, f_i + b) + C sum_m (r t_m + (1 - r) t_m^2 / 2)`` with ``r = l1_ratio < 1``: the paper's
+    ``alpha ||w||_{2,1} + (lambda/2) ||w||_{2,p}^2`` at p = 2. After every visit
+    ``d_m = (1 - C r / u_m)_+ / (C (1 - r))``, so that kernels enter and leave while it learns. The block 1-norm alone
+    (``r = 1``) is not strongly convex, which the method needs.
+
+    Parameters
+    ----------
+    step_rule : {"implicit", "subgradient"}
+        Steps that maximize the dual along the visited sample, or the published ones, which no gap is promised for.
+    random_state : int
+        Seed of the order of the visits.
+
+    References
+    ----------
+    F. Orabona, L. Jie, "Ultra-fast optimization algorithm for sparse multi kernel learning", ICML 2011.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.objective.problem import Problem
+    >>> from manykernels.objective.regularizers import ElasticNet
+    >>> kernels = np.stack([np.eye(4), np.ones((4, 4)), np.outer([1, -1, 1, -1], [1, -1, 1, -1])])
+    >>> problem = Problem(kernels, [1.0, -1.0, 1.0, -1.0], "hinge", ElasticNet(1.0, l1_ratio=0.9))
+    >>> solution = UFOMKL().solve(problem)
+    >>> solution.active.tolist(), solution.certificate.relative_gap <= 1e-2
+    ([2], True)
+    """
+
+    name: ClassVar[str] = "ufo_mkl"
+    accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"elasticnet", "ridge"})
+
+    @classmethod
+    def flat(cls, problem: Problem) -> str | None:
+        """Return that the block 1-norm needs a share of the ridge."""
+        regularizer = problem.regularizer
+        alone = isinstance(regularizer, ElasticNet) and regularizer.l1_ratio == 1
+        return "'elasticnet' with l1_ratio < 1" if alone else None

@@ -1,0 +1,1 @@
+"""The default: a primal-dual Newton method on a working set of kernels."""

@@ -1,0 +1,207 @@
+"""Working set: second-order steps on the few kernels that matter, one pass over all of them to certify."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from manykernels.objective.losses import LOSSES
+from manykernels.solvers.base import Solver
+from manykernels.solvers.engines.primal_dual.iteration import PRUNING_TOLERANCE, PrimalDual
+from manykernels.solvers.engines.primal_dual.start import start_iteration
+from manykernels.solvers.methods.working_set.working_copy import WorkingCopy
+from manykernels.validation.arrays import check_count
+
+if TYPE_CHECKING:
+    from manykernels.objective.problem import Certificate, Problem
+    from manykernels.solvers.base import Model
+    from manykernels.validation.arrays import Array
+
+INNER_SHARE = 0.3  # of tol: how closely a working set is solved, to leave room for violations outside
+INNER_PROGRESS = 0.05  # of the current gap: there is no point in solving a wrong working set exactly
+FIRST_GAP = 0.1  # of the first working set
+NEARLY_VIOLATED = 0.995  # kernels this close to the bound are taken in along with the violators
+NEARLY_ACTIVE = 0.98  # kernels this close to the bound stay
+MOST_INNER_STEPS = 60
+DENSE_START = 20  # regularizers without a hard dual constraint keep many kernels: start with this part of all
+STEPS_FOR_ZEROS = 3  # spent, once a working set is solved, on making its inactive kernels negligible
+CLOSER = 0.05  # factor by which each of them comes closer to the boundary
+MOST_TRIMS = 3
+GROWTH = 3  # most kernels added to a working set, in sizes of it
+WORTH_DROPPING = 0.25  # share of the working set below which copying the rest costs more than it saves
+SLOW = 0.7  # a gap that shrinks by less calls for solving more closely and for dropping no kernel
+
+
+@dataclass
+class _State:
+    start: Model
+    copy: WorkingCopy
+    kernels: Array = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    iteration: PrimalDual | None = None
+    norms: Array = field(default_factory=lambda: np.zeros(0))
+    gap: float = np.inf
+    previous_gap: float = np.inf
+    absolute_gap: float = np.inf
+    share: float = INNER_SHARE
+    steps: int = 0
+    trims: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkingSet(Solver):
+    """Solve on a growing set of kernels with the primal-dual Newton iteration; certify on all kernels with one pass.
+
+    Solves ``min_{f,b} sum_i s_i l(y_i, f_i + b) + Omega(||f_1||, ..., ||f_M||)`` for regularizers that select kernels:
+    block 1-norm, elastic net and weights on a simplex. A kernel outside the set cannot matter while its dual norm
+    ``u_m = sqrt(rho' K_m rho)`` stays below a bound (``C`` for the block 1-norm); the pass of each outer iteration
+    computes all of them, which gives the certificate and the worst violators at once.
+
+    Parameters
+    ----------
+    initial_size : int
+        Kernels in the first working set; each later one is at most four times the one before, or
+        twice where kernels have to be evaluated.
+
+    Notes
+    -----
+    The variables of the iteration survive from one working set to the next: new kernels enter with a slack and with
+    the weight that puts their product on the central path.
+
+    Where the iteration breaks down, as it can when the optimum is a millionth of the loss at zero, block coordinate
+    descent goes on from the best model, and the better of both is returned.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.objective import Problem, get_loss, get_regularizer
+    >>> rng = np.random.default_rng(0)
+    >>> factors = rng.standard_normal((300, 20, 2))
+    >>> kernels = factors @ factors.transpose(0, 2, 1)
+    >>> problem = Problem(kernels, np.sign(factors[7, :, 0]), get_loss("logistic"), get_regularizer("l1", 3.0))
+    >>> solution = WorkingSet(tol=1e-6).solve(problem)
+    >>> str(solution.status), int(solution.kernel_weights.argmax())
+    ('converged', 7)
+    """
+
+    initial_size: int = 50
+
+    name: ClassVar[str] = "working_set"
+    rescuer: ClassVar[str] = "block_coordinate"
+    accepts_losses: ClassVar[frozenset[str]] = frozenset(LOSSES)
+    accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"l1", "elasticnet", "simplex"})
+
+    @classmethod
+    def refusals(cls, problem: Problem) -> list[str]:
+        """Refuse what selects no kernels."""
+        reasons = super().refusals(problem)
+        if not reasons and not problem.regularizer.sparse:
+            reasons.append("this regularizer gives every kernel a weight")
+        return reasons
+
+    def initialize(self, problem: Problem, start: Model) -> _State:
+        """Start from the given model with an empty working set."""
+        check_count(self.initial_size, "initial_size")
+        return _State(start, WorkingCopy(problem, self.tol))
+
+    def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
+        """Keep the norms of all kernels: they name the violators."""
+        state.norms = certificate.dual_norms
+        state.previous_gap = state.gap
+        state.gap, state.absolute_gap = certificate.relative_gap, certificate.gap
+
+    def step(self, problem: Problem, state: _State) -> None:
+        """Grow the working set by the worst violators and solve on it."""
+        if state.iteration is None:
+            self._open(problem, state)
+        else:
+            self._revise(problem, state, state.iteration)
+        wanted = max(state.share * self.tol, min(INNER_PROGRESS * state.gap, FIRST_GAP))
+        self._descend(problem, state, wanted)
+        assert state.iteration is not None
+        if state.trims < MOST_TRIMS and self._near(problem, state.iteration, self.tol):
+            self._trim(problem, state, state.share * self.tol)
+
+    def extract(self, problem: Problem, state: _State) -> Model:
+        """Return the model of the working set, with weight zero for all other kernels."""
+        assert state.iteration is not None
+        rho, weights, b = state.iteration.model(PRUNING_TOLERANCE * self.tol)
+        d = np.zeros(problem.n_kernels)
+        d[state.kernels] = weights
+        return rho, d, b
+
+    def newton_steps(self, state: _State) -> int:
+        """Return the number of Newton steps over all working sets."""
+        return state.steps
+
+    def _open(self, problem: Problem, state: _State) -> None:
+        rho, d, b = state.start
+        size = max(self.initial_size, 0 if problem.regularizer.dual_constraint else problem.n_kernels // DENSE_START)
+        worst = np.argsort(-state.norms, kind="stable")[:size]
+        state.kernels = np.union1d(worst, np.flatnonzero(d))
+        state.iteration = start_iteration(state.copy.choose(state.kernels), rho, b)
+        state.gap = FIRST_GAP / INNER_PROGRESS
+
+    def _revise(self, problem: Problem, state: _State, iteration: PrimalDual) -> None:
+        bound = iteration.activity_bound()
+        norms = state.norms[state.kernels]
+        keep = ~iteration.kernels.inactive() | (norms >= min(NEARLY_ACTIVE * bound, norms.max()))
+        outside = np.ones(problem.n_kernels, dtype=bool)
+        outside[state.kernels] = False
+        found = np.flatnonzero(outside & (state.norms > NEARLY_VIOLATED * bound))
+        growth = GROWTH if problem.stack.in_memory else 1
+        room = max(self.initial_size, growth * state.kernels.size)
+        added = found[np.argsort(-state.norms[found], kind="stable")][:room]
+        if not (state.norms[added] > bound).any() or state.gap > SLOW * state.previous_gap:
+            state.share *= 0.3
+            keep[:] = True
+        if problem.stack.in_memory and np.count_nonzero(~keep) < WORTH_DROPPING * keep.size:
+            keep[:] = True
+        if added.size or not keep.all():
+            state.kernels = np.concatenate([state.kernels[keep], added])
+            chosen = state.copy.choose(state.kernels)
+            moved = iteration.moved_to(chosen, keep, state.norms[added], state.absolute_gap)
+            # Kernels far beyond their bound enter with weights that can throw the iteration off its path for good.
+            rho, b = problem.zero_model()
+            lost = moved.bounds()[0] > problem.empirical_loss(np.full(problem.n_samples, b))
+            state.iteration = start_iteration(chosen, rho, b) if lost else moved
+
+    def _trim(self, problem: Problem, state: _State, wanted: float) -> None:
+        """Solve once more without inactive kernels whose small weights the model still needs.
+
+        Among many kernels that nearly reach their bound, an interior point spreads small weights over all of them.
+        Should one of the kernels left out be missed, the next pass finds it.
+        """
+        assert state.iteration is not None
+        keep = ~state.iteration.kernels.inactive()
+        if keep.all() or not keep.any() or self._near_with_zeros(problem, state.iteration, wanted):
+            return
+        state.trims += 1
+        state.kernels = state.kernels[keep]
+        chosen = state.copy.choose(state.kernels)
+        distance = wanted * max(abs(state.iteration.bounds()[0]), problem.tiny)
+        state.iteration = state.iteration.moved_to(chosen, keep, np.zeros(0), distance)
+        self._descend(problem, state, wanted)
+
+    def _descend(self, problem: Problem, state: _State, wanted: float) -> None:
+        assert state.iteration is not None
+        spare, share = STEPS_FOR_ZEROS, 1.0
+        for _ in range(MOST_INNER_STEPS):
+            primal, _ = state.iteration.bounds()
+            state.iteration.newton_step(share * wanted * max(abs(primal), problem.tiny))
+            state.steps += 1
+            if not self._near(problem, state.iteration, wanted):
+                continue
+            if spare == 0 or self._near_with_zeros(problem, state.iteration, wanted):
+                break
+            spare, share = spare - 1, share * CLOSER
+
+    def _near(self, problem: Problem, iteration: PrimalDual, wanted: float) -> bool:
+        primal, dual = iteration.bounds()
+        return bool(primal - dual <= wanted * max(abs(primal), problem.tiny))
+
+    def _near_with_zeros(self, problem: Problem, iteration: PrimalDual, wanted: float) -> bool:
+        """Whether the model is also good without its inactive kernels, whose weights shrink with every step."""
+        unit = max(abs(iteration.bounds()[0]), problem.tiny)
+        return iteration.pruned_gap() <= max(2.0 * wanted, PRUNING_TOLERANCE * self.tol) * unit

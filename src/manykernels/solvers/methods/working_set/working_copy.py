@@ -1,0 +1,70 @@
+"""Where the kernels of a working set are read from: the stack itself if it is in memory, else a packed copy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from manykernels.grams.packed import PackedStack
+
+if TYPE_CHECKING:
+    from manykernels.grams.base import GramStack
+    from manykernels.objective.problem import Problem
+    from manykernels.validation.arrays import Array
+
+SINGLE_PRECISION_GAP = 1e-5  # loosest gap that single precision of a copy could be felt in
+
+
+@dataclass
+class WorkingCopy:
+    """The kernels of a working set of ``problem``, evaluated once each while they stay in it.
+
+    Rows of one buffer are reused from set to set: a second copy, or freshly allocated memory, would cost more than
+    the evaluation of the kernels.
+
+    Parameters
+    ----------
+    problem : Problem
+        On all kernels.
+    tol : float
+        Relative gap asked for; a copy is in single precision where that cannot be felt.
+    """
+
+    problem: Problem
+    tol: float
+    kernels: Array = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    _buffer: Array | None = field(default=None, repr=False)
+
+    def choose(self, kernels: Array) -> Problem:
+        """Return the problem on ``kernels``; those that were in the set before must come first, in their old order."""
+        stack = self.problem.stack
+        if stack.in_memory:
+            chosen: GramStack = stack.view(kernels)
+        else:
+            chosen = PackedStack(self._packed(kernels), stack.n_samples, n_threads=stack.n_threads)
+        self.kernels = kernels
+        return replace(self.problem, stack=chosen, kernel_penalties=self.problem.penalties[kernels])
+
+    def _packed(self, kernels: Array) -> Array:
+        kept = np.flatnonzero(np.isin(self.kernels, kernels))
+        buffer = self._room(kernels.size)
+        source = buffer if self._buffer is None else self._buffer
+        for new, old in enumerate(kept):
+            if new != old or source is not buffer:
+                buffer[new] = source[old]
+        self._buffer = buffer
+        if kernels.size > kept.size:
+            self.problem.stack.triangles(kernels[kept.size :], out=buffer[kept.size : kernels.size])
+        return buffer[: kernels.size]
+
+    def _room(self, size: int) -> Array:
+        """Return a buffer of at least ``size`` rows; rows that are never written take no memory."""
+        if self._buffer is not None and self._buffer.shape[0] >= size:
+            return self._buffer
+        stack = self.problem.stack
+        entries = stack.n_samples * (stack.n_samples + 1) // 2
+        single = self.tol >= SINGLE_PRECISION_GAP or stack.dtype == np.float32
+        rows = min(4 * size, stack.n_kernels)
+        return np.empty((rows, entries), dtype=np.float32 if single else np.float64)

@@ -1,0 +1,384 @@
+"""The only place that checks X, y, Gram arrays, weights and parameters; every message says what to do."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf
+
+from manykernels.exceptions import InvalidInputError, NotPSDError
+from manykernels.threads import blas_threads
+
+Array = NDArray[Any]
+
+
+def check_positive(value: Any, name: str, *, allow_zero: bool = False, upper: float = np.inf) -> float:
+    """Return ``value`` as a float if it is a finite positive number, else raise ``InvalidInputError``."""
+    bound = "non-negative" if allow_zero else "positive"
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InvalidInputError(f"{name} must be a {bound} number, got {value!r}.")
+    number = float(value)
+    if not np.isfinite(number) or number < 0 or (number == 0 and not allow_zero) or number > upper:
+        limit = "" if upper == np.inf else f" of at most {upper:g}"
+        raise InvalidInputError(f"{name} must be a finite {bound} number{limit}, got {value!r}.")
+    return number
+
+
+def check_finite(array: Array, name: str) -> Array:
+    """Return ``array`` if all its entries are finite, else say how many are not and where the first one is."""
+    bad = ~np.isfinite(array)
+    if bad.any():
+        first = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise InvalidInputError(
+            f"{name} contains {int(bad.sum())} NaN or infinite value(s), the first at index {first}. "
+            "Impute or drop them before fitting."
+        )
+    return array
+
+
+# --- Gram matrices -------------------------------------------------------------------------------------------------
+
+PSD_MODES = ("raise", "clip", "ignore")
+
+
+def gram_tolerance(dtype: Any) -> float:
+    """Relative error that rounding alone may leave in a Gram matrix stored as ``dtype``."""
+    return 1e-5 if np.dtype(dtype) == np.float32 else 1e-8
+
+
+def check_gram_array(kernels: Any, name: str = "kernels") -> Array:
+    """Return ``kernels`` as a finite, symmetric float32 or float64 array of shape (M, N, N).
+
+    Parameters
+    ----------
+    kernels : array_like of shape (n_kernels, n_samples, n_samples)
+        Gram matrices, kernels leading. Integers and booleans become float64; float arrays are not copied.
+    name : str
+        What to call the array in messages.
+
+    Returns
+    -------
+    ndarray of shape (n_kernels, n_samples, n_samples), float32 or float64
+
+    Raises
+    ------
+    InvalidInputError
+        Wrong dtype or shape, an entry that is NaN or infinite, or a matrix that is not symmetric.
+
+    Examples
+    --------
+    >>> check_gram_array([[[2, 1], [1, 2]]]).dtype
+    dtype('float64')
+    """
+    array = _real_array(kernels, name)
+    if array.ndim != 3 or array.shape[1] != array.shape[2]:
+        hint = f" For one kernel pass {name}[None]." if array.ndim == 2 else ""
+        raise InvalidInputError(
+            f"{name} must have shape (n_kernels, n_samples, n_samples), got {array.shape}. Kernels are the first axis."
+            + hint
+        )
+    if 0 in array.shape:
+        raise InvalidInputError(f"{name} must hold at least one kernel and one sample, got shape {array.shape}.")
+    for m, gram in enumerate(array):
+        check_finite(gram, f"{name}[{m}]")
+        _check_symmetric(gram, f"{name}[{m}]")
+    return array
+
+
+def check_rectangular_grams(kernels: Any, name: str = "kernels") -> Array:
+    """Return kernels between new and training samples as a finite float array of shape (M, n_new, n_train)."""
+    array = _real_array(kernels, name)
+    if array.ndim != 3 or 0 in array.shape:
+        raise InvalidInputError(
+            f"{name} must have shape (n_kernels, n_new, n_train), none of them 0, got {array.shape}. Kernels are the "
+            "first axis."
+        )
+    for m, gram in enumerate(array):
+        check_finite(gram, f"{name}[{m}]")
+    return array
+
+
+def check_psd(kernels: Array, psd: str = "raise", name: str = "kernels") -> Array:
+    """Return Gram matrices that are positive semidefinite up to rounding.
+
+    A Cholesky factorization of ``K + tol * trace(K)/N * I`` settles the usual case; eigenvalues are computed only where
+    it fails.
+
+    Parameters
+    ----------
+    kernels : ndarray of shape (n_kernels, n_samples, n_samples)
+        Symmetric matrices, as returned by `check_gram_array`; never modified.
+    psd : {"raise", "clip", "ignore"}
+        What to do with an indefinite matrix: refuse it, set its negative eigenvalues to zero (in a copy), or nothing.
+    name : str
+        What to call the array in messages.
+
+    Returns
+    -------
+    ndarray of shape (n_kernels, n_samples, n_samples)
+        ``kernels`` itself unless something was clipped.
+
+    Raises
+    ------
+    NotPSDError
+        If ``psd="raise"`` and a matrix has a negative eigenvalue beyond rounding.
+    InvalidInputError
+        If ``psd`` is not one of the three words.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> check_psd(np.array([[[1.0, 2.0], [2.0, 1.0]]]), psd="clip")
+    array([[[1.5, 1.5],
+            [1.5, 1.5]]])
+    """
+    if psd not in PSD_MODES:
+        raise InvalidInputError(f"psd must be one of {PSD_MODES}, got {psd!r}.")
+    if psd == "ignore":
+        return kernels
+    with blas_threads(kernels.shape[1]):
+        bad = [m for m, gram in enumerate(kernels) if not _is_psd(gram)]
+        if bad and psd == "raise":
+            raise NotPSDError(_not_psd_message(kernels, bad, name))
+        if not bad:
+            return kernels
+        clipped = kernels.copy()
+        for m in bad:
+            clipped[m] = _clip_psd(kernels[m])
+    return clipped
+
+
+def check_float32_range(diagonals: Array, name: str = "Kernel") -> None:
+    """Raise ``InvalidInputError`` if a kernel with such a diagonal (one row a kernel) loses its digits in float32."""
+    largest = np.abs(diagonals).max(axis=1)
+    bad = np.flatnonzero((largest > 1e38) | ((largest > 0) & (largest < 1e-30)))
+    if len(bad):
+        raise InvalidInputError(
+            f"{name} {bad[0]} has diagonal entries up to {largest[bad[0]]:.3g}, which float32 cannot hold. "
+            "Use dtype=float64, or normalize the kernels."
+        )
+
+
+def _real_array(values: Any, name: str) -> Array:
+    """Return ``values`` as float32 or float64; other real numbers become float64."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InvalidInputError(f"{name} could not be read as one array ({error}). Give equal shapes.") from error
+    if array.dtype.kind not in "biuf":
+        raise InvalidInputError(f"{name} must hold real numbers, got dtype {array.dtype}.")
+    if array.dtype in (np.dtype(np.float32), np.dtype(np.float64)):
+        return array
+    return array.astype(np.float64)
+
+
+def _check_symmetric(gram: Array, name: str) -> None:
+    """Raise ``NotPSDError`` if ``gram`` differs from its transpose by more than rounding."""
+    gap = np.abs(gram - gram.T)
+    worst = float(gap.max())
+    if worst <= gram_tolerance(gram.dtype) * float(np.abs(gram).max()):
+        return
+    i, j = (int(k) for k in np.unravel_index(int(gap.argmax()), gap.shape))
+    raise NotPSDError(
+        f"{name} is not symmetric: entry [{i}, {j}] is {gram[i, j]:.6g} but [{j}, {i}] is {gram[j, i]:.6g} "
+        f"(difference {worst:.3g}). Pass (K + K.T) / 2 if that is what you mean."
+    )
+
+
+def _is_psd(gram: Array) -> bool:
+    """Tell whether ``gram`` has no negative eigenvalue beyond rounding."""
+    scale = float(np.abs(gram).max())
+    if scale == 0:
+        return True
+    tolerance = gram_tolerance(gram.dtype)
+    shifted = np.divide(gram, scale, dtype=np.float64)
+    shifted.flat[:: len(gram) + 1] += tolerance * max(float(np.trace(shifted)) / len(gram), 0.0)
+    if dpotrf(shifted.T, lower=0, overwrite_a=1)[1] == 0:
+        return True
+    eigenvalues = np.linalg.eigvalsh(np.divide(gram, scale, dtype=np.float64))
+    return bool(eigenvalues[0] >= -tolerance * max(eigenvalues[-1], 0.0))
+
+
+def _not_psd_message(kernels: Array, bad: list[int], name: str) -> str:
+    eigenvalues = np.linalg.eigvalsh(kernels[bad[0]].astype(np.float64))
+    others = f" So are {len(bad) - 1} more of the {len(kernels)} kernels." if len(bad) > 1 else ""
+    return (
+        f"{name}[{bad[0]}] is not positive semidefinite: its smallest eigenvalue is {eigenvalues[0]:.3g} and its "
+        f"largest {eigenvalues[-1]:.3g}.{others} Correct the kernel, or set negative eigenvalues to zero by "
+        'KernelStack(kernels, psd="clip") for an estimator, manykernels.grams.as_stack(kernels, psd="clip") for solve.'
+    )
+
+
+def _clip_psd(gram: Array) -> Array:
+    """Nearest positive semidefinite matrix in Frobenius norm: negative eigenvalues set to zero."""
+    eigenvalues, vectors = np.linalg.eigh(gram.astype(np.float64))
+    clipped = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
+    return (clipped + clipped.T) / 2
+
+
+# --- arguments of Gram stacks --------------------------------------------------------------------------------------
+
+
+def check_vector(values: Any, size: int | None, name: str) -> Array:
+    """Return ``values`` as a finite, contiguous float64 vector of ``size`` entries, of any number for None."""
+    array = np.ascontiguousarray(_real_array(values, name), dtype=np.float64)
+    if not array.flags.writeable:
+        array = array.copy()  # compiled loops would be compiled a second time for read-only arrays
+    shape = np.shape(values)
+    if size is None and len(shape) != 1:
+        raise InvalidInputError(f"{name} must be one-dimensional, got shape {shape}.")
+    if size is not None and shape != (size,):
+        raise InvalidInputError(f"{name} must have shape ({size},), got {shape}.")
+    return check_finite(array, name)
+
+
+def check_columns(values: Any, n_samples: int, name: str) -> Array:
+    """Return ``values`` as a finite float64 array of shape (n_samples,) or (n_samples, k)."""
+    array = _real_array(values, name).astype(np.float64, copy=False)
+    if array.ndim not in (1, 2) or array.shape[0] != n_samples:
+        raise InvalidInputError(f"{name} must have shape ({n_samples},) or ({n_samples}, k), got {array.shape}.")
+    return check_finite(array, name)
+
+
+def check_indices(index: Any, size: int, name: str, *, allow_empty: bool = True) -> Array:
+    """Return ``index`` (None for all, a slice, integers or a boolean mask) as int64 positions in ``range(size)``."""
+    every = np.arange(size)
+    if index is None or isinstance(index, slice):
+        chosen = every if index is None else every[index]
+    else:
+        chosen = _index_array(np.asarray(index), size, name)
+    if not allow_empty and len(chosen) == 0:
+        raise InvalidInputError(f"No {name} chosen; choose at least one of the {size}.")
+    return chosen
+
+
+def _index_array(array: Array, size: int, name: str) -> Array:
+    if array.size == 0:
+        return np.empty(0, dtype=np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "biu":
+        raise InvalidInputError(
+            f"{name} must be a slice, a one-dimensional array of positions or a boolean mask, "
+            f"got shape {array.shape} of dtype {array.dtype}."
+        )
+    if array.dtype.kind == "b":
+        if len(array) != size:
+            raise InvalidInputError(f"The mask of {name} must have {size} entries, got {len(array)}.")
+        return np.flatnonzero(array)
+    outside = (array < -size) | (array >= size)
+    if outside.any():
+        raise InvalidInputError(f"{name} has position {array[outside][0]}, but positions go from 0 to {size - 1}.")
+    return np.where(array < 0, array + size, array).astype(np.int64)
+
+
+def check_names(names: Any, n_kernels: int) -> tuple[str, ...] | None:
+    """Return kernel names as a tuple of ``n_kernels`` different strings, or None."""
+    if names is None:
+        return None
+    chosen = tuple(str(name) for name in names)
+    if len(chosen) != n_kernels:
+        raise InvalidInputError(f"names must hold one name for each of the {n_kernels} kernels, got {len(chosen)}.")
+    repeated = sorted({name for name in chosen if chosen.count(name) > 1}) if len(set(chosen)) < n_kernels else []
+    if repeated:
+        raise InvalidInputError(f"Kernel names must differ, but {repeated[:5]} appear more than once.")
+    return chosen
+
+
+# --- arguments of problems -----------------------------------------------------------------------------------------
+
+
+def check_positive_vector(values: Any, size: int, name: str) -> Array:
+    """Return ``values`` as a float64 vector of ``size`` finite positive entries."""
+    array = check_vector(values, size, name)
+    if not np.all(array > 0):
+        worst = int(np.argmin(array))
+        raise InvalidInputError(
+            f"{name} must be positive, but entry {worst} is {array[worst]:.6g}. Leave out what should not count."
+        )
+    return array
+
+
+def check_count(value: Any, name: str, *, least: int = 1) -> int:
+    """Return ``value`` as an int if it is an integer of at least ``least``, else raise ``InvalidInputError``."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < least:
+        raise InvalidInputError(f"{name} must be an integer of at least {least}, got {value!r}.")
+    return int(value)
+
+
+def check_nonnegative_vector(values: Any, size: int | None, name: str) -> Array:
+    """Return ``values`` as a float64 vector of ``size`` (None: any number of) finite non-negative entries."""
+    array = check_vector(values, size, name)
+    if (array < 0).any():
+        worst = int(np.argmin(array))
+        raise InvalidInputError(f"{name} must not be negative, but entry {worst} is {array[worst]:.6g}.")
+    return array
+
+
+# --- arguments of searches for kernels ------------------------------------------------------------------------------
+
+
+def check_symmetric_matrix(values: Any, name: str) -> Array:
+    """Return ``values`` as a finite, square, symmetric float64 matrix."""
+    array = _real_array(values, name).astype(np.float64, copy=False)
+    if array.ndim != 2 or array.shape[0] != array.shape[1]:
+        raise InvalidInputError(f"{name} must be a square matrix, got shape {array.shape}.")
+    check_finite(array, name)
+    gap = float(np.max(np.abs(array - array.T), initial=0.0))
+    if gap > 1e-10 * float(np.max(np.abs(array), initial=0.0)):
+        raise InvalidInputError(f"{name} must be symmetric, but entries differ from their mirror image by {gap:.3g}.")
+    return array
+
+
+def check_parameter_range(values: Any, name: str, *, allow_zero: bool = False) -> tuple[float, float]:
+    """Return the ends ``low < high`` of a range of positive (or non-negative) parameters."""
+    if not isinstance(values, (tuple, list)) or len(values) != 2:
+        raise InvalidInputError(f"{name} needs a range (low, high), got {values!r}.")
+    low = check_positive(values[0], f"low of {name}", allow_zero=allow_zero)
+    high = check_positive(values[1], f"high of {name}")
+    if low >= high:
+        raise InvalidInputError(f"{name} needs low < high, got low={low:g} and high={high:g}.")
+    return low, high
+
+
+# --- arguments of alignment ----------------------------------------------------------------------------------------
+
+
+def check_square_kernel(values: Any, name: str, *, symmetric: bool = True) -> Array:
+    """Return ``values`` as a finite float64 matrix among at least one sample, whose symmetry may go unchecked."""
+    array = _real_array(values, name)
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or not array.size:
+        raise InvalidInputError(f"{name} must be a kernel matrix of shape (n, n), got shape {array.shape}.")
+    check_finite(array, name)
+    if symmetric:
+        _check_symmetric(array, name)
+    return array.astype(np.float64, copy=False)
+
+
+def check_choice(value: Any, choices: tuple[str, ...], name: str) -> str:
+    """Return ``value`` if it is one of ``choices``, else say which there are."""
+    if not isinstance(value, str) or value not in choices:
+        raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+    return value
+
+
+def check_growth(value: Any) -> float:
+    """Return the ratio of penalties from a node to its children as a float of at least 1, or say what is wrong."""
+    growth = check_positive(value, "growth")
+    if growth < 1:
+        raise InvalidInputError(
+            f"growth must be at least 1, got {value!r}: below 1 large interactions are penalized less than small ones, "
+            "so that the search would have to visit them all. Values from 2 to 4 are usual."
+        )
+    return growth
+
+
+def check_points(values: Any, name: str = "points") -> Array:
+    """Return ``values`` as a finite, contiguous float64 table of at least one row and one column."""
+    array = np.ascontiguousarray(_real_array(values, name), dtype=np.float64)
+    if array.ndim != 2 or not array.size:
+        raise InvalidInputError(
+            f"{name} must have shape (n_samples, n_columns) with at least one of each, got {np.shape(values)}."
+        )
+    return check_finite(array, name)
