@@ -28,39 +28,13 @@ class CenteredProducts:
     square root of two: inner products of matrices are then those of vectors, computed by BLAS. A chunk is `CHUNK_BYTES`
     of such vectors (one kernel, if that is larger); no more than two chunks and the triangles of one exist at once,
     whatever the number of kernels.
-
-    Parameters
-    ----------
-    stack : GramStack
-        Every reading is counted by its counters.
-    center : bool, default=True
-        Whether kernels are centered in feature space.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from manykernels.alignment.products import CenteredProducts
-    >>> from manykernels.grams import as_stack
-    >>> stack = as_stack(np.stack([np.eye(3), np.ones((3, 3))]))
-    >>> CenteredProducts(stack, center=False).between([0, 1], [0, 1])
-    array([[3., 3.],
-           [3., 9.]])
     """
 
     stack: GramStack
     center: bool = True
 
     def target(self, T: Array) -> Array:
-        """Return a symmetric matrix T, centered if kernels are, as a vector like those of kernels.
-
-        Parameters
-        ----------
-        T : ndarray of shape (n_samples, n_samples)
-
-        Returns
-        -------
-        ndarray of shape (N(N+1)/2,), float64
-        """
+        """Return a symmetric matrix T, centered if kernels are, as a vector like those of kernels."""
         matrix = center_kernel(T) if self.center else np.asarray(T, dtype=np.float64)
         packed = np.empty(triangle_size(len(matrix)))
         pack_triangle(matrix, packed)
@@ -69,34 +43,14 @@ class CenteredProducts:
         return packed
 
     def with_target(self, target: Array) -> tuple[Array, Array, Array]:
-        """Return for each kernel its inner product with a target and its norms: one pass.
-
-        Parameters
-        ----------
-        target : ndarray of shape (N(N+1)/2,)
-            As `target` returns it.
-
-        Returns
-        -------
-        products, norms, raw_norms : ndarray of shape (n_kernels,)
-            ``<K_i, T>_F``, ``||K_i||_F`` and, before centering, ``||K_i||_F``.
-        """
+        """Return for each kernel its inner product with a target and its norms: one pass."""
         found = np.empty((3, self.stack.n_kernels))
         for at in self._chunks(self.stack.n_kernels):
             found[:, at] = self._measured(at, target)
         return found[0], found[1], found[2]
 
     def with_combination(self, weights: Array) -> Array:
-        """Return ``<K_i, sum_j weights_j K_j>_F`` for every kernel: one pass, and the kernels of nonzero weight once.
-
-        Parameters
-        ----------
-        weights : ndarray of shape (n_kernels,)
-
-        Returns
-        -------
-        ndarray of shape (n_kernels,)
-        """
+        """Return ``<K_i, sum_j weights_j K_j>_F`` for every kernel: one pass, and the kernels of nonzero weight once."""
         combined = self.target(self.stack.combine(weights))
         products = np.empty(self.stack.n_kernels)
         for at in self._chunks(self.stack.n_kernels):
@@ -104,17 +58,7 @@ class CenteredProducts:
         return products
 
     def between(self, rows: Any, columns: Any) -> Array:
-        """Return ``<K_i, K_j>_F`` for the given kernels.
-
-        Parameters
-        ----------
-        rows, columns : array_like of int
-            Positions of kernels.
-
-        Returns
-        -------
-        ndarray of shape (n_rows, n_columns)
-        """
+        """Return ``<K_i, K_j>_F`` for the given kernels."""
         left, right = np.asarray(rows), np.asarray(columns)
         products = np.empty((len(left), len(right)))
         for at in self._chunks(len(left)):

@@ -113,43 +113,13 @@ class Limits:
 
 
 def checked_limits(limits: Any, default: Limits) -> Limits:
-    """Return ``limits``, or ``default`` if it is None.
-
-    Parameters
-    ----------
-    limits : Limits or None
-    default : Limits
-
-    Returns
-    -------
-    Limits
-
-    Raises
-    ------
-    InvalidInputError
-        If it is anything else.
-    """
+    """Return ``limits``, or ``default`` if it is None."""
     chosen: Limits = check_instance(default if limits is None else limits, Limits, "limits", "Limits(tol=1e-4)")
     return chosen
 
 
 def random_generator(random_state: Any) -> np.random.Generator:
-    """Return the generator of a search.
-
-    Parameters
-    ----------
-    random_state : int, RandomState, Generator or None
-
-    Returns
-    -------
-    Generator
-        A Generator as it is, so that it goes on from where it was.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is anything else.
-    """
+    """Return the generator of a search."""
     source = check_random_state(random_state)
     if isinstance(source, np.random.Generator):
         return source
@@ -293,16 +263,7 @@ class _Search:
 
 
 def without_empty(discovery: Discovery) -> Discovery:
-    """Return the discovery without kernels of weight zero, which a model does not need.
-
-    Parameters
-    ----------
-    discovery : Discovery
-
-    Returns
-    -------
-    Discovery
-    """
+    """Return the discovery without kernels of weight zero, which a model does not need."""
     weights = discovery.solution.kernel_weights
     kept = np.flatnonzero(weights)
     kernels = tuple(discovery.kernels[m] for m in kept)

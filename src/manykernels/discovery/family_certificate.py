@@ -21,19 +21,6 @@ def family_certificate(problem: Problem, model: tuple[Array, Array, float], norm
 
     The dual vector ``r``, made feasible, may still be scaled down; the best scale solves
     ``max_{0 <= c <= 1} -sum_i s_i l*(y_i, -c r_i/s_i) - c^2 V / (2 lambda)``.
-
-    Parameters
-    ----------
-    problem : Problem
-        On the kernels of the model.
-    model : (rho, d, b)
-        Dual coefficients, kernel weights, intercept.
-    norm : float
-        ``V`` of the feasible dual vector: ``Omega*`` over the family is ``V / (2 lambda)``.
-
-    Returns
-    -------
-    Certificate
     """
     rho, d, b = model
     f, t = problem.model_parts(rho, d)
@@ -47,23 +34,6 @@ def certificate_of(
     """Return the certificate of a model whose penalty, and its conjugate at feasible dual coefficients, are known.
 
     The dual coefficients are scaled to the best point of their ray.
-
-    Parameters
-    ----------
-    problem : Problem
-        Gives target, loss, sample weights and intercept.
-    model : (rho, f, b)
-        Dual coefficients, scores without intercept, intercept.
-    penalty : float
-        ``Omega(t)`` of the model.
-    feasible : ndarray of shape (N,)
-        Dual feasible.
-    conjugate : float
-        ``Omega*`` there, or an upper bound on it; it grows with the square of a factor.
-
-    Returns
-    -------
-    Certificate
     """
     rho, f, b = model
     scale, dual = best_scaling(problem.conjugate_loss, feasible, conjugate)
@@ -81,24 +51,7 @@ def certificate_of(
 
 
 def best_scaling(conjugate_loss: Callable[[Array], float], rho: Array, bound: float) -> tuple[float, float]:
-    """Maximize the dual value along the ray of ``rho``, which keeps it in its box.
-
-    Parameters
-    ----------
-    conjugate_loss : callable
-        ``L*(-rho)`` for ``rho`` (N,).
-    rho : ndarray of shape (N,)
-        Dual feasible.
-    bound : float
-        ``Omega*(u)`` at ``rho``, or an upper bound on it; it grows with the square of the factor.
-
-    Returns
-    -------
-    scale : float
-        In [0, 1].
-    value : float
-        ``max_c -L*(-c rho) - c^2 bound``, at least as large as at ``c = 1``.
-    """
+    """Maximize the dual value along the ray of ``rho``, which keeps it in its box."""
 
     def negative(scale: float) -> float:
         return conjugate_loss(scale * rho) + scale**2 * bound
@@ -109,19 +62,7 @@ def best_scaling(conjugate_loss: Callable[[Array], float], rho: Array, bound: fl
 
 
 def with_dual(certificate: Certificate, dual: float, tiny: float) -> Certificate:
-    """Return the certificate with another lower bound, from another dual vector.
-
-    Parameters
-    ----------
-    certificate : Certificate
-    dual : float
-    tiny : float
-        Floor of the denominator of the relative gap.
-
-    Returns
-    -------
-    Certificate
-    """
+    """Return the certificate with another lower bound, from another dual vector."""
     denominator = max(abs(certificate.primal), tiny)
     less = (dual - certificate.dual) / denominator
     kkt = replace(certificate.kkt, complementarity=certificate.kkt.complementarity - less)

@@ -333,14 +333,7 @@ class GramStack(ABC):
 
 
 class GramView(GramStack):
-    """Chosen kernels and samples of another stack, without a copy: what `take` and `restrict` return by default.
-
-    Parameters
-    ----------
-    parent : GramStack
-    kernels, samples : ndarray of int
-        Positions in the parent.
-    """
+    """Chosen kernels and samples of another stack, without a copy: what `take` and `restrict` return by default."""
 
     def __init__(self, parent: GramStack, kernels: Array, samples: Array) -> None:
         super().__init__(

@@ -125,13 +125,7 @@ def plan_stack(
 
 
 def stack_nbytes(kind: str, n_kernels: int, n_samples: int, dtype: str) -> int:
-    """Return the bytes of the stored Gram entries, an exact Python integer.
-
-    Examples
-    --------
-    >>> stack_nbytes("packed", 6000, 200, "float32")
-    482400000
-    """
+    """Return the bytes of the stored Gram entries, an exact Python integer."""
     entries = {"dense": n_samples**2, "packed": n_samples * (n_samples + 1) // 2, "lazy": 0}[kind]
     return n_kernels * entries * np.dtype(dtype).itemsize
 
@@ -143,27 +137,7 @@ def working_nbytes(n_kernels: int, n_samples: int, n_targets: int = 1) -> int:
 
 
 def memory_bytes(budget: int | str | None) -> int:
-    """Return a memory budget in bytes; None means half of the memory available now.
-
-    Parameters
-    ----------
-    budget : int, str or None
-        ``"2GB"`` is 2e9 bytes, ``"2GiB"`` is 2 * 1024**3.
-
-    Returns
-    -------
-    int
-
-    Raises
-    ------
-    InvalidInputError
-        If the budget is not a positive size.
-
-    Examples
-    --------
-    >>> memory_bytes("512 MiB")
-    536870912
-    """
+    """Return a memory budget in bytes; None means half of the memory available now."""
     if budget is None:
         return available_memory() // 2
     size = 0
@@ -197,13 +171,7 @@ def available_memory() -> int:
 
 
 def format_bytes(nbytes: int) -> str:
-    """Return a size for a person, in decimal units.
-
-    Examples
-    --------
-    >>> format_bytes(482_400_000)
-    '482 MB'
-    """
+    """Return a size for a person, in decimal units."""
     if nbytes < 1000:
         return f"{nbytes} B"
     power = min((len(str(nbytes)) - 1) // 3, 6)

@@ -29,93 +29,27 @@ def squared_constant(constant: float, norms: Array) -> float:
     """Return the ``Ct`` for which the squared form has the solution of the block 1-norm with ``C``.
 
     ``Ct = C / sum ||f_m||`` at the solution; (6) of the paper multiplies instead, a misprint.
-
-    Parameters
-    ----------
-    constant : float
-        ``C``.
-    norms : ndarray of shape (M,)
-        Block norms of the solution, not all zero.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> squared_constant(0.5, np.array([1.0, 4.0]))
-    0.1
     """
     return check_positive(constant, "constant") / check_positive(float(np.sum(norms)), "The sum of block norms")
 
 
 def block_constant(constant: float, norms: Array) -> float:
-    """Return the ``C`` for which the block 1-norm has the solution of the squared form with ``Ct``.
-
-    Parameters
-    ----------
-    constant : float
-        ``Ct``.
-    norms : ndarray of shape (M,)
-        Block norms of the solution, not all zero.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> block_constant(0.1, np.array([1.0, 4.0]))
-    0.5
-    """
+    """Return the ``C`` for which the block 1-norm has the solution of the squared form with ``Ct``."""
     return check_positive(constant, "constant") * check_positive(float(np.sum(norms)), "The sum of block norms")
 
 
 def strength_from_alpha(alpha: float, total_weight: float) -> float:
-    """Return the strength for which the objective is ``total_weight`` times (mean loss + alpha times unit penalty).
-
-    Parameters
-    ----------
-    alpha : float
-        Strength relative to the mean loss, as the estimators take it.
-    total_weight : float
-        Sum of sample weights; the number of samples without weights.
-
-    Examples
-    --------
-    >>> strength_from_alpha(0.01, 200)
-    2.0
-    """
+    """Return the strength for which the objective is ``total_weight`` times (mean loss + alpha times unit penalty)."""
     return check_positive(alpha, "alpha") * check_positive(total_weight, "total_weight")
 
 
 def alpha_from_strength(strength: float, total_weight: float) -> float:
-    """Return the ``alpha`` of the estimators for a strength; the inverse of `strength_from_alpha`.
-
-    Parameters
-    ----------
-    strength : float
-        Strength inside the penalty.
-    total_weight : float
-        Sum of sample weights.
-
-    Examples
-    --------
-    >>> alpha_from_strength(2.0, 200)
-    0.01
-    """
+    """Return the ``alpha`` of the estimators for a strength; the inverse of `strength_from_alpha`."""
     return check_positive(strength, "strength") / check_positive(total_weight, "total_weight")
 
 
 def alpha_from_svm_constant(constant: float, total_weight: float) -> float:
-    """Return the ``alpha`` that gives a weight-set penalty the constant ``C`` of a support vector machine.
-
-    Parameters
-    ----------
-    constant : float
-        ``C``, which multiplies the loss.
-    total_weight : float
-        Sum of sample weights.
-
-    Examples
-    --------
-    >>> alpha_from_svm_constant(10.0, 100)
-    0.001
-    """
+    """Return the ``alpha`` that gives a weight-set penalty the constant ``C`` of a support vector machine."""
     return 1.0 / (check_positive(constant, "constant") * check_positive(total_weight, "total_weight"))
 
 
@@ -124,56 +58,19 @@ def paper_weights(regularizer: Regularizer, d: Array) -> Array:
 
     For a weight set this is ``theta``. For a norm regularizer it is Table 3 of the SpicyMKL paper: ``||f||`` for the
     block 1-norm, ``||f|| / (1 - lam + lam ||f||)`` for the elastic net, ``||f||^(2-q)`` for the q-norm.
-
-    Parameters
-    ----------
-    regularizer : Regularizer
-        The penalty of the fit.
-    d : ndarray of shape (M,)
-        Kernel weights of an optimal model.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from manykernels.objective.regularizers.weight_sets import Simplex
-    >>> paper_weights(Simplex(0.1), np.array([2.5, 7.5])).tolist()
-    [0.25, 0.75]
     """
     return regularizer.strength * np.asarray(d, dtype=np.float64)
 
 
 def normalized_weights(d: Array) -> Array:
-    """Return kernel weights divided by their sum; zeros stay zeros.
-
-    Parameters
-    ----------
-    d : ndarray of shape (M,)
-        Kernel weights.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> normalized_weights(np.array([1.0, 3.0])).tolist()
-    [0.25, 0.75]
-    """
+    """Return kernel weights divided by their sum; zeros stay zeros."""
     weights = np.asarray(d, dtype=np.float64)
     total = float(np.sum(weights))
     return weights / total if total > 0 else weights.copy()
 
 
 def tikhonov_exponent(q: float) -> float:
-    """Return ``p = q / (2 - q)``: the exponent on weights that equals the block q-norm (Table 3, corrected).
-
-    Parameters
-    ----------
-    q : float
-        In [1, 2]; infinite at 2, where weights are uniform.
-
-    Examples
-    --------
-    >>> tikhonov_exponent(1.5)
-    3.0
-    """
+    """Return ``p = q / (2 - q)``: the exponent on weights that equals the block q-norm (Table 3, corrected)."""
     if not 1 <= q <= 2:
         raise InvalidInputError(f"q must be between 1 and 2, got {q!r}.")
     return q / (2.0 - q) if q < 2 else float("inf")

@@ -92,116 +92,32 @@ class PaperProblem:
 
 
 def spicymkl(constant: float, loss: str | Loss = "logistic") -> PaperProblem:
-    """SpicyMKL, block 1-norm: ``sum l + C sum ||f_m||`` (Suzuki and Tomioka 2011, (5)).
-
-    Parameters
-    ----------
-    constant : float
-        ``C``. Section 5 of the paper uses another convention for the squared form; see `spicymkl_squared`.
-    loss : str or Loss, default="logistic"
-        Any loss.
-
-    Examples
-    --------
-    >>> spicymkl(0.05).regularizer
-    BlockL1(strength=0.05)
-    """
+    """SpicyMKL, block 1-norm: ``sum l + C sum ||f_m||`` (Suzuki and Tomioka 2011, (5))."""
     return PaperProblem(get_loss(loss), BlockL1(constant), 1.0)
 
 
 def spicymkl_elastic_net(constant: float, lam: float, loss: str | Loss = "logistic") -> PaperProblem:
-    """SpicyMKL, elastic net: ``sum l + C sum ((1 - lam) ||f_m|| + (lam/2) ||f_m||^2)``.
-
-    Parameters
-    ----------
-    constant : float
-        ``C``.
-    lam : float
-        Between 0 (block 1-norm) and 1 (ridge); ``l1_ratio = 1 - lam``.
-    loss : str or Loss, default="logistic"
-        Any loss.
-
-    Examples
-    --------
-    >>> spicymkl_elastic_net(0.5, 0.25).regularizer
-    ElasticNet(strength=0.5, l1_ratio=0.75)
-    """
+    """SpicyMKL, elastic net: ``sum l + C sum ((1 - lam) ||f_m|| + (lam/2) ||f_m||^2)``."""
     return PaperProblem(get_loss(loss), ElasticNet(constant, l1_ratio=1.0 - lam), 1.0)
 
 
 def spicymkl_lq(constant: float, q: float, loss: str | Loss = "logistic") -> PaperProblem:
-    """SpicyMKL, block q-norm: ``sum l + (C/q) sum ||f_m||^q``.
-
-    Parameters
-    ----------
-    constant : float
-        ``C``.
-    q : float
-        In (1, 2].
-    loss : str or Loss, default="logistic"
-        Any loss.
-
-    Examples
-    --------
-    >>> spicymkl_lq(0.5, 1.5).regularizer
-    BlockLq(strength=0.5, q=1.5)
-    """
+    """SpicyMKL, block q-norm: ``sum l + (C/q) sum ||f_m||^q``."""
     return PaperProblem(get_loss(loss), BlockLq(constant, q=q), 1.0)
 
 
 def spicymkl_squared(constant: float, loss: str | Loss = "logistic") -> PaperProblem:
-    """SpicyMKL, squared form: ``sum l + (Ct/2) (sum ||f_m||)^2`` (section 6).
-
-    Parameters
-    ----------
-    constant : float
-        ``Ct``.
-    loss : str or Loss, default="logistic"
-        Any loss.
-
-    Examples
-    --------
-    >>> spicymkl_squared(0.5).regularizer
-    Simplex(strength=0.5)
-    """
+    """SpicyMKL, squared form: ``sum l + (Ct/2) (sum ||f_m||)^2`` (section 6)."""
     return PaperProblem(get_loss(loss), Simplex(constant), 1.0)
 
 
 def simplemkl(constant: float, loss: str | Loss = "hinge") -> PaperProblem:
-    """SimpleMKL, SILP, group-lasso MKL: ``C sum l + (1/2) (sum ||f_m||)^2``, weights on the simplex.
-
-    Parameters
-    ----------
-    constant : float
-        ``C`` of the support vector machine.
-    loss : str or Loss, default="hinge"
-        Any loss.
-
-    Examples
-    --------
-    >>> simplemkl(100.0).regularizer
-    Simplex(strength=0.01)
-    """
+    """SimpleMKL, SILP, group-lasso MKL: ``C sum l + (1/2) (sum ||f_m||)^2``, weights on the simplex."""
     return _weight_constrained(constant, loss, Simplex(_inverse(constant)))
 
 
 def kloft(constant: float, p: float, loss: str | Loss = "hinge") -> PaperProblem:
-    """Lp-norm MKL: ``C sum l + (1/2) min_theta sum ||f_m||^2 / theta_m`` over ``||theta||_p <= 1`` (Kloft 2011).
-
-    Parameters
-    ----------
-    constant : float
-        ``C``.
-    p : float
-        At least 1.
-    loss : str or Loss, default="hinge"
-        Any loss.
-
-    Examples
-    --------
-    >>> kloft(10.0, p=2.0).regularizer
-    LpBall(strength=0.1, p=2.0)
-    """
+    """Lp-norm MKL: ``C sum l + (1/2) min_theta sum ||f_m||^2 / theta_m`` over ``||theta||_p <= 1`` (Kloft 2011)."""
     return _weight_constrained(constant, loss, LpBall(_inverse(constant), p=p))
 
 
@@ -209,42 +125,12 @@ def citi(constant: float, eta: float, loss: str | Loss = "hinge") -> PaperProble
     """Elastic-net constrained MKL: ``C sum l + (1/2) min_theta sum ||f_m||^2 / theta_m`` (Citi 2015, (8)).
 
     The set is ``eta ||theta||_1 + (1 - eta) ||theta||_2^2 <= 1``.
-
-    Parameters
-    ----------
-    constant : float
-        ``C``.
-    eta : float
-        Between 0 and 1 (simplex).
-    loss : str or Loss, default="hinge"
-        Any loss.
-
-    Examples
-    --------
-    >>> citi(10.0, eta=0.5).regularizer
-    ElasticNetBall(strength=0.1, eta=0.5)
     """
     return _weight_constrained(constant, loss, ElasticNetBall(_inverse(constant), eta=eta))
 
 
 def skm(constant: float, penalties: Array, loss: str | Loss = "hinge") -> PaperProblem:
-    """Support kernel machine: ``(1/2) (sum d_j ||w_j||)^2 + C sum xi_i`` (Bach, Lanckriet and Jordan 2004).
-
-    Parameters
-    ----------
-    constant : float
-        ``C``.
-    penalties : ndarray of shape (M,)
-        ``d_j``; the paper's form (L) has ``d_j = sqrt(trace(K_j) / c)``.
-    loss : str or Loss, default="hinge"
-        Any loss.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> skm(10.0, np.array([1.0, 2.0])).kernel_penalties.tolist()
-    [1.0, 2.0]
-    """
+    """Support kernel machine: ``(1/2) (sum d_j ||w_j||)^2 + C sum xi_i`` (Bach, Lanckriet and Jordan 2004)."""
     weights = np.array(penalties, dtype=np.float64)
     return PaperProblem(get_loss(loss), Simplex(_inverse(constant)), float(constant), True, weights)
 
@@ -253,20 +139,6 @@ def pfbs(tau: float, mu: float, n_samples: int) -> PaperProblem:
     """PFBS of GURLS: ``(1/n) sum (z_i - y_i)^2 + mu sum ||f_j||^2 + 2 tau sum ||f_j||``, no intercept (Liu 2012).
 
     ``C (1 - lam) = n tau`` and ``C lam = n mu``, with the factor ``2/n``.
-
-    Parameters
-    ----------
-    tau : float
-        Weight of the norms, non-negative.
-    mu : float
-        Weight of the squared norms, non-negative; not both zero.
-    n_samples : int
-        ``n``.
-
-    Examples
-    --------
-    >>> pfbs(0.1, 0.3, 10).regularizer
-    ElasticNet(strength=4.0, l1_ratio=0.25)
     """
     tau, mu = check_positive(tau, "tau", allow_zero=True), check_positive(mu, "mu", allow_zero=True)
     total = check_positive(tau + mu, "tau + mu")
@@ -280,22 +152,6 @@ def thesis(p: float, n_samples: int, penalties: Array | None = None, loss: str |
 
     ``theta`` is in the ball of the nu-norm with ``nu = p / (2 - p)``; equivalently the penalty is
     ``(1/2) (sum (rho_i ||w_i||)^p)^(2/p)``. No intercept. The strength is ``n``, the factor ``1/n``.
-
-    Parameters
-    ----------
-    p : float
-        In [1, 2); at p = 2, ``nu`` is undefined.
-    n_samples : int
-        ``n``.
-    penalties : ndarray of shape (M,), optional
-        ``rho_i``, ones by default.
-    loss : str or Loss, default="squared"
-        Any loss.
-
-    Examples
-    --------
-    >>> thesis(1.0, 50).regularizer
-    LpBall(strength=50.0, p=1.0)
     """
     if not 1 <= p < 2:
         raise InvalidInputError(f"p must satisfy 1 <= p < 2, got {p!r}: nu = p / (2 - p).")

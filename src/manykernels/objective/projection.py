@@ -21,24 +21,6 @@ def project_box_hyperplane(r: Array, lo: Array, hi: Array) -> Array:
     The solution is ``clip(r - nu, lo, hi)``, whose sum is a decreasing, piecewise linear function of ``nu``: the piece
     with the root is found by bisection over the sorted breakpoints, then solved exactly. Subtracting the mean instead
     would leave the box.
-
-    Parameters
-    ----------
-    r : ndarray of shape (N,)
-        Any finite vector.
-    lo, hi : ndarray of shape (N,)
-        Ends of the box, possibly infinite, with ``sum lo <= 0 <= sum hi``.
-
-    Returns
-    -------
-    ndarray of shape (N,)
-        Inside the box exactly, with zero sum up to rounding; ``r`` itself if it has these properties.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> project_box_hyperplane(np.array([3.0, 0.5, -1.0]), np.zeros(3) - 1, np.ones(3)).tolist()
-    [1.0, 0.0, -1.0]
     """
     x = np.clip(r, lo, hi)
     # A second round removes the rounding that a huge r leaves in the first; its input is already in the box.

@@ -15,14 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_arguments(solver: Solver, problem: Any, warm_start: Any) -> None:
-    """Raise ``InvalidInputError`` unless limits and switches of the solver, problem and warm start are usable.
-
-    Parameters
-    ----------
-    solver : Solver
-    problem : Problem
-    warm_start : Solution or None
-    """
+    """Raise ``InvalidInputError`` unless limits and switches of the solver, problem and warm start are usable."""
     check_limits(solver)
     for entry in fields(solver):
         if entry.type in ("bool", bool):

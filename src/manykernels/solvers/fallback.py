@@ -18,21 +18,7 @@ WORTH_KEEPING = 0.5  # relative gap of a model above which a cold start is no wo
 
 
 def rescued(solver: Solver, problem: Problem, stalled: Solution) -> Solution:
-    """Go on with ``solver.rescuer`` from the best model of a run that stalled; return the better of both.
-
-    Parameters
-    ----------
-    solver : Solver
-        Whose run it was; its ``tol``, ``callback`` and ``verbose`` stay, and what is left of its ``time_limit``.
-    problem : Problem
-    stalled : Solution
-        What it returned.
-
-    Returns
-    -------
-    Solution
-        Under the name of ``solver``, with the history and the costs of both runs.
-    """
+    """Go on with ``solver.rescuer`` from the best model of a run that stalled; return the better of both."""
     from manykernels.solvers.registry import SOLVERS
 
     limit = None if solver.time_limit is None else max(solver.time_limit - stalled.elapsed_s, 1e-9)

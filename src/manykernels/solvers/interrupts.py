@@ -25,19 +25,6 @@ def solve_and_tell(
     """Solve a problem, and tell whether anything but the callback of the solver interrupted the run.
 
     A callback ends one run; Ctrl-C is meant for all that would follow.
-
-    Parameters
-    ----------
-    solver : Solver
-    problem : Problem
-    warm_start : Solution, optional
-    stop : callable
-        Asked after each certificate; true ends the run like Ctrl-C.
-
-    Returns
-    -------
-    solution : Solution
-    interrupted : bool
     """
     asked = False
 

@@ -46,20 +46,7 @@ def progress_of(solver: Watched) -> Iterator[Callable[[IterationRecord], None]]:
 
 @contextmanager
 def count_to(total: int, name: str, verbose: int) -> Iterator[Callable[[str], None]]:
-    """Yield a function to call with a line of text after each of ``total`` runs.
-
-    Parameters
-    ----------
-    total : int
-    name : str
-        What is counted, shown before the bar.
-    verbose : int
-        0 shows nothing, 1 a bar with the line of the last run, 2 the bar below the lines of all runs.
-
-    Yields
-    ------
-    callable
-    """
+    """Yield a function to call with a line of text after each of ``total`` runs."""
     if verbose <= 0:
         yield lambda line: None
         return

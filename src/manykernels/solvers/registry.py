@@ -92,14 +92,7 @@ def get_solver(name: str) -> type[Solver]:
 
 
 def check_alias(name: str, problem: Problem) -> None:
-    """Raise `IncompatibleError` if the method of that name in the literature has another regularizer.
-
-    Parameters
-    ----------
-    name : str
-        Of a solver; only aliases are checked, since the solver behind them handles every regularizer.
-    problem : Problem
-    """
+    """Raise `IncompatibleError` if the method of that name in the literature has another regularizer."""
     meant, given = ALIAS_REGULARIZERS.get(name), problem.regularizer.name
     if meant is not None and given not in meant:
         raise IncompatibleError(

@@ -50,29 +50,7 @@ def gram_tolerance(dtype: Any) -> float:
 
 
 def check_gram_array(kernels: Any, name: str = "kernels") -> Array:
-    """Return ``kernels`` as a finite, symmetric float32 or float64 array of shape (M, N, N).
-
-    Parameters
-    ----------
-    kernels : array_like of shape (n_kernels, n_samples, n_samples)
-        Gram matrices, kernels leading. Integers and booleans become float64; float arrays are not copied.
-    name : str
-        What to call the array in messages.
-
-    Returns
-    -------
-    ndarray of shape (n_kernels, n_samples, n_samples), float32 or float64
-
-    Raises
-    ------
-    InvalidInputError
-        Wrong dtype or shape, an entry that is NaN or infinite, or a matrix that is not symmetric.
-
-    Examples
-    --------
-    >>> check_gram_array([[[2, 1], [1, 2]]]).dtype
-    dtype('float64')
-    """
+    """Return ``kernels`` as a finite, symmetric float32 or float64 array of shape (M, N, N)."""
     array = _real_array(kernels, name)
     if array.ndim != 3 or array.shape[1] != array.shape[2]:
         hint = f" For one kernel pass {name}[None]." if array.ndim == 2 else ""
@@ -106,34 +84,6 @@ def check_psd(kernels: Array, psd: str = "raise", name: str = "kernels") -> Arra
 
     A Cholesky factorization of ``K + tol * trace(K)/N * I`` settles the usual case; eigenvalues are computed only where
     it fails.
-
-    Parameters
-    ----------
-    kernels : ndarray of shape (n_kernels, n_samples, n_samples)
-        Symmetric matrices, as returned by `check_gram_array`; never modified.
-    psd : {"raise", "clip", "ignore"}
-        What to do with an indefinite matrix: refuse it, set its negative eigenvalues to zero (in a copy), or nothing.
-    name : str
-        What to call the array in messages.
-
-    Returns
-    -------
-    ndarray of shape (n_kernels, n_samples, n_samples)
-        ``kernels`` itself unless something was clipped.
-
-    Raises
-    ------
-    NotPSDError
-        If ``psd="raise"`` and a matrix has a negative eigenvalue beyond rounding.
-    InvalidInputError
-        If ``psd`` is not one of the three words.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> check_psd(np.array([[[1.0, 2.0], [2.0, 1.0]]]), psd="clip")
-    array([[[1.5, 1.5],
-            [1.5, 1.5]]])
     """
     if psd not in PSD_MODES:
         raise InvalidInputError(f"psd must be one of {PSD_MODES}, got {psd!r}.")

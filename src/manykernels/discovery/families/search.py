@@ -47,21 +47,7 @@ class SearchSettings:
 
 
 def checked_settings(settings: Any) -> SearchSettings:
-    """Return ``settings``, or those by default if it is None.
-
-    Parameters
-    ----------
-    settings : SearchSettings or None
-
-    Returns
-    -------
-    SearchSettings
-
-    Raises
-    ------
-    InvalidInputError
-        If it is anything else.
-    """
+    """Return ``settings``, or those by default if it is None."""
     chosen = SearchSettings() if settings is None else settings
     found: SearchSettings = check_instance(chosen, SearchSettings, "settings", "SearchSettings(n_starts=5)")
     return found
@@ -261,31 +247,6 @@ def bounded_maximum(profile: Any, grid: Array, fourth: float, best: float, slack
     Between two points the function is below the cubic through values and slopes plus ``h^4 / 384`` times the bound on
     its fourth derivative (the error of Hermite interpolation), and a cubic is below its Bernstein coefficients. Cells
     whose bound is above the best value by more than ``slack`` are halved.
-
-    Parameters
-    ----------
-    profile : callable
-        Takes coordinates (P,) and returns values (P,) and slopes (P,).
-    grid : ndarray of shape (n_points,)
-        Increasing; the first and last point are the ends of the interval.
-    fourth : float
-        Bound on the absolute fourth derivative.
-    best : float
-        A value that the function attains.
-    slack : float
-        How far above the best value the bound may stay.
-
-    Returns
-    -------
-    float
-        Never below the maximum; above it by more than ``slack`` only if the evaluations were used up.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> bound = bounded_maximum(lambda u: (np.sin(u), np.cos(u)), np.linspace(0.0, 5.0, 6), 1.0, 1.0, 1e-6)
-    >>> 1.0 <= bound <= 1.0 + 1e-6
-    True
     """
     values, slopes = profile(grid)
     used, best = len(grid), max(best, float(values.max()))

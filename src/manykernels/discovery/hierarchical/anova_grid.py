@@ -22,13 +22,7 @@ LARGEST_CACHE = 2**30  # bytes of Gram matrices kept; others are multiplied out 
 
 @dataclass(frozen=True, eq=False)
 class AnovaGrid(ProductGrid):
-    """Products of one kernel on different columns: a node is a set of columns, the depth its size.
-
-    Parameters
-    ----------
-    kernel : KernelSpec
-        On one column.
-    """
+    """Products of one kernel on different columns: a node is a set of columns, the depth its size."""
 
     kernel: KernelSpec
 

@@ -18,41 +18,12 @@ ROOT: Node = ()
 
 
 def depth(node: Node) -> int:
-    """Return the sum of the levels: the number of arrows from the root.
-
-    Parameters
-    ----------
-    node : Node
-
-    Returns
-    -------
-    int
-
-    Examples
-    --------
-    >>> depth(((0, 2), (3, 1)))
-    3
-    """
+    """Return the sum of the levels: the number of arrows from the root."""
     return sum(level for _, level in node)
 
 
 def raised(node: Node, column: int) -> Node:
-    """Return the child with the level of one column raised by one.
-
-    Parameters
-    ----------
-    node : Node
-    column : int
-
-    Returns
-    -------
-    Node
-
-    Examples
-    --------
-    >>> raised(((0, 2), (3, 1)), 1)
-    ((0, 2), (1, 1), (3, 1))
-    """
+    """Return the child with the level of one column raised by one."""
     levels = dict(node)
     levels[column] = levels.get(column, 0) + 1
     return tuple(sorted(levels.items()))
@@ -71,17 +42,7 @@ def ancestors(node: Node) -> Iterator[Node]:
 
 
 def hull_matrix(nodes: Sequence[Node]) -> Array:
-    """Return which node is an ancestor of which, for a set of nodes that holds all of its ancestors.
-
-    Parameters
-    ----------
-    nodes : sequence of Node
-
-    Returns
-    -------
-    ndarray of shape (p, p), float64
-        ``[w, v] = 1`` where ``v`` is an ancestor of ``w`` or ``w`` itself.
-    """
+    """Return which node is an ancestor of which, for a set of nodes that holds all of its ancestors."""
     place = {node: m for m, node in enumerate(nodes)}
     matrix = np.zeros((len(nodes), len(nodes)))
     for m, node in enumerate(nodes):
@@ -90,16 +51,7 @@ def hull_matrix(nodes: Sequence[Node]) -> Array:
 
 
 class Hull:
-    """The active set: nodes together with all of their ancestors, and the sources of what is left.
-
-    Parameters
-    ----------
-    n_columns : int
-    degree : int
-        Largest depth of a node.
-    largest_level : int
-        Largest level of one column.
-    """
+    """The active set: nodes together with all of their ancestors, and the sources of what is left."""
 
     def __init__(self, n_columns: int, degree: int, largest_level: int) -> None:
         self._n_columns, self._degree, self._largest_level = n_columns, degree, largest_level

@@ -23,22 +23,7 @@ BATCH = 1000  # sources surveyed at once
 
 @dataclass(frozen=True, eq=False)
 class MonomialGrid(ProductGrid):
-    """Monomials: level ``j`` of a column is the kernel ``(x z)^j`` of rank one, a node the kernel of a monomial.
-
-    Parameters
-    ----------
-    squares : bool, default=True
-        Whether a column may occur more than once.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> grid = MonomialGrid(np.array([[1.0, 2.0], [3.0, 4.0]]), 2, 2.0)
-    >>> grid.feature(((0, 1), (1, 1))).tolist()
-    [2.0, 12.0]
-    >>> grid.found(((0, 1), (1, 1)), ["age", "dose"]).name
-    'age x dose'
-    """
+    """Monomials: level ``j`` of a column is the kernel ``(x z)^j`` of rank one, a node the kernel of a monomial."""
 
     squares: bool = True
 

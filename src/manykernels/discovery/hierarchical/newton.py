@@ -40,16 +40,7 @@ class NodeGrams(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ReducedProblem:
-    """The problem on the kernels of a hull, in the words of the Newton iteration.
-
-    Parameters
-    ----------
-    base : Problem
-        Gives target, loss, sample weights and intercept; its kernels and regularizer play no part.
-    stack : NodeGrams
-        The kernels.
-    regularizer : HierarchicalNorm
-    """
+    """The problem on the kernels of a hull, in the words of the Newton iteration."""
 
     base: Problem
     stack: NodeGrams
@@ -150,18 +141,7 @@ class HierarchicalNewton(PrimalDual):
 
 
 def start_newton(problem: ReducedProblem, rho: Array, b: float) -> HierarchicalNewton:
-    """Return the iteration from equal group weights and dual coefficients near ``rho``.
-
-    Parameters
-    ----------
-    problem : ReducedProblem
-    rho : ndarray of shape (N,)
-    b : float
-
-    Returns
-    -------
-    HierarchicalNewton
-    """
+    """Return the iteration from equal group weights and dual coefficients near ``rho``."""
     base, norm = problem.base, problem.regularizer
     rho = interior_point(base, rho)
     eta = np.full(len(norm.penalties), 1.0 / len(norm.penalties))
@@ -182,19 +162,7 @@ def _newton(
 
 
 def grown_newton(last: HierarchicalNewton, problem: ReducedProblem, gap: float) -> HierarchicalNewton:
-    """Return the point of ``last`` on a larger hull, whose first nodes are those of ``last``.
-
-    Parameters
-    ----------
-    last : HierarchicalNewton
-    problem : ReducedProblem
-    gap : float
-        Of the last model over the larger hull, in units of the objective.
-
-    Returns
-    -------
-    HierarchicalNewton
-    """
+    """Return the point of ``last`` on a larger hull, whose first nodes are those of ``last``."""
     samples, old, norm = last.samples, last._groups, problem.regularizer
     barrier = max(LIFT * gap / (samples.n_pairs + len(norm.penalties)), last.barrier())
     samples.recenter(barrier)
@@ -206,23 +174,7 @@ def grown_newton(last: HierarchicalNewton, problem: ReducedProblem, gap: float) 
 
 
 def descend(iteration: HierarchicalNewton, tol: float, deadline: float = np.inf) -> tuple[int, bool]:
-    """Take Newton steps until the relative gap over the hull is at most ``tol``.
-
-    Parameters
-    ----------
-    iteration : HierarchicalNewton
-        Advanced in place.
-    tol : float
-    deadline : float, default=inf
-        Time of ``time.perf_counter`` after which no step is begun.
-
-    Returns
-    -------
-    steps : int
-        Steps taken.
-    reached : bool
-        Whether the gap was reached.
-    """
+    """Take Newton steps until the relative gap over the hull is at most ``tol``."""
     for step in range(MOST_STEPS + 1):
         primal, dual = iteration.bounds()
         unit = max(abs(primal), iteration.problem.tiny)

@@ -24,24 +24,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class HierarchicalNorm:
-    """The norm ``sum_v d_v ||t_{D(v)}||`` on ``p`` nodes, and ``Omega``, half its square times ``strength``.
-
-    Parameters
-    ----------
-    above : ndarray of shape (p, p)
-        ``[w, v] = 1`` where ``v`` is an ancestor of ``w`` or ``w`` itself, else 0.
-    penalties : ndarray of shape (p,)
-        ``d_v``, positive.
-    strength : float
-        ``lambda``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> chain = HierarchicalNorm(np.array([[1.0, 0.0], [1.0, 1.0]]), np.array([1.0, 2.0]), 1.0)
-    >>> float(chain.norm(np.array([4.0, 3.0])))
-    11.0
-    """
+    """The norm ``sum_v d_v ||t_{D(v)}||`` on ``p`` nodes, and ``Omega``, half its square times ``strength``."""
 
     above: Array
     penalties: Array
@@ -79,18 +62,6 @@ class HierarchicalNorm:
 
         ``u`` is split into ``g_v = pi_wv u_w`` on each ``D(v)``, and any split bounds the dual norm:
         ``max_{t: norm(t) <= 1} t'u <= max_v ||g_v|| / d_v``, with equality at the best ``eta``.
-
-        Parameters
-        ----------
-        eta : ndarray of shape (p,)
-        squared_norms : ndarray of shape (p,)
-            ``u_w^2``.
-
-        Returns
-        -------
-        ndarray of shape (p,)
-            ``||g_v||^2 / a_v``; ``Omega*(u)`` is at most their largest over ``2 lambda``, and their mean with weights
-            ``eta`` (on the simplex) over ``2 lambda`` is at most ``Omega*(u)``.
         """
         zeta, pi = self.shares(eta)
         return ((zeta * squared_norms) @ pi) / eta

@@ -32,15 +32,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class ProductGrid(ABC):
-    """All products of one-dimensional kernels of at most ``r`` columns with levels that sum to ``degree`` at most.
-
-    Parameters
-    ----------
-    points : ndarray of shape (N, r)
-    degree : int
-    growth : float
-        Factor between the penalties of a node and of its parents.
-    """
+    """All products of one-dimensional kernels of at most ``r`` columns with levels that sum to ``degree`` at most."""
 
     points: Array
     degree: int
@@ -86,35 +78,14 @@ class ProductGrid(ABC):
         return float(self.growth ** depth(node))
 
     def found(self, node: Node, names: Sequence[str]) -> Found:
-        """Return the kernel of a node, named after its columns; the root is the constant kernel.
-
-        Parameters
-        ----------
-        node : Node
-        names : sequence of str
-            Of all columns.
-
-        Returns
-        -------
-        Found
-        """
+        """Return the kernel of a node, named after its columns; the root is the constant kernel."""
         columns = tuple(column for column, _ in node)
         spec = self.spec()
         kernel = Interaction(tuple((spec, (at,)) for at, (_, level) in enumerate(node) for _ in range(level)))
         return Found(kernel.named([names[column] for column in columns]), kernel, columns or (0,))
 
     def descendant_squares(self, rho: Array, source: Node) -> float:
-        """Return ``B_t`` of a source, an upper bound on the squared dual norm of all that lies below it.
-
-        Parameters
-        ----------
-        rho : ndarray of shape (N,)
-        source : Node
-
-        Returns
-        -------
-        float
-        """
+        """Return ``B_t`` of a source, an upper bound on the squared dual norm of all that lies below it."""
         left = self.degree - depth(source)
         if left == 0:
             total = self.squared_norm(rho, source)

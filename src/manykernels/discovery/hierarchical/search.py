@@ -69,25 +69,7 @@ class _Survey:
 
 @dataclass(eq=False)
 class HierarchicalSearch:
-    """The hull, the Newton iteration on it, and the group weights by which dual vectors are split.
-
-    Parameters
-    ----------
-    grid : ProductGrid
-        The graph.
-    base : Problem
-        Gives target, loss, sample weights and intercept.
-    strength : float
-        ``lambda``.
-    names : sequence of str
-        Of the columns.
-    tol : float
-        Relative gap over the graph to reach.
-    max_kernels : int
-        Largest hull.
-    deadline : float, default=inf
-        Time of ``time.perf_counter`` after which no Newton step is begun; the point reached is certified.
-    """
+    """The hull, the Newton iteration on it, and the group weights by which dual vectors are split."""
 
     grid: ProductGrid
     base: Problem

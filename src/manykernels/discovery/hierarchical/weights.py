@@ -33,14 +33,7 @@ JITTERS = (0.0, 1e-14, 1e-12, 1e-10)  # relative to the unit diagonal
 
 @dataclass
 class HierarchicalWeights:
-    """Group weights ``eta`` on the simplex with their slacks; what the Newton iteration asks of the kernels.
-
-    Parameters
-    ----------
-    norm : HierarchicalNorm
-    eta, slack : ndarray of shape (p,)
-        Positive.
-    """
+    """Group weights ``eta`` on the simplex with their slacks; what the Newton iteration asks of the kernels."""
 
     norm: HierarchicalNorm
     eta: Array
@@ -72,17 +65,6 @@ class HierarchicalWeights:
 
         New group weights are in proportion to ``d_v``, for which the shares among new groups are those of the bound
         on the descendants of a source.
-
-        Parameters
-        ----------
-        norm : HierarchicalNorm
-        squared_norms : ndarray of shape (p,)
-        share : float
-            The group weight of the new group of the largest penalty.
-
-        Returns
-        -------
-        HierarchicalWeights
         """
         added = norm.penalties[self.eta.size :]
         eta = np.concatenate([self.eta, share * added / max(float(added.max(initial=0.0)), 1e-300)])

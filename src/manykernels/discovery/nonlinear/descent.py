@@ -23,14 +23,7 @@ SMALLEST_STEP = 1e-12  # of the first one
 
 
 class NonlinearDescent:
-    """One descent: the point it is at and how it came there.
-
-    Parameters
-    ----------
-    posed : NonlinearProblem
-    limits : Limits
-        ``tol`` bounds the stationarity.
-    """
+    """One descent: the point it is at and how it came there."""
 
     def __init__(self, posed: NonlinearProblem, limits: Limits) -> None:
         self.posed, self.limits = posed, limits

@@ -166,24 +166,6 @@ def certify(
 
     The dual bound is ``-sum_i s_i l*(y_i, -rho_i/s_i) - max_p rho'K_p rho / (2 lambda)``. For a family of one parameter
     with a bound on its derivatives the maximum is bounded from above; otherwise it is the best that the search found.
-
-    Parameters
-    ----------
-    learner : Learner
-    problem : Problem
-        On the kernels found.
-    model : tuple of ndarray, ndarray and float
-        ``(rho, d, b)``.
-    tol : float
-        Relative gap that the search is after: the bound is made sharp enough for it.
-    near : sequence of ndarray, optional
-        Parameters from which the search starts too.
-    rng : numpy.random.Generator, optional
-        For random starts.
-
-    Returns
-    -------
-    Certified
     """
     inner = problem.certificate(*model)
     pairs = PairWeights.rank_one(problem.feasible_dual(model[0]))

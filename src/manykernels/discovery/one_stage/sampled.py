@@ -45,21 +45,7 @@ class Draw:
 
 
 def truncated_normal_log_density(x: float, mean: float, deviation: float, low: float, high: float) -> float:
-    """Return the logarithm of the density at ``x`` of a normal distribution truncated to an interval.
-
-    Parameters
-    ----------
-    x, mean, deviation, low, high : float
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> round(float(truncated_normal_log_density(0.3, 0.0, 1e9, 0.0, 2.0)), 6)
-    -0.693147
-    """
+    """Return the logarithm of the density at ``x`` of a normal distribution truncated to an interval."""
     first, last = (low - mean) / deviation, (high - mean) / deviation
     # log(Phi(last) - Phi(first)) without cancellation where both are close to one.
     if first > 0:
@@ -74,18 +60,6 @@ def draw_widths(search: FamilySearch, vector: Array, rng: np.random.Generator) -
     One width: normal around the best width, with the best width as standard deviation, truncated to the family
     (section 4.2.2 of the thesis). One width a feature: Algorithm 4, feature after feature, each around the best width
     for the pair weights multiplied by the kernels drawn before.
-
-    Parameters
-    ----------
-    search : FamilySearch
-        Of a Gaussian family.
-    vector : ndarray of shape (n_samples,)
-        ``r``, the dual coefficients.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    Draw
     """
     family = GaussianFamily(search.family.low, search.family.high)
     pairs = PairWeights.rank_one(vector)

@@ -25,19 +25,6 @@ def slide_learner(learner: Learner, mixture: Mixture, tol: float) -> Mixture:
     """Move all parameters downhill on ``J``, the optimal objective for fixed kernel weights.
 
     ``dJ/dp_m = -theta_m / (2 lambda) d(rho'K_m rho)/dp_m``, by the envelope theorem.
-
-    Parameters
-    ----------
-    learner : Learner
-    mixture : Mixture
-        Weights sum to one.
-    tol : float
-        Of each fit.
-
-    Returns
-    -------
-    Mixture
-        Members that met at one place are one, with the sum of their weights.
     """
     search, empty = learner.search, learner.start()[0]
     share = mixture.weights / learner.strength

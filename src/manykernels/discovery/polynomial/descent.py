@@ -29,11 +29,6 @@ class RidgeMachine:
 
     Conjugate gradients from the last answer, preconditioned with the Cholesky factor of an earlier matrix, which is
     renewed when it has become too old.
-
-    Parameters
-    ----------
-    problem : Problem
-        Gives y, sample weights and intercept.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -81,12 +76,7 @@ class RidgeMachine:
 
 
 class WarmMachine:
-    """Fits any other loss on one K after the other, each from the answer of the last.
-
-    Parameters
-    ----------
-    problem : Problem
-    """
+    """Fits any other loss on one K after the other, each from the answer of the last."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
@@ -112,16 +102,6 @@ class MirrorDescent:
     weights ``eta_k``: ``sum_k eta_k (J(theta_k) - J*) <= (||theta*||^2 + sum_k 1/k) / 2`` in expectation, which needs
     neither the number of steps nor a bound on the gradient, does not depend on the scale of the problem, and goes on
     well when gradients become smaller by orders of magnitude, as they do for a weak penalty.
-
-    Parameters
-    ----------
-    family : PolynomialFamily
-    problem : Problem
-        Gives loss, target, weights and intercept.
-    strength : float
-    rng : Generator
-    step_size : float or None
-        A constant step instead, relative to ``1 / ||grad J(0)||_1``.
 
     Notes
     -----
@@ -174,13 +154,7 @@ class MirrorDescent:
         return index, size / multiplicity(index)
 
     def average(self) -> Array:
-        """Weights of the distinct kernels in the averaged iterate, on the boundary of the set, (m,).
-
-        Returns
-        -------
-        ndarray
-            ``d_m``; J only falls when all weights are scaled up to the boundary.
-        """
+        """Weights of the distinct kernels in the averaged iterate, on the boundary of the set, (m,)."""
         theta = self._sum + self._share * self._theta
         size = _size(theta, self.counts, self.family.p)
         return self._weights(theta / size if size > 0 else theta)
@@ -222,29 +196,7 @@ def _size(theta: Array, counts: Array, p: float) -> float:
 
 
 def project_on_ball(theta: Array, counts: Array, p: float) -> Array:
-    """Return the nearest point of ``{x >= 0, sum_m c_m x_m^p <= 1}`` in the norm ``sum_m c_m (x_m - theta_m)^2``.
-
-    Parameters
-    ----------
-    theta : (m,) float64
-        Non-negative.
-    counts : (m,) float64
-        ``c``, how often each coordinate occurs.
-    p : float
-        At least 1, at most 2.
-
-    Returns
-    -------
-    (m,) float64
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> project_on_ball(np.array([3.0, 4.0]), np.ones(2), 2.0).tolist()
-    [0.6, 0.8]
-    >>> project_on_ball(np.array([0.5, 1.25]), np.ones(2), 1.0).round(12).tolist()
-    [0.125, 0.875]
-    """
+    """Return the nearest point of ``{x >= 0, sum_m c_m x_m^p <= 1}`` in the norm ``sum_m c_m (x_m - theta_m)^2``."""
     if _size(theta, counts, p) <= 1:
         return theta
     if p == 2:

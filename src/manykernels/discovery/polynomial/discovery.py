@@ -185,13 +185,7 @@ def base_parts(points: Array, base: KernelSpec | Sequence[Part] | None) -> list[
 
 
 def product_base(points: Array, parts: Sequence[Part]) -> ProductBase:
-    """Return the base kernels on the points; features only if all are linear in one column.
-
-    Raises
-    ------
-    MemoryBudgetError
-        If the Gram matrices of others do not fit.
-    """
+    """Return the base kernels on the points; features only if all are linear in one column."""
     if all(isinstance(spec, Linear) and len(columns) == 1 for spec, columns in parts):
         return RankOneBase(np.ascontiguousarray(points[:, [columns[0] for _, columns in parts]].T))
     check_gram_memory(len(parts), len(points))

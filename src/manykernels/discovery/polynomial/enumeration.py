@@ -22,22 +22,7 @@ ONE_BY_ONE = 3  # largest degree whose prefixes are so few that each has a matri
 
 
 def enumerate_degree(family: PolynomialFamily, state: Array, degree: int, tally: Tally, clock: Clock) -> None:
-    """Add the scores of all distinct products of a degree.
-
-    Parameters
-    ----------
-    family : PolynomialFamily
-    state : ndarray
-        Of the empty product.
-    degree : int
-    tally : Tally
-    clock : Clock
-        Asked after every matrix product.
-
-    Raises
-    ------
-    OutOfTimeError
-    """
+    """Add the scores of all distinct products of a degree."""
     scale, base = family.scales[degree], family.base
     if degree == 0:
         _add(tally, np.array([scale * base.mass(state, None)]), lambda at: [() for _ in at])
@@ -106,21 +91,7 @@ def _weigh(scores: Array, prefix: Index, top: int, scale: float, share: float) -
 
 
 def batches(base: ProductBase, state: Array, length: int, last: int) -> Iterator[tuple[Array, Array]]:
-    """Yield all non-decreasing multi-indices of a length whose largest index is at most ``last``, with their states.
-
-    Parameters
-    ----------
-    base : ProductBase
-    state : ndarray
-        Of the empty product.
-    length, last : int
-
-    Yields
-    ------
-    indices : (m, length) ndarray of int
-    states : (m, ...) ndarray
-        About ``BATCH`` entries at most.
-    """
+    """Yield all non-decreasing multi-indices of a length whose largest index is at most ``last``, with their states."""
     if length == 0 or comb(last + length, length) <= largest_batch(base):
         yield _table(base, state, length, last)
         return
@@ -149,13 +120,7 @@ def _with_last(indices: Array, j: int) -> Array:
 
 
 def repeats(indices: Array) -> tuple[Array, Array]:
-    """Return ``prod_j (count of j)!`` of sorted multi-indices, and how often each ends with the same index.
-
-    Examples
-    --------
-    >>> [values.tolist() for values in repeats(np.array([[0, 0, 2], [0, 1, 2], [3, 3, 3]]))]
-    [[2, 1, 6], [1, 1, 3]]
-    """
+    """Return ``prod_j (count of j)!`` of sorted multi-indices, and how often each ends with the same index."""
     product, run = np.ones(len(indices), dtype=int), np.ones(len(indices), dtype=int)
     for at in range(1, indices.shape[1]):
         run = np.where(indices[:, at] == indices[:, at - 1], run + 1, 1)

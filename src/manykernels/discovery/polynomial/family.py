@@ -23,13 +23,7 @@ LARGEST_DEGREE = 8
 
 
 def multiplicity(index: Index) -> int:
-    """Return how many ordered multi-indices have the same product, ``d! / prod_j (count of j)!``.
-
-    Examples
-    --------
-    >>> multiplicity((0, 0, 2)), multiplicity((0, 1, 2)), multiplicity(())
-    (3, 6, 1)
-    """
+    """Return how many ordered multi-indices have the same product, ``d! / prod_j (count of j)!``."""
     return factorial(len(index)) // prod(factorial(count) for count in Counter(index).values())
 
 
@@ -41,16 +35,6 @@ class PolynomialFamily:
     so at the optimum they share its weight ``Theta`` equally, ``theta = Theta / c``, and ``sum theta^p`` of them is
     ``c^{1-p} Theta^p``. In ``theta' = c^{-(p-1)/p} Theta`` the set is the lp ball again, over distinct kernels, and
     the penalty of a kernel is ``w = rho_d c^{-(p-1)/(2p)}``: the same optimum with one variable a distinct kernel.
-
-    Parameters
-    ----------
-    base : ProductBase
-    degree : int
-        ``D``.
-    degree_penalties : (D + 1,) float64
-        ``rho_d``.
-    p : float
-        At least 1; ``nu`` of the source.
 
     Notes
     -----
@@ -64,14 +48,7 @@ class PolynomialFamily:
 
     @classmethod
     def of(cls, base: ProductBase, degree: int, degree_penalties: Any = None, p: float = 2.0) -> PolynomialFamily:
-        """Return the family, its parameters checked; penalties are one by default.
-
-        Raises
-        ------
-        InvalidInputError
-            If the degree is no integer between 1 and 8, p is below 1, penalties are not positive or not ``D + 1``, or
-            the scale of the base kernels overflows at this degree.
-        """
+        """Return the family, its parameters checked; penalties are one by default."""
         degree = check_count(degree, "degree")
         if degree > LARGEST_DEGREE:
             raise InvalidInputError(f"degree must be at most {LARGEST_DEGREE}, got {degree}.")

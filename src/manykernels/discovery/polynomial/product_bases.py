@@ -94,13 +94,7 @@ class ProductBase(ABC):
 
 
 class RankOneBase(ProductBase):
-    """Base kernels ``K_j = x_j x_j'``: linear kernels of single columns.
-
-    Parameters
-    ----------
-    features : (r, N) float64
-        ``x_j`` in row j.
-    """
+    """Base kernels ``K_j = x_j x_j'``: linear kernels of single columns."""
 
     def __init__(self, features: Array) -> None:
         self.n_base, self.n_samples = features.shape
@@ -168,15 +162,7 @@ class RankOneBase(ProductBase):
 
 
 class GramBase(ProductBase):
-    """Base kernels given by their Gram matrices.
-
-    Parameters
-    ----------
-    grams : (r, N, N) float64
-        Symmetric, positive semidefinite.
-    overwrite : bool, default=False
-        Whether they may be scaled where they are: a second copy would double the memory.
-    """
+    """Base kernels given by their Gram matrices."""
 
     def __init__(self, grams: Array, *, overwrite: bool = False) -> None:
         self.n_base, self.n_samples = grams.shape[:2]
@@ -248,17 +234,7 @@ class GramBase(ProductBase):
 
 
 def check_gram_memory(n_base: int, n_samples: int) -> None:
-    """Refuse Gram matrices of base kernels that do not fit, before anything is allocated.
-
-    Parameters
-    ----------
-    n_base, n_samples : int
-
-    Raises
-    ------
-    MemoryBudgetError
-        If they and the working arrays of a fit take more than half of the memory available now.
-    """
+    """Refuse Gram matrices of base kernels that do not fit, before anything is allocated."""
     nbytes, working = stack_nbytes("dense", n_base, n_samples, "float64"), working_nbytes(n_base, n_samples)
     budget = memory_bytes(None)
     if nbytes + working > budget:

@@ -23,12 +23,6 @@ class InteractionSampler:
     other, ``j`` with mass ``<M o S^{o (d-i)}, K_j>``, ``M = (a a') o K_{z1} o ... o K_{z(i-1)}``. A draw costs
     ``O(D r N^2)`` although there are ``r^D`` products.
 
-    Parameters
-    ----------
-    family : PolynomialFamily
-    coefficients : (N,) float64
-        Dual coefficients ``a``.
-
     Notes
     -----
     Afkanpour (2013), Algorithm 3 and (4.18), whose gradient lacks a factor 1/2.
@@ -76,33 +70,14 @@ class InteractionSampler:
         return self.family.base.masses(state, self.family.powers[degree - len(chosen) - 1])
 
     def probability(self, index: Index) -> float:
-        """Return the probability with which this ordered multi-index is drawn.
-
-        Parameters
-        ----------
-        index : tuple of int
-
-        Returns
-        -------
-        float
-        """
+        """Return the probability with which this ordered multi-index is drawn."""
         value = _share(self.degree_masses)[len(index)]
         for i in range(len(index)):
             value *= _share(self.masses(len(index), index[:i]))[index[i]]
         return float(value)
 
     def draw(self, rng: np.random.Generator) -> Index:
-        """Return one ordered multi-index.
-
-        Parameters
-        ----------
-        rng : Generator
-
-        Returns
-        -------
-        tuple of int
-            Empty for the constant kernel.
-        """
+        """Return one ordered multi-index."""
         degree = _choose(self.degree_masses, rng)
         chosen: Index = ()
         for _ in range(degree):

@@ -46,22 +46,6 @@ LEAST_SECONDS = 0.1  # of a restricted solve when time is over: its answer is th
 class PolynomialSearch:
     """Offers one certified model after the other.
 
-    Parameters
-    ----------
-    family : PolynomialFamily
-    shell : Problem
-        Target, loss, weights and regularizer; its kernels play no part.
-    found : callable
-        Makes a named kernel of a multi-index.
-    rng : Generator
-    tol : float
-    max_kernels : int
-        Most kernels of a polished model.
-    budget : float
-        Most multiplications of one survey of the family.
-    time_limit : float or None, default=None
-        Seconds from now on; surveys share them.
-
     Attributes
     ----------
     all_rounds : bool
@@ -100,20 +84,7 @@ class PolynomialSearch:
         return self._methods[dual]
 
     def candidates(self, n_steps: int, step_size: float | None, rounds: int) -> Iterator[Candidate]:
-        """Yield the constant model, averages of the mirror descent, and polished models.
-
-        Parameters
-        ----------
-        n_steps : int
-            Steps of the mirror descent.
-        step_size : float or None
-        rounds : int
-            Most polished models.
-
-        Yields
-        ------
-        Candidate
-        """
+        """Yield the constant model, averages of the mirror descent, and polished models."""
         rho, b = self.shell.zero_model()
         constant = self._candidate([()], self.family.base.stack([()]), (rho, np.zeros(1), b))
         assert self._survey is not None

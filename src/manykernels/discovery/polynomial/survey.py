@@ -68,24 +68,7 @@ class Survey:
 def survey(
     family: PolynomialFamily, a: Array, n_leaders: int = 0, budget: float = BUDGET, seconds: float | None = None
 ) -> Survey:
-    """Return ``V`` of a dual vector and the kernels that matter most.
-
-    Parameters
-    ----------
-    family : PolynomialFamily
-    a : (N,) float64
-        Dual coefficients.
-    n_leaders : int, default=0
-        How many kernels to name.
-    budget : float
-        Most multiplications.
-    seconds : float or None, default=None
-        About how long this may take; what cannot be done by then is bounded.
-
-    Returns
-    -------
-    Survey
-    """
+    """Return ``V`` of a dual vector and the kernels that matter most."""
     clock, degrees = Clock(seconds), range(family.degree + 1)
     size = float(np.abs(a).max(initial=0.0))
     if size == 0:

@@ -20,13 +20,7 @@ class OutOfTimeError(Exception):
 
 
 class Clock:
-    """Says when the time of a survey is over.
-
-    Parameters
-    ----------
-    seconds : float or None
-        From now; None for as long as it takes.
-    """
+    """Says when the time of a survey is over."""
 
     def __init__(self, seconds: float | None = None) -> None:
         self._deadline = np.inf if seconds is None else time.perf_counter() + seconds
@@ -43,17 +37,7 @@ class Clock:
 
 
 class Tally:
-    """The sum of q-th powers, kept relative to the largest score, and the largest scores with their kernels.
-
-    Parameters
-    ----------
-    q : float
-        At least 1, may be infinite.
-    n_leaders : int
-        How many of the largest are kept.
-    n_scores : int
-        About how many scores will be added: those too small to change the sum are not raised to a power.
-    """
+    """The sum of q-th powers, kept relative to the largest score, and the largest scores with their kernels."""
 
     def __init__(self, q: float, n_leaders: int, n_scores: int) -> None:
         self._q, self._wanted = q, n_leaders

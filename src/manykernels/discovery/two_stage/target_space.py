@@ -84,16 +84,7 @@ class TargetSpace:
 
 
 def cosine(first: Array, second: Array) -> float:
-    """Return ``<A, B> / (||A|| ||B||)`` of two matrices; 0 if one of them is zero.
-
-    Parameters
-    ----------
-    first, second : ndarray of equal shapes
-
-    Returns
-    -------
-    float
-    """
+    """Return ``<A, B> / (||A|| ||B||)`` of two matrices; 0 if one of them is zero."""
     size = float(np.linalg.norm(first)) * float(np.linalg.norm(second))
     return float(np.vdot(first, second)) / size if size > 0 else 0.0
 
@@ -104,23 +95,6 @@ def alignment_step(kernel: Array, member: Array, ideal: Array, largest: float = 
     Proposition 5.4 of the thesis, clipped as it should read: the alignment
     ``(a + b eta) / sqrt(c + 2 d eta + e eta^2)`` has at most one stationary point, ``(ad - bc) / (bd - ae)``; the
     best of it (inside the interval), 0 and ``largest`` is taken.
-
-    Parameters
-    ----------
-    kernel, member, ideal : ndarray of shape (n_samples, n_samples)
-        Centered.
-    largest : float, default=1.0
-        ``eta_max``.
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> round(alignment_step(np.diag([2.0, 1.0]), np.diag([0.0, 1.0]), np.eye(2), largest=10.0), 12)
-    1.0
     """
     a, b = float(np.vdot(kernel, ideal)), float(np.vdot(member, ideal))
     c, d, e = float(np.vdot(kernel, kernel)), float(np.vdot(kernel, member)), float(np.vdot(member, member))
@@ -140,20 +114,6 @@ def distance_step(current: Array, vertex: Array, ideal: Array) -> float:
 
     ``clip(<D, R> / <D, D>, 0, 1)`` with ``D = vertex - current`` and ``R = ideal - current``. The step printed in
     Algorithm 8 is that along the vertex itself; combined with its update it stalls.
-
-    Parameters
-    ----------
-    current, vertex, ideal : ndarray of shape (n_samples, n_samples)
-
-    Returns
-    -------
-    float
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> distance_step(np.zeros((2, 2)), 2 * np.eye(2), np.eye(2))
-    0.5
     """
     change = vertex - current
     size = float(np.vdot(change, change))

@@ -68,26 +68,7 @@ class BaseKernelSearch(BaseMKL):
     def _search(
         self, points: Array, names: Sequence[str], target: Array, weight: Array, loss: Loss, strength: float
     ) -> Discovery:
-        """Find the kernels of one target.
-
-        Parameters
-        ----------
-        points : (N, p) float64
-            All columns of the training rows, standardized if asked for; not to be modified.
-        names : sequence of str
-            Column names.
-        target : (N,) float64
-            Numbers, or signs.
-        weight : (N,) float64
-            Positive sample weights.
-        loss : Loss
-        strength : float
-            ``lambda = alpha * sum of weights``.
-
-        Returns
-        -------
-        Discovery
-        """
+        """Find the kernels of one target."""
 
     # Searches learn both tasks, so that what is fixed for the other estimators follows from the loss.
     @property

@@ -31,27 +31,6 @@ def descend(
 
     Interior-point iterations are started afresh: they gain nothing from a start at the boundary, where solutions lie,
     and can stall there. So is any problem that does not converge from the solution before.
-
-    Parameters
-    ----------
-    problems : list of Problem
-        One a target; their own penalties do not count.
-    regularizers : list of Regularizer
-    solver : str or Solver
-        A Solver object keeps its own parameters.
-    random_state : int, RandomState, Generator or None
-        For a solver that draws random numbers; None leaves its seed as it is.
-    **parameters
-        Of a solver given by name.
-
-    Yields
-    ------
-    Fit
-
-    Raises
-    ------
-    KeyboardInterrupt
-        After Ctrl-C. The problem that it stopped is not yielded; a stop that the callback asked for ends one run only.
     """
     previous: list[Solution | None] = [None] * len(problems)
     for regularizer in regularizers:

@@ -21,18 +21,7 @@ VANISHING = ("l1", "elasticnet")  # penalties under which a finite strength sele
 
 @dataclass(frozen=True)
 class PenaltyFamily:
-    """A penalty of which only the strength is open.
-
-    Parameters
-    ----------
-    name : str
-        Name of the penalty.
-    parameters : dict
-        Its other parameters, such as ``l1_ratio``.
-    mu : float, optional
-        For ``"elasticnet"``: the penalty is ``alpha sum t + (mu/2) sum t^2`` with ``mu`` fixed, in place of a fixed
-        ``l1_ratio``.
-    """
+    """A penalty of which only the strength is open."""
 
     name: str
     parameters: dict[str, Any]
@@ -54,13 +43,7 @@ class PenaltyFamily:
         return ElasticNet(strength_from_alpha(total, total_weight), l1_ratio=alpha / total)
 
     def alpha_max(self, problems: list[Problem]) -> float:
-        """Return the smallest ``alpha`` at which no problem selects a kernel; the problems' own penalties do not count.
-
-        Raises
-        ------
-        InvalidInputError
-            If no strength does that, or every strength does.
-        """
+        """Smallest ``alpha`` at which no problem selects a kernel; the problems' own penalties do not count."""
         name = self.name if self.mu is None else "l1"
         ratio = self.parameters.get("l1_ratio", 1.0) if name == "elasticnet" else 1.0
         if name not in VANISHING or ratio == 0:
@@ -79,26 +62,7 @@ class PenaltyFamily:
 
 
 def alpha_grid(alpha_max: float, n_alphas: int, ratio: float) -> Array:
-    """Return a geometric grid from ``alpha_max`` down to ``ratio * alpha_max``.
-
-    Parameters
-    ----------
-    alpha_max : float
-    n_alphas : int
-        At least 1; a grid of one holds ``alpha_max`` only.
-    ratio : float
-        Strictly between 0 and 1.
-
-    Returns
-    -------
-    ndarray of shape (n_alphas,)
-        Decreasing.
-
-    Examples
-    --------
-    >>> alpha_grid(1.0, 3, 0.01).round(6).tolist()
-    [1.0, 0.1, 0.01]
-    """
+    """Return a geometric grid from ``alpha_max`` down to ``ratio * alpha_max``."""
     check_count(n_alphas, "n_alphas")
     if not 0 < check_positive(ratio, "ratio") < 1:
         raise InvalidInputError(f"ratio, the smallest alpha over the largest, must be between 0 and 1, got {ratio!r}.")

@@ -47,20 +47,7 @@ class KernelExpansion:
 
     @classmethod
     def of(cls, bank: Any, prepared: Any, weights: Array, coefficients: Array) -> KernelExpansion:
-        """Keep what the model needs of a fitted bank and its training rows.
-
-        Parameters
-        ----------
-        bank : FittedBank or FittedPrecomputedBank
-        prepared : Prepared or PreparedKernels
-            Training rows.
-        weights : (K, M) float64
-        coefficients : (K, N) float64
-
-        Returns
-        -------
-        KernelExpansion
-        """
+        """Keep what the model needs of a fitted bank and its training rows."""
         active, support = np.flatnonzero(weights.any(axis=0)), np.flatnonzero(coefficients.any(axis=0))
         kept = bank.take(active if active.size else [0])
         rows = kept.narrow(prepared).take(support)
@@ -78,16 +65,7 @@ class KernelExpansion:
         return not self.active.size or not self.coefficients.shape[1]
 
     def scores(self, X: Any) -> Array:
-        """Return the functions without intercept at new rows, (n, K) float64.
-
-        Parameters
-        ----------
-        X : DataFrame, (n, p) array or KernelStack
-
-        Returns
-        -------
-        (n, K) float64
-        """
+        """Return the functions without intercept at new rows, (n, K) float64."""
         rows = self.bank.prepare(X)
         scores = np.zeros((rows.n_samples, self.n_targets))
         if self._empty:
@@ -99,16 +77,7 @@ class KernelExpansion:
         return scores
 
     def contributions(self, X: Any) -> Array:
-        """Return what every kernel adds to every function, (M, n, K) float64; zero for inactive kernels.
-
-        Parameters
-        ----------
-        X : DataFrame, (n, p) array or KernelStack
-
-        Returns
-        -------
-        (M, n, K) float64
-        """
+        """Return what every kernel adds to every function, (M, n, K) float64; zero for inactive kernels."""
         rows = self.bank.prepare(X)
         parts = np.zeros((self.n_kernels, rows.n_samples, self.n_targets))
         if not self._empty:
@@ -135,18 +104,7 @@ class KernelExpansion:
 
 
 def class_probabilities(scores: Array, single: bool) -> Array:
-    """Return probabilities from the scores of logistic losses, (n, n_classes); rows sum to one.
-
-    Parameters
-    ----------
-    scores : (n, K) float64
-    single : bool
-        One score for two classes; else one a class against the rest, whose probabilities are divided by their sum.
-
-    Returns
-    -------
-    (n, n_classes) float64
-    """
+    """Return probabilities from the scores of logistic losses, (n, n_classes); rows sum to one."""
     if single:
         return expit(np.hstack([-scores, scores]))
     # Relative to the largest score, so that no row is zero however certain the classifiers are.

@@ -56,23 +56,7 @@ def build_problems(
     sample_weight: Array,
     kernel_penalties: Array | None,
 ) -> list[Problem]:
-    """Return one problem for each column of ``targets``; they share the kernels, not the counters.
-
-    Parameters
-    ----------
-    stack : GramStack
-    targets : (N, K) float64
-    loss : Loss
-    regularizer : Regularizer
-    fit_intercept : bool
-    sample_weight : (N,) float64
-        Positive.
-    kernel_penalties : (M,) float64 or None
-
-    Returns
-    -------
-    list of Problem
-    """
+    """Return one problem for each column of ``targets``; they share the kernels, not the counters."""
     return [
         Problem(
             _with_own_counters(stack),
@@ -90,23 +74,7 @@ def build_problems(
 def solve_problems(
     problems: list[Problem], solver: str | Solver, n_jobs: int | None, *, random_state: Any = None, **parameters: Any
 ) -> Fit:
-    """Solve every problem, in threads if there are several of both; convergence warnings are left to the caller.
-
-    Parameters
-    ----------
-    problems : list of Problem
-    solver : str or Solver
-        A Solver object keeps its own parameters.
-    n_jobs : int or None
-    random_state : int, RandomState, Generator or None
-        As in `chosen_solver`.
-    **parameters
-        Of a solver given by name: ``tol``, ``max_iter``, ``verbose``.
-
-    Returns
-    -------
-    Fit
-    """
+    """Solve every problem, in threads if there are several of both; convergence warnings are left to the caller."""
     workers = min(n_threads(n_jobs), len(problems))
     if workers > 1:
         parameters["verbose"] = 0  # progress bars of several threads cannot share a terminal
@@ -123,22 +91,7 @@ def solve_problems(
 
 
 def chosen_solver(solver: str | Solver, problem: Problem, random_state: Any, **parameters: Any) -> Solver:
-    """Return the solver of a problem.
-
-    Parameters
-    ----------
-    solver : str or Solver
-        A Solver object keeps its own parameters.
-    problem : Problem
-    random_state : int, RandomState, Generator or None
-        For a solver that draws random numbers, also a configured one; None leaves its seed as it is.
-    **parameters
-        Of a solver given by name.
-
-    Returns
-    -------
-    Solver
-    """
+    """Return the solver of a problem."""
     own = {} if isinstance(solver, Solver) else parameters
     chosen: Any = configured_solver(solver, problem, **own)
     draws = any(entry.name == "random_state" for entry in fields(chosen))
@@ -176,17 +129,6 @@ def without_dust(problem: Problem, solution: Solution, tol: float) -> Solution:
 
     Only for losses with samples that do not matter at the optimum (hinge, epsilon-insensitive). Each attempt costs a
     pass, since what is returned is certified as it is.
-
-    Parameters
-    ----------
-    problem : Problem
-    solution : Solution
-    tol : float
-        Relative duality gap that must hold afterwards.
-
-    Returns
-    -------
-    Solution
     """
     loss, sizes = problem.loss, np.abs(solution.dual_coef)
     prunable = loss.kink > 0 or (loss.task == "classification" and not loss.entropic)

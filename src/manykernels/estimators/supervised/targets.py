@@ -40,16 +40,7 @@ def check_lengths(n_samples: int, n_targets: int) -> None:
 
 
 def class_labels(y: Any) -> Array:
-    """Return class labels as a vector of any type, (N,).
-
-    Parameters
-    ----------
-    y : array_like of shape (N,) or (N, 1)
-
-    Returns
-    -------
-    (N,) ndarray
-    """
+    """Return class labels as a vector of any type, (N,)."""
     with invalid_input():
         labels = column_or_1d(y, warn=True)
         if labels.dtype.kind == "f":
@@ -59,18 +50,7 @@ def class_labels(y: Any) -> Array:
 
 
 def numeric_targets(y: Any, *, advice: str = "use MKLClassifier") -> Array:
-    """Return regression targets as finite float64, (N,) or (N, K).
-
-    Parameters
-    ----------
-    y : array_like of shape (N,) or (N, K)
-    advice : str
-        What to do to learn classes, for those who give text.
-
-    Returns
-    -------
-    (N,) or (N, K) float64
-    """
+    """Return regression targets as finite float64, (N,) or (N, K)."""
     with invalid_input():
         try:
             return check_array(y, dtype=np.float64, ensure_2d=False, ensure_min_samples=1, input_name="y")
@@ -81,20 +61,7 @@ def numeric_targets(y: Any, *, advice: str = "use MKLClassifier") -> Array:
 
 
 def encode_labels(labels: Array) -> tuple[Array, Array, Array]:
-    """Return classes, the class number of each sample, and the columns of signs of the problems to solve.
-
-    Parameters
-    ----------
-    labels : (N,) ndarray
-
-    Returns
-    -------
-    classes : (n_classes,) ndarray
-        Sorted.
-    codes : (N,) int
-    signs : (N, 1) or (N, n_classes) float64
-        +1 for the second class of two; of more classes, a column each against the rest.
-    """
+    """Return classes, the class number of each sample, and the columns of signs of the problems to solve."""
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         raise InvalidInputError(
@@ -124,21 +91,7 @@ def sample_weights(sample_weight: Any, n_samples: int) -> Array:
 
 
 def class_factors(class_weight: Any, classes: Array, codes: Array, weight: Array) -> Array:
-    """Return the weight of each class, (n_classes,) float64.
-
-    Parameters
-    ----------
-    class_weight : None, "balanced" or mapping of label to weight
-        "balanced" gives every class the same total weight and leaves the sum of weights as it is.
-    classes : (n_classes,) ndarray
-    codes : (N,) int
-    weight : (N,) float64
-        Sample weights, which "balanced" counts with.
-
-    Returns
-    -------
-    (n_classes,) float64
-    """
+    """Return the weight of each class, (n_classes,) float64."""
     if class_weight is None:
         return np.ones(len(classes))
     if isinstance(class_weight, str) and class_weight == "balanced":
@@ -156,18 +109,7 @@ def class_factors(class_weight: Any, classes: Array, codes: Array, weight: Array
 
 
 def kernel_factors(kernel_penalties: Any, names: tuple[str, ...]) -> Array | None:
-    """Return the penalty of each kernel, (M,) float64, or None if all are one.
-
-    Parameters
-    ----------
-    kernel_penalties : None, array_like of shape (M,) or mapping of name or pattern to factor
-        Patterns as in a shell (``"age*"``); an exact name goes before a pattern, a later pattern before an earlier one.
-    names : tuple of str
-
-    Returns
-    -------
-    (M,) float64 or None
-    """
+    """Return the penalty of each kernel, (M,) float64, or None if all are one."""
     if kernel_penalties is None:
         return None
     if not isinstance(kernel_penalties, Mapping):

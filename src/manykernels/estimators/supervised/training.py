@@ -59,23 +59,7 @@ def as_bank(kernels: Any) -> KernelBank | PrecomputedBank:
 def open_training(
     kernels: Any, X: Any, *, memory_budget: int | str | None, n_jobs: int | None, n_targets: int
 ) -> Training:
-    """Fit the bank on training rows and build the Gram stack that fits the memory budget.
-
-    Parameters
-    ----------
-    kernels : None, KernelBank, PrecomputedBank or "precomputed"
-    X : DataFrame, (N, p) array or KernelStack
-    memory_budget : int, str or None
-        Checked before a Gram matrix is allocated.
-    n_jobs : int or None
-        Threads of the stack.
-    n_targets : int
-        Number of problems that share the stack.
-
-    Returns
-    -------
-    Training
-    """
+    """Fit the bank on training rows and build the Gram stack that fits the memory budget."""
     memory_bytes(memory_budget)
     check_n_jobs(n_jobs)
     chosen: Any = as_bank(kernels)
@@ -91,18 +75,7 @@ def open_training(
 
 
 def as_kernel_stack(X: Any, *, square: bool) -> KernelStack:
-    """Return precomputed kernels as a stack: (M, N, N) to fit, (M, n_new, n_train) to predict.
-
-    Parameters
-    ----------
-    X : KernelStack, (M, a, b) array or sequence of (a, b) arrays
-    square : bool
-        Whether the kernels are those among training samples.
-
-    Returns
-    -------
-    KernelStack
-    """
+    """Return precomputed kernels as a stack: (M, N, N) to fit, (M, n_new, n_train) to predict."""
     if isinstance(X, KernelStack):
         return X
     if isinstance(X, (list, tuple)) and len({np.shape(kernel) for kernel in X}) > 1:

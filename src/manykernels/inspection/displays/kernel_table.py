@@ -12,25 +12,7 @@ TARGET_COLUMNS = ("class", "output")
 
 
 def kernel_table(estimator: Any, target: Any = None) -> pd.DataFrame:
-    """Return name, kernel, columns, weight, norm and share of every kernel.
-
-    Parameters
-    ----------
-    estimator : MKLClassifier or MKLRegressor
-        Fitted.
-    target : label, int or None, default=None
-        A class, or the number of an output, where there are several; None is the mean of all.
-
-    Returns
-    -------
-    DataFrame
-        One row a kernel, in the order of ``estimator.kernel_names_``.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is no such target.
-    """
+    """Return name, kernel, columns, weight, norm and share of every kernel."""
     frame = estimator.weights_frame(active_only=False)
     column = next((name for name in TARGET_COLUMNS if name in frame.columns), None)
     if column is None:
@@ -53,15 +35,6 @@ def place_and_kind(name: str, kernel: str, columns: str) -> tuple[str, str]:
 
     Kernels of a grid are called ``"place: kernel"``; there the name says more than the kernel, whose widths may have
     been learned from the data and then differ from column to column.
-
-    Parameters
-    ----------
-    name, kernel, columns : str
-        As in ``weights_frame``.
-
-    Returns
-    -------
-    place, kind : str
     """
     place, separator, kind = name.rpartition(": ")
     if separator and kind:

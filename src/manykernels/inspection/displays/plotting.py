@@ -30,16 +30,7 @@ def axes_of(ax: Any, what: str, size: tuple[float, float]) -> Any:
 
 
 def short_label(label: str) -> str:
-    """Return the name of a kernel with single parameters by value only: ``gaussian(width=0.5)`` is ``gaussian 0.5``.
-
-    Parameters
-    ----------
-    label : str
-
-    Returns
-    -------
-    str
-    """
+    """Return the name of a kernel with single parameters by value only: ``gaussian(width=0.5)`` is ``gaussian 0.5``."""
     return ONE_PARAMETER.sub(r"\1 \3", label).replace("()", "")
 
 

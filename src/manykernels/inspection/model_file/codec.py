@@ -143,22 +143,7 @@ def plain_kernel(kernel: KernelSpec, where: str) -> dict[str, Any]:
 
 
 def decode(node: Any, arrays: Mapping[str, Array]) -> Any:
-    """Return the value of a node.
-
-    Parameters
-    ----------
-    node : JSON value
-    arrays : mapping of str to ndarray
-
-    Returns
-    -------
-    object
-
-    Raises
-    ------
-    InvalidInputError, ValueError, TypeError, KeyError
-        If the node means nothing, or its parts do not make such an object.
-    """
+    """Return the value of a node."""
     if isinstance(node, list):
         return [decode(item, arrays) for item in node]
     if not isinstance(node, dict):

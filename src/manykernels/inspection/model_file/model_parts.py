@@ -42,23 +42,7 @@ def optional_names() -> set[str]:
 
 
 def attribute_names(estimator: Any, *, every: bool = False) -> list[str]:
-    """Return the fitted attributes that a model file holds, besides the expansion.
-
-    Parameters
-    ----------
-    estimator : estimator of this library
-    every : bool, default=False
-        Include those that an estimator may lack, even if this one does.
-
-    Returns
-    -------
-    list of str
-
-    Raises
-    ------
-    ModelFileError
-        If the estimator has a fitted attribute that is none of its own.
-    """
+    """Return the fitted attributes that a model file holds, besides the expansion."""
     known = [*PRIVATE, *COMMON, *estimator.fitted_extras, *(CLASSIFIER if is_classifier(estimator) else ())]
     foreign = [name for name in vars(estimator) if name.endswith("_") and name not in (*known, *OPTIONAL)]
     if foreign:
@@ -103,13 +87,7 @@ def decode_expansion(node: Mapping[str, Any], arrays: Mapping[str, Array]) -> Ke
 
 
 def check_model(estimator: Any) -> None:
-    """Raise ``ValueError`` naming the first parts of a model that do not fit each other.
-
-    Parameters
-    ----------
-    estimator : estimator of this library
-        As read from a file.
-    """
+    """Raise ``ValueError`` naming the first parts of a model that do not fit each other."""
     expansion = estimator._expansion
     wrong = [*_wrong_expansion(expansion), *_wrong_support(expansion), *_wrong_attributes(estimator, expansion)]
     if wrong:

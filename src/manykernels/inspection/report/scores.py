@@ -20,22 +20,7 @@ Array = NDArray[Any]
 
 
 def held_out_scores(estimator: Any, X: Any, y: Any) -> dict[str, float | None]:
-    """Return the usual scores of a task.
-
-    Parameters
-    ----------
-    estimator : MKLClassifier or MKLRegressor
-    X : DataFrame, array or precomputed kernels
-    y : array-like
-        True labels or targets.
-
-    Returns
-    -------
-    dict of str to float or None
-        Classification: accuracy, balanced accuracy, ROC AUC (mean over classes against the rest, if more than two),
-        log loss where there are probabilities. Regression: R2, root mean squared and mean absolute error. None where
-        a score is not defined, as ROC AUC is when the data have a single class.
-    """
+    """Return the usual scores of a task."""
     return _classification(estimator, X, np.asarray(y)) if is_classifier(estimator) else _regression(estimator, X, y)
 
 

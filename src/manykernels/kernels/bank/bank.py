@@ -195,20 +195,7 @@ class KernelBank(BankConstructors):
 
 
 def resolve_specs(kernels: Sequence[NamedKernel], values: Array, used: Array) -> tuple[KernelSpec, ...]:
-    """Return the kernels with every width a number; median distances are computed once per set of columns.
-
-    Parameters
-    ----------
-    kernels : sequence of (name, KernelSpec, positions)
-    values : (n, n_used) float64
-        Training rows of the used columns, standardized if the bank standardizes.
-    used : (n_used,) int
-        Their positions.
-
-    Returns
-    -------
-    tuple of KernelSpec
-    """
+    """Return the kernels with every width a number; median distances are computed once per set of columns."""
     medians: dict[tuple[int, ...], MedianDistances] = {}
     resolved = []
     for _, spec, positions in kernels:

@@ -21,15 +21,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Table:
-    """A checked table: its column names (None for an array) and a way to its columns as float64.
-
-    Parameters
-    ----------
-    data : DataFrame or (n, p) ndarray
-        The rows as given, not copied.
-    columns : tuple or None
-        Column labels of a DataFrame, else None.
-    """
+    """A checked table: its column names (None for an array) and a way to its columns as float64."""
 
     data: Any
     columns: tuple[Any, ...] | None
@@ -85,27 +77,7 @@ class Table:
 
 
 def select_columns(selection: Any, data: Any, columns: tuple[Any, ...] | None) -> tuple[int, ...]:
-    """Return the positions of a column selection, as scikit-learn's ColumnTransformer understands it.
-
-    Parameters
-    ----------
-    selection : None, str, int, slice, sequence, boolean mask or callable
-        None is every column. Names need a DataFrame; a slice of names includes its end. A callable gets the table and
-        returns any of the other forms (such as :func:`sklearn.compose.make_column_selector`).
-    data : DataFrame or (n, p) ndarray
-    columns : tuple or None
-        Column labels, or None for an array.
-
-    Returns
-    -------
-    tuple of int
-        Non-negative positions, in the order of the selection.
-
-    Raises
-    ------
-    InvalidInputError
-        Unknown names, positions out of range, a mask of the wrong length, a repeated column or nothing selected.
-    """
+    """Return the positions of a column selection, as scikit-learn's ColumnTransformer understands it."""
     if callable(selection):
         selection = selection(data)
     n_columns = int(data.shape[1])
@@ -125,27 +97,7 @@ def select_columns(selection: Any, data: Any, columns: tuple[Any, ...] | None) -
 def locate_columns(
     table: Table, used: Array, n_features: int, feature_names: tuple[str, ...] | None
 ) -> tuple[int, ...]:
-    """Return where columns seen in fit are in a new table: by name if both have names, else by position.
-
-    Parameters
-    ----------
-    table : Table
-    used : (n_used,) int
-        Positions in the training table.
-    n_features : int
-        Number of its columns.
-    feature_names : tuple of str or None
-        Its column names.
-
-    Returns
-    -------
-    tuple of int
-
-    Raises
-    ------
-    InvalidInputError
-        If a column is missing, or the number of columns differs where there are no names to match.
-    """
+    """Return where columns seen in fit are in a new table: by name if both have names, else by position."""
     if feature_names is None or table.columns is None:
         if table.n_columns != n_features:
             raise InvalidInputError(

@@ -20,13 +20,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Side:
-    """Some rows of prepared data, on the left or on the right of a block.
-
-    Parameters
-    ----------
-    prepared : Prepared
-    rows : slice or array of int
-    """
+    """Some rows of prepared data, on the left or on the right of a block."""
 
     prepared: Prepared
     rows: Any
@@ -60,22 +54,7 @@ class Side:
 def evaluate_group(
     group: Group, index: int, left: Side, right: Side | None, slots: Array, kernels: Array, out: Array
 ) -> None:
-    """Write raw values of some kernels of a group into their slots of ``out``.
-
-    Parameters
-    ----------
-    group : Group
-    index : int
-        Of the group in its bank.
-    left : Side
-    right : Side or None
-        None: the left rows again; the result is exactly symmetric.
-    slots : (m,) int
-        Where in ``out`` each kernel goes.
-    kernels : (m,) int
-        Their indices in the bank.
-    out : (M, r, c) float64
-    """
+    """Write raw values of some kernels of a group into their slots of ``out``."""
     points = left.points(index)
     others = points if right is None else right.points(index)
     norms = left.norms(index)

@@ -28,21 +28,7 @@ LIST_PARAMETERS = {
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """Return the content of a TOML file.
-
-    Parameters
-    ----------
-    path : str or Path
-
-    Returns
-    -------
-    dict
-
-    Raises
-    ------
-    InvalidInputError
-        If the file does not exist, cannot be read or is no TOML.
-    """
+    """Return the content of a TOML file."""
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -52,24 +38,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def read_description(description: Mapping[str, Any]) -> tuple[list[BankEntry], dict[str, Any]]:
-    """Return the entries and the options of the bank that a dictionary describes.
-
-    Parameters
-    ----------
-    description : mapping
-        See :meth:`KernelBank.from_toml` for the schema.
-
-    Returns
-    -------
-    entries : list of BankEntry
-    options : dict
-        ``standardize``, ``normalize``, ``center`` as far as given.
-
-    Raises
-    ------
-    InvalidInputError
-        Naming the key that is wrong.
-    """
+    """Return the entries and the options of the bank that a dictionary describes."""
     _check_keys(description, (*OPTIONS, "preset", "views", "kernels"), "the kernel description")
     options = {key: description[key] for key in OPTIONS if key in description}
     if options.get("normalize") == "none":

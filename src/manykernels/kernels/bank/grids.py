@@ -20,36 +20,13 @@ MANY_FEATURES = 200
 
 
 def simplemkl_specs() -> tuple[KernelSpec, ...]:
-    """Return the 27 kernels of the SimpleMKL protocol.
-
-    Returns
-    -------
-    tuple of KernelSpec
-        Gaussians of width 0.1, 0.25, 0.5, 0.75, 1, 2, ..., 20, then polynomials of degree 1, 2, 3.
-
-    Examples
-    --------
-    >>> from manykernels.kernels.bank.grids import simplemkl_specs
-    >>> len(simplemkl_specs())
-    27
-    """
+    """Return the 27 kernels of the SimpleMKL protocol."""
     widths = (0.1, 0.25, 0.5, 0.75, *range(1, 21))
     return (*(Gaussian(width) for width in widths), *(Polynomial(degree) for degree in (1, 2, 3)))
 
 
 def with_gaussians(specs: Any, widths: Any) -> tuple[KernelSpec, ...]:
-    """Return the kernels followed by one Gaussian per width; at least one kernel in all.
-
-    Parameters
-    ----------
-    specs : KernelSpec or sequence of KernelSpec
-    widths : width or sequence of widths
-        Numbers, ``"median"``, ``"FACTOR*median"`` or MedianWidth.
-
-    Returns
-    -------
-    tuple of KernelSpec
-    """
+    """Return the kernels followed by one Gaussian per width; at least one kernel in all."""
     single = isinstance(widths, str) or not isinstance(widths, Iterable)
     gaussians = tuple(Gaussian(width) for width in ((widths,) if single else widths))
     nothing = isinstance(specs, tuple) and not specs  # tables and arrays compare entry by entry, or refuse to

@@ -37,46 +37,14 @@ def check_normalization(normalize: Any) -> str | None:
 
 
 def centered_diagonal(diagonal: Array, row_means: Array, grand_mean: Array | float) -> Array:
-    """Return the diagonal of the centered kernel; what is rounding beside the diagonal itself becomes zero.
-
-    Parameters
-    ----------
-    diagonal : (..., n) float64
-        ``k(x, x)``.
-    row_means : (..., n) float64
-        Mean of ``k(x, x_i)`` over training rows.
-    grand_mean : broadcastable to (..., n)
-        Mean of the row means over training rows.
-
-    Returns
-    -------
-    (..., n) float64
-    """
+    """Return the diagonal of the centered kernel; what is rounding beside the diagonal itself becomes zero."""
     centered = diagonal - 2.0 * row_means + grand_mean
     size = np.abs(diagonal) + 2.0 * np.abs(row_means) + np.abs(grand_mean)
     return np.where(np.abs(centered) <= CENTERED_ZERO * size, 0.0, centered)
 
 
 def training_scale(diagonal: Array, normalize: str | None, name: str) -> float:
-    """Return the factor of one kernel from its (centered) training diagonal; 0 for a kernel that is zero.
-
-    Parameters
-    ----------
-    diagonal : (n,) float64
-        Training diagonal, finite.
-    normalize : {"trace", "mean_diagonal", "unit_diagonal", None}
-    name : str
-        The kernel in messages.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    InvalidInputError
-        If the diagonal has a negative entry, or is too small for float64.
-    """
+    """Return the factor of one kernel from its (centered) training diagonal; 0 for a kernel that is zero."""
     check_diagonal(diagonal, name)
     if not diagonal.any():
         return 0.0
@@ -107,17 +75,7 @@ def check_diagonal(diagonal: Array, name: str) -> Array:
 
 
 def unit_factors(diagonal: Array) -> Array:
-    """Return ``1 / sqrt(k(x, x))``, and 0 where the diagonal is 0: such a row keeps a kernel of zero.
-
-    Parameters
-    ----------
-    diagonal : (..., n) float64
-        Non-negative.
-
-    Returns
-    -------
-    (..., n) float64
-    """
+    """Return ``1 / sqrt(k(x, x))``, and 0 where the diagonal is 0: such a row keeps a kernel of zero."""
     positive = diagonal > 0
     return np.where(positive, 1.0 / np.sqrt(np.where(positive, diagonal, 1.0)), 0.0)
 
@@ -128,19 +86,7 @@ def normalize_block(
     means: tuple[Array, Array, float] | None,
     factors: tuple[Array, Array] | None,
 ) -> None:
-    """Center and scale one kernel's (r, c) block in place.
-
-    Parameters
-    ----------
-    block : (r, c) float64
-        Raw kernel values; overwritten.
-    scale : float
-        From :func:`training_scale`.
-    means : (row means, column means, grand mean) or None
-        None: no centering.
-    factors : (row factors, column factors) or None
-        From :func:`unit_factors`; None: no unit diagonal.
-    """
+    """Center and scale one kernel's (r, c) block in place."""
     if means is not None:
         # One symmetric correction, so that an exactly symmetric block stays so.
         block -= means[0][:, None] + means[1]

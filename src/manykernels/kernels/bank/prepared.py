@@ -118,19 +118,7 @@ class Prepared:
 
 
 def build_groups(specs: Sequence[KernelSpec], positions: Sequence[tuple[int, ...]]) -> tuple[Group, ...]:
-    """Return the groups of a list of kernels, in the order in which each first appears.
-
-    Parameters
-    ----------
-    specs : sequence of KernelSpec
-    positions : sequence of tuple of int
-        The columns of each kernel.
-
-    Returns
-    -------
-    tuple of Group
-        Every kernel is in exactly one group.
-    """
+    """Return the groups of a list of kernels, in the order in which each first appears."""
     members: dict[tuple[Any, ...], list[int]] = {}
     for kernel, (spec, columns) in enumerate(zip(specs, positions, strict=True)):
         members.setdefault((spec.family, columns, spec.column_widths), []).append(kernel)
@@ -143,26 +131,7 @@ def build_groups(specs: Sequence[KernelSpec], positions: Sequence[tuple[int, ...
 def prepare_points(
     groups: Sequence[Group], names: tuple[str, ...], values: Array, used: Array, shifts: Array
 ) -> Prepared:
-    """Return the points of every group from a table of its used columns.
-
-    Parameters
-    ----------
-    groups : sequence of Group
-    names : tuple of str
-        Names of the kernels of the bank.
-    values : (n, n_used) float64
-        The used columns, standardized if the bank standardizes.
-    used : (n_used,) int
-        Their positions in the training table, increasing.
-    shifts : (n_used,) float64
-        Training centers of these columns. Distances of several columns are computed from shifted points, since
-        ``||a||^2 + ||b||^2 - 2 <a, b>`` loses digits far from zero; a single column is subtracted exactly as it is.
-
-    Returns
-    -------
-    Prepared
-        Without normalization.
-    """
+    """Return the points of every group from a table of its used columns."""
     known: dict[tuple[Any, ...], tuple[Array, Array]] = {}
     for group in groups:
         key = _points_key(group)

@@ -11,19 +11,7 @@ Array = NDArray[Any]
 
 
 def column_statistics(values: Array) -> tuple[Array, Array]:
-    """Return the mean and the standard deviation of every column; a constant column has deviation 1.
-
-    Parameters
-    ----------
-    values : (n, p) float64
-        Training rows.
-
-    Returns
-    -------
-    means : (p,) float64
-    deviations : (p,) float64
-        Population standard deviations. A column whose spread is below the rounding of its values counts as constant.
-    """
+    """Return the mean and the standard deviation of every column; a constant column has deviation 1."""
     largest = np.abs(values).max(axis=0)
     size = np.where(largest > 0, largest, 1.0)
     # Dividing first keeps sums and squares inside float64, from 1e-300 to 1e300.
@@ -36,17 +24,6 @@ def column_statistics(values: Array) -> tuple[Array, Array]:
 
 
 def standardized(values: Array, means: Array, deviations: Array) -> Array:
-    """Return ``(values - means) / deviations`` column by column.
-
-    Parameters
-    ----------
-    values : (n, p) float64
-    means, deviations : (p,) float64
-        From :func:`column_statistics` on the training rows.
-
-    Returns
-    -------
-    (n, p) float64
-    """
+    """Return ``(values - means) / deviations`` column by column."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         return (values - means) / deviations

@@ -19,16 +19,7 @@ ARRAYS = ("scales", "column_means", "column_scales", "shifts", "grand_means", "r
 
 
 def write_state(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a fitted bank as lists, dictionaries, scalars and arrays.
-
-    Parameters
-    ----------
-    fields : mapping
-
-    Returns
-    -------
-    dict
-    """
+    """Return the fields of a fitted bank as lists, dictionaries, scalars and arrays."""
     names = fields["feature_names"]
     return {
         **fields,
@@ -40,23 +31,7 @@ def write_state(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_state(state: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
-    """Return the fields of a fitted bank from what :func:`write_state` wrote.
-
-    Parameters
-    ----------
-    state : mapping
-    known : set of str
-        The fields that there must be.
-
-    Returns
-    -------
-    dict
-
-    Raises
-    ------
-    InvalidInputError
-        If a key is missing or unknown, a kernel is unknown, or lengths disagree.
-    """
+    """Return the fields of a fitted bank from what :func:`write_state` wrote."""
     if set(state) != known:
         raise InvalidInputError(f"The bank's state lacks or adds key(s): {sorted(set(state) ^ known)}.")
     names = state["feature_names"]

@@ -87,18 +87,6 @@ class PreparedKernels:
 
 
 def row_means(stack: KernelStack, kernels: Array, columns: Array) -> Array:
-    """Return the mean of each kernel of every sample with the training samples, (m, n) float64, kernel by kernel.
-
-    Parameters
-    ----------
-    stack : KernelStack
-    kernels : (m,) int
-    columns : (n_train,) int
-        From ``stack.columns_of(training_ids)``.
-
-    Returns
-    -------
-    (m, n) float64
-    """
+    """Return the mean of each kernel of every sample with the training samples, (m, n) float64, kernel by kernel."""
     ids = stack.sample_ids
     return np.array([stack.block([m], ids, columns)[0].mean(axis=1, dtype=np.float64) for m in kernels])

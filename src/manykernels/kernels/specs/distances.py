@@ -19,20 +19,6 @@ def squared_distances(A: Array, B: Array, a_norms: Array, b_norms: Array) -> Arr
 
     One column is subtracted exactly. More columns use ``||a||^2 + ||b||^2 - 2 <a, b>``, one matrix product; pairs that
     are near compared with their norms lose digits there and are recomputed by subtraction.
-
-    Parameters
-    ----------
-    A : (n_a, d) float64
-    B : (n_b, d) float64
-    a_norms : (n_a,) float64
-        Squared row norms of A.
-    b_norms : (n_b,) float64
-        Squared row norms of B.
-
-    Returns
-    -------
-    (n_a, n_b) float64
-        Never negative.
     """
     if A.shape[1] == 1:
         difference = A - B[:, 0]

@@ -69,27 +69,7 @@ class MedianDistances:
 
 
 def median_distance(points: Array, metric: str = "euclidean") -> float:
-    """Return the median distance between distinct rows, on at most 1000 rows drawn with a fixed seed.
-
-    Parameters
-    ----------
-    points : (n, d) float64
-        Training rows.
-    metric : str, default="euclidean"
-        A metric of :func:`scipy.spatial.distance.pdist`.
-
-    Returns
-    -------
-    float
-        The median; that of the positive distances if the median is zero; 1 if there is no positive distance.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from manykernels.kernels.specs.widths import median_distance
-    >>> median_distance(np.array([[0.0], [1.0], [3.0]]))
-    2.0
-    """
+    """Return the median distance between distinct rows, on at most 1000 rows drawn with a fixed seed."""
     if len(points) > MEDIAN_ROWS:
         points = points[np.random.default_rng(0).choice(len(points), MEDIAN_ROWS, replace=False)]
     distances = pdist(points, metric)

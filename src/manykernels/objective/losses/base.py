@@ -190,28 +190,7 @@ def _float_vector(y: Any) -> Array:
 
 
 def piecewise_linear_minimizer(points: Array, jumps: Array, start: float) -> float:
-    """Minimize a convex piecewise linear function of one variable.
-
-    Parameters
-    ----------
-    points : ndarray of shape (k,)
-        Where the slope changes.
-    jumps : ndarray of shape (k,)
-        By how much it increases there, positive.
-    start : float
-        Slope before the first point, at most 0.
-
-    Returns
-    -------
-    float
-        The middle of the minimizing interval, or its finite end when it is a half line.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> piecewise_linear_minimizer(np.array([3.0, 1.0, 2.0]), np.full(3, 2.0), -3.0)
-    2.0
-    """
+    """Minimize a convex piecewise linear function of one variable."""
     order = np.argsort(points, kind="stable")
     slopes = start + np.cumsum(jumps[order])
     tolerance = 1e-13 * float(np.sum(jumps))

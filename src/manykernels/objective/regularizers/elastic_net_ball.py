@@ -25,26 +25,7 @@ LAST_STEP = 1e-7  # change of the logarithms after which the next one would be b
 
 
 def elastic_net_scale(theta: Array, eta: float) -> float:
-    """Return ``s`` such that ``theta / s`` is on the boundary of the set.
-
-    Parameters
-    ----------
-    theta : ndarray of shape (M,)
-        Non-negative weights.
-    eta : float
-        Between 0 (2-norm ball) and 1 (simplex).
-
-    Returns
-    -------
-    float
-        ``(eta/2) ||theta||_1 + sqrt(eta^2/4 ||theta||_1^2 + (1 - eta) ||theta||_2^2)``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> elastic_net_scale(np.array([3.0, 4.0]), 0.0), elastic_net_scale(np.array([3.0, 4.0]), 1.0)
-    (5.0, 7.0)
-    """
+    """Return ``s`` such that ``theta / s`` is on the boundary of the set."""
     half = 0.5 * eta * float(np.sum(theta))
     return half + float(np.hypot(half, np.sqrt(1.0 - eta) * np.linalg.norm(theta)))
 
@@ -105,26 +86,7 @@ def elastic_net_linear(u: ArrayLike, eta: float) -> Array:
 
 
 def linear_maximizer(u: Array, eta: float) -> Array:
-    """Return `elastic_net_linear` without its checks, for loops that know their input.
-
-    Parameters
-    ----------
-    u : ndarray of shape (M,)
-        Finite, non-negative.
-    eta : float
-        Between 0 and 1.
-
-    Returns
-    -------
-    ndarray of shape (M,)
-        The maximizer.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> linear_maximizer(np.array([1.0, 2.0]), 1.0).tolist()
-    [0.0, 1.0]
-    """
+    """Return `elastic_net_linear` without its checks, for loops that know their input."""
     theta = np.zeros(u.shape)
     largest = float(np.max(u, initial=0.0))
     if largest == 0:
@@ -203,28 +165,7 @@ def elastic_net_reciprocals(beta: ArrayLike, eta: float) -> Array:
 
 
 def shifted_reciprocals(t: Array, shift: float, eta: float) -> Array:
-    """Minimize ``sum_m t_m^2 / (theta_m + shift)`` over the set; shift 0 is ``elastic_net_reciprocals``, unchecked.
-
-    Parameters
-    ----------
-    t : ndarray of shape (M,)
-        Non-negative.
-    shift : float
-        Non-negative.
-    eta : float
-        Between 0 and 1.
-
-    Returns
-    -------
-    ndarray of shape (M,)
-        The minimizer; zero if ``t`` is zero.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> shifted_reciprocals(np.array([1.0, 3.0]), 1.0, 1.0).round(12).tolist()
-    [0.0, 1.0]
-    """
+    """Minimize ``sum_m t_m^2 / (theta_m + shift)`` over the set; shift 0 is ``elastic_net_reciprocals``, unchecked."""
     theta = np.zeros(t.shape)
     positive = t > 0
     if not positive.any():

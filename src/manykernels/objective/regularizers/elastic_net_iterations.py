@@ -51,39 +51,10 @@ def wsr_iterations(
     ``x_i <- (x_i beta_i / q_i)^(1/3)`` (21). The stop ``s/g - 1 <= tol``, ``g = sum beta_i / x_i``, proves the
     accuracy, but only directly after a (13a) step.
 
-    Parameters
-    ----------
-    beta : array_like of shape (Q,)
-        Non-negative; zeros get zero weight.
-    eta : float
-        Between 0 and 1.
-    start : array_like of shape (Q,), optional
-        Where to start, positive wherever ``beta`` is; ones by default.
-    tol : float
-        Relative excess of the objective to reach.
-    max_iter : int
-        Most updates.
-
-    Returns
-    -------
-    ReciprocalsResult
-
-    Raises
-    ------
-    InvalidInputError
-        If a vector has another shape than ``(Q,)`` or entries that are not finite or not as described, if ``eta`` is
-        not between 0 and 1, or if ``tol`` or ``max_iter`` is not positive.
-
     References
     ----------
     L. Citi, "A simple yet efficient algorithm for multiple kernel learning under elastic-net constraints", 2015,
     Algorithm 2, equations (13) and (21).
-
-    Examples
-    --------
-    >>> result = wsr_iterations([1.0, 9.0, 0.0], 1.0)
-    >>> result.theta.round(12).tolist(), result.n_iter
-    ([0.25, 0.75, 0.0], 1)
     """
     values = check_nonnegative_vector(beta, None, "beta")
     x = _start(values, start)
@@ -138,31 +109,9 @@ def linear_iterations(u: ArrayLike, eta: float) -> Array:
     direction ``u`` is taken and entries found negative are dropped, until none is. Near ``eta = 1`` the subtraction of
     ``d`` cancels, so the result is put back on the boundary.
 
-    Parameters
-    ----------
-    u : array_like of shape (Q,)
-        Non-negative.
-    eta : float
-        Between 0 and 1.
-
-    Returns
-    -------
-    ndarray of shape (Q,)
-        The maximizer; zero if ``u`` is zero, the first largest entry at ``eta = 1``.
-
-    Raises
-    ------
-    InvalidInputError
-        If ``u`` is no vector of finite non-negative numbers, or ``eta`` is not between 0 and 1.
-
     References
     ----------
     L. Citi, 2015, Algorithm 3 and equation (29), with ``|Z|`` read as the number of entries outside ``Z``.
-
-    Examples
-    --------
-    >>> linear_iterations([3.0, 4.0, 0.0], 0.0).round(12).tolist()
-    [0.6, 0.8, 0.0]
     """
     values = check_nonnegative_vector(u, None, "u")
     eta = check_positive(eta, "eta", allow_zero=True, upper=1.0)

@@ -71,26 +71,7 @@ class WeightSet(Regularizer):
 
 
 def simplex_prox(t: Array, strength: float) -> Array:
-    """Minimize ``|x - t|^2 / 2 + (strength / 2) (sum x)^2`` over ``x >= 0``, exactly, by a sort.
-
-    Parameters
-    ----------
-    t : ndarray of shape (M,)
-        Non-negative.
-    strength : float
-        Non-negative.
-
-    Returns
-    -------
-    ndarray of shape (M,)
-        ``max(t - strength S, 0)`` with ``S = sum_k t / (1 + k strength)`` over the k largest entries.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> simplex_prox(np.array([3.0, 1.0]), 1.0).tolist()
-    [1.5, 0.0]
-    """
+    """Minimize ``|x - t|^2 / 2 + (strength / 2) (sum x)^2`` over ``x >= 0``, exactly, by a sort."""
     ordered = -np.sort(-t)
     sums = np.cumsum(ordered) / (1.0 / strength + np.arange(1, t.size + 1)) if strength > 0 else np.zeros(t.size)
     active = np.flatnonzero(ordered > sums)
@@ -103,26 +84,6 @@ def power_prox(t: Array, strength: float, q: float) -> Array:
 
     Newton's method in ``v = x^(q-1)``, where ``v^(1/(q-1)) + strength v = t`` is convex: it decreases to the root
     without safeguards, and does not lose the tiny ``x`` of ``q`` near 1.
-
-    Parameters
-    ----------
-    t : ndarray of shape (M,)
-        Non-negative.
-    strength : float
-        Non-negative.
-    q : float
-        In (1, 2].
-
-    Returns
-    -------
-    ndarray of shape (M,)
-        The minimizer.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> power_prox(np.array([3.0]), 2.0, 2.0).tolist()
-    [1.0]
     """
     t = np.asarray(t, dtype=np.float64)
     if strength == 0:

@@ -37,11 +37,6 @@ class ConeSolution:
 class ConeProgram:
     """``minimize x'Px/2 + q'x`` subject to ``offset_k + rows_k x`` in ``cone_k`` for every block k.
 
-    Parameters
-    ----------
-    n_variables : int
-        Length of ``x``.
-
     Attributes
     ----------
     linear : ndarray of shape (n_variables,)
@@ -65,15 +60,7 @@ class ConeProgram:
         self.quadratic = np.zeros(self.n_variables)
 
     def add(self, cone: str, offset: Array, values: Array, columns: Array) -> None:
-        """Demand ``offset_i + sum_j values_ij x[columns_ij]`` in the cone.
-
-        Parameters
-        ----------
-        cone : {"Zero", "Nonnegative", "SecondOrder", "Exponential"}
-            Exponential cones take three rows each.
-        offset : ndarray of shape (rows,)
-        values, columns : ndarray of shape (rows, k), or what broadcasts to it
-        """
+        """Demand ``offset_i + sum_j values_ij x[columns_ij]`` in the cone."""
         values, columns = np.broadcast_arrays(values, columns)
         index = np.repeat(np.arange(offset.size), values.shape[1])
         entries = (-values.ravel(), (index, columns.ravel()))  # Clarabel writes Ax + s = b with s in the cone
@@ -82,13 +69,7 @@ class ConeProgram:
         self._cones.append((cone, offset.size))
 
     def solve(self, **options: Any) -> ConeSolution:
-        """Return the point at which Clarabel stops, whatever it says about it.
-
-        Parameters
-        ----------
-        **options
-            Settings of Clarabel by name.
-        """
+        """Return the point at which Clarabel stops, whatever it says about it."""
         clarabel = import_clarabel()
         settings = clarabel.DefaultSettings()
         for name, value in {"verbose": False, **options}.items():

@@ -19,12 +19,6 @@ class NewtonSystem:
 
     The matrix is scaled to unit diagonal before its Cholesky factorization: its entries span many orders of magnitude
     near the optimum. A jitter relative to that unit diagonal is added only if the factorization breaks down.
-
-    Parameters
-    ----------
-    matrix : ndarray of shape (N, N), symmetric positive definite; overwritten
-    border : bool
-        Whether there is an intercept.
     """
 
     def __init__(self, matrix: Array, border: bool) -> None:

@@ -95,13 +95,7 @@ class HessianMKL(Solver):
 
 
 def weight_hessian(point: SimplexPoint) -> Array:
-    """Return the Hessian of ``J`` in the weights, (M, M).
-
-    Parameters
-    ----------
-    point : SimplexPoint
-        Weights with the machine fitted to them.
-    """
+    """Return the Hessian of ``J`` in the weights, (M, M)."""
     problem, rho = point.problem, point.fit.rho
     flexibility, free = _flexibility(problem, rho, point.fit.b + _scores(point))
     units = kernel_weights(problem, np.ones(problem.n_kernels))

@@ -133,21 +133,7 @@ class SimpleMKL(Solver):
 
 
 def reduced_direction(theta: Array, slopes: Array, pivot: int) -> Array:
-    """Return the negative reduced gradient: a direction of zero sum along which ``J`` falls.
-
-    Parameters
-    ----------
-    theta, slopes : ndarray of shape (M,)
-        Weights on the simplex, and the slopes of ``J``.
-    pivot : int
-        A kernel of positive weight.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> reduced_direction(np.array([0.6, 0.4, 0.0]), np.array([-1.0, -3.0, -0.5]), 0).tolist()
-    [-2.0, 2.0, 0.0]
-    """
+    """Return the negative reduced gradient: a direction of zero sum along which ``J`` falls."""
     direction = slopes[pivot] - slopes
     direction[np.abs(direction) <= SLOPE_ROUNDING * np.abs(slopes).max()] = 0.0
     direction[(theta == 0) & (direction < 0)] = 0.0
@@ -157,14 +143,7 @@ def reduced_direction(theta: Array, slopes: Array, pivot: int) -> Array:
 
 
 def longest_step(theta: Array, direction: Array) -> tuple[float, int]:
-    """Return the longest step that keeps weights non-negative, and the weight that it sets to zero.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> longest_step(np.array([0.6, 0.4, 0.0]), np.array([-2.0, 2.0, 0.0]))
-    (0.3, 0)
-    """
+    """Return the longest step that keeps weights non-negative, and the weight that it sets to zero."""
     falling = np.flatnonzero(direction < 0)
     lengths = theta[falling] / -direction[falling]
     first = int(lengths.argmin())

@@ -33,22 +33,7 @@ START_BARRIER = 0.1  # of the value of the objective
 
 
 class DualNewton:
-    """A point of the iteration.
-
-    Parameters
-    ----------
-    problem : Problem
-    kernels : TrackedKernels
-        At coefficients strictly inside the dual box and, with an intercept, of zero sum.
-    b : float
-        Intercept to start from.
-    value : float
-        Size of the objective, which sets the first barrier.
-    resynchronize : bool
-        Take scores of their own (`EntropicSamples`) from the coefficients anew after a step that was cut short: both
-        have moved by the same share of what was planned, and no longer belong together. Where the envelope of the
-        blocks is steep they are the better guide all the same.
-    """
+    """A point of the iteration."""
 
     def __init__(
         self, problem: Problem, kernels: TrackedKernels, b: float, value: float, *, resynchronize: bool = False

@@ -24,20 +24,7 @@ NEARLY_ACTIVE = 0.98  # share of the bound above which a kernel without weight s
 
 
 class TrackedKernels:
-    """Blocks ``v_m = alpha_m + gamma rho`` of the kernels that may be active.
-
-    Parameters
-    ----------
-    problem : Problem
-    function : BlockFunction
-        What is minimized over the blocks.
-    rho : ndarray of shape (N,)
-        Dual coefficients.
-    norms : ndarray of shape (M,)
-        Their dual norms ``u_m``.
-    weights : ndarray of shape (M,), optional
-        Start from ``alpha_m = weights_m rho`` (weights in the units of the model); zero by default.
-    """
+    """Blocks ``v_m = alpha_m + gamma rho`` of the kernels that may be active."""
 
     def __init__(
         self, problem: Problem, function: BlockFunction, rho: Array, norms: Array, weights: Array | None = None

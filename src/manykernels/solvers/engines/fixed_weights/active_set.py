@@ -34,16 +34,6 @@ def exchange_active_sets(problem: Problem, gram: Array, rho: Array, b: float) ->
     This is the primal-dual active set method, that is, Newton's method on the piecewise linear optimality conditions:
     fast near the solution, without any promise far from it. The caller certifies what it yields.
 
-    Parameters
-    ----------
-    problem : Problem
-        Gives target, loss, sample weights and intercept.
-    gram : ndarray of shape (N, N)
-    rho : ndarray of shape (N,)
-        Dual coefficients near the solution.
-    b : float
-        Intercept.
-
     References
     ----------
     M. Hintermueller, K. Ito, K. Kunisch, "The primal-dual active set strategy as a semismooth Newton method",

@@ -84,34 +84,6 @@ def fit_machine(problem: Problem, gram: Array, *, warm: MachineFit | None = None
     Solves ``min_{f,b} sum_i s_i l(y_i, f_i + b) + ||f||^2 / 2`` in the space of the kernel whose Gram matrix is
     ``gram = sum_m d_m K_m``; its dual is ``max_rho -sum_i s_i l*(y_i, -rho_i/s_i) - rho' gram rho / 2``. The model is
     ``f = gram @ rho`` with ``rho_i = -s_i l'(y_i, f_i + b)``.
-
-    Parameters
-    ----------
-    problem : Problem
-        Gives target, loss, sample weights and intercept; its kernels and regularizer play no part.
-    gram : ndarray of shape (N, N)
-        Symmetric positive semidefinite; not modified.
-    warm : MachineFit, optional
-        A fit on a similar matrix to start from.
-    tol : float
-        Largest gap, relative to the primal value.
-
-    Returns
-    -------
-    MachineFit
-        The best model found; if rounding stopped the iteration before ``tol``, its ``gap`` tells.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from manykernels.objective.problem import Problem
-    >>> from manykernels.objective.regularizers import Simplex
-    >>> x = np.linspace(-1, 1, 20)
-    >>> gram = np.exp(-((x[:, None] - x) ** 2))
-    >>> problem = Problem(gram[None], np.sign(x), "hinge", Simplex(0.1))
-    >>> fit = fit_machine(problem, gram / 0.1)
-    >>> fit.gap <= 1e-9 * fit.primal_value, bool((np.sign(gram @ fit.rho / 0.1 + fit.b) == np.sign(x)).all())
-    (True, True)
     """
     if not gram.any():
         return _certified(problem, gram, *problem.zero_model(), 0)

@@ -48,52 +48,10 @@ def smo_svm(
     alpha_i k(x, x_i) + b``. Unlike LIBSVM it reads the matrix in place, where LIBSVM copies it into nodes of 16 bytes,
     and starts from any ``warm`` point, which LIBSVM cannot.
 
-    Parameters
-    ----------
-    gram : ndarray of shape (N, N), float64
-        Symmetric positive semidefinite; symmetry is not checked.
-    y : array_like of shape (N,)
-        Labels -1 and +1.
-    C : float or array_like of shape (N,)
-        Positive constant, or one for each sample.
-    warm : array_like of shape (N,), optional
-        ``alpha`` to start from, of any similar problem; it is made feasible first.
-    tol : float
-        Largest violation of the optimality interval, in units of the score: LIBSVM's ``tol``.
-    fit_intercept : bool
-        Without an intercept the constraint ``y'alpha = 0`` is dropped and single coordinates are moved.
-    max_steps : int, optional
-        Most steps; by default 10,000 for each sample.
-
-    Returns
-    -------
-    alpha : ndarray of shape (N,)
-        Dual coefficients, non-negative.
-    b : float
-        Intercept; the middle of the optimality interval, or 0 without an intercept.
-
-    Raises
-    ------
-    InvalidInputError
-        If shapes disagree or values, those of ``gram`` included, are not finite, positive, or labels.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If ``max_steps`` were not enough.
-
     References
     ----------
     R.-E. Fan, P.-H. Chen, C.-J. Lin, "Working set selection using second order information for training support vector
     machines", JMLR 6 (2005).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> x = np.array([-2.0, -1.0, 1.0, 3.0])
-    >>> alpha, b = smo_svm(np.outer(x, x), [-1, -1, 1, 1], 10.0)
-    >>> alpha.tolist(), b
-    ([0.0, 0.5, 0.5, 0.0], 0.0)
     """
     gram, target = check_square_kernel(gram, "gram", symmetric=False), get_loss("hinge").check_target(y)
     check_flag(fit_intercept, "fit_intercept")
@@ -118,40 +76,6 @@ def svm_from(
     """Minimize ``rho' gram rho / 2 - y'rho`` over the box (and ``sum rho = 0``) from a feasible point, unchecked.
 
     This is `smo_svm` with ``rho = y * alpha``, for loops that know their input.
-
-    Parameters
-    ----------
-    rho : ndarray of shape (N,)
-        Feasible; not modified.
-    gram : ndarray of shape (N, N)
-    y : ndarray of shape (N,)
-        Labels -1 and +1.
-    box : tuple of two ndarray of shape (N,)
-        Lower and upper ends.
-    tol : float
-        Largest violation of the optimality interval.
-    most : int
-        Most steps.
-    fit_intercept : bool
-        Whether ``sum rho = 0`` is kept.
-
-    Returns
-    -------
-    rho : ndarray of shape (N,)
-        The last point.
-    b : float
-        Intercept.
-    violation : float
-        Above ``tol`` if the steps were not enough.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> y = np.array([-1.0, 1.0])
-    >>> box = np.minimum(y, 0), np.maximum(y, 0)
-    >>> rho, b, _ = svm_from(np.zeros(2), 2 * np.eye(2), y, box, tol=1e-6, most=10, fit_intercept=True)
-    >>> rho.tolist(), b
-    ([-0.5, 0.5], 0.0)
     """
     gram = np.ascontiguousarray(gram, dtype=np.float64)
     # Copies, since compiled loops would be compiled once more for read-only arrays.

@@ -73,14 +73,6 @@ class Learner(ABC):
     scores of all samples, and both values of the model, cost no reading of kernels; a visit that changes a coefficient
     reads one column of every kernel (two if the sum of the coefficients must stay).
 
-    Parameters
-    ----------
-    problem : Problem
-    rho : ndarray of shape (N,)
-        Where to start.
-    seed : int
-        Of the order of the samples.
-
     Attributes
     ----------
     point : Point

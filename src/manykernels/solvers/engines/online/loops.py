@@ -115,24 +115,7 @@ def sweep(
     point: Point,
     paired: bool,
 ) -> int:
-    """Visit the chosen samples in order, each along with the best of the others at hand; return the steps taken.
-
-    Parameters
-    ----------
-    columns : ndarray of shape (M, c, N)
-        Their kernel columns.
-    chosen : ndarray of shape (c,)
-        Samples, in the order of the visits.
-    samples, penalty
-        The problem.
-    shares : ndarray of shape (c,)
-        Share of the strength of the penalty at each visit.
-    point : Point
-        Moved in place.
-    paired : bool
-        Whether the sum of the coefficients must stay (there is an intercept): two samples then move in opposite
-        directions. Otherwise they move one after the other.
-    """
+    """Visit the chosen samples in order, each along with the best of the others at hand; return the steps taken."""
     n_kernels, size = point.squares.size, chosen.size
     ray = Ray(np.empty(n_kernels), np.empty(n_kernels), np.empty(n_kernels), np.empty(n_kernels), np.empty(n_kernels))
     up, down, curvatures = np.empty(size), np.empty(size), np.empty(size)

@@ -59,15 +59,7 @@ SHORTEST_FRACTION = 0.95  # of the way to the boundary; tends to one as the gap 
 
 @dataclass
 class PrimalDual:
-    """A point of the iteration on the kernels of ``problem``.
-
-    Parameters
-    ----------
-    problem : Problem
-    samples, kernels : variables of the two sides
-    b : float
-        Intercept.
-    """
+    """A point of the iteration on the kernels of ``problem``."""
 
     problem: Problem
     samples: SampleVariables

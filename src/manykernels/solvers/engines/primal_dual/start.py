@@ -32,15 +32,7 @@ START_BARRIER = 0.1  # of the dual value of the start, shared by all complementa
 
 
 def start_iteration(problem: Problem, rho: Array, b: float) -> PrimalDual:
-    """Return the iteration at dual coefficients near ``rho``, moved into the interior and scaled.
-
-    Parameters
-    ----------
-    problem : Problem
-    rho : ndarray of shape (N,)
-    b : float
-        Intercept.
-    """
+    """Return the iteration at dual coefficients near ``rho``, moved into the interior and scaled."""
     rho = interior_point(problem, rho)
     norms = problem.dual_norms(rho)
     scale, value = best_scale(problem, rho, norms)

@@ -81,15 +81,6 @@ class CutModel:
 
         Cuts differ by the gap, and weights move by its square root: with ``theta = center + eta x`` and
         ``tau = upper + gap t`` the program keeps entries of order one, while HiGHS in plain units knows ten digits.
-
-        Parameters
-        ----------
-        center : ndarray of shape (M,)
-            Weights near the minimum.
-        upper : float
-            The function at ``center``.
-        gap : float
-            About how far the model lies below ``upper``.
         """
         zoom = _Zoom.at(center, upper, gap, np.abs(self.slopes).max())
         rows, right = zoom.cuts(self.constants, self.slopes)
@@ -107,16 +98,7 @@ class CutModel:
         return CutMinimum(zoom.weights(found.x[:-1]), upper + zoom.height * float(found.x[-1]), rho)
 
     def nearest(self, theta: Array, level: float, center: Array, upper: float, gap: float) -> Array:
-        """Return the point of the simplex nearest to ``theta`` at which the model is at most ``level``, by Clarabel.
-
-        Parameters
-        ----------
-        theta : ndarray of shape (M,)
-        level : float
-            Above the minimum of the model.
-        center, upper, gap
-            As in `minimum`.
-        """
+        """Return the point of the simplex nearest to ``theta`` at which the model is at most ``level``, by Clarabel."""
         zoom = _Zoom.at(center, upper, gap, np.abs(self.slopes).max())
         rows, right = zoom.cuts(self.constants, self.slopes)
         right = right + (level - upper) / zoom.height

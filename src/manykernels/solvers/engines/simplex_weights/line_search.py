@@ -26,17 +26,6 @@ def search_line(point: SimplexPoint, direction: Array, length: float, end: Simpl
     """Return a point between ``point`` and ``end`` at which the slope along ``direction`` has mostly vanished.
 
     ``J`` is convex, so the slope is increasing: its root is found by regula falsi with the Illinois rule.
-
-    Parameters
-    ----------
-    point : SimplexPoint
-    direction : ndarray of shape (M,)
-        Direction of descent at ``point``.
-    length : float
-    end : SimplexPoint
-        At ``point + length * direction``, where ``J`` rises.
-    tol : float
-        Accuracy of the machines.
     """
     bracket = _Bracket(0.0, length, float(point.slopes @ direction), float(end.slopes @ direction))
     enough, best, current = SLOPE_LEFT * abs(bracket.slope_low), point, end

@@ -30,19 +30,7 @@ FINEST_MACHINE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class SimplexPoint:
-    """Weights on the simplex with the machine fitted to them.
-
-    Parameters
-    ----------
-    problem : Problem
-        With the regularizer "simplex".
-    theta : ndarray of shape (M,)
-        Non-negative, with unit sum.
-    fit : MachineFit
-        The model on ``sum_m d_m K_m``.
-    steps : int
-        Linear systems solved so far, along the whole chain of points.
-    """
+    """Weights on the simplex with the machine fitted to them."""
 
     problem: Problem
     theta: Array

@@ -22,25 +22,6 @@ def minimize_on_simplex(hessian: Array, linear: Array, start: Array) -> Array:
 
     A primal active-set method: solve for the free variables; go there, or as far as the first of them reaches zero;
     once there, free the variable whose multiplier is most negative.
-
-    Parameters
-    ----------
-    hessian : ndarray of shape (M, M)
-        Symmetric positive semidefinite.
-    linear : ndarray of shape (M,)
-    start : ndarray of shape (M,)
-        A point of the simplex. Where many of its variables are above zero the best vertex is taken instead.
-
-    Returns
-    -------
-    ndarray of shape (M,)
-        On the simplex, with exact zeros.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> minimize_on_simplex(np.eye(3), np.array([0.0, 0.2, 5.0]), np.full(3, 1 / 3)).round(6).tolist()
-    [0.6, 0.4, 0.0]
     """
     size = max(float(hessian.diagonal().max()), float(np.abs(linear).max()))
     if size == 0:

@@ -62,15 +62,7 @@ class Extrapolation:
         return np.asarray(roots**2 * np.clip(factor ** (2.0 * self._power), 1.0 / FARTHEST, FARTHEST))
 
     def proposal(self, importance: Array, gap: float = 0.0) -> Array | None:
-        """Return extrapolated weights, or None with fewer than two evaluations.
-
-        Parameters
-        ----------
-        importance : ndarray of shape (M,)
-            Non-negative: by how much the objective changes with the logarithm of each weight.
-        gap : float
-            How far the objective can be from its minimum.
-        """
+        """Return extrapolated weights, or None with fewer than two evaluations."""
         if len(self._roots) < 2:
             return None
         roots, change = self._roots[-1], self._changes[-1]

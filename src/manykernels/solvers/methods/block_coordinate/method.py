@@ -207,26 +207,7 @@ class BlockCoordinate(Solver):
 
 
 def weights_from_norms(regularizer: Regularizer, t: Array, u: Array) -> Array:
-    """Return the weights ``d`` that minimize ``sum_m t_m^2 / (2 d_m) + h(d)``, whose minimum is ``Omega(t)``.
-
-    Parameters
-    ----------
-    regularizer : Regularizer
-    t, u : ndarray of shape (M,)
-        Block norms and dual norms; the latter are not needed, but are part of the interface of weight sets.
-
-    Returns
-    -------
-    ndarray of shape (M,)
-        ``t_m / Omega'(t_m)`` for norms; the point of the set for weight sets.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from manykernels.objective.regularizers import BlockL1
-    >>> weights_from_norms(BlockL1(0.5), np.array([1.0, 0.0]), np.array([0.5, 0.1])).tolist()
-    [2.0, 0.0]
-    """
+    """Return the weights ``d`` that minimize ``sum_m t_m^2 / (2 d_m) + h(d)``, whose minimum is ``Omega(t)``."""
     if isinstance(regularizer, BlockL1):
         return t / regularizer.strength
     if isinstance(regularizer, BlockLq):

@@ -25,12 +25,6 @@ class DualProgram:
     Kernels and targets may differ by many orders of magnitude, so everything is written in natural units: dual
     coefficients in ``unit``, the objective in ``worth``, each cone in units of its own ``size``, the largest
     ``||L_m' rho||`` for ``||rho|| = unit``.
-
-    Parameters
-    ----------
-    problem : Problem
-    unit : float
-        Size of the dual coefficients.
     """
 
     problem: Problem
@@ -50,19 +44,7 @@ class DualProgram:
         self._add_loss()
 
     def solve(self, **options: object) -> tuple[Array, Array, float, int]:
-        """Run Clarabel.
-
-        Returns
-        -------
-        rho : ndarray of shape (N,)
-            Dual coefficients as they come: feasible up to the accuracy of the run.
-        d : ndarray of shape (M,)
-            Kernel weights, from the multipliers of the cones.
-        b : float
-            Intercept, the multiplier of ``sum rho = 0``.
-        steps : int
-            Interior-point steps.
-        """
+        """Run Clarabel."""
         found = self._program.solve(**options)
         b = -self._worth / self.unit * float(found.multipliers[-1][0]) if self.problem.fit_intercept else 0.0
         return self.unit * found.x[: self.problem.n_samples], self._weights(found), b, found.steps

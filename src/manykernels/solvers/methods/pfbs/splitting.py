@@ -87,19 +87,7 @@ def dual_vector(problem: Problem, f: Array, b: float) -> Array:
 
 
 def forward_backward(problem: Problem, blocks: Blocks, rho: Array, sigma: Array) -> Blocks:
-    """Return ``prox(a_j + rho / sigma_j)`` of every block.
-
-    Parameters
-    ----------
-    problem : Problem
-        On the kernels of the blocks.
-    blocks : Blocks
-        Where the loss is linearized.
-    rho : ndarray of shape (N,)
-        Minus the gradient of the loss there.
-    sigma : ndarray of shape (m,)
-        Inverse step sizes, equal unless the regularizer is in ``SCALABLE``.
-    """
+    """Return ``prox(a_j + rho / sigma_j)`` of every block."""
     steps = 1.0 / sigma
     products = problem.stack.apply_each(rho) * (steps / problem.penalties**2)[:, None]
     moved = Blocks.of(blocks.coefficients + steps[:, None] * rho, blocks.values + products)

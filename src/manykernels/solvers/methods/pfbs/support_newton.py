@@ -61,23 +61,7 @@ class NewtonStep:
 def newton_step(
     problem: Problem, support: Array, blocks: Blocks, b: float, damping: float, reference: Array | None = None
 ) -> NewtonStep:
-    """Take a Newton step on the blocks of ``support``, as long as the objective falls; the others stay as they are.
-
-    Parameters
-    ----------
-    problem : Problem
-    support : ndarray of shape (m,), int
-        Kernels that move.
-    blocks : Blocks
-        Of all kernels of the problem.
-    b : float
-        Intercept.
-    damping : float
-        Curvature added along each block.
-    reference : ndarray of shape (N,), optional
-        Scores at which the loss is replaced by its parabola; those of the blocks by default. Other scores see the
-        bends of the loss that stand between here and there.
-    """
+    """Take a Newton step on the blocks of ``support``, as long as the objective falls; the others stay as they are."""
     chosen, scores = blocks.take(support), blocks.scores() + b
     reference = scores if reference is None else reference
     rho = dual_vector(problem, reference, 0.0)
@@ -109,22 +93,7 @@ def _advanced(
 def support_direction(
     problem: Problem, support: Array, blocks: Blocks, scores: Array, rho: Array, damping: float
 ) -> tuple[Array, Array, float]:
-    """Return the Newton direction of coefficients (m, N), of values (m, N) and of the intercept.
-
-    Parameters
-    ----------
-    problem : Problem
-    support : ndarray of shape (m,), int
-        Kernels that move.
-    blocks : Blocks
-        Theirs: nonzero, or zero only if the regularizer is flat at zero.
-    scores : ndarray of shape (N,)
-        Where the curvature of the loss is taken.
-    rho : ndarray of shape (N,)
-        Minus the gradient of the parabola that stands for the loss, at the blocks.
-    damping : float
-        Curvature added along each block, relative to ``g'/t``.
-    """
+    """Return the Newton direction of coefficients (m, N), of values (m, N) and of the intercept."""
     slopes, compliances, radial = penalty_curvature(problem.regularizer, blocks.norms, damping)
     inverse_norms = np.divide(1.0, blocks.norms, out=np.zeros_like(blocks.norms), where=blocks.norms > 0)
     units = blocks.values * inverse_norms[:, None]

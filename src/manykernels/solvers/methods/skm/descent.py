@@ -35,18 +35,7 @@ NO_CENTER = np.zeros(0)
 
 @dataclass
 class Descent:
-    """A point of the iteration on a working set of kernels, and how to go down from it.
-
-    Parameters
-    ----------
-    kernels : UnitKernels
-    rho : ndarray of shape (N,)
-        Feasible dual coefficients; overwritten.
-    cache_bytes : int
-        Most bytes of kernel rows to keep.
-    shrinking : bool
-        Whether to leave out idle coordinates.
-    """
+    """A point of the iteration on a working set of kernels, and how to go down from it."""
 
     kernels: UnitKernels
     rho: Array

@@ -15,15 +15,7 @@ if TYPE_CHECKING:
 
 
 class UnitKernels:
-    """The kernels ``Q_j = K_j / (lam w_j^2)`` of a working set.
-
-    Parameters
-    ----------
-    problem : Problem
-        With a `Simplex` regularizer of strength ``lam``.
-    kernels : ndarray of int
-        Positions of the working set in the stack.
-    """
+    """The kernels ``Q_j = K_j / (lam w_j^2)`` of a working set."""
 
     def __init__(self, problem: Problem, kernels: Array) -> None:
         assert isinstance(problem.regularizer, Simplex)
@@ -50,13 +42,7 @@ class UnitKernels:
 
 
 class RowCache:
-    """Rows of all kernels, as many as fit into a number of bytes (at least two); the one used least recently goes.
-
-    Parameters
-    ----------
-    kernels : UnitKernels
-    most_bytes : int
-    """
+    """Rows of all kernels, as many as fit into a number of bytes (at least two); the one used least recently goes."""
 
     def __init__(self, kernels: UnitKernels, most_bytes: int) -> None:
         size, n_samples = len(kernels.kernels), kernels.problem.n_samples

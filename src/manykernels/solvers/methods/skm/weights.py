@@ -51,33 +51,10 @@ def smoothed_dual(norms: ArrayLike, kappa: float) -> SmoothedDual:
     D(y) alpha) / w_j``; its ``gamma_j = q_j / (1 - kappa)`` would be infinite at ``kappa = 1``, where ``G`` is the
     objective of a support vector machine on the sum of the kernels.
 
-    Parameters
-    ----------
-    norms : array_like of shape (M,)
-        ``q``, non-negative.
-    kappa : float
-        In (0, 1].
-
-    Returns
-    -------
-    SmoothedDual
-
-    Raises
-    ------
-    InvalidInputError
-        If a norm is negative or ``kappa`` is outside (0, 1].
-
     References
     ----------
     F. Bach, G. Lanckriet, M. Jordan, "Multiple kernel learning, conic duality, and the SMO algorithm", ICML 2004,
     section 4 and appendix B.
-
-    Examples
-    --------
-    >>> smoothed_dual([1.0, 2.0], kappa=1.0).value
-    2.5
-    >>> smoothed_dual([1.0, 2.0], kappa=0.5).weights.tolist()
-    [0.0, 1.0]
     """
     kappa = check_positive(kappa, "kappa", upper=1.0)
     q = check_nonnegative_vector(norms, np.size(norms), "norms")
@@ -117,32 +94,6 @@ def epsilon_optimality(problem: Problem, rho: Array, d: Array) -> EpsilonOptimal
 
     ``J_j(alpha) = alpha' D(y) K_j D(y) alpha / (2 w_j^2) - alpha'e``; a model is optimal if the weights are supported
     on the kernels with the largest ``J_j`` and ``alpha`` solves the support vector machine on their sum.
-
-    Parameters
-    ----------
-    problem : Problem
-        Hinge loss and `Simplex` regularizer.
-    rho : ndarray of shape (N,)
-        Feasible dual coefficients ``y alpha``.
-    d : ndarray of shape (M,)
-        Kernel weights.
-
-    Returns
-    -------
-    EpsilonOptimality
-
-    Raises
-    ------
-    IncompatibleError
-        If the problem has another loss or regularizer.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from manykernels.objective.problem import Problem
-    >>> problem = Problem(np.ones((1, 2, 2)) + np.eye(2), [-1.0, 1.0], "hinge", Simplex(1.0))
-    >>> epsilon_optimality(problem, np.array([-1.0, 1.0]), np.ones(1)).bound
-    0.0
     """
     if problem.loss.name != "hinge" or not isinstance(problem.regularizer, Simplex):
         raise IncompatibleError(
@@ -166,34 +117,6 @@ def sparser_weights(
 
     The program asks for ``eta >= 0``, ``sum eta = 1`` and an intercept for which the given ``rho`` meets the optimality
     interval of every sample within ``slack`` (the paper's section 3.3). The smallest weights are tried first.
-
-    Parameters
-    ----------
-    products : ndarray of shape (M, N)
-        ``Q_j rho`` for kernels in units in which all penalties are one.
-    y, rho : ndarray of shape (N,)
-        Labels and dual coefficients.
-    box : tuple of ndarray of shape (N,)
-        Lower and upper ends of the box of ``rho``.
-    eta : ndarray of shape (M,)
-        Weights that sum to one.
-    slack : float
-        By how much a score may miss its optimality condition (``eps2``).
-    fit_intercept : bool
-        Whether the model has an intercept.
-
-    Returns
-    -------
-    ndarray of shape (M,)
-        Weights with at most the support of ``eta``; ``eta`` itself where nothing could be left out.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> twice, y, rho = np.array([[-1.0, 1.0], [-1.0, 1.0]]), np.array([-1.0, 1.0]), np.array([-0.5, 0.5])
-    >>> box = (np.array([-1.0, 0.0]), np.array([0.0, 1.0]))
-    >>> sparser_weights(twice, y, rho, box, np.array([0.4, 0.6]), 1e-9, fit_intercept=True).tolist()
-    [0.0, 1.0]
     """
     best = eta
     for j in np.argsort(eta, kind="stable"):

@@ -23,13 +23,6 @@ class WorkingCopy:
 
     Rows of one buffer are reused from set to set: a second copy, or freshly allocated memory, would cost more than
     the evaluation of the kernels.
-
-    Parameters
-    ----------
-    problem : Problem
-        On all kernels.
-    tol : float
-        Relative gap asked for; a copy is in single precision where that cannot be felt.
     """
 
     problem: Problem
