@@ -33,7 +33,9 @@ from manykernels.objective.conversions import (  # noqa: E402
     spicymkl_squared,
     squared_constant,
 )
-from manykernels.solvers import _simplex_point, block_coordinate, get_solver  # noqa: E402
+from manykernels.solvers import get_solver  # noqa: E402
+from manykernels.solvers.engines.simplex_weights import point  # noqa: E402
+from manykernels.solvers.methods.block_coordinate import method as block_coordinate  # noqa: E402
 
 GAP = 0.01  # relative duality gap at which the publication stops
 MOST_ITERATIONS = 100_000
@@ -213,7 +215,7 @@ def counted_machines() -> Iterator[list[int]]:
         return counted
 
     with ExitStack() as stack:
-        for module in (_simplex_point, block_coordinate):
+        for module in (point, block_coordinate):
             stack.enter_context(patch.object(module, "fit_machine", counting(module.fit_machine)))
         yield count
 
