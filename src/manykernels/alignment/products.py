@@ -50,7 +50,7 @@ class CenteredProducts:
         return found[0], found[1], found[2]
 
     def with_combination(self, weights: Array) -> Array:
-        """Return ``<K_i, sum_j weights_j K_j>_F`` for every kernel: one pass, and the kernels of nonzero weight once."""
+        """Return ``<K_i, sum_j weights_j K_j>_F`` of every kernel: one pass, and the active kernels once."""
         combined = self.target(self.stack.combine(weights))
         products = np.empty(self.stack.n_kernels)
         for at in self._chunks(self.stack.n_kernels):
