@@ -13,6 +13,7 @@ from sklearn.utils import ClassifierTags, RegressorTags, _safe_indexing
 from sklearn.utils.metaestimators import available_if
 
 from manykernels.discovery import Discovery
+from manykernels.estimators.parameters import check_parameters
 from manykernels.estimators.searches.found import kernel_norms, on_bank, union, unique_names
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.prediction import KernelExpansion, class_probabilities
@@ -30,7 +31,7 @@ from manykernels.objective.constants import strength_from_alpha
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.solvers import Status
 from manykernels.threads import blas_threads
-from manykernels.validation.parameters import check_flag, check_random_state
+from manykernels.validation.parameters import check_flag
 
 Array = NDArray[Any]
 
@@ -94,12 +95,9 @@ class BaseKernelSearch(BaseMKL):
             raise InvalidInputError(
                 f"{type(self).__name__} has no loss {self.loss!r}. Its losses: {', '.join(self.losses)}."
             )
+        check_parameters(self.get_params(deep=False))
+        check_flag(self.standardize, "standardize")
         return get_loss(self.loss)
-
-    def _check_switches(self) -> None:
-        for name in ("standardize", "fit_intercept"):
-            check_flag(getattr(self, name), name)
-        check_random_state(getattr(self, "random_state", None))
 
     # --- fitting ----------------------------------------------------------------------------------------------------
 
@@ -133,7 +131,6 @@ class BaseKernelSearch(BaseMKL):
             If no kernel is selected.
         """
         loss = self._checked_loss()
-        self._check_switches()
         if y is None:
             raise InvalidInputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
         X = self._checked_rows(X, reset=True)

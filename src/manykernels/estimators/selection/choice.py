@@ -13,17 +13,17 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 
+from manykernels.estimators.parameters import shape_of
 from manykernels.estimators.selection.folds import Candidates, FoldScores, Walk, given_alphas
 from manykernels.estimators.selection.penalties import PenaltyFamily
 from manykernels.estimators.supervised.targets import check_lengths, sample_weights
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
-from manykernels.objective.regularizers import Regularizer
+from manykernels.objective.regularizers import REGULARIZERS, Regularizer
 from manykernels.solvers.progress import count_to
 
 Array = NDArray[Any]
 
 OWN_PARAMETERS = {"alphas", "n_alphas", "ratio", "l1_ratios", "mus", "cv", "scoring"}
-PENALTY_PARAMETERS = {"lq": "q", "lp_ball": "p", "elasticnet_ball": "eta"}
 
 
 class CrossValidated:
@@ -107,8 +107,8 @@ class CrossValidated:
             return [PenaltyFamily(self.penalty, {}, float(mu)) for mu in np.ravel(self.mus)]
         if self.penalty == "elasticnet":
             return [PenaltyFamily("elasticnet", {"l1_ratio": float(ratio)}) for ratio in np.ravel(self.l1_ratios)]
-        parameter = PENALTY_PARAMETERS.get(self.penalty)
-        return [PenaltyFamily(self.penalty, {parameter: getattr(self, parameter)} if parameter else {})]
+        own = {name: getattr(self, name) for name in shape_of(REGULARIZERS[self.penalty])}
+        return [PenaltyFamily(self.penalty, own)]
 
     def _walker(self: Any, walk: Walk) -> Any:
         given = {name: value for name, value in self.get_params(deep=False).items() if name not in OWN_PARAMETERS}

@@ -53,8 +53,8 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # type: ignore[override]  #
         which ``alpha`` is the weight of the norms. These are ``mu`` and ``tau`` of the PFBS paper.
     q, p, eta : float
         Shape of the penalties ``"lq"``, ``"lp_ball"`` and ``"elasticnet_ball"``.
-    epsilon, delta : float
-        Shape of the losses ``"epsilon_insensitive"`` and ``"huber"``.
+    epsilon, delta, tau : float
+        Shape of the losses ``"epsilon_insensitive"``, ``"huber"`` and ``"quantile"``.
     cv : int, splitter or iterable, default=None
         Folds of K-fold selection (5 by default), or any splitter of scikit-learn, such as ``ShuffleSplit`` for
         hold-out selection.
@@ -137,6 +137,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # type: ignore[override]  #
         eta: float = 0.5,
         epsilon: float = 0.1,
         delta: float = 1.35,
+        tau: float = 0.5,
         cv: Any = None,
         scoring: Any = None,
         solver: Any = "auto",
@@ -162,6 +163,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # type: ignore[override]  #
         self.eta = eta
         self.epsilon = epsilon
         self.delta = delta
+        self.tau = tau
         self.cv = cv
         self.scoring = scoring
         self.solver = solver

@@ -139,6 +139,7 @@ def regularization_path(
     progress: Callable[[int, int], Any] | None = None,
     verbose: int = 0,
     penalty_parameters: dict[str, Any] | None = None,
+    loss_parameters: dict[str, Any] | None = None,
     **parameters: Any,
 ) -> RegularizationPath:
     """Solve over a grid of strengths from the empty model down.
@@ -188,6 +189,8 @@ def regularization_path(
         1 shows a bar that counts the problems solved, 2 also prints a line for each.
     penalty_parameters : dict, optional
         Other parameters of the penalty: ``{"l1_ratio": 0.5}``, ``{"q": 1.5}``.
+    loss_parameters : dict, optional
+        Parameters of a loss given by name: ``{"tau": 0.9}``, ``{"epsilon": 0.05}``.
     **parameters
         Parameters of a solver given by name: ``tol``, ``max_iter``, ...; ``random_state`` also of a configured one.
 
@@ -225,7 +228,7 @@ def regularization_path(
     problem = Problem(
         stack,
         np.asarray(y),
-        get_loss(loss),
+        get_loss(loss, **(loss_parameters or {})),
         get_regularizer("l1", 1.0),
         fit_intercept=fit_intercept,
         sample_weight=None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),

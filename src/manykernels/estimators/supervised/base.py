@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from manykernels.estimators.parameters import check_parameters, shape_of
 from manykernels.estimators.supervised.prediction import KernelExpansion
 from manykernels.estimators.supervised.problems import Fit, build_problems, solve_problems
 from manykernels.estimators.supervised.targets import invalid_input, kernel_factors
@@ -20,15 +21,11 @@ from manykernels.estimators.supervised.training import as_kernel_stack, is_preco
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.kernels.bank.columns import Table
 from manykernels.objective.constants import strength_from_alpha
-from manykernels.objective.losses import Loss, get_loss
+from manykernels.objective.losses import LOSSES, Loss, get_loss
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer, get_regularizer
 from manykernels.solvers import Solution, Status
-from manykernels.validation.parameters import check_random_state
 
 Array = NDArray[Any]
-
-PENALTY_PARAMETERS = {"elasticnet": "l1_ratio", "lq": "q", "lp_ball": "p", "elasticnet_ball": "eta"}
-LOSS_PARAMETERS = {"epsilon_insensitive": "epsilon", "huber": "delta"}
 
 
 class BaseMKL(BaseEstimator):
@@ -96,10 +93,11 @@ class BaseMKL(BaseEstimator):
         return data
 
     def _checked_loss(self) -> Loss:
-        name = self.loss if isinstance(self.loss, str) else None
-        parameter = LOSS_PARAMETERS.get(name or "")
-        given = {parameter: getattr(self, parameter)} if parameter and hasattr(self, parameter) else {}
-        loss = get_loss(self.loss, **given)
+        """Return the loss with its parameters, after a look at all parameters, also those that nothing uses."""
+        given = self.get_params(deep=False)
+        check_parameters(given)
+        named = isinstance(self.loss, str)
+        loss = get_loss(self.loss, **_own(LOSSES[self.loss], given)) if named else get_loss(self.loss)
         if loss.task != self._task:
             raise InvalidInputError(
                 f"The loss {loss.name!r} is for {loss.task}, but this is an {type(self).__name__}; use {self._other}, "
@@ -110,15 +108,11 @@ class BaseMKL(BaseEstimator):
     def _checked_penalty(self, total_weight: float) -> Regularizer:
         if isinstance(self.penalty, Regularizer):
             return self.penalty
-        if not isinstance(self.penalty, str) or self.penalty not in REGULARIZERS:
-            raise InvalidInputError(f"Unknown penalty {self.penalty!r}. Known penalties: {', '.join(REGULARIZERS)}.")
-        parameter = PENALTY_PARAMETERS.get(self.penalty)
-        given = {parameter: getattr(self, parameter)} if parameter else {}
-        return get_regularizer(self.penalty, strength_from_alpha(self.alpha, total_weight), **given)
+        own = _own(REGULARIZERS[self.penalty], self.get_params(deep=False))
+        return get_regularizer(self.penalty, strength_from_alpha(self.alpha, total_weight), **own)
 
     def _fit_targets(self, X: Any, targets: Array, weight: Array, loss: Loss) -> Self:
         """Solve one problem a column of ``targets`` (N, K) on samples of positive weight, and keep the model."""
-        check_random_state(self.random_state)
         kept = np.flatnonzero(weight)
         regularizer = self._checked_penalty(float(weight.sum()))
         if len(kept) < len(weight):
@@ -202,6 +196,11 @@ class BaseMKL(BaseEstimator):
         check_is_fitted(self)
         parts = self._expansion.contributions(self._checked_rows(X, reset=False))
         return parts[:, :, 0] if self._single else parts
+
+
+def _own(kind: type[Loss] | type[Regularizer], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters that this loss or penalty has, as far as the estimator has them too."""
+    return {name: given[name] for name in shape_of(kind) if name in given}
 
 
 def _on_all_samples(solution: Solution, kept: Array, n_samples: int) -> Solution:

@@ -33,7 +33,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         (:meth:`KernelBank.default` with unit mean diagonals). With "precomputed", X is a :class:`KernelStack`, an
         (M, N, N) array or a list of (N, N) arrays, used as it is, without normalization; a :class:`PrecomputedBank`
         normalizes it.
-    loss : {"squared", "epsilon_insensitive", "huber"} or Loss, default="squared"
+    loss : {"squared", "epsilon_insensitive", "huber", "quantile"} or Loss, default="squared"
         Loss of a prediction for a target; the squared loss is ``(y - z)^2 / 2``.
     penalty : str or Regularizer, default="l1"
         ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, or a set of kernel weights, ``"simplex"``, ``"lp_ball"``,
@@ -53,6 +53,8 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         For ``"epsilon_insensitive"``: errors up to this size, in the unit of y, do not count.
     delta : float, default=1.35
         For ``"huber"``: size of error, in the unit of y, beyond which the loss is linear.
+    tau : float, default=0.5
+        For ``"quantile"``: which quantile of y given x is estimated, strictly between 0 and 1; 0.5 is the median.
     solver : str or Solver, default="auto"
         Name of a solver, or a configured one, whose own ``tol``, ``max_iter`` and ``verbose`` then count.
     fit_intercept : bool, default=True
@@ -142,6 +144,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         eta: float = 0.5,
         epsilon: float = 0.1,
         delta: float = 1.35,
+        tau: float = 0.5,
         solver: Any = "auto",
         fit_intercept: bool = True,
         kernel_penalties: Any = None,
@@ -162,6 +165,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         self.eta = eta
         self.epsilon = epsilon
         self.delta = delta
+        self.tau = tau
         self.solver = solver
         self.fit_intercept = fit_intercept
         self.kernel_penalties = kernel_penalties

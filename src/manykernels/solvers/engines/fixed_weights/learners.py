@@ -23,7 +23,7 @@ from scipy.linalg import LinAlgError
 from sklearn.svm import SVR
 
 from manykernels.exceptions import ConvergenceWarning
-from manykernels.grams.dense import as_stack
+from manykernels.grams.dense import DenseStack
 from manykernels.objective.regularizers import Ridge
 from manykernels.solvers.engines.fixed_weights.active_set import exchange_active_sets
 from manykernels.solvers.engines.fixed_weights.smo_svm import svm_from
@@ -197,7 +197,7 @@ def _cold(problem: Problem, gram: Array) -> PrimalDual:
 
 
 def _single(problem: Problem, gram: Array) -> Problem:
-    return replace(problem, stack=as_stack(gram[None]), regularizer=Ridge(1.0), kernel_penalties=None)
+    return replace(problem, stack=DenseStack(gram[None]), regularizer=Ridge(1.0), kernel_penalties=None)
 
 
 def _descend(problem: Problem, gram: Array, iteration: PrimalDual, best: MachineFit, tol: float) -> MachineFit:

@@ -1,0 +1,212 @@
+"""The parameters of the estimators as data: what each may be, its default and its help, for Python and command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.grams.plan import memory_bytes
+from manykernels.objective.losses import LOSSES, Loss
+from manykernels.objective.regularizers import REGULARIZERS, Regularizer
+from manykernels.solvers import SOLVERS, Solver, get_solver
+from manykernels.validation.arrays import check_count, check_positive
+from manykernels.validation.parameters import check_flag, check_n_jobs, check_random_state
+
+__all__ = ["DEFAULT_LOSS", "PARAMETERS", "Parameter", "Range", "check_parameters", "defaults", "shape_of"]
+
+DEFAULT_LOSS = {"classification": "logistic", "regression": "squared"}
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers between two ends; ``open`` names the ends that do not belong to it: "", "low", "high" or "both"."""
+
+    low: float = 0.0
+    high: float = np.inf
+    open: str = ""
+    whole: bool = False
+
+    def __contains__(self, number: float) -> bool:
+        above = number > self.low if self.open in ("low", "both") else number >= self.low
+        below = number < self.high if self.open in ("high", "both") else number <= self.high
+        return above and below and (not self.whole or float(number).is_integer())
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of the estimators.
+
+    Attributes
+    ----------
+    name : str
+    default : object
+        None too for ``loss``, whose default is that of the task, see ``DEFAULT_LOSS``.
+    help : str
+        One line, as the command line shows it.
+    check : callable
+        Raises ``InvalidInputError`` for a value that cannot be used, whether or not loss and penalty use it.
+    range : Range or None
+        Which numbers it may be, for parameters that are numbers.
+    choices : tuple of str
+        Names it may be; an object of the kind that they name will always do as well.
+    """
+
+    name: str
+    default: Any
+    help: str
+    check: Callable[[Any], object]
+    range: Range | None = None
+    choices: tuple[str, ...] = ()
+
+
+def shape_of(kind: type[Loss] | type[Regularizer]) -> tuple[str, ...]:
+    """Return the names of the parameters of a loss or a penalty, strength left out."""
+    return tuple(field.name for field in fields(kind) if field.init and field.name != "strength")
+
+
+def _check_loss(value: Any) -> None:
+    if not isinstance(value, Loss) and (not isinstance(value, str) or value not in LOSSES):
+        raise InvalidInputError(f"Unknown loss {value!r}. Known losses: {', '.join(LOSSES)}.")
+
+
+def _check_penalty(value: Any) -> None:
+    if not isinstance(value, Regularizer) and (not isinstance(value, str) or value not in REGULARIZERS):
+        raise InvalidInputError(f"Unknown penalty {value!r}. Known penalties: {', '.join(REGULARIZERS)}.")
+
+
+def _check_solver(value: Any) -> None:
+    if not isinstance(value, Solver) and value != "auto":
+        get_solver(value)
+
+
+def _check_verbose(value: Any) -> None:
+    if not isinstance(value, bool):
+        check_count(value, "verbose", least=0)
+
+
+def _of_penalty(penalty: str, name: str) -> Callable[[Any], object]:
+    """Return the check that the penalty itself makes of its parameter."""
+    return lambda value: REGULARIZERS[penalty](1.0, **{name: value})
+
+
+def _of_loss(loss: str, name: str) -> Callable[[Any], object]:
+    """Return the check that the loss itself makes of its parameter."""
+    return lambda value: LOSSES[loss](**{name: value})
+
+
+_ALL = (
+    Parameter("loss", None, "Loss of a prediction.", _check_loss, choices=tuple(LOSSES)),
+    Parameter("penalty", "l1", "What keeps kernels small or out.", _check_penalty, choices=tuple(REGULARIZERS)),
+    Parameter(
+        "alpha",
+        0.01,
+        "Strength of the penalty relative to the mean loss.",
+        lambda value: check_positive(value, "alpha"),
+        Range(open="both"),
+    ),
+    Parameter(
+        "l1_ratio",
+        0.5,
+        "For 'elasticnet': 1 is 'l1', 0 is 'ridge'.",
+        _of_penalty("elasticnet", "l1_ratio"),
+        Range(high=1.0),
+    ),
+    Parameter("q", 1.5, "For 'lq': exponent.", _of_penalty("lq", "q"), Range(1.0, 2.0, open="low")),
+    Parameter(
+        "p",
+        2.0,
+        "For 'lp_ball': exponent of the ball of weights.",
+        _of_penalty("lp_ball", "p"),
+        Range(1.0, open="high"),
+    ),
+    Parameter(
+        "eta",
+        0.5,
+        "For 'elasticnet_ball': share of the 1-norm.",
+        _of_penalty("elasticnet_ball", "eta"),
+        Range(high=1.0),
+    ),
+    Parameter(
+        "epsilon",
+        0.1,
+        "For 'epsilon_insensitive': errors up to this size do not count.",
+        _of_loss("epsilon_insensitive", "epsilon"),
+        Range(open="high"),
+    ),
+    Parameter(
+        "delta",
+        1.35,
+        "For 'huber': size of error beyond which the loss is linear.",
+        _of_loss("huber", "delta"),
+        Range(open="both"),
+    ),
+    Parameter("tau", 0.5, "For 'quantile': which quantile.", _of_loss("quantile", "tau"), Range(high=1.0, open="both")),
+    Parameter("solver", "auto", "Name of a solver; 'auto' chooses.", _check_solver, choices=("auto", *SOLVERS)),
+    Parameter(
+        "fit_intercept",
+        True,
+        "Whether to learn a constant.",
+        lambda value: check_flag(value, "fit_intercept"),
+    ),
+    Parameter(
+        "tol",
+        1e-4,
+        "Relative duality gap to reach.",
+        lambda value: check_positive(value, "tol"),
+        Range(open="both"),
+    ),
+    Parameter(
+        "max_iter",
+        200,
+        "Most outer iterations.",
+        lambda value: check_count(value, "max_iter"),
+        Range(1.0, open="high", whole=True),
+    ),
+    Parameter("memory_budget", None, "Memory for Gram matrices, such as '2 GB'.", memory_bytes),
+    Parameter("n_jobs", None, "Threads; -1 takes all cores.", check_n_jobs),
+    Parameter("random_state", None, "Seed of what draws random numbers.", check_random_state),
+    Parameter("verbose", 0, "1 shows a bar, 2 also a line an iteration.", _check_verbose),
+)
+
+PARAMETERS: Mapping[str, Parameter] = {parameter.name: parameter for parameter in _ALL}
+
+
+def defaults(*names: str) -> dict[str, Any]:
+    """Return the defaults of these parameters, of all but ``loss`` if none is named.
+
+    Examples
+    --------
+    >>> defaults("alpha", "q")
+    {'alpha': 0.01, 'q': 1.5}
+    """
+    chosen = names or tuple(name for name in PARAMETERS if name != "loss")
+    return {name: PARAMETERS[name].default for name in chosen}
+
+
+def check_parameters(given: Mapping[str, Any]) -> None:
+    """Raise ``InvalidInputError`` for the first value that cannot be used, also of parameters that nothing uses.
+
+    Parameters
+    ----------
+    given : mapping of names to values
+        Names that are not in the table are left to those who know them.
+
+    Raises
+    ------
+    InvalidInputError
+        Saying what the parameter may be.
+
+    Examples
+    --------
+    >>> check_parameters({"loss": "squared", "penalty": "l1", "p": 0})
+    Traceback (most recent call last):
+        ...
+    manykernels.exceptions.InvalidInputError: p must be a finite positive number, got 0.
+    """
+    for name, parameter in PARAMETERS.items():
+        if name in given:
+            parameter.check(given[name])
