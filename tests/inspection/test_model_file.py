@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
+import stat
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +21,23 @@ from sklearn.linear_model import LogisticRegression
 
 from manykernels import (
     FromCallable,
+    Gaussian,
     InvalidInputError,
     KernelBank,
+    KernelStack,
     Linear,
     MKLClassifier,
     MKLRegressor,
     ModelFileError,
+    Polynomial,
+    PrecomputedBank,
     get_loss,
     get_regularizer,
     load_model,
     save_model,
 )
 from manykernels.inspection import read_metadata
-from manykernels.inspection.model_file.codec import CLASSES
+from manykernels.inspection.model_file.codec import Decoder, Encoder, known_classes
 from manykernels.solvers import InteriorPoint
 
 Named = Callable[[str], tuple[Any, Any]]
@@ -161,6 +168,142 @@ def test_a_file_is_replaced_only_by_a_whole_one(saved: Path) -> None:
     assert [path.name for path in saved.parent.iterdir()] == ["model.mkl"]
 
 
+# --- what becomes of the file that is replaced ---
+
+
+def test_permissions_and_owner_are_kept(saved: Path) -> None:
+    model = load_model(saved)
+    for mode in (0o600, 0o664):
+        saved.chmod(mode)
+        before = saved.stat()
+        save_model(model, saved)
+        after = saved.stat()
+        assert stat.S_IMODE(after.st_mode) == mode
+        assert (after.st_uid, after.st_gid) == (before.st_uid, before.st_gid)
+        assert after.st_ino != before.st_ino
+
+
+@pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="only root gives files away")
+def test_a_file_of_another_owner_stays_theirs(saved: Path) -> None:
+    model = load_model(saved)
+    os.chown(saved, 12345, 54321)
+    save_model(model, saved)
+    assert (saved.stat().st_uid, saved.stat().st_gid) == (12345, 54321)
+
+
+def test_links_go_on_pointing_to_the_file(saved: Path) -> None:
+    folder = saved.parent / "elsewhere"
+    folder.mkdir()
+    real, link = folder / "real.mkl", saved.parent / "link.mkl"
+    real.write_bytes(b"old")
+    link.symlink_to(real)
+    save_model(load_model(saved), link)
+    assert link.is_symlink()
+    assert load_model(real).get_params().keys() == load_model(link).get_params().keys()
+    dangling = saved.parent / "dangling.mkl"
+    dangling.symlink_to(folder / "new.mkl")
+    save_model(load_model(saved), dangling)
+    assert dangling.is_symlink()
+    assert (folder / "new.mkl").is_file()
+    loop = saved.parent / "loop.mkl"
+    loop.symlink_to(loop)
+    with pytest.raises(ModelFileError, match="cannot be written"):
+        save_model(load_model(saved), loop)
+
+
+@pytest.mark.parametrize("failing", ["fsync", "chmod", "replace"])
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt(), MemoryError()])
+def test_nothing_is_left_behind_by_a_failure(
+    failing: str, error: BaseException, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, before = load_model(saved), saved.read_bytes()
+
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(os, failing, fail)
+    expected = ModelFileError if isinstance(error, OSError) else type(error)
+    with pytest.raises(expected, match="No space left on device" if isinstance(error, OSError) else None):
+        save_model(model, saved)
+    monkeypatch.undo()
+    assert saved.read_bytes() == before
+    assert [path.name for path in saved.parent.iterdir()] == ["model.mkl"]
+
+
+def test_the_bytes_are_on_the_disk_before_the_name(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    for name in ("fsync", "replace"):
+        real = getattr(os, name)
+
+        def note(*arguments: Any, name: str = name, real: Any = real) -> Any:
+            done.append(name)
+            return real(*arguments)
+
+        monkeypatch.setattr(os, name, note)
+    save_model(load_model(saved), saved)
+    assert done == ["fsync", "replace", "fsync"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a\0b", "cannot be written .*null"),
+        ("x" * 300 + ".mkl", "longer than file systems take|too long"),
+        ("missing/model.mkl", "No such file"),
+        ("", "folder or a device"),
+        (".", "folder or a device"),
+        ("\ud800.mkl", "cannot be written|surrogate"),
+    ],
+)
+def test_impossible_names_are_refused_in_words(
+    name: str, message: str, named: Named, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelFileError, match=message):
+        save_model(named("binary")[0], name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_longest_possible_name_is_taken(named: Named, tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 251 + ".mkl")
+    save_model(named("binary")[0], path)
+    assert [found.name for found in tmp_path.iterdir()] == [path.name]
+
+
+def test_devices_and_pipes_are_refused(named: Named, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(ModelFileError, match="a device, a pipe or a socket"):
+            load_model(path)
+        with pytest.raises(ModelFileError, match="a folder or a device"):
+            save_model(named("binary")[0], path)
+
+
+@pytest.mark.parametrize("path", [3, None, b"model.mkl", io.BytesIO(b"PK")])
+def test_what_is_no_path_is_refused(path: Any, named: Named) -> None:
+    with pytest.raises(ModelFileError, match="by its path"):
+        load_model(path)
+    with pytest.raises(ModelFileError, match="by its path"):
+        save_model(named("binary")[0], path)
+
+
+def test_names_that_no_system_takes_are_refused_when_loading() -> None:
+    with pytest.raises(ModelFileError, match=r"cannot be read: .*null"):
+        load_model("a\0b")
+
+
+@pytest.mark.parametrize("degree", [10**12, 1001])
+def test_a_degree_that_would_never_end_is_refused(degree: int, tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    save_model(MKLRegressor(KernelBank([("power", Polynomial(3))])).fit(X, X[:, 0] ** 3), tmp_path / "model.mkl")
+
+    def change(document: dict[str, Any], arrays: dict[str, bytes]) -> None:
+        part(document, "_expansion", "bank")["specs"]["tuple"][0]["kernel"]["degree"] = degree
+
+    with pytest.raises(ModelFileError, match="degree must be at most 1000"):
+        load_model(rebuilt(tmp_path / "model.mkl", change))
+
+
 # --- what cannot be saved ---
 
 
@@ -199,8 +342,8 @@ def test_foreign_attributes_and_folders_are_refused(named: Named, tmp_path: Path
     model = round_trip(named("binary")[0], tmp_path)
     with pytest.raises(ModelFileError, match=r"cannot be written to .*No such file"):
         save_model(model, tmp_path / "no folder" / "model.mkl")
-    model.importance_ = 1
-    with pytest.raises(ModelFileError, match="'importance_'"):
+    model.importance = 1
+    with pytest.raises(ModelFileError, match="'importance'"):
         save_model(model, tmp_path / "model.mkl")
 
 
@@ -266,10 +409,24 @@ def test_flipped_bytes_are_refused_or_harmless(saved: Path, named: Named) -> Non
 
 def test_newer_versions_are_refused_by_name(saved: Path) -> None:
     def change(document: dict[str, Any], arrays: dict[str, bytes]) -> None:
-        document.update(format_version=2, library_version="9.9.9", more={})
+        document.update(format_version=3, library_version="9.9.9", more={})
 
-    with pytest.raises(ModelFileError, match=r"format version 2, written by manykernels 9\.9\.9.*Update manykernels"):
+    with pytest.raises(ModelFileError, match=r"format version 3, written by manykernels 9\.9\.9.*Update manykernels"):
         load_model(rebuilt(saved, change))
+
+
+def test_older_versions_are_refused_with_the_way_out(saved: Path) -> None:
+    older = rebuilt(saved, lambda document, arrays: document.update(format_version=1))
+    with pytest.raises(ModelFileError, match=r"format version 1, .* Fit the model again and save it"):
+        load_model(older)
+
+
+def part(document: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Return the state of the classifier in a document, or of an object in it, by the names of attributes."""
+    (state,) = document["model"].values()
+    for name in names:
+        (state,) = state[name].values()
+    return state
 
 
 def _replace_array(document: dict[str, Any], arrays: dict[str, bytes], data: bytes) -> None:
@@ -298,23 +455,48 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any], dict[str, bytes]], Any], str]
     "foreign member": (lambda document, arrays: arrays.update({"../evil.py": b"1"}), "foreign members"),
     "another format": (lambda document, arrays: document.update(format="x"), "is not a model file"),
     "version zero": (lambda document, arrays: document.update(format_version=0), "format version is 0"),
-    "missing part": (lambda document, arrays: document.pop("expansion"), r"lacks or adds \['expansion'\]"),
-    "estimator": (lambda document, arrays: document.update(estimator="os.system"), "'os.system' is unknown"),
-    "class": (lambda document, arrays: document["params"].update(alpha={"subprocess.Popen": {}}), "no part of a model"),
-    "two keys": (lambda document, arrays: document["params"].update(alpha={"a": 1, "b": 2}), "means nothing"),
-    "parameter": (lambda document, arrays: document["params"].update(evil=1), "unexpected keyword"),
-    "attribute": (lambda document, arrays: document["attributes"].update(predict="x"), r"\['predict'\]"),
+    "missing part": (lambda document, arrays: document.pop("model"), r"lacks or adds \['model'\]"),
+    "missing attribute": (lambda document, arrays: part(document).pop("_expansion"), "no attribute '_expansion'"),
+    "estimator": (lambda document, arrays: document.update(model={"os.system": {}}), "'os.system'.* is no estimator"),
+    "no estimator": (lambda document, arrays: document.update(model={"KernelExpansion": {}}), "is no estimator"),
+    "class": (lambda document, arrays: part(document).update(alpha={"subprocess.Popen": {}}), "no part of a model"),
+    "two keys": (lambda document, arrays: part(document).update(alpha={"a": 1, "b": 2}), "means nothing"),
+    "parameter": (lambda document, arrays: part(document).update(evil=1), "its attributes add 'evil'"),
+    "argument": (
+        lambda document, arrays: part(document).update(solver={"InteriorPoint": {"evil": 1}}),
+        "unexpected keyword",
+    ),
+    "method": (lambda document, arrays: part(document).update(predict="x"), "its attributes add 'predict'"),
+    "private method": (lambda document, arrays: part(document).update(_scores="x"), "its attributes add '_scores'"),
+    "python": (lambda document, arrays: part(document).update(__class__="x"), "its attributes add '__class__'"),
     "kernel": (
-        lambda document, arrays: document["expansion"]["bank"]["specs"][0].update(kernel="callable", function="x"),
+        lambda document, arrays: part(document, "_expansion", "bank")["specs"]["tuple"][0]["kernel"].update(
+            kernel="callable", function="x"
+        ),
         "parameter|Unknown|callable",
     ),
-    "number": (lambda document, arrays: document["attributes"].update(intercept_={"float": "nan"}), "intercept_"),
-    "position": (lambda document, arrays: document["expansion"].update(n_kernels=1), "active"),
-    "rows": (lambda document, arrays: document["expansion"]["support"].update(n_samples=1), "coefficients"),
-    "names": (lambda document, arrays: document["attributes"].update(kernel_names_=["a"]), "kernel_names_"),
-    "classes": (lambda document, arrays: document["attributes"].update(classes_={"labels": ["a"]}), "classes_"),
-    "solution": (lambda document, arrays: document["attributes"].update(solution_=5), "TypeError|solution_"),
-    "text for a number": (lambda document, arrays: document["expansion"].update(active="x"), "damaged"),
+    "no kernel": (
+        lambda document, arrays: part(document, "_expansion", "bank")["specs"]["tuple"].__setitem__(0, "x"),
+        "specs|no attribute",
+    ),
+    "no bank": (lambda document, arrays: part(document, "_expansion").update(bank={"PenaltyFamily": {}}), "missing"),
+    "number": (lambda document, arrays: part(document).update(intercept_={"float": "nan"}), "intercept_"),
+    "position": (lambda document, arrays: part(document, "_expansion").update(n_kernels=1), "active"),
+    "rows": (lambda document, arrays: part(document, "_expansion", "support").update(n_samples=1), "coefficients"),
+    "columns": (lambda document, arrays: part(document, "_expansion", "bank").update(n_features=1), "positions"),
+    "other groups": (
+        lambda document, arrays: part(document, "_expansion", "support")["keys"]["tuple"].reverse(),
+        r"support\.keys",
+    ),
+    "names": (lambda document, arrays: part(document).update(kernel_names_=["a"]), "kernel_names_"),
+    "classes": (lambda document, arrays: part(document).update(classes_={"labels": ["a"]}), "classes_"),
+    "solution": (lambda document, arrays: part(document).update(solution_=5), "TypeError|solution_"),
+    "history": (lambda document, arrays: part(document, "solution_").update(history=5), "certificate"),
+    "status": (
+        lambda document, arrays: part(document, "solution_").update(status={"status": "x"}),
+        "not a valid Status",
+    ),
+    "text for a number": (lambda document, arrays: part(document, "_expansion").update(active="x"), "damaged"),
 }
 
 
@@ -371,7 +553,7 @@ def test_deep_values_are_refused(saved: Path) -> None:
         node: Any = 1
         for _ in range(400):
             node = {"tuple": [node]}
-        document["params"]["alpha"] = node
+        part(document)["alpha"] = node
 
     with pytest.raises(ModelFileError, match="damaged"):
         load_model(rebuilt(saved, change))
@@ -387,5 +569,71 @@ def test_names_of_classes_are_unique() -> None:
     from manykernels.solvers.registry import SOLVERS
 
     registered = {*LOSSES.values(), *REGULARIZERS.values(), *SOLVERS.values()}
-    assert registered <= set(CLASSES.values())
-    assert not set(CLASSES) & {"array", "dict", "float", "kernel", "labels", "slice", "table", "tuple"}
+    classes = known_classes()
+    assert registered <= set(classes.values())
+    assert not set(classes) & set(Decoder({})._kinds)
+
+
+# --- fitted banks by themselves ---
+
+BANK = KernelBank([("near", Gaussian("median"), [0, 1]), ("cubic", Polynomial(3), [2]), ("line", Linear())])
+
+
+def table() -> pd.DataFrame:
+    """Return 36 rows of three columns."""
+    return pd.DataFrame(np.random.default_rng(0).normal(size=(36, 3)), columns=["first", "second", "third"])
+
+
+def through_json(value: Any) -> Any:
+    """Return a value after it was text and arrays."""
+    encoder = Encoder()
+    text = json.dumps(encoder.encode(value, "value"), allow_nan=False)
+    return Decoder(encoder.arrays).decode(json.loads(text))
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("normalize", ["trace", "unit_diagonal"])
+def test_banks_come_back_to_the_last_bit(center: bool, normalize: str) -> None:
+    X = table()
+    bank = replace(BANK, standardize=True, normalize=normalize, center=center).fit(X)
+    again = through_json(bank)
+    expected = bank.block(bank.prepare(X), bank.prepare(X[:5]))
+    np.testing.assert_array_equal(again.block(again.prepare(X), again.prepare(X[:5])), expected)
+    assert again.frame().equals(bank.frame())
+    fitted, samples = PrecomputedBank(normalize, center=center).fit_prepare(expected[:, :5])
+    same, new = through_json(fitted), KernelStack.rectangular(expected, diagonal=bank.diag(bank.prepare(X)))
+    np.testing.assert_array_equal(same.block(same.prepare(new), samples), fitted.block(fitted.prepare(new), samples))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scales": np.ones(2)}, "fit the rest: scales$"),
+        ({"shifts": np.ones(9)}, "fit the rest: shifts$"),
+        ({"positions": ((99,),) * 3}, "positions"),
+        ({"positions": ((0.5,),) * 3}, "positions"),
+        ({"specs": ()}, "specs"),
+        ({"center": True}, "grand_means, reference"),
+        ({"feature_names": ("a",)}, "names"),
+        ({"normalize": "x"}, "normalize"),
+        ({"column_means": np.full(3, np.nan)}, "column_means"),
+    ],
+)
+def test_banks_whose_parts_differ_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        through_json(replace(BANK.fit(table()), **change))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scales": np.ones(2)}, "scales"),
+        ({"factors": np.ones((1, 36))}, "factors"),
+        ({"kernel_ids": np.array([2])}, "kernel_ids"),
+        ({"training_ids": np.arange(36.0)}, "training_ids"),
+        ({"names": (1,)}, "names"),
+    ],
+)
+def test_precomputed_banks_whose_parts_differ_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        through_json(replace(PrecomputedBank().fit(Linear()(table().to_numpy())[None]), **change))

@@ -26,7 +26,6 @@ from sklearn.utils.validation import _num_samples
 
 from manykernels.exceptions import InvalidInputError, NotPSDError
 from manykernels.kernels import (
-    FittedPrecomputedBank,
     Gaussian,
     KernelBank,
     KernelStack,
@@ -247,8 +246,6 @@ def test_normalization_is_that_of_the_same_kernels_on_columns(
     np.testing.assert_allclose(part, expected[[2, 0]][:, [1]][:, :, [6, 2]], **tolerance)
     small = fitted.take([2, 1])
     np.testing.assert_allclose(small.block(small.prepare(stack[test]), samples), expected[[2, 1]], **tolerance)
-    again = FittedPrecomputedBank.from_dict(fitted.to_dict())
-    np.testing.assert_array_equal(again.block(again.prepare(plain), samples), fitted.block(prepared, samples))
     assert fitted.frame()["scale"].tolist() == fitted.scales.tolist()
 
 

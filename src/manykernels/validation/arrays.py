@@ -250,10 +250,12 @@ def check_positive_vector(values: Any, size: int, name: str) -> Array:
     return array
 
 
-def check_count(value: Any, name: str, *, least: int = 1) -> int:
+def check_count(value: Any, name: str, *, least: int = 1, most: int | None = None) -> int:
     """Return ``value`` as an int if it is an integer of at least ``least``, else raise ``InvalidInputError``."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < least:
         raise InvalidInputError(f"{name} must be an integer of at least {least}, got {value!r}.")
+    if most is not None and int(value) > most:
+        raise InvalidInputError(f"{name} must be at most {most}, got {value!r}.")
     return int(value)
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
-import tempfile
+import stat
 import zipfile
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from manykernels.exceptions import ModelFileError
+from manykernels.inspection.model_file.replacing import reason, replacing
 
 Array = NDArray[Any]
 
@@ -33,30 +34,30 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # the same model gives the same bytes
 
 def write_archive(path: str | Path, document: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
     """Write a document and arrays to one file; an existing file is replaced only once the new one is complete."""
-    target = Path(path)
+    target = _as_path(path)
     text = json.dumps(document, allow_nan=False, indent=1, ensure_ascii=False)
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as error:
-        raise ModelFileError(f"The model cannot be written to {str(target)!r}: {error.strerror}.") from error
-    try:
-        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
+        with replacing(target) as file, zipfile.ZipFile(file, "w") as archive:
             archive.writestr(zipfile.ZipInfo(DOCUMENT, EPOCH), text)
             for name, array in arrays.items():
                 archive.writestr(zipfile.ZipInfo(name + SUFFIX, EPOCH), _array_bytes(array))
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
-    except OSError as error:
-        raise ModelFileError(f"The model cannot be written to {str(target)!r}: {error.strerror}.") from error
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    except (OSError, ValueError) as error:
+        # ValueError: text without bytes in UTF-8, or a path that no file system takes.
+        raise ModelFileError(f"The model cannot be written to {str(path)!r}: {reason(error)}.") from error
 
 
 def read_archive(path: str | Path) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the document and the arrays of a file, or say what is wrong with it."""
-    members = _read_members(Path(path))
+    members = _read_members(_as_path(path))
     document = _parse_document(members.pop(DOCUMENT), path)
     return document, {name.removesuffix(SUFFIX): _read_array(data, path) for name, data in members.items()}
+
+
+def _as_path(path: Any) -> Path:
+    """Return a path, or say that something else was given: a number would be taken for an open file."""
+    if not isinstance(path, (str, PathLike)):
+        raise ModelFileError(f"A model file is given by its path, as str or Path, not by a {type(path).__name__}.")
+    return Path(path)
 
 
 def not_a_model(path: str | Path, why: str) -> ModelFileError:
@@ -69,21 +70,17 @@ def damaged(path: str | Path, why: object) -> ModelFileError:
     return ModelFileError(f"The model file {str(path)!r} is damaged: {why}. Save the model again.")
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 def _array_bytes(array: Array) -> bytes:
+    """Return an array in NumPy's format."""
     buffer = io.BytesIO()
     npy.write_array(buffer, array, version=(1, 0), allow_pickle=False)
     return buffer.getvalue()
 
 
 def _read_members(path: Path) -> dict[str, bytes]:
+    """Return the bytes of every member, after all sizes were checked."""
     try:
-        size, start = path.stat().st_size, _start_of(path)
+        size, start = _size(path), _start_of(path)
         if not zipfile.is_zipfile(path):
             if start == ZIP_START:
                 raise damaged(path, "its end is missing, as after an interrupted copy")
@@ -96,15 +93,33 @@ def _read_members(path: Path) -> dict[str, bytes]:
             raise
         raise damaged(path, error) from error
     except OSError as error:
-        raise ModelFileError(f"The model file {str(path)!r} cannot be read: {error.strerror or error}.") from error
+        raise _unreadable(path, error) from error
+
+
+def _size(path: Path) -> int:
+    """Return the size of a regular file; devices and pipes, which may never end, are refused unopened."""
+    try:
+        status = path.stat()
+    except ValueError as error:  # a name that no file system takes
+        raise _unreadable(path, error) from error
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        raise not_a_model(path, "it is a device, a pipe or a socket")
+    return status.st_size
+
+
+def _unreadable(path: Path, error: Exception) -> ModelFileError:
+    """Return the error for a file that the system does not give."""
+    return ModelFileError(f"The model file {str(path)!r} cannot be read: {reason(error)}.")
 
 
 def _start_of(path: Path) -> bytes:
+    """Return the first bytes of a file, which say that it is an archive."""
     with path.open("rb") as file:
         return file.read(len(ZIP_START))
 
 
 def _check_members(path: Path, members: Sequence[zipfile.ZipInfo], size: int) -> None:
+    """Refuse foreign members, and members that unfold into more than the file."""
     names = [member.filename for member in members]
     if DOCUMENT not in names:
         raise not_a_model(path, f"the archive has no {DOCUMENT}")
@@ -119,6 +134,7 @@ def _check_members(path: Path, members: Sequence[zipfile.ZipInfo], size: int) ->
 
 
 def _parse_document(data: bytes, path: str | Path) -> dict[str, Any]:
+    """Return the JSON document."""
     try:
         document = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -129,6 +145,7 @@ def _parse_document(data: bytes, path: str | Path) -> dict[str, Any]:
 
 
 def _read_array(data: bytes, path: str | Path) -> Array:
+    """Return an array of plain values."""
     stream = io.BytesIO(data)
     try:
         if npy.read_magic(stream) != (1, 0):
@@ -143,6 +160,7 @@ def _read_array(data: bytes, path: str | Path) -> Array:
 
 
 def _check_header(shape: tuple[int, ...], dtype: np.dtype[Any], available: int) -> None:
+    """Refuse arrays of objects, and shapes that the bytes do not fill."""
     if dtype.hasobject or dtype.kind not in PLAIN_KINDS or dtype.itemsize == 0:
         raise ValueError(f"an array of dtype {dtype} cannot be part of a model")
     if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize != available:

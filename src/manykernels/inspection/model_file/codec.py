@@ -3,32 +3,37 @@
 JSON scalars and lists stand for themselves. Everything else is an object with one key that says what it is:
 ``{"array": name}``, ``{"tuple": [...]}``, ``{"dict": [[key, value], ...]}``, ``{"labels": [...]}`` (an object array of
 text and numbers), ``{"float": "inf"}``, ``{"slice": [...]}``, ``{"table": {column: [...]}}``, ``{"kernel": {...}}``,
-``{"PerFeature": {field: ...}}`` (an object of a class of the list).
+``{"PerFeature": {parameter: ...}}`` (an object of a class of the list, by the arguments of its constructor, so that
+every check of the constructor holds for files too; an estimator has its fitted attributes beside them).
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn import model_selection
+from sklearn.base import BaseEstimator
 
-from manykernels.discovery import (
-    ArdGaussianFamily,
-    DirichletFamily,
-    FiniteFamily,
-    GaussianFamily,
-    LaplacianFamily,
-    MaternFamily,
-)
+from manykernels import discovery, estimators
+from manykernels.alignment import AlignedWeights
+from manykernels.discovery import KernelFamily
+from manykernels.estimators.selection.penalties import PenaltyFamily
+from manykernels.estimators.supervised.prediction import KernelExpansion
 from manykernels.exceptions import InvalidInputError, ModelFileError
+from manykernels.inspection.model_file.archive import PLAIN_KINDS
+from manykernels.inspection.model_file.checks import check_parts
 from manykernels.kernels import (
     DefaultKernels,
+    FittedBank,
+    FittedPrecomputedBank,
     Joint,
     KernelBank,
     KernelSpec,
@@ -36,6 +41,8 @@ from manykernels.kernels import (
     PerFeature,
     PerView,
     PrecomputedBank,
+    Prepared,
+    PreparedKernels,
     spec_from_dict,
 )
 from manykernels.objective.certificate import Certificate, KKTResiduals
@@ -45,16 +52,34 @@ from manykernels.solvers import IterationRecord, Solution, Status
 from manykernels.solvers.registry import SOLVERS
 
 Array = NDArray[Any]
-Decoder = Callable[[Any, Mapping[str, Array]], Any]
 
-BANKS = (KernelBank, PrecomputedBank, OnColumns, PerFeature, PerView, Joint, DefaultKernels)
-FAMILIES = (GaussianFamily, LaplacianFamily, MaternFamily, ArdGaussianFamily, DirichletFamily, FiniteFamily)
-RESULTS = (Solution, Certificate, KKTResiduals, IterationRecord)
-CLASSES: dict[str, type[Any]] = {
-    cls.__name__: cls
-    for cls in (*BANKS, *RESULTS, *FAMILIES, *LOSSES.values(), *REGULARIZERS.values(), *SOLVERS.values())
+ESTIMATORS: dict[str, type[Any]] = {
+    name: cls for name, cls in vars(estimators).items() if isinstance(cls, type) and issubclass(cls, BaseEstimator)
 }
+BANKS = (KernelBank, PrecomputedBank, OnColumns, PerFeature, PerView, Joint, DefaultKernels)
+FITTED = (KernelExpansion, FittedBank, Prepared, FittedPrecomputedBank, PreparedKernels, AlignedWeights, PenaltyFamily)
+RESULTS = (Solution, Certificate, KKTResiduals, IterationRecord)
+FAMILIES = tuple(cls for cls in vars(discovery).values() if isinstance(cls, type) and issubclass(cls, KernelFamily))
+SPLITTERS = tuple(
+    getattr(model_selection, name)
+    for name in ("KFold", "StratifiedKFold", "GroupKFold", "StratifiedGroupKFold", "ShuffleSplit", "LeaveOneOut",
+                 "StratifiedShuffleSplit", "GroupShuffleSplit", "LeaveOneGroupOut", "TimeSeriesSplit")
+)  # fmt: skip
 SCALARS = (str, bool, int, float, type(None))
+ATTRIBUTE = re.compile(r"_[a-z]\w*|[a-z]\w*_")  # what estimators call what they learned
+MOST_DEEP = 100  # nodes inside one another
+
+
+def known_classes() -> dict[str, type[Any]]:
+    """Return the classes whose objects a model file may hold, by name."""
+    fixed = (*BANKS, *FITTED, *RESULTS, *FAMILIES, *SPLITTERS)
+    registered = (*LOSSES.values(), *REGULARIZERS.values(), *SOLVERS.values())
+    return ESTIMATORS | {cls.__name__: cls for cls in (*fixed, *registered)}
+
+
+def _parameters(cls: type[Any]) -> tuple[str, ...]:
+    """Return the names of the arguments of a constructor."""
+    return tuple(inspect.signature(cls).parameters)
 
 
 class Encoder:
@@ -69,11 +94,14 @@ class Encoder:
     def __init__(self) -> None:
         self.arrays: dict[str, Array] = {}
         self._names: dict[int, str] = {}
+        self._classes = known_classes()
 
     def encode(self, value: Any, where: str) -> Any:
         """Return the node of ``value``; ``where`` says in messages what it is."""
         if isinstance(value, np.generic):
             value = value.item()
+        if isinstance(value, Status):
+            return {"status": str(value)}
         if isinstance(value, float) and not math.isfinite(value):
             return {"float": repr(value)}
         if isinstance(value, SCALARS):
@@ -82,17 +110,9 @@ class Encoder:
             return self._array(value, where)
         if isinstance(value, KernelSpec):
             return {"kernel": plain_kernel(value, where)}
-        if is_dataclass(value) and CLASSES.get(type(value).__name__) is type(value):
-            return {type(value).__name__: self._fields(value, where)}
+        if self._classes.get(type(value).__name__) is type(value):
+            return {type(value).__name__: self._object(value, where)}
         return self._container(value, where)
-
-    def state(self, value: Any, where: str) -> Any:
-        """Return a ``to_dict`` state with references in place of its arrays; dictionaries stay dictionaries."""
-        if isinstance(value, Mapping):
-            return {str(key): self.state(item, f"{where}.{key}") for key, item in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [self.state(item, where) for item in value]
-        return self.encode(value, where)
 
     def _container(self, value: Any, where: str) -> Any:
         if isinstance(value, list):
@@ -108,17 +128,20 @@ class Encoder:
             return {"table": {str(name): self.encode(list(value[name]), where) for name in value.columns}}
         raise ModelFileError(_refusal(value, where))
 
-    def _fields(self, value: Any, where: str) -> dict[str, Any]:
-        return {
-            field.name: self.encode(getattr(value, field.name), f"{where}.{field.name}")
-            for field in fields(value)
-            if field.init
-        }
+    def _object(self, value: Any, where: str) -> dict[str, Any]:
+        names = _parameters(type(value))
+        if isinstance(value, BaseEstimator):
+            fitted = tuple(name for name in vars(value) if name not in names)
+            foreign = [name for name in fitted if not ATTRIBUTE.fullmatch(name)]
+            if foreign:
+                raise ModelFileError(f"The attributes {foreign} are not part of a model file; delete them first.")
+            names += fitted
+        return {name: self.encode(getattr(value, name), f"{where}.{name}".lstrip(".")) for name in names}
 
     def _array(self, value: Array, where: str) -> dict[str, Any]:
         if value.dtype.kind in "OT":
             return {"labels": self._labels(value, where)}
-        if value.dtype.kind not in "biufSU":
+        if value.dtype.kind not in PLAIN_KINDS:
             raise ModelFileError(f"{where} has the dtype {value.dtype}, which a model file cannot hold.")
         if id(value) not in self._names:
             name = f"{len(self.arrays):04d}_{where.rsplit('.', 1)[-1].split('[')[0]}"
@@ -142,65 +165,71 @@ def plain_kernel(kernel: KernelSpec, where: str) -> dict[str, Any]:
         raise ModelFileError(f"{where}: the kernel {kernel.label!r} cannot be saved: {error}.") from error
 
 
-def decode(node: Any, arrays: Mapping[str, Array]) -> Any:
-    """Return the value of a node."""
-    if isinstance(node, list):
-        return [decode(item, arrays) for item in node]
-    if not isinstance(node, dict):
-        return node
-    if len(node) != 1:
-        raise ValueError(f"an object with the keys {sorted(node)[:5]} means nothing")
-    ((kind, content),) = node.items()
-    if kind in DECODERS:
-        return DECODERS[kind](content, arrays)
-    if kind not in CLASSES:
-        raise ValueError(f"{kind!r} is no part of a model known to this version")
-    return _decode_object(CLASSES[kind], content, arrays)
+class Decoder:
+    """Turns nodes back into values.
 
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray
+        What the nodes refer to.
+    """
 
-def decode_state(node: Any, arrays: Mapping[str, Array]) -> Any:
-    """Return a ``to_dict`` state from what :meth:`Encoder.state` wrote."""
-    if isinstance(node, list):
-        return [decode_state(item, arrays) for item in node]
-    if isinstance(node, dict) and set(node) not in ({"array"}, {"float"}):
-        return {key: decode_state(item, arrays) for key, item in node.items()}
-    return decode(node, arrays)
+    def __init__(self, arrays: Mapping[str, Array]) -> None:
+        self._arrays = arrays
+        self._classes = known_classes()
+        self._depth = 0
+        self._kinds: dict[str, Callable[[Any], Any]] = {
+            "array": lambda content: self._arrays[content],
+            "dict": lambda content: {self.decode(key): self.decode(item) for key, item in content},
+            "float": lambda content: float({"nan": "nan", "inf": "inf", "-inf": "-inf"}[content]),
+            "kernel": spec_from_dict,
+            "labels": self._labels,
+            "slice": lambda content: slice(*(self.decode(end) for end in content)),
+            "status": Status,
+            "table": lambda content: pd.DataFrame({name: self.decode(column) for name, column in content.items()}),
+            "tuple": lambda content: tuple(self.decode(item) for item in content),
+        }
 
+    def decode(self, node: Any) -> Any:
+        """Return the value of a node; ``ValueError`` and its kin say that it has none."""
+        if isinstance(node, list):
+            return [self.decode(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        if len(node) != 1:
+            raise ValueError(f"an object with the keys {sorted(node)[:5]} means nothing")
+        ((kind, content),) = node.items()
+        self._depth += 1
+        if self._depth > MOST_DEEP:
+            raise ValueError(f"its values lie more than {MOST_DEEP} levels deep")
+        value = self._kinds[kind](content) if kind in self._kinds else self._object(kind, content)
+        self._depth -= 1
+        return value
 
-def _decode_object(cls: type[Any], content: Any, arrays: Mapping[str, Array]) -> Any:
-    values = {name: decode(item, arrays) for name, item in content.items()}
-    if cls is Solution:
-        values["status"] = Status(values["status"])
-    return cls(**values)
+    def _object(self, kind: str, content: Any) -> Any:
+        if kind not in self._classes:
+            raise ValueError(f"{kind!r} is no part of a model known to this version")
+        cls, values = self._classes[kind], {name: self.decode(item) for name, item in content.items()}
+        fitted = {}
+        if kind in ESTIMATORS:
+            fitted = {name: values.pop(name) for name in set(values).difference(_parameters(cls))}
+        value = cls(**values)
+        for name, item in fitted.items():
+            # Nothing of a class may be hidden by an attribute of the same name.
+            if not ATTRIBUTE.fullmatch(name) or hasattr(cls, name):
+                raise ValueError(f"its attributes add {name!r}")
+            setattr(value, name, item)
+        check_parts(value)
+        return value
 
-
-def _decode_labels(content: Any, arrays: Mapping[str, Array]) -> Array:
-    labels = np.empty(len(content), dtype=object)
-    labels[:] = [decode(item, arrays) for item in content]
-    return labels
-
-
-def _decode_table(content: Any, arrays: Mapping[str, Array]) -> pd.DataFrame:
-    return pd.DataFrame({name: decode(column, arrays) for name, column in content.items()})
-
-
-def _decode_float(content: Any, arrays: Mapping[str, Array]) -> float:
-    return float({"nan": "nan", "inf": "inf", "-inf": "-inf"}[content])
-
-
-DECODERS: dict[str, Decoder] = {
-    "array": lambda content, arrays: arrays[content],
-    "dict": lambda content, arrays: {decode(key, arrays): decode(item, arrays) for key, item in content},
-    "float": _decode_float,
-    "kernel": lambda content, arrays: spec_from_dict(content),
-    "labels": _decode_labels,
-    "slice": lambda content, arrays: slice(*(decode(end, arrays) for end in content)),
-    "table": _decode_table,
-    "tuple": lambda content, arrays: tuple(decode(item, arrays) for item in content),
-}
+    def _labels(self, content: Any) -> Array:
+        labels = np.empty(len(content), dtype=object)
+        labels[:] = [self.decode(item) for item in content]
+        return labels
 
 
 def _refusal(value: Any, where: str) -> str:
+    """Return the reason why a value cannot be part of a model file."""
     if callable(value):
         return (
             f"{where} is a function ({getattr(value, '__name__', type(value).__name__)}), and a model file holds no "

@@ -9,34 +9,17 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators import (
-    GaussianMKL,
-    HierarchicalMKL,
-    MKLClassifier,
-    MKLRegressor,
-    NonlinearMKL,
-    PolynomialMKL,
-)
 from manykernels.exceptions import InvalidInputError, ModelFileError
 from manykernels.inspection.model_file.archive import damaged, not_a_model, read_archive, write_archive
-from manykernels.inspection.model_file.codec import Encoder, decode
-from manykernels.inspection.model_file.model_parts import (
-    attribute_names,
-    check_model,
-    decode_expansion,
-    encode_expansion,
-    optional_names,
-)
+from manykernels.inspection.model_file.codec import ESTIMATORS, Decoder, Encoder
 
 __all__ = ["load_model", "read_metadata", "save_model"]
 
 FORMAT = "manykernels model"
-FORMAT_VERSION = 1
-ESTIMATORS: dict[str, Any] = {
-    cls.__name__: cls
-    for cls in (MKLClassifier, MKLRegressor, PolynomialMKL, GaussianMKL, HierarchicalMKL, NonlinearMKL)
-}
-KEYS = {"format", "format_version", "library_version", "estimator", "params", "attributes", "expansion", "metadata"}
+FORMAT_VERSION = 2
+# What values of wrong types and shapes raise when they are put together.
+BROKEN = (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError)
+KEYS = {"format", "format_version", "library_version", "model", "metadata"}
 
 
 def save_model(estimator: Any, path: str | Path, *, metadata: Mapping[str, Any] | None = None) -> None:
@@ -48,8 +31,8 @@ def save_model(estimator: Any, path: str | Path, *, metadata: Mapping[str, Any] 
 
     Parameters
     ----------
-    estimator : MKLClassifier, MKLRegressor, PolynomialMKL, GaussianMKL, HierarchicalMKL or NonlinearMKL
-        Fitted.
+    estimator : an estimator of this library
+        Fitted. The last step of a pipeline is saved by itself: what other libraries fit has no place in the file.
     path : str or Path
         File to write. An existing file is replaced once the new one is complete.
     metadata : mapping of str to JSON value, optional
@@ -92,10 +75,7 @@ def save_model(estimator: Any, path: str | Path, *, metadata: Mapping[str, Any] 
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "library_version": version("manykernels"),
-        "estimator": type(estimator).__name__,
-        "params": {name: encoder.encode(value, name) for name, value in estimator.get_params(deep=False).items()},
-        "attributes": {name: encoder.encode(vars(estimator)[name], name) for name in attribute_names(estimator)},
-        "expansion": encode_expansion(estimator._expansion, encoder),
+        "model": encoder.encode(estimator, ""),
         "metadata": encoder.encode(dict(metadata or {}), "metadata"),
     }
     write_archive(path, document, encoder.arrays)
@@ -135,10 +115,12 @@ def load_model(path: str | Path) -> Any:
     """
     document, arrays = _open(path)
     try:
-        return _build(document, arrays)
+        if not isinstance(document["model"], dict) or not set(document["model"]) <= set(ESTIMATORS):
+            raise ValueError(f"{str(document['model'])[:40]} is no estimator known to this version")
+        return Decoder(arrays).decode(document["model"])
     except InvalidInputError as error:
         raise damaged(path, str(error).rstrip(".")) from error
-    except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+    except BROKEN as error:
         raise damaged(path, f"its content does not make a model ({type(error).__name__}: {error})") from error
 
 
@@ -162,13 +144,10 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
     """
     document, arrays = _open(path)
     try:
-        metadata = dict(decode(document["metadata"], arrays))
-        return {
-            **metadata,
-            "library_version": str(document["library_version"]),
-            "estimator": str(document["estimator"]),
-        }
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        metadata = dict(Decoder(arrays).decode(document["metadata"]))
+        (estimator,) = document["model"]
+        return {**metadata, "library_version": str(document["library_version"]), "estimator": str(estimator)}
+    except BROKEN as error:
         raise damaged(path, f"its metadata cannot be read ({error})") from error
 
 
@@ -183,24 +162,14 @@ def _open(path: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     if found > FORMAT_VERSION:
         raise ModelFileError(
             f"The model file {str(path)!r} has format version {found}, written by manykernels "
-            f"{document.get('library_version')}; this is manykernels {version('manykernels')}, which reads versions up "
-            f"to {FORMAT_VERSION}. Update manykernels."
+            f"{document.get('library_version')}; this is manykernels {version('manykernels')}, which reads "
+            f"version {FORMAT_VERSION}. Update manykernels."
+        )
+    if found < FORMAT_VERSION:
+        raise ModelFileError(
+            f"The model file {str(path)!r} has format version {found}, of a manykernels before its first release; this "
+            f"one reads version {FORMAT_VERSION}. Fit the model again and save it, or open it where it was written."
         )
     if set(document) != KEYS:
         raise damaged(path, f"its document lacks or adds {sorted(set(document) ^ KEYS)}")
     return document, arrays
-
-
-def _build(document: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
-    if document["estimator"] not in ESTIMATORS:
-        raise ValueError(f"the estimator {document['estimator']!r} is unknown")
-    params = {name: decode(node, arrays) for name, node in document["params"].items()}
-    estimator = ESTIMATORS[document["estimator"]](**params)
-    expected, found = set(attribute_names(estimator, every=True)), set(document["attributes"])
-    if found - expected or expected - found - optional_names():
-        raise ValueError(f"its attributes lack or add {sorted(found ^ expected)}")
-    for name, node in document["attributes"].items():
-        setattr(estimator, name, decode(node, arrays))
-    estimator._expansion = decode_expansion(document["expansion"], arrays)
-    check_model(estimator)
-    return estimator

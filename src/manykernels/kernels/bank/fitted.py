@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,7 +28,6 @@ from manykernels.kernels.bank.normalization import (
 )
 from manykernels.kernels.bank.prepared import Group, Prepared, build_groups, prepare_points
 from manykernels.kernels.bank.standardization import standardized
-from manykernels.kernels.bank.state import read_state, write_state
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.validation.arrays import check_indices
 
@@ -332,29 +331,6 @@ class FittedBank:
         columns = [", ".join(names[j] for j in positions) for positions in self.positions]
         labels = [spec.label for spec in self.specs]
         return pd.DataFrame({"name": self.names, "kernel": labels, "columns": columns, "scale": self.scales})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the state as JSON-able values and NumPy arrays; :meth:`from_dict` is its inverse."""
-        return write_state({field.name: getattr(self, field.name) for field in fields(self)})
-
-    @classmethod
-    def from_dict(cls, state: Mapping[str, Any]) -> FittedBank:
-        """Build the bank from :meth:`to_dict`, checking that the parts fit together.
-
-        Parameters
-        ----------
-        state : mapping
-
-        Returns
-        -------
-        FittedBank
-
-        Raises
-        ------
-        InvalidInputError
-            If a key is missing or unknown, or lengths disagree.
-        """
-        return cls(**read_state(state, {field.name for field in fields(cls)}))
 
     def _runs(self, kernels: Array) -> Iterator[tuple[int, Array]]:
         """Yield every group among ``kernels`` with the places of its kernels in them."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from manykernels.kernels.bank.normalization import (
 )
 from manykernels.kernels.precomputed.prepared import PreparedKernels, row_means
 from manykernels.kernels.precomputed.stack import KernelStack, as_stack
-from manykernels.validation.arrays import check_finite, check_indices
+from manykernels.validation.arrays import check_indices
 
 Array = NDArray[Any]
 
@@ -300,41 +299,6 @@ class FittedPrecomputedBank:
     def frame(self) -> pd.DataFrame:
         """Return one row per kernel: name, kernel, columns, scale."""
         return pd.DataFrame({"name": self.names, "kernel": "precomputed", "columns": "", "scale": self.scales})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the state as JSON-able values and NumPy arrays; :meth:`from_dict` is its inverse."""
-        state = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**state, "names": list(self.names)}
-
-    @classmethod
-    def from_dict(cls, state: Mapping[str, Any]) -> FittedPrecomputedBank:
-        """Build the bank from :meth:`to_dict`, checking that the parts fit together.
-
-        Parameters
-        ----------
-        state : mapping
-
-        Returns
-        -------
-        FittedPrecomputedBank
-
-        Raises
-        ------
-        InvalidInputError
-            If a key is missing or unknown, or lengths disagree.
-        """
-        known = {field.name for field in fields(cls)}
-        if set(state) != known:
-            raise InvalidInputError(f"The bank's state lacks or adds key(s): {sorted(set(state) ^ known)}.")
-        arrays = {name: None if state[name] is None else np.array(state[name], dtype=np.float64) for name in ARRAYS}
-        wrong = [name for name, array in arrays.items() if array is not None and len(array) != len(state["names"])]
-        if wrong or len(state["kernel_ids"]) != len(state["names"]):
-            raise InvalidInputError(f"The bank's state is inconsistent; these do not fit the rest: {wrong}.")
-        for name, array in arrays.items():
-            if array is not None:
-                check_finite(array, f"{name} of the bank's state")
-        ids = {name: np.array(state[name], dtype=np.int64) for name in ("kernel_ids", "training_ids")}
-        return cls(**{**state, **arrays, **ids, "names": tuple(str(name) for name in state["names"])})
 
     def _normalize(
         self, block: Array, kernel: int, left: tuple[PreparedKernels, Any], right: tuple[PreparedKernels, Any]

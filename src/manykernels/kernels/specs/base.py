@@ -18,6 +18,10 @@ Array = NDArray[Any]
 KERNELS: dict[str, type[KernelSpec]] = {}
 """Every registered kernel class by its ``kind``, the name used in model files and in kernel files."""
 
+# A power takes a pass over the matrix a degree, and beyond this one nearly every value is 0 or infinite: a typing
+# error, or a file that would keep its reader busy for days.
+MOST_DEGREE = 1000
+
 SpecClass = TypeVar("SpecClass", bound="type[KernelSpec]")
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, chi2_kernel, pairwise_kernels
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.specs.base import KernelSpec, as_pair, as_points, register_kernel
+from manykernels.kernels.specs.base import MOST_DEGREE, KernelSpec, as_pair, as_points, register_kernel
 from manykernels.validation.arrays import check_count, check_finite, check_positive
 
 Array = NDArray[Any]
@@ -48,7 +48,7 @@ class Dirichlet(KernelSpec):
     frequency: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "degree", check_count(self.degree, "degree"))
+        object.__setattr__(self, "degree", check_count(self.degree, "degree", most=MOST_DEGREE))
         object.__setattr__(self, "frequency", check_positive(self.frequency, "frequency", allow_zero=True))
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels.kernels.specs.base import KernelSpec, as_pair, as_points, register_kernel
+from manykernels.kernels.specs.base import MOST_DEGREE, KernelSpec, as_pair, as_points, register_kernel
 from manykernels.kernels.specs.distances import row_norms
 from manykernels.validation.arrays import check_count, check_positive
 
@@ -86,7 +86,7 @@ class Polynomial(InnerProductSpec):
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "degree", check_count(self.degree, "degree"))
+        object.__setattr__(self, "degree", check_count(self.degree, "degree", most=MOST_DEGREE))
         object.__setattr__(self, "offset", check_positive(self.offset, "offset", allow_zero=True))
         object.__setattr__(self, "scale", check_positive(self.scale, "scale"))
 

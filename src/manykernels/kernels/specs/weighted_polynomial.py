@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.specs.base import KernelSpec, as_pair, as_points, register_kernel
+from manykernels.kernels.specs.base import MOST_DEGREE, KernelSpec, as_pair, as_points, register_kernel
 from manykernels.validation.arrays import check_count, check_positive
 
 Array = NDArray[Any]
@@ -53,7 +53,7 @@ class WeightedPolynomial(KernelSpec):
     offset: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "degree", check_count(self.degree, "degree"))
+        object.__setattr__(self, "degree", check_count(self.degree, "degree", most=MOST_DEGREE))
         if np.ndim(self.weights) != 1 or len(self.weights) == 0:
             raise InvalidInputError(f"weights must be a non-empty sequence of numbers, got {self.weights!r}.")
         weights = tuple(check_positive(weight, "every weight", allow_zero=True) for weight in self.weights)

@@ -1,0 +1,206 @@
+"""Whether parts that were read from a model file fit together; nothing else would notice before a wrong prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+
+from manykernels.estimators import KernelAligner
+from manykernels.estimators.supervised.base import BaseMKL
+from manykernels.estimators.supervised.prediction import KernelExpansion
+from manykernels.kernels import FittedBank, FittedPrecomputedBank, KernelSpec, Prepared, PreparedKernels
+from manykernels.kernels.bank.normalization import check_normalization
+from manykernels.objective.certificate import Certificate
+from manykernels.solvers import IterationRecord, Solution
+
+Array = NDArray[Any]
+
+FRAME_COLUMNS = ["name", "kernel", "columns"]
+ANY = None  # a length that nothing else fixes
+
+
+def check_parts(value: Any) -> None:
+    """Raise ``ValueError`` naming the parts of an object that do not fit each other."""
+    wrong = [name for cls, parts in RULES.items() if isinstance(value, cls) for name in parts(value)]
+    if wrong:
+        raise ValueError(f"these parts do not fit the rest: {', '.join(wrong)}")
+
+
+def _bank(bank: FittedBank) -> Iterator[str]:
+    n_kernels, n_used, names = len(bank.names), len(bank.used), bank.feature_names
+    check_normalization(bank.normalize)
+    yield from _wrong_floats(
+        bank,
+        scales=(n_kernels,),
+        column_means=(n_used,),
+        column_scales=(n_used,),
+        shifts=(n_used,),
+        grand_means=(n_kernels,) if bank.center else None,
+        reference=(ANY, n_used) if bank.center else None,
+    )
+    if not _all(bank.specs, KernelSpec, n_kernels):
+        yield "specs"
+    whole = _all(bank.positions, tuple, n_kernels) and all(_all(columns, int) for columns in bank.positions)
+    if not whole or not n_used or bank.used[0] < 0 or bank.used[-1] >= bank.n_features:
+        yield "positions"
+    if not _all(bank.names, str) or not (names is None or _all(names, str, bank.n_features)):
+        yield "names"
+    for spec, columns in zip(bank.specs, bank.positions, strict=False):
+        spec.check_columns(len(columns))
+
+
+def _precomputed_bank(bank: FittedPrecomputedBank) -> Iterator[str]:
+    n_kernels, n_training = len(bank.names), len(bank.training_ids)
+    check_normalization(bank.normalize)
+    yield from _wrong_floats(
+        bank,
+        scales=(n_kernels,),
+        grand_means=(n_kernels,) if bank.center else None,
+        row_means=(n_kernels, n_training) if bank.center else None,
+        factors=(n_kernels, n_training) if bank.unit_diagonal else None,
+        probe=(n_kernels, ANY),
+    )
+    if not _is_index(bank.kernel_ids, n_kernels, bank.n_stack_kernels):
+        yield "kernel_ids"
+    if not _is_index(bank.training_ids, n_training, None):
+        yield "training_ids"
+    if not _all(bank.names, str):
+        yield "names"
+
+
+def _wrong_rows(bank: Any, rows: Any) -> Iterator[str]:
+    """Yield the parts of prepared rows that are not what the bank would have prepared."""
+    if not isinstance(rows, PreparedKernels if isinstance(bank, FittedPrecomputedBank) else Prepared):
+        yield "support"
+        return
+    n_rows, n_kernels = rows.n_samples, len(bank)
+    normalization: dict[str, Any] = {
+        "row_means": (n_kernels, n_rows) if bank.center else None,
+        "factors": (n_kernels, n_rows) if bank.unit_diagonal else None,
+    }
+    yield from _wrong_floats(rows, **normalization)
+    if rows.names != bank.names:
+        yield "support.names"
+    if isinstance(rows, PreparedKernels):
+        if not _is_index(rows.kernel_ids, n_kernels, bank.n_stack_kernels) or rows.stack is not None:
+            yield "support.kernel_ids"
+        if not _is_index(rows.ids, n_rows, None):
+            yield "support.ids"
+        if rows.positions is not None and not _is_index(rows.positions, n_rows, len(bank.training_ids)):
+            yield "support.positions"
+        return
+    shapes = [(n_rows, len(group.positions)) for group in bank.groups]
+    if rows.keys != tuple(group.key for group in bank.groups) or len(rows.data) != len(shapes):
+        yield "support.keys"
+    elif not all(_is_float(points, shape) for points, shape in zip(rows.data, shapes, strict=True)):
+        yield "support.data"
+    elif not all(_is_float(norms, shape[:1]) for norms, shape in zip(rows.squared_norms, shapes, strict=True)):
+        yield "support.squared_norms"
+
+
+def _expansion(expansion: KernelExpansion) -> Iterator[str]:
+    active, n_active, n_kernels = expansion.active, len(expansion.active), expansion.n_kernels
+    if not isinstance(n_kernels, int) or n_kernels < 1:
+        yield "n_kernels"
+    elif not _is_index(active, n_active, n_kernels) or (np.diff(active) <= 0).any():
+        yield "active"
+    if not isinstance(expansion.bank, (FittedBank, FittedPrecomputedBank)) or len(expansion.bank) != max(n_active, 1):
+        yield "bank"
+        return
+    n_targets, n_support = len(expansion.weights), expansion.support.n_samples
+    yield from _wrong_floats(expansion, weights=(n_targets, n_active), coefficients=(n_targets, n_support))
+    yield from _wrong_rows(expansion.bank, expansion.support)
+
+
+def _solution(solution: Solution) -> Iterator[str]:
+    yield from _wrong_floats(solution, dual_coef=(ANY,), kernel_weights=(ANY,))
+    if not isinstance(solution.certificate, Certificate) or not _all(solution.history, IterationRecord):
+        yield "certificate"
+
+
+def _model(model: BaseMKL) -> Iterator[str]:
+    expansion, single, n_samples = model._expansion, model._single, model._n_samples
+    if not isinstance(expansion, KernelExpansion) or not isinstance(single, bool):
+        yield "_expansion"
+        return
+    n_kernels, (n_targets, n_support) = expansion.n_kernels, expansion.coefficients.shape
+    head = () if single else (n_targets,)
+    yield from _wrong_floats(
+        model, kernel_weights_=(*head, n_kernels), kernel_norms_=(*head, n_kernels), dual_coef_=(*head, n_support)
+    )
+    if not _is_float(np.asarray(model.intercept_), head) or (single and n_targets != 1):
+        yield "intercept_"
+    if is_classifier(model) and model.classes_.shape != ((2,) if single else (n_targets,)):
+        yield "classes_"
+    solutions = (model.solution_,) if single else model.solution_
+    if not _all(solutions, Solution, n_targets) or any(
+        (len(found.dual_coef), len(found.kernel_weights)) != (n_samples, n_kernels) for found in solutions
+    ):
+        yield "solution_"
+    if not _is_index(model.support_, n_support, n_samples):
+        yield "support_"
+    yield from (name for name in model.fitted_extras if not hasattr(model, name))
+    yield from _wrong_names(model, expansion.bank, n_kernels)
+
+
+def _aligner(aligner: KernelAligner) -> Iterator[str]:
+    n_kernels = len(aligner.kernel_weights_)
+    yield from _wrong_floats(aligner, kernel_weights_=(n_kernels,), _active_weights=(len(aligner._bank),))
+    yield from _wrong_rows(aligner._bank, aligner._train)
+    yield from _wrong_names(aligner, aligner._bank, n_kernels)
+
+
+def _wrong_names(estimator: Any, bank: Any, n_kernels: int) -> Iterator[str]:
+    n_features, frame = bank.n_features_in_, estimator._kernel_frame
+    if not _all(estimator.kernel_names_, str, n_kernels):
+        yield "kernel_names_"
+    if not isinstance(frame, pd.DataFrame) or len(frame) != n_kernels or list(frame.columns) != FRAME_COLUMNS:
+        yield "_kernel_frame"
+    if estimator.n_features_in_ != n_features:
+        yield "n_features_in_"
+    if hasattr(estimator, "feature_names_in_") and len(estimator.feature_names_in_) != n_features:
+        yield "feature_names_in_"
+
+
+RULES: dict[type[Any], Callable[[Any], Iterator[str]]] = {
+    FittedBank: _bank,
+    FittedPrecomputedBank: _precomputed_bank,
+    KernelExpansion: _expansion,
+    Solution: _solution,
+    BaseMKL: _model,
+    KernelAligner: _aligner,
+}
+
+
+def _wrong_floats(owner: Any, **expected: tuple[int | None, ...] | None) -> Iterator[str]:
+    """Yield the attributes that are not finite float64 of the shape expected; None expects None."""
+    for name, shape in expected.items():
+        value = getattr(owner, name)
+        if not (value is None if shape is None else _is_float(value, shape)):
+            yield name
+
+
+def _is_float(value: Any, shape: tuple[int | None, ...]) -> bool:
+    """Tell whether a value is a finite float64 array of a shape, in which None stands for any length."""
+    if not isinstance(value, np.ndarray) or value.dtype != np.float64 or value.ndim != len(shape):
+        return False
+    fits = all(length in (ANY, found) for found, length in zip(value.shape, shape, strict=True))
+    return fits and bool(np.isfinite(value).all())
+
+
+def _is_index(value: Any, length: int, size: int | None) -> bool:
+    """Tell whether a value is a vector of positions below ``size``."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind != "i" or value.shape != (length,):
+        return False
+    return size is None or length == 0 or bool(value.min() >= 0 and value.max() < size)
+
+
+def _all(values: Any, cls: type[Any], length: int | None = None) -> bool:
+    """Tell whether a tuple or list has items of one type only, and as many as asked for."""
+    fits = isinstance(values, (tuple, list)) and length in (None, len(values))
+    return fits and all(isinstance(value, cls) and not isinstance(value, bool) for value in values)

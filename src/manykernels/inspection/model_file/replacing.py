@@ -1,0 +1,88 @@
+"""Files that take the place of others only once they are whole."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+MOST_BYTES = 255  # of a name, on every common file system
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[IO[bytes]]:
+    """Give a file to write, which takes the name of ``path`` when the body ends, and vanishes when it fails.
+
+    Readers see the old file or the new one, whole, after a power cut too. A link goes on pointing to the file that it
+    points to. Permissions are those of the file that is replaced, and so is the owner where the system lets this
+    process give files away.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Yields
+    ------
+    file open for bytes
+
+    Raises
+    ------
+    OSError, ValueError
+        As from ``open``, if the name or the folder takes no file.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        raise OSError(f"{str(target)!r} is a folder or a device, no file")
+    if not target.name or len(os.fsencode(target.name)) > MOST_BYTES:
+        raise OSError("its name is empty or longer than file systems take")
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".manykernels-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        _take_rights(target, temporary)
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    _flush_folder(target.parent)
+
+
+def reason(error: Exception) -> str:
+    """Return what the system said, without number and path."""
+    return str(getattr(error, "strerror", None) or error or type(error).__name__)
+
+
+def _take_rights(target: Path, temporary: str) -> None:
+    """Give a file the permissions and the owner of the one it replaces, or those of any new file."""
+    try:
+        old = target.stat()
+    except FileNotFoundError:
+        os.chmod(temporary, 0o666 & ~_umask())
+        return
+    if hasattr(os, "chown"):
+        with suppress(PermissionError):
+            os.chown(temporary, old.st_uid, old.st_gid)
+    os.chmod(temporary, stat.S_IMODE(old.st_mode))
+
+
+def _umask() -> int:
+    """Return the permissions that new files lack; there is no way to read them but to set them."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _flush_folder(folder: Path) -> None:
+    """Have the new name on the disk as well, where folders can be flushed."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
