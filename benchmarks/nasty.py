@@ -8,7 +8,7 @@ counts as
 
 - reached, if the relative gap recomputed in plain NumPy is within it (and within twice of it for runs that converged);
 - same optimum, if the objective differs from that of CVXPY + Clarabel by no more, relatively;
-- rescued, if another solver had to go on from its best model (`Solver.rescuer`);
+- rescued, if another solver had to go on from its best model (`Solver.fallback`);
 - refused by name, if the error of a solver that does not accept it names one that does.
 """
 

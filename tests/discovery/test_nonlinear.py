@@ -161,7 +161,7 @@ def test_limits_stop_the_descent_and_say_so() -> None:
     assert short.solution.status is Status.MAX_ITER
     assert "Increase max_iter" in short.solution.message
     asked = discover_nonlinear(X, y, strength=0.5, limits=Limits(tol=1e-12, callback=lambda record: True))
-    assert asked.solution.status is Status.INTERRUPTED
+    assert asked.solution.status is Status.STOPPED_BY_CALLBACK
     late = discover_nonlinear(X, y, strength=0.5, limits=Limits(tol=1e-12, time_limit=1e-9))
     assert late.solution.status is Status.TIME_LIMIT
 

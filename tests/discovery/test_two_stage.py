@@ -181,8 +181,8 @@ def test_limits_and_interrupts_keep_the_kernels_so_far() -> None:
     broken = discover_in_two_stages(
         points, y, search.family, loss="hinge", strength=1.0, gain=0.0, limits=Limits(callback=lambda record: True)
     )
-    assert broken.solution.status is Status.INTERRUPTED
-    assert broken.solution.message.startswith("The first stage stopped (interrupted) after 1 kernels")
+    assert broken.solution.status is Status.STOPPED_BY_CALLBACK
+    assert broken.solution.message.startswith("The first stage stopped (stopped_by_callback) after 1 kernels")
     assert len(broken.kernels) == 1
 
 

@@ -222,7 +222,7 @@ def test_an_interrupt_leaves_a_fitted_model_and_stops_the_other_classes() -> Non
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         model = MKLClassifier(solver=solver).fit(X, species)
     assert [found.status for found in model.solution_] == ["interrupted"] * 3
-    assert calls == [0, 1, 0, 0]
+    assert calls == [0, 1]
     assert model.kernel_weights_[0].any()
     assert not model.kernel_weights_[1:].any()
     assert model.predict(X).shape == (150,)

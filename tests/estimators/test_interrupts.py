@@ -111,7 +111,7 @@ def test_a_stop_that_the_callback_asks_for_ends_one_run(data: Any) -> None:
         path = regularization_path(
             as_stack(data.grams), data.y, alphas=ALPHAS, solver=WorkingSet(tol=1e-12, callback=lambda _: True)
         )
-    assert path.summary()["status"].tolist() == ["interrupted"] * 4
+    assert path.summary()["status"].tolist() == ["stopped_by_callback"] * 4
 
 
 @pytest.mark.parametrize("press", PRESSES)

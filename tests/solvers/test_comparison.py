@@ -147,8 +147,8 @@ def test_the_explanation_names_every_solver_on_the_right_side(small: SmallProble
     problem = build_problem(small)
     first, data, others, *refused = explain_solver_choice(problem).splitlines()
     able = solvers_for(problem)
-    if rescuer := SOLVERS[able[0]].rescuer:
-        assert f"'{rescuer}' goes on" in refused.pop(0)
+    if fallback := SOLVERS[able[0]].fallback:
+        assert f"'{fallback.name}' goes on" in refused.pop(0)
     assert first.startswith(f"solver='auto' takes '{able[0]}': ")
     assert f"{problem.n_kernels} kernels, {problem.n_samples} samples" in data
     listed = others.split(": ")[1].rstrip(".")
@@ -224,4 +224,4 @@ def test_an_interrupt_before_the_first_certificate_of_a_run_leaves_it_out(monkey
 def test_a_stop_that_a_callback_asks_for_ends_its_own_run() -> None:
     solvers = {"stopped": SpicyMKL(callback=lambda record: record.iteration == 1), "whole": "working_set"}
     found = compare_solvers(build_problem(SMALL), solvers, tol=1e-9)
-    assert found.summary()["status"].tolist() == ["interrupted", "converged"]
+    assert found.summary()["status"].tolist() == ["stopped_by_callback", "converged"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError
-from manykernels.solvers import SOLVERS, solvers_for
+from manykernels.solvers import SOLVERS, configured_solver, solvers_for
 from manykernels.testing.checks import build_problem
 from manykernels.testing.nasty import TRAITS, float64_resolution, nasty_problem, nasty_problems
 from manykernels.testing.oracles import certificate_in_numpy, conic_optimum
@@ -91,7 +91,7 @@ def test_the_others_are_refused_with_the_name_of_a_solver_that_does(solver: str)
     for number in set(range(COUNT)) - set(accepted(solver)):
         problem = build_problem(problems()[number])
         with pytest.raises(IncompatibleError, match=f"Able: .*{solvers_for(problem)[0]}"):
-            SOLVERS[solver]().solve(problem)
+            configured_solver(solver, problem)
 
 
 def test_equal_numbers_give_equal_problems() -> None:

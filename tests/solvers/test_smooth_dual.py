@@ -11,7 +11,7 @@ from manykernels.exceptions import IncompatibleError
 from manykernels.objective.losses import LOSSES, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
-from manykernels.solvers import InteriorPoint, SmoothDual, SpicyMKL
+from manykernels.solvers import InteriorPoint, SmoothDual, SpicyMKL, configured_solver
 from manykernels.solvers.engines.dual_newton.tracked_kernels import TrackedKernels
 from manykernels.solvers.engines.primal_dual.start import best_scale, interior_point
 from manykernels.solvers.solution import Status
@@ -65,7 +65,7 @@ def test_weights_follow_from_rho_alone(regularizer: str) -> None:
 @pytest.mark.parametrize(("name", "parameters"), [("l1", {}), ("elasticnet", {"l1_ratio": 1.0}), ("simplex", {})])
 def test_conjugates_that_bend_sharply_are_refused_with_names(name: str, parameters: dict[str, float]) -> None:
     with pytest.raises(IncompatibleError, match=r"'smooth_dual' cannot solve .*Able: working_set"):
-        SmoothDual().solve(a_problem("logistic", name, 0.1, **parameters))
+        configured_solver("smooth_dual", a_problem("logistic", name, 0.1, **parameters))
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared"])

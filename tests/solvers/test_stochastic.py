@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockLq, ElasticNet, LpBall, Regularizer, Ridge
-from manykernels.solvers import SOLVERS, UFOMKL, Obscure, solvers_for
+from manykernels.solvers import SOLVERS, UFOMKL, Obscure, configured_solver, solvers_for
 from manykernels.solvers.engines.online import learner as learners
 from manykernels.solvers.engines.online.learner import ImplicitLearner, SubgradientLearner, penalty_of, samples_of
 from manykernels.solvers.engines.online.loops import sweep
@@ -245,7 +245,7 @@ def test_penalties_that_are_not_strongly_convex_are_refused(
 ) -> None:
     problem = Problem(np.eye(2)[None], np.array([1.0, -1.0]), "hinge", regularizer)
     with pytest.raises(IncompatibleError, match=f"{cure}.*Able: .*{solvers_for(problem)[0]}"):
-        solver().solve(problem)
+        configured_solver(solver(), problem)
 
 
 def test_parameters_are_checked() -> None:

@@ -1,33 +1,23 @@
-"""What a search for kernels returns, and the loop that all searches share: limits, history, interrupts, messages."""
+"""What a search for kernels meets and returns, and when it stops."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError
 from sklearn.utils import check_random_state as legacy_random_state
 
 from manykernels.kernels import KernelSpec
 from manykernels.objective.certificate import Certificate
-from manykernels.solvers import IterationRecord, Solution, Status
-from manykernels.solvers.progress import progress_of
+from manykernels.solvers import IterationRecord, Solution
+from manykernels.solvers.run import Run
 from manykernels.validation.arrays import check_count
 from manykernels.validation.parameters import check_instance, check_limits, check_random_state
 
 Array = NDArray[Any]
-
-ADVICE = {
-    Status.MAX_ITER: "Increase max_iter, or accept a larger tol.",
-    Status.TIME_LIMIT: "Increase time_limit, or accept a larger tol.",
-    Status.STALLED: "The gap no longer falls: accept a larger tol, or increase alpha.",
-    Status.INTERRUPTED: "This is the best model so far.",
-    Status.NUMERICAL_ERROR: "A linear system could not be solved: standardize the columns, or increase alpha.",
-}
 
 
 @dataclass(frozen=True)
@@ -142,11 +132,11 @@ class Discovery:
 
 
 def run_search(candidates: Iterator[Candidate], limits: Limits) -> Discovery:
-    """Consume the models of a search until a limit is reached and return the one of the smallest relative gap.
+    """Consume the models of a search until a limit is reached and return the best one.
 
-    Ctrl-C, and a linear system that cannot be solved, end the search with the best model so far; before the first
-    model they are raised. Anything but convergence is told by ``solution.status`` and ``solution.message``; warning
-    is left to the caller, who may run several searches.
+    That is the one that converged, else the one of smallest primal value. Ctrl-C and whatever goes wrong on the way
+    end the search with the best model so far; before the first model they are raised. Anything but convergence is told
+    by ``solution.status`` and ``solution.message``; warning is left to the caller, who may run several searches.
 
     Parameters
     ----------
@@ -171,95 +161,9 @@ def run_search(candidates: Iterator[Candidate], limits: Limits) -> Discovery:
     >>> str(run_search(iter([start]), Limits(max_iter=5)).solution.status)
     'stalled'
     """
-    run = _Search(limits)
-    with progress_of(limits) as show:
-        try:
-            run.follow(candidates, show)
-        except (KeyboardInterrupt, LinAlgError, FloatingPointError) as error:
-            if run.best is None:
-                raise
-            run.status = Status.INTERRUPTED if isinstance(error, KeyboardInterrupt) else Status.NUMERICAL_ERROR
-    return run.discovery()
-
-
-class _Search:
-    """One run of a search: what has been seen so far."""
-
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-        self.started = time.perf_counter()
-        self.best: Candidate | None = None
-        self.history: list[IterationRecord] = []
-        self.status = Status.STALLED  # a search that has nothing more to offer
-        self.useless = 0
-
-    def follow(self, candidates: Iterator[Candidate], show: Callable[[IterationRecord], None]) -> None:
-        for candidate in candidates:
-            self._keep(candidate)
-            show(self.history[-1])
-            callback = self.limits.callback
-            if callback is not None and callback(self.history[-1]):
-                raise KeyboardInterrupt
-            if self._finished():
-                return
-
-    def _keep(self, candidate: Candidate) -> None:
-        gap = candidate.certificate.relative_gap
-        self.useless += 1
-        if self.best is None or gap < self.best.certificate.relative_gap:
-            self.best, self.useless = candidate, 0
-        self.history.append(
-            IterationRecord(
-                iteration=len(self.history),
-                elapsed_s=time.perf_counter() - self.started,
-                passes=candidate.passes,
-                newton_steps=candidate.newton_steps,
-                primal=candidate.certificate.primal,
-                dual=candidate.certificate.dual,
-                relative_gap=gap,
-                n_active=int(np.count_nonzero(candidate.kernel_weights)),
-            )
-        )
-
-    def _finished(self) -> bool:
-        limits, elapsed = self.limits, self.history[-1].elapsed_s
-        if self.history[-1].relative_gap <= limits.tol:
-            self.status = Status.CONVERGED
-        elif limits.time_limit is not None and elapsed > limits.time_limit:
-            self.status = Status.TIME_LIMIT
-        elif len(self.history) > limits.max_iter:
-            self.status = Status.MAX_ITER
-        else:
-            return limits.patience is not None and self.useless >= limits.patience
-        return True
-
-    def discovery(self) -> Discovery:
-        best, last = self.best, self.history[-1] if self.history else None
-        if best is None or last is None:
-            raise RuntimeError("a search always offers its starting point")
-        solution = Solution(
-            dual_coef=best.dual_coef,
-            kernel_weights=best.kernel_weights,
-            intercept=best.intercept,
-            certificate=best.certificate,
-            status=self.status,
-            message=self._message(best.certificate.relative_gap),
-            history=tuple(self.history),
-            passes=last.passes,
-            newton_steps=last.newton_steps,
-            n_iter=last.iteration,
-            elapsed_s=time.perf_counter() - self.started,
-            solver=self.limits.name,
-        )
-        return without_empty(Discovery(best.kernels, solution))
-
-    def _message(self, gap: float) -> str:
-        if self.status is Status.CONVERGED:
-            return f"converged: relative duality gap {gap:.2e} <= tol {self.limits.tol:.2e}"
-        return (
-            f"The {self.limits.name} stopped ({self.status}) after {len(self.history) - 1} iterations at relative "
-            f"duality gap {gap:.2e}, above tol {self.limits.tol:.2e}. {ADVICE[self.status]}"
-        )
+    run: Run[Candidate] = Run(limits, f"The {limits.name}")
+    run.follow(candidates)
+    return without_empty(Discovery(run.best.kernels, run.solution()))
 
 
 def without_empty(discovery: Discovery) -> Discovery:

@@ -12,6 +12,7 @@ from scipy.optimize import minimize_scalar
 
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.problem import Problem
+from manykernels.solvers.engines.fixed_weights.learners import MachineFit
 
 Array = NDArray[Any]
 
@@ -48,6 +49,13 @@ def certificate_of(
         scaling=1.0 - scale,
     )
     return Certificate.from_values(loss + penalty, dual, denominator, kkt)
+
+
+def machine_certificate(fit: MachineFit, tiny: float) -> Certificate:
+    """Return the certificate of a learner: for its kernel weights, stationarity is all there is to miss."""
+    scale = max(abs(fit.primal_value), tiny)
+    kkt = KKTResiduals(fit.gap / scale, 0.0, 0.0, 0.0, 0.0)
+    return Certificate.from_values(fit.primal_value, fit.dual_value, scale, kkt)
 
 
 def best_scaling(conjugate_loss: Callable[[Array], float], rho: Array, bound: float) -> tuple[float, float]:

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
 from manykernels.solvers.solution import Solution
-from manykernels.validation.parameters import check_flag, check_limits
-
-if TYPE_CHECKING:
-    from manykernels.solvers.base import Solver
-
-
-def check_arguments(solver: Solver, problem: Any, warm_start: Any) -> None:
-    """Raise ``InvalidInputError`` unless limits and switches of the solver, problem and warm start are usable."""
-    check_limits(solver)
-    for entry in fields(solver):
-        if entry.type in ("bool", bool):
-            check_flag(getattr(solver, entry.name), entry.name)
-    check_problem(problem)
-    check_warm_start(warm_start, problem.n_samples, problem.n_kernels)
 
 
 def check_problem(problem: Any) -> None:

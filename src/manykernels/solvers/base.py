@@ -1,38 +1,27 @@
-"""The loop that every solver shares: clock, certificates, history, callback, interrupt, warning."""
+"""What every solver is: parameters, what it accepts, a start, a step and a model; the rest is shared."""
 
 from __future__ import annotations
 
-import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg import LinAlgError
 
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
-from manykernels.solvers.arguments import check_arguments
-from manykernels.solvers.solution import IterationRecord, Solution, Status
+from manykernels.objective.certificate import Certificate
+from manykernels.objective.problem import Problem
+from manykernels.solvers.arguments import check_problem, check_warm_start
+from manykernels.solvers.run import ROUNDING, CertifiedModel, Run, continued
+from manykernels.solvers.solution import Callback, Model, Solution, Status
 from manykernels.threads import blas_threads
-
-if TYPE_CHECKING:
-    from manykernels.objective.problem import Certificate, Problem
-    from manykernels.validation.arrays import Array
-
-Model = tuple["Array", "Array", float]
-Callback = Callable[[IterationRecord], Any]
+from manykernels.validation.parameters import check_flag, check_limits
 
 PATIENCE = 12  # certificates without any progress before a run counts as stalled
-
-ADVICE = {
-    Status.MAX_ITER: "Raise max_iter, loosen tol, or increase alpha.",
-    Status.TIME_LIMIT: "Raise time_limit or loosen tol.",
-    Status.STALLED: "The precision of the kernels or of float64 may be exhausted: loosen tol, or increase alpha.",
-    Status.INTERRUPTED: "The best model found so far is returned.",
-    Status.NUMERICAL_ERROR: "Check the scale of the kernels, or increase alpha.",
-}
+WORTH_KEEPING = 0.5  # relative gap of a model above which a fallback starts afresh: a cold start is no worse
+UNFINISHED = (Status.MAX_ITER, Status.STALLED, Status.NUMERICAL_ERROR)  # what a fallback is for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +52,7 @@ class Solver(ABC):
     accepts_losses: ClassVar[frozenset[str]]
     accepts_regularizers: ClassVar[frozenset[str]]
     attainable_gap: ClassVar[float] = 1e-8  # relative, that the algorithm reaches on every problem it accepts
-    rescuer: ClassVar[str] = ""  # name of the solver that goes on where this one breaks down or stalls
+    fallback: ClassVar[type[Solver] | None] = None  # goes on where this one breaks down, stalls or is too slow
 
     @abstractmethod
     def initialize(self, problem: Problem, start: Model) -> Any:
@@ -106,10 +95,7 @@ class Solver(ABC):
         """Raise `IncompatibleError` unless this algorithm can solve ``problem``."""
         reasons = self.refusals(problem)
         if reasons:
-            from manykernels.solvers.registry import solvers_for
-
-            able = ", ".join(solvers_for(problem)) or "no solver of this version"
-            raise IncompatibleError(f"Solver '{self.name}' cannot solve this problem: {reasons[0]}. Able: {able}.")
+            raise IncompatibleError(f"Solver '{self.name}' cannot solve this problem: {reasons[0]}.")
 
     @classmethod
     def refusals(cls, problem: Problem) -> list[str]:
@@ -147,142 +133,73 @@ class Solver(ABC):
         ConvergenceWarning
             If the relative duality gap is above ``tol``, whatever the reason.
         """
-        check_arguments(self, problem, warm_start)
+        self._check_arguments(problem, warm_start)
         self.check(problem)
-        with blas_threads(problem.stack.n_samples, problem.stack.n_threads):
-            run = _Run(self, problem)
-            run.loop(_start_model(problem, warm_start))
-        solution = run.solution()
-        if self.rescuer and solution.status in (Status.STALLED, Status.NUMERICAL_ERROR):
-            from manykernels.solvers.fallback import rescued
-
-            solution = rescued(self, problem, solution)
+        solution = self._solve(problem, warm_start)
+        if self.fallback is not None and solution.status in UNFINISHED and not self.fallback.refusals(problem):
+            solution = self._fall_back(self.fallback, problem, solution)
         if solution.status is not Status.CONVERGED:
             warnings.warn(solution.message, ConvergenceWarning, stacklevel=2)
         return solution
 
+    def _check_arguments(self, problem: Any, warm_start: Any) -> None:
+        """Name a wrong argument before any work."""
+        check_limits(self)
+        for entry in fields(self):
+            if entry.type in ("bool", bool):
+                check_flag(getattr(self, entry.name), entry.name)
+        check_problem(problem)
+        check_warm_start(warm_start, problem.n_samples, problem.n_kernels)
 
-def _start_model(problem: Problem, warm_start: Solution | None) -> Model:
-    if warm_start is None:
-        rho, b = problem.zero_model()
-        return rho, np.zeros(problem.stack.n_kernels), b
-    return warm_start.dual_coef, warm_start.kernel_weights, warm_start.intercept
+    def _solve(self, problem: Problem, warm_start: Solution | None) -> Solution:
+        """Run this algorithm alone."""
+        before = problem.stack.counters.passes
+        run: Run[CertifiedModel] = Run(self, f"Solver '{self.name}'")
+        with blas_threads(problem.stack.n_samples, problem.stack.n_threads):
+            run.follow(self._models(problem, warm_start, run))
+        return replace(run.solution(), passes=problem.stack.counters.passes - before)
 
+    def _models(
+        self, problem: Problem, warm_start: Solution | None, run: Run[CertifiedModel]
+    ) -> Iterator[CertifiedModel | None]:
+        """Yield the starting point, then the certified model of each iteration, or None if it is not worth it."""
+        before = problem.stack.counters.passes
 
-class _Run:
-    """One run of a solver: what has been seen so far."""
+        def certified(model: Model, newton_steps: int) -> CertifiedModel:
+            certificate = problem.certificate(*model)
+            return CertifiedModel(*model, certificate, problem.stack.counters.passes - before, newton_steps)
 
-    def __init__(self, solver: Solver, problem: Problem) -> None:
-        self._solver, self._problem = solver, problem
-        self._started = time.perf_counter()
-        self._passes_before = problem.stack.counters.passes
-        self._history: list[IterationRecord] = []
-        self._best: tuple[Model, Certificate] | None = None
-        self._status = Status.MAX_ITER
-        self._iteration = 0
-        self._newton_steps = 0
-        self._useless = 0
-
-    def loop(self, start: Model) -> None:
-        from manykernels.solvers.progress import progress_of
-
-        with progress_of(self._solver) as show:
-            try:
-                self._iterate(start, show)
-            except KeyboardInterrupt:
-                if self._best is None:
-                    raise
-                self._status = Status.INTERRUPTED
-            except (LinAlgError, FloatingPointError):
-                if self._best is None:
-                    raise
-                self._status = Status.NUMERICAL_ERROR
-
-    def _iterate(self, start: Model, show: Callback) -> None:
-        solver, problem = self._solver, self._problem
-        certificate = self._certify(start, show)
-        if self._finished(certificate):
-            return
-        state = solver.initialize(problem, start)
-        solver.observe(problem, state, certificate)
-        while self._iteration < solver.max_iter:
-            self._iteration += 1
-            solver.step(problem, state)
-            self._newton_steps = solver.newton_steps(state)
-            last = self._iteration == solver.max_iter or self._out_of_time()
-            if not (last or solver.worth_certifying(problem, state)):
+        zero_rho, zero_b = problem.zero_model()
+        zero: Model = zero_rho, np.zeros(problem.n_kernels), zero_b
+        start = zero
+        if warm_start is not None:
+            start = warm_start.dual_coef, warm_start.kernel_weights, warm_start.intercept
+        found = certified(start, 0)
+        nothing = problem.empirical_loss(np.full(problem.n_samples, zero_b)) * (1.0 + ROUNDING)
+        if not found.certificate.primal <= nothing:  # or no number: what is worse than no model is no start either
+            start, found = zero, certified(zero, 0)
+        yield found
+        state = self.initialize(problem, start)
+        self.observe(problem, state, found.certificate)
+        while True:
+            self.step(problem, state)
+            if not (run.ending or self.worth_certifying(problem, state)):
+                yield None
                 continue
-            certificate = self._certify(solver.extract(problem, state), show)
-            if self._finished(certificate):
-                return
-            solver.observe(problem, state, certificate)
+            found = certified(self.extract(problem, state), self.newton_steps(state))
+            yield found
+            self.observe(problem, state, found.certificate)
 
-    def _certify(self, model: Model, show: Callback) -> Certificate:
-        certificate = self._problem.certificate(*model)
-        best = self._best
-        self._useless += 1
-        if best is None or certificate.relative_gap < best[1].relative_gap:
-            if best is None or certificate.relative_gap < 0.999 * best[1].relative_gap:
-                self._useless = 0
-            self._best = (model, certificate)
-        record = self._record(model, certificate)
-        self._history.append(record)
-        show(record)
-        if self._solver.callback is not None and self._solver.callback(record):
-            raise KeyboardInterrupt
-        return certificate
-
-    def _record(self, model: Model, certificate: Certificate) -> IterationRecord:
-        return IterationRecord(
-            iteration=self._iteration,
-            elapsed_s=time.perf_counter() - self._started,
-            passes=self._problem.stack.counters.passes - self._passes_before,
-            newton_steps=self._newton_steps,
-            primal=certificate.primal,
-            dual=certificate.dual,
-            relative_gap=certificate.relative_gap,
-            n_active=int(np.count_nonzero(model[1])),
-        )
-
-    def _finished(self, certificate: Certificate) -> bool:
-        if certificate.relative_gap <= self._solver.tol:
-            self._status = Status.CONVERGED
-        elif self._out_of_time():
-            self._status = Status.TIME_LIMIT
-        elif self._useless >= self._solver.patience:
-            self._status = Status.STALLED
-        else:
-            return False
-        return True
-
-    def _out_of_time(self) -> bool:
-        limit = self._solver.time_limit
-        return limit is not None and time.perf_counter() - self._started > limit
-
-    def solution(self) -> Solution:
-        if self._best is None:
-            raise RuntimeError("a run always certifies its starting point")
-        (rho, d, b), certificate = self._best
-        return Solution(
-            dual_coef=rho,
-            kernel_weights=d,
-            intercept=b,
-            certificate=certificate,
-            status=self._status,
-            message=self._message(certificate),
-            history=tuple(self._history),
-            passes=self._problem.stack.counters.passes - self._passes_before,
-            newton_steps=self._newton_steps,
-            n_iter=self._iteration,
-            elapsed_s=time.perf_counter() - self._started,
-            solver=self._solver.name,
-        )
-
-    def _message(self, certificate: Certificate) -> str:
-        gap, tol = certificate.relative_gap, self._solver.tol
-        if self._status is Status.CONVERGED:
-            return f"converged: relative duality gap {gap:.2e} <= tol {tol:.2e}"
-        return (
-            f"Solver '{self._solver.name}' stopped ({self._status}) after {self._iteration} iterations at relative "
-            f"duality gap {gap:.2e}, above tol {tol:.2e}. {ADVICE[self._status]}"
-        )
+    def _fall_back(self, fallback: type[Solver], problem: Problem, first: Solution) -> Solution:
+        """Go on with another solver from the best model of a run that did not converge; return the better of both."""
+        left = None if self.time_limit is None else max(self.time_limit - first.elapsed_s, 1e-9)
+        second = fallback(tol=self.tol, time_limit=left, callback=self.callback, verbose=self.verbose)
+        if first.status is Status.MAX_ITER:
+            second = replace(second, max_iter=self.max_iter)
+        warm = first if first.certificate.relative_gap < WORTH_KEEPING else None
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                return continued(first, second.solve(problem, warm))
+        except KeyboardInterrupt:  # before the first certificate of the second
+            return replace(first, status=Status.INTERRUPTED)

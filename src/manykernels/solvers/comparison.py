@@ -5,21 +5,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.objective.problem import Certificate, Problem
 from manykernels.solvers.arguments import check_problem
-from manykernels.solvers.interrupts import solve_and_tell
+from manykernels.solvers.base import Solver
 from manykernels.solvers.registry import SOLVERS, choose_solver, solvers_for
+from manykernels.solvers.solution import Solution, Status
 from manykernels.solvers.solve import configured_solver
 from manykernels.validation.arrays import check_positive
-
-if TYPE_CHECKING:
-    from manykernels.objective.problem import Certificate, Problem
-    from manykernels.solvers.base import Solver
-    from manykernels.solvers.solution import Solution
 
 COLUMNS = ["solver", "elapsed_s", "passes", "relative_gap", "primal", "dual"]
 
@@ -177,8 +174,6 @@ def compare_solvers(
     check_positive(tol, "tol")
     check_positive(time_limit, "time_limit")
     runs = _labeled(problem, solvers, {"tol": tol, "time_limit": time_limit})
-    for solver in runs.values():
-        solver.check(problem)
     solutions = _run_all(runs, problem)
     certificates = {
         label: problem.certificate(found.dual_coef, found.kernel_weights, found.intercept)
@@ -222,8 +217,8 @@ def explain_solver_choice(problem: Problem) -> str:
         f"the regularizer '{problem.regularizer.name}'.",
         f"Others that solve it, the preferred one first: {', '.join(others) or 'none'}.",
     ]
-    if cls.rescuer:
-        lines.append(f"Should '{cls.name}' break down or stall, '{cls.rescuer}' goes on from its best model.")
+    if cls.fallback is not None:
+        lines.append(f"Should '{cls.name}' not converge, '{cls.fallback.name}' goes on from its best model.")
     refused = {name: other.refusals(problem) for name, other in SOLVERS.items()}
     return "\n".join([*lines, *(f"Not {name}: {'; '.join(why)}." for name, why in refused.items() if why)])
 
@@ -262,7 +257,8 @@ def _run_all(runs: dict[str, Solver], problem: Problem) -> dict[str, Solution]:
         for label, solver in runs.items():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                solutions[label], interrupted = solve_and_tell(solver, problem)
+                solutions[label] = solver.solve(problem)
+            interrupted = solutions[label].status is Status.INTERRUPTED
             if interrupted:
                 break
     except KeyboardInterrupt:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from manykernels.exceptions import IncompatibleError, InvalidInputError
+from manykernels.objective.problem import Problem
 from manykernels.solvers.base import Solver
 from manykernels.solvers.methods.block_coordinate.method import BlockCoordinate
 from manykernels.solvers.methods.conic.method import Conic
@@ -20,9 +19,6 @@ from manykernels.solvers.methods.smooth_dual import SmoothDual
 from manykernels.solvers.methods.spicymkl import SpicyMKL
 from manykernels.solvers.methods.ufo_mkl import UFOMKL
 from manykernels.solvers.methods.working_set.method import WorkingSet
-
-if TYPE_CHECKING:
-    from manykernels.objective.problem import Problem
 
 SOLVERS: dict[str, type[Solver]] = {
     cls.name: cls
@@ -78,6 +74,15 @@ def solvers_for(problem: Problem) -> list[str]:
 def _suits_smooth_dual(problem: Problem) -> bool:
     elastic = problem.regularizer.name == "elasticnet" and problem.loss.name in SMOOTH_DUAL_LOSSES
     return elastic and problem.stack.in_memory and problem.n_kernels <= problem.n_samples
+
+
+def check_able(solver: Solver, problem: Problem) -> None:
+    """Raise `IncompatibleError` unless the solver accepts the problem; the message names those that do."""
+    try:
+        solver.check(problem)
+    except IncompatibleError as error:
+        able = ", ".join(solvers_for(problem)) or "no solver of this version"
+        raise IncompatibleError(f"{error} Able: {able}.") from None
 
 
 def get_solver(name: str) -> type[Solver]:

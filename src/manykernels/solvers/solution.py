@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-if TYPE_CHECKING:
-    from manykernels.objective.problem import Certificate
-    from manykernels.validation.arrays import Array
+from manykernels.objective.certificate import Certificate
+from manykernels.validation.arrays import Array
+
+Model = tuple[Array, Array, float]
+"""Dual coefficients ``rho``, kernel weights ``d`` and intercept ``b``."""
 
 
 class Status(StrEnum):
@@ -22,6 +25,7 @@ class Status(StrEnum):
     TIME_LIMIT = "time_limit"
     STALLED = "stalled"
     INTERRUPTED = "interrupted"
+    STOPPED_BY_CALLBACK = "stopped_by_callback"
     NUMERICAL_ERROR = "numerical_error"
 
 
@@ -53,6 +57,10 @@ class IterationRecord:
     dual: float
     relative_gap: float
     n_active: int
+
+
+Callback = Callable[[IterationRecord], Any]
+"""Called with each record; a true return value ends the run."""
 
 
 @dataclass(frozen=True)

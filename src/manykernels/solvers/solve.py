@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams.dense import as_stack
-from manykernels.objective.losses import get_loss
+from manykernels.grams import GramStack, as_stack
+from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
 from manykernels.solvers.arguments import check_warm_start
 from manykernels.solvers.base import Solver
-from manykernels.solvers.registry import check_alias, choose_solver, get_solver
-from manykernels.validation.arrays import check_nonnegative_vector
-
-if TYPE_CHECKING:
-    from manykernels.grams.base import GramStack
-    from manykernels.objective.losses import Loss
-    from manykernels.solvers.solution import Solution
-    from manykernels.validation.arrays import Array
+from manykernels.solvers.registry import check_able, check_alias, choose_solver, get_solver
+from manykernels.solvers.solution import Solution
+from manykernels.validation.arrays import Array, check_nonnegative_vector
 
 
 def solve(
@@ -120,15 +115,25 @@ def solve(
 
 
 def configured_solver(solver: str | Solver, problem: Problem, **parameters: Any) -> Solver:
-    """Return the solver named (``"auto"``: the preferred one for ``problem``) with these parameters."""
-    if isinstance(solver, Solver):
-        own = {entry.name: getattr(solver, entry.name) for entry in fields(solver)}
-        return type(solver).configured(**(own | parameters))
+    """Return the solver named (``"auto"``: the preferred one for ``problem``) with these parameters.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no solver of that name, or it has no such parameter.
+    IncompatibleError
+        If it cannot solve this problem; the message names those that can.
+    """
     if isinstance(solver, str) and solver == "auto":
         return choose_solver(problem)[0].configured(**parameters)
-    cls = get_solver(solver)
-    check_alias(solver, problem)
-    return cls.configured(**parameters)
+    if isinstance(solver, Solver):
+        own = {entry.name: getattr(solver, entry.name) for entry in fields(solver)}
+        chosen = type(solver).configured(**(own | parameters))
+    else:
+        chosen = get_solver(solver).configured(**parameters)
+        check_alias(solver, problem)
+    check_able(chosen, problem)
+    return chosen
 
 
 def _regularizer(regularizer: str | Regularizer, strength: float | None) -> Regularizer:

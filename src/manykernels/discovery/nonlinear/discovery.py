@@ -137,9 +137,7 @@ def discover_nonlinear(
     problem.check_precision()
     center, size = _reference(reference, features.shape[1]), check_positive(radius, "radius")
     posed = NonlinearProblem(features, problem, check_count(degree, "degree"), float(strength), center, size)
-    descent = NonlinearDescent(posed, chosen)
-    descent.run()
-    return _discovery(descent, known)
+    return _discovery(NonlinearDescent(posed, chosen), known)
 
 
 def _reference(reference: Any, size: int) -> Array:

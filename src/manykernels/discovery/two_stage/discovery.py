@@ -12,13 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from manykernels.discovery.base import Candidate, Discovery, Limits, checked_limits, run_search
 from manykernels.discovery.families.base import KernelFamily
 from manykernels.discovery.families.search import SearchSettings, checked_settings
+from manykernels.discovery.family_certificate import machine_certificate
 from manykernels.discovery.one_stage.greedy import make_learner
 from manykernels.discovery.one_stage.mixture import Learner, Mixture, candidate
 from manykernels.discovery.two_stage.first_stage import AlignedKernel, align_family
-from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import Loss
 from manykernels.solvers import Solution, Status
-from manykernels.solvers.engines.fixed_weights.learners import MachineFit
 
 Array = NDArray[Any]
 
@@ -28,6 +27,9 @@ ADVICE = {
     Status.MAX_ITER: "Increase max_iter, or accept a larger gain (tol of GaussianMKL).",
     Status.TIME_LIMIT: "Increase time_limit, or accept a larger gain (tol of GaussianMKL).",
     Status.INTERRUPTED: "The model is on the kernels so far.",
+    Status.STOPPED_BY_CALLBACK: "The model is on the kernels so far.",
+    Status.NUMERICAL_ERROR: "The model is on the kernels so far; standardize the columns.",
+    Status.STALLED: "The model is on the kernels so far.",
 }
 
 
@@ -136,11 +138,4 @@ def _second_stage(learner: Learner, aligned: AlignedKernel) -> Candidate:
     grams = tuple(learner.search.gram(parameter) for parameter in parameters)
     gram = Mixture(parameters, grams, weights).combined()
     fit = learner.fit(empty, gram, None, MACHINE_TOL)
-    return candidate(learner, parameters, (fit.rho, weights, fit.b), _machine_certificate(fit, empty.tiny), fit.steps)
-
-
-def _machine_certificate(fit: MachineFit, tiny: float) -> Certificate:
-    """Return the certificate of the learner: for its kernel weights, stationarity is all there is to miss."""
-    scale = max(abs(fit.primal_value), tiny)
-    kkt = KKTResiduals(fit.gap / scale, 0.0, 0.0, 0.0, 0.0)
-    return Certificate.from_values(fit.primal_value, fit.dual_value, scale, kkt)
+    return candidate(learner, parameters, (fit.rho, weights, fit.b), machine_certificate(fit, empty.tiny), fit.steps)

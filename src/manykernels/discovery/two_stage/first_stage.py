@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,9 @@ from manykernels.discovery.two_stage.target_space import (
     cosine,
     distance_step,
 )
-from manykernels.solvers import IterationRecord, Status
+from manykernels.objective.certificate import Certificate, KKTResiduals
+from manykernels.solvers import Status
+from manykernels.solvers.run import Run
 from manykernels.validation.arrays import check_choice, check_positive, check_positive_vector, check_vector
 from manykernels.validation.parameters import check_instance
 
@@ -112,59 +113,66 @@ def align_family(
     space = TargetSpace(check_vector(target, n_samples, "target"), check_positive_vector(weight, n_samples, "weight"))
     rng = random_generator(random_state)
     path = (_ascend if criterion == "alignment" else _approach)(search, space, rng)
-    return _follow(path, gain, limits)
+    return _aligned(path, gain, limits)
 
 
 @dataclass(frozen=True, eq=False)
-class _Point:
-    """Weights on the way, their alignment, and what the search increases, equal to it at the best scale."""
+class _Step:
+    """Weights on the way, their alignment, and what the search increases, equal to it at the best scale.
+
+    To a run it is a certified model, whose objective is a distance to the ideal kernel; what a learner adds is empty.
+    """
 
     mixture: Mixture
     alignment: float
     merit: float
+    growth: float = np.inf
+    intercept: float = 0.0
+    passes: float = 0.0
+    newton_steps: int = 0
+
+    @property
+    def kernel_weights(self) -> Array:
+        return self.mixture.weights
+
+    @property
+    def dual_coef(self) -> Array:
+        return np.zeros(0)
+
+    @property
+    def certificate(self) -> Certificate:
+        return Certificate.from_values(1.0 - self.merit, 0.0, 1.0, KKTResiduals(0.0, 0.0, 0.0, 0.0, 0.0))
 
 
-def _follow(path: Iterator[_Point], gain: float, limits: Limits) -> AlignedKernel:
+def _best_so_far(steps: Iterator[_Step]) -> Iterator[_Step]:
+    """Yield the best of all steps so far, with the growth of the last one."""
+    best = _Step(Mixture(), 0.0, 0.0)
+    for step in steps:
+        growth = step.merit - best.merit
+        best = step if growth > 0 or not len(best.mixture) else best
+        yield replace(best, growth=growth)
+
+
+def _aligned(steps: Iterator[_Step], gain: float, limits: Limits) -> AlignedKernel:
     """Take steps until the alignment no longer grows, or a limit or Ctrl-C ends the first stage with what it has."""
-    started, best, history, status = time.perf_counter(), _Point(Mixture(), 0.0, 0.0), [], Status.CONVERGED
-    try:
-        for point in path:
-            grown = point.merit - best.merit
-            if grown > 0 or not len(best.mixture):
-                best = point
-            history.append(best.alignment)
-            _report(limits, len(history), time.perf_counter() - started, best)
-            if grown <= gain:
-                break
-            status = _limit_reached(limits, len(history), time.perf_counter() - started)
-            if status is not Status.CONVERGED:
-                break
-    except KeyboardInterrupt:
-        if not len(best.mixture):
-            raise
-        status = Status.INTERRUPTED
+    values: list[float] = []
+
+    def recorded() -> Iterator[_Step]:
+        for best in _best_so_far(steps):
+            values.append(best.alignment)
+            yield best
+
+    silent = replace(limits, verbose=0)
+    run: Run[_Step] = Run(silent, "The first stage", converged=lambda step: step.growth <= gain, first=1)
+    run.follow(recorded())
+    best = run.best
     mixture = best.mixture.pruned() if best.alignment > SMALLEST_SHARE else Mixture()
     weights = mixture.weights / mixture.weights.sum() if len(mixture) else mixture.weights
-    return AlignedKernel(mixture.parameters, weights, best.alignment if len(mixture) else 0.0, tuple(history), status)
+    reached = best.alignment if len(mixture) else 0.0
+    return AlignedKernel(mixture.parameters, weights, reached, tuple(values), run.status or Status.STALLED)
 
 
-def _limit_reached(limits: Limits, steps: int, elapsed_s: float) -> Status:
-    if steps >= limits.max_iter:
-        return Status.MAX_ITER
-    late = limits.time_limit is not None and elapsed_s > limits.time_limit
-    return Status.TIME_LIMIT if late else Status.CONVERGED
-
-
-def _report(limits: Limits, step: int, elapsed_s: float, point: _Point) -> None:
-    """Call the callback; its objective is one less the alignment, a distance to the ideal kernel."""
-    miss = 1.0 - point.alignment
-    n_active = int(np.count_nonzero(point.mixture.weights))
-    record = IterationRecord(step, elapsed_s, 0.0, 0, primal=miss, dual=0.0, relative_gap=miss, n_active=n_active)
-    if limits.callback is not None and limits.callback(record):
-        raise KeyboardInterrupt
-
-
-def _ascend(search: FamilySearch, space: TargetSpace, rng: np.random.Generator) -> Iterator[_Point]:
+def _ascend(search: FamilySearch, space: TargetSpace, rng: np.random.Generator) -> Iterator[_Step]:
     """Algorithm 7: steepest ascent on the centered alignment.
 
     The thesis starts from ``epsilon C`` and keeps it. Where some identity helps the alignment, all steps then are of
@@ -183,7 +191,7 @@ def _ascend(search: FamilySearch, space: TargetSpace, rng: np.random.Generator) 
         weights[new] += step
         mixture = mixture.weighted(weights)
         value = cosine(kernel, ideal)
-        yield _Point(mixture, value, value)
+        yield _Step(mixture, value, value)
 
 
 def _first_ascent(space: TargetSpace, ideal: Array) -> tuple[Array, float]:
@@ -206,7 +214,7 @@ def _ascent(kernel: Array, ideal: Array) -> tuple[Array, float]:
     return direction, float(np.linalg.norm(direction))
 
 
-def _approach(search: FamilySearch, space: TargetSpace, rng: np.random.Generator) -> Iterator[_Point]:
+def _approach(search: FamilySearch, space: TargetSpace, rng: np.random.Generator) -> Iterator[_Step]:
     """Algorithm 8: Frank-Wolfe on the distance to the ideal kernel over ``beta`` times the simplex with 0."""
     n_samples, ideal, mixture = len(space.target), space.ideal, Mixture()
     current, beta, whole = np.zeros((n_samples, n_samples)), 0.0, float(np.linalg.norm(ideal))
@@ -225,7 +233,7 @@ def _approach(search: FamilySearch, space: TargetSpace, rng: np.random.Generator
         mixture = mixture.weighted(weights)
         # The share of the ideal kernel that is explained; under exact steps it grows, which the alignment need not.
         missing = float(np.linalg.norm(ideal - current) / whole) ** 2 if whole > 0 else 1.0
-        yield _Point(mixture, cosine(current, ideal), np.sqrt(max(1.0 - missing, 0.0)))
+        yield _Step(mixture, cosine(current, ideal), np.sqrt(max(1.0 - missing, 0.0)))
 
 
 def _grown_scale(beta: float, mixture: Mixture, member: Array, ideal: Array) -> float:

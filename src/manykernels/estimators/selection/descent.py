@@ -14,7 +14,7 @@ from manykernels.exceptions import ConvergenceWarning
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import Solution, Solver, Status
-from manykernels.solvers.interrupts import solve_and_tell
+from manykernels.solvers.run import better_solution
 
 INTERIOR = frozenset({"working_set", "interior_point"})  # solvers whose iterates stay off the boundary
 
@@ -54,14 +54,14 @@ def _solve_from(problem: Problem, solver: Solver, start: Solution | None) -> Sol
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = _uninterrupted(problem, solver, None if solver.name in INTERIOR else start)
-        if start is None or solver.name in INTERIOR or found.status in (Status.CONVERGED, Status.INTERRUPTED):
+        if start is None or solver.name in INTERIOR or found.status in (Status.CONVERGED, Status.STOPPED_BY_CALLBACK):
             return found
-        fresh = _uninterrupted(problem, solver, None)
-    return min(found, fresh, key=lambda solution: solution.certificate.relative_gap)
+        return better_solution(found, _uninterrupted(problem, solver, None))
 
 
 def _uninterrupted(problem: Problem, solver: Solver, start: Solution | None) -> Solution:
-    solution, interrupted = solve_and_tell(solver, problem, start)
-    if interrupted:
+    """Solve; Ctrl-C is meant for all that would follow."""
+    solution = solver.solve(problem, start)
+    if solution.status is Status.INTERRUPTED:
         raise KeyboardInterrupt
     return solution

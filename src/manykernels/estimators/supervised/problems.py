@@ -18,8 +18,7 @@ from manykernels.grams import GramCounters, GramStack
 from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
-from manykernels.solvers import Solution, Solver, Status, configured_solver
-from manykernels.solvers.interrupts import solve_and_tell
+from manykernels.solvers import IterationRecord, Solution, Solver, Status, configured_solver
 from manykernels.threads import blas_threads, n_threads
 from manykernels.validation.parameters import seed_from
 
@@ -118,8 +117,14 @@ def _run(problems: Sequence[Problem], solvers: Sequence[Solver], workers: int) -
 
 def _solve(problem: Problem, solver: Solver, stop: Event) -> Solution:
     """Solve one problem; an interrupt here, unlike a stop asked for by the callback, stops the others as well."""
-    solution, interrupted = solve_and_tell(solver, problem, stop=stop.is_set)
-    if interrupted:
+
+    def callback(record: IterationRecord) -> bool:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        return solver.callback is not None and bool(solver.callback(record))
+
+    solution = replace(solver, callback=callback).solve(problem)
+    if solution.status is Status.INTERRUPTED:
         stop.set()
     return without_dust(problem, solution, solver.tol)
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.base import Model
+    from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
 
 NEAR_AN_END = (1e-4, 1e-6, 1e-8)  # distances, relative to the largest coefficient, that may count as none

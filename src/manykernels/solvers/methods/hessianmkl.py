@@ -16,7 +16,7 @@ from manykernels.solvers.engines.simplex_weights.program import minimize_on_simp
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.base import Model
+    from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
 
 OFF_THE_ENDS = 1e-10  # of the largest coefficient: how far inside its box a coefficient must be to be free

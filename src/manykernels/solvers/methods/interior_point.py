@@ -11,10 +11,11 @@ from manykernels.objective.losses import LOSSES
 from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.primal_dual.iteration import PRUNING_TOLERANCE, PrimalDual
 from manykernels.solvers.engines.primal_dual.start import SUPPORTED, start_iteration
+from manykernels.solvers.methods.block_coordinate.method import BlockCoordinate
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Certificate, Problem
-    from manykernels.solvers.base import Model
+    from manykernels.solvers.solution import Model
 
 
 CLOSER = 1e-3  # the share of tol that is aimed at
@@ -69,7 +70,7 @@ class InteriorPoint(Solver):
     max_iter: int = 500
 
     name: ClassVar[str] = "interior_point"
-    rescuer: ClassVar[str] = "block_coordinate"
+    fallback: ClassVar[type[Solver] | None] = BlockCoordinate
     accepts_losses: ClassVar[frozenset[str]] = frozenset(LOSSES)
     accepts_regularizers: ClassVar[frozenset[str]] = frozenset(SUPPORTED)
 

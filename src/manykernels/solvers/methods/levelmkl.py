@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers.engines.cone_program import import_clarabel
+from manykernels.solvers.engines.simplex_weights.cutting_plane import CutState, CuttingPlane
 from manykernels.validation.arrays import check_positive
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.base import Model
     from manykernels.validation.arrays import Array
-from manykernels.solvers.engines.simplex_weights.cutting_plane import CutState, CuttingPlane
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +47,14 @@ class LevelMKL(CuttingPlane):
 
     name: ClassVar[str] = "levelmkl"
 
-    def initialize(self, problem: Problem, start: Model) -> CutState:
-        """Check the level, then cut at the weights of the given model, or at equal ones."""
-        import_clarabel()
+    def __post_init__(self) -> None:
         if check_positive(self.level, "level", upper=1.0) == 1:
             raise InvalidInputError("level must be below 1: at 1 every point with the best value is low enough.")
-        return super().initialize(problem, start)
+
+    def check(self, problem: Problem) -> None:
+        """Raise `IncompatibleError` for problems it cannot solve, and ``ImportError`` without Clarabel."""
+        super().check(problem)
+        import_clarabel()
 
     def next_weights(self, state: CutState) -> Array:
         """Return the projection of the last weights on the level set."""

@@ -14,7 +14,7 @@ from manykernels.solvers.engines.simplex_weights.point import SimplexPoint, star
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.base import Model
+    from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
 
 SLOPE_ROUNDING = 1e-13

@@ -11,10 +11,11 @@ from manykernels.solvers.engines.dual_newton.block_functions import SmoothConjug
 from manykernels.solvers.engines.dual_newton.newton import DualNewton
 from manykernels.solvers.engines.dual_newton.tracked_kernels import TrackedKernels
 from manykernels.solvers.engines.primal_dual.start import best_scale, interior_point
+from manykernels.solvers.methods.interior_point import InteriorPoint
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.base import Model
+    from manykernels.solvers.solution import Model
 
 FINAL_SHARE = 0.5  # of tol that the barrier is left with
 
@@ -60,8 +61,7 @@ class SmoothDual(Solver):
     name: ClassVar[str] = "smooth_dual"
     accepts_losses: ClassVar[frozenset[str]] = frozenset(LOSSES)
     accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"elasticnet", "lq", "ridge"})
-
-    rescuer: ClassVar[str] = "interior_point"
+    fallback: ClassVar[type[Solver] | None] = InteriorPoint
 
     @classmethod
     def refusals(cls, problem: Problem) -> list[str]:

@@ -16,7 +16,7 @@ from manykernels.validation.arrays import check_positive
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Certificate, Problem
-    from manykernels.solvers.base import Model
+    from manykernels.solvers.solution import Model
 
 MOST_INNER_STEPS = 60
 INNER_SHARE = 0.1  # of tol: there is no point in an inner problem solved more exactly

@@ -18,8 +18,8 @@ from manykernels.solvers.engines.primal_dual.sample_variables import EntropicSam
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.base import Model
     from manykernels.solvers.engines.dual_newton.tracked_kernels import TrackedKernels
+    from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
 
 ARMIJO = 1e-4

@@ -17,7 +17,7 @@ from manykernels.validation.arrays import check_count
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Certificate, Problem
-    from manykernels.solvers.base import Model
+    from manykernels.solvers.solution import Model
 
 WORTH_CERTIFYING = 0.5  # a certificate costs a pass: only for gaps that shrank by as much
 FIRST_REFINEMENT = 50  # epochs without success before it is tried
@@ -85,11 +85,13 @@ class OnlineSolver(Solver):
         reasons, cure = super().refusals(problem), cls.flat(problem)
         return reasons if cure is None else [*reasons, f"it needs a strongly convex penalty: {cure}"]
 
-    def initialize(self, problem: Problem, start: Model) -> OnlineState:
-        """Start from the dual coefficients of the given model, or from zero if it has no kernels."""
+    def __post_init__(self) -> None:
         check_count(self.random_state, "random_state", least=0)
         if self.step_rule not in LEARNERS:
             raise InvalidInputError(f"step_rule must be one of {', '.join(LEARNERS)}; got {self.step_rule!r}.")
+
+    def initialize(self, problem: Problem, start: Model) -> OnlineState:
+        """Start from the dual coefficients of the given model, or from zero if it has no kernels."""
         rho, d, _ = start
         learner = LEARNERS[self.step_rule](problem, rho if d.any() else np.zeros_like(rho), self.random_state)
         return OnlineState(learner, learner.measure(), start)

@@ -16,7 +16,7 @@ from manykernels.solvers.engines.simplex_weights.point import SimplexPoint, kern
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.base import Model
+    from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
 
 WORTH_CERTIFYING = 0.5  # a certificate costs passes: only for gaps that shrank by as much

@@ -21,7 +21,7 @@ from manykernels.solvers.engines.fixed_weights.learners import MachineFit, fit_m
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.base import Model
+    from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
 
 MACHINE_SHARE = 1e-6

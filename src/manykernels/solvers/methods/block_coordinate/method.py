@@ -19,7 +19,7 @@ from manykernels.solvers.methods.block_coordinate.extrapolation import Extrapola
 if TYPE_CHECKING:
     from manykernels.objective.problem import Certificate, Problem
     from manykernels.objective.regularizers import Regularizer
-    from manykernels.solvers.base import Model
+    from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
 
 SMALLEST_SHARE = 1e-14  # of the trace of the combined kernel: a weight that falls to zero could never return
@@ -118,10 +118,12 @@ class BlockCoordinate(Solver):
     accepts_losses: ClassVar[frozenset[str]] = frozenset(LOSSES)
     accepts_regularizers: ClassVar[frozenset[str]] = frozenset(REGULARIZERS)
 
-    def initialize(self, problem: Problem, start: Model) -> _State:
-        """Start from the given weights, or from equal ones."""
+    def __post_init__(self) -> None:
         if self.weight_update not in UPDATES:
             raise InvalidInputError(f"weight_update must be one of {UPDATES}, got {self.weight_update!r}.")
+
+    def initialize(self, problem: Problem, start: Model) -> _State:
+        """Start from the given weights, or from equal ones."""
         rho, d, b = start
         traces = problem.stack.diag().sum(axis=1) * problem.penalties**-2.0
         if not d.any():

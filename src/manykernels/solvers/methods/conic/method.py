@@ -16,7 +16,7 @@ from manykernels.solvers.methods.conic.dual_program import DualProgram
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.base import Model
+    from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
 
 # Rounding stops an interior-point method at a different place on every rung; each answer is certified on its own.
@@ -83,9 +83,13 @@ class Conic(Solver):
     accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"l1", "elasticnet", "ridge", "simplex"})
     attainable_gap: ClassVar[float] = 1e-6
 
+    def check(self, problem: Problem) -> None:
+        """Raise `IncompatibleError` for problems it cannot solve, and ``ImportError`` without Clarabel."""
+        super().check(problem)
+        import_clarabel()
+
     def initialize(self, problem: Problem, start: Model) -> _State:
         """Factorize the kernels and write the program down."""
-        import_clarabel()
         unit = float(np.abs(start[0]).max()) or float(problem.weight.max())
         return _State(DualProgram(problem, unit), start)
 

@@ -29,7 +29,7 @@ from manykernels.validation.arrays import check_count
 if TYPE_CHECKING:
     from manykernels.grams.base import GramStack
     from manykernels.objective.problem import Certificate, Problem
-    from manykernels.solvers.base import Model
+    from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
 
 STEP_RULES = ("scaled", "safe", "heuristic")

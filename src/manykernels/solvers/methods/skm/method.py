@@ -18,7 +18,7 @@ from manykernels.validation.arrays import check_count, check_positive
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Certificate, Problem
-    from manykernels.solvers.base import Model
+    from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
 
 __all__ = ["SupportKernelMachine", "smo_svm"]
@@ -134,12 +134,14 @@ class SupportKernelMachine(Solver):
     accepts_losses: ClassVar[frozenset[str]] = frozenset({"hinge"})
     accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"simplex"})
 
-    def initialize(self, problem: Problem, start: Model) -> _State:
-        """Start at ``kappa = 1``, or, given kernel weights, at once with the multipliers around them."""
+    def __post_init__(self) -> None:
         check_positive(self.smallest_kappa, "smallest_kappa", upper=1.0)
         check_count(self.cache_bytes, "cache_bytes")
         if check_positive(self.kappa_factor, "kappa_factor", upper=1.0) == 1.0:
             raise InvalidInputError("kappa_factor must be below 1, or kappa would never fall.")
+
+    def initialize(self, problem: Problem, start: Model) -> _State:
+        """Start at ``kappa = 1``, or, given kernel weights, at once with the multipliers around them."""
         rho, d, _ = start
         state = _State(
             rho=np.array(problem.feasible_dual(rho)),

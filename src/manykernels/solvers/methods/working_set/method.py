@@ -11,12 +11,13 @@ from manykernels.objective.losses import LOSSES
 from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.primal_dual.iteration import PRUNING_TOLERANCE, PrimalDual
 from manykernels.solvers.engines.primal_dual.start import start_iteration
+from manykernels.solvers.methods.block_coordinate.method import BlockCoordinate
 from manykernels.solvers.methods.working_set.working_copy import WorkingCopy
 from manykernels.validation.arrays import check_count
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Certificate, Problem
-    from manykernels.solvers.base import Model
+    from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
 
 INNER_SHARE = 0.3  # of tol: how closely a working set is solved, to leave room for violations outside
@@ -88,9 +89,12 @@ class WorkingSet(Solver):
     initial_size: int = 50
 
     name: ClassVar[str] = "working_set"
-    rescuer: ClassVar[str] = "block_coordinate"
+    fallback: ClassVar[type[Solver] | None] = BlockCoordinate
     accepts_losses: ClassVar[frozenset[str]] = frozenset(LOSSES)
     accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"l1", "elasticnet", "simplex"})
+
+    def __post_init__(self) -> None:
+        check_count(self.initial_size, "initial_size")
 
     @classmethod
     def refusals(cls, problem: Problem) -> list[str]:
@@ -102,7 +106,6 @@ class WorkingSet(Solver):
 
     def initialize(self, problem: Problem, start: Model) -> _State:
         """Start from the given model with an empty working set."""
-        check_count(self.initial_size, "initial_size")
         return _State(start, WorkingCopy(problem, self.tol))
 
     def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:

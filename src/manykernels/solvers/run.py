@@ -1,0 +1,311 @@
+"""The loop that solvers and searches share: clock, history, callback, interrupts, the best model and its message."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from manykernels.solvers.progress import Watched, progress_of
+from manykernels.solvers.solution import IterationRecord, Solution, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from manykernels.objective.certificate import Certificate
+    from manykernels.solvers.solution import Callback
+    from manykernels.validation.arrays import Array
+
+PROGRESS = 0.999  # share of the smallest gap so far that counts as a smaller one
+ROUNDING = 1e-12  # relative difference of primal values that decides nothing
+
+ADVICE = {
+    Status.MAX_ITER: "Increase max_iter, loosen tol, or increase alpha.",
+    Status.TIME_LIMIT: "Increase time_limit, or loosen tol.",
+    Status.STALLED: "The precision of the kernels or of float64 may be exhausted: loosen tol, or increase alpha.",
+    Status.INTERRUPTED: "This is the best model so far.",
+    Status.STOPPED_BY_CALLBACK: "This is the best model so far.",
+    Status.NUMERICAL_ERROR: "Check the scale of the kernels, or increase alpha.",
+}
+
+
+class Certified(Protocol):
+    """A model met on the way, with what it cost so far."""
+
+    @property
+    def dual_coef(self) -> Array:
+        """Dual coefficients ``rho``."""
+
+    @property
+    def kernel_weights(self) -> Array:
+        """Kernel weights ``d``."""
+
+    @property
+    def intercept(self) -> float:
+        """Intercept ``b``."""
+
+    @property
+    def certificate(self) -> Certificate:
+        """Certificate of exactly this model."""
+
+    @property
+    def passes(self) -> float:
+        """Gram entries read so far, in passes over the whole stack."""
+
+    @property
+    def newton_steps(self) -> int:
+        """Linear systems solved so far."""
+
+
+@dataclass(frozen=True, eq=False)
+class CertifiedModel:
+    """A `Certified` model of a solver."""
+
+    dual_coef: Array
+    kernel_weights: Array
+    intercept: float
+    certificate: Certificate
+    passes: float
+    newton_steps: int
+
+
+class Limits(Watched, Protocol):
+    """When a run ends."""
+
+    @property
+    def max_iter(self) -> int:
+        """Most iterations after the starting point."""
+
+    @property
+    def time_limit(self) -> float | None:
+        """Most wall-clock seconds."""
+
+    @property
+    def patience(self) -> float | None:
+        """Certificates in a row without a smaller gap after which nothing more is expected."""
+
+    @property
+    def callback(self) -> Callback | None:
+        """Called with every record; a true return value ends the run."""
+
+
+C = TypeVar("C", bound=Certified)
+
+
+class Run(Generic[C]):
+    """One run: what has been seen so far, and why it ended.
+
+    Parameters
+    ----------
+    limits : Limits
+    title : str
+        What runs, as messages begin.
+    converged : callable, optional
+        Whether a model is good enough; by default, whether its relative gap is at most ``tol``.
+    first : int
+        Number of the first iteration: 0 if a run begins with a starting point.
+
+    Attributes
+    ----------
+    status : Status or None
+        Why the run ended; None before.
+    history : list of IterationRecord
+    reason : str
+        What went wrong, in parentheses.
+    """
+
+    def __init__(
+        self, limits: Limits, title: str, *, converged: Callable[[C], bool] | None = None, first: int = 0
+    ) -> None:
+        self._limits, self._title = limits, title
+        self._converged = converged or (lambda model: model.certificate.relative_gap <= limits.tol)
+        self._started = time.perf_counter()
+        self.history: list[IterationRecord] = []
+        self._best: C | None = None
+        self._iteration = first - 1
+        self._useless = 0
+        self._smallest_gap = np.inf
+        self.status: Status | None = None
+        self.reason = ""
+
+    def follow(self, models: Iterator[C | None]) -> Run[C]:
+        """Take models until a limit is reached or there are no more.
+
+        Whatever the iterator raises after its first model ends the run as a numerical error, with the best model so
+        far; before that it is raised, as are a lack of memory or of an optional package, and what the callback raises.
+
+        Parameters
+        ----------
+        models : iterator of Certified or None
+            One element an iteration, the starting point first; None where a model is not worth its certificate.
+        """
+        with progress_of(self._limits) as show:
+            try:
+                while self.status is None:
+                    model = self._next(models)
+                    if model is not None:
+                        self._keep(model)
+                        self._tell(model, show)
+            except KeyboardInterrupt:
+                if self._best is None:
+                    raise
+                self.status = Status.INTERRUPTED
+        return self
+
+    def _next(self, models: Iterator[C | None]) -> C | None:
+        """Return the next model; at the end of all, or after an error, there is none, and the run is over."""
+        try:
+            # What algorithms compute beyond the range of float64 shows in their certificates, not in warnings.
+            with np.errstate(all="ignore"):
+                model = next(models)
+            if model is not None and not np.isfinite(model.certificate.primal):
+                raise FloatingPointError(f"the objective of the model is {model.certificate.primal}")
+        except StopIteration:
+            self.status = Status.STALLED
+        except (MemoryError, ImportError):
+            raise
+        except Exception as error:
+            if self._best is None:
+                raise
+            self.status, self.reason = Status.NUMERICAL_ERROR, f" ({type(error).__name__}: {error})"
+        else:
+            self._iteration += 1
+            return model
+        return None
+
+    def _keep(self, model: C) -> None:
+        certificate = model.certificate
+        if self._best is None or self._converged(model) or _better(model, self._best):
+            self._best = model
+        self._useless += 1
+        if certificate.relative_gap < PROGRESS * self._smallest_gap:
+            self._useless = 0
+        self._smallest_gap = min(self._smallest_gap, certificate.relative_gap)
+        self.history.append(
+            IterationRecord(
+                iteration=self._iteration,
+                elapsed_s=self._elapsed(),
+                passes=model.passes,
+                newton_steps=model.newton_steps,
+                primal=certificate.primal,
+                dual=certificate.dual,
+                relative_gap=certificate.relative_gap,
+                n_active=int(np.count_nonzero(model.kernel_weights)),
+            )
+        )
+
+    def _tell(self, model: C, show: Callable[[IterationRecord], Any]) -> None:
+        """Show the last record, and decide whether the run is over."""
+        record, limits = self.history[-1], self._limits
+        show(record)
+        stopped = limits.callback is not None and limits.callback(record)
+        if self._converged(model):
+            self.status = Status.CONVERGED
+        elif stopped:
+            self.status = Status.STOPPED_BY_CALLBACK
+        elif self.out_of_time:
+            self.status = Status.TIME_LIMIT
+        elif limits.patience is not None and self._useless >= limits.patience:
+            self.status = Status.STALLED
+        elif self._iteration >= limits.max_iter:
+            self.status = Status.MAX_ITER
+
+    def _elapsed(self) -> float:
+        return time.perf_counter() - self._started
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time limit is over."""
+        return self._limits.time_limit is not None and self._elapsed() > self._limits.time_limit
+
+    @property
+    def ending(self) -> bool:
+        """Whether the iteration that is being worked on is the last one, whose model must be certified."""
+        return self.out_of_time or self._iteration + 1 >= self._limits.max_iter
+
+    @property
+    def best(self) -> C:
+        """The converged model, else the one of smallest primal value."""
+        if self._best is None:
+            raise RuntimeError("a run always begins with a certified model")
+        return self._best
+
+    def solution(self) -> Solution:
+        """Return the best model as a solution."""
+        best, last = self.best, self.history[-1]
+        status = self.status or Status.STALLED
+        return Solution(
+            dual_coef=best.dual_coef,
+            kernel_weights=best.kernel_weights,
+            intercept=best.intercept,
+            certificate=best.certificate,
+            status=status,
+            message=self._message(status, best.certificate.relative_gap),
+            history=tuple(self.history),
+            passes=last.passes,
+            newton_steps=last.newton_steps,
+            n_iter=self._iteration,
+            elapsed_s=self._elapsed(),
+            solver=self._limits.name,
+        )
+
+    def _message(self, status: Status, gap: float) -> str:
+        tol = self._limits.tol
+        if status is Status.CONVERGED:
+            return f"converged: relative duality gap {gap:.2e} <= tol {tol:.2e}"
+        side = "above" if gap > tol else "within"
+        return (
+            f"{self._title} stopped ({status}) after {self._iteration} iterations at relative duality gap {gap:.2e}, "
+            f"{side} tol {tol:.2e}{self.reason}. {ADVICE[status]}"
+        )
+
+
+def _better(model: Certified | Solution, other: Certified | Solution) -> bool:
+    """Whether the primal value is smaller, or equal up to rounding and better certified."""
+    mine, yours = model.certificate, other.certificate
+    if abs(mine.primal - yours.primal) <= ROUNDING * abs(yours.primal):
+        return mine.relative_gap < yours.relative_gap
+    return mine.primal < yours.primal
+
+
+def better_solution(first: Solution, second: Solution) -> Solution:
+    """Return the solution that converged, else the one of smaller primal value.
+
+    Parameters
+    ----------
+    first, second : Solution
+        Of one problem.
+    """
+    if second.status is Status.CONVERGED or first.status is Status.CONVERGED:
+        return second if second.status is Status.CONVERGED else first
+    return second if _better(second, first) else first
+
+
+def continued(first: Solution, second: Solution) -> Solution:
+    """Return the better of a run and of another solver's that went on from it, with the costs of both."""
+    better = better_solution(first, second)
+    ended = second.status in (Status.INTERRUPTED, Status.STOPPED_BY_CALLBACK, Status.TIME_LIMIT)
+    went_on = f"Solver '{first.solver}' stopped ({first.status}); '{second.solver}' went on from its best model. "
+    return replace(
+        better,
+        status=second.status if better is second or ended else first.status,
+        message=went_on + better.message,
+        history=first.history + tuple(_after(record, first) for record in second.history),
+        passes=first.passes + second.passes,
+        newton_steps=first.newton_steps + second.newton_steps,
+        n_iter=first.n_iter + second.n_iter,
+        elapsed_s=first.elapsed_s + second.elapsed_s,
+        solver=first.solver,
+    )
+
+
+def _after(record: IterationRecord, first: Solution) -> IterationRecord:
+    return replace(
+        record,
+        iteration=record.iteration + first.n_iter,
+        elapsed_s=record.elapsed_s + first.elapsed_s,
+        passes=record.passes + first.passes,
+        newton_steps=record.newton_steps + first.newton_steps,
+    )
