@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,14 @@ from manykernels.grams.counters import triangle_size
 from manykernels.objective.losses import LOSSES, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
+from manykernels.solvers import SOLVERS
 from manykernels.solvers.engines.dual_newton.block_functions import BlockFunction, MoreauEnvelope, SmoothConjugate
 from manykernels.solvers.engines.dual_newton.newton import DualNewton
 from manykernels.solvers.engines.dual_newton.tracked_kernels import TrackedKernels
 from manykernels.solvers.engines.primal_dual.sample_variables import start_samples
 from manykernels.solvers.engines.primal_dual.start import interior_point
+from manykernels.testing.checks import build_problem
+from manykernels.testing.nasty import nasty_problem
 
 Array = NDArray[np.float64]
 REGULARIZERS = {"l1": {}, "elasticnet": {"l1_ratio": 0.3}, "lq": {"q": 1.4}, "ridge": {}}
@@ -176,3 +180,19 @@ def test_the_smooth_problem_is_solved_to_its_gap(loss: str) -> None:
         assert abs(iteration.kernels.rho.sum()) < 1e-12
         values.append(problem.conjugate_loss(iteration.kernels.rho) + iteration.kernels.value())
     assert values[1] - 1e-9 <= values[0] <= values[1] + coarse.gap() + 1e-12
+
+
+@pytest.mark.parametrize("order", range(5))
+@pytest.mark.parametrize(("solver", "number"), [("spicymkl", 0), ("smooth_dual", 169), ("smooth_dual", 289)])
+def test_coefficients_at_their_ends_do_not_shorten_the_steps_of_all_others(
+    solver: str, number: int, order: int
+) -> None:
+    """Whether a run came through once hung on last bits, which other orders of the samples change as well."""
+    small = nasty_problem(number)
+    shuffled = np.random.default_rng(order).permutation(small.y.size)
+    kernels = small.kernels[:, shuffled][:, :, shuffled]
+    problem = build_problem(replace(small, kernels=kernels, y=small.y[shuffled]))
+    solution = SOLVERS[solver](tol=1e-6).solve(problem)
+    assert solution.status == "converged"
+    assert solution.solver == solver, "no other solver had to go on"
+    assert solution.newton_steps < 150

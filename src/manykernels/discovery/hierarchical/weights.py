@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from manykernels.discovery.hierarchical.norm import HierarchicalNorm
-from manykernels.solvers.engines.primal_dual.sample_variables import lift
+from manykernels.solvers.engines.primal_dual.complementarity import lift
 
 Array = NDArray[Any]
 

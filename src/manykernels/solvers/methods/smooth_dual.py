@@ -78,7 +78,7 @@ class SmoothDual(Solver):
         norms = problem.dual_norms(rho)
         scale, value = best_scale(problem, rho, norms)
         kernels = TrackedKernels(problem, SmoothConjugate(problem.regularizer), scale * rho, scale * norms)
-        return DualNewton(problem, kernels, b, value, resynchronize=True)
+        return DualNewton(problem, kernels, b, value)
 
     def step(self, problem: Problem, state: DualNewton) -> None:
         """Take one Newton step."""

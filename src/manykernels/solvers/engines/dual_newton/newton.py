@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manykernels.solvers.engines.newton_system import NewtonSystem
-from manykernels.solvers.engines.primal_dual.sample_variables import EntropicSamples, start_samples
+from manykernels.solvers.engines.primal_dual.entropic_samples import EntropicSamples
+from manykernels.solvers.engines.primal_dual.sample_variables import start_samples
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
@@ -26,6 +27,7 @@ ARMIJO = 1e-4
 INSIDE = 0.98  # share of the distance to the end of the domain that a step may use up
 SHORTEST = 1e-10
 ROUNDING = 1e-13  # relative increase of the objective that may be rounding
+MOST_HOLDS = 4  # systems solved for a direction; each holds the coefficients that the one before sent beyond their ends
 FALL = 0.1  # of the barrier in a step
 LARGEST_RISE = 10.0  # of the barrier, when the problem has changed under it
 FINAL_BARRIER = 0.3  # of the gap that is wanted
@@ -35,14 +37,12 @@ START_BARRIER = 0.1  # of the value of the objective
 class DualNewton:
     """A point of the iteration."""
 
-    def __init__(
-        self, problem: Problem, kernels: TrackedKernels, b: float, value: float, *, resynchronize: bool = False
-    ) -> None:
+    def __init__(self, problem: Problem, kernels: TrackedKernels, b: float, value: float) -> None:
         barrier = START_BARRIER * max(value, 1e-3 * problem.loss_at_zero, problem.tiny) / (2 * problem.n_samples)
         self.problem, self.kernels = problem, kernels
         self.samples = start_samples(problem, kernels.rho, b, barrier)
         self.steps = 0
-        self._resynchronize, self._cut = resynchronize, False
+        self._cut = False
         self._bounds: tuple[float, float] | None = None
 
     def newton_step(self, wanted: float) -> bool:
@@ -110,7 +110,7 @@ class DualNewton:
     def _find_direction(self, target: float) -> None:
         """Set the Newton direction; scores of their own that mislead it are replaced by those that ``rho`` implies."""
         hessian, samples = self.kernels.hessian(), self.samples
-        if isinstance(samples, EntropicSamples) and self._resynchronize and self._cut:
+        if isinstance(samples, EntropicSamples) and self._cut:
             samples.resynchronize()
         self._set_direction(hessian, target)
         if isinstance(samples, EntropicSamples) and not self._slope() < 0:
@@ -118,22 +118,44 @@ class DualNewton:
             self._set_direction(hessian, target)
 
     def _set_direction(self, hessian: Array, target: float) -> None:
+        """Solve for the direction, again with the coefficients held that would leave their domain.
+
+        One coefficient close to its end would otherwise shorten the step of all of them, to nothing if there are many.
+        """
         samples, kernels = self.samples, self.kernels
         diagonal, shift = samples.linearize(target)
-        matrix = hessian.copy()
-        matrix[np.diag_indices_from(matrix)] += diagonal
-        system = NewtonSystem(matrix, self.problem.fit_intercept)
-        drho = self._solve(system, shift + samples.scores() - kernels.scores())
+        right = shift + samples.scores() - kernels.scores()
+        held, cut = np.zeros(right.size, dtype=bool), np.zeros_like(right)
+        for _ in range(MOST_HOLDS):
+            drho = self._solve(hessian, diagonal, right, np.where(held, cut, 0.0), ~held)
+            if not isinstance(samples, EntropicSamples):
+                break
+            cut = samples.within_reach(drho, INSIDE)
+            beyond = cut != drho
+            if not (beyond & ~held).any() or (held | beyond).all():
+                break
+            held |= beyond
+        self._sum_change = float(drho.sum())
         samples.set_direction(drho)
+        if isinstance(samples, EntropicSamples) and held.any():
+            changes = kernels.scores() + hessian @ drho + self._multiplier - samples.scores()
+            samples.set_score_changes(held, changes[held])
         kernels.set_direction(drho)
 
-    def _solve(self, system: NewtonSystem, right: Array) -> Array:
-        """Return the direction, its sum made exact by a second solution: flat directions cost digits of the first."""
-        missing = -float(self.kernels.rho.sum())
-        drho, self._multiplier = system.solve(right, missing)
+    def _solve(self, hessian: Array, diagonal: Array, right: Array, drho: Array, free: Array) -> Array:
+        """Return the direction whose free part solves the system, given the other part.
+
+        Its sum is made exact by a second solution: flat directions cost digits of the first.
+        """
+        matrix = hessian[np.ix_(free, free)]
+        matrix[np.diag_indices_from(matrix)] += diagonal[free]
+        system = NewtonSystem(matrix, self.problem.fit_intercept)
+        missing = -float(self.kernels.rho.sum()) - float(drho.sum())
+        solved, self._multiplier = system.solve((right - hessian @ drho)[free], missing)
         if self.problem.fit_intercept:
-            drho = drho + system.solve(np.zeros_like(right), missing - float(drho.sum()))[0]
-        self._sum_change = float(drho.sum())
+            solved = solved + system.solve(np.zeros_like(solved), missing - float(solved.sum()))[0]
+        drho = drho.copy()
+        drho[free] = solved
         return drho
 
     def _slope(self) -> float:

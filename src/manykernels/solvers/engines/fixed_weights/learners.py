@@ -28,9 +28,9 @@ from manykernels.objective.regularizers import Ridge
 from manykernels.solvers.engines.fixed_weights.active_set import exchange_active_sets
 from manykernels.solvers.engines.fixed_weights.smo_svm import svm_from
 from manykernels.solvers.engines.newton_system import NewtonSystem
+from manykernels.solvers.engines.primal_dual.entropic_samples import EntropicSamples
 from manykernels.solvers.engines.primal_dual.iteration import PrimalDual
 from manykernels.solvers.engines.primal_dual.kernel_variables import FixedKernels
-from manykernels.solvers.engines.primal_dual.sample_variables import EntropicSamples
 from manykernels.solvers.engines.primal_dual.start import start_iteration
 
 if TYPE_CHECKING:

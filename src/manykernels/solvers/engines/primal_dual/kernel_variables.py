@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from manykernels.solvers.engines.primal_dual.sample_variables import lift, longest_step
+from manykernels.solvers.engines.primal_dual.complementarity import lift, longest_step
 
 if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
