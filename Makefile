@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 OUTPUT := demo_output
 DATA := ../shared/data
 WORKERS := 2
+MINUTES := 30
+SEED := 0
 
 # `make PYTHON=/path/to/python demo` chooses an interpreter; otherwise the first usable one of this list.
 PYTHON :=
@@ -18,12 +20,13 @@ EXTRAS_docs := docs,plot
 # One thread a process: the tests run in WORKERS processes, and small factorizations are slower on several threads.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=Agg
 
-.PHONY: help demo test lint format docs examples bench-smoke experiments clean
+.PHONY: help demo test fuzz lint format docs examples bench-smoke experiments clean
 .NOTPARALLEL:
 
 help:
 	@echo "make demo         fit the demonstration model and write tables and a picture to $(OUTPUT)/"
 	@echo "make test         run all tests and doctests"
+	@echo "make fuzz         fit hostile problems for MINUTES=$(MINUTES) from SEED=$(SEED) on and judge the answers"
 	@echo "make lint         check style and types"
 	@echo "make format       apply the style"
 	@echo "make docs         build the documentation into docs/_build/html"
@@ -37,6 +40,9 @@ demo: $(VENV)/.installed-demo
 
 test: $(VENV)/.installed-test
 	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+fuzz: $(VENV)/.installed-test
+	$(ONE_THREAD) $(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED) --workers $(WORKERS)
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ from sklearn.svm import SVC
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import as_stack
+from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import LOSSES
 from manykernels.objective.problem import Problem
 from manykernels.objective.projection import project_box_hyperplane
@@ -291,13 +292,48 @@ def test_bad_problems_are_refused(changes, message) -> None:
         ((np.full(3, np.nan), np.ones(1), 0.0), "rho contains 3 NaN"),
         ((np.zeros(3), np.array([-1.0]), 0.0), "must not be negative, but d\\[0\\] is -1"),
         ((np.zeros(3), np.ones(1), 0.5), "0 without fit_intercept; got 0.5"),
-        ((np.full(3, 1e100), np.ones(1), 0.0), "overflow. Normalize the kernels"),
+        ((np.full(3, 1e250), np.ones(1), 0.0), "overflows: .* Normalize the kernels"),
     ],
 )
 def test_bad_models_are_refused(model, message) -> None:
     problem = Problem(1e150 * np.eye(3)[None], np.ones(3), "squared", Ridge(1.0), fit_intercept=False)
     with pytest.raises(InvalidInputError, match=message):
         problem.certificate(*model)
+
+
+def test_norms_neither_overflow_nor_vanish_in_their_squares() -> None:
+    """Coefficients of 1e-200 with weights of 1e200 are an ordinary model: its norm is not zero."""
+    problem = Problem(np.eye(3)[None], np.array([1.0, 2.0, -1.0]), "squared", Ridge(1.0), fit_intercept=False)
+    rho = np.array([0.5, 1.0, -0.5])
+    expected = problem.certificate(rho, np.ones(1), 0.0)
+    for scale in (1e-200, 1e200):
+        found = problem.certificate(scale * rho, np.ones(1) / scale, 0.0)
+        assert found.primal == pytest.approx(expected.primal, rel=1e-12)
+        np.testing.assert_allclose(problem.dual_norms(scale * rho), scale * problem.dual_norms(rho), rtol=1e-12)
+
+
+def test_a_loss_that_overflows_has_no_gap_to_speak_of() -> None:
+    problem = Problem(1e150 * np.eye(3)[None], np.ones(3), "squared", Ridge(1.0), fit_intercept=False)
+    certificate = problem.certificate(np.full(3, 1e100), np.ones(1), 0.0)
+    assert certificate.relative_gap == np.inf
+    assert certificate.relative_rounding == np.inf
+
+
+def test_a_lower_bound_above_the_value_is_an_error_unless_rounding_explains_it() -> None:
+    parts = KKTResiduals(0.0, 0.0, 0.0, 0.0, 0.0)
+    beyond = Certificate.from_values(1.0, 1.25, 1.0, parts, rounding=1e-3)
+    within = Certificate.from_values(1.0, 1.25, 1.0, parts, rounding=0.3)
+    assert (beyond.relative_gap, beyond.relative_rounding) == (0.25, 1e-3)
+    assert (within.relative_gap, within.relative_rounding) == (0.0, 0.3)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e4, 1e8])
+def test_rounding_grows_with_what_cancels(rng, shift) -> None:
+    """Targets far from zero lose digits: the bound says how many, and stays far below any tolerance without a shift."""
+    kernels = make_kernels(rng)
+    problem = Problem(kernels, make_target(rng, "regression") + shift, "squared", Ridge(1.0))
+    certificate = problem.certificate(rng.normal(size=12), np.ones(4), shift)
+    assert 1e-16 < certificate.relative_rounding < 1e-13 * max(shift, 10.0) ** 2
 
 
 def test_extreme_kernel_scales_give_the_same_relative_gap(rng) -> None:

@@ -59,9 +59,13 @@ class Certificate:
     gap : float
         ``primal - dual``, as computed: rounding may leave it slightly negative.
     relative_gap : float
-        ``max(gap, 0) / max(|primal|, tiny)``.
+        ``gap / max(|primal|, tiny)``; 0 for a negative gap within ``rounding``, and the size of a negative gap beyond
+        it, which no rounding explains. Infinite if either value is not finite.
     kkt : KKTResiduals
         Which condition is missed, and by how much.
+    rounding, relative_rounding : float
+        By how much rounding in float64 may have moved the gap, and that over ``max(|primal|, tiny)``: gaps below it say
+        nothing more.
     dual_norms : ndarray of shape (n_kernels,)
         ``u_m`` of the projected dual coefficients before scaling: what the pass over the kernels was for, kept
         because the working set and screening need it again.
@@ -72,11 +76,15 @@ class Certificate:
     gap: float
     relative_gap: float
     kkt: KKTResiduals
+    rounding: float = 0.0
+    relative_rounding: float = 0.0
     dual_norms: Array = field(default_factory=lambda: np.zeros(0), repr=False, compare=False)
 
     @classmethod
-    def from_values(cls, primal: float, dual: float, denominator: float, kkt: KKTResiduals) -> Certificate:
-        """Build the certificate from both values and the denominator of the relative gap.
+    def from_values(
+        cls, primal: float, dual: float, denominator: float, kkt: KKTResiduals, rounding: float = 0.0
+    ) -> Certificate:
+        """Build the certificate from both values, the denominator of the relative gap and the bound on rounding.
 
         Examples
         --------
@@ -84,4 +92,7 @@ class Certificate:
         0.5
         """
         gap = primal - dual
-        return cls(primal, dual, gap, max(gap, 0.0) / denominator, kkt)
+        if not np.isfinite(gap):
+            return cls(primal, dual, gap, np.inf, kkt, np.inf, np.inf)
+        size = max(gap, 0.0) if gap >= -rounding else -gap
+        return cls(primal, dual, gap, size / denominator, kkt, rounding, rounding / denominator)

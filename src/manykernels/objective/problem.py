@@ -16,6 +16,7 @@ from manykernels.objective.losses import get_loss
 from manykernels.objective.losses.base import Loss
 from manykernels.objective.projection import project_box_hyperplane
 from manykernels.objective.regularizers.base import Regularizer
+from manykernels.objective.rounding import dual_rounding, growth, primal_rounding
 from manykernels.validation.arrays import check_positive_vector, check_vector
 
 __all__ = ["Certificate", "KKTResiduals", "Problem"]
@@ -157,6 +158,11 @@ class Problem:
         return float(self.weight.sum())
 
     @cached_property
+    def largest_entries(self) -> Array:
+        """Largest entry of each kernel, (M,): it stands on the diagonal."""
+        return _frozen(np.abs(self.stack.diag()).max(axis=1))
+
+    @cached_property
     def loss_at_zero(self) -> float:
         """Weighted loss of the scores 0."""
         return self.empirical_loss(np.zeros(self.n_samples))
@@ -188,20 +194,25 @@ class Problem:
         return float(np.sum(self.weight * self.loss.conjugate(self.y, rho / self.weight)))
 
     def dual_norms(self, rho: Array) -> Array:
-        """``u_m = sqrt(rho' K_m rho) / w_m`` (M,): one pass."""
+        """``u_m = sqrt(rho' K_m rho) / w_m`` (M,): one pass.
+
+        Squares of small or large coefficients would leave the range of float64: they are scaled by a power of two.
+        """
+        unit = _unit(rho)
         with np.errstate(over="ignore", invalid="ignore"):
-            squares = self.stack.quad(rho)
-        return _root(squares) / self.penalties
+            return _in_range(unit * _root(self.stack.quad(rho / unit)) / self.penalties)
 
     def model_parts(self, rho: Array, d: Array) -> tuple[Array, Array]:
         """Scores ``f = sum_m d_m K_m rho`` (N,) and block norms ``t`` (M,); reads kernels with ``d_m != 0`` only."""
         active = np.flatnonzero(d)
+        unit = _unit(rho)
         with np.errstate(over="ignore", invalid="ignore"):
-            each = self.stack.apply_each(rho, active)
-            squares = each @ rho
-        norms = np.zeros(self.n_kernels)
-        norms[active] = self.penalties[active] * d[active] * _root(squares)
-        return d[active] @ each, norms
+            weights = _in_range(d[active] * unit)
+            each = self.stack.apply_each(rho / unit, active)
+            roots = _root(each @ (rho / unit))
+            norms = np.zeros(self.n_kernels)
+            norms[active] = _in_range(self.penalties[active] * (weights * roots))
+            return weights @ each, norms
 
     def primal(self, rho: Array, d: Array, b: float) -> float:
         """Return ``P`` of the model ``sum_m d_m K_m rho + b``, as it is given.
@@ -289,13 +300,16 @@ class Problem:
         feasible = self.feasible_dual(rho)
         u = self.dual_norms(feasible)
         scale = self.regularizer.dual_scale(u)
-        certificate = self._compare(rho, f, f + b, t, scale * feasible, scale * u, scale)
+        with np.errstate(over="ignore", invalid="ignore"):
+            certificate = self._compare((rho, d, b), f, t, scale * feasible, scale * u, scale)
         return replace(certificate, dual_norms=u)
 
     def _compare(
-        self, rho: Array, f: Array, z: Array, t: Array, feasible: Array, u: Array, scale: float
+        self, model: tuple[Array, Array, float], f: Array, t: Array, feasible: Array, u: Array, scale: float
     ) -> Certificate:
-        """Put both sides together; ``feasible`` and ``u`` are scaled, ``rho`` is as it was given."""
+        """Put both sides together; ``feasible`` and ``u`` are scaled, the model is as it was given."""
+        rho, d, b = model
+        z = f + b
         losses = self.weight * self.loss.value(self.y, z)
         conjugates = self.weight * self.loss.conjugate(self.y, feasible / self.weight)
         penalty, conjugate = self.regularizer.value(t), self.regularizer.conjugate(u)
@@ -309,7 +323,10 @@ class Problem:
             intercept=_ratio(abs(float(np.sum(rho))), float(np.sum(sizes))) if self.fit_intercept else 0.0,
             scaling=1.0 - scale,
         )
-        return Certificate.from_values(primal, -float(np.sum(conjugates)) - conjugate, denominator, kkt)
+        slopes = np.maximum(self.weight * np.abs(self.loss.derivative(self.y, z)), np.abs(feasible))
+        rounding = primal_rounding(self, rho, d, f, b, t, slopes) + dual_rounding(self, feasible, u, conjugates, z)
+        rounding += growth(self.n_samples) * float(np.sum(losses))
+        return Certificate.from_values(primal, -float(np.sum(conjugates)) - conjugate, denominator, kkt, rounding)
 
     def _check_model(self, rho: Array, d: Array, b: float) -> tuple[Array, Array, float]:
         """Return the model as float64, or say which part of it cannot be one."""
@@ -336,6 +353,23 @@ def _positive(values: Any, size: int, name: str) -> Array:
 
 def _ratio(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 0.0
+
+
+def _unit(values: Array) -> float:
+    """Power of two near the largest size: dividing by it rounds nothing."""
+    top = float(np.abs(values).max(initial=0.0))
+    return float(2.0 ** np.clip(np.frexp(top)[1], -1021, 1023)) if top > 0 else 1.0
+
+
+def _in_range(values: Array) -> Array:
+    """Refuse norms and weights that overflow: such a model cannot be evaluated."""
+    if not np.all(np.isfinite(values)):
+        m = int(np.argmax(~np.isfinite(values)))
+        raise InvalidInputError(
+            f"The norm of kernel {m} overflows: its entries, its weight or the dual coefficients are too large. "
+            "Normalize the kernels, for instance to unit trace."
+        )
+    return values
 
 
 def _root(squares: Array) -> Array:

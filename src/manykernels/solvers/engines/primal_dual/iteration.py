@@ -54,6 +54,7 @@ PRUNING_SHARE = 0.1  # of the gap that setting small weights to zero may cost
 PRUNING_FACTORS = (1e4, 1e3, 1e2, 1e1, 1.0)  # how far in favor of zero the doubtful kernels are judged, tried in turn
 SMALL_SHARES = (1e-2, 1e-3, 1e-4, 1e-6, 1e-8)  # of the largest block norm: what is left out where no factor helps
 PRUNING_TOLERANCE = 0.9  # of tol: the gap within which a model with zeros is preferred to a better one without
+EPS = float(np.finfo(np.float64).eps)
 SHORTEST_FRACTION = 0.95  # of the way to the boundary; tends to one as the gap closes
 
 
@@ -68,6 +69,7 @@ class PrimalDual:
 
     def __post_init__(self) -> None:
         self._inverse_penalties = self.problem.penalties**-2.0
+        self._norm_rounding = EPS * self.problem.largest_entries * self._inverse_penalties
         self._origin = copy.deepcopy((self.samples, self.kernels, self.b))
         self._cautious = False
         self._bounds: tuple[float, float] | None = None
@@ -286,10 +288,12 @@ class PrimalDual:
     def _trusted_step(self, drho: Array, dproducts: Array) -> float:
         """Return the step at which what the linearization leaves out is as large as what it is about.
 
-        Left out are ``drho' K_m drho / 2`` in the constraints and ``sum_m dd_m K_m drho`` in the scores.
+        Left out are ``drho' K_m drho / 2`` in the constraints and ``sum_m dd_m K_m drho`` in the scores. A kernel that
+        the intercept absorbs, as that of a constant column, has norms that are rounding: they say nothing about a step.
         """
         curvature = np.abs(dproducts @ drho) / 2
         room = self.kernels.squared_bound() + np.abs(self._squared_norms - self.kernels.squared_bound())
+        room = room + self._norm_rounding * float(np.abs(self.samples.rho).sum()) ** 2
         bilinear = np.abs(self.kernels.weight_change() @ dproducts).max()
         scores = self.samples.scores()
         size = np.abs(scores - self.scores()).max() + np.abs(scores).max()
