@@ -25,7 +25,7 @@ from scipy.linalg import LinAlgError
 from scipy.optimize import minimize_scalar
 
 from manykernels.solvers.engines.newton_system import NewtonSystem, add_rank_update
-from manykernels.solvers.engines.primal_dual.kernel_variables import BoundedKernels, SimplexKernels
+from manykernels.solvers.engines.primal_dual.kernel_variables import BoundedKernels, PowerKernels, SimplexKernels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,7 +69,6 @@ class PrimalDual:
 
     def __post_init__(self) -> None:
         self._inverse_penalties = self.problem.penalties**-2.0
-        self._norm_rounding = EPS * self.problem.largest_entries * self._inverse_penalties
         self._origin = copy.deepcopy((self.samples, self.kernels, self.b))
         self._cautious = False
         self._bounds: tuple[float, float] | None = None
@@ -288,18 +287,26 @@ class PrimalDual:
     def _trusted_step(self, drho: Array, dproducts: Array) -> float:
         """Return the step at which what the linearization leaves out is as large as what it is about.
 
-        Left out are ``drho' K_m drho / 2`` in the constraints and ``sum_m dd_m K_m drho`` in the scores. A kernel that
-        the intercept absorbs, as that of a constant column, has norms that are rounding: they say nothing about a step.
+        Left out are ``drho' K_m drho / 2`` in the constraints and ``sum_m dd_m K_m drho`` in the scores.
         """
         curvature = np.abs(dproducts @ drho) / 2
         room = self.kernels.squared_bound() + np.abs(self._squared_norms - self.kernels.squared_bound())
-        room = room + self._norm_rounding * float(np.abs(self.samples.rho).sum()) ** 2
+        if isinstance(self.kernels, PowerKernels):
+            room = room + self._norm_rounding()
         bilinear = np.abs(self.kernels.weight_change() @ dproducts).max()
         scores = self.samples.scores()
         size = np.abs(scores - self.scores()).max() + np.abs(scores).max()
         ratio = max(float((curvature / room).max()), float(bilinear / max(size, self.problem.tiny)))
         trust = CAUTIOUS_TRUST if self._cautious else TRUST
         return 1.0 if ratio <= trust else float(np.sqrt(trust / ratio))
+
+    def _norm_rounding(self) -> Array:
+        """Squared norms that are nothing but rounding, which only a block q-norm has bounds as small as.
+
+        Those of a kernel that the intercept absorbs, as that of a constant column, say nothing about a step.
+        """
+        entries = self.problem.largest_entries * self._inverse_penalties
+        return EPS * entries * float(np.abs(self.samples.rho).sum()) ** 2
 
     def _scores_agree(self) -> bool:
         scores = self.scores()
