@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "src" / "manykernels"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
-FOUNDATION = ("exceptions", "threads", "validation")
+FOUNDATION = ("compiled", "exceptions", "threads", "validation")
 STAGES = ("kernels", "grams", "objective", "solvers", "alignment", "discovery", "estimators", "inspection", "cli")
 LAYERS = FOUNDATION + STAGES
 LIBRARY = frozenset(LAYERS)
@@ -90,4 +90,4 @@ def test_the_check_sees_what_is_planted(layer: str, source: str, expected: set[s
 
 def test_the_order_is_the_one_of_the_architecture_page() -> None:
     page = (PACKAGE.parents[1] / "docs" / "architecture.md").read_text()
-    assert f"exceptions, threads, validation -> {' -> '.join(STAGES)}\n" in page
+    assert f"compiled, exceptions, threads, validation -> {' -> '.join(STAGES)}\n" in page

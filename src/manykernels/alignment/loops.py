@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from manykernels.compiled import compiled
 
 Array = NDArray[Any]
 
 ROOT_TWO = np.sqrt(2.0)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def row_means(triangle: Array, n: int, out: Array) -> None:
     """Set ``out = K 1 / n`` of one packed triangle (n(n+1)/2,), out (n,) float64."""
     out[:] = 0.0
@@ -30,7 +31,7 @@ def row_means(triangle: Array, n: int, out: Array) -> None:
         out[i] /= n
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def packed_features(triangles: Array, n: int, center: bool, out: Array) -> None:
     """Write (centered) kernels as vectors whose inner products are those of the full matrices, out (m, P) float64.
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from manykernels.compiled import compiled
 from manykernels.grams.loops import FAST
 
 Array = NDArray[Any]
@@ -31,7 +31,7 @@ A6, A5, A4 = np.float32(1.9875691500e-4), np.float32(1.3981999507e-3), np.float3
 A3, A2, A1 = np.float32(4.1665795894e-2), np.float32(1.6666665459e-1), np.float32(5.0000001201e-1)
 
 
-@njit(nogil=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def exp64(x: float) -> float:
     """Return ``exp(x)`` for x <= 0; zero below -708."""
     y = x if x > LOWEST64 else LOWEST64
@@ -55,7 +55,7 @@ def exp64(x: float) -> float:
     return np.int64(bits).view(np.float64) if x >= LOWEST64 else 0.0
 
 
-@njit(nogil=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def exp32(x: Any) -> Any:
     """Return ``exp(x)`` in float32 for a float32 x <= 0; zero below -87. Coefficients of the Cephes library."""
     y = x if x > LOWEST32 else LOWEST32
@@ -72,7 +72,7 @@ def exp32(x: Any) -> Any:
     return np.int32(bits).view(np.float32) if x >= LOWEST32 else np.float32(0.0)
 
 
-@njit(nogil=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def distance_tile(left: Array, right: Array, rows: tuple[int, int], cols: tuple[int, int], out: Array) -> None:
     """Write ``||left_i - right_j||^2`` of two ranges into the corner of the contiguous ``out``; points (d, n)."""
     width = cols[1] - cols[0]
@@ -88,7 +88,7 @@ def distance_tile(left: Array, right: Array, rows: tuple[int, int], cols: tuple[
                 row[j] += difference * difference
 
 
-@njit(nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def _dot64(distances: Array, coefficient: float, tail: Array) -> float:
     total = 0.0
     for j in range(tail.size):
@@ -96,7 +96,7 @@ def _dot64(distances: Array, coefficient: float, tail: Array) -> float:
     return total
 
 
-@njit(nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def _dot32(distances: Array, coefficient: float, tail: Array) -> float:
     total = 0.0
     for j in range(tail.size):
@@ -104,7 +104,7 @@ def _dot32(distances: Array, coefficient: float, tail: Array) -> float:
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def gaussian_quad(points: Array, coefficients: Array, rho: Array, single: bool, out: Array) -> None:
     """Set ``out[m] = sum_ij rho_i exp(coefficients[m] ||x_i - x_j||^2) rho_j``, distances computed once for all m.
 
@@ -127,7 +127,7 @@ def gaussian_quad(points: Array, coefficients: Array, rho: Array, single: bool, 
                     out[m] += 2.0 * rho[i] * dot
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def gaussian_tile(left: Array, right: Array, coefficients: Array, scales: Array, single: bool, out: Array) -> None:
     """Set ``out[m, i, j] = scales[m] exp(coefficients[m] ||left_i - right_j||^2)``.
 

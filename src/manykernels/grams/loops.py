@@ -12,8 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from manykernels.compiled import compiled
 
 Array = NDArray[Any]
 
@@ -21,7 +22,7 @@ FAST = {"reassoc", "contract", "nsz"}
 TILE = 4096  # entries of a float64 accumulator tile: 32 KiB, so that it stays in the first two cache levels
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def packed_quad(triangles: Array, n: int, rho: Array, out: Array) -> None:
     """Set ``out[m] = rho' K_m rho`` for packed triangles (W, n(n+1)/2); rho (n,), out (W,) float64."""
     for m in range(triangles.shape[0]):
@@ -39,7 +40,7 @@ def packed_quad(triangles: Array, n: int, rho: Array, out: Array) -> None:
         out[m] = total
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def packed_apply_each(triangles: Array, n: int, rho: Array, out: Array) -> None:
     """Set ``out[m] = K_m rho`` for packed triangles (W, n(n+1)/2); rho (n,), out (W, n) float64, one reading."""
     for m in range(triangles.shape[0]):
@@ -60,7 +61,7 @@ def packed_apply_each(triangles: Array, n: int, rho: Array, out: Array) -> None:
             start += n - i
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def packed_apply_many(triangles: Array, kernels: Array, n: int, columns: Array, out: Array) -> None:
     """Set ``out[p, c] = K_m columns[c]``, m = kernels[p]; columns (k, n), out (W, k, n) float64."""
     for p in range(kernels.size):
@@ -69,7 +70,7 @@ def packed_apply_many(triangles: Array, kernels: Array, n: int, columns: Array, 
             packed_apply_each(triangles[m : m + 1], n, columns[c], out[p, c : c + 1])
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def packed_accumulate(triangles: Array, weights: Array, start: int, stop: int, out: Array) -> None:
     """Add ``sum_m weights[m] triangles[m]`` to the float64 ``out`` for entries start..stop-1, tile by tile."""
     for left in range(start, stop, TILE):
@@ -83,7 +84,7 @@ def packed_accumulate(triangles: Array, weights: Array, start: int, stop: int, o
                     tile[t] += weight * part[t]
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def unpack_triangle(triangle: Array, n: int, out: Array) -> None:
     """Write a packed triangle into the full symmetric ``out`` (n, n), in blocks that keep both sides in cache."""
     for top in range(0, n, 32):
@@ -98,7 +99,7 @@ def unpack_triangle(triangle: Array, n: int, out: Array) -> None:
                     out[j, i] = value
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def packed_combine(triangles: Array, n: int, d: Array, out: Array) -> None:
     """Set ``out = sum_m d_m K_m`` (n, n), full and symmetric, reading only kernels with ``d_m != 0``."""
     total = np.zeros(triangles.shape[1])
@@ -106,7 +107,7 @@ def packed_combine(triangles: Array, n: int, d: Array, out: Array) -> None:
     unpack_triangle(total, n, out)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def pack_triangle(gram: Array, out: Array) -> None:
     """Write the upper triangle of ``gram`` (n, n) into the packed ``out``, row by row."""
     n = gram.shape[0]
@@ -119,7 +120,7 @@ def pack_triangle(gram: Array, out: Array) -> None:
         start += n - i
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def pack_rows(block: Array, starts: Array, kernels: Array, out: Array) -> None:
     """Write the upper part of ``block`` (m, r, c) into ``out[kernels]``; starts (r,) says where its rows begin."""
     for p in range(kernels.size):
@@ -130,7 +131,7 @@ def pack_rows(block: Array, starts: Array, kernels: Array, out: Array) -> None:
                 target[j] = row[j]
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def dense_quad(grams: Array, rho: Array, out: Array) -> None:
     """Set ``out[m] = rho' K_m rho`` reading only the upper triangle of each matrix of grams (W, n, n)."""
     n = rho.size
@@ -146,7 +147,7 @@ def dense_quad(grams: Array, rho: Array, out: Array) -> None:
         out[m] = total
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def dense_apply_each(grams: Array, rho: Array, out: Array) -> None:
     """Set ``out[m] = K_m rho`` reading only upper triangles; grams (W, n, n), out (W, n) float64."""
     n = rho.size
@@ -165,7 +166,7 @@ def dense_apply_each(grams: Array, rho: Array, out: Array) -> None:
             target[0] += dot - row[0] * own
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def dense_apply_many(grams: Array, kernels: Array, columns: Array, out: Array) -> None:
     """Set ``out[p, c] = K_m columns[c]``, m = kernels[p]; columns (k, n), out (W, k, n) float64."""
     for p in range(kernels.size):
@@ -174,7 +175,7 @@ def dense_apply_many(grams: Array, kernels: Array, columns: Array, out: Array) -
             dense_apply_each(grams[m : m + 1], columns[c], out[p, c : c + 1])
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def mirror_upper(out: Array) -> None:
     """Copy the upper triangle of ``out`` (n, n) onto the lower one, in blocks."""
     n = out.shape[0]

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from manykernels.compiled import compiled
 from manykernels.solvers.engines.fixed_weights.smoothing import best_step, smoothed_weights
 
 Array = NDArray[Any]
@@ -24,7 +24,7 @@ STEP_ACCURACY = 1e-3  # of the derivative along a pair: what the next pairs undo
 MISSING = -1  # slot of a row that is not in the cache
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def steepest(grad: Array, rho: Array, lo: Array, hi: Array, active: Array) -> tuple[int, int]:
     """Return the coordinate that gains most by rising and the one that gains most by falling (-1 if none can)."""
     up, down = -1, -1
@@ -37,7 +37,7 @@ def steepest(grad: Array, rho: Array, lo: Array, hi: Array, active: Array) -> tu
     return up, down
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def violation_of(grad: Array, up: int, down: int, paired: bool) -> float:
     """Return by how much the optimality interval is missed; never negative."""
     if paired:
@@ -47,7 +47,7 @@ def violation_of(grad: Array, up: int, down: int, paired: bool) -> float:
     return max(rising, falling, 0.0)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def shrink(grad: Array, rho: Array, lo: Array, hi: Array, active: Array, low: float, high: float) -> Array:
     """Return the active coordinates without those that sit at a bound which their gradient pushes against."""
     kept = np.empty(active.size, dtype=np.int64)
@@ -60,19 +60,19 @@ def shrink(grad: Array, rho: Array, lo: Array, hi: Array, active: Array, low: fl
     return kept[:count].copy()
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def idle_bounds(grad: Array, up: int, down: int, paired: bool) -> tuple[float, float]:
     """Return the interval outside which a coordinate at a bound takes no part in any violating pair."""
     return (grad[up], grad[down]) if paired else (0.0, 0.0)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def moved(value: float, step: float, longest: float, bound: float) -> float:
     """Move a coordinate; a step as long as its own room ends exactly at the bound."""
     return bound if abs(step) >= longest else value + step
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def _model_curvature(
     row: Array,
     diagonals: Array,
@@ -97,7 +97,7 @@ def _model_curvature(
                 mixed[n] += c[j] * p
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _best_partner(
     grad: Array, rho: Array, lo: Array, active: Array, up: int, curvature: Array, mixed: Array, z: float
 ) -> int:
@@ -112,7 +112,7 @@ def _best_partner(
     return partner
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def _spread(
     first: Array, second: Array, step: float, products: Array, y: Array, grad: Array, active: Array, eta: Array
 ) -> None:
@@ -126,7 +126,7 @@ def _spread(
             grad[n] += eta[j] * target[n]
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _row(rows: Array, slots: Array, stamps: Array, i: int) -> Array:
     """Return row ``i`` of every kernel (M, N) and mark it as used last."""
     latest = 0
@@ -136,7 +136,7 @@ def _row(rows: Array, slots: Array, stamps: Array, i: int) -> Array:
     return rows[slots[i]]
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _line(
     first: Array, diagonals: Array, products: Array, up: int, down: int, sign: float, linear: Array, curvature: Array
 ) -> None:
@@ -149,7 +149,7 @@ def _line(
             curvature[j] = max(curvature[j] + diagonals[j, down] - 2.0 * first[j, down], 0.0)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _move_coordinates(rho: Array, lo: Array, hi: Array, up: int, down: int, sign: float, step: float) -> None:
     bound = hi[up] if sign > 0.0 else lo[up]
     rho[up] = moved(rho[up], sign * step, abs(bound - rho[up]), bound)
@@ -157,7 +157,7 @@ def _move_coordinates(rho: Array, lo: Array, hi: Array, up: int, down: int, sign
         rho[down] = moved(rho[down], -step, rho[down] - lo[down], lo[down])
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def kernel_loop(
     rows: Array,
     slots: Array,

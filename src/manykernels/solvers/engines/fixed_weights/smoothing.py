@@ -22,8 +22,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from manykernels.compiled import compiled
 
 Array = NDArray[Any]
 
@@ -31,7 +32,7 @@ MOST_TRIALS = 100
 SHORTEST_BRACKET = 4e-16
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def threshold(x: Array, slope: float, offset: float) -> float:
     """Return ``h`` with ``sum_j max(0, x_j - h) = slope * h + offset``, exactly, by dropping the terms below it.
 
@@ -57,7 +58,7 @@ def threshold(x: Array, slope: float, offset: float) -> float:
         h = (total - offset) / (count + slope)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def smoothed_weights(squares: Array, center: Array, constant: float, eta: Array, u: Array, c: Array) -> float:
     """Fill ``eta``, ``u`` and ``c`` (M,) for the norms ``squares`` = q^2 (M,); return ``z``.
 
@@ -69,7 +70,7 @@ def smoothed_weights(squares: Array, center: Array, constant: float, eta: Array,
     return _multipliers(squares, center, constant, eta, u, c)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _moreau_yosida(squares: Array, kappa: float, eta: Array, u: Array, c: Array) -> float:
     slope = (kappa / (1.0 - kappa)) ** 2 if kappa < 1.0 else math.inf
     norms = np.empty(squares.size)
@@ -88,7 +89,7 @@ def _moreau_yosida(squares: Array, kappa: float, eta: Array, u: Array, c: Array)
     return 1.0 / (count + slope)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _multipliers(squares: Array, center: Array, sigma: float, eta: Array, u: Array, c: Array) -> float:
     # The largest square is taken off first: sigma * squares may be 1e10 where weights of order one are wanted.
     top = 0.0
@@ -109,7 +110,7 @@ def _multipliers(squares: Array, center: Array, sigma: float, eta: Array, u: Arr
     return 1.0 / max(count, 1)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def slope_at(
     t: float, squares: Array, linear: Array, curvature: Array, gain: float, center: Array, constant: float
 ) -> tuple[float, float]:
@@ -134,7 +135,7 @@ def slope_at(
     return first, second - z * mixed * mixed
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def best_step(
     longest: float,
     squares: Array,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from manykernels.compiled import compiled
 from manykernels.solvers.engines.fixed_weights.pair_loops import (
     FAST,
     TINY_CURVATURE,
@@ -27,7 +27,7 @@ Array = NDArray[Any]
 WORTH_PACKING = 0.7  # share of the active samples below which what is left is copied together
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def _svm_gradient(gram: Array, rho: Array, y: Array, grad: Array) -> None:
     for n in range(grad.size):
         grad[n] = -y[n]
@@ -38,7 +38,7 @@ def _svm_gradient(gram: Array, rho: Array, y: Array, grad: Array) -> None:
                 grad[n] += own * row[n]
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _svm_partner(
     row: Array, diagonal: Array, grad: Array, rho: Array, lo: Array, own: float, lowest: float
 ) -> tuple[int, float]:
@@ -55,7 +55,7 @@ def _svm_partner(
     return partner, highest
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _svm_pairs(
     gram: Array, diagonal: Array, lo: Array, hi: Array, rho: Array, grad: Array, tol: float, most: int
 ) -> tuple[float, int]:
@@ -83,7 +83,7 @@ def _svm_pairs(
         steps += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _svm_singles(
     gram: Array, diagonal: Array, lo: Array, hi: Array, rho: Array, grad: Array, tol: float, most: int
 ) -> tuple[float, int]:
@@ -103,7 +103,7 @@ def _svm_singles(
         steps += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _diagonal(gram: Array) -> Array:
     diagonal = np.empty(gram.shape[0])
     for n in range(diagonal.size):
@@ -111,7 +111,7 @@ def _diagonal(gram: Array) -> Array:
     return diagonal
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _packed(gram: Array, kept: Array) -> Array:
     small = np.empty((kept.size, kept.size))
     for i in range(kept.size):
@@ -121,7 +121,7 @@ def _packed(gram: Array, kept: Array) -> Array:
     return small
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _picked(values: Array, kept: Array) -> Array:
     small = np.empty(kept.size)
     for i in range(kept.size):
@@ -129,7 +129,7 @@ def _picked(values: Array, kept: Array) -> Array:
     return small
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _still_active(grad: Array, rho: Array, lo: Array, hi: Array, paired: bool) -> Array:
     everything = np.arange(rho.size)
     up, down = steepest(grad, rho, lo, hi, everything)
@@ -139,7 +139,7 @@ def _still_active(grad: Array, rho: Array, lo: Array, hi: Array, paired: bool) -
     return shrink(grad, rho, lo, hi, everything, low, high)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def svm_loop(
     gram: Array,
     y: Array,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from manykernels.compiled import compiled
 from manykernels.solvers.engines.online.steps import (
     SMALLEST,
     Penalty,
@@ -26,7 +26,7 @@ FLAT = 1e-12  # smallest curvature along a pair, relative to that along one of i
 LARGEST_GAIN = 1e150  # whose square is finite
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _move(
     columns: Array,
     chosen: Array,
@@ -66,7 +66,7 @@ def _move(
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _curvature(columns: Array, chosen: Array, at: int, weights: Array, samples: Samples) -> float:
     total = samples.curvature / samples.weight[chosen[at]]
     for m in range(weights.size):
@@ -74,7 +74,7 @@ def _curvature(columns: Array, chosen: Array, at: int, weights: Array, samples: 
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _partner(columns: Array, chosen: Array, at: int, weights: Array, up: Array, down: Array, curvatures: Array) -> int:
     """Return the position whose opposite move, with that of ``at``, raises the dual most at fixed weights, or -1."""
     best, partner = 0.0, -1
@@ -92,7 +92,7 @@ def _partner(columns: Array, chosen: Array, at: int, weights: Array, up: Array, 
     return partner
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _steepest(up: Array, down: Array, curvatures: Array) -> int:
     """Return the position whose move raises the dual most at fixed weights, or -1."""
     best, steepest = 0.0, -1
@@ -105,7 +105,7 @@ def _steepest(up: Array, down: Array, curvatures: Array) -> int:
     return steepest
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def sweep(
     columns: Array,
     chosen: Array,
@@ -138,7 +138,7 @@ def sweep(
     return steps
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _subgradient(samples: Samples, i: int, z: float) -> float:
     """Return ``-s l'(y_i, z)`` at a score; 0 at a kink that allows it."""
     y, weight = samples.y[i], samples.weight[i]
@@ -153,7 +153,7 @@ def _subgradient(samples: Samples, i: int, z: float) -> float:
     return float(samples.hi[i] if shrunk > 0.0 else samples.lo[i])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def subgradient_sweep(
     columns: Array,
     chosen: Array,

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from manykernels.compiled import compiled
 
 Array = NDArray[Any]
 
@@ -63,7 +64,7 @@ class Point(NamedTuple):
     squares: Array
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def kernel_weights(penalty: Penalty, share: float, squares: Array, out: Array) -> None:
     """Write the gradient of ``Omega*`` as kernel weights, with ``share`` of the strength of the penalty."""
     slope = penalty.slope * share
@@ -81,7 +82,7 @@ def kernel_weights(penalty: Penalty, share: float, squares: Array, out: Array) -
         out[m] = (u / unit) ** (penalty.power - 2.0) / slope if unit > 0.0 else 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _norm(squares: Array, power: float) -> float:
     """Return the norm of the roots of ``squares``."""
     top = squares.max()
@@ -93,7 +94,7 @@ def _norm(squares: Array, power: float) -> float:
     return float(np.sqrt(top) * total ** (1.0 / power))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def conjugate_slope(samples: Samples, i: int, r: float, side: float) -> float:
     """Return the derivative of ``s l*(y, -r/s)`` in ``r`` toward ``side``; infinite where that leaves the box."""
     if (side > 0.0 and r >= samples.hi[i]) or (side < 0.0 and r <= samples.lo[i]):
@@ -106,7 +107,7 @@ def conjugate_slope(samples: Samples, i: int, r: float, side: float) -> float:
     return samples.curvature * r / weight - y + (samples.kink if rising else -samples.kink)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def score(weights: Array, images: Array, i: int) -> float:
     """Return ``sum_m d_m (K_m rho)_i``."""
     total = 0.0
@@ -116,7 +117,7 @@ def score(weights: Array, images: Array, i: int) -> float:
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def gains(
     samples: Samples, penalty: Penalty, share: float, point: Point, chosen: Array, up: Array, down: Array
 ) -> Array:
@@ -131,7 +132,7 @@ def gains(
     return weights
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _slope(
     ray: Ray,
     samples: Samples,
@@ -156,7 +157,7 @@ def _slope(
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _longest(samples: Samples, rho: Array, i: int, j: int, sign: float) -> float:
     """Return how far the step may go before a coefficient meets an end of its box."""
     own = samples.hi[i] - rho[i] if sign > 0.0 else rho[i] - samples.lo[i]
@@ -165,7 +166,7 @@ def _longest(samples: Samples, rho: Array, i: int, j: int, sign: float) -> float
     return min(own, rho[j] - samples.lo[j] if sign > 0.0 else samples.hi[j] - rho[j])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _first_trial(ray: Ray, samples: Samples, slope: float, i: int, j: int, longest: float) -> float:
     """Return Newton's step at fixed kernel weights, which ``ray.weights`` holds."""
     curvature = samples.curvature / samples.weight[i]
@@ -179,7 +180,7 @@ def _first_trial(ray: Ray, samples: Samples, slope: float, i: int, j: int, longe
     return longest if np.isfinite(longest) else 1.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def best_step(ray: Ray, samples: Samples, penalty: Penalty, share: float, rho: Array, i: int, j: int) -> float:
     """Return the step along ``e_i - e_j`` (``e_i`` if j < 0) that maximizes the dual: the implicit step."""
     sign = 1.0
@@ -204,7 +205,7 @@ def best_step(ray: Ray, samples: Samples, penalty: Penalty, share: float, rho: A
     return sign * _root(ray, samples, penalty, share, rho, i, j, sign, low, low_slope, high, high_slope, slope)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _root(
     ray: Ray,
     samples: Samples,
@@ -240,7 +241,7 @@ def _root(
     return _at_kink(samples, rho, i, j, sign, high)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _at_kink(samples: Samples, rho: Array, i: int, j: int, sign: float, step: float) -> float:
     """Return the step that ends exactly at the kink of a conjugate if the slope was found to jump there."""
     if samples.kink > 0.0:

@@ -1,0 +1,91 @@
+"""Without a working cache of machine code, the library is imported and fits all the same."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import manykernels.compiled
+
+# The decorator by itself: the whole library takes seconds to import.
+LOOPS = f"""
+import runpy
+compiled = runpy.run_path({manykernels.compiled.__file__!r})["compiled"]
+
+@compiled(error_model="numpy")
+def half(x):
+    return x / 2
+"""
+RUN = "from loops import half; print(half(28.0), sum(half.stats.cache_hits.values()))"
+WHOLE = """
+import numpy as np
+from manykernels.grams import DenseStack
+
+print(DenseStack(np.eye(3)[None]).quad(np.array([1.0, 2.0, 3.0]))[0], 0)
+"""
+NO_FOLDER = """
+from numba.core import caching
+(caching.CacheImpl if hasattr(caching, "CacheImpl") else caching._CacheImpl)._locator_classes = []
+"""
+FULL_DISK = "import numba, resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with a module of one loop."""
+    (tmp_path / "loops.py").write_text(LOOPS)
+    return tmp_path
+
+
+def answer(folder: Path, script: str = RUN, cache: str = "cache") -> tuple[float, int]:
+    """Return what a new process computes with its cache in a folder, and how many loops it found there."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder / cache), "NUMBA_CACHE_LOCATOR_CLASSES": ""}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script],
+        env=environment,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    value, hits = done.stdout.split()
+    return float(value), int(hits)
+
+
+def test_numba_alone_fails_without_a_folder(folder: Path) -> None:
+    (folder / "loops.py").write_text("from numba import njit\n@njit(cache=True)\ndef half(x):\n    return x / 2\n")
+    with pytest.raises(AssertionError, match="no locator available"):
+        answer(folder, NO_FOLDER + RUN)
+
+
+def test_the_library_computes_without_a_folder(folder: Path) -> None:
+    assert answer(folder, NO_FOLDER + WHOLE) == (14.0, 0)
+    assert not (folder / "cache").exists()
+
+
+def test_a_cache_folder_that_cannot_be_one_is_no_obstacle(folder: Path) -> None:
+    assert answer(folder, RUN, cache="loops.py/cache") == (14.0, 0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limits on the size of files")
+def test_a_full_disk_is_no_obstacle(folder: Path) -> None:
+    assert answer(folder, FULL_DISK + RUN) == (14.0, 0)
+    assert answer(folder) == (14.0, 0)
+    assert answer(folder) == (14.0, 1)
+
+
+@pytest.mark.parametrize("ending", [".nbi", ".nbc"])
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_cut_files_are_compiled_and_written_again(ending: str, share: float, folder: Path) -> None:
+    assert answer(folder) == (14.0, 0)
+    files = list((folder / "cache").rglob(f"*{ending}"))
+    assert len(files) == 1
+    data = files[0].read_bytes()
+    files[0].write_bytes(data[: int(share * len(data))])
+    assert answer(folder) == (14.0, 0)
+    assert answer(folder) == (14.0, 1)
