@@ -49,7 +49,7 @@ def compiled(**options: Any) -> Callable[[Any], Any]:
     return decorate
 
 
-class _Cache(FunctionCache):  # type: ignore[misc]  # numba has no types
+class _Cache(FunctionCache):
     """Numba's cache of a function, whose failures count as a function that is not there."""
 
     @contextmanager
