@@ -228,7 +228,9 @@ def _attempt(cp: Any, problem: SmallProblem, solver: str, options: dict[str, Any
     link = z == (scores + b if problem.fit_intercept else scores)
     norms = cp.hstack([size * cp.norm(v) for size, v in zip(sizes, blocks, strict=True)])
     unit = float(problem.weights @ _loss(problem, np.zeros_like(problem.y))) / problem.y.size
-    penalty, constraints = _conic_penalty(cp, problem, norms)
+    # Squares of norms that are cones of their own stall Clarabel at 1e-5; quadratic forms are solved to 1e-13.
+    squares = [size**2 * cp.sum_squares(v) for size, v in zip(sizes, blocks, strict=True)]
+    penalty, constraints = _conic_penalty(cp, problem, norms, sum(squares))
     program = cp.Problem(cp.Minimize((_conic_loss(cp, problem, z) + penalty) / unit), [link, *constraints])
     if not _solved(cp, program, solver, options):
         return None
@@ -289,8 +291,8 @@ def _conic_loss(cp: Any, problem: SmallProblem, z: Any) -> Any:
     return s @ forms[problem.loss_name]()
 
 
-def _conic_penalty(cp: Any, problem: SmallProblem, t: Any) -> tuple[Any, list[Any]]:
-    """Return Omega(t) and the constraints it brings along."""
+def _conic_penalty(cp: Any, problem: SmallProblem, t: Any, energy: Any) -> tuple[Any, list[Any]]:
+    """Return Omega(t) and the constraints it brings along; ``energy`` is the sum of the squares of t."""
     c, params = problem.strength, problem.regularizer_params
     if problem.regularizer_name == "elasticnet_ball":
         theta, eta = cp.Variable(problem.kernels.shape[0]), params["eta"]
@@ -298,9 +300,9 @@ def _conic_penalty(cp: Any, problem: SmallProblem, t: Any) -> tuple[Any, list[An
         return c / 2 * reciprocal, [eta * cp.sum(theta) + (1 - eta) * cp.sum_squares(theta) <= 1]
     forms = {
         "l1": lambda: cp.sum(t),
-        "elasticnet": lambda: params["l1_ratio"] * cp.sum(t) + (1 - params["l1_ratio"]) / 2 * cp.sum_squares(t),
+        "elasticnet": lambda: params["l1_ratio"] * cp.sum(t) + (1 - params["l1_ratio"]) / 2 * energy,
         "lq": lambda: cp.sum(cp.power(t, params["q"])) / params["q"],
-        "ridge": lambda: cp.sum_squares(t) / 2,
+        "ridge": lambda: energy / 2,
         "simplex": lambda: cp.square(cp.sum(t)) / 2,
         "lp_ball": lambda: cp.square(cp.pnorm(t, 2 * params["p"] / (params["p"] + 1))) / 2,
     }
