@@ -27,7 +27,7 @@ help:
 	@echo "make demo         fit the demonstration model and write tables and a picture to $(OUTPUT)/"
 	@echo "make test         run all tests and doctests"
 	@echo "make fuzz         fit hostile problems for MINUTES=$(MINUTES) from SEED=$(SEED) on and judge the answers"
-	@echo "make lint         check style and types"
+	@echo "make lint         check style, types, docstrings and the rules of the house"
 	@echo "make format       apply the style"
 	@echo "make docs         build the documentation into docs/_build/html"
 	@echo "make examples     run every example"
@@ -48,6 +48,7 @@ lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(ONE_THREAD) $(BIN)/python -m pytest -q lint
 
 format: $(VENV)/.installed-lint
 	$(BIN)/ruff check --fix .
@@ -83,7 +84,7 @@ experiments: $(VENV)/.installed-test
 clean:
 	rm -rf $(VENV) $(OUTPUT) build dist docs/_build docs/generated benchmarks/results experiments/results
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests benchmarks examples experiments -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests lint benchmarks examples experiments -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is newer than pyproject.toml once its extras are installed, so nothing is installed twice.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/python

@@ -1,18 +1,18 @@
-"""Rules for the text of the repository that no linter checks."""
+"""Rules for the text of the repository that no linter checks. Run by ``make lint``."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import pytest
-
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "manykernels"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-TESTS = sorted((ROOT / "tests").rglob("*.py"))
-FOLDERS = ("src", "tests", "docs", "examples", "benchmarks", "experiments", ".ci", ".github")
+TESTS = sorted(path for folder in ("tests", "lint") for path in (ROOT / folder).rglob("*.py"))
+FOLDERS = ("src", "tests", "lint", "docs", "examples", "benchmarks", "experiments", ".ci", ".github")
 SUFFIXES = (".py", ".md", ".toml", ".cff", ".yml", ".yaml", ".rst", ".txt", "")
 BUILT = {"_build", "generated", "results", "__pycache__"}
 
@@ -69,33 +69,39 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", SOURCES + TESTS, ids=relative)
-def test_no_comparison_is_thrown_away(path: Path) -> None:
-    assert dropped_comparisons(path.read_text()) == []
+def offenders(paths: list[Path], rule: Callable[[str], list[Any]]) -> dict[str, list[Any]]:
+    """Files that break a rule, with what the rule says about their text."""
+    found = {relative(path): rule(path.read_text(encoding="utf-8")) for path in paths}
+    return {name: remarks for name, remarks in found.items() if remarks}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_modules_and_functions_stay_short(path: Path) -> None:
-    source = path.read_text()
-    assert len(source.splitlines()) <= MODULE_LINES
-    assert long_functions(source, FUNCTION_LINES) == []
+def test_no_comparison_is_thrown_away() -> None:
+    assert offenders(SOURCES + TESTS, dropped_comparisons) == {}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_source_is_finished(path: Path) -> None:
-    assert matches(UNFINISHED, path.read_text()) == []
+def test_modules_stay_short() -> None:
+    assert offenders(SOURCES, lambda text: text.splitlines()[MODULE_LINES:]) == {}
 
 
-@pytest.mark.parametrize("path", text_files(), ids=relative)
-def test_text_is_american_and_names_no_machine(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert matches(BRITISH, text) == []
-    assert matches(ABSOLUTE_PATH, text) == []
+def test_functions_stay_short() -> None:
+    assert offenders(SOURCES, lambda text: long_functions(text, FUNCTION_LINES)) == {}
 
 
-@pytest.mark.parametrize("name", ["Makefile", ".ci/run", "pyproject.toml"])
-def test_no_package_index_is_named(name: str) -> None:
-    assert matches(PACKAGE_INDEX, (ROOT / name).read_text()) == []
+def test_source_is_finished() -> None:
+    assert offenders(SOURCES, lambda text: matches(UNFINISHED, text)) == {}
+
+
+def test_text_is_american() -> None:
+    assert offenders(text_files(), lambda text: matches(BRITISH, text)) == {}
+
+
+def test_text_names_no_machine() -> None:
+    assert offenders(text_files(), lambda text: matches(ABSOLUTE_PATH, text)) == {}
+
+
+def test_no_package_index_is_named() -> None:
+    settings = [ROOT / name for name in ("Makefile", ".ci/run", "pyproject.toml")]
+    assert offenders(settings, lambda text: matches(PACKAGE_INDEX, text)) == {}
 
 
 def test_the_rules_cover_the_repository() -> None:
