@@ -1,0 +1,149 @@
+"""The import graph of the package: no circle, imports inside functions only for extras, engines below methods."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src"
+PACKAGE = SOURCE / "manykernels"
+
+OPTIONAL = {"matplotlib", "clarabel", "cvxpy", "pyarrow", "openpyxl"}
+MOST_FILES = 14
+
+Graph = Mapping[str, set[str]]
+
+
+@cache
+def sources() -> dict[str, str]:
+    """Return the text of every module by its dotted name; a package's is that of its ``__init__``."""
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path.read_text(encoding="utf-8")
+    return found
+
+
+def imported(node: ast.AST, modules: set[str]) -> set[str]:
+    """Return the modules that one statement names: a submodule where there is one, else the module or package."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    if isinstance(node, ast.ImportFrom) and node.module:
+        names = {f"{node.module}.{alias.name}" for alias in node.names}
+        return {name if name in modules else node.module for name in names}
+    return set()
+
+
+def graph_of(texts: Mapping[str, str]) -> Graph:
+    """Return who imports whom: at module level, inside functions and under TYPE_CHECKING alike."""
+    modules = set(texts)
+    return {
+        name: {other for node in ast.walk(ast.parse(text)) for other in imported(node, modules)} & modules - {name}
+        for name, text in texts.items()
+    }
+
+
+def circle(graph: Graph) -> list[str]:
+    """Return the modules of some circle in their order, or nothing."""
+    done: set[str] = set()
+
+    def search(name: str, path: list[str]) -> list[str]:
+        if name in path:
+            return path[path.index(name) :]
+        if name in done:
+            return []
+        for other in sorted(graph[name]):
+            if found := search(other, [*path, name]):
+                return found
+        done.add(name)
+        return []
+
+    return next((found for name in sorted(graph) if (found := search(name, []))), [])
+
+
+def local_imports(text: str) -> Iterator[str]:
+    """Yield what is imported inside functions, by the first part of its name."""
+    for function in ast.walk(ast.parse(text)):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            for node in ast.walk(function):
+                yield from (name.split(".")[0] for name in imported(node, set()))
+
+
+def crowded(names: Iterable[Path], most: int) -> dict[str, int]:
+    """Return the folders with more than ``most`` files."""
+    counts: dict[str, int] = {}
+    for path in names:
+        counts[str(path.parent)] = counts.get(str(path.parent), 0) + 1
+    return {folder: count for folder, count in counts.items() if count > most}
+
+
+def upward(graph: Graph) -> list[str]:
+    """Return engines that import a method."""
+    return sorted(
+        f"{name} -> {other}"
+        for name, others in graph.items()
+        for other in others
+        if ".solvers.engines" in name and ".solvers.methods" in other
+    )
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    assert circle(graph_of(sources())) == []
+
+
+def test_imports_inside_functions_are_for_optional_packages() -> None:
+    found = {name: set(local_imports(text)) - OPTIONAL for name, text in sources().items()}
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}
+
+
+def test_no_folder_is_a_shed() -> None:
+    assert crowded([path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py")], MOST_FILES) == {}
+
+
+def test_no_engine_knows_a_method() -> None:
+    assert upward(graph_of(sources())) == []
+
+
+def test_the_graph_is_that_of_the_package() -> None:
+    graph = graph_of(sources())
+    assert "manykernels.solvers.run" in graph["manykernels.solvers.base"]
+    assert "manykernels.grams" in graph["manykernels.objective.problem"]
+    assert sum(map(len, graph.values())) > 500
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("import p.b", "import p.a"),
+        ("from p.b import x", "from p import a"),
+        ("def f():\n    from p.b import x", "from p.a import y"),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.b import X", "from p.a import y"),
+    ],
+    ids=["modules", "names", "inside a function", "for types only"],
+)
+def test_a_planted_circle_is_seen(a: str, b: str) -> None:
+    assert circle(graph_of({"p": "", "p.a": a, "p.b": b, "p.c": "import p.a"})) == ["p.a", "p.b"]
+
+
+def test_a_package_is_its_init_and_parents_do_not_count() -> None:
+    through_package = {"p": "from p.a import x", "p.a": "from p import x", "p.b": ""}
+    assert circle(graph_of(through_package)) == ["p", "p.a"]
+    assert circle(graph_of({"p": "from p.a import x", "p.a": "from p import b", "p.b": ""})) == []
+    assert circle(graph_of({"p": "from p.a import x", "p.a": "from p.b import x", "p.b": ""})) == []
+
+
+def test_other_planted_violations_are_seen() -> None:
+    assert set(local_imports("def f():\n    import numpy.linalg\n    from matplotlib import pyplot")) == {
+        "numpy",
+        "matplotlib",
+    }
+    assert list(local_imports("import numpy")) == []
+    files = [Path("a") / f"{number}.py" for number in range(3)]
+    assert crowded(files, 2) == {"a": 3}
+    assert crowded(files, 3) == {}
+    bad = {"p.solvers.engines.e": "from p.solvers.methods.m import M", "p.solvers.methods.m": ""}
+    assert upward(graph_of(bad)) == ["p.solvers.engines.e -> p.solvers.methods.m"]
