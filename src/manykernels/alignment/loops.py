@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
-
 from manykernels.compiled import compiled
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 ROOT_TWO = np.sqrt(2.0)
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.validation.arrays import check_square_kernel
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, check_square_kernel
 
 SMALLEST_SHARE = 1e-13  # of a kernel's size: less than this after centering is rounding
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.validation.arrays import check_symmetric_matrix, check_vector
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, check_symmetric_matrix, check_vector
 
 ROUNDING = 1e-14  # of the largest entry of b: a smaller gradient does not bring a weight in
 

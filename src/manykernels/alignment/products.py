@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.alignment.loops import packed_features
 from manykernels.alignment.metrics import center_kernel
 from manykernels.grams import GramStack
 from manykernels.grams.counters import triangle_size, triangle_starts
 from manykernels.grams.loops import pack_triangle
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 CHUNK_BYTES = 64 * 2**20  # of kernels centered at once; two such chunks, and the triangles of one, may be held at once
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.validation.arrays import check_choice, check_columns, check_finite
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, check_choice, check_columns, check_finite
 
 CODINGS = ("auto", "numbers", "signs", "indicator", "balanced")
 

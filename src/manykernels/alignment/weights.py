@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from manykernels.alignment.metrics import SMALLEST_SHARE
 from manykernels.alignment.nonnegative import nonnegative_quadratic
@@ -16,10 +15,8 @@ from manykernels.alignment.products import CenteredProducts
 from manykernels.alignment.targets import CODINGS, target_kernel
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack, as_stack
-from manykernels.validation.arrays import check_choice, check_positive, check_square_kernel
+from manykernels.validation.arrays import Array, check_choice, check_positive, check_square_kernel
 from manykernels.validation.parameters import check_flag
-
-Array = NDArray[Any]
 
 METHODS = ("joint", "independent", "uniform")
 FIRST_SET = 64  # kernels of the first joint problem; the set at most doubles

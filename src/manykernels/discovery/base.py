@@ -7,17 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state as legacy_random_state
 
 from manykernels.kernels import KernelSpec
 from manykernels.objective.certificate import Certificate
 from manykernels.solvers import IterationRecord, Solution
 from manykernels.solvers.run import Run
-from manykernels.validation.arrays import check_count
+from manykernels.validation.arrays import Array, check_count
 from manykernels.validation.parameters import check_instance, check_limits, check_random_state
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

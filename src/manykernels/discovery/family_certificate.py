@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.problem import Problem
 from manykernels.solvers.engines.fixed_weights.learners import MachineFit
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 
 def family_certificate(problem: Problem, model: tuple[Array, Array, float], norm: float) -> Certificate:

@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.discovery.families.pairs import PairWeights
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelSpec
-from manykernels.validation.arrays import check_columns, check_parameter_range
+from manykernels.validation.arrays import Array, check_columns, check_parameter_range
 from manykernels.validation.parameters import check_instance
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

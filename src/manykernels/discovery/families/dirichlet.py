@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.discovery.families.base import KernelFamily
 from manykernels.discovery.families.pairs import PairWeights
 from manykernels.kernels import Dirichlet, KernelSpec
-from manykernels.validation.arrays import check_count
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, check_count
 
 BLOCK_ENTRIES = 2**22  # float64 values of features held at once
 

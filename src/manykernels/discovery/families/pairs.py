@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import squareform
 
-from manykernels.validation.arrays import check_symmetric_matrix, check_vector
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, check_symmetric_matrix, check_vector
 
 
 @dataclass(frozen=True, eq=False)

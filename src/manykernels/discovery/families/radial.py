@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.polynomial import Polynomial
-from numpy.typing import NDArray
 from scipy.spatial.distance import pdist, squareform
 
 from manykernels.discovery.families.base import KernelFamily
 from manykernels.discovery.families.pairs import PairWeights
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import ArdGaussian, Gaussian, KernelSpec, Laplacian, Matern
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 LARGEST_EXPONENT = 700.0  # beyond it the exponential is zero and polynomials times it would be nan
 

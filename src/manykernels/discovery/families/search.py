@@ -7,15 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from manykernels.discovery.families.base import FiniteFamily, KernelFamily
 from manykernels.discovery.families.pairs import PairWeights
-from manykernels.validation.arrays import check_count, check_points, check_positive
+from manykernels.validation.arrays import Array, check_count, check_points, check_positive
 from manykernels.validation.parameters import check_instance
-
-Array = NDArray[Any]
 
 DIGITS = 6  # of the parameters found: those that labels show, so that different kernels have different names
 MOST_EVALUATIONS = 4000  # of a bound on a family of one parameter

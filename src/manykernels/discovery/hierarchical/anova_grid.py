@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.discovery.hierarchical.graph import ROOT, Node
 from manykernels.discovery.hierarchical.newton import NodeGrams
 from manykernels.discovery.hierarchical.product_grid import ProductGrid
 from manykernels.kernels import KernelSpec
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 LARGEST_CACHE = 2**30  # bytes of Gram matrices kept; others are multiplied out again when they are needed
 

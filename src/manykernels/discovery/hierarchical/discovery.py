@@ -5,10 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.discovery.base import Discovery, Limits, checked_limits, run_search
 from manykernels.discovery.hierarchical.anova_grid import AnovaGrid
@@ -22,10 +20,8 @@ from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex
 from manykernels.solvers import Status
-from manykernels.validation.arrays import check_count, check_growth, check_points
+from manykernels.validation.arrays import Array, check_count, check_growth, check_points
 from manykernels.validation.parameters import check_column_names, check_flag
-
-Array = NDArray[Any]
 
 FAMILIES = ("polynomial", "multilinear", "anova")
 FULL_ADVICE = "The search has reached max_kernels={}: increase it, or increase growth, which shortens the search."

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 Node = tuple[tuple[int, int], ...]
 """Pairs (column, level), columns ascending, levels positive; a column that is not named has level zero."""

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.discovery.hierarchical.graph import Node, depth
 from manykernels.discovery.hierarchical.newton import NodeGrams
 from manykernels.discovery.hierarchical.product_grid import ProductGrid
 from manykernels.grams import RankOneStack
 from manykernels.kernels import KernelSpec, Linear
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 BATCH = 1000  # sources surveyed at once
 

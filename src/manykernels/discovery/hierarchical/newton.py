@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.discovery.family_certificate import best_scaling
 from manykernels.discovery.hierarchical.norm import HierarchicalNorm
@@ -17,8 +16,7 @@ from manykernels.solvers.engines.newton_system import NewtonSystem
 from manykernels.solvers.engines.primal_dual.iteration import PRUNING_FACTORS, PrimalDual
 from manykernels.solvers.engines.primal_dual.sample_variables import SampleVariables, start_samples
 from manykernels.solvers.engines.primal_dual.start import START_BARRIER, START_FRACTION, interior_point
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 START_SHARE = 0.3  # of the gap per pair, which the first step aims at
 FAST, SLOW = 0.1, 0.5  # the same after a step that was almost whole, and after any other

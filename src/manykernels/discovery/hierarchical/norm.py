@@ -14,12 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 
 @dataclass(frozen=True, eq=False)

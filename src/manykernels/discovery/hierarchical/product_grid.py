@@ -17,17 +17,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.discovery.base import Found
 from manykernels.discovery.hierarchical.graph import Hull, Node, depth, raised
 from manykernels.discovery.hierarchical.newton import NodeGrams
 from manykernels.kernels import Interaction, KernelSpec
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 
 @dataclass(frozen=True, eq=False)

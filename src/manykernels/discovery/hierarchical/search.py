@@ -5,10 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.discovery.base import Candidate
 from manykernels.discovery.family_certificate import certificate_of
@@ -24,8 +22,7 @@ from manykernels.discovery.hierarchical.norm import HierarchicalNorm
 from manykernels.discovery.hierarchical.product_grid import ProductGrid
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 CLOSER = 0.1  # the share of the gap over the family that the gap over the hull is brought to
 HULL_SHARE = 0.3  # the share of tol that suffices for the gap over the hull

@@ -14,16 +14,13 @@ matrix of rank ``p - 1``.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from manykernels.discovery.hierarchical.norm import HierarchicalNorm
 from manykernels.solvers.engines.primal_dual.complementarity import lift
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 MOST_GROWTH = 10.0  # of a group weight in one step, and most that it may shrink
 FARTHEST = 3.0  # factor that a complementarity product may be off its target

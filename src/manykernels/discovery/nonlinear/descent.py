@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.discovery.base import Limits
 from manykernels.discovery.family_certificate import machine_certificate
@@ -16,8 +14,7 @@ from manykernels.grams import DenseStack
 from manykernels.objective.problem import Problem
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.run import ADVICE, CertifiedModel, Run
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 DECREASE = 1e-4  # share of the decrease to first order that a step must reach
 SMALLEST_STEP = 1e-12  # of the first one

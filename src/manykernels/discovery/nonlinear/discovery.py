@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.discovery.base import Discovery, Found, Limits, checked_limits
 from manykernels.discovery.nonlinear.descent import NonlinearDescent
@@ -17,10 +16,8 @@ from manykernels.kernels import WeightedPolynomial
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Ridge
-from manykernels.validation.arrays import check_count, check_nonnegative_vector, check_points, check_positive
+from manykernels.validation.arrays import Array, check_count, check_nonnegative_vector, check_points, check_positive
 from manykernels.validation.parameters import check_column_names, check_flag
-
-Array = NDArray[Any]
 
 MOST_LISTED = 3  # columns in a name
 

@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
 from manykernels.solvers.engines.fixed_weights.learners import MachineFit, fit_machine
-from manykernels.validation.arrays import check_nonnegative_vector, check_positive, check_vector
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, check_nonnegative_vector, check_positive, check_vector
 
 MACHINE_TOL = 1e-9  # of the model with its kernel
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from manykernels.discovery.base import Candidate, Discovery, Limits, checked_limits, random_generator, run_search
@@ -22,6 +22,7 @@ from manykernels.objective.problem import Problem
 from manykernels.solvers import Solution, Status, configured_solver
 from manykernels.solvers.engines.fixed_weights.learners import MachineFit
 from manykernels.validation.arrays import (
+    Array,
     check_choice,
     check_points,
     check_positive,
@@ -29,8 +30,6 @@ from manykernels.validation.arrays import (
     check_vector,
 )
 from manykernels.validation.parameters import check_flag, check_positions
-
-Array = NDArray[Any]
 
 UPDATES = ("corrective", "sliding", "pairwise", "frank_wolfe")
 INNER_SHARE = 0.02  # of the gap that the search has, or is after, for the problems solved inside it

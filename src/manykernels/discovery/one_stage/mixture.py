@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.discovery.base import Candidate, Found
 from manykernels.discovery.families.pairs import PairWeights
@@ -18,8 +16,8 @@ from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers.weight_sets import Simplex
 from manykernels.solvers.engines.fixed_weights.learners import MachineFit, fit_machine
+from manykernels.validation.arrays import Array
 
-Array = NDArray[Any]
 Model = tuple[Array, Array, float]
 
 BOUND_SHARE = 0.1  # of the gap, that the bound over a family may add to it

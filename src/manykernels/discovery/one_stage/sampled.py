@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, logsumexp
 from scipy.stats import truncnorm
 
@@ -20,10 +20,8 @@ from manykernels.discovery.one_stage.mixture import Learner, Mixture, candidate,
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss
 from manykernels.solvers.engines.fixed_weights.learners import MachineFit
-from manykernels.validation.arrays import check_count, check_positive
+from manykernels.validation.arrays import Array, check_count, check_positive
 from manykernels.validation.parameters import check_flag
-
-Array = NDArray[Any]
 
 MACHINE_TOL = 1e-4  # of the learner at each draw: noise of the draw is far above it
 CHECKPOINTS = 10  # certificates a run

@@ -6,17 +6,13 @@ all parameters climb together from where they are.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from manykernels.discovery.families.pairs import PairWeights
 from manykernels.discovery.families.search import FamilySearch
 from manykernels.discovery.one_stage.mixture import Learner, Mixture
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 MOST_MOVES = 12  # L-BFGS-B iterations of one slide of a learner, each a fit
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import brentq
 
@@ -17,8 +16,7 @@ from manykernels.grams import GramStack
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers.weight_sets import power_prox
 from manykernels.solvers.engines.fixed_weights.learners import MachineFit, fit_machine
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 SOLVE_TOL = 1e-6  # of a step's dual coefficients: the noise of one sampled coordinate is far larger
 STALE = 12  # conjugate gradient iterations after which the preconditioner is factorized anew

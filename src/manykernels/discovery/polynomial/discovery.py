@@ -9,7 +9,6 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.discovery.base import Discovery, Found, Limits, checked_limits, random_generator, run_search
 from manykernels.discovery.polynomial.family import PolynomialFamily
@@ -23,10 +22,8 @@ from manykernels.kernels.specs.widths import MedianDistances
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.solvers import Status
-from manykernels.validation.arrays import check_count, check_points, check_positive
+from manykernels.validation.arrays import Array, check_count, check_points, check_positive
 from manykernels.validation.parameters import check_column_names, check_flag, check_random_state
-
-Array = NDArray[Any]
 
 ADVICE = "Raise max_kernels, n_steps or max_iter, take p nearer to 1 (a sparser model), or increase alpha."
 

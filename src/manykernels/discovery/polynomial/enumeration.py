@@ -7,13 +7,11 @@ from math import comb, factorial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.discovery.polynomial.family import PolynomialFamily, multiplicity
 from manykernels.discovery.polynomial.product_bases import Index, ProductBase
 from manykernels.discovery.polynomial.tally import Clock, Tally
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 PANEL = 256  # rows of pairs at a time: little is computed twice, little memory is held
 BATCH = 2**18  # entries of the states, of the pairs and of the scores of one matrix product: they stay in the cache

@@ -10,14 +10,11 @@ from math import comb, factorial, prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.discovery.polynomial.product_bases import Index, ProductBase
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.regularizers.weight_sets import LpBall, Simplex, WeightSet
-from manykernels.validation.arrays import check_count, check_positive, check_positive_vector
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, check_count, check_positive, check_positive_vector
 
 LARGEST_DEGREE = 8
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.grams import DenseStack, GramStack, RankOneStack
 from manykernels.grams.plan import format_bytes, memory_bytes, stack_nbytes, working_nbytes
+from manykernels.validation.arrays import Array
 
-Array = NDArray[Any]
 Index = tuple[int, ...]
 
 LARGEST_STACK = 2 * 2**30  # bytes of the Gram matrices of the kernels found

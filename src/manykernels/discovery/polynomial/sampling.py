@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.product_bases import Index
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,6 @@ from itertools import chain, zip_longest
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.discovery.base import Candidate, Found
 from manykernels.discovery.family_certificate import family_certificate, with_dual
@@ -25,8 +24,7 @@ from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
 from manykernels.solvers import Solution, solve
 from manykernels.solvers.engines.fixed_weights.learners import fit_machine
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 LEAST_GROWTH = 50  # kernels added a round
 GROWTH = 0.5  # or this share of those there are

@@ -21,14 +21,12 @@ from math import comb, factorial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.discovery.polynomial.enumeration import ONE_BY_ONE, batches, enumerate_degree, largest_batch, repeats
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.product_bases import Index
 from manykernels.discovery.polynomial.tally import Clock, OutOfTimeError, Tally
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 BUDGET = 4e11  # multiplications of one survey: 10 to 40 seconds of one core
 SPEED = 5e9  # multiplications a second that a survey may count on

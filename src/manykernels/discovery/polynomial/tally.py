@@ -6,11 +6,9 @@ import time
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.discovery.polynomial.product_bases import Index
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 NEGLIGIBLE = 1e-17  # of a sum: less than its rounding
 

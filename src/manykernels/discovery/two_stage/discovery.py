@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from manykernels.discovery.base import Candidate, Discovery, Limits, checked_limits, run_search
 from manykernels.discovery.families.base import KernelFamily
@@ -18,8 +18,6 @@ from manykernels.discovery.one_stage.mixture import Learner, Mixture, candidate
 from manykernels.discovery.two_stage.first_stage import AlignedKernel, align_family
 from manykernels.objective.losses import Loss
 from manykernels.solvers import Solution, Status
-
-Array = NDArray[Any]
 
 MACHINE_TOL = 1e-9  # of the learner of the second stage
 NO_KERNEL = "no kernel of the family has a positive centered alignment with the target"

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.discovery.base import Limits, checked_limits, random_generator
 from manykernels.discovery.families.pairs import PairWeights
@@ -24,10 +23,8 @@ from manykernels.discovery.two_stage.target_space import (
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.solvers import Status
 from manykernels.solvers.run import Run
-from manykernels.validation.arrays import check_choice, check_positive, check_positive_vector, check_vector
+from manykernels.validation.arrays import Array, check_choice, check_positive, check_positive_vector, check_vector
 from manykernels.validation.parameters import check_instance
-
-Array = NDArray[Any]
 
 CRITERIA = ("alignment", "distance")
 CROWDED = 0.99  # total weight above which the scale of the simplex is taken to be in the way

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 TINY = float(np.finfo(np.float64).tiny)
 SMALLEST_SHARE = 1e-13  # of a target's or a matrix's size: less than this after centering is rounding
