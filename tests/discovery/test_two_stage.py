@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import minimize_scalar, nnls
 from sklearn.svm import SVC
 
+from manykernels.alignment.metrics import cosine
 from manykernels.discovery import (
     ArdGaussianFamily,
     FamilySearch,
@@ -20,7 +21,7 @@ from manykernels.discovery import (
     align_family,
     discover_in_two_stages,
 )
-from manykernels.discovery.two_stage.target_space import alignment_step, cosine, distance_step
+from manykernels.discovery.two_stage.target_space import alignment_step, distance_step
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers import Status
 

@@ -42,11 +42,20 @@ def center_kernel(K: Any) -> Array:
     array([[ 0.5, -0.5],
            [-0.5,  0.5]])
     """
-    gram = check_square_kernel(K, "K")
-    centered = gram - gram.mean(axis=0)
+    return centered(check_square_kernel(K, "K"))
+
+
+def centered(gram: Array, share: Array | None = None) -> Array:
+    """Return ``C K C'`` with ``C = I - 1 s'``, for shares ``s`` of the samples that sum to one, equal by default."""
+    found = gram - (gram.mean(axis=0) if share is None else share @ gram)
     # Means of what is left, not of what was given: the second subtraction also removes the rounding of the first.
-    centered -= centered.mean(axis=1, keepdims=True)
-    return centered
+    found -= (found.mean(axis=1) if share is None else found @ share)[:, None]
+    return found
+
+
+def cosine(first: Array, second: Array) -> float:
+    """Return ``<A, B> / (||A|| ||B||)`` of two matrices; 0 if one of them is zero."""
+    return float(np.vdot(_unit(first), _unit(second))) if first.any() and second.any() else 0.0
 
 
 def alignment(K: Any, L: Any) -> float:
@@ -83,7 +92,7 @@ def alignment(K: Any, L: Any) -> float:
     0.5
     """
     first, second = check_square_kernel(K, "K"), check_square_kernel(L, "L")
-    return _cosine(first, second, (_largest(first), _largest(second)))
+    return _checked_cosine(first, second, (_largest(first), _largest(second)))
 
 
 def centered_alignment(K: Any, L: Any) -> float:
@@ -125,10 +134,10 @@ def centered_alignment(K: Any, L: Any) -> float:
     1.0
     """
     first, second = center_kernel(check_square_kernel(K, "K")), center_kernel(check_square_kernel(L, "L"))
-    return _cosine(first, second, (_largest(K), _largest(L)))
+    return _checked_cosine(first, second, (_largest(K), _largest(L)))
 
 
-def _cosine(first: Array, second: Array, sizes: tuple[float, float]) -> float:
+def _checked_cosine(first: Array, second: Array, sizes: tuple[float, float]) -> float:
     if first.shape != second.shape:
         raise InvalidInputError(f"K and L must be on the same samples, got shapes {first.shape} and {second.shape}.")
     for name, matrix, size in zip(("K", "L"), (first, second), sizes, strict=True):
@@ -137,7 +146,7 @@ def _cosine(first: Array, second: Array, sizes: tuple[float, float]) -> float:
                 f"The alignment is not defined: {name} is zero (after centering, if that was asked for), as a constant "
                 "kernel or target is."
             )
-    return float(np.vdot(_unit(first), _unit(second)))
+    return cosine(first, second)
 
 
 def _unit(matrix: Array) -> Array:

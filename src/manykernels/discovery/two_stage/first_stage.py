@@ -8,18 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from manykernels.alignment.metrics import SMALLEST_SHARE, cosine
 from manykernels.discovery.base import Limits, checked_limits, random_generator
 from manykernels.discovery.families.pairs import PairWeights
 from manykernels.discovery.families.search import FamilySearch, Peak
 from manykernels.discovery.one_stage.mixture import Mixture
-from manykernels.discovery.two_stage.target_space import (
-    LARGEST_STEP,
-    SMALLEST_SHARE,
-    TargetSpace,
-    alignment_step,
-    cosine,
-    distance_step,
-)
+from manykernels.discovery.two_stage.target_space import LARGEST_STEP, TargetSpace, alignment_step, distance_step
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.solvers import Status
 from manykernels.solvers.run import Run

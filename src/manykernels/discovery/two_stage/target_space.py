@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from manykernels.alignment.metrics import SMALLEST_SHARE, centered, cosine
 from manykernels.validation.arrays import Array
 
 TINY = float(np.finfo(np.float64).tiny)
-SMALLEST_SHARE = 1e-13  # of a target's or a matrix's size: less than this after centering is rounding
 LARGEST_STEP = 1.0  # eta_max of the thesis
 
 
@@ -42,10 +42,10 @@ class TargetSpace:
         # Squares of the target itself, and products of four of them, may overflow or vanish.
         target = self.target / max(float(np.abs(self.target).max()), TINY)
         root = np.sqrt(self.weight)
-        centered = root * (target - np.average(target, weights=self.weight))
-        size = float(np.linalg.norm(centered))
+        values = root * (target - np.average(target, weights=self.weight))
+        size = float(np.linalg.norm(values))
         varies = size > SMALLEST_SHARE * float(np.linalg.norm(root * target))
-        direction = centered / size if varies else np.zeros_like(centered)
+        direction = values / size if varies else np.zeros_like(values)
         return np.outer(direction, direction)
 
     @property
@@ -60,9 +60,7 @@ class TargetSpace:
 
     def centered(self, gram: Array) -> Array:
         """Return ``W^(1/2) C K C' W^(1/2)``; zero for a constant matrix, of which centering leaves but rounding."""
-        share = self.weight / self.weight.sum()
-        inner = gram - (share @ gram)[None, :]
-        inner -= (inner @ share)[:, None]
+        inner = centered(gram, self.weight / self.weight.sum())
         if np.abs(inner).max() <= SMALLEST_SHARE * np.abs(gram).max():
             return np.zeros_like(inner)
         root = np.sqrt(self.weight)
@@ -79,12 +77,6 @@ class TargetSpace:
     def alignment(self, gram: Array) -> float:
         """Return the centered alignment of a Gram matrix with the ideal kernel, between -1 and 1; 0 if undefined."""
         return cosine(self.centered(gram), self.ideal)
-
-
-def cosine(first: Array, second: Array) -> float:
-    """Return ``<A, B> / (||A|| ||B||)`` of two matrices; 0 if one of them is zero."""
-    size = float(np.linalg.norm(first)) * float(np.linalg.norm(second))
-    return float(np.vdot(first, second)) / size if size > 0 else 0.0
 
 
 def alignment_step(kernel: Array, member: Array, ideal: Array, largest: float = LARGEST_STEP) -> float:
