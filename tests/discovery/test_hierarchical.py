@@ -224,7 +224,7 @@ def test_sums_over_descendants_are_those_of_enumeration(
 ) -> None:
     grid, rho = GRIDS[family](points), rng.normal(size=N)
     sources = [node for node in listed(R, grid.degree, grid.largest_level) if node != ROOT]
-    own, bounds = grid.survey(rho, sources)
+    own, bounds = grid.source_bounds(rho, sources)
     expected = [enumerated_bound(points, grid, rho, node) for node in sources]
     np.testing.assert_allclose(bounds, expected, rtol=1e-9)
     np.testing.assert_allclose([grid.descendant_squares(rho, node) for node in sources], expected, rtol=1e-9)
@@ -243,7 +243,7 @@ def test_hull_and_sources_bound_the_dual_norm_of_the_graph(
         hull.add(list(hull.sources)[rng.integers(len(hull.sources))])
     part = HierarchicalNorm(hull_matrix(hull.nodes), np.array([grid.penalty(v) for v in hull.nodes]), STRENGTH)
     inside = part.dual_squares(rng.dirichlet(np.ones(size)), np.square([rho @ monomial(points, v) for v in hull.nodes]))
-    outside = grid.survey(rho, list(hull.sources))[1]
+    outside = grid.source_bounds(rho, list(hull.sources))[1]
     true = dual_norm(nodes, np.abs([rho @ monomial(points, v) for v in nodes])) ** 2
     assert max(inside.max(), outside.max()) >= true * (1 - 1e-7)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from manykernels.discovery import Limits, PolynomialDiscovery, discover_polynomial
-from manykernels.discovery.polynomial.descent import MirrorDescent, RidgeMachine, WarmMachine, project_on_ball
+from manykernels.discovery.polynomial.descent import MirrorDescent, RidgeSolver, WarmStartedSolver, project_on_lp_ball
 from manykernels.discovery.polynomial.family import PolynomialFamily, multiplicity
 from manykernels.discovery.polynomial.product_bases import RankOneBase
 from manykernels.exceptions import InvalidInputError
@@ -19,7 +19,7 @@ from manykernels.kernels import Gaussian, Interaction, Linear
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers.weight_sets import LpBall
-from manykernels.solvers import solve
+from manykernels.solvers import Status, WorkingSet, solve
 from manykernels.solvers.engines.fixed_weights.learners import fit_machine
 
 N, R, D = 30, 4, 2
@@ -197,7 +197,7 @@ def test_warm_machines_agree_with_cold_ones(points: Any, signal: Any, loss: str,
         np.ones((1, N, N)), y, get_loss(loss), PolynomialFamily.of(RankOneBase(points.T), 1).regularizer(1.0),
         fit_intercept=fit_intercept, sample_weight=rng.random(N) + 0.5,
     )  # fmt: skip
-    machine = RidgeMachine(shell) if loss == "squared" else WarmMachine(shell)
+    machine = RidgeSolver(shell) if loss == "squared" else WarmStartedSolver(shell)
     gram = points @ points.T
     for _ in range(40):
         gram = 0.9 * gram + np.multiply.outer(*[rng.normal(size=N)] * 2)
@@ -215,8 +215,8 @@ def test_projections_are_the_nearest_points(p: float) -> None:
     x = cp.Variable(5, nonneg=True)
     inside = cp.pnorm(cp.multiply(counts ** (1 / p), x), p, approx=False) <= 1
     cp.Problem(cp.Minimize(cp.sum(cp.multiply(counts, cp.square(x - theta)))), [inside]).solve(solver=cp.CLARABEL)
-    np.testing.assert_allclose(project_on_ball(theta, counts, p), x.value, atol=1e-5)
-    np.testing.assert_array_equal(project_on_ball(theta / 100, counts, p), theta / 100)
+    np.testing.assert_allclose(project_on_lp_ball(theta, counts, p), x.value, atol=1e-5)
+    np.testing.assert_array_equal(project_on_lp_ball(theta / 100, counts, p), theta / 100)
 
 
 def test_general_base_kernels_reach_the_optimum_on_all_products(points: np.ndarray, signal: np.ndarray) -> None:
@@ -268,7 +268,7 @@ def test_a_search_out_of_time_is_certified_all_the_same(points: np.ndarray, sign
 
 
 def test_products_that_no_survey_names_are_drawn(points: np.ndarray) -> None:
-    # The budget pays for an enumeration of pairs only: leaders alone would never bring the triple.
+    # The budget pays for an enumeration of pairs only: largest alone would never bring the triple.
     y = points[:, 0] * points[:, 1] * points[:, 2]
     found = discover(points, y, degree=3, degree_penalties=None, p=1.0, budget=6e3, n_steps=1, strength=0.1)
     assert found.method == "bound"
@@ -317,3 +317,18 @@ def test_missing_values_are_refused(points: np.ndarray, signal: np.ndarray) -> N
     broken[3, 1] = np.nan
     with pytest.raises(InvalidInputError, match="points contains 1 NaN"):
         discover(broken, signal)
+
+
+def test_an_interrupt_inside_a_restricted_solve_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The inner solver returns its best model after Ctrl-C; the search must not go on from it."""
+    runs: list[int] = []
+
+    def interrupted(self: Any, problem: Any, state: Any) -> None:
+        runs.append(1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(WorkingSet, "step", interrupted)
+    X = np.random.default_rng(0).normal(size=(40, 4))
+    found = discover_polynomial(X, X[:, 0] * X[:, 1], strength=0.1, p=1.0, random_state=0, limits=Limits(tol=1e-6))
+    assert found.solution.status is Status.INTERRUPTED
+    assert len(runs) == 1

@@ -11,12 +11,12 @@ import pytest
 from scipy.stats import chisquare
 
 from manykernels.discovery.polynomial import enumeration
-from manykernels.discovery.polynomial import survey as surveys
+from manykernels.discovery.polynomial import family_norm as norms
 from manykernels.discovery.polynomial.discovery import product_base
 from manykernels.discovery.polynomial.family import PolynomialFamily, multiplicity
 from manykernels.discovery.polynomial.product_bases import GramBase, RankOneBase
 from manykernels.discovery.polynomial.sampling import InteractionSampler
-from manykernels.discovery.polynomial.tally import Clock, OutOfTimeError
+from manykernels.discovery.polynomial.score_sum import Deadline, OutOfTimeError
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.kernels import Gaussian, Linear
 
@@ -105,24 +105,24 @@ def test_the_norm_over_the_family_is_that_of_enumeration(kind: str, r: int, degr
     masses = brute_masses(grams, degree, a)
     values = np.array(list(masses.values()))
     expected = values.max() if p == 1 else np.sum(values ** (p / (p - 1))) ** ((p - 1) / p)
-    found = surveys.survey(family, a, n_leaders=5)
+    found = norms.family_norm(family, a, n_largest=5)
     assert found.method == "enumeration"
     np.testing.assert_allclose(found.norm, expected, rtol=1e-11)
     scores = {i: m * multiplicity(i) ** ((p - 1) / p) for i, m in masses.items() if i == tuple(sorted(i))}
     best = sorted(scores, key=lambda i: -scores[i])[:5]
     np.testing.assert_allclose(found.scores, [scores[i] for i in best], rtol=1e-10)
-    np.testing.assert_allclose([scores[i] for i in found.leaders], found.scores, rtol=1e-10)
+    np.testing.assert_allclose([scores[i] for i in found.largest], found.scores, rtol=1e-10)
 
 
 def test_many_panels_find_what_one_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     family, _ = make("columns", 7, 4, 1.5)
     a = np.random.default_rng(3).normal(size=N)
-    whole = surveys.survey(family, a, n_leaders=50)
+    whole = norms.family_norm(family, a, n_largest=50)
     monkeypatch.setattr(enumeration, "PANEL", 2)
-    parts = surveys.survey(family, a, n_leaders=50)
+    parts = norms.family_norm(family, a, n_largest=50)
     np.testing.assert_allclose(parts.norm, whole.norm, rtol=1e-13)
     np.testing.assert_allclose(parts.scores, whole.scores, rtol=1e-13)
-    assert len(set(parts.leaders)) == 50
+    assert len(set(parts.largest)) == 50
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
@@ -130,10 +130,10 @@ def test_many_panels_find_what_one_finds(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_small_batches_find_what_large_ones_find(kind: str, p: float, monkeypatch: pytest.MonkeyPatch) -> None:
     family, _ = make(kind, 6, 4, p)
     a = np.random.default_rng(3).normal(size=N)
-    whole = surveys.survey(family, a, n_leaders=30)
+    whole = norms.family_norm(family, a, n_largest=30)
     monkeypatch.setattr(enumeration, "BATCH", 1)
     monkeypatch.setattr(enumeration, "FEWEST", 2)
-    parts = surveys.survey(family, a, n_leaders=30)
+    parts = norms.family_norm(family, a, n_largest=30)
     assert (whole.method, parts.method) == ("enumeration", "enumeration")
     np.testing.assert_allclose(parts.norm, whole.norm, rtol=1e-12)
     np.testing.assert_allclose(parts.scores, whole.scores, rtol=1e-12)
@@ -155,25 +155,25 @@ def test_the_cost_of_an_enumeration_counts_its_calls(monkeypatch: pytest.MonkeyP
     # Each matrix product takes the time of a million multiplications in Python, however small it is.
     features = np.random.default_rng(0).normal(size=(30, N))
     calls = []
-    monkeypatch.setattr(Clock, "check", lambda self: calls.append(1))
+    monkeypatch.setattr(Deadline, "check", lambda self: calls.append(1))
     for degree in (3, 4, 5):
         family = PolynomialFamily.of(RankOneBase(features), degree, None, 1.5)
         calls.clear()
-        surveys.survey(family, features[0])
+        norms.family_norm(family, features[0])
         # Degree 2 is one product, and free.
-        assert (len(calls) - 1) * surveys.CALL <= surveys.survey_cost(family) <= 10 * len(calls) * surveys.CALL
+        assert (len(calls) - 1) * norms.CALL <= norms.norm_cost(family) <= 10 * len(calls) * norms.CALL
 
 
 def out_of_time_after(calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every clock that has a deadline run out after some checks."""
+    """Let every deadline that has a deadline run out after some checks."""
     left = [calls]
 
-    def check(self: Clock) -> None:
+    def check(self: Deadline) -> None:
         left[0] -= 1
         if left[0] < 0 and np.isfinite(self.left):
             raise OutOfTimeError
 
-    monkeypatch.setattr(Clock, "check", check)
+    monkeypatch.setattr(Deadline, "check", check)
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
@@ -181,12 +181,12 @@ def out_of_time_after(calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_survey_out_of_time_is_a_bound(kind: str, p: float, monkeypatch: pytest.MonkeyPatch) -> None:
     family, grams = make(kind, 5, 4, p)
     a = np.random.default_rng(3).normal(size=N)
-    exact, masses = surveys.survey(family, a).norm, brute_masses(grams, 4, a)
+    exact, masses = norms.family_norm(family, a).norm, brute_masses(grams, 4, a)
     found = []
     for calls in range(40):
         out_of_time_after(calls, monkeypatch)
-        found.append(surveys.survey(family, a, n_leaders=3, seconds=1e6))
-        for index, score in zip(found[-1].leaders, found[-1].scores, strict=True):
+        found.append(norms.family_norm(family, a, n_largest=3, seconds=1e6))
+        for index, score in zip(found[-1].largest, found[-1].scores, strict=True):
             np.testing.assert_allclose(score, masses[index] * multiplicity(index) ** ((p - 1) / p), rtol=1e-10)
     assert {one.method for one in found} == {"bound", "enumeration"}
     assert all(one.norm >= exact * (1 - 1e-12) for one in found)
@@ -202,13 +202,13 @@ def test_any_deadline_gives_a_bound(kind: str, seconds: float) -> None:
         a = np.random.default_rng(degree).normal(size=N)
         values = np.array(list(brute_masses(grams, degree, a).values()))
         exact = values.max() if p == 1 else np.sum(values ** (p / (p - 1))) ** ((p - 1) / p)
-        assert surveys.survey(family, a, seconds=seconds).norm >= exact * (1 - 1e-12)
+        assert norms.family_norm(family, a, seconds=seconds).norm >= exact * (1 - 1e-12)
 
 
 def test_no_dual_vector_is_answered_by_the_method_of_any_other() -> None:
     family, _ = make("columns", 5, 4, 1.5)
     for budget, method in [(1e12, "enumeration"), (1.0, "bound")]:
-        found = surveys.survey(family, np.zeros(N), budget=budget)
+        found = norms.family_norm(family, np.zeros(N), budget=budget)
         assert (found.norm, found.method) == (0.0, method)
 
 
@@ -216,10 +216,10 @@ def test_no_dual_vector_is_answered_by_the_method_of_any_other() -> None:
 def test_the_identity_is_exact(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     family, _ = make(kind, 5, 4)
     a = np.random.default_rng(3).normal(size=N)
-    exact = surveys.survey(family, a).norm
-    monkeypatch.setattr(surveys, "_enumeration_cost", lambda family, degree: 1e30)
-    found = surveys.survey(family, a)
-    assert (found.method, found.leaders) == ("identity", ())
+    exact = norms.family_norm(family, a).norm
+    monkeypatch.setattr(norms, "_enumeration_cost", lambda family, degree: 1e30)
+    found = norms.family_norm(family, a)
+    assert (found.method, found.largest) == ("identity", ())
     np.testing.assert_allclose(found.norm, exact, rtol=1e-11)
 
 
@@ -228,8 +228,8 @@ def test_the_identity_is_exact(kind: str, monkeypatch: pytest.MonkeyPatch) -> No
 def test_bounds_lie_above_and_tighten_with_the_budget(kind: str, p: float) -> None:
     family, grams = make(kind, 5, 4, p)
     a = np.random.default_rng(3).normal(size=N)
-    exact, one_norm = surveys.survey(family, a).norm, sum(brute_masses(grams, 4, a).values())
-    bounds = [surveys.survey(family, a, budget=budget) for budget in (1.0, 6e3, 2e4, 5e4)]
+    exact, one_norm = norms.family_norm(family, a).norm, sum(brute_masses(grams, 4, a).values())
+    bounds = [norms.family_norm(family, a, budget=budget) for budget in (1.0, 6e3, 2e4, 5e4)]
     assert all(bound.method == "bound" for bound in bounds)
     assert all(bound.norm >= exact * (1 - 1e-12) for bound in bounds)
     assert all(later.norm <= earlier.norm * (1 + 1e-12) for earlier, later in pairwise(bounds))

@@ -13,7 +13,7 @@ from manykernels.discovery.families.radial import (
     MaternFamily,
     RadialFamily,
 )
-from manykernels.discovery.families.search import FamilySearch, Peak, SearchSettings
+from manykernels.discovery.families.search import BestMember, FamilySearch, SearchSettings
 from manykernels.discovery.hierarchical.discovery import HierarchicalDiscovery, discover_hierarchical
 from manykernels.discovery.nonlinear.discovery import NonlinearDiscovery, discover_nonlinear
 from manykernels.discovery.nonlinear.problem import project_on_ball
@@ -24,9 +24,13 @@ from manykernels.discovery.two_stage.discovery import discover_in_two_stages
 from manykernels.discovery.two_stage.first_stage import AlignedKernel, align_family
 from manykernels.discovery.two_stage.target_space import TargetSpace
 
+Peak = BestMember
+"""An older name."""
+
 __all__ = [
     "AlignedKernel",
     "ArdGaussianFamily",
+    "BestMember",
     "Candidate",
     "DirichletFamily",
     "Discovery",

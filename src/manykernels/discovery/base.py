@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state as legacy_random_state
 
+from manykernels.exceptions import ConvergenceWarning
 from manykernels.kernels import KernelSpec
 from manykernels.objective.certificate import Certificate
-from manykernels.solvers import IterationRecord, Solution
+from manykernels.objective.problem import Problem
+from manykernels.solvers import IterationRecord, Solution, Status, configured_solver
 from manykernels.solvers.run import Run
 from manykernels.validation.arrays import Array, check_count
 from manykernels.validation.parameters import check_instance, check_limits, check_random_state
@@ -169,3 +172,19 @@ def without_empty(discovery: Discovery) -> Discovery:
     kept = np.flatnonzero(weights)
     kernels = tuple(discovery.kernels[m] for m in kept)
     return Discovery(kernels, replace(discovery.solution, kernel_weights=weights[kept]))
+
+
+def solve_quietly(problem: Problem, tol: float, warm_start: Solution | None = None, **limits: Any) -> Solution:
+    """Solve a finite problem inside a search; whether its gap is small enough, the certificate over the family tells.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If Ctrl-C came meanwhile: it is meant for the whole search.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solution = configured_solver("auto", problem, tol=tol, **limits).solve(problem, warm_start)
+    if solution.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
+    return solution

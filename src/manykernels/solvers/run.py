@@ -71,7 +71,7 @@ class CertifiedModel:
     newton_steps: int
 
 
-class Limits(Watched, Protocol):
+class RunLimits(Watched, Protocol):
     """When a run ends."""
 
     @property
@@ -99,7 +99,7 @@ class Run(Generic[C]):
 
     Parameters
     ----------
-    limits : Limits
+    limits : RunLimits
     title : str
         What runs, as messages begin.
     converged : callable, optional
@@ -117,7 +117,7 @@ class Run(Generic[C]):
     """
 
     def __init__(
-        self, limits: Limits, title: str, *, converged: Callable[[C], bool] | None = None, first: int = 0
+        self, limits: RunLimits, title: str, *, converged: Callable[[C], bool] | None = None, first: int = 0
     ) -> None:
         self._limits, self._title = limits, title
         self._converged = converged or (lambda model: model.certificate.relative_gap <= limits.tol)

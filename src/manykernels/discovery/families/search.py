@@ -51,7 +51,7 @@ def checked_settings(settings: Any) -> SearchSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class Peak:
+class BestMember:
     """The best member found.
 
     Attributes
@@ -86,8 +86,8 @@ class FamilySearch:
     >>> from manykernels.discovery import FamilySearch, GaussianFamily, PairWeights
     >>> x = np.linspace(-1.0, 1.0, 40)[:, None]
     >>> search = FamilySearch(GaussianFamily(0.01, 10.0), x)
-    >>> peak = search.maximize(PairWeights.rank_one(np.sin(6.0 * x[:, 0])))
-    >>> 0.1 < peak.parameter[0] < 0.4
+    >>> best = search.maximize(PairWeights.rank_one(np.sin(6.0 * x[:, 0])))
+    >>> 0.1 < best.parameter[0] < 0.4
     np.True_
     """
 
@@ -136,7 +136,7 @@ class FamilySearch:
 
     def maximize(
         self, pairs: PairWeights, *, near: Sequence[Array] = (), rng: np.random.Generator | None = None
-    ) -> Peak:
+    ) -> BestMember:
         """Return the best member found for pair weights.
 
         One parameter: the highest local maxima of a grid, each climbed by L-BFGS-B between its neighbors. Several: from
@@ -153,7 +153,7 @@ class FamilySearch:
 
         Returns
         -------
-        Peak
+        BestMember
         """
         if isinstance(self.family, FiniteFamily):
             return self._best_listed(self.family, pairs)
@@ -172,27 +172,27 @@ class FamilySearch:
         found = [self._climb(start, bounds, pairs) for start, bounds in climbs]
         return max(found, key=lambda pair: pair[0])[1]
 
-    def bound(self, pairs: PairWeights, peak: Peak, slack: float) -> float | None:
+    def bound(self, pairs: PairWeights, known: BestMember, slack: float) -> float | None:
         """Return a number that ``<A, K_p>`` exceeds nowhere in the family; None if the family has no such bound.
 
         Parameters
         ----------
         pairs : PairWeights
-        peak : Peak
+        known : BestMember
             The best member known.
         slack : float
-            How far above ``peak.value`` the bound may stay.
+            How far above ``known.value`` the bound may stay.
 
         Returns
         -------
         float or None
         """
         if isinstance(self.family, FiniteFamily):
-            return peak.value
+            return known.value
         fourth = self.family.fourth_derivative(self.prepared, pairs) if self.n_parameters == 1 else None
         if fourth is None:
             return None
-        return bounded_maximum(lambda u: self._profile(u, pairs), self._grid(), fourth, peak.value, slack)
+        return bounded_maximum(lambda u: self._profile(u, pairs), self._grid(), fourth, known.value, slack)
 
     def _box(self) -> tuple[float, float]:
         ends = self.family.coordinate(np.array([self.family.low, self.family.high]))
@@ -212,7 +212,9 @@ class FamilySearch:
         values, slopes = self.family.inner_many(self.prepared, parameters, pairs)
         return values, slopes[:, 0] * self.family.scale(parameters)[:, 0]
 
-    def _climb(self, start: Array, bounds: Sequence[tuple[float, float]], pairs: PairWeights) -> tuple[float, Peak]:
+    def _climb(
+        self, start: Array, bounds: Sequence[tuple[float, float]], pairs: PairWeights
+    ) -> tuple[float, BestMember]:
         scale = max(abs(self.objective(start, pairs)[0]), np.finfo(np.float64).tiny)
 
         def descend(coordinate: Array) -> tuple[float, Array]:
@@ -224,18 +226,18 @@ class FamilySearch:
         )
         parameter = self.rounded(self.family.parameter(found.x))
         value, _ = self.objective(self.family.coordinate(parameter), pairs)
-        return value, Peak(parameter, self.family.inner(self.prepared, parameter, pairs)[0])
+        return value, BestMember(parameter, self.family.inner(self.prepared, parameter, pairs)[0])
 
     def rounded(self, parameter: Array) -> Array:
         """Return the parameters with the digits that labels show, inside their bounds."""
         short = np.array([float(f"{number:.{DIGITS}g}") for number in parameter])
         return np.clip(short, self.family.low, self.family.high)
 
-    def _best_listed(self, family: FiniteFamily, pairs: PairWeights) -> Peak:
+    def _best_listed(self, family: FiniteFamily, pairs: PairWeights) -> BestMember:
         members = np.array(family.members)
         values = family.inner_many(self.prepared, members, pairs)[0]
         best = int(np.argmax(values))
-        return Peak(members[best], float(values[best]))
+        return BestMember(members[best], float(values[best]))
 
 
 def bounded_maximum(profile: Any, grid: Array, fourth: float, best: float, slack: float) -> float:

@@ -15,7 +15,7 @@ from manykernels.grams import RankOneStack
 from manykernels.kernels import KernelSpec, Linear
 from manykernels.validation.arrays import Array
 
-BATCH = 1000  # sources surveyed at once
+BATCH = 1000  # sources bounded at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,14 +53,14 @@ class MonomialGrid(ProductGrid):
         """Return the square of one inner product."""
         return float(rho @ self.feature(node)) ** 2
 
-    def survey(self, rho: Array, sources: Sequence[Node]) -> tuple[Array, Array]:
+    def source_bounds(self, rho: Array, sources: Sequence[Node]) -> tuple[Array, Array]:
         """Return own squares and bounds; all sources of one depth at once.
 
         With powers, the monomials below ``t`` are ``t`` times any monomial: the bound is the quadratic form of
         ``rho o t`` in a matrix that all sources of the same depth share.
         """
         if not self.squares:
-            return super().survey(rho, sources)
+            return super().source_bounds(rho, sources)
         own, bounds = np.zeros(len(sources)), np.zeros(len(sources))
         depths = np.array([depth(node) for node in sources])
         for level in np.unique(depths):

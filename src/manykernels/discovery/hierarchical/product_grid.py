@@ -92,7 +92,7 @@ class ProductGrid(ABC):
             total = float(rho @ self._descendant_gram(source, left) @ rho)
         return max(total, 0.0) / self.penalty(source) ** 2
 
-    def survey(self, rho: Array, sources: Sequence[Node]) -> tuple[Array, Array]:
+    def source_bounds(self, rho: Array, sources: Sequence[Node]) -> tuple[Array, Array]:
         """Return for each source its own ``u_t^2 / d_t^2`` and ``B_t``, (n,) each."""
         own = [self.squared_norm(rho, node) / self.penalty(node) ** 2 for node in sources]
         return np.array(own), np.array([self.descendant_squares(rho, node) for node in sources])

@@ -45,7 +45,7 @@ class _Model:
 
 
 @dataclass(frozen=True, eq=False)
-class _Survey:
+class _DualNorm:
     """What is known about the dual norm of a model: squares on the hull, and for each source its own and its bound."""
 
     inside: float
@@ -106,12 +106,12 @@ class HierarchicalSearch:
         known: dict[Node, tuple[float, float]] = {}
         while True:
             reduced = self._reduced()
-            survey = self._survey(reduced, model.feasible, known)
-            certificate = self._certificate(reduced, model, survey.whole)
+            norm = self._dual_norm(reduced, model.feasible, known)
+            certificate = self._certificate(reduced, model, norm.whole)
             yield self._candidate(model, certificate)
-            hull_gap = self._certificate(reduced, model, survey.inside).relative_gap
+            hull_gap = self._certificate(reduced, model, norm.inside).relative_gap
             room = OUTSIDE_SHARE * self.tol * 2.0 * self.strength * abs(certificate.primal)
-            necessary, doubtful = survey.violators(survey.inside + room)
+            necessary, doubtful = norm.violators(norm.inside + room)
             goal = max(CLOSER * min(certificate.relative_gap, 1.0), HULL_SHARE * self.tol)
             if not self._add(necessary):
                 if min(hull_gap, solved_to) <= goal and self._add(doubtful):
@@ -164,15 +164,15 @@ class HierarchicalSearch:
             d = np.where(np.arange(len(d)) == 0, 0.0, d)  # the constant kernel adds nothing, as the sum of rho is zero
         return _Model(rho, d, b, self.base.feasible_dual(rho))
 
-    def _survey(self, reduced: ReducedProblem, rho: Array, known: dict[Node, tuple[float, float]]) -> _Survey:
+    def _dual_norm(self, reduced: ReducedProblem, rho: Array, known: dict[Node, tuple[float, float]]) -> _DualNorm:
         """Bound the dual norm of ``rho``; bounds that are known are not computed again, new ones are added to them."""
         squared_norms = np.maximum(reduced.stack.apply_each(rho) @ rho, 0.0)
         inside = float(reduced.regularizer.dual_squares(self.eta, squared_norms).max())
         fresh = [node for node in self.hull.sources if node not in known]
-        own, bounds = self.grid.survey(rho, fresh)
+        own, bounds = self.grid.source_bounds(rho, fresh)
         known.update(zip(fresh, zip(own.tolist(), bounds.tolist(), strict=True), strict=True))
         sources = self.hull.sources
-        return _Survey(inside, {node: known[node][0] for node in sources}, {node: known[node][1] for node in sources})
+        return _DualNorm(inside, {node: known[node][0] for node in sources}, {node: known[node][1] for node in sources})
 
     def _certificate(self, reduced: ReducedProblem, model: _Model, dual_square: float) -> Certificate:
         """Return the certificate of the model for an upper bound on the squared dual norm of ``model.feasible``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,15 +10,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
-from manykernels.discovery.base import Candidate, Discovery, Limits, checked_limits, random_generator, run_search
+from manykernels.discovery.base import (
+    Candidate,
+    Discovery,
+    Limits,
+    checked_limits,
+    random_generator,
+    run_search,
+    solve_quietly,
+)
 from manykernels.discovery.families.base import FiniteFamily, KernelFamily
 from manykernels.discovery.families.search import FamilySearch, SearchSettings, checked_settings
-from manykernels.discovery.one_stage.mixture import Certified, Learner, Mixture, candidate, certify
-from manykernels.discovery.one_stage.slide import slide_learner
-from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.discovery.one_stage.mixture import FamilyCertificate, Learner, Mixture, candidate, certify
+from manykernels.discovery.one_stage.sliding import slide_parameters
+from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
-from manykernels.solvers import Solution, Status, configured_solver
+from manykernels.solvers import Solution
 from manykernels.solvers.engines.fixed_weights.learners import MachineFit
 from manykernels.validation.arrays import (
     Array,
@@ -158,12 +165,14 @@ def make_learner(
     )
 
 
-def _begin(learner: Learner, limits: Limits, rng: np.random.Generator) -> tuple[Candidate, Certified, MachineFit]:
+def _begin(
+    learner: Learner, limits: Limits, rng: np.random.Generator
+) -> tuple[Candidate, FamilyCertificate, MachineFit]:
     """Return the model without kernels and the first kernel to take."""
     empty, rho, b = learner.start()
     model = rho, np.zeros(1), b
     certified = certify(learner, empty, model, tol=limits.tol, rng=rng)
-    start = candidate(learner, [certified.peak.parameter], model, certified.certificate, 0)
+    start = candidate(learner, [certified.worst.parameter], model, certified.certificate, 0)
     return start, certified, MachineFit(rho, b, certified.certificate.dual, certified.certificate.gap, 0)
 
 
@@ -173,12 +182,12 @@ def _corrective(learner: Learner, limits: Limits, rng: np.random.Generator, *, s
     yield start
     mixture, steps = Mixture(), 0
     while True:
-        mixture, _ = mixture.with_member(learner.search, certified.peak.parameter)
+        mixture, _ = mixture.with_member(learner.search, certified.worst.parameter)
         tol = _inner_tol(certified, limits)
         problem, solution = _solved(learner, mixture, tol)
         steps += solution.newton_steps
         if slides and solution.kernel_weights.any():
-            mixture = slide_learner(learner, _weighted(mixture, solution).pruned(), tol)
+            mixture = slide_parameters(learner, _weighted(mixture, solution).pruned(), tol)
             problem, solution = _solved(learner, mixture, tol)
             steps += solution.newton_steps
         model = solution.dual_coef, solution.kernel_weights, solution.intercept
@@ -200,19 +209,9 @@ def _weighted(mixture: Mixture, solution: Solution) -> Mixture:
     return mixture.weighted(solution.kernel_weights / total if total > 0 else solution.kernel_weights)
 
 
-def _inner_tol(certified: Certified, limits: Limits) -> float:
+def _inner_tol(certified: FamilyCertificate, limits: Limits) -> float:
     """Return the accuracy that the problems inside need: far from the end, a rough answer names the next kernel."""
     return max(INNER_SHARE * max(limits.tol, min(certified.certificate.relative_gap, 0.5)), 1e-10)
-
-
-def solve_quietly(problem: Problem, tol: float) -> Solution:
-    """Solve the finite problem; whether its gap is small enough, the certificate over the family tells."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        solution = configured_solver("auto", problem, tol=tol).solve(problem)
-    if solution.status is Status.INTERRUPTED:  # there is no callback that could ask for it: this is Ctrl-C
-        raise KeyboardInterrupt
-    return solution
 
 
 def _descend(learner: Learner, limits: Limits, rng: np.random.Generator, update: str) -> Iterator[Candidate]:
@@ -221,7 +220,7 @@ def _descend(learner: Learner, limits: Limits, rng: np.random.Generator, update:
     yield start
     mixture, steps = Mixture(), 0
     while True:
-        mixture, new = mixture.with_member(learner.search, certified.peak.parameter)
+        mixture, new = mixture.with_member(learner.search, certified.worst.parameter)
         problem = learner.problem(mixture.grams)
         direction, longest = _direction(mixture, new, problem.dual_norms(fit.rho), update)
         # The slope is as accurate as the square root of the gap of the learner.

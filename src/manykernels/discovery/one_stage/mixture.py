@@ -9,7 +9,7 @@ import numpy as np
 
 from manykernels.discovery.base import Candidate, Found
 from manykernels.discovery.families.pairs import PairWeights
-from manykernels.discovery.families.search import FamilySearch, Peak
+from manykernels.discovery.families.search import BestMember, FamilySearch
 from manykernels.grams import as_stack
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.losses import Loss
@@ -138,17 +138,17 @@ class Mixture:
 
 
 @dataclass(frozen=True, eq=False)
-class Certified:
-    """A model with its certificate over the family and the member that violates it most.
+class FamilyCertificate:
+    """The certificate of a model over a family, and the member that violates it most.
 
     Attributes
     ----------
     certificate : Certificate
-    peak : Peak
+    worst : BestMember
     """
 
     certificate: Certificate
-    peak: Peak
+    worst: BestMember
 
 
 def certify(
@@ -159,7 +159,7 @@ def certify(
     tol: float,
     near: Sequence[Array] = (),
     rng: np.random.Generator | None = None,
-) -> Certified:
+) -> FamilyCertificate:
     """Return the certificate of a model over the whole family, not only over the kernels of ``problem``.
 
     The dual bound is ``-sum_i s_i l*(y_i, -rho_i/s_i) - max_p rho'K_p rho / (2 lambda)``. For a family of one parameter
@@ -167,17 +167,17 @@ def certify(
     """
     inner = problem.certificate(*model)
     pairs = PairWeights.rank_one(problem.feasible_dual(model[0]))
-    peak = learner.search.maximize(pairs, near=near, rng=rng)
+    worst = learner.search.maximize(pairs, near=near, rng=rng)
     known = float(np.max(inner.dual_norms)) ** 2
-    best = max(peak.value, known)
+    best = max(worst.value, known)
     excess = (best - known) / (2 * learner.strength)
     scale = max(abs(inner.primal), problem.tiny)
     allowed = max(BOUND_SHARE * (inner.gap + excess), 0.25 * tol * scale)
-    bound = learner.search.bound(pairs, Peak(peak.parameter, best), 2 * learner.strength * allowed)
+    bound = learner.search.bound(pairs, BestMember(worst.parameter, best), 2 * learner.strength * allowed)
     excess = (max(best, bound or best) - known) / (2 * learner.strength)
     kkt = replace(inner.kkt, complementarity=inner.kkt.complementarity + excess / scale)
     found = Certificate.from_values(inner.primal, inner.dual - excess, scale, kkt)
-    return Certified(replace(found, dual_norms=inner.dual_norms), peak)
+    return FamilyCertificate(replace(found, dual_norms=inner.dual_norms), worst)
 
 
 def candidate(

@@ -11,11 +11,19 @@ from numpy.typing import ArrayLike
 from scipy.special import log_ndtr, logsumexp
 from scipy.stats import truncnorm
 
-from manykernels.discovery.base import Candidate, Discovery, Limits, checked_limits, random_generator, run_search
+from manykernels.discovery.base import (
+    Candidate,
+    Discovery,
+    Limits,
+    checked_limits,
+    random_generator,
+    run_search,
+    solve_quietly,
+)
 from manykernels.discovery.families.pairs import PairWeights
 from manykernels.discovery.families.radial import ArdGaussianFamily, GaussianFamily
 from manykernels.discovery.families.search import FamilySearch, SearchSettings, checked_settings
-from manykernels.discovery.one_stage.greedy import make_learner, solve_quietly
+from manykernels.discovery.one_stage.greedy import make_learner
 from manykernels.discovery.one_stage.mixture import Learner, Mixture, candidate, certify
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss
@@ -193,7 +201,7 @@ def _sample(learner: Learner, limits: Limits, rng: np.random.Generator, steps: _
     """Draw, step, average; offer the model now and then."""
     empty, rho, b = learner.start()
     certified = certify(learner, empty, (rho, np.zeros(1), b), tol=limits.tol, rng=rng)
-    yield candidate(learner, [certified.peak.parameter], (rho, np.zeros(1), b), certified.certificate, 0)
+    yield candidate(learner, [certified.worst.parameter], (rho, np.zeros(1), b), certified.certificate, 0)
     fit, mixture, sums, typical, solved = MachineFit(rho, b, 0.0, 0.0, 0), Mixture(), np.zeros(0), -np.inf, 0
     for k in range(1, steps.n_draws + 1):
         drawn = draw_widths(learner.search, fit.rho, rng)

@@ -22,7 +22,7 @@ SOLVE_TOL = 1e-6  # of a step's dual coefficients: the noise of one sampled coor
 STALE = 12  # conjugate gradient iterations after which the preconditioner is factorized anew
 
 
-class RidgeMachine:
+class RidgeSolver:
     """Solves ``(K + diag(1/s)) rho + b = y``, ``sum rho = 0``, for one K after the other.
 
     Conjugate gradients from the last answer, preconditioned with the Cholesky factor of an earlier matrix, which is
@@ -73,7 +73,7 @@ class RidgeMachine:
         return x, len(x)
 
 
-class WarmMachine:
+class WarmStartedSolver:
     """Fits any other loss on one K after the other, each from the answer of the last."""
 
     def __init__(self, problem: Problem) -> None:
@@ -121,11 +121,11 @@ class MirrorDescent:
         self.counts = np.zeros(0)
         self._gram = np.zeros((n, n))
         self._first, self._share = 0.0, 0.0
-        self.machine = (RidgeMachine if self.problem.loss.name == "squared" else WarmMachine)(self.problem)
+        self.solver = (RidgeSolver if self.problem.loss.name == "squared" else WarmStartedSolver)(self.problem)
 
     def step(self) -> bool:
         """Take one step; False if the gradient is zero, so that there is nothing to draw."""
-        rho = self.machine.solve(self._gram) if self.indices else self.problem.zero_model()[0]
+        rho = self.solver.solve(self._gram) if self.indices else self.problem.zero_model()[0]
         drawn = self.draw(rho)
         if drawn is None:
             return False
@@ -172,7 +172,7 @@ class MirrorDescent:
     def _move(self, at: int, amount: float) -> None:
         moved = self._theta.copy()
         moved[at] += amount
-        projected = project_on_ball(moved, self.counts, self.family.p)
+        projected = project_on_lp_ball(moved, self.counts, self.family.p)
         if self.family.p == 2:
             # The projection scales: one product is added to the sum of kernels, all others keep their shares.
             shrink = float(projected[at] / moved[at])
@@ -193,7 +193,7 @@ def _size(theta: Array, counts: Array, p: float) -> float:
     return top * float(np.sum(counts * (theta / top) ** p)) ** (1.0 / p) if top > 0 else 0.0
 
 
-def project_on_ball(theta: Array, counts: Array, p: float) -> Array:
+def project_on_lp_ball(theta: Array, counts: Array, p: float) -> Array:
     """Return the nearest point of ``{x >= 0, sum_m c_m x_m^p <= 1}`` in the norm ``sum_m c_m (x_m - theta_m)^2``."""
     if _size(theta, counts, p) <= 1:
         return theta

@@ -10,7 +10,7 @@ import numpy as np
 
 from manykernels.discovery.polynomial.family import PolynomialFamily, multiplicity
 from manykernels.discovery.polynomial.product_bases import Index, ProductBase
-from manykernels.discovery.polynomial.tally import Clock, Tally
+from manykernels.discovery.polynomial.score_sum import Deadline, ScoreSum
 from manykernels.validation.arrays import Array
 
 PANEL = 256  # rows of pairs at a time: little is computed twice, little memory is held
@@ -19,26 +19,26 @@ FEWEST = 8  # prefixes or pairs of a batch, however large their states
 ONE_BY_ONE = 3  # largest degree whose prefixes are so few that each has a matrix product of its own
 
 
-def enumerate_degree(family: PolynomialFamily, state: Array, degree: int, tally: Tally, clock: Clock) -> None:
+def enumerate_degree(family: PolynomialFamily, state: Array, degree: int, total: ScoreSum, deadline: Deadline) -> None:
     """Add the scores of all distinct products of a degree."""
     scale, base = family.scales[degree], family.base
     if degree == 0:
-        _add(tally, np.array([scale * base.mass(state, None)]), lambda at: [() for _ in at])
+        _add(total, np.array([scale * base.mass(state, None)]), lambda at: [() for _ in at])
     elif degree == 1:
-        _add(tally, scale * base.masses(state, None), lambda at: [(int(j),) for j in at])
+        _add(total, scale * base.masses(state, None), lambda at: [(int(j),) for j in at])
     elif degree == 2:
-        _add_panels(family, (), state, tally, clock)
+        _add_panels(family, (), state, total, deadline)
     elif degree == ONE_BY_ONE:
         for j in range(base.n_base):
-            _add_panels(family, (j,), base.extend(state, j), tally, clock)
+            _add_panels(family, (j,), base.extend(state, j), total, deadline)
     else:
         for last in range(base.n_base):
-            _add_batches(family, state, degree, last, tally, clock)
+            _add_batches(family, state, degree, last, total, deadline)
 
 
-def _add(tally: Tally, scores: Array, indices: Any) -> None:
-    tally.add(scores)
-    tally.offer(scores, indices)
+def _add(total: ScoreSum, scores: Array, indices: Any) -> None:
+    total.add(scores)
+    total.offer(scores, indices)
 
 
 def _share(family: PolynomialFamily) -> float:
@@ -49,12 +49,12 @@ def _share(family: PolynomialFamily) -> float:
 # --- one prefix -----------------------------------------------------------------------------------------------------
 
 
-def _add_panels(family: PolynomialFamily, prefix: Index, partial: Array, tally: Tally, clock: Clock) -> None:
+def _add_panels(family: PolynomialFamily, prefix: Index, partial: Array, total: ScoreSum, deadline: Deadline) -> None:
     """Add all products ``prefix + (j, k)`` with ``prefix[-1] <= j <= k``."""
     first = prefix[-1] if prefix else 0
     scale = family.scales[len(prefix) + 2]
     for top in range(first, family.base.n_base, PANEL):
-        clock.check()
+        deadline.check()
         rows = slice(top, min(top + PANEL, family.base.n_base))
         scores = family.base.pair_masses(partial, rows, top)
         _weigh(scores, prefix, top, scale, _share(family))
@@ -63,7 +63,7 @@ def _add_panels(family: PolynomialFamily, prefix: Index, partial: Array, tally: 
         def indices(at: Array, top: int = top, width: int = width) -> list[Index]:
             return [(*prefix, top + int(i) // width, top + int(i) % width) for i in at]
 
-        _add(tally, scores, indices)
+        _add(total, scores, indices)
 
 
 def _weigh(scores: Array, prefix: Index, top: int, scale: float, share: float) -> None:
@@ -126,7 +126,9 @@ def repeats(indices: Array) -> tuple[Array, Array]:
     return product, run
 
 
-def _add_batches(family: PolynomialFamily, state: Array, degree: int, last: int, tally: Tally, clock: Clock) -> None:
+def _add_batches(
+    family: PolynomialFamily, state: Array, degree: int, last: int, total: ScoreSum, deadline: Deadline
+) -> None:
     """Add all products ``prefix + (j, k)`` with ``prefix[-1] = last <= j <= k``."""
     base = family.base
     rows, cols = (last + at for at in np.triu_indices(base.n_base - last))
@@ -134,11 +136,11 @@ def _add_batches(family: PolynomialFamily, state: Array, degree: int, last: int,
         prefixes, states = _with_last(shorter, last), base.extend(states, last)
         width = max(FEWEST, BATCH // max(len(states), base.state_size))
         for at in range(0, len(rows), width):
-            clock.check()
+            deadline.check()
             pairs = rows[at : at + width], cols[at : at + width]
             scores = base.tail_masses(states, *pairs)
             _weigh_batch(family, scores, prefixes, *pairs)
-            _add(tally, scores, lambda found, prefixes=prefixes, pairs=pairs: _named(found, prefixes, *pairs))
+            _add(total, scores, lambda found, prefixes=prefixes, pairs=pairs: _named(found, prefixes, *pairs))
 
 
 def _weigh_batch(family: PolynomialFamily, scores: Array, prefixes: Array, rows: Array, cols: Array) -> None:

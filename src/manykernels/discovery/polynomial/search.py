@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
@@ -11,18 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from manykernels.discovery.base import Candidate, Found
+from manykernels.discovery.base import Candidate, Found, solve_quietly
 from manykernels.discovery.family_certificate import family_certificate, with_dual
 from manykernels.discovery.polynomial.descent import MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
+from manykernels.discovery.polynomial.family_norm import FamilyNorm, family_norm, norm_cost
 from manykernels.discovery.polynomial.product_bases import Index
 from manykernels.discovery.polynomial.sampling import InteractionSampler
-from manykernels.discovery.polynomial.survey import Survey, survey, survey_cost
-from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import GramStack
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
-from manykernels.solvers import Solution, solve
+from manykernels.solvers import Solution
 from manykernels.solvers.engines.fixed_weights.learners import fit_machine
 from manykernels.validation.arrays import Array
 
@@ -35,7 +33,7 @@ FULL_SHARE, KEPT_SHARE = 0.5, 0.2  # of max_kernels: when a stronger penalty sto
 STAGE_GAP = 0.1  # relative, over the family, at which a stronger penalty has done its work
 RESTRICTED_SHARE = 0.1  # of tol: how closely the model on the kernels found is solved
 CERTIFIED_STEPS = 1.5  # factor from one certified step to the next
-FIRST_SURVEY, LATER_SURVEY = 0.05, 0.2  # of the time left: the constant model is where a search begins, not ends
+FIRST_NORM, LATER_NORM = 0.05, 0.2  # of the time left: the constant model is where a search begins, not ends
 DESCENT = 0.5  # of the time limit: a search that is to polish must come to it
 LEAST_SECONDS = 0.1  # of a restricted solve when time is over: its answer is the last one to be certified
 
@@ -44,6 +42,17 @@ LEAST_SECONDS = 0.1  # of a restricted solve when time is over: its answer is th
 class PolynomialSearch:
     """Offers one certified model after the other.
 
+    Parameters
+    ----------
+    family : PolynomialFamily
+    problem : Problem
+        Target, loss, weights and penalty; its kernels are exchanged.
+    found : callable
+        Makes a kernel of a multi-index.
+    rng : numpy.random.Generator
+    tol, max_kernels, budget, time_limit
+        As in `discover_polynomial`.
+
     Attributes
     ----------
     all_rounds : bool
@@ -51,7 +60,7 @@ class PolynomialSearch:
     """
 
     family: PolynomialFamily
-    shell: Problem
+    problem: Problem
     found: Callable[[Index], Found]
     rng: np.random.Generator
     tol: float
@@ -59,11 +68,11 @@ class PolynomialSearch:
     budget: float
     time_limit: float | None = None
     all_rounds: bool = field(default=True, init=False)
-    _survey: Survey | None = field(default=None, init=False)
+    _norm: FamilyNorm | None = field(default=None, init=False)
     _rho: Array | None = field(default=None, init=False)
     _dual: float = field(default=-np.inf, init=False)
     _first: float = field(default=0.0, init=False)
-    _surveys: int = field(default=0, init=False)
+    _n_norms: int = field(default=0, init=False)
     _systems: int = field(default=0, init=False)
     _methods: dict[float, str] = field(default_factory=dict, init=False)
 
@@ -83,15 +92,15 @@ class PolynomialSearch:
 
     def candidates(self, n_steps: int, step_size: float | None, rounds: int) -> Iterator[Candidate]:
         """Yield the constant model, averages of the mirror descent, and polished models."""
-        rho, b = self.shell.zero_model()
+        rho, b = self.problem.zero_model()
         constant = self._candidate([()], self.family.base.stack([()]), (rho, np.zeros(1), b))
-        assert self._survey is not None
+        assert self._norm is not None
         # A bound may be above the norm by orders of magnitude; the largest score that was seen is never larger.
-        size = self._survey.norm if self._survey.method != "bound" else self._survey.scores.max(initial=0.0)
-        self._first = STRONGEST * size / max(2.0 * constant.certificate.primal, self.shell.tiny)
+        size = self._norm.norm if self._norm.method != "bound" else self._norm.scores.max(initial=0.0)
+        self._first = STRONGEST * size / max(2.0 * constant.certificate.primal, self.problem.tiny)
         yield constant
-        strength: float = self.shell.regularizer.strength
-        descent = MirrorDescent(self.family, self.shell, strength, self.rng, step_size)
+        strength: float = self.problem.regularizer.strength
+        descent = MirrorDescent(self.family, self.problem, strength, self.rng, step_size)
         yield from self._descend(descent, n_steps, DESCENT if rounds else 1.0)
         if rounds:
             yield from self._polish(descent, rounds)
@@ -101,7 +110,7 @@ class PolynomialSearch:
     def _descend(self, descent: MirrorDescent, n_steps: int, share: float) -> Iterator[Candidate]:
         base, due = self.family.base, 1
         # A certificate that costs more than a step waits until the steps have cost as much.
-        wait = survey_cost(self.family, self.budget) / (self.family.degree * base.n_base * base.n_samples**2)
+        wait = norm_cost(self.family, self.budget) / (self.family.degree * base.n_base * base.n_samples**2)
         for step in range(1, n_steps + 1):
             if not descent.step():
                 return
@@ -115,8 +124,8 @@ class PolynomialSearch:
     def _averaged(self, descent: MirrorDescent) -> Candidate:
         """Return the model of the averaged weights."""
         d, stack = descent.average(), descent.stack()
-        fit = fit_machine(self.shell, stack.combine(d))
-        self._systems = descent.machine.systems + fit.steps
+        fit = fit_machine(self.problem, stack.combine(d))
+        self._systems = descent.solver.systems + fit.steps
         return self._candidate(list(descent.indices), stack, (fit.rho, d, fit.b))
 
     # --- polishing --------------------------------------------------------------------------------------------------
@@ -129,7 +138,7 @@ class PolynomialSearch:
         does tell, and the heaviest kernels that it ends with are a better start than the draws.
         """
         indices, last = list(descent.indices)[: self.max_kernels], None
-        for shell in self._stages():
+        for stage in self._stages():
             for turn in range(rounds):
                 new = self._additions(indices)
                 if turn and not new:
@@ -139,14 +148,14 @@ class PolynomialSearch:
                     return
                 rounds -= 1
                 stack = self.family.base.stack(indices)
-                last = self._solved(shell, indices, stack, last)
+                last = self._solved(stage, indices, stack, last)
                 self._systems += last.newton_steps
                 model = (last.dual_coef, last.kernel_weights, last.intercept)
                 yield self._candidate(indices, stack, model)
                 kept = np.flatnonzero(last.kernel_weights)
-                done = shell is not self.shell and (
+                done = stage is not self.problem and (
                     len(kept) >= FULL_SHARE * self.max_kernels
-                    or self._certificate(shell, indices, stack, model).relative_gap <= STAGE_GAP
+                    or self._certificate(stage, indices, stack, model).relative_gap <= STAGE_GAP
                 )
                 kept = self._heaviest(last.kernel_weights) if done else kept
                 indices = [indices[m] for m in kept]
@@ -162,32 +171,24 @@ class PolynomialSearch:
 
     def _stages(self) -> list[Problem]:
         """Return the problem at strengths that fall to its own."""
-        own: float = self.shell.regularizer.strength
+        own: float = self.problem.regularizer.strength
         count = int(np.ceil(np.log(self._first / own) / np.log(STAGE))) if self._first > own else 0
         stronger = [own * STAGE**k for k in range(count, 0, -1)]
-        return [*(replace(self.shell, regularizer=self.family.regularizer(value)) for value in stronger), self.shell]
+        return [
+            *(replace(self.problem, regularizer=self.family.regularizer(value)) for value in stronger),
+            self.problem,
+        ]
 
-    def _solved(self, shell: Problem, indices: list[Index], stack: GramStack, last: Solution | None) -> Solution:
+    def _solved(self, stage: Problem, indices: list[Index], stack: GramStack, last: Solution | None) -> Solution:
         """Solve on the kernels found, from the last answer."""
         limit: dict[str, Any] = {} if self._left is None else {"time_limit": max(self._left, LEAST_SECONDS)}
         if last is not None:
             padding = np.zeros(len(indices) - len(last.kernel_weights))
             last = replace(last, kernel_weights=np.append(last.kernel_weights, padding))
-        with warnings.catch_warnings():
-            # A restricted model that is not quite optimal is still certified, over the whole family.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            return solve(
-                stack,
-                shell.y,
-                loss=shell.loss,
-                regularizer=shell.regularizer,
-                fit_intercept=shell.fit_intercept,
-                sample_weight=shell.weight,
-                kernel_penalties=self.family.penalties(indices),
-                tol=RESTRICTED_SHARE * self.tol,
-                warm_start=last,
-                **limit,
-            )
+        return solve_quietly(self._restricted(stage, indices, stack), RESTRICTED_SHARE * self.tol, last, **limit)
+
+    def _restricted(self, stage: Problem, indices: list[Index], stack: GramStack) -> Problem:
+        return replace(stage, stack=stack, kernel_penalties=self.family.penalties(indices))
 
     def _additions(self, indices: list[Index]) -> list[Index]:
         """Return the kernels that matter most to the last dual vector, or some drawn by Algorithm 3, or both."""
@@ -195,15 +196,15 @@ class PolynomialSearch:
         if room <= 0:
             return []
         known = set(indices)
-        return [index for index in self._leaders() if index not in known][:room]
+        return [index for index in self._largest() if index not in known][:room]
 
-    def _leaders(self) -> tuple[Index, ...]:
-        assert self._survey is not None
-        leaders = self._survey.leaders
-        if leaders and self._survey.method == "enumeration":
-            return leaders
-        # Leaders are of the degrees that could be enumerated; products of the others must be drawn.
-        pairs = zip_longest(self._drawn(), leaders)
+    def _largest(self) -> tuple[Index, ...]:
+        assert self._norm is not None
+        largest = self._norm.largest
+        if largest and self._norm.method == "enumeration":
+            return largest
+        # The largest are of the degrees that could be enumerated; products of the others must be drawn.
+        pairs = zip_longest(self._drawn(), largest)
         return tuple(dict.fromkeys(index for index in chain.from_iterable(pairs) if index is not None))
 
     def _drawn(self) -> tuple[Index, ...]:
@@ -216,24 +217,23 @@ class PolynomialSearch:
     # --- certificates -----------------------------------------------------------------------------------------------
 
     def _candidate(self, indices: list[Index], stack: GramStack, model: tuple[Array, Array, float]) -> Candidate:
-        self._rho = self.shell.feasible_dual(model[0])
+        self._rho = self.problem.feasible_dual(model[0])
         wanted = len(indices) + max(LEAST_GROWTH, int(GROWTH * len(indices)))
-        share = LATER_SURVEY if self._surveys else FIRST_SURVEY
+        share = LATER_NORM if self._n_norms else FIRST_NORM
         seconds = None if self._left is None else share * self._left
-        self._survey = survey(self.family, self._rho, min(wanted, 2 * self.max_kernels), self.budget, seconds)
-        self._surveys += 1
-        certificate = self._certificate(self.shell, indices, stack, model)
-        self._methods.setdefault(certificate.dual, self._survey.method)
+        self._norm = family_norm(self.family, self._rho, min(wanted, 2 * self.max_kernels), self.budget, seconds)
+        self._n_norms += 1
+        certificate = self._certificate(self.problem, indices, stack, model)
+        self._methods.setdefault(certificate.dual, self._norm.method)
         self._dual = max(self._dual, certificate.dual)
         if self._dual > certificate.dual:
-            certificate = with_dual(certificate, self._dual, self.shell.tiny)
+            certificate = with_dual(certificate, self._dual, self.problem.tiny)
         kernels = tuple(self.found(index) for index in indices)
-        return Candidate(kernels, *model, certificate, float(self._surveys), self._systems)
+        return Candidate(kernels, *model, certificate, float(self._n_norms), self._systems)
 
     def _certificate(
-        self, shell: Problem, indices: list[Index], stack: GramStack, model: tuple[Array, Array, float]
+        self, stage: Problem, indices: list[Index], stack: GramStack, model: tuple[Array, Array, float]
     ) -> Certificate:
-        """Return the certificate of a model whose dual vector was surveyed last, at the strength of ``shell``."""
-        assert self._survey is not None
-        problem = replace(shell, stack=stack, kernel_penalties=self.family.penalties(indices))
-        return family_certificate(problem, model, self._survey.norm)
+        """Return the certificate of a model whose dual norm was computed last, at the strength of ``stage``."""
+        assert self._norm is not None
+        return family_certificate(self._restricted(stage, indices, stack), model, self._norm.norm)

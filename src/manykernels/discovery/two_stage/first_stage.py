@@ -11,7 +11,7 @@ import numpy as np
 from manykernels.alignment.metrics import SMALLEST_SHARE, cosine
 from manykernels.discovery.base import Limits, checked_limits, random_generator
 from manykernels.discovery.families.pairs import PairWeights
-from manykernels.discovery.families.search import FamilySearch, Peak
+from manykernels.discovery.families.search import BestMember, FamilySearch
 from manykernels.discovery.one_stage.mixture import Mixture
 from manykernels.discovery.two_stage.target_space import LARGEST_STEP, TargetSpace, alignment_step, distance_step
 from manykernels.objective.certificate import Certificate, KKTResiduals
@@ -173,8 +173,8 @@ def _ascend(search: FamilySearch, space: TargetSpace, rng: np.random.Generator) 
     ideal, mixture, kernel = space.ideal, Mixture(), None
     while True:
         direction, norm = _first_ascent(space, ideal) if kernel is None else _ascent(kernel, ideal)
-        peak = _best_member(search, space, direction, norm, mixture, rng)
-        mixture, new = mixture.with_member(search, peak.parameter)
+        best = _best_member(search, space, direction, norm, mixture, rng)
+        mixture, new = mixture.with_member(search, best.parameter)
         member = space.centered(mixture.grams[new])
         step = LARGEST_STEP if kernel is None else alignment_step(kernel, member, ideal)
         kernel = step * member if kernel is None else kernel + step * member
@@ -211,11 +211,11 @@ def _approach(search: FamilySearch, space: TargetSpace, rng: np.random.Generator
     current, beta, whole = np.zeros((n_samples, n_samples)), 0.0, float(np.linalg.norm(ideal))
     while True:
         residual = ideal - current
-        peak = _best_member(search, space, residual, float(np.linalg.norm(residual)), mixture, rng)
-        mixture, new = mixture.with_member(search, peak.parameter)
+        best = _best_member(search, space, residual, float(np.linalg.norm(residual)), mixture, rng)
+        mixture, new = mixture.with_member(search, best.parameter)
         member = space.centered(mixture.grams[new])
         beta = _grown_scale(beta, mixture, member, ideal)
-        toward = peak.value > 0
+        toward = best.value > 0
         vertex = beta * member if toward else np.zeros_like(member)
         step = distance_step(current, vertex, ideal)
         weights = (1 - step) * mixture.weights
@@ -237,7 +237,7 @@ def _grown_scale(beta: float, mixture: Mixture, member: Array, ideal: Array) -> 
 
 def _best_member(
     search: FamilySearch, space: TargetSpace, matrix: Array, norm: float, mixture: Mixture, rng: np.random.Generator
-) -> Peak:
+) -> BestMember:
     """Return the member whose centered Gram matrix has the largest product with ``matrix``, scaled to norm one."""
     adjoint = space.adjoint(matrix)
     return search.maximize(PairWeights(adjoint / norm if norm > 0 else adjoint), near=mixture.parameters, rng=rng)

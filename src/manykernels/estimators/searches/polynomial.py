@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from manykernels.discovery import Discovery, Limits, PolynomialDiscovery, discover_polynomial
-from manykernels.discovery.polynomial.survey import weakest
+from manykernels.discovery.polynomial.family_norm import weakest
 from manykernels.estimators.searches.base import BaseKernelSearch
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelSpec

@@ -1,4 +1,4 @@
-"""What a survey of a polynomial family adds up, and the time that it may take."""
+"""The sum over a polynomial family behind its dual norm, the largest summands, and the time that it may take."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ NEGLIGIBLE = 1e-17  # of a sum: less than its rounding
 
 
 class OutOfTimeError(Exception):
-    """The time of a survey has passed; never leaves it."""
+    """The time of a norm has passed; never leaves it."""
 
 
-class Clock:
-    """Says when the time of a survey is over."""
+class Deadline:
+    """When the time of a norm is over."""
 
     def __init__(self, seconds: float | None = None) -> None:
         self._deadline = np.inf if seconds is None else time.perf_counter() + seconds
@@ -34,11 +34,11 @@ class Clock:
             raise OutOfTimeError
 
 
-class Tally:
+class ScoreSum:
     """The sum of q-th powers, kept relative to the largest score, and the largest scores with their kernels."""
 
-    def __init__(self, q: float, n_leaders: int, n_scores: int) -> None:
-        self._q, self._wanted = q, n_leaders
+    def __init__(self, q: float, n_largest: int, n_scores: int) -> None:
+        self._q, self._wanted = q, n_largest
         self._least = (NEGLIGIBLE / max(n_scores, 1)) ** (1.0 / q)
         self._top, self._sum = 0.0, 0.0
         self._scores = np.zeros(0)
@@ -53,12 +53,12 @@ class Tally:
         return self._top * float(self._sum) ** (1.0 / self._q)
 
     @property
-    def total(self) -> tuple[float, float]:
+    def so_far(self) -> tuple[float, float]:
         """What has been added so far; give it to ``restore`` to undo later additions."""
         return self._top, self._sum
 
     def restore(self, total: tuple[float, float]) -> None:
-        """Undo additions; leaders are kept, for they are scores of the family all the same."""
+        """Undo additions; largest are kept, for they are scores of the family all the same."""
         self._top, self._sum = total
 
     def add(self, scores: Array) -> None:
@@ -99,7 +99,7 @@ class Tally:
         if 0 < self._wanted == len(kept):
             self._threshold = float(self._scores[-1])
 
-    def leaders(self) -> tuple[tuple[Index, ...], Array]:
+    def largest(self) -> tuple[tuple[Index, ...], Array]:
         """Return the kernels of the largest scores with their scores, the largest first."""
         self._shrink()
         return tuple(self._indices), self._scores

@@ -17,7 +17,7 @@ from manykernels.validation.arrays import Array
 MOST_MOVES = 12  # L-BFGS-B iterations of one slide of a learner, each a fit
 
 
-def slide_learner(learner: Learner, mixture: Mixture, tol: float) -> Mixture:
+def slide_parameters(learner: Learner, mixture: Mixture, tol: float) -> Mixture:
     """Move all parameters downhill on ``J``, the optimal objective for fixed kernel weights.
 
     ``dJ/dp_m = -theta_m / (2 lambda) d(rho'K_m rho)/dp_m``, by the envelope theorem.

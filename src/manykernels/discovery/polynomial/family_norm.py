@@ -10,7 +10,7 @@ with ``v_i = a'K_i a / rho_d^2`` and ``q = p/(p-1)``. Three ways to it, the chea
   and are not negative, so that the sum of their q-th powers is at most its q-th power (q >= 1). The longest prefix
   that can be afforded is taken; ``k = 0`` gives the 1-norm of the gradient.
 
-A survey that may take only so many seconds lengthens the prefix step by step, and ends with what it has.
+Where only so many seconds may be spent, the prefix is lengthened step by step, and what there is by then counts.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ import numpy as np
 from manykernels.discovery.polynomial.enumeration import ONE_BY_ONE, batches, enumerate_degree, largest_batch, repeats
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.product_bases import Index
-from manykernels.discovery.polynomial.tally import Clock, OutOfTimeError, Tally
+from manykernels.discovery.polynomial.score_sum import Deadline, OutOfTimeError, ScoreSum
 from manykernels.validation.arrays import Array
 
-BUDGET = 4e11  # multiplications of one survey: 10 to 40 seconds of one core
-SPEED = 5e9  # multiplications a second that a survey may count on
+BUDGET = 4e11  # multiplications of one norm: 10 to 40 seconds of one core
+SPEED = 5e9  # multiplications a second that may be counted on
 CALL = 1e6  # multiplications in the time of the Python code around one matrix product
 EXTENSION = 0.02  # of a call: one step in the building of a batch
 SCORE = 150.0  # and in the time of squaring, weighing and adding one score
@@ -42,7 +42,7 @@ METHODS = ("bound", "identity", "enumeration")  # the least exact first
 
 
 @dataclass(frozen=True, eq=False)
-class Survey:
+class FamilyNorm:
     """What one dual vector says about every kernel of the family.
 
     Attributes
@@ -51,32 +51,32 @@ class Survey:
         ``V``, or an upper bound.
     method : str
         "enumeration", "identity" or "bound": the least exact way used for any degree.
-    leaders : tuple of tuple of int
+    largest : tuple of tuple of int
         Distinct kernels of the largest ``u_m^2 / w_m^2``, the largest first, among the degrees that were enumerated.
-    scores : (n_leaders,) float64
+    scores : (n_largest,) float64
         Their ``u_m^2 / w_m^2``.
     """
 
     norm: float
     method: str
-    leaders: tuple[Index, ...] = ()
+    largest: tuple[Index, ...] = ()
     scores: Array = field(default_factory=lambda: np.zeros(0))
 
 
-def survey(
-    family: PolynomialFamily, a: Array, n_leaders: int = 0, budget: float = BUDGET, seconds: float | None = None
-) -> Survey:
+def family_norm(
+    family: PolynomialFamily, a: Array, n_largest: int = 0, budget: float = BUDGET, seconds: float | None = None
+) -> FamilyNorm:
     """Return ``V`` of a dual vector and the kernels that matter most."""
-    clock, degrees = Clock(seconds), range(family.degree + 1)
+    deadline, degrees = Deadline(seconds), range(family.degree + 1)
     size = float(np.abs(a).max(initial=0.0))
     if size == 0:
         # Zero by any method; this names the one that another vector would be answered by.
-        return Survey(0.0, weakest([_method(family, d, _allowed(budget, clock)) for d in degrees]))
-    tally = Tally(family.conjugate_exponent, n_leaders, family.n_kernels)
+        return FamilyNorm(0.0, weakest([_method(family, d, _allowed(budget, deadline)) for d in degrees]))
+    total = ScoreSum(family.conjugate_exponent, n_largest, family.n_kernels)
     state = family.base.start(a / size)
-    method = weakest([_survey_degree(family, state, d, tally, budget, clock) for d in degrees])
-    leaders, scores = tally.leaders()
-    return Survey(size**2 * tally.norm, method, leaders, size**2 * scores)
+    method = weakest([_add_best_way(family, state, d, total, budget, deadline) for d in degrees])
+    largest, scores = total.largest()
+    return FamilyNorm(size**2 * total.norm, method, largest, size**2 * scores)
 
 
 def weakest(methods: Iterable[str]) -> str:
@@ -84,37 +84,37 @@ def weakest(methods: Iterable[str]) -> str:
     return min(methods, key=METHODS.index)
 
 
-def _allowed(budget: float, clock: Clock) -> float:
-    return min(budget, SPEED * clock.left)
+def _allowed(budget: float, deadline: Deadline) -> float:
+    return min(budget, SPEED * deadline.left)
 
 
-def _survey_degree(
-    family: PolynomialFamily, state: Array, degree: int, tally: Tally, budget: float, clock: Clock
+def _add_best_way(
+    family: PolynomialFamily, state: Array, degree: int, total: ScoreSum, budget: float, deadline: Deadline
 ) -> str:
     """Add one degree in the best way that can be afforded, and return which it was."""
-    before = after = tally.total
+    before = after = total.so_far
     reached = "bound"
-    for at, (method, length) in enumerate(_ways(family, degree, budget, clock)):
-        tally.restore(before)
+    for at, (method, length) in enumerate(_ways(family, degree, budget, deadline)):
+        total.restore(before)
         try:
             # The first way is short where time matters: there is always an answer.
-            _add_degree(family, state, degree, (method, length), tally, clock if at else Clock())
+            _add_degree(family, state, degree, (method, length), total, deadline if at else Deadline())
         except OutOfTimeError:
-            tally.restore(after)
+            total.restore(after)
             break
-        reached, after = method, tally.total
+        reached, after = method, total.so_far
     return reached
 
 
-def _ways(family: PolynomialFamily, degree: int, budget: float, clock: Clock) -> list[tuple[str, int]]:
+def _ways(family: PolynomialFamily, degree: int, budget: float, deadline: Deadline) -> list[tuple[str, int]]:
     """Return methods and lengths of prefixes: the best one that can be afforded, after shorter ones if time matters.
 
     How much a core multiplies in a second is known only roughly on a machine that others use as well.
     """
-    allowed = _allowed(budget, clock)
+    allowed = _allowed(budget, deadline)
     method = _method(family, degree, allowed)
     exact = [] if method == "bound" else [(method, 0)]
-    if degree == 0 or not np.isfinite(clock.left):
+    if degree == 0 or not np.isfinite(deadline.left):
         return exact or [("bound", _longest(family, degree, allowed))]
     worth = min(allowed, WORTH * _enumeration_cost(family, degree)) if exact else allowed
     short = min(SHORT, degree - 1)
@@ -123,15 +123,15 @@ def _ways(family: PolynomialFamily, degree: int, budget: float, clock: Clock) ->
 
 
 def _add_degree(
-    family: PolynomialFamily, state: Array, degree: int, way: tuple[str, int], tally: Tally, clock: Clock
+    family: PolynomialFamily, state: Array, degree: int, way: tuple[str, int], total: ScoreSum, deadline: Deadline
 ) -> None:
     method, length = way
     if method == "enumeration":
-        enumerate_degree(family, state, degree, tally, clock)
+        enumerate_degree(family, state, degree, total, deadline)
     elif method == "identity":
-        tally.add_sum(family.scales[degree] ** 2 * _sum_of_squares(family.base, state, degree, clock))
+        total.add_sum(family.scales[degree] ** 2 * _sum_of_squares(family.base, state, degree, deadline))
     else:
-        _bound(family, state, degree, length, tally, clock)
+        _bound(family, state, degree, length, total, deadline)
 
 
 def _method(family: PolynomialFamily, degree: int, allowed: float) -> str:
@@ -143,8 +143,8 @@ def _method(family: PolynomialFamily, degree: int, allowed: float) -> str:
     return "identity" if by_identity <= allowed else "bound"
 
 
-def survey_cost(family: PolynomialFamily, budget: float = BUDGET) -> float:
-    """Return about how many multiplications a survey takes."""
+def norm_cost(family: PolynomialFamily, budget: float = BUDGET) -> float:
+    """Return about how many multiplications a norm takes."""
     return min(sum(_enumeration_cost(family, d) for d in range(family.degree + 1)), (family.degree + 1) * budget)
 
 
@@ -163,14 +163,14 @@ def _enumeration_cost(family: PolynomialFamily, degree: int) -> float:
 # --- the identity ---------------------------------------------------------------------------------------------------
 
 
-def _sum_of_squares(base: Any, state: Array, degree: int, clock: Clock) -> float:
+def _sum_of_squares(base: Any, state: Array, degree: int, deadline: Deadline) -> float:
     """Return the sum over ordered products of ``degree`` factors of ``<M, K_i>^2``, from pairs of samples."""
     rows, cols = np.triu_indices(base.n_samples)
     vectors = base.pair_vectors(rows, cols)
     weight = base.pair_weights(state, rows, cols)
     total = 0.0
     for at in range(0, len(rows), PANEL):
-        clock.check()
+        deadline.check()
         table = (vectors[:, at : at + PANEL].T @ vectors) ** degree
         total += float(weight[at : at + PANEL] @ table @ weight)
     return total
@@ -191,12 +191,14 @@ def _longest(family: PolynomialFamily, degree: int, allowed: float) -> int:
     return length
 
 
-def _bound(family: PolynomialFamily, state: Array, degree: int, length: int, tally: Tally, clock: Clock) -> None:
+def _bound(
+    family: PolynomialFamily, state: Array, degree: int, length: int, total: ScoreSum, deadline: Deadline
+) -> None:
     """Add the sums of all products that begin alike as if each were one product."""
     base, power, share = family.base, family.powers[degree - length], 1.0 / family.conjugate_exponent
     if power is None:
         raise ValueError("a prefix is shorter than the product")
     for indices, states in batches(base, state, length, base.n_base - 1):
-        clock.check()
+        deadline.check()
         masses = family.scales[degree] * base.state_masses(states, power)
-        tally.add(masses * (factorial(length) / repeats(indices)[0]) ** share)
+        total.add(masses * (factorial(length) / repeats(indices)[0]) ** share)
