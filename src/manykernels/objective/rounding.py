@@ -7,16 +7,43 @@ are bounded by the largest one on its diagonal, so nothing here costs a pass ove
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from manykernels.objective.problem import Problem
-    from manykernels.validation.arrays import Array
+from manykernels.objective.regularizers.base import Regularizer
+from manykernels.validation.arrays import Array
 
 EPS = float(np.finfo(np.float64).eps)
 FEW = 8.0  # roundings on the way of one number that is not a sum: scaling, root, product with a weight
+
+
+class Sizes(Protocol):
+    """What the bounds need to know of a problem."""
+
+    @property
+    def regularizer(self) -> Regularizer:
+        """The penalty."""
+
+    @property
+    def y(self) -> Array:
+        """The target (N,)."""
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples N."""
+
+    @property
+    def n_kernels(self) -> int:
+        """Number of kernels M."""
+
+    @property
+    def penalties(self) -> Array:
+        """Kernel penalties ``w`` (M,)."""
+
+    @property
+    def largest_entries(self) -> Array:
+        """Largest entry of each kernel, (M,)."""
 
 
 def growth(n_terms: int) -> float:
@@ -24,7 +51,7 @@ def growth(n_terms: int) -> float:
     return EPS * (FEW + float(np.sqrt(n_terms)))
 
 
-def norm_error(problem: Problem, norms: Array, vector: Array) -> Array:
+def norm_error(problem: Sizes, norms: Array, vector: Array) -> Array:
     """Return by how much rounding may move ``norms``, (M,), the ``sqrt(vector' K_m vector)``."""
     size = float(np.abs(vector).sum())
     error = np.sqrt(growth(problem.n_samples) * problem.largest_entries) * size  # of the square: its square
@@ -32,7 +59,7 @@ def norm_error(problem: Problem, norms: Array, vector: Array) -> Array:
     return np.divide(error * error, total, out=np.zeros_like(total), where=total > 0) + FEW * EPS * norms
 
 
-def primal_rounding(problem: Problem, rho: Array, d: Array, f: Array, b: float, t: Array, slopes: Array) -> float:
+def primal_rounding(problem: Sizes, rho: Array, d: Array, f: Array, b: float, t: Array, slopes: Array) -> float:
     """Return by how much rounding may move the primal value.
 
     Parameters
@@ -52,7 +79,7 @@ def primal_rounding(problem: Problem, rho: Array, d: Array, f: Array, b: float, 
     return float(slopes @ scores) + max(worse - penalty, 0.0) + growth(problem.n_kernels) * penalty
 
 
-def dual_rounding(problem: Problem, feasible: Array, u: Array, conjugates: Array, z: Array) -> float:
+def dual_rounding(problem: Sizes, feasible: Array, u: Array, conjugates: Array, z: Array) -> float:
     """Return by how much rounding may have moved the dual value up, for feasible coefficients and their norms ``u``."""
     regularizer = problem.regularizer
     worse = u + norm_error(problem, problem.penalties * u, feasible) / problem.penalties
