@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import numpy as np
 import pytest
 
 from manykernels import solve
+from manykernels.exceptions import ConvergenceWarning
+from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.regularizers import BlockLq
+from manykernels.solvers import deadline as deadline_module
+from manykernels.solvers.engines import newton_system
+from manykernels.solvers.methods.interior_point import InteriorPoint
+from manykernels.solvers.run import CertifiedModel, Run
 
 
 def test_block_q_norm_near_one_does_not_lose_its_penalty_to_underflow() -> None:
@@ -40,3 +48,39 @@ def test_a_constant_column_does_no_harm(seed: int) -> None:
     solution = solve(kernels, y, loss="huber", regularizer=BlockLq(6e-2, q=1.9), tol=1e-6)
     assert solution.status == "converged"
     assert solution.n_iter < 50
+
+
+@pytest.mark.parametrize("solver", ["working_set", "interior_point", "simplemkl", "hessianmkl", "silp", "smooth_dual"])
+def test_a_time_limit_holds_within_one_factorization(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look at the clock is a second later: with a limit of five, at most a handful of systems are factorized."""
+    factorized = []
+    plain = newton_system._factorize
+    monkeypatch.setattr(newton_system, "_factorize", lambda matrix: factorized.append(1) or plain(matrix))
+    clock = count()
+    monkeypatch.setattr(deadline_module.time, "perf_counter", lambda: float(next(clock)))
+    rng = np.random.default_rng(0)
+    factors = rng.standard_normal((6, 40, 5))
+    with pytest.warns(ConvergenceWarning, match="time_limit"):
+        solution = solve(
+            factors @ factors.transpose(0, 2, 1),
+            np.sign(factors[0, :, 0]),
+            loss="squared_hinge",
+            regularizer="elasticnet" if solver in ("working_set", "interior_point", "smooth_dual") else "simplex",
+            strength=0.1,
+            solver=solver,
+            tol=1e-12,
+            time_limit=5.0,
+        )
+    assert solution.status == "time_limit"
+    assert len(factorized) <= 6
+
+
+@pytest.mark.parametrize(("rounding", "status"), [(1e-3, "inaccurate"), (1e-5, "converged")])
+def test_a_gap_that_rounding_could_hide_is_not_called_converged(rounding: float, status: str) -> None:
+    parts = KKTResiduals(0.0, 0.0, 0.0, 0.0, 0.0)
+    certificate = Certificate.from_values(1.0, 1.0, 1.0, parts, rounding)
+    model = CertifiedModel(np.zeros(3), np.zeros(1), 0.0, certificate, 1.0, 0)
+    run: Run[CertifiedModel] = Run(InteriorPoint(tol=1e-4), "A solver")
+    solution = run.follow(iter([model])).solution()
+    assert solution.status == status
+    assert status in solution.message

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ from manykernels.exceptions import ConvergenceWarning, IncompatibleError, Invali
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
 from manykernels.solvers.arguments import check_problem, check_warm_start
+from manykernels.solvers.deadline import OutOfTimeError, deadline
 from manykernels.solvers.run import ROUNDING, CertifiedModel, Run, continued
 from manykernels.solvers.solution import Callback, Model, Solution, Status
 from manykernels.threads import blas_threads
@@ -35,7 +37,7 @@ class Solver(ABC):
     max_iter : int
         Most outer iterations.
     time_limit : float, optional
-        Most wall-clock seconds; checked between iterations.
+        Most wall-clock seconds; the factorization or pass that is under way is finished.
     callback : callable, optional
         Called with an `IterationRecord` after each certified iteration; a true return value stops the run.
     verbose : int
@@ -155,7 +157,7 @@ class Solver(ABC):
         """Run this algorithm alone."""
         before = problem.stack.counters.passes
         run: Run[CertifiedModel] = Run(self, f"Solver '{self.name}'")
-        with blas_threads(problem.stack.n_samples, problem.stack.n_threads):
+        with deadline(self.time_limit), blas_threads(problem.stack.n_samples, problem.stack.n_threads):
             run.follow(self._models(problem, warm_start, run))
         return replace(run.solution(), passes=problem.stack.counters.passes - before)
 
@@ -182,7 +184,8 @@ class Solver(ABC):
         state = self.initialize(problem, start)
         self.observe(problem, state, found.certificate)
         while True:
-            self.step(problem, state)
+            with suppress(OutOfTimeError):  # what the state holds is certified all the same
+                self.step(problem, state)
             if not (run.ending or self.worth_certifying(problem, state)):
                 yield None
                 continue

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from manykernels.solvers.deadline import OutOfTimeError
 from manykernels.solvers.progress import Watched, progress_of
 from manykernels.solvers.solution import IterationRecord, Solution, Status
 
@@ -22,6 +23,7 @@ PROGRESS = 0.999  # share of the smallest gap so far that counts as a smaller on
 ROUNDING = 1e-12  # relative difference of primal values that decides nothing
 
 ADVICE = {
+    Status.INACCURATE: "Rounding alone could be above tol: loosen tol, rescale y and the kernels, or increase alpha.",
     Status.MAX_ITER: "Increase max_iter, loosen tol, or increase alpha.",
     Status.TIME_LIMIT: "Increase time_limit, or loosen tol.",
     Status.STALLED: "The precision of the kernels or of float64 may be exhausted: loosen tol, or increase alpha.",
@@ -164,6 +166,8 @@ class Run(Generic[C]):
                 raise FloatingPointError(f"the objective of the model is {model.certificate.primal}")
         except StopIteration:
             self.status = Status.STALLED
+        except OutOfTimeError:
+            self.status = Status.TIME_LIMIT
         except (MemoryError, ImportError):
             raise
         except Exception as error:
@@ -202,7 +206,8 @@ class Run(Generic[C]):
         show(record)
         stopped = limits.callback is not None and limits.callback(record)
         if self._converged(model):
-            self.status = Status.CONVERGED
+            accurate = model.certificate.relative_rounding <= limits.tol
+            self.status = Status.CONVERGED if accurate else Status.INACCURATE
         elif stopped:
             self.status = Status.STOPPED_BY_CALLBACK
         elif self.out_of_time:

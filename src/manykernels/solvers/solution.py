@@ -21,6 +21,7 @@ class Status(StrEnum):
     """Why a solver stopped."""
 
     CONVERGED = "converged"
+    INACCURATE = "inaccurate"  # the gap is within tol, but rounding alone could be above it
     MAX_ITER = "max_iter"
     TIME_LIMIT = "time_limit"
     STALLED = "stalled"

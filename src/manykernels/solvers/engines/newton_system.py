@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from manykernels.solvers.deadline import check_deadline
+
 if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
 
@@ -22,6 +24,7 @@ class NewtonSystem:
     """
 
     def __init__(self, matrix: Array, border: bool) -> None:
+        check_deadline()
         self._scale = 1.0 / np.sqrt(matrix.diagonal())
         matrix *= self._scale
         matrix *= self._scale[:, None]
