@@ -17,7 +17,7 @@ from manykernels.cli.showing import score_facts
 from manykernels.cli.tables import check_columns, numeric_features, quoted, read_table, write_table
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import load_model, read_metadata
-from manykernels.inspection.report.scores import held_out_scores
+from manykernels.inspection.reports.scores import held_out_scores
 from manykernels.kernels import FittedPrecomputedBank
 
 

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from manykernels.inspection.displays import (
+    AlignmentDisplay,
+    ContributionsDisplay,
     ConvergenceDisplay,
+    CVCurveDisplay,
     DecompositionDisplay,
+    GramDisplay,
     KernelWeightsDisplay,
+    PathDisplay,
+    WaterfallDisplay,
     WeightMapDisplay,
+    plot_overview,
 )
-from manykernels.inspection.displays.overview import plot_overview
-from manykernels.inspection.displays.path import PathDisplay
 from manykernels.inspection.model_file.file import load_model, read_metadata, save_model
-from manykernels.inspection.report.report import MKLReport
+from manykernels.inspection.reports.report import MKLReport
 
 __all__ = [
+    "AlignmentDisplay",
+    "CVCurveDisplay",
+    "ContributionsDisplay",
     "ConvergenceDisplay",
     "DecompositionDisplay",
+    "GramDisplay",
     "KernelWeightsDisplay",
     "MKLReport",
     "PathDisplay",
+    "WaterfallDisplay",
     "WeightMapDisplay",
     "load_model",
     "plot_overview",

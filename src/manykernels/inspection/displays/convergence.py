@@ -5,14 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.inspection.displays.plotting import BLUE, GRAY, ORANGE, axes_of, clean
-from manykernels.inspection.report.report import GAP
+from manykernels.inspection.displays.plotting import (
+    DASHES,
+    LETTER_WIDTH,
+    MARKERS,
+    POINTS_AN_INCH,
+    axes_of,
+    clean,
+    color_of,
+    cut_text,
+    font_points,
+    inches_of,
+    ink_of,
+    legend_beside,
+    legend_letters,
+    plain,
+    style_of,
+    write,
+)
+from manykernels.inspection.reports.report import GAP
 from manykernels.solvers import Solution
 
-COLORS = (BLUE, ORANGE, "#3f8f5b", "#7a4f9e", "#b0872b", "#4aa3a8")
+MOST_NAMED = 10  # runs with a color and a name; the others are gray
 LABELS = {
     "elapsed_s": "seconds",
     "passes": "passes over all kernels",
@@ -127,11 +145,21 @@ class ConvergenceDisplay:
             raise InvalidInputError(f"x must be one of {', '.join(LABELS)}, got {x!r}.")
         ax = axes_of(ax, "ConvergenceDisplay.plot", (6.5, 4.0))
         runs = list(self.history.groupby("run", sort=False))
-        for number, (name, run) in enumerate(runs):
-            style = {"marker": "o", "markersize": 5, "color": COLORS[number % len(COLORS)], **line_style}
-            ax.semilogy(run[x], run["relative_gap"].clip(lower=self._floor()), label=str(name), **style)
+        # The slowest are named: of a hundred classes they are what one looks for.
+        last = {name: float(run["relative_gap"].iloc[-1]) for name, run in runs}
+        named = {name for name, _ in sorted(last.items(), key=lambda item: -item[1])[:MOST_NAMED]}
+        number = 0
+        for name, run in runs:
+            gaps = run["relative_gap"].clip(lower=self._floor())
+            if name not in named:
+                ax.semilogy(run[x], gaps, color=ink_of(ax).muted, linewidth=0.6, alpha=0.5, zorder=1)
+                continue
+            style = {"color": color_of(ax, number), "linestyle": style_of(number, DASHES), "markersize": 4.5}
+            style = {**style, "marker": style_of(number, MARKERS), **line_style}
+            ax.semilogy(run[x], gaps, label=plain(cut_text(str(name), legend_letters(ax))), **style)
+            number += 1
             if annotate:
-                _annotate(ax, run, x, self._floor())
+                self._annotate(ax, run, x)
         self._finish(ax, x, len(runs), annotate)
         self.ax_, self.figure_ = ax, ax.figure
         return self
@@ -143,20 +171,34 @@ class ConvergenceDisplay:
 
     def _finish(self, ax: Any, x: str, n_runs: int, annotate: bool) -> None:
         if self.tol is not None:
-            ax.axhline(self.tol, color=GRAY, linestyle="--", linewidth=1, zorder=1)
+            ax.axhline(self.tol, color=ink_of(ax).muted, linestyle="--", linewidth=1, zorder=1)
             ax.annotate(
-                f"tol {self.tol:g}", (0, self.tol), (4, 3), xycoords=("axes fraction", "data"),
-                textcoords="offset points", color=GRAY, fontsize="small",
+                f"tol {self.tol:g}", (0, self.tol), (4, -11), xycoords=("axes fraction", "data"),
+                textcoords="offset points", color=ink_of(ax).muted, fontsize="small",
             )  # fmt: skip
         ax.set_xlabel(LABELS[x])
         ax.set_ylabel("relative duality gap")
-        ax.set_title("Convergence (numbers: active kernels)" if annotate else "Convergence")
+        write(ax, title="Convergence (numbers: active kernels)" if annotate else "Convergence")
+        ax.margins(y=0.12)
         ax.set_xlim(left=0)
         clean(ax, grid="y")
         if n_runs > 1:
-            ax.legend(frameon=False)
+            legend_beside(ax, n_runs - MOST_NAMED, "(gray)")
 
-
-def _annotate(ax: Any, run: pd.DataFrame, x: str, floor: float) -> None:
-    for at, gap, active in zip(run[x], run["relative_gap"].clip(lower=floor), run["n_active"], strict=True):
-        ax.annotate(str(active), (at, gap), (6, 4), textcoords="offset points", fontsize="small", color="#444444")
+    def _annotate(self, ax: Any, run: pd.DataFrame, x: str) -> None:
+        """Write numbers of active kernels beside the points, of those that stand apart; the last always has one."""
+        gaps, (width, height) = run["relative_gap"].clip(lower=self._floor()), inches_of(ax)
+        across = run[x].to_numpy() / (float(run[x].max()) or 1.0) * width * POINTS_AN_INCH
+        logs = np.log10(gaps.to_numpy())
+        down = (logs - logs.min()) / (float(np.ptp(logs)) or 1.0) * height * POINTS_AN_INCH
+        taken: list[tuple[float, float]] = []
+        for at in reversed(range(len(run))):
+            text = str(run["n_active"].iloc[at])
+            room = font_points() * LETTER_WIDTH * (len(text) + 1.5)
+            if any(abs(across[at] - u) < room and abs(down[at] - v) < 1.3 * font_points() for u, v in taken):
+                continue
+            taken.append((across[at], down[at]))
+            ax.annotate(
+                text, (run[x].iloc[at], gaps.iloc[at]), (6, 4), textcoords="offset points", fontsize="small",
+                color=ink_of(ax).muted,
+            )  # fmt: skip

@@ -11,14 +11,26 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.inspection.displays.plotting import GRAY, axes_of, clean, short_label
+from manykernels.inspection.displays.plotting import (
+    GRAY,
+    HATCHES,
+    axes_of,
+    clean,
+    color_of,
+    cut_labels,
+    cut_text,
+    ink_of,
+    legend_beside,
+    legend_letters,
+    plain,
+    style_of,
+)
 from manykernels.validation.arrays import check_count
 
 Array = NDArray[Any]
 
 OTHERS, INTERCEPT = "other kernels", "intercept"
 MOST_SAMPLES = 10
-GRAY_OF_TAB10 = 7  # would be mistaken for the intercept
 
 
 class DecompositionDisplay:
@@ -79,13 +91,9 @@ class DecompositionDisplay:
         InvalidInputError
             If a row or the target does not exist.
         """
-        rows = np.asarray(range(min(MOST_SAMPLES, len(X))) if samples is None else samples)
-        if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= len(X):
-            raise InvalidInputError(f"samples must be positions between 0 and {len(X) - 1}, got {samples!r}.")
-        parts, intercept = _for_target(estimator, estimator.decompose(_safe_indexing(X, rows)), target)
-        order = np.argsort(-np.abs(parts).mean(axis=1), kind="stable")
-        order = order[np.abs(parts[order]).any(axis=1)]
-        shown, rest = order[: check_count(top, "top")], order[top:]
+        rows = checked_rows(range(min(MOST_SAMPLES, len(X))) if samples is None else samples, len(X))
+        parts, intercept = for_target(estimator, estimator.decompose(_safe_indexing(X, rows)), target)
+        shown, rest = ranked(parts, top)
         columns = {estimator.kernel_names_[m]: parts[m] for m in shown}
         labels = X.index[rows] if isinstance(X, pd.DataFrame) else rows
         frame = pd.DataFrame(columns, index=pd.Index(labels, name="sample"))
@@ -95,15 +103,13 @@ class DecompositionDisplay:
         """Return what is drawn, in long form: ``sample``, ``kernel``, ``contribution``."""
         return self.contributions.reset_index().melt("sample", var_name="kernel", value_name="contribution")
 
-    def plot(self, ax: Any = None, *, cmap: str = "tab10", **bar_style: Any) -> Self:
+    def plot(self, ax: Any = None, **bar_style: Any) -> Self:
         """Draw one bar a sample: what speaks for the score to the right, against it to the left, the score as a mark.
 
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
             None makes a new figure.
-        cmap : str, default="tab10"
-            Colors of the kernels shown by themselves.
         **bar_style
             Passed to ``Axes.barh``.
 
@@ -112,35 +118,36 @@ class DecompositionDisplay:
         DecompositionDisplay
         """
         ax = axes_of(ax, "DecompositionDisplay.plot", (9.0, 1.4 + 0.4 * max(4, len(self.contributions))))
-        from matplotlib import colormaps
-
-        places = np.arange(len(self.contributions))
+        places, ink = np.arange(len(self.contributions)), ink_of(ax)
         ends = {True: np.zeros(len(places)), False: np.zeros(len(places))}
-        colors = [colormaps[cmap](m) for m in range(10) if m != GRAY_OF_TAB10]
         n_shown = self.contributions.shape[1] - 2
-        palette = [*(colors[m % len(colors)] for m in range(n_shown)), "#c9ced6", GRAY]
-        for color, (name, values) in zip(palette, self.contributions.items(), strict=True):
+        palette = [*(color_of(ax, number) for number in range(n_shown)), ink.faint, GRAY]
+        hatches = [*(style_of(number, HATCHES) for number in range(n_shown)), "", ""]
+        labels = cut_labels(self.contributions.columns, legend_letters(ax))
+        for number, (_, values) in enumerate(self.contributions.items()):
             left = np.where(values >= 0, ends[True], ends[False])
-            ax.barh(places, values, left=left, color=color, label=short_label(str(name)), **bar_style)
+            style = {"color": palette[number], "hatch": hatches[number], "edgecolor": ink.face, "linewidth": 0.0}
+            ax.barh(places, values, left=left, label=labels[number], **{**style, **bar_style})
             for positive in ends:
                 ends[positive] += np.where((values >= 0) == positive, values, 0.0)
-        ax.plot(self.contributions.sum(axis=1), places, "D", color="black", markersize=5, label="score")
+        mark = {"color": ink.text, "markeredgecolor": ink.face, "markersize": 6}
+        ax.plot(self.contributions.sum(axis=1), places, "D", label="score", **mark)
         self._finish(ax, places)
         return self
 
     def _finish(self, ax: Any, places: Array) -> None:
-        ax.axvline(0, color="black", linewidth=0.8)
-        ax.set_yticks(places, [str(label) for label in self.contributions.index])
+        ax.axvline(0, color=ink_of(ax).text, linewidth=0.8)
+        ax.set_yticks(places, [cut_text(plain(str(label)), 20) for label in self.contributions.index])
         ax.invert_yaxis()
         ax.set_xlabel("contribution to the score")
         ax.set_ylabel("sample")
         ax.set_title("What each kernel adds")
-        ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize="small")
+        legend_beside(ax)
         clean(ax, grid="x")
         self.ax_, self.figure_ = ax, ax.figure
 
 
-def _for_target(estimator: Any, parts: Array, target: Any) -> tuple[Array, float]:
+def for_target(estimator: Any, parts: Array, target: Any) -> tuple[Array, float]:
     """Return the contributions (M, n) to one target, and its intercept."""
     if parts.ndim == 2:
         if target is not None:
@@ -151,3 +158,18 @@ def _for_target(estimator: Any, parts: Array, target: Any) -> tuple[Array, float
         raise InvalidInputError(f"Choose one of several targets: target must be one of {known[:20]}, got {target!r}.")
     at = known.index(target)
     return parts[:, :, at], float(estimator.intercept_[at])
+
+
+def checked_rows(samples: Any, n_rows: int) -> Array:
+    """Return positions of rows, or say which there are."""
+    rows = np.asarray(samples)
+    if rows.ndim != 1 or rows.size == 0 or rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= n_rows:
+        raise InvalidInputError(f"samples must be positions between 0 and {n_rows - 1}, got {samples!r}.")
+    return rows
+
+
+def ranked(parts: Array, top: int) -> tuple[Array, Array]:
+    """Return the kernels of the largest mean absolute contribution, and the others that contribute at all."""
+    order = np.argsort(-np.abs(parts).mean(axis=1), kind="stable")
+    order = order[np.abs(parts[order]).any(axis=1)]
+    return order[: check_count(top, "top")], order[top:]

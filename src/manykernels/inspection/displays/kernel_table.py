@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from manykernels.exceptions import InvalidInputError
 
 TARGET_COLUMNS = ("class", "output")
+SEVERAL = {"class": "classes", "output": "outputs"}
+VALUES = ["weight", "norm", "share"]
+BY = ("kernel", "view", "feature", "kind")
+
+
+def target_column(frame: pd.DataFrame) -> str | None:
+    """Return the column that names the classes or outputs, if the model has several."""
+    return next((name for name in TARGET_COLUMNS if name in frame.columns), None)
 
 
 def kernel_table(estimator: Any, target: Any = None) -> pd.DataFrame:
     """Return name, kernel, columns, weight, norm and share of every kernel."""
     frame = estimator.weights_frame(active_only=False)
-    column = next((name for name in TARGET_COLUMNS if name in frame.columns), None)
+    column = target_column(frame)
     if column is None:
         if target is not None:
             raise InvalidInputError(f"The model has a single target; leave out target={target!r}.")
@@ -25,9 +34,19 @@ def kernel_table(estimator: Any, target: Any = None) -> pd.DataFrame:
             raise InvalidInputError(f"Unknown target {target!r}; the model has {known[:20]}.")
         frame = frame[frame[column] == target]
     grouped = frame.drop(columns=column).groupby("name", sort=False)
-    means = grouped[["weight", "norm", "share"]].mean()
-    table = grouped[["kernel", "columns"]].first().join(means)
+    table = grouped[["kernel", "columns"]].first().join(grouped[VALUES].mean())
     return table.loc[list(estimator.kernel_names_)].reset_index()
+
+
+def target_table(estimator: Any, value: str) -> pd.DataFrame:
+    """Return one value of every kernel (rows, in the order of the bank) for every class or output (columns)."""
+    frame = estimator.weights_frame(active_only=False)
+    column = target_column(frame)
+    if column is None:
+        return frame.set_index("name")[[value]].loc[list(estimator.kernel_names_)]
+    order = frame[column].drop_duplicates()
+    table = frame.pivot(index="name", columns=column, values=value)
+    return table.loc[list(estimator.kernel_names_), sorted(order, key=list(order).index)]
 
 
 def place_and_kind(name: str, kernel: str, columns: str) -> tuple[str, str]:
@@ -40,3 +59,48 @@ def place_and_kind(name: str, kernel: str, columns: str) -> tuple[str, str]:
     if separator and kind:
         return place, kind
     return (columns, kernel) if columns else (name, kernel)
+
+
+def places_and_kinds(estimator: Any, table: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return where each kernel acts and what it is; a kernel of every column acts on ``"all"``."""
+    every = ", ".join(known_features(estimator))
+    pairs = [place_and_kind(*row) for row in table[["name", "kernel", "columns"]].itertuples(index=False)]
+    return [("all" if place == every and ", " in every else place, kind) for place, kind in pairs]
+
+
+def known_features(estimator: Any) -> list[str]:
+    """Return the names of the columns of X."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return [str(name) for name in names] if names is not None else [f"x{j}" for j in range(estimator.n_features_in_)]
+
+
+def groups_of(estimator: Any, table: pd.DataFrame, by: str) -> list[list[str]]:
+    """Return, for each kernel, the names under which ``by`` counts it: one, or a feature for each of its columns."""
+    if by not in BY:
+        raise InvalidInputError(f"by must be one of {', '.join(BY)}, got {by!r}.")
+    rows = list(table[["name", "kernel", "columns"]].itertuples(index=False))
+    if by == "kernel":
+        return [[name] for name, _, _ in rows]
+    if by == "feature":
+        known = set(known_features(estimator))
+        return [_features(columns, known) or [name] for name, _, columns in rows]
+    return [[pair[0 if by == "view" else 1]] for pair in places_and_kinds(estimator, table)]
+
+
+def _features(columns: str, known: set[str]) -> list[str]:
+    """Take the text of a kernel's columns apart; a column may itself have a comma in its name."""
+    if columns in known or not columns:
+        return [columns] if columns else []
+    parts = columns.split(", ")
+    return parts if known.issuperset(parts) else [columns]
+
+
+def summed_by(values: pd.DataFrame, groups: list[list[str]]) -> pd.DataFrame:
+    """Return the sums of the rows of each group, in the order met; a row of several groups is shared equally."""
+    names = list(dict.fromkeys(name for group in groups for name in group))
+    place = {name: number for number, name in enumerate(names)}
+    sums, rows = np.zeros((len(names), values.shape[1])), values.to_numpy()
+    for row, group in zip(rows, groups, strict=True):
+        if row.any():
+            np.add.at(sums, [place[name] for name in group], row / len(group))
+    return pd.DataFrame(sums, index=pd.Index(names, name="name"), columns=values.columns)

@@ -9,10 +9,22 @@ import pandas as pd
 
 from manykernels.estimators.selection.path import RegularizationPath
 from manykernels.exceptions import InvalidInputError
-from manykernels.inspection.displays.plotting import GRAY, axes_of, clean, short_label
+from manykernels.inspection.displays.plotting import (
+    DASHES,
+    axes_of,
+    clean,
+    color_of,
+    cut_labels,
+    ink_of,
+    legend_beside,
+    legend_letters,
+    log_ticks,
+    style_of,
+    write,
+)
 from manykernels.validation.arrays import check_count
 
-VALUES = {"norm": r"norm $\|f_m\|$ in the space of the kernel", "weight": "kernel weight $d_m$"}
+VALUES = {"norm": r"norm $\|f_m\|$", "weight": "weight $d_m$"}
 
 
 class PathDisplay:
@@ -109,29 +121,34 @@ class PathDisplay:
         PathDisplay
             This display.
         """
-        from matplotlib import colormaps
+        from matplotlib.collections import LineCollection
 
         ax = axes_of(ax, "PathDisplay.plot", (8.0, 4.6))
-        colors = colormaps["tab10"](np.linspace(0, 1, 10))
-        position = {name: place for place, name in enumerate(self.named)}
-        for name in self.values.columns:
-            curve = self.values[name]
-            if name in position:
-                ax.plot(curve.index, curve, color=colors[position[name] % 10], label=short_label(str(name)), zorder=3)
-            elif curve.any():
-                ax.plot(curve.index, curve, color=GRAY, linewidth=0.7, alpha=0.6)
-        self._decorate(ax)
+        curves = self.values.drop(columns=self.named)
+        # One artist for all the others: 5,000 lines of their own take seconds.
+        others = curves.loc[:, curves.any()]
+        lines = [np.column_stack([others.index, others.iloc[:, m]]) for m in range(others.shape[1])]
+        ax.add_collection(LineCollection(lines, colors=[ink_of(ax).muted], linewidths=0.6, alpha=0.5))
+        for number, label in enumerate(cut_labels(self.named, legend_letters(ax))):
+            style = {"color": color_of(ax, number), "linestyle": style_of(number, DASHES), "zorder": 3}
+            ax.plot(self.values.index, self.values[self.named[number]], label=label, **style)
+        self._decorate(ax, others.shape[1])
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
-    def _decorate(self, ax: Any) -> None:
+    def _decorate(self, ax: Any, n_others: int) -> None:
         ax.set_xscale("log")
+        ax.autoscale_view()
+        log_ticks(ax)
         ax.invert_xaxis()
         ax.set_ylim(bottom=0)
-        ax.set_xlabel("strength (weaker penalties to the right)")
+        write(ax, xlabel="strength (weaker penalties to the right)")
         ax.set_ylabel(VALUES[self.value])
+        n_active = n_others + len(self.named)
+        write(ax, title=f"{n_active:,} of {self.values.shape[1]:,} kernels enter")
         if self.chosen is not None:
-            ax.axvline(self.chosen, color="black", linestyle="--", linewidth=1, label=f"chosen: {self.chosen:.3g}")
-        if self.named or self.chosen is not None:
-            ax.legend(frameon=False, fontsize="small")
+            ax.axvline(
+                self.chosen, color=ink_of(ax).text, linestyle="--", linewidth=1, label=f"chosen: {self.chosen:.3g}"
+            )
+        legend_beside(ax, n_others, "(gray)")
         clean(ax, grid="y")

@@ -1,12 +1,43 @@
-"""What the displays share: matplotlib when it is needed, axes, colors, and short labels."""
+"""What the displays share: matplotlib when it is needed, axes, colors of light and dark, and text that fits."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log10
+from textwrap import fill
 from typing import Any
 
-BLUE, ORANGE, GRAY = "#1f5f9e", "#d9652b", "#8a8f98"
+# Okabe and Ito's colors without black and yellow, which one of a light and a dark page would swallow. The six are told
+# apart with any color vision; a seventh class gets the first color in another style.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+DASHES = ("-", "--", ":", "-.")
+MARKERS = ("o", "s", "^", "D")
+HATCHES = ("", "////", "....", "xxxx")
+MOST_STYLES = len(PALETTE) * len(DASHES)
+BLUE, ORANGE = 0, 1
+GRAY = "#8a8f98"
 ONE_PARAMETER = re.compile(r"(\w+)\((\w+)=([^(),=]+)\)")
+
+# Of a letter of the default font, in units of its size; a little more than the mean, so that text is cut too early
+# rather than too late.
+LETTER_WIDTH, LINE_HEIGHT = 0.6, 1.35
+POINTS_AN_INCH = 72.0
+LABEL_SHARE = 0.45  # of the width of the axes that labels beside them may take
+TICK_ROOM = 0.5  # inches that a number below an axis takes
+SHORTEST_LABEL, LONGEST_LABEL = 20, 44
+
+
+@dataclass(frozen=True)
+class Ink:
+    """Colors of text and lines on the background that the axes have."""
+
+    text: Any
+    muted: Any
+    faint: Any
+    face: Any
+    dark: bool
 
 
 def require_matplotlib(what: str) -> None:
@@ -29,9 +60,126 @@ def axes_of(ax: Any, what: str, size: tuple[float, float]) -> Any:
     return pyplot.subplots(figsize=size, layout="constrained")[1]
 
 
+def ink_of(ax: Any) -> Ink:
+    """Return colors that can be read on these axes, light or dark."""
+    from matplotlib.colors import to_rgb
+
+    text, face = to_rgb(ax.xaxis.label.get_color()), to_rgb(ax.get_facecolor())
+    red, green, blue = face
+    dark = 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.5
+    return Ink(text, mixed(text, face, 0.62), mixed(text, face, 0.13), face, dark)
+
+
+def mixed(color: Sequence[float], other: Sequence[float], share: float) -> tuple[float, ...]:
+    """Return ``share`` of a color and the rest of another."""
+    return tuple(share * one + (1 - share) * two for one, two in zip(color, other, strict=True))
+
+
+def color_of(ax: Any, number: int) -> Any:
+    """Return the color of a class or kernel by its number, a little lighter on a dark page."""
+    from matplotlib.colors import to_rgb
+
+    color = to_rgb(PALETTE[number % len(PALETTE)])
+    return mixed(color, (1.0, 1.0, 1.0), 0.78) if ink_of(ax).dark else color
+
+
+def style_of(number: int, choices: Sequence[str]) -> str:
+    """Return the dash, marker or hatch that tells apart two numbers of one color."""
+    return choices[number // len(PALETTE) % len(choices)]
+
+
 def short_label(label: str) -> str:
     """Return the name of a kernel with single parameters by value only: ``gaussian(width=0.5)`` is ``gaussian 0.5``."""
     return ONE_PARAMETER.sub(r"\1 \3", label).replace("()", "")
+
+
+def cut_text(text: str, most: int) -> str:
+    """Return text of at most ``most`` letters; what is cut is the middle, since both ends tell more."""
+    if len(text) <= most:
+        return text
+    end = (most - 1) // 3
+    return f"{text[: most - 1 - end].rstrip()}…{text[len(text) - end :].lstrip()}"
+
+
+def cut_labels(names: Iterable[Any], most: int) -> list[str]:
+    """Return short labels of at most ``most`` letters, free of dollar signs, which matplotlib would typeset."""
+    return [plain(cut_text(short_label(str(name)), most)) for name in names]
+
+
+def plain(text: str) -> str:
+    """Return text that matplotlib prints as it is."""
+    return text.replace("$", r"\$")
+
+
+def and_more(count: int, what: str = "") -> str:
+    """Return how many are left out, in words."""
+    return f"and {count:,} more {what}".rstrip()
+
+
+def font_points() -> float:
+    """Return the size of tick labels in points."""
+    from matplotlib import rcParams
+    from matplotlib.font_manager import FontProperties
+
+    return float(FontProperties(size=rcParams["ytick.labelsize"]).get_size_in_points())
+
+
+def inches_of(ax: Any) -> tuple[float, float]:
+    """Return width and height of the axes."""
+    box, (width, height) = ax.get_position(), ax.figure.get_size_inches()
+    return float(box.width * width), float(box.height * height)
+
+
+def rows_that_fit(ax: Any, reserved: float = 0.0) -> int:
+    """Return how many lines of text fit one below the other beside ``reserved`` inches, at least two."""
+    return max(2, int((inches_of(ax)[1] - reserved) * POINTS_AN_INCH / (LINE_HEIGHT * font_points())))
+
+
+def letters_that_fit(ax: Any, share: float = LABEL_SHARE) -> int:
+    """Return how many letters fit into a share of the width of the axes, within what is readable."""
+    letters = int(share * inches_of(ax)[0] * POINTS_AN_INCH / (LETTER_WIDTH * font_points()))
+    return min(LONGEST_LABEL, max(SHORTEST_LABEL, letters))
+
+
+def legend_letters(ax: Any) -> int:
+    """Return how many letters a legend beside the axes may have a line, so that it does not crowd them out."""
+    return min(32, max(14, int(0.25 * ax.figure.get_size_inches()[0] * POINTS_AN_INCH / 4.5)))
+
+
+def write(ax: Any, *, title: str | None = None, xlabel: str | None = None, **style: Any) -> None:
+    """Set title or label of the axes, on several lines where they are narrow."""
+    width = 0.9 * inches_of(ax)[0] * POINTS_AN_INCH / (LETTER_WIDTH * font_points())
+    if title is not None:
+        ax.set_title(fill(title, max(16, int(width / 1.2))), **style)
+    if xlabel is not None:
+        ax.set_xlabel(fill(xlabel, max(16, int(width))), **style)
+
+
+def log_ticks(ax: Any, share: float = 0.6) -> None:
+    """Write 1, 2, 5 or powers of ten below a logarithmic axis, as many as fit into a share of the width."""
+    low, high = sorted(ax.get_xlim())
+    powers = range(floor(log10(low)) - 1, ceil(log10(high)) + 1)
+    for steps in ((1, 2, 5), (1, 3), (1,)):
+        places = [step * 10.0**power for power in powers for step in steps if low <= step * 10.0**power <= high]
+        most = max(1, int(share * inches_of(ax)[0] / TICK_ROOM))
+        if len(places) <= most:
+            break
+    places = places[:: -(-len(places) // most)] or [low]
+    ax.set_xticks(places, [f"{place:g}" for place in places])
+    ax.set_xticks([], minor=True)
+
+
+def legend_beside(ax: Any, n_left_out: int = 0, what: str = "", **style: Any) -> None:
+    """Put a legend to the right of the axes, with a last line for what it leaves out."""
+    handles, labels = ax.get_legend_handles_labels()
+    if n_left_out > 0:
+        from matplotlib.lines import Line2D
+
+        handles = [*handles, Line2D([], [], linestyle="none")]
+        labels = [*labels, and_more(n_left_out, what)]
+    if handles:
+        place = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0}
+        ax.legend(handles, labels, **{**place, "frameon": False, "fontsize": "small", **style})
 
 
 def clean(ax: Any, *, grid: str | None = None) -> None:
@@ -39,4 +187,4 @@ def clean(ax: Any, *, grid: str | None = None) -> None:
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_axisbelow(True)
     if grid is not None:
-        ax.grid(axis=grid, color="#e3e6ea", linewidth=0.8)
+        ax.grid(axis=grid, color=ink_of(ax).faint, linewidth=0.8)

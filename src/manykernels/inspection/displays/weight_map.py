@@ -1,4 +1,4 @@
-"""Where and at which scale a model looks: the weights as a map of columns by kinds of kernel."""
+"""Where and at which scale a model looks: the weights as a map of columns by kinds of kernel, or by classes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,47 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from manykernels.inspection.displays.kernel_table import kernel_table, place_and_kind
-from manykernels.inspection.displays.plotting import ONE_PARAMETER, axes_of, short_label
+from manykernels.exceptions import InvalidInputError
+from manykernels.inspection.displays.kernel_table import (
+    groups_of,
+    kernel_table,
+    known_features,
+    places_and_kinds,
+    summed_by,
+    target_column,
+    target_table,
+)
+from manykernels.inspection.displays.plotting import (
+    LETTER_WIDTH,
+    LINE_HEIGHT,
+    ONE_PARAMETER,
+    POINTS_AN_INCH,
+    Ink,
+    and_more,
+    axes_of,
+    cut_labels,
+    cut_text,
+    font_points,
+    inches_of,
+    ink_of,
+    letters_that_fit,
+    mixed,
+    require_matplotlib,
+    rows_that_fit,
+    write,
+)
+from manykernels.validation.arrays import check_count
 
-DARK = "#3a3f47"
+ACROSS = ("kind", "target")
+MOST_ROWS, MOST_COLUMNS = 40, 40
+LONGEST_KIND = 24  # letters
 
 
 class WeightMapDisplay:
     """Kernel weights as a heat map: one row a column of the table, kernels on several columns below, one column a kind.
 
-    Make it with :meth:`from_estimator`.
+    Make it with :meth:`from_estimator`. Of more rows or columns than can be read, the heaviest are drawn, and a last
+    line says how many are not; ``frame()`` has all.
 
     Parameters
     ----------
@@ -48,7 +79,9 @@ class WeightMapDisplay:
         self.n_single = n_single
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, target: Any = None, active_only: bool = False) -> Self:
+    def from_estimator(
+        cls, estimator: Any, *, target: Any = None, active_only: bool = False, across: str = "kind"
+    ) -> Self:
         """Take the weights of a fitted estimator.
 
         Parameters
@@ -58,38 +91,56 @@ class WeightMapDisplay:
             A class or output, where there are several; None is the mean of all.
         active_only : bool, default=False
             Leave out rows without any weight.
+        across : {"kind", "target"}, default="kind"
+            What the columns of the map are: kinds of kernel, or the classes (outputs), over whose kinds is summed.
 
         Returns
         -------
         WeightMapDisplay
+
+        Raises
+        ------
+        InvalidInputError
+            For an unknown target, or ``across="target"`` of a model with one.
         """
+        if across not in ACROSS:
+            raise InvalidInputError(f"across must be one of {', '.join(ACROSS)}, got {across!r}.")
         table = kernel_table(estimator, target)
-        pairs = [place_and_kind(*row) for row in table[["name", "kernel", "columns"]].itertuples(index=False)]
-        places, kinds = (list(dict.fromkeys(part)) for part in zip(*pairs, strict=True))
-        known = getattr(estimator, "feature_names_in_", [f"x{j}" for j in range(estimator.n_features_in_)])
-        single = set(map(str, known))
-        places.sort(key=lambda place: place not in single)
-        frame = pd.DataFrame(np.nan, index=pd.Index(places, name="columns"), columns=pd.Index(kinds, name="kernel"))
-        for (place, kind), weight in zip(pairs, table["weight"], strict=True):
-            frame.loc[place, kind] = np.nansum([frame.loc[place, kind], weight])
+        frame = _by_kind(estimator, table) if across == "kind" else _by_target(estimator, table)
+        single = set(known_features(estimator))
+        order = sorted(range(len(frame)), key=lambda row: frame.index[row] not in single)
+        frame = frame.iloc[order]
         if active_only:
             frame = frame[frame.sum(axis=1) > 0]
         return cls(weights=frame, n_single=sum(place in single for place in frame.index))
 
     def frame(self) -> pd.DataFrame:
-        """Return what is drawn: weights by place and kind of kernel."""
+        """Return all weights: by place and kind of kernel (or class)."""
         return self.weights.copy()
 
-    def plot(self, ax: Any = None, *, cmap: Any = None, colorbar: bool = True, **image_style: Any) -> Self:
-        """Draw the map; colors follow the square root of the weight, so that light kernels can be seen, zero is white.
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        cmap: Any = None,
+        colorbar: bool = True,
+        max_rows: int = MOST_ROWS,
+        max_columns: int = MOST_COLUMNS,
+        **image_style: Any,
+    ) -> Self:
+        """Draw the map; colors follow the square root of the weight, so that light kernels can be seen.
+
+        A kernel of weight zero has the color of the background, a kernel that the bank does not have is gray.
 
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
             None makes a new figure.
         cmap : str, Colormap or None, default=None
-            None goes from light green to dark blue.
+            None goes from light green to dark blue, on a dark background from dark blue to light green.
         colorbar : bool, default=True
+        max_rows, max_columns : int, default=40
+            Most rows and columns to draw, the heaviest; fewer if given axes have no room for them.
         **image_style
             Passed to ``Axes.pcolormesh``.
 
@@ -97,53 +148,112 @@ class WeightMapDisplay:
         -------
         WeightMapDisplay
         """
-        n_rows, n_columns = self.weights.shape
-        ax = axes_of(ax, "WeightMapDisplay.plot", (3.5 + 0.27 * n_columns, 1.8 + 0.22 * n_rows))
-        from matplotlib.colors import PowerNorm
+        check_count(max_rows, "max_rows"), check_count(max_columns, "max_columns")
+        require_matplotlib("WeightMapDisplay.plot")
+        n_rows, n_columns = (min(*pair) for pair in zip(self.weights.shape, (max_rows, max_columns), strict=True))
+        below = _height_of_labels(self.weights.columns)
+        ax = axes_of(ax, "WeightMapDisplay.plot", (4.0 + 0.27 * n_columns, 1.2 + below + 0.22 * (n_rows + 1)))
+        fitting = int(inches_of(ax)[0] * POINTS_AN_INCH / (LINE_HEIGHT * font_points()))
+        shown, n_single = self._heaviest(
+            min(max_rows, rows_that_fit(ax, below + 0.1)), min(max_columns, max(2, fitting))
+        )
+        ink, values = ink_of(ax), shown.to_numpy()
+        from matplotlib.colors import ListedColormap, PowerNorm
 
-        values = self.weights.to_numpy()
         largest = float(np.nanmax(values, initial=0.0)) or 1.0
-        norm, cmap = PowerNorm(0.5, 0.0, largest), _colors() if cmap is None else cmap
-        style = {"norm": norm, "cmap": cmap, "edgecolors": "#e6e9ed", "linewidth": 0.6}
-        ax.set_facecolor("#eceff2")  # shows through where the bank has no kernel
+        edges = {"edgecolors": [ink.faint], "linewidth": 0.6}
+        style = {"norm": PowerNorm(0.5, 0.0, largest), "cmap": _colors(ink.dark) if cmap is None else cmap, **edges}
         drawn = np.ma.masked_where(np.isnan(values) | (values == 0), values)
-        ax.pcolormesh(np.where(np.isnan(values), np.nan, 0.0), cmap=_white(), edgecolors="#e6e9ed", linewidth=0.6)
+        ax.pcolormesh(np.isnan(values), cmap=ListedColormap([ink.face, ink.faint]), vmin=0, vmax=1, **edges)
         image = ax.pcolormesh(drawn, **{**style, **image_style})
-        self._label(ax)
+        self._label(ax, shown, n_single, ink)
         if colorbar:
             ax.figure.colorbar(image, ax=ax, label="kernel weight", shrink=0.6, pad=0.02)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
-    def _label(self, ax: Any) -> None:
-        n_rows, n_columns = self.weights.shape
-        kinds = [str(kind) for kind in self.weights.columns]
-        groups = _groups(kinds)
-        labels = [_value(kind) if name else short_label(kind) for name, kind in _with_group(groups, kinds)]
-        ax.set_xticks(np.arange(n_columns) + 0.5, labels, rotation=90)
-        ax.set_yticks(np.arange(n_rows) + 0.5, [_place(str(place)) for place in self.weights.index])
+    def _heaviest(self, most_rows: int, most_columns: int) -> tuple[pd.DataFrame, int]:
+        """Return the heaviest rows and columns in their order, and how many of the rows are single columns."""
+        frame = self.weights
+        rows = _largest(frame.sum(axis=1).to_numpy(), most_rows)
+        columns = _largest(frame.sum(axis=0).to_numpy(), most_columns)
+        return frame.iloc[rows, columns], int(np.count_nonzero(rows < self.n_single))
+
+    def _label(self, ax: Any, shown: pd.DataFrame, n_single: int, ink: Ink) -> None:
+        (n_rows, n_columns), (of_rows, of_columns) = shown.shape, self.weights.shape
+        places = ["all columns" if place == "all" else str(place) for place in shown.index]
+        rest = of_rows - n_rows
+        labels = [*cut_labels(places, letters_that_fit(ax)), *([and_more(rest)] if rest else [])]
+        ax.set_yticks(np.arange(len(labels)) + 0.5, labels)
+        ax.set_ylim(len(labels), 0)
+        if rest:
+            ax.get_yticklabels()[-1].set(color=ink.muted, style="italic")
+        headed = _label_columns(ax, [str(kind) for kind in shown.columns], ink)
         ax.tick_params(length=0)
-        ax.invert_yaxis()
-        for name, first, last in groups:
-            ax.annotate(
-                name, ((first + last) / 2, 1), (0, 4), xycoords=("data", "axes fraction"),
-                textcoords="offset points", ha="center", color=DARK, annotation_clip=False,
-            )  # fmt: skip
-            if last < n_columns:
-                ax.axvline(last, color=DARK, linewidth=0.8)
-        if 0 < self.n_single < n_rows:
-            ax.axhline(self.n_single, color=DARK, linewidth=0.8)
-        ax.set_title("Weight of each column and kernel", pad=34 if any(name for name, _, _ in groups) else None)
+        if n_columns < of_columns:
+            write(ax, xlabel=f"{and_more(of_columns - n_columns)} of them", color=ink.muted, style="italic")
+        if 0 < n_single < n_rows:
+            ax.axhline(n_single, color=ink.muted, linewidth=0.8)
+        what = shown.columns.name or "kernel"
+        write(ax, title=f"Weight of each column and {what}", pad=34 if headed else None)
 
 
-def _place(place: str) -> str:
-    return "all columns" if place == "all" else place
+def _by_kind(estimator: Any, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the weights by place and kind; NaN where there is no kernel."""
+    pairs = places_and_kinds(estimator, table)
+    places, kinds = (list(dict.fromkeys(part)) for part in zip(*pairs, strict=True))
+    row_of, column_of = ({name: at for at, name in enumerate(names)} for names in (places, kinds))
+    rows, columns = [row_of[place] for place, _ in pairs], [column_of[kind] for _, kind in pairs]
+    sums, there = np.zeros((len(places), len(kinds))), np.zeros((len(places), len(kinds)), dtype=bool)
+    np.add.at(sums, (rows, columns), table["weight"].to_numpy())
+    there[rows, columns] = True
+    index, header = pd.Index(places, name="columns"), pd.Index(kinds, name="kernel")
+    return pd.DataFrame(np.where(there, sums, np.nan), index=index, columns=header)
+
+
+def _by_target(estimator: Any, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the weights by place and class or output."""
+    column = target_column(estimator.weights_frame())
+    if column is None:
+        raise InvalidInputError('across="target" needs a model with several classes or outputs; this one has one.')
+    frame = summed_by(target_table(estimator, "weight"), groups_of(estimator, table, "view"))
+    return frame.rename_axis(index="columns", columns=column)
+
+
+def _height_of_labels(kinds: pd.Index) -> float:
+    """Return the inches that the names of the columns take, which are written upward."""
+    longest = max((len(_value(str(kind))) for kind in kinds), default=0)
+    return LETTER_WIDTH * min(longest, LONGEST_KIND) * font_points() / POINTS_AN_INCH
+
+
+def _largest(sums: np.ndarray, most: int) -> np.ndarray:
+    """Return the positions of the ``most`` largest values, increasing."""
+    return np.sort(np.argsort(-sums, kind="stable")[:most])
+
+
+def _label_columns(ax: Any, kinds: list[str], ink: Ink) -> bool:
+    """Write the kinds below and, above kernels that differ in one parameter, their name; tell whether there is one."""
+    letters = inches_of(ax)[0] / max(len(kinds), 1) * POINTS_AN_INCH / (LETTER_WIDTH * font_points())
+    groups = [
+        (heading if max(map(len, heading.split("\n"))) <= letters * (end - start) else "", start, end)
+        for heading, start, end in _groups(kinds)
+    ]
+    labels = [_value(kind) if name else kind for name, start, end in groups for kind in kinds[start:end]]
+    ax.set_xticks(np.arange(len(kinds)) + 0.5, cut_labels(labels, LONGEST_KIND), rotation=90)
+    for name, start, end in groups:
+        ax.annotate(
+            name, ((start + end) / 2, 1), (0, 4), xycoords=("data", "axes fraction"),
+            textcoords="offset points", ha="center", color=ink.text, annotation_clip=False,
+        )  # fmt: skip
+        if end < len(kinds):
+            ax.axvline(end, color=ink.muted, linewidth=0.8)
+    return any(name for name, _, _ in groups)
 
 
 def _family(kind: str) -> str:
     """Return name and parameter, on two lines, of a kernel with one parameter; of others nothing."""
     match = ONE_PARAMETER.fullmatch(kind)
-    return f"{match[1]}\n{match[2]}" if match else ""
+    return f"{cut_text(match[1], 20)}\n{match[2]}" if match else ""
 
 
 def _value(kind: str) -> str:
@@ -156,24 +266,16 @@ def _groups(kinds: list[str]) -> list[tuple[str, int, int]]:
     groups, start = [], 0
     for family, run in groupby(kinds, key=_family):
         length = len(list(run))
+        # Classes, and kernels without a parameter, are columns by themselves: no line is drawn among them.
         groups.append((family if length > 1 else "", start, start + length))
         start += length
     return groups
 
 
-def _with_group(groups: list[tuple[str, int, int]], kinds: list[str]) -> list[tuple[str, str]]:
-    return [(name, kind) for name, first, last in groups for kind in kinds[first:last]]
-
-
-def _colors() -> Any:
-    """Return light green to dark blue, so that the lightest kernel differs from none."""
+def _colors(dark: bool) -> Any:
+    """Return light green to dark blue, or back on a dark page, so that the lightest kernel differs from none."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
-    return ListedColormap(colormaps["YlGnBu"](np.linspace(0.2, 1.0, 256)))
-
-
-def _white() -> Any:
-    from matplotlib.colors import ListedColormap
-
-    return ListedColormap(["white"])
+    colors = colormaps["YlGnBu"](np.linspace(0.2, 1.0, 256))
+    return ListedColormap([mixed(color[:3], (1.0, 1.0, 1.0), 0.85) for color in colors[::-1]] if dark else colors)

@@ -1,34 +1,66 @@
-"""Which kernels a model uses: their weights as bars."""
+"""Which kernels, views or features a model uses: their weights as bars."""
 
 from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.inspection.displays.kernel_table import kernel_table
-from manykernels.inspection.displays.plotting import BLUE, GRAY, axes_of, clean, short_label
+from manykernels.inspection.displays.kernel_table import (
+    SEVERAL,
+    groups_of,
+    kernel_table,
+    summed_by,
+    target_column,
+    target_table,
+)
+from manykernels.inspection.displays.plotting import (
+    BLUE,
+    HATCHES,
+    and_more,
+    axes_of,
+    clean,
+    color_of,
+    cut_labels,
+    cut_text,
+    ink_of,
+    legend_beside,
+    letters_that_fit,
+    plain,
+    rows_that_fit,
+    style_of,
+    write,
+)
 from manykernels.validation.arrays import check_count
 
 VALUES = {"weight": "kernel weight", "norm": "norm of the part", "share": "share of the norms"}
+MOST_STACKED = 12  # classes whose parts of a bar can be told apart
+COUNTED = {"kernel": "kernels", "view": "views", "feature": "features", "kind": "kinds of kernel"}
 
 
 class KernelWeightsDisplay:
-    """The heaviest kernels of a model as horizontal bars.
+    """The heaviest kernels of a model as horizontal bars, or the views, features or kinds of kernel they add up to.
 
-    Make it with :meth:`from_estimator`.
+    Make it with :meth:`from_estimator`. With several classes or outputs a bar is the mean of all, and its colored parts
+    are what each of them adds to the mean.
 
     Parameters
     ----------
     kernels : DataFrame
-        ``name`` and ``value`` of the kernels to show, the heaviest first.
+        ``name`` and ``value`` of what is shown, the heaviest first, then a column a class or output if there are
+        several.
     n_active : int
-        Number of kernels with a positive weight, shown or not.
+        Number of kernels (views, features, kinds) with a positive weight, shown or not.
     n_kernels : int
-        Number of kernels in all.
+        Their number in all.
     value : str
         What the bars are: ``"weight"``, ``"norm"`` or ``"share"``.
+    by : str, default="kernel"
+        What a bar stands for: ``"kernel"``, ``"view"``, ``"feature"`` or ``"kind"``.
+    target : str, default=""
+        The class or output, or of how many the bars are the mean, for the title.
 
     Attributes
     ----------
@@ -42,30 +74,49 @@ class KernelWeightsDisplay:
     >>> from manykernels import MKLRegressor
     >>> from manykernels.inspection import KernelWeightsDisplay
     >>> X = np.random.default_rng(0).uniform(-2, 2, (40, 2))
-    >>> display = KernelWeightsDisplay.from_estimator(MKLRegressor().fit(X, np.sin(X[:, 1])), top=3)
+    >>> model = MKLRegressor().fit(X, np.sin(X[:, 1]))
+    >>> display = KernelWeightsDisplay.from_estimator(model, top=3)
     >>> display.frame()["name"].iloc[0].startswith("x1")
     True
+    >>> KernelWeightsDisplay.from_estimator(model, by="feature", value="share").frame()["name"].iloc[0]
+    'x1'
     """
 
-    def __init__(self, *, kernels: pd.DataFrame, n_active: int, n_kernels: int, value: str = "weight") -> None:
+    def __init__(
+        self,
+        *,
+        kernels: pd.DataFrame,
+        n_active: int,
+        n_kernels: int,
+        value: str = "weight",
+        by: str = "kernel",
+        target: str = "",
+    ) -> None:
         self.kernels = kernels
         self.n_active = n_active
         self.n_kernels = n_kernels
         self.value = value
+        self.by = by
+        self.target = target
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, top: int = 20, value: str = "weight", target: Any = None) -> Self:
+    def from_estimator(
+        cls, estimator: Any, *, top: int = 20, value: str = "weight", target: Any = None, by: str = "kernel"
+    ) -> Self:
         """Take the heaviest kernels of a fitted estimator.
 
         Parameters
         ----------
         estimator : MKLClassifier or MKLRegressor
         top : int, default=20
-            Most kernels to show.
+            Most bars to show.
         value : {"weight", "norm", "share"}, default="weight"
             ``d_m``, ``||f_m||``, or the share of the norm in the sum of norms.
         target : label, int or None, default=None
             A class or output, where there are several; None is the mean of all.
+        by : {"kernel", "view", "feature", "kind"}, default="kernel"
+            What to sum over: the kernels of a view (or of one selection of columns), of a column of the table (a kernel
+            of several columns counts in equal parts for each), or of one kind of kernel.
 
         Returns
         -------
@@ -74,27 +125,39 @@ class KernelWeightsDisplay:
         Raises
         ------
         InvalidInputError
-            For an unknown value or target.
+            For an unknown value, target or ``by``.
         """
         if value not in VALUES:
             raise InvalidInputError(f"value must be one of {', '.join(VALUES)}, got {value!r}.")
         table = kernel_table(estimator, target)
-        active = table[table["weight"] > 0].sort_values(value, ascending=False, kind="stable")
-        shown = active.head(check_count(top, "top"))[["name", value]].rename(columns={value: "value"})
-        return cls(kernels=shown.reset_index(drop=True), n_active=len(active), n_kernels=len(table), value=value)
+        every = target_table(estimator, value) if target is None else table.set_index("name")[[value]]
+        sums = summed_by(every, groups_of(estimator, table, by))
+        active = summed_by(table.set_index("name")[["weight"]], groups_of(estimator, table, by))["weight"] > 0
+        shown = sums[active].assign(value=sums.mean(axis=1)).sort_values("value", ascending=False, kind="stable")
+        shown.insert(0, "value", shown.pop("value"))
+        shown = shown if every.shape[1] > 1 else shown[["value"]]
+        return cls(
+            kernels=shown.head(check_count(top, "top")).reset_index(),
+            n_active=int(active.sum()),
+            n_kernels=len(sums),
+            value=value,
+            by=by,
+            target=_target_text(estimator, target, every.shape[1]),
+        )
 
     def frame(self) -> pd.DataFrame:
-        """Return what is drawn: ``name`` and ``value``, the heaviest first."""
+        """Return what is drawn: ``name`` and ``value``, the heaviest first, and the values of classes or outputs."""
         return self.kernels.copy()
 
-    def plot(self, ax: Any = None, *, color: str = BLUE, **bar_style: Any) -> Self:
-        """Draw the bars.
+    def plot(self, ax: Any = None, *, color: Any = None, **bar_style: Any) -> Self:
+        """Draw the bars, as many as there is room for.
 
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
             None makes a new figure.
-        color : color, default=a blue
+        color : color or None, default=None
+            Of the bars of a single class or output; None is a blue.
         **bar_style
             Passed to ``Axes.barh``.
 
@@ -102,18 +165,49 @@ class KernelWeightsDisplay:
         -------
         KernelWeightsDisplay
         """
-        ax = axes_of(ax, "KernelWeightsDisplay.plot", (7.0, 1.0 + 0.27 * max(len(self.kernels), 4)))
-        places = range(len(self.kernels))
-        ax.barh(places, self.kernels["value"], color=color, **bar_style)
-        ax.set_yticks(places, [short_label(name) for name in self.kernels["name"]])
-        ax.invert_yaxis()
-        ax.margins(y=0.01)
-        ax.set_xlim(left=0)
-        ax.set_xlabel(VALUES[self.value])
-        ax.set_title(f"{self.n_active} of {self.n_kernels} kernels selected")
-        if self.n_active > len(self.kernels):
-            note = f"{self.n_active - len(self.kernels)} lighter ones not shown"
-            ax.text(0.99, 0.02, note, transform=ax.transAxes, ha="right", va="bottom", color=GRAY, fontsize="small")
-        clean(ax, grid="x")
+        ax = axes_of(ax, "KernelWeightsDisplay.plot", (7.0, 1.0 + 0.27 * max(len(self.kernels) + 1, 4)))
+        shown = self.kernels.head(rows_that_fit(ax))
+        if self.n_active > len(shown):
+            shown = self.kernels.head(rows_that_fit(ax) - 1)
+        parts = shown.iloc[:, 2:]
+        if 1 < parts.shape[1] <= MOST_STACKED:
+            self._stack(ax, parts, bar_style)
+        else:
+            color = color_of(ax, BLUE) if color is None else color
+            ax.barh(range(len(shown)), shown["value"], color=color, **bar_style)
+        self._finish(ax, shown["name"])
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+    def _stack(self, ax: Any, parts: pd.DataFrame, bar_style: dict[str, Any]) -> None:
+        """Draw the parts of the mean one after the other."""
+        ends = np.zeros(len(parts))
+        for number, (label, values) in enumerate(parts.items()):
+            part = values.to_numpy() / parts.shape[1]
+            style = {"color": color_of(ax, number), "hatch": style_of(number, HATCHES), "edgecolor": ink_of(ax).face}
+            text = cut_text(plain(str(label)), 18)
+            ax.barh(range(len(parts)), part, left=ends, label=text, **{**style, "linewidth": 0.0, **bar_style})
+            ends += part
+        legend_beside(ax)
+
+    def _finish(self, ax: Any, names: pd.Series) -> None:
+        labels = cut_labels(names, letters_that_fit(ax))
+        rest = self.n_active - len(names)
+        ax.set_yticks(range(len(labels) + (rest > 0)), [*labels, and_more(rest)] if rest > 0 else labels)
+        ax.set_ylim(len(labels) + (rest > 0) - 0.5, -0.5)
+        if rest > 0:
+            ax.get_yticklabels()[-1].set_color(ink_of(ax).muted)
+            ax.get_yticklabels()[-1].set_style("italic")
+        ax.tick_params(axis="y", length=0)
+        ax.set_xlim(left=0)
+        write(ax, xlabel=f"{VALUES[self.value]}{self.target}")
+        write(ax, title=f"{self.n_active:,} of {self.n_kernels:,} {COUNTED[self.by]} selected")
+        clean(ax, grid="x")
+
+
+def _target_text(estimator: Any, target: Any, n_targets: int) -> str:
+    """Return of what a bar is the value: ``", class b"``, ``", mean of 3 classes"``, or nothing."""
+    if target is None and n_targets < 2:
+        return ""
+    column = target_column(estimator.weights_frame()) or "output"
+    return f", {column} {target}" if target is not None else f", mean of {n_targets} {SEVERAL[column]}"

@@ -10,7 +10,7 @@ from typing import Any, Self
 import pandas as pd
 from sklearn.base import is_classifier
 
-from manykernels.inspection.report.scores import held_out_scores
+from manykernels.inspection.reports.scores import held_out_scores
 from manykernels.solvers import Solution, Status
 
 SHOWN_KERNELS = 20

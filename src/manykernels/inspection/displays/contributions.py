@@ -1,0 +1,156 @@
+"""What each kernel adds to the scores of all samples: one point a sample, one row a kernel."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from manykernels.inspection.displays.decomposition import for_target, ranked
+from manykernels.inspection.displays.plotting import (
+    BLUE,
+    and_more,
+    axes_of,
+    clean,
+    color_of,
+    cut_labels,
+    cut_text,
+    ink_of,
+    letters_that_fit,
+    plain,
+    rows_that_fit,
+    write,
+)
+
+MOST_POINTS = 500  # a row; more only make the band solid
+
+
+class ContributionsDisplay:
+    """Contributions of the kernels to the scores of all samples; the widest rows decide most.
+
+    Make it with :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    contributions : DataFrame
+        One row a sample, one column a kernel that is shown, the most influential first.
+    n_active : int
+        Number of kernels that contribute to any sample.
+    target : str, default=""
+        Class or output, where there are several.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+        Set by :meth:`plot`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import MKLRegressor
+    >>> from manykernels.inspection import ContributionsDisplay
+    >>> X = np.random.default_rng(0).uniform(-2, 2, (40, 2))
+    >>> model = MKLRegressor().fit(X, np.sin(X[:, 1]))
+    >>> ContributionsDisplay.from_estimator(model, X, top=3).frame()["kernel"].iloc[0][:2]
+    'x1'
+    """
+
+    def __init__(self, *, contributions: pd.DataFrame, n_active: int, target: str = "") -> None:
+        self.contributions = contributions
+        self.n_active = n_active
+        self.target = target
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, *, top: int = 12, target: Any = None) -> Self:
+        """Decompose the scores of all rows.
+
+        Parameters
+        ----------
+        estimator : MKLClassifier or MKLRegressor
+        X : DataFrame, array or precomputed kernels
+            As for ``estimator.predict``.
+        top : int, default=12
+            Kernels to show, those with the largest mean absolute contribution.
+        target : label, int or None, default=None
+            The class or output, needed where there are several.
+
+        Returns
+        -------
+        ContributionsDisplay
+
+        Raises
+        ------
+        InvalidInputError
+            If the target does not exist.
+        """
+        parts, _ = for_target(estimator, estimator.decompose(X), target)
+        shown, rest = ranked(parts, top)
+        names = [estimator.kernel_names_[m] for m in shown]
+        index = X.index if isinstance(X, pd.DataFrame) else None
+        frame = pd.DataFrame(parts[shown].T, columns=names, index=index).rename_axis(index="sample")
+        return cls(contributions=frame, n_active=len(shown) + len(rest), target="" if target is None else str(target))
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row a kernel: mean absolute contribution, and the 5th, 50th and 95th of a hundred samples."""
+        values = self.contributions
+        low, middle, high = (values.quantile(share) for share in (0.05, 0.5, 0.95))
+        columns = {"mean_size": values.abs().mean(), "low": low, "median": middle, "high": high}
+        return pd.DataFrame(columns).rename_axis("kernel").reset_index()
+
+    def plot(self, ax: Any = None, **point_style: Any) -> Self:
+        """Draw a point for each sample (for 500 of them at most), and a bar from the 5th to the 95th of a hundred.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            None makes a new figure.
+        **point_style
+            Passed to ``Axes.scatter``.
+
+        Returns
+        -------
+        ContributionsDisplay
+        """
+        size = (7.0, 1.3 + 0.36 * max(4, self.contributions.shape[1] + 1))
+        ax = axes_of(ax, "ContributionsDisplay.plot", size)
+        shown = self.contributions.iloc[:, : max(1, rows_that_fit(ax) - 1)]
+        drawn = shown.iloc[np.unique(np.linspace(0, len(shown) - 1, min(MOST_POINTS, len(shown))).astype(int))]
+        ink, places = ink_of(ax), np.arange(shown.shape[1])
+        for place, (_, values) in zip(places, drawn.items(), strict=True):
+            heights = place + _spread(values.to_numpy())
+            ax.scatter(
+                values, heights, **{"s": 9, "color": color_of(ax, BLUE), "alpha": 0.6, "linewidths": 0.0, **point_style}
+            )
+        low, middle, high = (shown.quantile(share) for share in (0.05, 0.5, 0.95))
+        ax.hlines(places, low, high, color=ink.text, linewidth=1.2)
+        ax.plot(middle, places, "|", color=ink.text, markersize=9, markeredgewidth=2)
+        self._finish(ax, list(shown.columns))
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _finish(self, ax: Any, names: list[Any]) -> None:
+        rest, labels = self.n_active - len(names), cut_labels(names, letters_that_fit(ax))
+        ax.set_yticks(range(len(names) + (rest > 0)), [*labels, and_more(rest)] if rest > 0 else labels)
+        ax.set_ylim(len(names) + (rest > 0) - 0.4, -0.6)
+        if rest > 0:
+            ax.get_yticklabels()[-1].set(color=ink_of(ax).muted, style="italic")
+        ax.axvline(0, color=ink_of(ax).muted, linewidth=0.8, zorder=0)
+        ax.tick_params(axis="y", length=0)
+        of = f" of {plain(cut_text(self.target, 24))}" if self.target else ""
+        write(ax, xlabel=f"contribution to the score{of}, {len(self.contributions):,} samples")
+        write(ax, title="What each kernel adds")
+        clean(ax, grid="x")
+
+
+def _spread(values: NDArray[Any]) -> NDArray[Any]:
+    """Return heights within a row that keep near-equal values apart, the same for the same values."""
+    bins = np.digitize(values, np.linspace(values.min(), values.max(), 40)) if len(values) else values
+    heights = np.zeros(len(values))
+    for one in np.unique(bins):
+        members = np.flatnonzero(bins == one)
+        steps = (np.arange(len(members)) + 1) // 2 * np.where(np.arange(len(members)) % 2, 1.0, -1.0)
+        heights[members] = steps
+    return heights * 0.36 / max(1.0, float(np.abs(heights).max(initial=0.0)), 8.0)

@@ -1,0 +1,203 @@
+"""What a kernel sees: its Gram matrix as a picture, samples sorted by their target."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.inspection.displays.plotting import axes_of, cut_labels, cut_text, inches_of, ink_of, plain, write
+from manykernels.kernels import KernelBank
+from manykernels.validation.arrays import check_square_kernel
+
+Array = NDArray[Any]
+
+MOST_CELLS = 400  # a side of the picture; larger matrices are averaged over blocks
+OUTSIDE = 0.01  # share of the values beyond either end of the colors
+MOST_CLASSES = 12  # with a label at the edge
+
+
+class GramDisplay:
+    """A Gram matrix as a heat map; with labels, lines separate the classes, and a good kernel has bright blocks.
+
+    Make it with :meth:`from_kernel` or :meth:`from_bank`.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_cells, n_cells)
+        The matrix, sorted, averaged over blocks where it is large.
+    groups : DataFrame or None, default=None
+        ``label`` and ``end`` of each class, in the order of the rows; ``end`` is a share of all samples.
+    n_samples : int, default=0
+        Samples of the matrix.
+    name : str, default=""
+        Of the kernel.
+    ordered_by : str, default=""
+        What samples were sorted by.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+        Set by :meth:`plot`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import Gaussian, KernelBank
+    >>> from manykernels.inspection import GramDisplay
+    >>> X = np.random.default_rng(0).normal(size=(30, 2))
+    >>> y = np.where(X[:, 0] > 0, "yes", "no")
+    >>> display = GramDisplay.from_bank(KernelBank.per_feature(Gaussian(1.0)), X, "x0: gaussian(width=1)", y=y)
+    >>> display.frame().shape, display.groups["label"].tolist()
+    ((30, 30), ['no', 'yes'])
+    """
+
+    def __init__(
+        self,
+        *,
+        values: Array,
+        groups: pd.DataFrame | None = None,
+        n_samples: int = 0,
+        name: str = "",
+        ordered_by: str = "",
+    ) -> None:
+        self.values = values
+        self.groups = groups
+        self.n_samples = n_samples or len(values)
+        self.name = name
+        self.ordered_by = ordered_by
+
+    @classmethod
+    def from_kernel(cls, K: Any, *, y: Any = None, name: str = "") -> Self:
+        """Take a matrix as it is.
+
+        Parameters
+        ----------
+        K : array-like of shape (n_samples, n_samples)
+            Kernel among the same samples.
+        y : array-like of shape (n_samples,) or None, default=None
+            Labels or numbers to sort by.
+        name : str, default=""
+            For the title.
+
+        Returns
+        -------
+        GramDisplay
+
+        Raises
+        ------
+        InvalidInputError
+            If K is no square matrix of finite numbers, or y has another length.
+        """
+        gram = check_square_kernel(K, "K")
+        if y is None:
+            return cls(values=_blocks(gram), n_samples=len(gram), name=name)
+        values = np.asarray(y)
+        if values.shape != (len(gram),):
+            raise InvalidInputError(f"y must have shape ({len(gram)},), one value a sample, got {values.shape}.")
+        order = np.argsort(values, kind="stable")
+        counts = pd.Series(values[order]).value_counts(sort=False)
+        are_labels = values.dtype.kind not in "f" and len(counts) <= max(MOST_CLASSES, len(gram) // 4)
+        groups = pd.DataFrame({"label": counts.index, "end": counts.cumsum().to_numpy() / len(gram)})
+        return cls(
+            values=_blocks(gram[np.ix_(order, order)]),
+            groups=groups if are_labels else None,
+            n_samples=len(gram),
+            name=name,
+            ordered_by="class" if are_labels else "target",
+        )
+
+    @classmethod
+    def from_bank(cls, bank: KernelBank, X: Any, kernel: str | int = 0, *, y: Any = None) -> Self:
+        """Evaluate one kernel of a bank on a table.
+
+        Parameters
+        ----------
+        bank : KernelBank
+        X : DataFrame or array-like of shape (n_samples, n_features)
+        kernel : str or int, default=0
+            Its name or its position.
+        y : array-like of shape (n_samples,) or None, default=None
+            Labels or numbers to sort by.
+
+        Returns
+        -------
+        GramDisplay
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no such kernel.
+        """
+        fitted, prepared = bank.fit_prepare(X)
+        names = list(fitted.names)
+        known = kernel in names if isinstance(kernel, str) else 0 <= kernel < len(names)
+        if not known:
+            raise InvalidInputError(f"No kernel {kernel!r}; the {len(names)} kernels are {names[:5]} ...")
+        place = names.index(kernel) if isinstance(kernel, str) else kernel
+        return cls.from_kernel(fitted.block(prepared, prepared, kernels=[place])[0], y=y, name=names[place])
+
+    def frame(self) -> pd.DataFrame:
+        """Return what is drawn."""
+        return pd.DataFrame(self.values)
+
+    def plot(self, ax: Any = None, *, cmap: str = "viridis", colorbar: bool = True) -> Self:
+        """Draw the matrix.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            None makes a new figure.
+        cmap : str, default="viridis"
+        colorbar : bool, default=True
+
+        Returns
+        -------
+        GramDisplay
+        """
+        ax = axes_of(ax, "GramDisplay.plot", (5.6, 4.8))
+        # A few far samples, or the diagonal, would leave the rest in one color.
+        low, high = np.quantile(self.values, OUTSIDE), np.quantile(self.values, 1 - OUTSIDE)
+        limits = {"vmin": low, "vmax": high} if high > low else {}
+        style = {"cmap": cmap, "aspect": "equal", "interpolation": "nearest", **limits}
+        image = ax.imshow(self.values, extent=(0, 1, 1, 0), **style)
+        self._label(ax)
+        if colorbar:
+            ax.figure.colorbar(
+                image, ax=ax, label="kernel value", shrink=0.8, pad=0.02, extend="both" if limits else "neither"
+            )
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _label(self, ax: Any) -> None:
+        ax.set_xticks([])
+        ax.set_yticks([])
+        sorted_by = f", sorted by {self.ordered_by}" if self.ordered_by else ""
+        write(ax, xlabel=f"{self.n_samples:,} samples{sorted_by}", color=ink_of(ax).muted)
+        write(ax, title=cut_labels([self.name], 40)[0] or "Gram matrix")
+        if self.groups is None:
+            return
+        ends = self.groups["end"].to_numpy()
+        for end in ends[:-1] if len(ends) <= 4 * MOST_CLASSES else []:
+            ax.axhline(end, color="white", linewidth=0.8)
+            ax.axvline(end, color="white", linewidth=0.8)
+        starts = np.concatenate([[0.0], ends[:-1]])
+        # A label needs the height of a line of text.
+        tall = np.flatnonzero((ends - starts) * inches_of(ax)[1] > 0.16)[:MOST_CLASSES]
+        labels = [plain(cut_text(str(label), 16)) for label in self.groups["label"].iloc[tall]]
+        ax.set_yticks((starts + ends)[tall] / 2, labels)
+        ax.tick_params(length=0)
+
+
+def _blocks(gram: Array) -> Array:
+    """Return the matrix, or means of its blocks where it has more cells than can be seen."""
+    if len(gram) <= MOST_CELLS:
+        return gram.copy()
+    edges = np.linspace(0, len(gram), MOST_CELLS + 1).astype(int)
+    sums = np.add.reduceat(np.add.reduceat(gram, edges[:-1], axis=0), edges[:-1], axis=1)
+    sizes = np.diff(edges)
+    return sums / np.outer(sizes, sizes)
