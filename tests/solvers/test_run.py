@@ -85,6 +85,26 @@ def test_what_is_not_the_algorithms_fault_is_raised(error: Exception) -> None:
         Scripted(script=(error,)).solve(problem())
 
 
+def test_what_was_reached_before_an_error_is_certified() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Breaking(Scripted):
+        def worth_certifying(self, problem: Problem, state: Iterator[Any]) -> bool:
+            return False
+
+        def step(self, problem: Problem, state: Iterator[Any]) -> None:
+            raise np.linalg.LinAlgError("broke down")
+
+    posed = problem()
+    good = near_optimal(posed)
+    with pytest.warns(ConvergenceWarning, match="broke down"):
+        found = Breaking(script=(good,), tol=1e-12).solve(posed)
+    np.testing.assert_array_equal(found.kernel_weights, good[1])
+    assert found.status is Status.NUMERICAL_ERROR
+    with pytest.warns(ConvergenceWarning, match="broke down"):
+        found = Breaking(script=(ValueError("nor is there a model"),), tol=1e-12).solve(posed)
+    assert not found.kernel_weights.any()
+
+
 def test_what_a_callback_raises_is_the_users() -> None:
     def callback(record: Any) -> None:
         raise LookupError("mine")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.linalg import LinAlgError
 
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
 from manykernels.objective.certificate import Certificate
@@ -184,8 +185,14 @@ class Solver(ABC):
         state = self.initialize(problem, start)
         self.observe(problem, state, found.certificate)
         while True:
-            with suppress(OutOfTimeError):  # what the state holds is certified all the same
-                self.step(problem, state)
+            try:
+                with suppress(OutOfTimeError):  # what the state holds is certified all the same
+                    self.step(problem, state)
+            except (ArithmeticError, ValueError, LinAlgError):
+                # What was reached before may be far better than what was last worth a certificate.
+                with suppress(ArithmeticError, ValueError, LinAlgError, AssertionError):
+                    yield certified(self.extract(problem, state), self.newton_steps(state))
+                raise
             if not (run.ending or self.worth_certifying(problem, state)):
                 yield None
                 continue
