@@ -11,10 +11,9 @@ import numpy as np
 from manykernels.discovery.hierarchical.graph import ROOT, Node
 from manykernels.discovery.hierarchical.newton import NodeGrams
 from manykernels.discovery.hierarchical.product_grid import ProductGrid
+from manykernels.discovery.hierarchical.tuning import LARGEST_CACHE
 from manykernels.kernels import KernelSpec
 from manykernels.validation.arrays import Array
-
-LARGEST_CACHE = 2**30  # bytes of Gram matrices kept; others are multiplied out again when they are needed
 
 
 @dataclass(frozen=True, eq=False)

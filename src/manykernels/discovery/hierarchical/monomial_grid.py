@@ -11,11 +11,10 @@ import numpy as np
 from manykernels.discovery.hierarchical.graph import Node, depth
 from manykernels.discovery.hierarchical.newton import NodeGrams
 from manykernels.discovery.hierarchical.product_grid import ProductGrid
+from manykernels.discovery.hierarchical.tuning import BATCH
 from manykernels.grams import RankOneStack
 from manykernels.kernels import KernelSpec, Linear
 from manykernels.validation.arrays import Array
-
-BATCH = 1000  # sources bounded at once
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ import numpy as np
 
 from manykernels.discovery.family_certificate import best_scaling
 from manykernels.discovery.hierarchical.norm import HierarchicalNorm
+from manykernels.discovery.hierarchical.tuning import FAST, FULL, LIFT, MOST_STEPS, SLOW, START_SHARE, WANTED_SHARE
 from manykernels.discovery.hierarchical.weights import HierarchicalWeights
 from manykernels.objective.problem import Problem
 from manykernels.solvers.engines.newton_system import NewtonSystem
@@ -17,13 +18,6 @@ from manykernels.solvers.engines.primal_dual.iteration import PRUNING_FACTORS, P
 from manykernels.solvers.engines.primal_dual.sample_variables import SampleVariables, start_samples
 from manykernels.solvers.engines.primal_dual.start import START_BARRIER, START_FRACTION, interior_point
 from manykernels.validation.arrays import Array
-
-START_SHARE = 0.3  # of the gap per pair, which the first step aims at
-FAST, SLOW = 0.1, 0.5  # the same after a step that was almost whole, and after any other
-FULL = 0.9
-LIFT = 0.1  # of the last gap, which complementarity products are raised to when nodes are added
-MOST_STEPS = 200
-WANTED_SHARE = 0.1  # of the wanted gap, below which complementarity products need not fall
 
 
 class NodeGrams(Protocol):

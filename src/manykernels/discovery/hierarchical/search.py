@@ -20,18 +20,19 @@ from manykernels.discovery.hierarchical.newton import (
 )
 from manykernels.discovery.hierarchical.norm import HierarchicalNorm
 from manykernels.discovery.hierarchical.product_grid import ProductGrid
+from manykernels.discovery.hierarchical.tuning import (
+    ADDED_SHARE,
+    CLOSER,
+    FEWEST_ADDED,
+    HULL_SHARE,
+    NEW_SHARE,
+    NEWTON_SHARE,
+    OUTSIDE_SHARE,
+    PRUNING_SHARE,
+)
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
 from manykernels.validation.arrays import Array
-
-CLOSER = 0.1  # the share of the gap over the family that the gap over the hull is brought to
-HULL_SHARE = 0.3  # the share of tol that suffices for the gap over the hull
-NEWTON_SHARE = 0.3  # of that, which the Newton iteration may leave; the rest is for setting small weights to zero
-OUTSIDE_SHARE = 0.5  # the share of tol that bounds on sources may cost
-FEWEST_ADDED = 10  # sources a round
-ADDED_SHARE = 0.25  # of the size of the hull, if that is more
-NEW_SHARE = 1e-3  # of the smallest group weight, which the group weight of a node gets that was not yet solved for
-PRUNING_SHARE = 0.1  # of the gap, which setting small weights to zero may cost
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,13 +19,9 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from manykernels.discovery.hierarchical.norm import HierarchicalNorm
+from manykernels.discovery.hierarchical.tuning import FARTHEST, JITTERS, MOST_GROWTH, SMALLEST_RELATIVE_SLACK
 from manykernels.solvers.engines.primal_dual.complementarity import lift
 from manykernels.validation.arrays import Array
-
-MOST_GROWTH = 10.0  # of a group weight in one step, and most that it may shrink
-FARTHEST = 3.0  # factor that a complementarity product may be off its target
-SMALLEST_RELATIVE_SLACK = 0.02  # of the multiplier of the simplex, at the start
-JITTERS = (0.0, 1e-14, 1e-12, 1e-10)  # relative to the unit diagonal
 
 
 @dataclass

@@ -12,7 +12,7 @@ from manykernels.objective.problem import Problem
 from manykernels.solvers.engines.fixed_weights.learners import MachineFit, fit_machine
 from manykernels.validation.arrays import Array, check_nonnegative_vector, check_positive, check_vector
 
-MACHINE_TOL = 1e-9  # of the model with its kernel
+LEARNER_TOL = 1e-9  # of the model with its kernel
 
 
 def project_on_ball(v: Any, center: Any, radius: float) -> Array:
@@ -107,7 +107,7 @@ class NonlinearProblem:
             raise InvalidInputError(
                 f"A power of degree {self.degree} overflows on these columns. Standardize them, or lower the degree."
             )
-        fit = fit_machine(self.problem, gram / self.strength, warm=warm, tol=MACHINE_TOL)
+        fit = fit_machine(self.problem, gram / self.strength, warm=warm, tol=LEARNER_TOL)
         gradient = self._gradient(fit.rho, base)
         # The largest decrease to first order: the ball's end point theta_0 - radius * gradient / ||gradient||, which is
         # not negative.

@@ -23,6 +23,7 @@ from manykernels.discovery.families.base import FiniteFamily, KernelFamily
 from manykernels.discovery.families.search import FamilySearch, SearchSettings, checked_settings
 from manykernels.discovery.one_stage.mixture import FamilyCertificate, Learner, Mixture, candidate, certify
 from manykernels.discovery.one_stage.sliding import slide_parameters
+from manykernels.discovery.one_stage.tuning import INNER_SHARE, STEP_TOL
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
@@ -39,8 +40,6 @@ from manykernels.validation.arrays import (
 from manykernels.validation.parameters import check_flag, check_positions
 
 UPDATES = ("corrective", "sliding", "pairwise", "frank_wolfe")
-INNER_SHARE = 0.02  # of the gap that the search has, or is after, for the problems solved inside it
-STEP_TOL = 1e-3  # of the step length in a line search
 
 
 def discover_greedily(

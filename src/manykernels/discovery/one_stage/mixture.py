@@ -10,6 +10,7 @@ import numpy as np
 from manykernels.discovery.base import Candidate, Found
 from manykernels.discovery.families.pairs import PairWeights
 from manykernels.discovery.families.search import BestMember, FamilySearch
+from manykernels.discovery.one_stage.tuning import BOUND_SHARE, SAME
 from manykernels.grams import as_stack
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.losses import Loss
@@ -19,9 +20,6 @@ from manykernels.solvers.engines.fixed_weights.learners import MachineFit, fit_m
 from manykernels.validation.arrays import Array
 
 Model = tuple[Array, Array, float]
-
-BOUND_SHARE = 0.1  # of the gap, that the bound over a family may add to it
-SAME = 1e-8  # parameters closer than this on the scale of the search are one kernel
 
 
 @dataclass(frozen=True, eq=False)

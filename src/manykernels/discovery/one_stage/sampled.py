@@ -25,15 +25,12 @@ from manykernels.discovery.families.radial import ArdGaussianFamily, GaussianFam
 from manykernels.discovery.families.search import FamilySearch, SearchSettings, checked_settings
 from manykernels.discovery.one_stage.greedy import make_learner
 from manykernels.discovery.one_stage.mixture import Learner, Mixture, candidate, certify
+from manykernels.discovery.one_stage.tuning import CHECKPOINTS, CORRECTIVE_TOL, DRAW_TOL
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss
 from manykernels.solvers.engines.fixed_weights.learners import MachineFit
 from manykernels.validation.arrays import Array, check_count, check_positive
 from manykernels.validation.parameters import check_flag
-
-MACHINE_TOL = 1e-4  # of the learner at each draw: noise of the draw is far above it
-CHECKPOINTS = 10  # certificates a run
-CORRECTIVE_TOL = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +211,7 @@ def _sample(learner: Learner, limits: Limits, rng: np.random.Generator, steps: _
         weights[new] += steps.step / np.sqrt(k) * np.exp(np.clip(estimate - typical, -700, 700))
         mixture = mixture.weighted(weights / max(1.0, weights.sum()))
         sums = np.pad(sums, (0, len(mixture) - len(sums))) + mixture.weights
-        fit = learner.fit(empty, mixture.combined() / learner.strength, fit if k > 1 else None, MACHINE_TOL)
+        fit = learner.fit(empty, mixture.combined() / learner.strength, fit if k > 1 else None, DRAW_TOL)
         solved += fit.steps
         if k % steps.every == 0 or k == steps.n_draws:
             yield _offer(learner, mixture, sums, limits, rng, solved, steps.corrective)

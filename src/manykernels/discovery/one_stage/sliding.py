@@ -12,9 +12,8 @@ from scipy.optimize import minimize
 from manykernels.discovery.families.pairs import PairWeights
 from manykernels.discovery.families.search import FamilySearch
 from manykernels.discovery.one_stage.mixture import Learner, Mixture
+from manykernels.discovery.one_stage.tuning import MOST_MOVES
 from manykernels.validation.arrays import Array
-
-MOST_MOVES = 12  # L-BFGS-B iterations of one slide of a learner, each a fit
 
 
 def slide_parameters(learner: Learner, mixture: Mixture, tol: float) -> Mixture:

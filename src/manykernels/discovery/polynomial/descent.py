@@ -12,14 +12,12 @@ from scipy.optimize import brentq
 from manykernels.discovery.polynomial.family import PolynomialFamily, multiplicity
 from manykernels.discovery.polynomial.product_bases import Index
 from manykernels.discovery.polynomial.sampling import InteractionSampler
+from manykernels.discovery.polynomial.tuning import SOLVE_TOL, STALE
 from manykernels.grams import GramStack
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers.weight_sets import power_prox
 from manykernels.solvers.engines.fixed_weights.learners import MachineFit, fit_machine
 from manykernels.validation.arrays import Array
-
-SOLVE_TOL = 1e-6  # of a step's dual coefficients: the noise of one sampled coordinate is far larger
-STALE = 12  # conjugate gradient iterations after which the preconditioner is factorized anew
 
 
 class RidgeSolver:

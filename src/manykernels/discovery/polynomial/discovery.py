@@ -12,9 +12,9 @@ import numpy as np
 
 from manykernels.discovery.base import Discovery, Found, Limits, checked_limits, random_generator, run_search
 from manykernels.discovery.polynomial.family import PolynomialFamily
-from manykernels.discovery.polynomial.family_norm import BUDGET
 from manykernels.discovery.polynomial.product_bases import GramBase, Index, ProductBase, RankOneBase, check_gram_memory
 from manykernels.discovery.polynomial.search import PolynomialSearch
+from manykernels.discovery.polynomial.tuning import BUDGET
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Interaction, KernelSpec, Linear
 from manykernels.kernels.specs.interaction import Part

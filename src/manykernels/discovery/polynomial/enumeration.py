@@ -11,12 +11,8 @@ import numpy as np
 from manykernels.discovery.polynomial.family import PolynomialFamily, multiplicity
 from manykernels.discovery.polynomial.product_bases import Index, ProductBase
 from manykernels.discovery.polynomial.score_sum import Deadline, ScoreSum
+from manykernels.discovery.polynomial.tuning import BATCH, FEWEST, ONE_BY_ONE, PANEL
 from manykernels.validation.arrays import Array
-
-PANEL = 256  # rows of pairs at a time: little is computed twice, little memory is held
-BATCH = 2**18  # entries of the states, of the pairs and of the scores of one matrix product: they stay in the cache
-FEWEST = 8  # prefixes or pairs of a batch, however large their states
-ONE_BY_ONE = 3  # largest degree whose prefixes are so few that each has a matrix product of its own
 
 
 def enumerate_degree(family: PolynomialFamily, state: Array, degree: int, total: ScoreSum, deadline: Deadline) -> None:

@@ -26,18 +26,20 @@ from manykernels.discovery.polynomial.enumeration import ONE_BY_ONE, batches, en
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.product_bases import Index
 from manykernels.discovery.polynomial.score_sum import Deadline, OutOfTimeError, ScoreSum
+from manykernels.discovery.polynomial.tuning import (
+    BUDGET,
+    CALL,
+    CHEAP,
+    EXTENSION,
+    PANEL,
+    SCORE,
+    SHORT,
+    SPEED,
+    STATE,
+    WORTH,
+)
 from manykernels.validation.arrays import Array
 
-BUDGET = 4e11  # multiplications of one norm: 10 to 40 seconds of one core
-SPEED = 5e9  # multiplications a second that may be counted on
-CALL = 1e6  # multiplications in the time of the Python code around one matrix product
-EXTENSION = 0.02  # of a call: one step in the building of a batch
-SCORE = 150.0  # and in the time of squaring, weighing and adding one score
-STATE = 1000.0  # and in the time of making one state, beside its size
-CHEAP = 1e8  # an enumeration of so many is worth its price for the kernels that it names
-SHORT = 1  # factors of the prefix when time has run out
-WORTH = 0.2  # of an enumeration: what is spent on bounds that stand if it cannot be finished in time
-PANEL = 256  # rows of pairs of samples at a time
 METHODS = ("bound", "identity", "enumeration")  # the least exact first
 
 

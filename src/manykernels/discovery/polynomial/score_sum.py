@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from manykernels.discovery.polynomial.product_bases import Index
+from manykernels.discovery.polynomial.tuning import NEGLIGIBLE
 from manykernels.validation.arrays import Array
-
-NEGLIGIBLE = 1e-17  # of a sum: less than its rounding
 
 
 class OutOfTimeError(Exception):

@@ -17,25 +17,28 @@ from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import FamilyNorm, family_norm, norm_cost
 from manykernels.discovery.polynomial.product_bases import Index
 from manykernels.discovery.polynomial.sampling import InteractionSampler
+from manykernels.discovery.polynomial.tuning import (
+    CERTIFIED_STEPS,
+    DESCENT,
+    DRAWS,
+    FIRST_NORM,
+    FULL_SHARE,
+    GROWTH,
+    KEPT_SHARE,
+    LATER_NORM,
+    LEAST_GROWTH,
+    LEAST_SECONDS,
+    RESTRICTED_SHARE,
+    STAGE,
+    STAGE_GAP,
+    STRONGEST,
+)
 from manykernels.grams import GramStack
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
 from manykernels.solvers import Solution
 from manykernels.solvers.engines.fixed_weights.learners import fit_machine
 from manykernels.validation.arrays import Array
-
-LEAST_GROWTH = 50  # kernels added a round
-GROWTH = 0.5  # or this share of those there are
-DRAWS = 50  # where products cannot be enumerated
-STRONGEST = 0.1  # share of the strength at which the dual penalty of the zero model equals its loss
-STAGE = 10.0  # factor between strengths
-FULL_SHARE, KEPT_SHARE = 0.5, 0.2  # of max_kernels: when a stronger penalty stops, and what it hands on
-STAGE_GAP = 0.1  # relative, over the family, at which a stronger penalty has done its work
-RESTRICTED_SHARE = 0.1  # of tol: how closely the model on the kernels found is solved
-CERTIFIED_STEPS = 1.5  # factor from one certified step to the next
-FIRST_NORM, LATER_NORM = 0.05, 0.2  # of the time left: the constant model is where a search begins, not ends
-DESCENT = 0.5  # of the time limit: a search that is to polish must come to it
-LEAST_SECONDS = 0.1  # of a restricted solve when time is over: its answer is the last one to be certified
 
 
 @dataclass(eq=False)

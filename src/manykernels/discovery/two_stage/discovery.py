@@ -19,7 +19,7 @@ from manykernels.discovery.two_stage.first_stage import AlignedKernel, align_fam
 from manykernels.objective.losses import Loss
 from manykernels.solvers import Solution, Status
 
-MACHINE_TOL = 1e-9  # of the learner of the second stage
+LEARNER_TOL = 1e-9  # of the learner of the second stage
 NO_KERNEL = "no kernel of the family has a positive centered alignment with the target"
 ADVICE = {
     Status.MAX_ITER: "Increase max_iter, or accept a larger gain (tol of GaussianMKL).",
@@ -135,5 +135,5 @@ def _second_stage(learner: Learner, aligned: AlignedKernel) -> Candidate:
     weights = aligned.weights / learner.strength if aligned.parameters else np.zeros(1)
     grams = tuple(learner.search.gram(parameter) for parameter in parameters)
     gram = Mixture(parameters, grams, weights).combined()
-    fit = learner.fit(empty, gram, None, MACHINE_TOL)
+    fit = learner.fit(empty, gram, None, LEARNER_TOL)
     return candidate(learner, parameters, (fit.rho, weights, fit.b), machine_certificate(fit, empty.tiny), fit.steps)
