@@ -16,9 +16,10 @@ from manykernels.discovery.polynomial.discovery import product_base
 from manykernels.discovery.polynomial.family import PolynomialFamily, multiplicity
 from manykernels.discovery.polynomial.product_bases import GramBase, RankOneBase
 from manykernels.discovery.polynomial.sampling import InteractionSampler
-from manykernels.discovery.polynomial.score_sum import Deadline, OutOfTimeError
+from manykernels.discovery.polynomial.score_sum import Deadline
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.kernels import Gaussian, Linear
+from manykernels.solvers.deadline import OutOfTimeError
 
 N = 9
 RHO = np.array([1.0, 0.7, 1.5, 2.0, 3.0])

@@ -25,7 +25,7 @@ import numpy as np
 from manykernels.discovery.polynomial.enumeration import ONE_BY_ONE, batches, enumerate_degree, largest_batch, repeats
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.product_bases import Index
-from manykernels.discovery.polynomial.score_sum import Deadline, OutOfTimeError, ScoreSum
+from manykernels.discovery.polynomial.score_sum import Deadline, ScoreSum
 from manykernels.discovery.polynomial.tuning import (
     BUDGET,
     CALL,
@@ -38,6 +38,7 @@ from manykernels.discovery.polynomial.tuning import (
     STATE,
     WORTH,
 )
+from manykernels.solvers.deadline import OutOfTimeError
 from manykernels.validation.arrays import Array
 
 METHODS = ("bound", "identity", "enumeration")  # the least exact first

@@ -9,11 +9,8 @@ import numpy as np
 
 from manykernels.discovery.polynomial.product_bases import Index
 from manykernels.discovery.polynomial.tuning import NEGLIGIBLE
+from manykernels.solvers.deadline import OutOfTimeError
 from manykernels.validation.arrays import Array
-
-
-class OutOfTimeError(Exception):
-    """The time of a norm has passed; never leaves it."""
 
 
 class Deadline:

@@ -16,6 +16,7 @@ from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import Solution, Solver, Status
 from manykernels.solvers.run import better_solution
 
+FINAL = (Status.CONVERGED, Status.INACCURATE, Status.STOPPED_BY_CALLBACK)  # a cold start would end no better
 INTERIOR = frozenset({"working_set", "interior_point"})  # solvers whose iterates stay off the boundary
 
 
@@ -54,7 +55,7 @@ def _solve_from(problem: Problem, solver: Solver, start: Solution | None) -> Sol
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = _uninterrupted(problem, solver, None if solver.name in INTERIOR else start)
-        if start is None or solver.name in INTERIOR or found.status in (Status.CONVERGED, Status.STOPPED_BY_CALLBACK):
+        if start is None or solver.name in INTERIOR or found.status in FINAL:
             return found
         return better_solution(found, _uninterrupted(problem, solver, None))
 
