@@ -2,56 +2,60 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import version as _version
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
-from manykernels.alignment import AlignedWeights, aligned_weights, centered_alignment, target_kernel
-from manykernels.estimators import (
-    GaussianMKL,
-    HierarchicalMKL,
-    KernelAligner,
-    MKLClassifier,
-    MKLClassifierCV,
-    MKLRegressor,
-    MKLRegressorCV,
-    NonlinearMKL,
-    PolynomialMKL,
-    regularization_path,
-)
-from manykernels.exceptions import (
-    ConvergenceWarning,
-    IncompatibleError,
-    InvalidInputError,
-    MemoryBudgetError,
-    ModelFileError,
-    NotPSDError,
-)
-from manykernels.inspection import load_model, save_model
-from manykernels.kernels import (
-    ArdGaussian,
-    ChiSquared,
-    Cosine,
-    Dirichlet,
-    FromCallable,
-    Gaussian,
-    Interaction,
-    KernelBank,
-    KernelSpec,
-    KernelStack,
-    Laplacian,
-    Linear,
-    Matern,
-    MedianWidth,
-    Pairwise,
-    Polynomial,
-    PrecomputedBank,
-    Product,
-    Scaled,
-    Sum,
-    WeightedPolynomial,
-)
-from manykernels.objective.losses import get_loss
-from manykernels.objective.regularizers import get_regularizer
-from manykernels.solvers import Solution, solve
+if TYPE_CHECKING:
+    from manykernels.alignment import AlignedWeights, aligned_weights, centered_alignment, target_kernel
+    from manykernels.estimators import (
+        GaussianMKL,
+        HierarchicalMKL,
+        KernelAligner,
+        MKLClassifier,
+        MKLClassifierCV,
+        MKLRegressor,
+        MKLRegressorCV,
+        NonlinearMKL,
+        PolynomialMKL,
+        regularization_path,
+    )
+    from manykernels.exceptions import (
+        ConvergenceWarning,
+        IncompatibleError,
+        InvalidInputError,
+        MemoryBudgetError,
+        ModelFileError,
+        NotPSDError,
+    )
+    from manykernels.inspection import load_model, save_model
+    from manykernels.kernels import (
+        ArdGaussian,
+        ChiSquared,
+        Cosine,
+        Dirichlet,
+        FromCallable,
+        Gaussian,
+        Interaction,
+        KernelBank,
+        KernelSpec,
+        KernelStack,
+        Laplacian,
+        Linear,
+        Matern,
+        MedianWidth,
+        Pairwise,
+        Polynomial,
+        PrecomputedBank,
+        Product,
+        Scaled,
+        Sum,
+        WeightedPolynomial,
+    )
+    from manykernels.objective.losses import get_loss
+    from manykernels.objective.regularizers import get_regularizer
+    from manykernels.solvers import Solution, solve
 
 __version__ = _version("manykernels")
 
@@ -105,3 +109,24 @@ __all__ = [
     "solve",
     "target_kernel",
 ]
+
+# From left to right, as they import one another.
+_WINGS = ("exceptions", "kernels", "objective", "solvers", "alignment", "estimators", "inspection")
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name or a part of the package when it is first asked for: ``--version`` needs none of them."""
+    if name in __all__:
+        homes = (import_module(f"{__name__}.{wing}") for wing in _WINGS)
+        value = next(getattr(home, name) for home in homes if hasattr(home, name))
+    elif not name.startswith("_") and find_spec(f"{__name__}.{name}"):
+        value = import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names, imported or not."""
+    return sorted({*globals(), *__all__})

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import train_test_split
 
 import manykernels
 from manykernels import (
     HierarchicalMKL,
+    KernelAligner,
     KernelBank,
     MKLClassifier,
     MKLRegressor,
@@ -24,7 +26,9 @@ from manykernels import (
     load_model,
     save_model,
 )
+from manykernels.cli import app
 from manykernels.cli.fit import FitOptions, estimator_for
+from manykernels.estimators.parameters import PARAMETERS
 
 Runner = Callable[..., Any]
 
@@ -118,8 +122,9 @@ def test_a_kernel_file_may_choose_its_normalization(run: Runner, data: Path, tmp
 
 def test_options_reach_the_estimator() -> None:
     options = FitOptions(
-        Path("x"), "y", loss="huber", penalty="ridge", alpha=0.5, tol=1e-3, max_iter=7, solver="interior_point",
-        seed=4, memory_budget="1 GB",
+        Path("x"), "y", seed=4,
+        settings={"loss": "huber", "penalty": "ridge", "alpha": 0.5, "tol": 1e-3, "max_iter": 7,
+                  "solver": "interior_point", "memory_budget": "1 GB", "delta": None},
     )  # fmt: skip
     model = estimator_for(options, "regression", KernelBank.default(), np.array([0.0, 2.0]))
     found = {name: getattr(model, name) for name in ("loss", "penalty", "alpha", "tol", "max_iter", "solver")}
@@ -127,6 +132,60 @@ def test_options_reach_the_estimator() -> None:
         "loss": "huber", "penalty": "ridge", "alpha": 0.5, "tol": 1e-3, "max_iter": 7, "solver": "interior_point",
     }  # fmt: skip
     assert (model.random_state, model.memory_budget, model.delta) == (4, "1 GB", 1.35)
+
+
+OWN = {"data", "target", "task", "kernels", "test_size", "seed", "drop", "ids", "drop_missing", "output", "as_json"}
+
+
+def test_every_parameter_is_an_option_with_the_default_of_python() -> None:
+    command = typer.main.get_command(app).commands["fit"]  # type: ignore[attr-defined]
+    options = {option.name: option.default for option in command.params}
+    settings = {name: PARAMETERS[name].default for name in PARAMETERS if name not in ("random_state", "verbose")}
+    assert set(options) == OWN | set(settings)
+    settings |= {"alpha": None, "epsilon": None, "delta": None}  # in the unit of the target
+    assert {name: options[name] for name in settings} == settings
+    for cls in (MKLClassifier, MKLRegressor):
+        given = set(cls().get_params()) - {"kernels", "class_weight", "kernel_penalties", "random_state", "verbose"}
+        assert given <= set(options)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--penalty", "elasticnet", "--l1-ratio", 0.9), {"l1_ratio": 0.9}),
+        (("--penalty", "lq", "--q", 1.2), {"q": 1.2}),
+        (("--penalty", "lp_ball", "--p", 3), {"p": 3.0}),
+        (("--penalty", "elasticnet_ball", "--eta", 0.25), {"eta": 0.25}),
+        (("--loss", "quantile", "--tau", 0.9, "--no-fit-intercept"), {"tau": 0.9, "fit_intercept": False}),
+        (("--loss", "huber", "--delta", 700, "--n-jobs", 2), {"delta": 700.0, "n_jobs": 2}),
+        (("--loss", "epsilon_insensitive", "--epsilon", 50, "--alpha", 0.01), {"epsilon": 50.0, "alpha": 0.01}),
+    ],
+)
+def test_parameters_reach_the_model(
+    run: Runner, data: Path, tmp_path: Path, words: tuple[Any, ...], expected: dict[str, Any]
+) -> None:
+    own = ("--target", "cost", "--drop", "ill", "--id", "patient", "--tol", 0.05, "--output", tmp_path / "m.mkl")
+    done = run("fit", data, *own, *words)
+    assert done.code == 0, done.err
+    model = load_model(tmp_path / "m.mkl")
+    assert {name: getattr(model, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--p", 0), "p must be a finite positive number"),
+        (("--tau", 2), "tau"),
+        (("--epsilon", 1), "--epsilon is not for classification"),
+    ],
+)
+def test_parameters_are_checked_whatever_uses_them(
+    run: Runner, data: Path, tmp_path: Path, words: tuple[Any, ...], message: str
+) -> None:
+    done = run("fit", data, *FIT, *words, "--output", tmp_path / "m.mkl")
+    assert done.code == 1
+    assert message in done.err
+    assert not (tmp_path / "m.mkl").exists()
 
 
 def test_what_is_left_out_is_told(run: Runner, table: pd.DataFrame, tmp_path: Path) -> None:
@@ -237,7 +296,50 @@ def test_brackets_in_names_are_printed_as_they_are(run: Runner, table: pd.DataFr
     assert "no column '[red]'" in run("fit", tmp_path / "data.csv", "--target", "[red]").err
 
 
+def test_names_neither_blink_nor_become_pictures(run: Runner, table: pd.DataFrame, tmp_path: Path) -> None:
+    renamed = table.rename(columns={"age": "a:b:", "bmi": "\x1b[31mred\x07", "ill": "ill\x1b[2J"})
+    renamed.to_csv(tmp_path / "data.csv", index=False)
+    done = run("fit", tmp_path / "data.csv", "--target", "ill\x1b[2J", *FIT[2:], "--output", tmp_path / "m.mkl")
+    assert done.code == 0
+    assert "a:b:" in done.out
+    assert "\\x1b[31mred\\x07" in done.out
+    wrong = run("fit", tmp_path / "data.csv", "--target", "\x1b[5mblink")
+    shown = run("inspect", tmp_path / "m.mkl")
+    refused = run("predict", tmp_path / "m.mkl", tmp_path / "no\x07file.csv")
+    for text in (done.out, done.err, wrong.out, wrong.err, shown.out, shown.err, refused.out, refused.err):
+        assert "\x1b" not in text
+        assert "\x07" not in text
+
+
 # --- predict ---
+
+
+def test_predictions_replace_no_file_unasked(run: Runner, data: Path, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.csv").write_text("mine")
+    done = run("predict", model, data, "--output", tmp_path / "out.csv")
+    assert done.code == 1
+    assert "exists; choose another name, or replace it with --force" in done.err
+    assert (tmp_path / "out.csv").read_text() == "mine"
+    assert run("predict", model, data, "--output", tmp_path / "out.csv", "--force").code == 0
+    assert (tmp_path / "out.csv").read_text().startswith("prediction")
+
+
+def test_labels_reach_csv_as_text(run: Runner, table: pd.DataFrame, tmp_path: Path) -> None:
+    table["ill"] = table["ill"].map({"yes": "=1+1", "no": "no"})
+    table.to_csv(tmp_path / "data.csv", index=False)
+    assert run("fit", tmp_path / "data.csv", *FIT, "--output", tmp_path / "m.mkl").code == 0
+    done = run("predict", tmp_path / "m.mkl", tmp_path / "data.csv")
+    run("predict", tmp_path / "m.mkl", tmp_path / "data.csv", "--output", tmp_path / "out.csv")
+    for text in (done.out, (tmp_path / "out.csv").read_text()):
+        assert set(text.split()) == {"prediction", "'=1+1", "no"}
+
+
+def test_an_aligner_predicts_nothing(run: Runner, data: Path, table: pd.DataFrame, tmp_path: Path) -> None:
+    save_model(KernelAligner().fit(table[["age", "bmi"]], table["ill"]), tmp_path / "m.mkl")
+    for words in (("predict", tmp_path / "m.mkl", data), ("inspect", tmp_path / "m.mkl")):
+        done = run(*words)
+        assert done.code == 1
+        assert "The file holds a KernelAligner" in done.err
 
 
 def test_predictions_are_those_of_the_model(run: Runner, data: Path, model: Path, table: pd.DataFrame) -> None:
@@ -375,6 +477,13 @@ def test_version_and_help(run: Runner) -> None:
     text = run("--help").out
     assert all(command in text for command in ("fit", "predict", "inspect", "demo"))
     assert "3 the solver did not converge" in " ".join(text.split())
+
+
+def test_the_version_is_told_at_once() -> None:
+    code = "import sys; from manykernels.cli import main; sys.argv = ['manykernels', '--version']; main()"
+    large = "; print([name for name in ('numpy', 'numba', 'pandas', 'sklearn', 'typer') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code + large], capture_output=True, text=True, check=False)
+    assert done.stdout == f"manykernels {manykernels.__version__}\n[]\n"
 
 
 def test_a_process_of_its_own(data: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 
 from manykernels import InvalidInputError
+from manykernels.cli import tables
 from manykernels.cli.tables import looks_like_identifier, numeric_features, read_table, write_table
 from manykernels.cli.targets import default_alpha, split_columns
 
@@ -64,6 +66,72 @@ def test_files_that_are_no_tables(content: bytes, message: str, tmp_path: Path) 
     (tmp_path / "data.csv").write_bytes(content)
     with pytest.raises(InvalidInputError, match=message):
         read_table(tmp_path / "data.csv")
+
+
+@pytest.mark.parametrize("sep", [",", ";", "\t"])
+def test_lines_of_any_length_are_read(sep: str, tmp_path: Path) -> None:
+    """Twenty thousand columns, as in omics: the csv module alone takes no field of more than 131,072 signs."""
+    values = np.random.default_rng(0).normal(size=(3, 20_000))
+    frame = pd.DataFrame(values, columns=[f"gene {i}" for i in range(20_000)])
+    frame.to_csv(tmp_path / "data.csv", index=False, sep=sep, float_format="%.17g")
+    assert (tmp_path / "data.csv").read_text().index("\n") > 131_072
+    pd.testing.assert_frame_equal(read_table(tmp_path / "data.csv"), frame)
+
+
+def test_lines_longer_than_the_sample_are_read(tmp_path: Path) -> None:
+    names = [f"{i:05d}" + "x" * 495 for i in range(9_000)]
+    text = ";".join(names) + "\n" + ";".join(["1,5"] * 9_000) + "\n"
+    (tmp_path / "data.csv").write_text(text)
+    frame = read_table(tmp_path / "data.csv")
+    assert list(frame.columns) == names
+    (tmp_path / "data.csv").write_text(text.replace(names[-1], names[0]))
+    with pytest.raises(InvalidInputError, match="must differ"):
+        read_table(tmp_path / "data.csv")
+
+
+def test_small_files_that_unfold_into_gigabytes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "LEAST_LIMIT", 10**6)
+    with gzip.open(tmp_path / "bomb.csv.gz", "wb") as file:
+        file.write(b"a,b\n" + b"0,0\n" * 1_000_000)
+    with pytest.raises(InvalidInputError, match="unfolds into more than 1 MB, 100 times its size"):
+        read_table(tmp_path / "bomb.csv.gz")
+    with gzip.open(tmp_path / "cut.csv.gz", "wb") as file:
+        file.write(b"a,b\n" + b"0,0\n" * 100)
+    (tmp_path / "cut.csv.gz").write_bytes((tmp_path / "cut.csv.gz").read_bytes()[:-12])
+    with pytest.raises(InvalidInputError, match="cannot be read as CSV"):
+        read_table(tmp_path / "cut.csv.gz")
+
+
+def test_parquet_that_unfolds_into_gigabytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pd.DataFrame({"a": np.zeros(100_000)}).to_parquet(tmp_path / "zeros.parquet")
+    assert (tmp_path / "zeros.parquet").stat().st_size < 100_000
+    monkeypatch.setattr(tables, "memory_bytes", lambda budget: 500_000)
+    with pytest.raises(InvalidInputError, match="holds 100000 rows of 1 columns"):
+        read_table(tmp_path / "zeros.parquet")
+
+
+@pytest.mark.parametrize(
+    ("text", "safe"),
+    [
+        ("=1+1", "'=1+1"),
+        ("@cmd", "'@cmd"),
+        ("+A1", "'+A1"),
+        ("-A1", "'-A1"),
+        ("\tx", "'\tx"),
+        ("-1.5e3", "-1.5e3"),
+        ("+41", "+41"),
+        ("plain = text", "plain = text"),
+    ],
+)
+def test_no_text_of_csv_is_a_formula(text: str, safe: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame({text: [text, None], "number": [-1.5, 2.0]})
+    write_table(frame, tmp_path / "out.csv")
+    found = pd.read_csv(tmp_path / "out.csv", dtype={safe: str})
+    assert list(found.columns) == [safe, "number"]
+    assert found[safe][0] == safe
+    assert found["number"].tolist() == [-1.5, 2.0]
+    write_table(frame, tmp_path / "out.parquet")
+    assert pd.read_parquet(tmp_path / "out.parquet")[text][0] == text
 
 
 def test_files_of_another_kind(tmp_path: Path) -> None:
@@ -188,7 +256,7 @@ def test_text_that_is_different_in_each_row_is_no_class() -> None:
         split_columns(frame, "y")
 
 
-@pytest.mark.parametrize("loss", ["squared", "epsilon_insensitive"])
+@pytest.mark.parametrize("loss", ["squared", "epsilon_insensitive", "quantile"])
 @pytest.mark.parametrize("penalty", ["l1", "lq", "ridge", "simplex"])
 def test_the_default_strength_follows_the_unit_of_the_target(loss: str, penalty: str) -> None:
     """Ten times the target: loss and penalty of ten times the model grow alike, so that the minimum stays."""

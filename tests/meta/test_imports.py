@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import importlib
 from pathlib import Path
 
 import pytest
+
+import manykernels
 
 PACKAGE = Path(__file__).parents[2] / "src" / "manykernels"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
@@ -92,3 +95,20 @@ def test_the_check_sees_what_is_planted(layer: str, source: str, expected: set[s
 def test_the_order_is_the_one_of_the_architecture_page() -> None:
     page = (PACKAGE.parents[1] / "docs" / "architecture.md").read_text()
     assert f"compiled, exceptions, threads, validation -> {' -> '.join(STAGES)}\n" in page
+
+
+def test_public_names_are_those_that_type_checkers_see() -> None:
+    """The package imports its names when they are asked for; for type checkers it lists where they come from."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    listed = {
+        alias.name: str(node.module)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("manykernels.")
+        for alias in node.names
+    }
+    assert set(listed) | {"__version__"} == set(manykernels.__all__)
+    for name, home in listed.items():
+        assert getattr(manykernels, name) is getattr(importlib.import_module(home), name)
+    assert set(manykernels.__all__) <= set(dir(manykernels))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        manykernels.nothing  # noqa: B018

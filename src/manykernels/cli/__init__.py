@@ -2,6 +2,24 @@
 
 from __future__ import annotations
 
-from manykernels.cli.app import app, main
+import sys
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any
 
 __all__ = ["app", "main"]
+
+
+def main() -> None:
+    """Run the command line; ``--version`` alone is answered before anything large is imported."""
+    if sys.argv[1:] == ["--version"]:
+        sys.stdout.write(f"manykernels {version('manykernels')}\n")
+    else:
+        import_module("manykernels.cli.commands").app()
+
+
+def __getattr__(name: str) -> Any:
+    """Import the commands when they are asked for."""
+    if name == "app":
+        return import_module("manykernels.cli.commands").app
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

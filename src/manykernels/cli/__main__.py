@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manykernels.cli.app import main
+from manykernels.cli import main
 
 if __name__ == "__main__":
     main()

@@ -13,13 +13,15 @@ from typing import Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers import Status
 
 PIPE_WIDTH = 120
+# Names come from tables: neither [brackets] nor :signs: in them mean anything.
+AS_IT_IS: Any = {"markup": False, "emoji": False, "highlight": False}
 
 
 class ExitCode(IntEnum):
@@ -58,13 +60,13 @@ class Outcome:
         """Tell something that the user should know, on stderr, at once."""
         if text not in self.notes:
             self.notes.append(text)
-            errors().print(f"[yellow]Note:[/yellow] {escaped(text)}", highlight=False, soft_wrap=True)
+            errors().print(Text.assemble(("Note:", "yellow"), " ", printable(text, "\n")), soft_wrap=True)
 
     def show(self, *things: Any) -> None:
         """Print text or tables on stdout, unless that is reserved for JSON."""
         if not self.as_json:
             for thing in things:
-                output().print(thing, highlight=False)
+                output().print(printable(thing) if isinstance(thing, str) else thing)
 
     def settle(self, status: str) -> None:
         """Choose the exit code that the status of a solution calls for."""
@@ -106,12 +108,12 @@ def running(command: str, *, as_json: bool) -> Iterator[Outcome]:
 
 def output() -> Console:
     """Return the console of stdout; wide enough for tables if that is no terminal."""
-    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, **AS_IT_IS)
 
 
 def errors() -> Console:
     """Return the console of stderr."""
-    return Console(stderr=True)
+    return Console(stderr=True, **AS_IT_IS)
 
 
 def verbosity() -> int:
@@ -119,9 +121,11 @@ def verbosity() -> int:
     return int(sys.stderr.isatty())
 
 
-def escaped(text: Any) -> str:
-    """Return text in which square brackets are not taken for markup."""
-    return escape(str(text))
+def printable(text: Any, keep: str = "") -> str:
+    """Return text in which control characters, which a terminal would obey, are written by their escapes."""
+    return "".join(
+        sign if sign.isprintable() or sign in keep else sign.encode("unicode_escape").decode() for sign in str(text)
+    )
 
 
 def fact_table(facts: Mapping[str, Any], title: str | None = None) -> Table:
@@ -131,7 +135,7 @@ def fact_table(facts: Mapping[str, Any], title: str | None = None) -> Table:
     table.add_column(style="cyan", no_wrap=True)
     table.add_column()
     for name, value in facts.items():
-        table.add_row(escaped(name), escaped(value))
+        table.add_row(printable(name), printable(value))
     return table
 
 
@@ -148,7 +152,7 @@ def _warnings_as_notes(outcome: Outcome) -> Iterator[None]:
 
 
 def _fail(outcome: Outcome, message: str, code: ExitCode) -> None:
-    errors().print(f"[bold red]Error:[/bold red] {escaped(message)}", highlight=False, soft_wrap=True)
+    errors().print(Text.assemble(("Error:", "bold red"), " ", printable(message, "\n")), soft_wrap=True)
     outcome.result = {"error": message}
     outcome.exit_code = code
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zipfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,19 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
-from manykernels.cli.console import Outcome, escaped, verbosity
+from manykernels.cli.console import Outcome, verbosity
 from manykernels.cli.showing import report_tables
 from manykernels.cli.tables import read_table
 from manykernels.cli.targets import Samples, default_alpha, split_columns, target_unit
 from manykernels.estimators import MKLClassifier, MKLRegressor
+from manykernels.estimators.parameters import PARAMETERS, check_parameters, shape_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import MKLReport, save_model
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.file import read_toml
+from manykernels.objective.losses import LOSSES
 
-DEFAULT_LOSS = {"classification": "logistic", "regression": "squared"}
-# Of "auto" widths in units of the standard deviation of the target, see `estimator_for`.
-LOSS_WIDTHS = {"epsilon_insensitive": ("epsilon", 0.1), "huber": ("delta", 1.35)}
+IN_UNITS = ("alpha", "epsilon", "delta")  # whose defaults are in the unit of the target
 
 
 @dataclass(frozen=True)
@@ -33,32 +34,26 @@ class FitOptions:
     Attributes
     ----------
     data, output : Path
-    target, task, kernels, penalty, solver : str
-    loss, memory_budget : str or None
-    alpha : float or None
-    test_size, tol : float
-    max_iter, seed : int
+    target, task, kernels : str
+    test_size : float
+    seed : int
     drop, ids : tuple of str
     drop_missing : bool
+    settings : mapping of str to value
+        Parameters of the estimators, by the names of their table; None is a default in the unit of the target.
     """
 
     data: Path
     target: str
     task: str = "auto"
     kernels: str = "default"
-    loss: str | None = None
-    penalty: str = "l1"
-    alpha: float | None = None
     test_size: float = 0.2
-    tol: float = 1e-4
-    max_iter: int = 200
-    solver: str = "auto"
     seed: int = 0
-    memory_budget: str | None = None
     output: Path = Path("model.mkl")
     drop: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
     drop_missing: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def run_fit(options: FitOptions, outcome: Outcome) -> None:
@@ -71,6 +66,7 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
         Gets the result, the notes and the exit code.
     """
     check_output(options.output)
+    check_parameters({name: value for name, value in options.settings.items() if value is not None})
     bank = bank_named(options.kernels)
     samples = split_columns(
         read_table(options.data),
@@ -116,25 +112,20 @@ def bank_named(kernels: str) -> KernelBank:
 
 def estimator_for(options: FitOptions, task: str, bank: KernelBank, y_train: NDArray[Any]) -> Any:
     """Return the estimator, not fitted; what depends on the unit of the target is set from its training values."""
-    loss = options.loss or DEFAULT_LOSS[task]
-    settings: dict[str, Any] = {
-        "loss": loss,
-        "penalty": options.penalty,
-        "solver": options.solver,
-        "tol": options.tol,
-        "max_iter": options.max_iter,
-        "memory_budget": options.memory_budget,
-        "random_state": options.seed,
-        "verbose": verbosity(),
-    }
-    cls: Any = MKLClassifier if task == "classification" else MKLRegressor
-    if task == "regression" and loss in LOSS_WIDTHS:
-        name, width = LOSS_WIDTHS[loss]
-        settings[name] = width * target_unit(y_train)
-    alpha = options.alpha
-    if alpha is None:
-        alpha = default_alpha(loss, options.penalty, 1.5, y_train, task)
-    return cls(bank, alpha=alpha, **settings)
+    estimator: Any = MKLClassifier(bank) if task == "classification" else MKLRegressor(bank)
+    estimator.set_params(random_state=options.seed, verbose=verbosity())
+    given = {name: value for name, value in options.settings.items() if value is not None}
+    known = estimator.get_params(deep=False)
+    foreign = [name for name, value in given.items() if name not in known and value != PARAMETERS[name].default]
+    if foreign:
+        option = foreign[0].replace("_", "-")
+        raise InvalidInputError(f"--{option} is not for {task}; leave it out, or choose another --task.")
+    estimator.set_params(**{name: value for name, value in given.items() if name in known})
+    for name in set(shape_of(LOSSES[estimator.loss])).intersection(IN_UNITS).difference(given):
+        estimator.set_params(**{name: PARAMETERS[name].default * target_unit(y_train)})
+    if "alpha" not in given:
+        estimator.set_params(alpha=default_alpha(estimator.loss, estimator.penalty, estimator.q, y_train, task))
+    return estimator
 
 
 def hold_out(samples: Samples, test_size: float, seed: int) -> tuple[pd.DataFrame, Any, Any, Any]:
@@ -180,4 +171,4 @@ def _show(options: FitOptions, samples: Samples, report: MKLReport, outcome: Out
         "rows": f"{report.n_samples} to fit, {report.n_test} held out",
     }
     outcome.show(*report_tables(report, facts), "")
-    outcome.show(f"Saved to {escaped(options.output)}. Next: manykernels inspect {escaped(options.output)}")
+    outcome.show(f"Saved to {options.output}. Next: manykernels inspect {options.output}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from manykernels.cli.console import Outcome, escaped
+from manykernels.cli.console import Outcome
 from manykernels.cli.showing import report_tables
+from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import ConvergenceDisplay, MKLReport, load_model, plot_overview, read_metadata
 
@@ -27,6 +28,9 @@ def run_inspect(model: Path, plot: Path | None, outcome: Outcome) -> None:
     if plot is not None and plot.suffix.lower() not in PICTURES:
         raise InvalidInputError(f"--plot: {str(plot)!r} must end in {', '.join(PICTURES)}.")
     estimator, metadata = load_model(model), read_metadata(model)
+    if not isinstance(estimator, BaseMKL):
+        kind = type(estimator).__name__
+        raise InvalidInputError(f"The file holds a {kind}, which has no report; load_model and weights_frame show it.")
     report = MKLReport.from_estimator(estimator)
     if plot is not None:
         plot_overview(estimator, title=f"{model.name}: {_what(report, metadata)}").savefig(plot, dpi=100)
@@ -47,7 +51,7 @@ def run_inspect(model: Path, plot: Path | None, outcome: Outcome) -> None:
     }
     outcome.show(*report_tables(report, facts))
     if plot is not None:
-        outcome.show("", f"Drawn to {escaped(plot)}")
+        outcome.show("", f"Drawn to {plot}")
 
 
 def _what(report: MKLReport, metadata: dict[str, Any]) -> str:

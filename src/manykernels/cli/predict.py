@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,10 @@ import pandas as pd
 import typer
 from sklearn.base import is_classifier
 
-from manykernels.cli.console import Outcome, errors, escaped
+from manykernels.cli.console import Outcome, errors, printable
 from manykernels.cli.showing import score_facts
-from manykernels.cli.tables import check_columns, numeric_features, quoted, read_table, write_table
+from manykernels.cli.tables import as_csv, check_columns, numeric_features, quoted, read_table, write_table
+from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import load_model, read_metadata
 from manykernels.inspection.reports.scores import held_out_scores
@@ -31,6 +33,8 @@ class PredictOptions:
     output : Path or None
     proba : bool
     ids : tuple of str
+    force : bool
+        Replace an existing output.
     """
 
     model: Path
@@ -38,6 +42,7 @@ class PredictOptions:
     output: Path | None = None
     proba: bool = False
     ids: tuple[str, ...] = ()
+    force: bool = False
 
 
 def run_predict(options: PredictOptions, outcome: Outcome) -> None:
@@ -50,9 +55,9 @@ def run_predict(options: PredictOptions, outcome: Outcome) -> None:
         Gets the result.
     """
     model, metadata = load_model(options.model), read_metadata(options.model)
-    if options.proba and not hasattr(model, "predict_proba"):
+    if options.proba and isinstance(model, BaseMKL) and not hasattr(model, "predict_proba"):
         raise InvalidInputError("--proba needs a classifier fitted with --loss logistic; leave it out or fit again.")
-    _check_output(options.output)
+    _check_output(options)
     frame = read_table(options.data)
     check_columns(frame, options.ids, "--id")
     features = features_of(model, frame)
@@ -62,13 +67,14 @@ def run_predict(options: PredictOptions, outcome: Outcome) -> None:
     table = pd.concat([frame[list(options.ids)], predictions], axis=1)
     if options.output is not None:
         write_table(table, options.output)
-        outcome.show(f"{len(table)} predictions written to {escaped(options.output)}")
+        outcome.show(f"{len(table)} predictions written to {options.output}")
     elif not outcome.as_json:
-        typer.echo(table.to_csv(index=False), nl=False)
+        text = as_csv(table)
+        typer.echo(printable(text, "\n\t") if sys.stdout.isatty() else text, nl=False)
     if known is not None:
         shown = ", ".join(f"{name} {value}" for name, value in score_facts(known).items())
-        listed = f"column{'s' * (len(targets) > 1)} {', '.join(repr(escaped(name)) for name in targets)}"
-        errors().print(f"Against the {listed}: {shown}", highlight=False, soft_wrap=True)
+        listed = f"column{'s' * (len(targets) > 1)} {', '.join(repr(printable(name)) for name in targets)}"
+        errors().print(f"Against the {listed}: {shown}", soft_wrap=True)
     outcome.result = {
         "model": str(options.model),
         "data": str(options.data),
@@ -97,6 +103,10 @@ def features_of(model: Any, frame: pd.DataFrame) -> pd.DataFrame:
     InvalidInputError
         If columns are missing, are no numbers or have gaps, or the model needs precomputed kernels.
     """
+    if not isinstance(model, BaseMKL):
+        raise InvalidInputError(
+            f"The file holds a {type(model).__name__}, which predicts nothing by itself: use Python."
+        )
     if isinstance(model._expansion.bank, FittedPrecomputedBank):
         raise InvalidInputError("The model was fitted on precomputed kernels, which a table does not hold: use Python.")
     names = getattr(model, "feature_names_in_", None)
@@ -124,9 +134,15 @@ def _numbers(features: pd.DataFrame) -> pd.DataFrame:
         raise InvalidInputError(f"{message}. The model needs all of its columns as numbers in every row.") from error
 
 
-def _check_output(path: Path | None) -> None:
-    if path is not None and (path.is_dir() or not path.resolve().parent.is_dir()):
+def _check_output(options: PredictOptions) -> None:
+    """Refuse an output that cannot be written, or that something else would be lost for."""
+    path = options.output
+    if path is None:
+        return
+    if path.is_dir() or not path.resolve().parent.is_dir():
         raise InvalidInputError(f"--output: {str(path)!r} cannot be written; is its folder there?")
+    if path.exists() and not options.force:
+        raise InvalidInputError(f"--output: {str(path)!r} exists; choose another name, or replace it with --force.")
 
 
 def _targets(kept: Any) -> tuple[str, ...]:

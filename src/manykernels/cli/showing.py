@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from rich.table import Table
 
-from manykernels.cli.console import escaped, fact_table
+from manykernels.cli.console import fact_table, printable
 from manykernels.inspection import MKLReport
 
 MOST_ROWS = 20
@@ -81,6 +81,6 @@ def weights_table(weights: pd.DataFrame, most: int = MOST_ROWS) -> Table:
     for row in weights.head(most).to_dict("records"):
         bar = "█" * max(1, round(BAR * row["share"] / largest)) if largest > 0 else ""
         table.add_row(
-            *(escaped(row[name]) for name in (*led, "name")), f"{row['weight']:.4g}", f"{row['share']:.1%}", bar
+            *(printable(row[name]) for name in (*led, "name")), f"{row['weight']:.4g}", f"{row['share']:.1%}", bar
         )
     return table

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import re
 import warnings
+import zlib
 from collections.abc import Sequence
 from difflib import get_close_matches
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,15 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams.plan import memory_bytes
+from manykernels.inspection.model_file.replacing import replacing
 
 PARQUET = (".parquet", ".pq")
 DELIMITERS = (",", ";", "\t", "|")
-SAMPLE_LINES = 20
+SAMPLE_LINES, SAMPLE_SIGNS = 20, 2**22  # looked at for the delimiter
+MOST_UNFOLDING, LEAST_LIMIT = 100, 10**8  # of compressed text: times its size, and bytes that are always taken
+FORMULA = re.compile(r"[=+\-@\t\r\n]")
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+,\d+\s*")
 DECIMAL_POINT = re.compile(r"\s*[-+]?\d*\.\d+\s*")
 ID_NAMES = re.compile(r"(?:.*[_ ])?(?:id|index|uuid)|unnamed: \d+", re.IGNORECASE)
@@ -48,12 +54,28 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
 
 def write_table(frame: pd.DataFrame, path: str | Path) -> None:
-    """Write a table as Parquet or CSV, as the ending says."""
+    """Write a table as Parquet or CSV, as the ending says; the file is there once it is whole."""
     path = Path(path)
-    if path.suffix.lower() in PARQUET:
-        _with_pyarrow(lambda: frame.to_parquet(path, index=False))
-    else:
-        frame.to_csv(path, index=False, sep="\t" if path.suffix.lower() == ".tsv" else ",")
+    with replacing(path) as file:
+        if path.suffix.lower() in PARQUET:
+            _with_pyarrow(lambda: frame.to_parquet(file, index=False))
+        else:
+            file.write(as_csv(frame, "\t" if path.suffix.lower() == ".tsv" else ",").encode("utf-8"))
+
+
+def as_csv(frame: pd.DataFrame, separator: str = ",") -> str:
+    """Return a table as CSV in which no text is a formula: an apostrophe leads what a spreadsheet would compute.
+
+    Texts that begin with ``=``, ``+``, ``-``, ``@``, a tab or a line break get it, unless they are numbers.
+    """
+    safe = frame.apply(lambda column: column if is_numeric_dtype(column.dtype) else column.map(_no_formula))
+    return safe.rename(columns=_no_formula).to_csv(index=False, sep=separator)
+
+
+def _no_formula(value: Any) -> Any:
+    """Return a text that no spreadsheet takes for a formula; other values as they are."""
+    formula = isinstance(value, str) and FORMULA.match(value) and not NUMBER.fullmatch(value)
+    return f"'{value}" if formula else value
 
 
 def check_columns(frame: pd.DataFrame, names: Sequence[str], option: str) -> None:
@@ -157,12 +179,27 @@ def _check_present(frame: pd.DataFrame) -> None:
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
+    """Return the table in a Parquet file, after a look at how large it becomes."""
     try:
-        return _with_pyarrow(lambda: pd.read_parquet(path))
+        return _with_pyarrow(lambda: _small_enough(path) and pd.read_parquet(path))
     except (ValueError, OSError) as error:
         if isinstance(error, InvalidInputError):
             raise
         raise InvalidInputError(f"{str(path)!r} cannot be read as Parquet: {error}") from error
+
+
+def _small_enough(path: Path) -> bool:
+    """Refuse a Parquet file whose table does not fit: a kilobyte of it may stand for any number of equal rows."""
+    from pyarrow.parquet import read_metadata
+
+    found, budget = read_metadata(path), memory_bytes(None)
+    size = 8 * found.num_rows * found.num_columns
+    if size > budget:
+        raise InvalidInputError(
+            f"{str(path)!r} holds {found.num_rows} rows of {found.num_columns} columns, {size / 1e9:.1f} GB; "
+            f"{budget / 1e9:.1f} GB may be used. Take fewer rows or columns."
+        )
+    return True
 
 
 def _with_pyarrow(action: Any) -> Any:
@@ -175,39 +212,70 @@ def _with_pyarrow(action: Any) -> Any:
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
+    """Return the table in a text file."""
     try:
+        _check_unfolding(path)
         delimiter, decimal = _dialect(path)
+        form: Any = {"sep": delimiter, "encoding": "utf-8-sig", "index_col": False, "skipinitialspace": True}
+        _check_names(path, pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False, **form))
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
-            return pd.read_csv(
-                path, sep=delimiter, decimal=decimal, encoding="utf-8-sig", low_memory=False, index_col=False,
-                skipinitialspace=True,
-            )  # fmt: skip
+            return pd.read_csv(path, decimal=decimal, low_memory=False, **form)
     except pd.errors.EmptyDataError as error:
         raise InvalidInputError(f"The file {str(path)!r} is empty.") from error
-    except (UnicodeError, csv.Error) as error:
+    except UnicodeError as error:
         raise InvalidInputError(f"{str(path)!r} is no text in UTF-8 ({error}); convert it to UTF-8 first.") from error
-    except (pd.errors.ParserError, pd.errors.ParserWarning, gzip.BadGzipFile, EOFError) as error:
+    except (pd.errors.ParserError, pd.errors.ParserWarning, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise InvalidInputError(f"{str(path)!r} cannot be read as CSV: {str(error).strip()}") from error
+
+
+def _check_unfolding(path: Path) -> None:
+    """Refuse compressed files that unfold into far more than tables do: a few kilobytes may stand for gigabytes."""
+    if path.suffix != ".gz":
+        return
+    most, size = max(LEAST_LIMIT, MOST_UNFOLDING * path.stat().st_size), 0
+    with gzip.open(path) as file:
+        while chunk := file.read(2**20):
+            size += len(chunk)
+            if size > most:
+                raise InvalidInputError(
+                    f"{str(path)!r} unfolds into more than {most / 1e6:.0f} MB, {MOST_UNFOLDING} times its size, as "
+                    "tables do not. If it is one all the same, unpack it first."
+                )
+
+
+def _check_names(path: Path, header: pd.DataFrame) -> None:
+    """Refuse repeated column names, which pandas would number."""
+    names = pd.Series([str(name).strip() for name in header.iloc[0]])
+    repeated = sorted(names[names.duplicated() & (names != "")].unique())
+    if repeated:
+        raise InvalidInputError(f"Column names in {str(path)!r} must differ, but {quoted(repeated)} appear twice.")
 
 
 def _dialect(path: Path) -> tuple[str, str]:
     """Return the delimiter that splits the first lines evenly into most fields, and the decimal sign."""
     opener: Any = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
-        lines = [line for line in islice(file, SAMPLE_LINES) if line.strip()]
+        sample = file.read(SAMPLE_SIGNS)
+    lines = [line for line in io.StringIO(sample, newline="") if line.strip()]
+    if len(sample) == SAMPLE_SIGNS:
+        lines = lines[: max(1, len(lines) - 1)]  # the last one is cut
     if not lines:
         raise pd.errors.EmptyDataError
-    splits = {delimiter: list(csv.reader(lines, delimiter=delimiter)) for delimiter in DELIMITERS}
+    splits = {delimiter: _split(lines[:SAMPLE_LINES], delimiter) for delimiter in DELIMITERS}
     delimiter = max(DELIMITERS, key=lambda sign: _evenness(splits[sign]))
-    header = [name.strip() for name in splits[delimiter][0]]
-    repeated = sorted({name for name in header if name and header.count(name) > 1})
-    if repeated:
-        raise InvalidInputError(f"Column names in {str(path)!r} must differ, but {quoted(repeated)} appear twice.")
     fields = [field for row in splits[delimiter][1:] for field in row]
     commas = any(DECIMAL_COMMA.fullmatch(field) for field in fields)
     points = any(DECIMAL_POINT.fullmatch(field) for field in fields)
     return delimiter, "," if delimiter != "," and commas and not points else "."
+
+
+def _split(lines: list[str], delimiter: str) -> list[list[str]]:
+    """Return the fields of lines; whole lines if that makes fields of more than 131,072 signs, as no delimiter does."""
+    try:
+        return list(csv.reader(lines, delimiter=delimiter))
+    except csv.Error:
+        return [[line] for line in lines]
 
 
 def _evenness(rows: list[list[str]]) -> tuple[float, int]:

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
 from manykernels.cli.tables import check_columns, looks_like_identifier, numeric_features, quoted
+from manykernels.estimators.parameters import PARAMETERS
 from manykernels.exceptions import InvalidInputError
 
 Array = NDArray[Any]
 
 MOST_CLASSES = 10  # whole numbers with more distinct values than this are taken for a quantity
-RELATIVE_ALPHA = 0.01
-LOSS_DEGREES = {"squared": 2.0, "huber": 2.0, "epsilon_insensitive": 1.0}
+LOSS_DEGREES = {"squared": 2.0, "huber": 2.0, "epsilon_insensitive": 1.0, "quantile": 1.0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,7 @@ def split_columns(
 
 
 def default_alpha(loss: str, penalty: str, q: float, target: Array, task: str) -> float:
-    """Return the strength 0.01 in units of the target.
+    """Return the default strength of the estimators in units of the target.
 
     Losses of degree l and penalties of degree p (in the size of y and f) balance alike for ``c y`` and for ``y`` when
     ``alpha`` is multiplied by ``c^(l - p)``.
@@ -126,10 +126,11 @@ def default_alpha(loss: str, penalty: str, q: float, target: Array, task: str) -
     -------
     float
     """
+    alpha = float(PARAMETERS["alpha"].default)
     if task == "classification":
-        return RELATIVE_ALPHA
+        return alpha
     degree = {"l1": 1.0, "elasticnet": 1.0, "lq": q}.get(penalty, 2.0)
-    return RELATIVE_ALPHA * target_unit(target) ** (LOSS_DEGREES.get(loss, 2.0) - degree)
+    return alpha * target_unit(target) ** (LOSS_DEGREES.get(loss, 2.0) - degree)
 
 
 def target_unit(target: Array) -> float:

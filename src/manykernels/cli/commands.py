@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from manykernels.cli.console import running
 from manykernels.cli.demo import run_demo
-from manykernels.cli.fit import FitOptions, run_fit
+from manykernels.cli.fit import IN_UNITS, FitOptions, run_fit
 from manykernels.cli.inspect import run_inspect
 from manykernels.cli.predict import PredictOptions, run_predict
-from manykernels.objective.losses import LOSSES
-from manykernels.objective.regularizers import REGULARIZERS
+from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, Parameter
 
 EPILOG = "Exit codes: 0 fine, 1 wrong input, 2 wrong usage, 3 the solver did not converge, 130 interrupted."
 
@@ -58,32 +58,52 @@ def root(
     """Show the help or the version."""
 
 
+def _option(parameter: Parameter) -> inspect.Parameter:
+    """Return the option of one parameter of the estimators, with its default and its help."""
+    default, text = parameter.default, parameter.help
+    kind: Any = str if parameter.range is None else int if parameter.range.whole else float
+    kind = {"fit_intercept": bool, "n_jobs": int}.get(parameter.name, kind)
+    if parameter.choices:
+        text += f" One of {', '.join(parameter.choices)}."
+    if parameter.name == "loss":
+        text += f" Default {' or '.join(DEFAULT_LOSS.values())}."
+    if parameter.name in IN_UNITS:
+        text += f" Default {default:g} in the unit of the target."
+        default = None
+    return inspect.Parameter(
+        parameter.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind | None if default is None else kind, typer.Option(help=text)],
+    )
+
+
+def with_settings(command: Any) -> Any:
+    """Give a command an option for every parameter of the estimators, in place of its ``**settings``."""
+    hints = get_type_hints(command, include_extras=True)
+    own = [part for part in inspect.signature(command).parameters.values() if part.kind is not part.VAR_KEYWORD]
+    parts = [part.replace(annotation=hints[part.name], kind=part.KEYWORD_ONLY) for part in own]
+    parts += [_option(parameter) for name, parameter in PARAMETERS.items() if name not in ("random_state", "verbose")]
+    command.__signature__ = inspect.Signature(parts)
+    command.__annotations__ = {part.name: part.annotation for part in parts}
+    return command
+
+
 @app.command(help="Fit a model to a table, judge it on rows held out, and save it.", epilog=EPILOG)
+@with_settings
 def fit(
     data: Data,
     target: Annotated[str, typer.Option(help="Column to predict.")],
     task: Annotated[Task, typer.Option(help="'auto' looks at the target.")] = Task.AUTO,
     kernels: Annotated[str, typer.Option(help="'default', 'simplemkl' or a TOML file.")] = "default",
-    loss: Annotated[
-        str | None,
-        typer.Option(help=f"One of {', '.join(LOSSES)}; default logistic or squared.", show_default=False),
-    ] = None,
-    penalty: Annotated[str, typer.Option(help=f"One of {', '.join(REGULARIZERS)}.")] = "l1",
-    alpha: Annotated[
-        float | None,
-        typer.Option(help="Strength relative to the mean loss; default 0.01 in the unit of the target."),
-    ] = None,
     test_size: Annotated[float, typer.Option(min=0.0, max=0.99, help="Share of rows to hold out; 0 for none.")] = 0.2,
-    tol: Annotated[float, typer.Option(help="Relative duality gap to reach.")] = 1e-4,
-    max_iter: Annotated[int, typer.Option(help="Most outer iterations.")] = 200,
-    solver: Annotated[str, typer.Option(help="Name of a solver; 'auto' chooses.")] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
-    memory_budget: Annotated[str | None, typer.Option(help="Memory for Gram matrices, such as '2 GB'.")] = None,
     drop: Drop = None,
     ids: Annotated[list[str] | None, typer.Option("--id", help="Column that names rows; may be repeated.")] = None,
     drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")] = False,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")] = Path("model.mkl"),
     as_json: Json = False,
+    **settings: Any,
 ) -> None:
     """Fit a model to a table and save it."""
     options = FitOptions(
@@ -91,19 +111,13 @@ def fit(
         target=target,
         task=task.value,
         kernels=kernels,
-        loss=loss,
-        penalty=penalty,
-        alpha=alpha,
         test_size=test_size,
-        tol=tol,
-        max_iter=max_iter,
-        solver=solver,
         seed=seed,
-        memory_budget=memory_budget,
         output=output,
         drop=tuple(drop or ()),
         ids=tuple(ids or ()),
         drop_missing=drop_missing,
+        settings=settings,
     )
     with running("fit", as_json=as_json) as outcome:
         run_fit(options, outcome)
@@ -116,16 +130,17 @@ def predict(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV or Parquet file to write.")] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each class.")] = False,
     ids: Annotated[list[str] | None, typer.Option("--id", help="Column to copy; may be repeated.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file of --output.")] = False,
     as_json: Json = False,
 ) -> None:
     """Predict the rows of a table with a saved model."""
-    options = PredictOptions(model=model, data=data, output=output, proba=proba, ids=tuple(ids or ()))
+    options = PredictOptions(model=model, data=data, output=output, proba=proba, ids=tuple(ids or ()), force=force)
     with running("predict", as_json=as_json) as outcome:
         run_predict(options, outcome)
 
 
-@app.command(help="Show what a model file holds: kernels, weights, duality gap, cost.", epilog=EPILOG)
-def inspect(
+@app.command("inspect", help="Show what a model file holds: kernels, weights, duality gap, cost.", epilog=EPILOG)
+def inspect_model(
     model: ModelFile,
     plot: Annotated[Path | None, typer.Option(help="Picture to write (.png, .svg, .pdf).")] = None,
     as_json: Json = False,
@@ -145,8 +160,3 @@ def demo(
     """Run the demonstration."""
     with running("demo", as_json=as_json) as outcome:
         run_demo(output, outcome)
-
-
-def main() -> None:
-    """Run the command line."""
-    app()
