@@ -20,13 +20,15 @@ EXTRAS_docs := docs,plot
 # One thread a process: the tests run in WORKERS processes, and small factorizations are slower on several threads.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=Agg
 
-.PHONY: help demo test fuzz lint format docs examples bench-smoke experiments clean
+.PHONY: help demo test test-portable optima fuzz lint format docs examples bench-smoke experiments clean
 .NOTPARALLEL:
 
 help:
 	@echo "make demo         fit the demonstration model and write tables and a picture to $(OUTPUT)/"
 	@echo "make test         run all tests and doctests"
+	@echo "make test-portable  run the numerical tests as other processors would: CORES=\"$(CORES)\""
 	@echo "make fuzz         fit hostile problems for MINUTES=$(MINUTES) from SEED=$(SEED) on and judge the answers"
+	@echo "make optima       solve the problems of the tests by the conic oracle anew and store the optima"
 	@echo "make lint         check style, types, docstrings and the rules of the house"
 	@echo "make format       apply the style"
 	@echo "make docs         build the documentation into docs/_build/html"
@@ -41,8 +43,22 @@ demo: $(VENV)/.installed-demo
 test: $(VENV)/.installed-test
 	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
+# OpenBLAS rounds differently on other processors. No test may depend on that, whichever machine it is written on.
+CORES := Prescott Zen
+NUMERICAL := tests/solvers tests/oracles tests/objective tests/alignment
+
+test-portable: $(VENV)/.installed-test
+	@set -e; for core in $(CORES); do \
+	  echo "OPENBLAS_CORETYPE=$$core"; \
+	  OPENBLAS_CORETYPE=$$core $(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(NUMERICAL); \
+	done
+
 fuzz: $(VENV)/.installed-test
 	$(ONE_THREAD) $(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seed $(SEED) --workers $(WORKERS)
+
+# The file is part of the repository; it is written anew when the problems of `manykernels.testing.problems` change.
+optima: $(VENV)/.installed-test
+	$(ONE_THREAD) $(BIN)/python -m tests.support.optima
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .

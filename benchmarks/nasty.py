@@ -15,8 +15,10 @@ counts as
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import _common as common
@@ -27,9 +29,12 @@ from manykernels.objective.problem import Problem
 from manykernels.solvers.base import Solver
 from manykernels.solvers.registry import SOLVERS, solvers_for
 from manykernels.testing.checks import build_problem
-from manykernels.testing.nasty import float64_resolution, nasty_problems
-from manykernels.testing.oracles import certificate_in_numpy, conic_optimum
+from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import SmallProblem
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the problems and the conic oracle are those of the tests
+from tests.support.conic import conic_optimum
+from tests.support.nasty import float64_resolution, nasty_problems
 
 GAP = 1e-6
 ORACLE_ACCEPTED = 5e-7  # relative: the most that the answer of Clarabel may be above its own lower bound

@@ -13,6 +13,7 @@ from typing import Any
 import cvxpy as cp
 import numpy as np
 import pytest
+from tests.support.conic import conic_optimum
 
 from manykernels import aligned_weights
 from manykernels.alignment import weights as alignment_weights
@@ -26,7 +27,6 @@ from manykernels.discovery import (
     discover_polynomial,
 )
 from manykernels.exceptions import ConvergenceWarning
-from manykernels.testing.oracles import conic_optimum
 from manykernels.testing.problems import SmallProblem
 
 N, R, DEGREE = 30, 4, 2

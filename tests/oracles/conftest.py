@@ -1,26 +1,14 @@
-"""The 200 problems and their optima, solved once a process."""
+"""The 200 problems and their stored optima."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 import pytest
+from tests.support.conic import ConicOptimum
+from tests.support.optima import all_problems, stored_optima
 
-from manykernels.testing.oracles import ConicOptimum, conic_optimum
-from manykernels.testing.problems import SmallProblem, small_problems
-
-
-@cache
-def all_problems() -> tuple[SmallProblem, ...]:
-    """Return the 200 problems."""
-    return tuple(small_problems(200))
-
-
-@cache
-def optimum_of(index: int) -> ConicOptimum:
-    """Return the conic optimum of one of them."""
-    return conic_optimum(all_problems()[index])
+from manykernels.testing.problems import SmallProblem
 
 
 @pytest.fixture(scope="session")
@@ -30,4 +18,4 @@ def problems() -> tuple[SmallProblem, ...]:
 
 @pytest.fixture(scope="session")
 def optimum() -> Callable[[int], ConicOptimum]:
-    return optimum_of
+    return lambda index: stored_optima()[index]

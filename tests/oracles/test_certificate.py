@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from tests.support.conic import ConicOptimum
 
-from manykernels.testing.oracles import ConicOptimum, _project, certificate_in_numpy
+from manykernels.testing.oracles import certificate_in_numpy, projected
 from manykernels.testing.problems import SmallProblem, random_problem
 
 Model = tuple[np.ndarray, np.ndarray, float]
@@ -86,7 +87,7 @@ def test_the_dual_lies_below_and_the_primal_above_the_optimum(
 def test_the_projection_is_the_nearest_feasible_point(loss: str, weighted: bool) -> None:
     problem = random_problem(7, loss=loss, weighted=weighted)
     rho = np.random.default_rng(8).normal(size=problem.y.size)
-    projected = _project(problem, rho)
+    nearest_feasible = projected(problem, rho)
     y, s, delta = problem.y, problem.weights, problem.loss_params.get("delta", 0.0)
     labeled = np.where(y > 0, 0.0, -s), np.where(y > 0, s, 0.0)
     ends = {
@@ -104,5 +105,5 @@ def test_the_projection_is_the_nearest_feasible_point(loss: str, weighted: bool)
         method="SLSQP",
         options={"ftol": 1e-15, "maxiter": 500},
     ).x
-    np.testing.assert_allclose(projected, nearest, atol=1e-6)
-    assert abs(projected.sum()) < 1e-12 * problem.y.size
+    np.testing.assert_allclose(nearest_feasible, nearest, atol=1e-6)
+    assert abs(nearest_feasible.sum()) < 1e-12 * problem.y.size

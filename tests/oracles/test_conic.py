@@ -10,10 +10,27 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from sklearn.kernel_ridge import KernelRidge
+from tests.support.conic import ConicOptimum, conic_optimum, cvxpy_optimum
+from tests.support.optima import belongs, fingerprint
 
 from manykernels.testing.formulas import loss_value, penalty_value
-from manykernels.testing.oracles import ConicOptimum, conic_optimum, cvxpy_optimum
 from manykernels.testing.problems import SmallProblem, random_problem
+
+
+def test_the_file_of_other_problems_is_not_believed(problems: tuple[SmallProblem, ...]) -> None:
+    for problem in problems[:30]:
+        assert belongs(problem, fingerprint(problem))
+        assert belongs(replace(problem, kernels=problem.kernels * (1 + 1e-14)), fingerprint(problem))
+        assert not belongs(replace(problem, strength=problem.strength * (1 + 1e-6)), fingerprint(problem))
+        assert not belongs(replace(problem, kernels=problem.kernels * (1 + 1e-6)), fingerprint(problem))
+        assert not belongs(replace(problem, y=problem.y[::-1]), fingerprint(problem))
+
+
+@pytest.mark.parametrize("index", range(0, 200, 13))
+def test_a_stored_optimum_is_what_the_conic_solver_finds(
+    index: int, problems: tuple[SmallProblem, ...], optimum: Callable[[int], ConicOptimum]
+) -> None:
+    assert cvxpy_optimum(problems[index]) == pytest.approx(optimum(index).primal, rel=2e-9)
 
 
 def test_each_of_the_200_optima_is_certified(

@@ -9,11 +9,11 @@ import pytest
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, SVR, LinearSVC
+from tests.support.conic import conic_optimum
 
 from manykernels.objective.losses import get_loss
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import solve
-from manykernels.testing.oracles import conic_optimum
 from manykernels.testing.problems import SmallProblem
 
 Predict = Callable[[np.ndarray], np.ndarray]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from itertools import product
 
 import numpy as np
+from tests.support.conic import ConicOptimum
 
-from manykernels.testing.oracles import ConicOptimum
 from manykernels.testing.problems import LOSSES, REGULARIZERS, SmallProblem, random_problem
 
 

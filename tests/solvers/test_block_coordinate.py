@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sklearn.svm import SVC
+from tests.support.conic import conic_optimum
 
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.objective.problem import Problem
@@ -17,7 +18,6 @@ from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import ALIASES, BlockCoordinate, Status, WorkingSet, get_solver
 from manykernels.solvers.methods.block_coordinate.extrapolation import Extrapolation
 from manykernels.testing.checks import build_problem, check_certificate
-from manykernels.testing.oracles import conic_optimum
 from manykernels.testing.problems import random_problem, small_problems, strength_of_zero_model
 
 Array = NDArray[np.float64]

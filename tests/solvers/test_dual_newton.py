@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.support.nasty import nasty_problem
 
 from manykernels.grams.counters import triangle_size
 from manykernels.objective.losses import LOSSES, get_loss
@@ -20,7 +21,6 @@ from manykernels.solvers.engines.dual_newton.tracked_kernels import TrackedKerne
 from manykernels.solvers.engines.primal_dual.sample_variables import start_samples
 from manykernels.solvers.engines.primal_dual.start import interior_point
 from manykernels.testing.checks import build_problem
-from manykernels.testing.nasty import nasty_problem
 
 Array = NDArray[np.float64]
 REGULARIZERS = {"l1": {}, "elasticnet": {"l1_ratio": 0.3}, "lq": {"q": 1.4}, "ridge": {}}

@@ -9,12 +9,13 @@ from functools import cache
 
 import numpy as np
 import pytest
+from tests.support.conic import conic_optimum
+from tests.support.nasty import TRAITS, float64_resolution, nasty_problem, nasty_problems
 
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError
 from manykernels.solvers import SOLVERS, configured_solver, solvers_for
 from manykernels.testing.checks import build_problem
-from manykernels.testing.nasty import TRAITS, float64_resolution, nasty_problem, nasty_problems
-from manykernels.testing.oracles import certificate_in_numpy, conic_optimum
+from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import LOSSES, REGULARIZERS, SmallProblem
 
 COUNT, GAP = 100, 1e-6

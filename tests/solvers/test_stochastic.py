@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
+from tests.support.nasty import nasty_problem
 
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
 from manykernels.objective.problem import Problem
@@ -20,7 +21,6 @@ from manykernels.solvers.engines.online.solver import OnlineSolver
 from manykernels.solvers.engines.online.steps import Ray, best_step, kernel_weights
 from manykernels.solvers.solution import Status
 from manykernels.testing.checks import build_problem
-from manykernels.testing.nasty import nasty_problem
 from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import LOSSES, SmallProblem, random_problem, small_problems
 

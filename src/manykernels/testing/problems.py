@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, product
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,11 +153,15 @@ def small_problems(n: int = 200, *, regularizers: Sequence[str] = REGULARIZERS) 
     >>> sum(small.fit_intercept for small in small_problems(120))
     60
     """
+    for seed, (loss, regularizer, intercept, weighted) in enumerate(small_cases(n, regularizers)):
+        yield random_problem(seed, loss=loss, regularizer=regularizer, fit_intercept=intercept, weighted=weighted)
+
+
+def small_cases(n: int, regularizers: Sequence[str] = REGULARIZERS) -> list[tuple[str, str, bool, bool]]:
+    """Return loss, regularizer, intercept and weighting of the first ``n`` of `small_problems`."""
     cases = list(product(LOSSES, regularizers, (True, False), (False, True)))
     # Stepping by a number coprime to the cycle spreads the combinations over any prefix of the sequence.
-    order = (cases[(i * 47) % len(cases)] for i in range(n))
-    for seed, (loss, regularizer, intercept, weighted) in enumerate(islice(order, n)):
-        yield random_problem(seed, loss=loss, regularizer=regularizer, fit_intercept=intercept, weighted=weighted)
+    return [cases[(i * 47) % len(cases)] for i in range(n)]
 
 
 def _finish(drawn: SmallProblem, strength: float, text: str) -> SmallProblem:
