@@ -15,7 +15,7 @@ from manykernels.objective import BlockL1, BlockLq, Problem
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.solvers import BlockCoordinate, InteriorPoint, Solver, Status, WorkingSet
 from manykernels.solvers.run import CertifiedModel, Run
-from manykernels.solvers.solution import Model
+from manykernels.solvers.solution import Limits, Model
 
 
 def problem(regularizer: Any = None) -> Problem:
@@ -228,17 +228,6 @@ def test_no_fallback_after_a_stop_or_a_time_limit(ending: str) -> None:
 
 
 # --- the loop by itself ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Limits:
-    name: str = "run"
-    tol: float = 1e-3
-    max_iter: int = 10
-    time_limit: float | None = None
-    patience: int | None = None
-    callback: Any = None
-    verbose: int = 0
 
 
 def model(primal: float, dual: float) -> CertifiedModel:

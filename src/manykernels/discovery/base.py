@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,11 @@ from manykernels.exceptions import ConvergenceWarning
 from manykernels.kernels import KernelSpec
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
-from manykernels.solvers import IterationRecord, Solution, Status, configured_solver
+from manykernels.solvers import Solution, Status, configured_solver
 from manykernels.solvers.run import Run
-from manykernels.validation.arrays import Array, check_count
-from manykernels.validation.parameters import check_instance, check_limits, check_random_state
+from manykernels.solvers.solution import Limits
+from manykernels.validation.arrays import Array
+from manykernels.validation.parameters import check_instance, check_random_state
 
 
 @dataclass(frozen=True)
@@ -66,40 +67,6 @@ class Candidate:
     certificate: Certificate
     passes: float = 0.0
     newton_steps: int = 0
-
-
-@dataclass(frozen=True)
-class Limits:
-    """When a search stops.
-
-    Parameters
-    ----------
-    tol : float, default=1e-3
-        Relative duality gap to reach.
-    max_iter : int, default=100
-        Most candidates after the first.
-    time_limit : float or None, default=None
-        Seconds of wall-clock time.
-    patience : int or None, default=None
-        Most candidates in a row without a smaller gap.
-    callback : callable or None, default=None
-        Called with every IterationRecord; True stops.
-    verbose : int, default=0
-        1 shows a bar, 2 prints a line a candidate.
-    """
-
-    tol: float = 1e-3
-    max_iter: int = 100
-    time_limit: float | None = None
-    patience: int | None = None
-    callback: Callable[[IterationRecord], Any] | None = None
-    verbose: int = 0
-    name: str = field(default="search", kw_only=True)
-
-    def __post_init__(self) -> None:
-        check_limits(self)
-        if self.patience is not None:
-            check_count(self.patience, "patience")
 
 
 def checked_limits(limits: Any, default: Limits) -> Limits:

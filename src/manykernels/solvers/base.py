@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -18,9 +19,9 @@ from manykernels.objective.problem import Problem
 from manykernels.solvers.arguments import check_problem, check_warm_start
 from manykernels.solvers.deadline import OutOfTimeError, deadline
 from manykernels.solvers.run import ROUNDING, CertifiedModel, Run, continued
-from manykernels.solvers.solution import Callback, Model, Solution, Status
+from manykernels.solvers.solution import Callback, Limits, Model, Solution, Status
 from manykernels.threads import blas_threads
-from manykernels.validation.parameters import check_flag, check_limits
+from manykernels.validation.parameters import check_flag
 
 PATIENCE = 12  # certificates without any progress before a run counts as stalled
 WORTH_KEEPING = 0.5  # relative gap of a model above which a fallback starts afresh: a cold start is no worse
@@ -147,17 +148,22 @@ class Solver(ABC):
 
     def _check_arguments(self, problem: Any, warm_start: Any) -> None:
         """Name a wrong argument before any work."""
-        check_limits(self)
+        self._limits()
         for entry in fields(self):
             if entry.type in ("bool", bool):
                 check_flag(getattr(self, entry.name), entry.name)
         check_problem(problem)
         check_warm_start(warm_start, problem.n_samples, problem.n_kernels)
 
+    def _limits(self) -> Limits:
+        """Return the limits of a run, checked."""
+        patience = None if math.isinf(self.patience) else int(self.patience)
+        return Limits(self.tol, self.max_iter, self.time_limit, patience, self.callback, self.verbose, name=self.name)
+
     def _solve(self, problem: Problem, warm_start: Solution | None) -> Solution:
         """Run this algorithm alone."""
         before = problem.stack.counters.passes
-        run: Run[CertifiedModel] = Run(self, f"Solver '{self.name}'")
+        run: Run[CertifiedModel] = Run(self._limits(), f"Solver '{self.name}'")
         with deadline(self.time_limit), blas_threads(problem.stack.n_samples, problem.stack.n_threads):
             run.follow(self._models(problem, warm_start, run))
         return replace(run.solution(), passes=problem.stack.counters.passes - before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -12,32 +12,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from manykernels.solvers.solution import IterationRecord
-
-
-class Watched(Protocol):
-    """What can be watched: a solver, or the limits of a search."""
-
-    @property
-    def name(self) -> str:
-        """What runs."""
-
-    @property
-    def tol(self) -> float:
-        """Relative gap to reach."""
-
-    @property
-    def verbose(self) -> int:
-        """0 shows nothing, 1 a bar, 2 a line an iteration."""
+    from manykernels.solvers.solution import IterationRecord, Limits
 
 
 @contextmanager
-def progress_of(solver: Watched) -> Iterator[Callable[[IterationRecord], None]]:
+def progress_of(limits: Limits) -> Iterator[Callable[[IterationRecord], None]]:
     """Yield a function that shows a record as the ``verbose`` of what runs asks."""
-    if solver.verbose <= 0:
+    if limits.verbose <= 0:
         yield lambda record: None
-    elif solver.verbose == 1:
-        with _bar(solver) as show:
+    elif limits.verbose == 1:
+        with _bar(limits) as show:
             yield show
     else:
         console = Console(stderr=True)
@@ -64,13 +48,13 @@ def count_to(total: int, name: str, verbose: int) -> Iterator[Callable[[str], No
 
 
 @contextmanager
-def _bar(solver: Watched) -> Iterator[Callable[[IterationRecord], None]]:
+def _bar(limits: Limits) -> Iterator[Callable[[IterationRecord], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(solver.name, total=1.0, text="")
+        task = progress.add_task(limits.name, total=1.0, text="")
 
         def show(record: IterationRecord) -> None:
-            progress.update(task, completed=_fraction(record.relative_gap, solver.tol), text=_line(record))
+            progress.update(task, completed=_fraction(record.relative_gap, limits.tol), text=_line(record))
 
         yield show
 

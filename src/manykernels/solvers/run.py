@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from manykernels.solvers.deadline import OutOfTimeError
-from manykernels.solvers.progress import Watched, progress_of
-from manykernels.solvers.solution import IterationRecord, Solution, Status
+from manykernels.solvers.progress import progress_of
+from manykernels.solvers.solution import IterationRecord, Limits, Solution, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from manykernels.objective.certificate import Certificate
-    from manykernels.solvers.solution import Callback
     from manykernels.validation.arrays import Array
 
 PROGRESS = 0.999  # share of the smallest gap so far that counts as a smaller one
@@ -73,26 +72,6 @@ class CertifiedModel:
     newton_steps: int
 
 
-class RunLimits(Watched, Protocol):
-    """When a run ends."""
-
-    @property
-    def max_iter(self) -> int:
-        """Most iterations after the starting point."""
-
-    @property
-    def time_limit(self) -> float | None:
-        """Most wall-clock seconds."""
-
-    @property
-    def patience(self) -> float | None:
-        """Certificates in a row without a smaller gap after which nothing more is expected."""
-
-    @property
-    def callback(self) -> Callback | None:
-        """Called with every record; a true return value ends the run."""
-
-
 C = TypeVar("C", bound=Certified)
 
 
@@ -101,7 +80,7 @@ class Run(Generic[C]):
 
     Parameters
     ----------
-    limits : RunLimits
+    limits : Limits
     title : str
         What runs, as messages begin.
     converged : callable, optional
@@ -119,7 +98,7 @@ class Run(Generic[C]):
     """
 
     def __init__(
-        self, limits: RunLimits, title: str, *, converged: Callable[[C], bool] | None = None, first: int = 0
+        self, limits: Limits, title: str, *, converged: Callable[[C], bool] | None = None, first: int = 0
     ) -> None:
         self._limits, self._title = limits, title
         self._converged = converged or (lambda model: model.certificate.relative_gap <= limits.tol)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from manykernels.objective.certificate import Certificate
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, check_count
+from manykernels.validation.parameters import check_limits
 
 Model = tuple[Array, Array, float]
 """Dual coefficients ``rho``, kernel weights ``d`` and intercept ``b``."""
@@ -62,6 +63,53 @@ class IterationRecord:
 
 Callback = Callable[[IterationRecord], Any]
 """Called with each record; a true return value ends the run."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a run stops.
+
+    Parameters
+    ----------
+    tol : float, default=1e-3
+        Relative duality gap to reach.
+    max_iter : int, default=100
+        Most iterations after the starting point.
+    time_limit : float or None, default=None
+        Seconds of wall-clock time.
+    patience : int or None, default=None
+        Most certificates in a row without a smaller gap.
+    callback : callable or None, default=None
+        Called with every IterationRecord; True stops.
+    verbose : int, default=0
+        1 shows a bar, 2 prints a line a certificate.
+    name : str, default="search"
+        What runs, in messages.
+
+    Raises
+    ------
+    InvalidInputError
+        If one of them is unusable.
+
+    Examples
+    --------
+    >>> from manykernels.discovery import Limits
+    >>> Limits(tol=1e-4, max_iter=20).time_limit is None
+    True
+    """
+
+    tol: float = 1e-3
+    max_iter: int = 100
+    time_limit: float | None = None
+    patience: int | None = None
+    callback: Callback | None = None
+    verbose: int = 0
+    name: str = field(default="search", kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_limits(self)
+        if self.patience is not None:
+            check_count(self.patience, "patience")
 
 
 @dataclass(frozen=True)
