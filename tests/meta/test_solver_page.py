@@ -9,19 +9,20 @@ import pytest
 from manykernels.objective.losses import LOSSES
 from manykernels.objective.regularizers import REGULARIZERS
 from manykernels.solvers import ALIASES, SOLVERS, Solver
+from manykernels.solvers.registry import accepted
 
 PAGE = (Path(__file__).parents[2] / "docs" / "solvers.md").read_text(encoding="utf-8")
 
 
-def listed(names: frozenset[str], registry: dict[str, type]) -> str:
+def listed(solver: type[Solver], registry: dict[str, type]) -> str:
     """Return the names as a cell of the table, in the order of their registry."""
-    chosen = [name for name in registry if name in names]
+    chosen = accepted(solver, registry)
     return "all" if len(chosen) == len(registry) else ", ".join(f"`{name}`" for name in chosen)
 
 
 def facts(solver: type[Solver]) -> tuple[str, str, str, str]:
     """Return the cells that the code decides: name, losses, regularizers, attainable gap."""
-    losses, regularizers = listed(solver.accepts_losses, LOSSES), listed(solver.accepts_regularizers, REGULARIZERS)
+    losses, regularizers = listed(solver, LOSSES), listed(solver, REGULARIZERS)
     return f"`{solver.name}`", losses, regularizers, f"{solver.attainable_gap:.0e}"
 
 

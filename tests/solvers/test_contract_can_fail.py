@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from manykernels.exceptions import ConvergenceWarning
+from manykernels.objective import Capability
 from manykernels.objective.problem import Problem
 from manykernels.solvers.methods.interior_point import InteriorPoint
 from manykernels.solvers.solution import Solution, Status
@@ -110,11 +111,11 @@ def test_the_same_solver_uncorrupted_keeps_it(law: str) -> None:
 
 def test_a_solver_that_refuses_everything_is_noticed() -> None:
     with pytest.raises(AssertionError, match="accepts none"):
-        contract_of(lambda problem, solution: solution, accepts_losses=frozenset()).accepted()
+        contract_of(lambda problem, solution: solution, needs=frozenset(Capability)).accepted()
 
 
 def test_a_solver_that_refuses_without_saying_so_is_noticed() -> None:
     contract = contract_of(lambda problem, solution: solution, check=lambda self, problem: None)
-    contract.solver_class.accepts_losses = frozenset({"hinge"})
+    contract.solver_class.needs = frozenset({Capability.HINGE_FORM})
     with pytest.raises(AssertionError, match="solved what it refuses"):
         contract.test_refused_problems_are_refused_before_any_work()

@@ -32,8 +32,6 @@ class Scripted(Solver):
     script: tuple[Any, ...] = ()
 
     name: ClassVar[str] = "scripted"
-    accepts_losses: ClassVar[frozenset[str]] = frozenset({"squared"})
-    accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"l1", "lq"})
 
     def initialize(self, problem: Problem, start: Model) -> Iterator[Any]:
         return iter(self.script)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from manykernels.objective.capabilities import Capability
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.conversions import PaperProblem
 from manykernels.objective.losses import (
@@ -16,6 +17,7 @@ from manykernels.objective.losses import (
     SquaredHinge,
     get_loss,
 )
+from manykernels.objective.losses.base import ClassificationLoss, RegressionLoss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import (
     REGULARIZERS,
@@ -36,7 +38,9 @@ __all__ = [
     "REGULARIZERS",
     "BlockL1",
     "BlockLq",
+    "Capability",
     "Certificate",
+    "ClassificationLoss",
     "ElasticNet",
     "ElasticNetBall",
     "EpsilonInsensitive",
@@ -49,6 +53,7 @@ __all__ = [
     "PaperProblem",
     "Problem",
     "Quantile",
+    "RegressionLoss",
     "Regularizer",
     "Ridge",
     "Simplex",

@@ -180,7 +180,8 @@ class Problem:
 
     def take(self, kernels: Any) -> Problem:
         """Return the problem on the given kernels only."""
-        return replace(self, stack=self.stack.take(kernels), kernel_penalties=self.penalties[kernels])
+        penalties, regularizer = self.penalties[kernels], self.regularizer.take(kernels)
+        return replace(self, stack=self.stack.take(kernels), kernel_penalties=penalties, regularizer=regularizer)
 
     # --- primal and dual --------------------------------------------------------------------------------------------
 

@@ -14,8 +14,11 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
+from manykernels.objective.capabilities import Capability
 from manykernels.objective.certificate import Certificate
+from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.arguments import check_problem, check_warm_start
 from manykernels.solvers.deadline import OutOfTimeError, deadline
 from manykernels.solvers.run import ROUNDING, CertifiedModel, Run, continued
@@ -53,8 +56,7 @@ class Solver(ABC):
     verbose: int = 0
 
     name: ClassVar[str]
-    accepts_losses: ClassVar[frozenset[str]]
-    accepts_regularizers: ClassVar[frozenset[str]]
+    needs: ClassVar[frozenset[Capability]] = frozenset()  # what it asks of loss and regularizer
     attainable_gap: ClassVar[float] = 1e-8  # relative, that the algorithm reaches on every problem it accepts
     fallback: ClassVar[type[Solver] | None] = None  # goes on where this one breaks down, stalls or is too slow
 
@@ -104,12 +106,12 @@ class Solver(ABC):
     @classmethod
     def refusals(cls, problem: Problem) -> list[str]:
         """Return what this algorithm lacks for ``problem``, in words; empty if nothing."""
-        reasons = []
-        if problem.loss.name not in cls.accepts_losses:
-            reasons.append(f"it does not handle the loss '{problem.loss.name}'")
-        if problem.regularizer.name not in cls.accepts_regularizers:
-            reasons.append(f"it does not handle the regularizer '{problem.regularizer.name}'")
-        return reasons
+        owners: dict[str, Loss | Regularizer] = {"loss": problem.loss, "regularizer": problem.regularizer}
+        return [
+            f"it needs {need.words}, which the {need.owner} '{owners[need.owner].name}' does not have"
+            for need in Capability
+            if need in cls.needs and need not in owners[need.owner].capabilities
+        ]
 
     def solve(self, problem: Problem, warm_start: Solution | None = None) -> Solution:
         """Minimize ``problem``.

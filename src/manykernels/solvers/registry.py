@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from manykernels.exceptions import IncompatibleError, InvalidInputError
+from manykernels.objective.capabilities import Capability
+from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.base import Solver
 from manykernels.solvers.methods.block_coordinate.method import BlockCoordinate
 from manykernels.solvers.methods.conic.method import Conic
@@ -50,9 +55,6 @@ ALIAS_REGULARIZERS = {
 }
 """What the methods of those names solve: a set of weights, or a penalty with the same solutions at some strength."""
 
-SMOOTH_DUAL_LOSSES = frozenset({"logistic", "squared", "squared_hinge", "huber", "epsilon_insensitive"})
-"""Losses with which Newton's method on the smooth dual of an elastic net beats the working set (benchmarks/auto.py)."""
-
 REASONS = {
     SmoothDual.name: "the dual of an elastic net is smooth, and for kernels in memory, no more of them than samples, a "
     "few Newton steps on it cost less than a working set",
@@ -72,8 +74,25 @@ def solvers_for(problem: Problem) -> list[str]:
 
 
 def _suits_smooth_dual(problem: Problem) -> bool:
-    elastic = problem.regularizer.name == "elasticnet" and problem.loss.name in SMOOTH_DUAL_LOSSES
-    return elastic and problem.stack.in_memory and problem.n_kernels <= problem.n_samples
+    """Whether Newton's method on the smooth dual beats the working set (benchmarks/auto.py).
+
+    It does where the regularizer selects kernels with a smooth conjugate, as an elastic net, and the conjugate loss
+    bends somewhere inside its box, so that a barrier need not do all the work.
+    """
+    bends = not problem.loss.piecewise_linear or problem.loss.kink > 0
+    selects = Capability.SELECTION in problem.regularizer.capabilities
+    return bends and selects and problem.stack.in_memory and problem.n_kernels <= problem.n_samples
+
+
+def accepted(solver: type[Solver], registry: Mapping[str, type[Loss] | type[Regularizer]]) -> list[str]:
+    """Return the names of the registered losses or regularizers, with default parameters, that a solver accepts."""
+    return [name for name, kind in registry.items() if _has(kind, solver.needs)]
+
+
+def _has(kind: type[Loss] | type[Regularizer], needs: frozenset[Capability]) -> bool:
+    """Whether an instance with default parameters has what is needed of its kind."""
+    one, owner = (kind(), "loss") if issubclass(kind, Loss) else (kind(1.0), "regularizer")
+    return {need for need in needs if need.owner == owner} <= one.capabilities
 
 
 def check_able(solver: Solver, problem: Problem) -> None:
@@ -110,7 +129,6 @@ def choose_solver(problem: Problem) -> tuple[type[Solver], str]:
     """Return the solver that ``solver="auto"`` takes for ``problem``, and the reason in a sentence."""
     able = solvers_for(problem)
     if not able:
-        raise InvalidInputError(
-            f"No solver handles the loss '{problem.loss.name}' with the regularizer '{problem.regularizer.name}' yet."
-        )
-    return SOLVERS[able[0]], REASONS.get(able[0], "it is the first that handles loss and regularizer")
+        lacking = "; ".join(f"'{name}': {cls.refusals(problem)[0]}" for name, cls in SOLVERS.items())
+        raise IncompatibleError(f"No solver can solve this problem. {lacking}.")
+    return SOLVERS[able[0]], REASONS.get(able[0], "it is the first that has all it needs from loss and regularizer")

@@ -111,15 +111,30 @@ class LossContract:
         _close(scores[curved], z[curved], 1e-9)
 
     def test_declared_data(self, loss: Loss) -> None:
-        """Check the capabilities that solvers read: kink, curvature, barrier."""
-        y, _, r = self.samples(loss)
-        linear = loss.conjugate(y, r) - 0.5 * loss.curvature * r**2 - loss.kink * np.abs(r) + y * r
-        if not loss.entropic:
-            _close(linear, 0.0, 1e-11)
-        ends = loss.dual_bounds(y)
-        at_ends = [np.isinf(loss.conjugate_derivative(y, end)[np.isfinite(end)]).all() for end in ends]
+        """Check the data that solvers read: form of the conjugate, kink, curvature, barrier, bound, linear dual."""
+        y, z, r = self.samples(loss)
+        lo, hi = loss.dual_bounds(y)
+        if loss.conjugate_form == "quadratic":
+            _close(loss.conjugate(y, r), 0.5 * loss.curvature * r**2 + loss.kink * np.abs(r) - y * r, 1e-11)
+            assert loss.smooth == bool(loss.curvature > 0)
+        if loss.conjugate_form == "binary_entropy":
+            p = y * r
+            _close(loss.conjugate(y, r), p * np.log(p) + (1.0 - p) * np.log1p(-p), 1e-11)
+        at_ends = [np.isinf(loss.conjugate_derivative(y, end)[np.isfinite(end)]).all() for end in (lo, hi)]
         assert not loss.entropic or all(at_ends)
-        assert loss.smooth == bool(loss.curvature == 1 or loss.entropic)
+        assert np.all(loss.second_derivative(y, z) <= loss.curvature_bound * (1 + 1e-12))
+        assert loss.smooth or np.isinf(loss.curvature_bound)
+        quadratic = loss.conjugate_form == "quadratic" and loss.curvature > 0 and loss.kink == 0
+        assert loss.linear_dual == bool(quadratic and np.isinf(lo).all() and np.isinf(hi).all())
+
+    def test_kinks_of_the_conjugate_are_declared(self, loss: Loss) -> None:
+        """Check that the conjugate without ``kink |r|`` has no jump in its slope, unless its form says so."""
+        y, _, r = self.samples(loss)
+        slopes = np.array([loss.conjugate_derivative(y, t) - loss.kink * np.sign(t) for t in (-1e-9 * r, 1e-9 * r)])
+        inside = np.all(
+            [(t > lo) & (t < hi) for lo, hi in [loss.dual_bounds(y)] for t in (-1e-9 * r, 1e-9 * r)], axis=0
+        )
+        assert loss.conjugate_form == "kinked" or np.all(np.abs(slopes[1] - slopes[0])[inside] <= 1e-6)
 
     def test_dual_interval(self, loss: Loss) -> None:
         """Check that dual variables of scores are inside their interval, in the box, and decrease with the score."""

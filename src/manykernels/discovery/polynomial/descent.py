@@ -21,14 +21,14 @@ from manykernels.validation.arrays import Array
 
 
 class RidgeSolver:
-    """Solves ``(K + diag(1/s)) rho + b = y``, ``sum rho = 0``, for one K after the other.
+    """Solves ``(K + diag(curvature/s)) rho + b = y``, ``sum rho = 0``, for one K after the other.
 
     Conjugate gradients from the last answer, preconditioned with the Cholesky factor of an earlier matrix, which is
     renewed when it has become too old.
     """
 
     def __init__(self, problem: Problem) -> None:
-        self._ridge = 1.0 / problem.weight
+        self._ridge = problem.loss.curvature / problem.weight
         self._sides = [problem.y, np.ones(problem.n_samples)] if problem.fit_intercept else [problem.y]
         self._answers = [np.zeros(problem.n_samples) for _ in self._sides]
         self._factor: Any = None
@@ -119,7 +119,7 @@ class MirrorDescent:
         self.counts = np.zeros(0)
         self._gram = np.zeros((n, n))
         self._first, self._share = 0.0, 0.0
-        self.solver = (RidgeSolver if self.problem.loss.name == "squared" else WarmStartedSolver)(self.problem)
+        self.solver = (RidgeSolver if self.problem.loss.linear_dual else WarmStartedSolver)(self.problem)
 
     def step(self) -> bool:
         """Take one step; False if the gradient is zero, so that there is nothing to draw."""

@@ -11,10 +11,14 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.objective.capabilities import Capability
 
 __all__ = ["ClassificationLoss", "Loss", "RegressionLoss", "piecewise_linear_minimizer"]
 
 Array = NDArray[Any]
+
+MOST_WIDENINGS = 60
+"""Doublings of the interval in which an intercept is looked for: a loss that still falls has no minimizer."""
 
 DOMAIN_SLACK = 1e-12
 """Relative overshoot of the dual box that is rounding, not infeasibility: ``(s * bound) / s`` may miss by one ulp."""
@@ -45,8 +49,16 @@ class Loss(abc.ABC):
         Whether the conjugate is its own barrier (its derivative is infinite at the ends of the dual box).
     kink : float
         Coefficient of ``|r|`` in the conjugate.
+    conjugate_form : {"quadratic", "binary_entropy", "general", "kinked"}
+        ``"quadratic"``: the conjugate is ``curvature r^2 / 2 - y r + kink |r|`` on its box. ``"binary_entropy"``: it is
+        ``p log p + (1 - p) log(1 - p)`` with ``p = y r``. ``"general"``: the methods are all there is to know.
+        ``"kinked"``: it has kinks away from zero, so that second-order solvers refuse it.
     curvature : float
-        1 if the conjugate contains ``r^2 / 2``, else 0.
+        Coefficient of ``r^2 / 2`` in a quadratic conjugate.
+    linear_dual : bool
+        Whether the optimality conditions of the dual are linear: a quadratic conjugate without box and kink.
+    curvature_bound : float
+        No second derivative in ``z`` is larger; infinite if the derivative jumps.
     score_unit : float
         The scale of ``z`` on which the loss bends: 1 for margins, ``delta`` for Huber. Sets root-finding tolerances.
     """
@@ -55,12 +67,36 @@ class Loss(abc.ABC):
     task: ClassVar[str]
     smooth: ClassVar[bool]
     entropic: ClassVar[bool] = False
+    conjugate_form: ClassVar[str] = "general"
     curvature: ClassVar[float] = 0.0
+    linear_dual: ClassVar[bool] = False
 
     @property
     def kink(self) -> float:
         """Coefficient of ``|r|`` in the conjugate."""
         return 0.0
+
+    @property
+    def curvature_bound(self) -> float:
+        """Upper bound of the second derivative in ``z``."""
+        return np.inf
+
+    @property
+    def piecewise_linear(self) -> bool:
+        """Whether loss and conjugate are both piecewise linear."""
+        return self.conjugate_form == "quadratic" and self.curvature == 0
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What solvers may ask of this loss, derived from its data."""
+        linear = self.piecewise_linear and self.kink == 0
+        found = {
+            Capability.CURVED_CONJUGATE: self.conjugate_form != "kinked",
+            Capability.CLOSED_CONJUGATE: self.conjugate_form in ("quadratic", "binary_entropy"),
+            Capability.BOUNDED_CURVATURE: bool(np.isfinite(self.curvature_bound)),
+            Capability.HINGE_FORM: linear and self.task == "classification",
+        }
+        return frozenset(capability for capability, has in found.items() if has)
 
     @property
     def score_unit(self) -> float:
@@ -121,13 +157,23 @@ class Loss(abc.ABC):
         lo, hi = self.dual_interval(y, z)
         return np.maximum(np.maximum(lo - r, r - hi), 0.0)
 
-    @abc.abstractmethod
     def best_intercept(self, y: Array, f: Array, sample_weight: Array) -> float:
         """Minimizer over ``b`` of ``sum_i s_i l(y_i, f_i + b)``, always finite.
 
         On a flat minimum, piecewise linear losses return the middle of the minimizing interval, or its finite end if
-        the other is infinite; smooth losses return one point of it.
+        the other is infinite; smooth losses return one point of it. Unless a loss knows better, the root of the slope
+        is looked for between the smallest and the largest ``y_i - f_i``, and farther out if it is not there.
         """
+        points = y - f
+        lo, hi = float(points.min()), float(points.max())
+        for _ in range(MOST_WIDENINGS):
+            slopes = (float(np.dot(sample_weight, self.derivative(y, f + b))) for b in (lo, hi))
+            low, high = (slope * side > 0 for slope, side in zip(slopes, (1.0, -1.0), strict=True))
+            if not (low or high):
+                break
+            width = max(hi - lo, self.score_unit)
+            lo, hi = lo - width * low, hi + width * high
+        return self._root_intercept(y, f, sample_weight, lo, hi)
 
     def _root_intercept(self, y: Array, f: Array, weight: Array, lo: float, hi: float) -> float:
         """Root in ``[lo, hi]`` of the derivative of the weighted loss in the intercept, which brackets a minimizer."""

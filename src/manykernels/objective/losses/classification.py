@@ -37,6 +37,12 @@ class Logistic(ClassificationLoss):
     name: ClassVar[str] = "logistic"
     smooth: ClassVar[bool] = True
     entropic: ClassVar[bool] = True
+    conjugate_form: ClassVar[str] = "binary_entropy"
+
+    @property
+    def curvature_bound(self) -> float:
+        """A quarter, at ``z = 0``."""
+        return 0.25
 
     def value(self, y: Array, z: Array) -> Array:
         """``log(1 + exp(-y z))``."""
@@ -94,6 +100,7 @@ class Hinge(ClassificationLoss):
 
     name: ClassVar[str] = "hinge"
     smooth: ClassVar[bool] = False
+    conjugate_form: ClassVar[str] = "quadratic"
 
     def value(self, y: Array, z: Array) -> Array:
         """``max(1 - y z, 0)``."""
@@ -148,7 +155,13 @@ class SquaredHinge(ClassificationLoss):
 
     name: ClassVar[str] = "squared_hinge"
     smooth: ClassVar[bool] = True
+    conjugate_form: ClassVar[str] = "quadratic"
     curvature: ClassVar[float] = 1.0
+
+    @property
+    def curvature_bound(self) -> float:
+        """One."""
+        return 1.0
 
     def value(self, y: Array, z: Array) -> Array:
         """``max(1 - y z, 0)^2 / 2``; ``inf`` where the square overflows."""
@@ -177,8 +190,3 @@ class SquaredHinge(ClassificationLoss):
     def dual_bounds(self, y: Array) -> tuple[Array, Array]:
         """``y r >= 0``."""
         return _label_box(y, np.inf)
-
-    def best_intercept(self, y: Array, f: Array, sample_weight: Array) -> float:
-        """Root of the weighted slope between the smallest and the largest ``y_i - f_i``."""
-        points = y - f
-        return self._root_intercept(y, f, sample_weight, float(points.min()), float(points.max()))

@@ -38,7 +38,14 @@ class Squared(RegressionLoss):
 
     name: ClassVar[str] = "squared"
     smooth: ClassVar[bool] = True
+    conjugate_form: ClassVar[str] = "quadratic"
     curvature: ClassVar[float] = 1.0
+    linear_dual: ClassVar[bool] = True
+
+    @property
+    def curvature_bound(self) -> float:
+        """One."""
+        return 1.0
 
     def value(self, y: Array, z: Array) -> Array:
         """``(z - y)^2 / 2``; ``inf`` where the square overflows."""
@@ -93,6 +100,7 @@ class EpsilonInsensitive(RegressionLoss):
 
     name: ClassVar[str] = "epsilon_insensitive"
     smooth: ClassVar[bool] = False
+    conjugate_form: ClassVar[str] = "quadratic"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_positive(self.epsilon, "epsilon", allow_zero=True))
@@ -163,7 +171,13 @@ class Huber(RegressionLoss):
 
     name: ClassVar[str] = "huber"
     smooth: ClassVar[bool] = True
+    conjugate_form: ClassVar[str] = "quadratic"
     curvature: ClassVar[float] = 1.0
+
+    @property
+    def curvature_bound(self) -> float:
+        """One."""
+        return 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "delta", check_positive(self.delta, "delta"))
@@ -203,11 +217,6 @@ class Huber(RegressionLoss):
         """``|r| <= delta``."""
         return _constant_box(y, -self.delta, self.delta)
 
-    def best_intercept(self, y: Array, f: Array, sample_weight: Array) -> float:
-        """Root of the weighted slope between the smallest and the largest ``y_i - f_i``."""
-        points = y - f
-        return self._root_intercept(y, f, sample_weight, float(points.min()), float(points.max()))
-
 
 @dataclass(frozen=True)
 class Quantile(RegressionLoss):
@@ -229,6 +238,7 @@ class Quantile(RegressionLoss):
 
     name: ClassVar[str] = "quantile"
     smooth: ClassVar[bool] = False
+    conjugate_form: ClassVar[str] = "quadratic"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tau", check_positive(self.tau, "tau"))

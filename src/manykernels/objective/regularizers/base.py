@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from manykernels.exceptions import IncompatibleError
+from manykernels.objective.capabilities import Capability
 from manykernels.validation.arrays import check_positive
 
 __all__ = ["Regularizer"]
@@ -16,11 +18,23 @@ __all__ = ["Regularizer"]
 Array = NDArray[Any]
 
 
+OPTIONAL = {
+    "second_derivative": Capability.CURVATURE,
+    "norm_bound": Capability.MULTIPLIERS,
+    "conjugate_derivative": Capability.SMOOTH_CONJUGATE,
+    "derivative": Capability.WEIGHTS_FROM_NORMS,
+}
+"""Methods that a regularizer may define, and what it can then do."""
+
+
 @dataclass(frozen=True)
 class Regularizer(abc.ABC):
     """A convex, non-decreasing function ``Omega(t)`` of block norms ``t_m = w_m ||f_m||``, and its conjugate.
 
     ``Omega*(u) = sup_{t >= 0} t'u - Omega(t)`` is a function of ``u_m = sqrt(rho' K_m rho) / w_m``.
+
+    The abstract methods say what the problem is. Each of the optional ones, ``derivative``, ``second_derivative``,
+    ``conjugate_derivative`` and ``norm_bound``, opens more solvers; ``capabilities`` lists what there is.
 
     Parameters
     ----------
@@ -36,18 +50,29 @@ class Regularizer(abc.ABC):
     separable : bool
         Whether ``Omega`` is a sum over kernels.
     dual_constraint : bool
-        Whether the conjugate is an indicator, so that dual variables must be scaled to be feasible.
-    inactive_below : float
+        Whether the conjugate is infinite somewhere, so that dual variables must be scaled to be feasible.
+    inactive_below : float or ndarray of shape (M,)
         Kernels with ``u_m`` below it have zero weight at the optimum; 0 if nothing can be said beforehand.
+    linear_and_ridge : tuple of two floats or two ndarrays of shape (M,), or None
+        ``(a, r)`` if ``Omega(t) = sum_m a_m t_m + r_m t_m^2 / 2``.
+    norm_exponent : float or None
+        ``q`` if ``Omega`` is ``(C / q) sum_m t_m^q`` (separable) or ``(C / 2) ||t||_q^2`` (not separable).
+    weight_set : bool
+        Whether ``Omega(t)`` is the minimum of ``sum_m t_m^2 / (2 d_m)`` over a set of kernel weights ``d``.
+    simplex_size : float or None
+        ``1 / lam`` if ``Omega(t) = (lam / 2) (sum t)^2``, whose kernel weights sum to it.
     """
 
     strength: float
 
     name: ClassVar[str]
     separable: ClassVar[bool]
+    weight_set: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strength", check_positive(self.strength, "strength"))
+
+    # --- data -------------------------------------------------------------------------------------------------------
 
     @property
     @abc.abstractmethod
@@ -56,13 +81,50 @@ class Regularizer(abc.ABC):
 
     @property
     def dual_constraint(self) -> bool:
-        """Whether the conjugate is an indicator."""
+        """Whether the conjugate is infinite somewhere."""
         return False
 
     @property
-    def inactive_below(self) -> float:
+    def inactive_below(self) -> Any:
         """Kernels with ``u_m`` below it have zero weight."""
         return 0.0
+
+    @property
+    def linear_and_ridge(self) -> tuple[Any, Any] | None:
+        """Coefficients of a penalty made of linear and quadratic terms."""
+        return None
+
+    @property
+    def norm_exponent(self) -> float | None:
+        """Exponent of a penalty that is a power of norms."""
+        return None
+
+    @property
+    def simplex_size(self) -> float | None:
+        """Sum of the kernel weights where their set is a simplex."""
+        return None
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What solvers may ask of this regularizer, derived from its data and from the methods that it defines."""
+        found = {can for name, can in OPTIONAL.items() if getattr(type(self), name) is not getattr(Regularizer, name)}
+        form, exponent, simplex = self.linear_and_ridge, self.norm_exponent, self.simplex_size is not None
+        alike = form is not None and np.ndim(form[0]) == 0 and np.ndim(form[1]) == 0
+        declared = {
+            Capability.SELECTION: self.sparse,
+            Capability.SEPARABLE: self.separable,
+            Capability.SIMPLEX: simplex,
+            Capability.CONES: form is not None or simplex,
+            Capability.ELASTIC_FORM: alike,
+            Capability.STRONG_CONVEXITY: form is not None and bool(np.all(np.asarray(form[1]) > 0)),
+            Capability.POWER_FORM: exponent is not None and exponent > 1,
+        }
+        found |= {capability for capability, has in declared.items() if has}
+        if self.dual_constraint or not self.separable:
+            found.discard(Capability.SMOOTH_CONJUGATE)
+        return frozenset(found | ({Capability.MULTIPLIERS} if simplex else set()))
+
+    # --- what the problem is ----------------------------------------------------------------------------------------
 
     @abc.abstractmethod
     def value(self, t: Array) -> float:
@@ -88,7 +150,10 @@ class Regularizer(abc.ABC):
 
     @abc.abstractmethod
     def prox(self, t: Array, step: float) -> Array:
-        """``argmin_x |x - t|^2 / 2 + step Omega(x)`` over ``x >= 0``, for ``t >= 0`` of shape (M,)."""
+        """``argmin_x |x - t|^2 / 2 + step Omega(x)`` over ``x >= 0``, for ``t >= 0`` of shape (M,).
+
+        A separable penalty takes one step a kernel, of shape (M,), as well.
+        """
 
     def strength_max(self, u: Array) -> float:
         """Return the smallest strength at which the zero model is optimal, from ``u`` at the zero model.
@@ -96,3 +161,55 @@ class Regularizer(abc.ABC):
         Infinite where the penalty is flat at zero (no strength makes the model vanish), 0 if ``u`` is zero.
         """
         return np.inf if np.any(np.asarray(u) > 0) else 0.0
+
+    def take(self, kernels: Any) -> Regularizer:
+        """Return the regularizer of some of the kernels: itself, unless it has coefficients of each kernel."""
+        return self
+
+    # --- what more solvers ask for ----------------------------------------------------------------------------------
+
+    def derivative(self, t: Array) -> Array:
+        """``dOmega/dt_m`` at ``t >= 0`` (M,); where ``t_m = 0``, the derivative to the right."""
+        raise self._lacks(Capability.WEIGHTS_FROM_NORMS)
+
+    def second_derivative(self, t: Array) -> Array:
+        """``d2Omega/dt_m^2`` at ``t >= 0`` (M,), infinite where a kernel of zero norm bends."""
+        raise self._lacks(Capability.CURVATURE)
+
+    def hessian(self, t: Array) -> Array:
+        """Second derivatives in all block norms (M, M): a diagonal matrix if the penalty is separable."""
+        return np.diag(self.second_derivative(t))
+
+    def weights_from_norms(self, t: Array) -> Array:
+        """Return ``argmin_d sum_m t_m^2 / (2 d_m) + h(d)`` (M,), whose minimum is ``Omega(t)``: ``t / Omega'(t)``."""
+        slopes, weights = self.derivative(t), np.zeros(np.shape(t))
+        np.divide(t, slopes, out=weights, where=slopes > 0)
+        return weights
+
+    def iterated_weights(self, t: Array, start: Array) -> Array:
+        """Return `weights_from_norms` by a published iteration from the weights ``start``, if there is one."""
+        return self.weights_from_norms(t)
+
+    def conjugate_derivative(self, u: Array) -> Array:
+        """``dOmega*/du_m`` (M,): the block norms that belong to dual norms, where the conjugate is differentiable."""
+        raise self._lacks(Capability.SMOOTH_CONJUGATE)
+
+    def norm_bound(self, d: Array) -> tuple[Array, Array]:
+        """Return ``B_m(d_m)^2`` and the derivative of ``B_m^2 / 2`` (M,), for kernel weights inside `weight_range`.
+
+        At the optimum ``u_m <= B_m(d_m)``, with equality where ``d_m > 0``: ``B_m(d)`` is the ``u`` that solves
+        ``u = dOmega/dt_m (d u)``. It does not fall as ``d`` rises.
+        """
+        raise self._lacks(Capability.MULTIPLIERS)
+
+    @property
+    def weight_range(self) -> tuple[Any, Any]:
+        """Ends of the interval of each kernel weight, floats or (M,).
+
+        The upper end is infinite, or a pole of the bound; a kernel without linear term has a single weight.
+        """
+        return 0.0, np.inf
+
+    def _lacks(self, capability: Capability) -> IncompatibleError:
+        """Return the error that says what this regularizer has not been given."""
+        return IncompatibleError(f"The regularizer '{self.name}' does not have {capability.words}.")

@@ -54,6 +54,11 @@ class BlockL1(Regularizer):
         """``C``."""
         return self.strength
 
+    @property
+    def linear_and_ridge(self) -> tuple[float, float]:
+        """``(C, 0)``."""
+        return self.strength, 0.0
+
     def value(self, t: Array) -> float:
         """``C sum t``."""
         return self.strength * float(np.sum(t))
@@ -73,6 +78,18 @@ class BlockL1(Regularizer):
     def strength_max(self, u: Array) -> float:
         """``max u``."""
         return _largest(u)
+
+    def derivative(self, t: Array) -> Array:
+        """``C``."""
+        return np.full(np.shape(t), self.strength)
+
+    def second_derivative(self, t: Array) -> Array:
+        """Zero."""
+        return np.zeros(np.shape(t))
+
+    def norm_bound(self, d: Array) -> tuple[Array, Array]:
+        """``B = C``."""
+        return np.full(np.shape(d), self.strength**2), np.zeros(np.shape(d))
 
 
 @dataclass(frozen=True)
@@ -127,6 +144,11 @@ class ElasticNet(Regularizer):
         """``C (1 - lam)``."""
         return self.threshold
 
+    @property
+    def linear_and_ridge(self) -> tuple[float, float]:
+        """``(C (1 - lam), C lam)``."""
+        return self.threshold, self.curvature
+
     def value(self, t: Array) -> float:
         """``C sum ((1 - lam) t + lam t^2 / 2)``."""
         with np.errstate(over="ignore"):
@@ -151,6 +173,33 @@ class ElasticNet(Regularizer):
     def strength_max(self, u: Array) -> float:
         """``max u / (1 - lam)``; infinite for ridge."""
         return _largest(u) / self.l1_ratio if self.l1_ratio > 0 else super().strength_max(u)
+
+    def derivative(self, t: Array) -> Array:
+        """``C ((1 - lam) + lam t)``."""
+        return self.threshold + self.curvature * np.asarray(t)
+
+    def second_derivative(self, t: Array) -> Array:
+        """``C lam``."""
+        return np.full(np.shape(t), self.curvature)
+
+    def weights_from_norms(self, t: Array) -> Array:
+        """``t / (C (1 - lam) + C lam t)``; without the linear term ``1 / C`` also where ``t`` is zero."""
+        return super().weights_from_norms(t) if self.sparse else np.full(np.shape(t), 1.0 / self.strength)
+
+    def conjugate_derivative(self, u: Array) -> Array:
+        """``(u - C (1 - lam))_+ / (C lam)``."""
+        return np.maximum(np.asarray(u) - self.threshold, 0.0) / self.curvature
+
+    def norm_bound(self, d: Array) -> tuple[Array, Array]:
+        """``B = C (1 - lam) / (1 - C lam d)``."""
+        room = 1.0 - self.curvature * np.asarray(d)
+        return (self.threshold / room) ** 2, self.threshold**2 * self.curvature / room**3
+
+    @property
+    def weight_range(self) -> tuple[float, float]:
+        """From 0 to the pole ``1 / (C lam)``; that alone without the linear term."""
+        pole = 1.0 / self.curvature if self.curvature > 0 else np.inf
+        return (0.0 if self.sparse else pole), pole
 
 
 @dataclass(frozen=True)
@@ -204,6 +253,41 @@ class BlockLq(Regularizer):
         """Solution of ``x + step C x^(q - 1) = t``."""
         return power_prox(t, step * self.strength, self.q)
 
+    @property
+    def norm_exponent(self) -> float:
+        """``q``."""
+        return self.q
+
+    def derivative(self, t: Array) -> Array:
+        """``C t^(q - 1)``."""
+        return self.strength * np.asarray(t) ** (self.q - 1.0)
+
+    def second_derivative(self, t: Array) -> Array:
+        """``C (q - 1) t^(q - 2)``; infinite at zero unless q is 2."""
+        with np.errstate(divide="ignore"):
+            return self.strength * (self.q - 1.0) * np.asarray(t) ** (self.q - 2.0)
+
+    def weights_from_norms(self, t: Array) -> Array:
+        """``t^(2 - q) / C``."""
+        return np.asarray(t ** (2.0 - self.q) / self.strength)
+
+    def conjugate_derivative(self, u: Array) -> Array:
+        """``(u / C)^(1 / (q - 1))``."""
+        return (np.asarray(u) / self.strength) ** (1.0 / (self.q - 1.0))
+
+    def norm_bound(self, d: Array) -> tuple[Array, Array]:
+        """``B = (C d^(q - 1))^(1 / (2 - q))``; for q = 2 the only weight is ``1 / C``, see `weight_range`."""
+        if self.q == 2:
+            return np.zeros(np.shape(d)), np.zeros(np.shape(d))
+        power = (self.q - 1.0) / (2.0 - self.q)
+        bound = self.strength ** (2.0 / (2.0 - self.q)) * np.asarray(d) ** (2.0 * power)
+        return bound, power * bound / np.asarray(d)
+
+    @property
+    def weight_range(self) -> tuple[float, float]:
+        """Every positive weight; ``1 / C`` alone for q = 2."""
+        return (0.0, np.inf) if self.q < 2 else (1.0 / self.strength, 1.0 / self.strength)
+
 
 @dataclass(frozen=True)
 class Ridge(Regularizer):
@@ -246,3 +330,38 @@ class Ridge(Regularizer):
     def prox(self, t: Array, step: float) -> Array:
         """``t / (1 + step C)``."""
         return np.asarray(t) / (1.0 + step * self.strength)
+
+    @property
+    def linear_and_ridge(self) -> tuple[float, float]:
+        """``(0, C)``."""
+        return 0.0, self.strength
+
+    @property
+    def norm_exponent(self) -> float:
+        """2."""
+        return 2.0
+
+    def derivative(self, t: Array) -> Array:
+        """``C t``."""
+        return self.strength * np.asarray(t)
+
+    def second_derivative(self, t: Array) -> Array:
+        """``C``."""
+        return np.full(np.shape(t), self.strength)
+
+    def weights_from_norms(self, t: Array) -> Array:
+        """``1 / C``, also where the norms vanish."""
+        return np.full(np.shape(t), 1.0 / self.strength)
+
+    def conjugate_derivative(self, u: Array) -> Array:
+        """``u / C``."""
+        return np.asarray(u) / self.strength
+
+    def norm_bound(self, d: Array) -> tuple[Array, Array]:
+        """Zero below the only weight, see `weight_range`."""
+        return np.zeros(np.shape(d)), np.zeros(np.shape(d))
+
+    @property
+    def weight_range(self) -> tuple[float, float]:
+        """``1 / C`` alone."""
+        return 1.0 / self.strength, 1.0 / self.strength

@@ -10,8 +10,10 @@ import numpy as np
 from scipy.optimize import brentq
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers.base import Array, Regularizer
 from manykernels.objective.regularizers.elastic_net_ball import linear_maximizer, shifted_reciprocals
+from manykernels.objective.regularizers.elastic_net_iterations import wsr_iterations
 from manykernels.validation.arrays import check_positive
 
 __all__ = ["ElasticNetBall", "LpBall", "Simplex", "WeightSet", "power_prox", "simplex_prox"]
@@ -31,6 +33,7 @@ class WeightSet(Regularizer):
     """
 
     separable: ClassVar[bool] = False
+    weight_set: ClassVar[bool] = True
 
     @abc.abstractmethod
     def best_theta(self, t: Array) -> Array:
@@ -60,7 +63,16 @@ class WeightSet(Regularizer):
 
     def weights(self, t: Array, u: Array) -> Array:
         """``theta / lam`` with ``theta`` the minimizer for ``t``; ``u`` is not needed."""
+        return self.weights_from_norms(t)
+
+    def weights_from_norms(self, t: Array) -> Array:
+        """``theta / lam`` with ``theta`` the minimizer for ``t``."""
         return self.best_theta(np.asarray(t, dtype=np.float64)) / self.strength
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Those of every regularizer, and the best weights, which are what the set is about."""
+        return super().capabilities | {Capability.WEIGHTS_FROM_NORMS}
 
     def prox(self, t: Array, step: float) -> Array:
         """``argmin_x |x - t|^2 / 2 + step Omega(x)``; positively homogeneous of degree 1 in ``t``."""
@@ -122,6 +134,23 @@ class Simplex(WeightSet):
     def sparse(self) -> bool:
         """True."""
         return True
+
+    @property
+    def simplex_size(self) -> float:
+        """``1 / lam``."""
+        return 1.0 / self.strength
+
+    def derivative(self, t: Array) -> Array:
+        """``lam sum t``."""
+        return np.full(np.shape(t), self.strength * float(np.sum(t)))
+
+    def second_derivative(self, t: Array) -> Array:
+        """``lam``."""
+        return np.full(np.shape(t), self.strength)
+
+    def hessian(self, t: Array) -> Array:
+        """``lam`` everywhere: the norms are summed before they are squared."""
+        return np.full((np.size(t), np.size(t)), self.strength)
 
     def best_theta(self, t: Array) -> Array:
         """``t / sum t``."""
@@ -237,6 +266,10 @@ class ElasticNetBall(WeightSet):
     def sparse(self) -> bool:
         """Whether the set has a corner, ``eta > 0``."""
         return self.eta > 0
+
+    def iterated_weights(self, t: Array, start: Array) -> Array:
+        """Return what Citi's own iteration finds (Algorithm 2)."""
+        return wsr_iterations((t / t.max()) ** 2, self.eta, start).theta / self.strength
 
     def best_theta(self, t: Array) -> Array:
         """Solution of Citi's reciprocals problem."""

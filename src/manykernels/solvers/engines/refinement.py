@@ -36,7 +36,7 @@ def refinements(problem: Problem, rho: Array, d: Array) -> Iterator[Array]:
     feasible = problem.feasible_dual(rho)
     yield feasible
     loss = problem.loss
-    if loss.curvature or loss.entropic or not d.any():
+    if not loss.piecewise_linear or not d.any():
         return
     gram = problem.stack.combine(d)
     for distance in NEAR_AN_END:

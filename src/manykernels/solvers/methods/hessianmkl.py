@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from manykernels.objective.losses import LOSSES
+from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.newton_system import NewtonSystem
 from manykernels.solvers.engines.simplex_weights.line_search import search_line
@@ -63,8 +63,7 @@ class HessianMKL(Solver):
     """
 
     name: ClassVar[str] = "hessianmkl"
-    accepts_losses: ClassVar[frozenset[str]] = frozenset(LOSSES)
-    accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"simplex"})
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.SIMPLEX})
     attainable_gap: ClassVar[float] = 1e-6
 
     def initialize(self, problem: Problem, start: Model) -> _State:
@@ -125,4 +124,4 @@ def _flexibility(problem: Problem, rho: Array, scores: Array) -> tuple[Array, Ar
     free = (rho - low > distance) & (high - rho > distance)
     if loss.kink > 0:
         free &= np.abs(rho) > distance
-    return loss.curvature / problem.weight, free
+    return loss.conjugate_second_derivative(problem.y, rho / problem.weight) / problem.weight, free

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from manykernels.objective.losses import LOSSES
+from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.primal_dual.iteration import PRUNING_TOLERANCE, PrimalDual
-from manykernels.solvers.engines.primal_dual.start import SUPPORTED, start_iteration
+from manykernels.solvers.engines.primal_dual.start import start_iteration
 from manykernels.solvers.methods.block_coordinate.method import BlockCoordinate
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ class InteriorPoint(Solver):
 
     name: ClassVar[str] = "interior_point"
     fallback: ClassVar[type[Solver] | None] = BlockCoordinate
-    accepts_losses: ClassVar[frozenset[str]] = frozenset(LOSSES)
-    accepts_regularizers: ClassVar[frozenset[str]] = frozenset(SUPPORTED)
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.MULTIPLIERS})
 
     def initialize(self, problem: Problem, start: Model) -> _State:
         """Start from the given model, moved into the interior."""

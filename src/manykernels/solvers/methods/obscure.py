@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from manykernels.objective.regularizers import LpBall
-
-if TYPE_CHECKING:
-    from manykernels.objective.problem import Problem
+from manykernels.objective.capabilities import Capability
 from manykernels.solvers.engines.online.solver import OnlineSolver
 
 
@@ -49,10 +46,4 @@ class Obscure(OnlineSolver):
     """
 
     name: ClassVar[str] = "obscure"
-    accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"lq", "ridge", "lp_ball"})
-
-    @classmethod
-    def flat(cls, problem: Problem) -> str | None:
-        """Return that the simplex, which is the lp ball with p = 1, needs a larger p."""
-        regularizer = problem.regularizer
-        return "'lp_ball' with p > 1" if isinstance(regularizer, LpBall) and regularizer.p == 1 else None
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CLOSED_CONJUGATE, Capability.POWER_FORM})

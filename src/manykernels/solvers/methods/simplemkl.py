@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from manykernels.objective.losses import LOSSES
+from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.simplex_weights.line_search import falls, search_line, stepped
 from manykernels.solvers.engines.simplex_weights.point import SimplexPoint, starting_weights
@@ -73,8 +73,7 @@ class SimpleMKL(Solver):
     conjugate: bool = True
 
     name: ClassVar[str] = "simplemkl"
-    accepts_losses: ClassVar[frozenset[str]] = frozenset(LOSSES)
-    accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"simplex"})
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.SIMPLEX})
     attainable_gap: ClassVar[float] = 1e-6
 
     def initialize(self, problem: Problem, start: Model) -> _State:

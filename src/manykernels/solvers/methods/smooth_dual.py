@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from manykernels.objective.losses import LOSSES
+from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.dual_newton.block_functions import SmoothConjugate
 from manykernels.solvers.engines.dual_newton.newton import DualNewton
@@ -59,17 +59,11 @@ class SmoothDual(Solver):
     """
 
     name: ClassVar[str] = "smooth_dual"
-    accepts_losses: ClassVar[frozenset[str]] = frozenset(LOSSES)
-    accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"elasticnet", "lq", "ridge"})
-    fallback: ClassVar[type[Solver] | None] = InteriorPoint
+    needs: ClassVar[frozenset[Capability]] = frozenset(
+        {Capability.CURVED_CONJUGATE, Capability.SMOOTH_CONJUGATE, Capability.CURVATURE}
+    )
 
-    @classmethod
-    def refusals(cls, problem: Problem) -> list[str]:
-        """Refuse conjugates that are indicators, such as that of the elastic net with ``l1_ratio=1``."""
-        reasons = super().refusals(problem)
-        if not reasons and problem.regularizer.dual_constraint:
-            reasons.append(f"the conjugate of {problem.regularizer!r} is not differentiable")
-        return reasons
+    fallback: ClassVar[type[Solver] | None] = InteriorPoint
 
     def initialize(self, problem: Problem, start: Model) -> DualNewton:
         """Start from the best multiple of the given coefficients, moved into the interior."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.objective.losses import LOSSES
+from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.dual_newton.block_functions import MoreauEnvelope
 from manykernels.solvers.engines.dual_newton.newton import DualNewton
@@ -88,8 +88,9 @@ class SpicyMKL(Solver):
     accuracy: float = 0.5
 
     name: ClassVar[str] = "spicymkl"
-    accepts_losses: ClassVar[frozenset[str]] = frozenset(LOSSES)
-    accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"l1", "elasticnet", "lq", "ridge"})
+    needs: ClassVar[frozenset[Capability]] = frozenset(
+        {Capability.CURVED_CONJUGATE, Capability.SEPARABLE, Capability.CURVATURE}
+    )
 
     def __post_init__(self) -> None:
         check_positive(self.accuracy, "accuracy", upper=1.0)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from manykernels.objective.regularizers import ElasticNet
-
-if TYPE_CHECKING:
-    from manykernels.objective.problem import Problem
+from manykernels.objective.capabilities import Capability
 from manykernels.solvers.engines.online.solver import OnlineSolver
 
 
@@ -45,11 +42,6 @@ class UFOMKL(OnlineSolver):
     """
 
     name: ClassVar[str] = "ufo_mkl"
-    accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"elasticnet", "ridge"})
-
-    @classmethod
-    def flat(cls, problem: Problem) -> str | None:
-        """Return that the block 1-norm needs a share of the ridge."""
-        regularizer = problem.regularizer
-        alone = isinstance(regularizer, ElasticNet) and regularizer.l1_ratio == 1
-        return "'elasticnet' with l1_ratio < 1" if alone else None
+    needs: ClassVar[frozenset[Capability]] = frozenset(
+        {Capability.CLOSED_CONJUGATE, Capability.ELASTIC_FORM, Capability.STRONG_CONVEXITY}
+    )

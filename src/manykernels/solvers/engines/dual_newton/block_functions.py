@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from manykernels.objective.regularizers import BlockLq, ElasticNet, Ridge
-
 if TYPE_CHECKING:
     from manykernels.objective.regularizers import Regularizer
     from manykernels.validation.arrays import Array
@@ -25,6 +23,13 @@ if TYPE_CHECKING:
 
 class BlockFunction(Protocol):
     """What the Newton iteration needs to know about the regularizer."""
+
+    @property
+    def regularizer(self) -> Regularizer:
+        """The regularizer that the function belongs to."""
+
+    def take(self, kernels: Array) -> BlockFunction:
+        """Return the function of some of the kernels."""
 
     @property
     def gamma(self) -> float:
@@ -50,6 +55,10 @@ class MoreauEnvelope:
     regularizer: Regularizer
     gamma: float
 
+    def take(self, kernels: Array) -> MoreauEnvelope:
+        """Return the envelope for some of the kernels."""
+        return MoreauEnvelope(self.regularizer.take(kernels), self.gamma)
+
     def block_norms(self, x: Array) -> Array:
         """``p = prox(x | gamma Omega)``, (11)."""
         return self.regularizer.prox(x, self.gamma)
@@ -60,7 +69,7 @@ class MoreauEnvelope:
 
     def slope(self, x: Array, p: Array) -> Array:
         """``1 / (1 + gamma Omega''(p))`` where ``p > 0``, from ``x = p + gamma Omega'(p)``."""
-        return np.where(p > 0, 1.0 / (1.0 + self.gamma * penalty_curvature(self.regularizer, p)), 0.0)
+        return np.where(p > 0, 1.0 / (1.0 + self.gamma * self.regularizer.second_derivative(p)), 0.0)
 
 
 @dataclass(frozen=True)
@@ -70,13 +79,13 @@ class SmoothConjugate:
     regularizer: Regularizer
     gamma: float = 1.0
 
+    def take(self, kernels: Array) -> SmoothConjugate:
+        """Return the conjugate for some of the kernels."""
+        return SmoothConjugate(self.regularizer.take(kernels), self.gamma)
+
     def block_norms(self, x: Array) -> Array:
-        """``p = Omega*'(x)``: ``(x - C l1)_+ / (C (1 - l1))`` or ``(x / C)^{1/(q-1)}``."""
-        regularizer = self.regularizer
-        exponent = norm_exponent(regularizer)
-        if exponent is not None:
-            return (x / regularizer.strength) ** (1.0 / (exponent - 1.0))
-        return np.maximum(x - regularizer.inactive_below, 0.0) / ridge_part(regularizer)
+        """``p = Omega*'(x)``."""
+        return self.regularizer.conjugate_derivative(x)
 
     def value(self, x: Array, p: Array) -> float:
         """``Omega*(x)``."""
@@ -85,26 +94,5 @@ class SmoothConjugate:
     def slope(self, x: Array, p: Array) -> Array:
         """``1 / Omega''(p)`` where ``p > 0``."""
         slope = np.zeros_like(p)
-        np.divide(1.0, penalty_curvature(self.regularizer, p), out=slope, where=p > 0)
+        np.divide(1.0, self.regularizer.second_derivative(p), out=slope, where=p > 0)
         return slope
-
-
-def ridge_part(regularizer: Regularizer) -> float:
-    """Return the constant curvature of the penalty: that of ridge and of the elastic net."""
-    if isinstance(regularizer, ElasticNet):
-        return regularizer.curvature
-    return regularizer.strength if isinstance(regularizer, Ridge) else 0.0
-
-
-def norm_exponent(regularizer: Regularizer) -> float | None:
-    """Return ``q`` of a block q-norm, None for any other regularizer."""
-    return regularizer.q if isinstance(regularizer, BlockLq) else None
-
-
-def penalty_curvature(regularizer: Regularizer, p: Array) -> Array:
-    """Return ``Omega''`` of each kernel at block norms ``p``; infinite where a block q-norm bends at zero."""
-    exponent = norm_exponent(regularizer)
-    if exponent is None:
-        return np.full(p.shape, ridge_part(regularizer))
-    with np.errstate(divide="ignore"):
-        return regularizer.strength * (exponent - 1.0) * p ** (exponent - 2.0)

@@ -95,7 +95,7 @@ class DualNewton:
             z = scores + self.intercept(scores)
             loss = problem.empirical_loss(z)
             gap = loss + problem.conjugate_loss(rho) + float(rho @ z)
-            self._bounds = gap, loss + problem.regularizer.value(self.kernels.block_norms)
+            self._bounds = gap, loss + self.kernels.penalty()
         return self._bounds
 
     def _target(self, wanted: float) -> float:

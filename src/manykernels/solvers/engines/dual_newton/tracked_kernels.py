@@ -30,20 +30,21 @@ class TrackedKernels:
         self, problem: Problem, function: BlockFunction, rho: Array, norms: Array, weights: Array | None = None
     ) -> None:
         self.problem, self.function, self.rho = problem, function, rho
-        self._bound = problem.regularizer.inactive_below
+        self._bound = np.broadcast_to(problem.regularizer.inactive_below, problem.n_kernels)
+        self._selects = bool((self._bound > 0).any())
         self._inverse_squares = problem.penalties**-2.0
         self._reach = np.sqrt(problem.stack.diag().sum(axis=1)) / problem.penalties
         self._path = 0.0
         self._expiry = np.full(problem.n_kernels, -np.inf)
         started = np.zeros(problem.n_kernels) if weights is None else weights / self._inverse_squares
-        first = np.flatnonzero(started) if self._bound > 0 else np.arange(problem.n_kernels)
+        first = np.flatnonzero(started) if self._selects else np.arange(problem.n_kernels)
         self.indices = first
         self._products = self._products_of(rho, first)
         self._largest_product = float(np.abs(self._products).max(initial=0.0))
         self._anchors = started[first, None] * self._products
         self._anchor_squares = started[first] * np.maximum(self._anchors @ rho, 0.0)
         self._measure()
-        if self._bound > 0:
+        if self._selects:
             self.learn(rho, norms)
             self._follow_suspects(0.0)
 
@@ -65,17 +66,21 @@ class TrackedKernels:
 
     def value(self) -> float:
         """Return the sum of the function over the kernels."""
-        return self.function.value(self._x, self._p)
+        return self._followed.value(self._x, self._p)
+
+    def penalty(self) -> float:
+        """Return ``Omega`` of the block norms; the kernels not followed have none."""
+        return self._followed.regularizer.value(self._p)
 
     def model_weights(self) -> Array:
         """Return the kernel weights ``d`` (M,) with which ``rho`` has the block norms of this point: Table 3."""
         d = np.zeros(self.problem.n_kernels)
-        d[self.indices] = self.problem.regularizer.weights(self._p, self.dual_norms)
+        d[self.indices] = self._followed.regularizer.weights(self._p, self.dual_norms)
         return d * self._inverse_squares
 
     def largest_weight(self) -> float:
         """Return the largest ``p_m / u_m``, in units of the kernels divided by squared penalties."""
-        return float(self.problem.regularizer.weights(self._p, self.dual_norms).max(initial=0.0))
+        return float(self._followed.regularizer.weights(self._p, self.dual_norms).max(initial=0.0))
 
     def model_scores(self, d: Array) -> Array:
         """Return ``sum_m d_m K_m rho`` for weights of kernels that are followed."""
@@ -98,7 +103,7 @@ class TrackedKernels:
         matrix = self.problem.stack.combine(weights)
         x, p = self._x[active], self._p[active]
         # Rounding may leave a tiny negative difference where the two terms are equal.
-        bend = np.maximum(self.function.slope(x, p) - shares, 0.0)
+        bend = np.maximum(self.function.take(kernels).slope(x, p) - shares, 0.0)
         add_rank_update(matrix, self._vectors[active] / x[:, None], gamma * bend)
         return matrix
 
@@ -120,7 +125,7 @@ class TrackedKernels:
     def value_after(self, step: float) -> float:
         """Return `value` after a step along the direction; reads no kernel."""
         x = np.sqrt(np.maximum(self._x**2 + step * (2.0 * self._linear + step * self._quadratic), 0.0))
-        return self.function.value(x, self.function.block_norms(x))
+        return self._followed.value(x, self._followed.block_norms(x))
 
     def move(self, step: float) -> None:
         """Take the step."""
@@ -146,9 +151,9 @@ class TrackedKernels:
     def update(self, function: BlockFunction) -> None:
         """Set ``alpha_m = s_m v_m``, forget kernels far from active, and go on with another function."""
         anchors, squares = self._shares[:, None] * self._vectors, self._p**2
-        if self._bound > 0:
+        if self._selects:
             norms = self.dual_norms
-            keep = (self._p > 0) | (norms >= NEARLY_ACTIVE * self._bound)
+            keep = (self._p > 0) | (norms >= NEARLY_ACTIVE * self._bound[self.indices])
             self._note(self.indices[~keep], norms[~keep])
             self.indices, self._products = self.indices[keep], self._products[keep]
             anchors, squares = anchors[keep], squares[keep]
@@ -167,19 +172,20 @@ class TrackedKernels:
         gamma = self.function.gamma
         squares = self._anchor_squares + gamma * (2.0 * cross + gamma * (self._products @ self.rho))
         self._x = np.sqrt(np.maximum(squares, 0.0))
-        self._p = self.function.block_norms(self._x)
+        self._followed = self.function.take(self.indices)
+        self._p = self._followed.block_norms(self._x)
         self._shares = np.zeros_like(self._p)
         np.divide(self._p, self._x, out=self._shares, where=self._x > 0)
 
     def _note(self, kernels: Array, norms: Array) -> None:
         room = np.zeros(kernels.size)
-        np.divide(self._bound - norms, self._reach[kernels], out=room, where=self._reach[kernels] > 0)
+        np.divide(self._bound[kernels] - norms, self._reach[kernels], out=room, where=self._reach[kernels] > 0)
         room[self._reach[kernels] == 0] = np.inf
         self._expiry[kernels] = np.maximum(self._expiry[kernels], self._path + room)
 
     def _follow_suspects(self, length: float) -> None:
         """Measure kernels that could become active within ``length``, and follow those that still could."""
-        if self._bound == 0:
+        if not self._selects:
             return
         suspect = self._expiry < self._path + length
         suspect[self.indices] = False

@@ -9,7 +9,8 @@ How each loss is solved follows measurements (docs/skm.md, benchmarks/machines.p
   primal-dual iteration takes 10 to 100 times as long, so it only catches what the exchange misses;
 - squared hinge, Huber, epsilon-insensitive and quantile: the same exchange, from the active set of the warm start, else
   from that of LIBSVM (epsilon-insensitive with an intercept), else from all samples free;
-- logistic: the primal-dual iteration, about 5 Newton steps cold and 2 warm.
+- logistic, and losses whose conjugate is neither quadratic nor its own barrier: the primal-dual iteration, about 5
+  Newton steps cold and 2 warm.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from sklearn.svm import SVR
 
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams.dense import DenseStack
+from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers import Ridge
 from manykernels.solvers.engines.fixed_weights.active_set import exchange_active_sets
 from manykernels.solvers.engines.fixed_weights.smo_svm import svm_from
@@ -31,12 +33,14 @@ from manykernels.solvers.engines.newton_system import NewtonSystem
 from manykernels.solvers.engines.primal_dual.entropic_samples import EntropicSamples
 from manykernels.solvers.engines.primal_dual.iteration import PrimalDual
 from manykernels.solvers.engines.primal_dual.kernel_variables import FixedKernels
+from manykernels.solvers.engines.primal_dual.sample_variables import start_samples
 from manykernels.solvers.engines.primal_dual.start import start_iteration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from manykernels.objective.problem import Problem
+    from manykernels.solvers.engines.primal_dual.sample_variables import SampleVariables
     from manykernels.validation.arrays import Array
 
 MOST_STEPS = 100
@@ -87,11 +91,11 @@ def fit_machine(problem: Problem, gram: Array, *, warm: MachineFit | None = None
     """
     if not gram.any():
         return _certified(problem, gram, *problem.zero_model(), 0)
-    if problem.loss.name == "squared":
-        return _solve_squared(problem, gram)
-    if problem.loss.entropic:
-        return _resume(problem, gram, warm, tol)
-    return _exchange(problem, gram, warm, tol)
+    if problem.loss.linear_dual:
+        return _solve_linear(problem, gram)
+    if problem.loss.conjugate_form == "quadratic":
+        return _exchange(problem, gram, warm, tol)
+    return _resume(problem, gram, warm, tol)
 
 
 def _certified(problem: Problem, gram: Array, rho: Array, b: float, steps: int) -> MachineFit:
@@ -103,10 +107,10 @@ def _certified(problem: Problem, gram: Array, rho: Array, b: float, steps: int) 
     return MachineFit(rho, b, dual, problem.empirical_loss(f + b) + half - dual, steps)
 
 
-def _solve_squared(problem: Problem, gram: Array) -> MachineFit:
-    """Solve ``(gram + diag(1/s)) rho + b = y``, ``sum rho = 0``: one bordered Cholesky factorization."""
+def _solve_linear(problem: Problem, gram: Array) -> MachineFit:
+    """Solve ``(gram + diag(curvature/s)) rho + b = y``, ``sum rho = 0``: one bordered Cholesky factorization."""
     matrix = np.array(gram, dtype=np.float64)
-    matrix[np.diag_indices_from(matrix)] += 1.0 / problem.weight
+    matrix[np.diag_indices_from(matrix)] += problem.loss.curvature / problem.weight
     rho, b = NewtonSystem(matrix, problem.fit_intercept).solve(problem.y, 0.0)
     return _certified(problem, gram, rho, b, 1)
 
@@ -125,12 +129,13 @@ def _exchange(problem: Problem, gram: Array, warm: MachineFit | None, tol: float
 
 def _starts(problem: Problem, gram: Array, warm: MachineFit | None) -> Iterator[tuple[Array, float]]:
     """Yield at least one model whose active set is to be exchanged."""
-    if problem.loss.name == "hinge":
+    loss, (low, high) = problem.loss, problem.dual_box
+    if Capability.HINGE_FORM in loss.capabilities:
         yield _smo(problem, gram, warm)
         return
     if warm is not None:
         yield warm.rho, warm.b
-    if problem.loss.name == "epsilon_insensitive" and problem.fit_intercept:
+    if loss.piecewise_linear and loss.kink > 0 and problem.fit_intercept and bool((low == -high).all()):
         yield _libsvm(problem, gram)
     else:
         yield _guess(problem)
@@ -159,7 +164,7 @@ def _libsvm(problem: Problem, gram: Array) -> tuple[Array, float]:
     machine = SVR(kernel="precomputed", C=1.0, epsilon=problem.loss.kink, tol=LIBSVM_TOL, max_iter=most)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        machine.fit(gram, problem.y, sample_weight=problem.weight)
+        machine.fit(gram, problem.y, sample_weight=problem.dual_box[1])
     rho = np.zeros(problem.n_samples)
     rho[machine.support_] = machine.dual_coef_[0]
     return rho, float(machine.intercept_[0])
@@ -180,15 +185,24 @@ def _polish(problem: Problem, gram: Array, best: MachineFit, tol: float) -> Mach
 def _resume(problem: Problem, gram: Array, warm: MachineFit | None, tol: float) -> MachineFit:
     """Continue from the scores that the old coefficients stand for, so that only ``f = gram @ rho`` is violated."""
     zero = _certified(problem, gram, *problem.zero_model(), 0)
-    if warm is None:
+    samples = None if warm is None else _warm_samples(problem, gram, warm)
+    if warm is None or samples is None:
         return _descend(problem, gram, _cold(problem, gram), zero, tol)
-    scores = -problem.loss.conjugate_derivative(problem.y, warm.rho / problem.weight)
-    scores = np.where(np.isfinite(scores), scores, gram @ warm.rho + warm.b)
-    low, high = problem.dual_box
-    samples = EntropicSamples(problem.loss, problem.y, problem.weight, low, high, warm.rho, scores)
     iteration = PrimalDual(_single(problem, gram), samples, FixedKernels(np.ones(1)), warm.b)
     found = _descend(problem, gram, iteration, _certified(problem, gram, warm.rho, warm.b, 0), tol)
     return found if _accurate(problem, found, tol) else _descend(problem, gram, _cold(problem, gram), found, tol)
+
+
+def _warm_samples(problem: Problem, gram: Array, warm: MachineFit) -> SampleVariables | None:
+    """Return the variables of the loss at old coefficients; None if these may sit at bounds that hold multipliers."""
+    low, high = problem.dual_box
+    if not (np.isfinite(low).any() or np.isfinite(high).any()):
+        return start_samples(problem, warm.rho, warm.b, 0.0)
+    if not problem.loss.entropic:
+        return None
+    scores = -problem.loss.conjugate_derivative(problem.y, warm.rho / problem.weight)
+    scores = np.where(np.isfinite(scores), scores, gram @ warm.rho + warm.b)
+    return EntropicSamples(problem.loss, problem.y, problem.weight, low, high, warm.rho, scores)
 
 
 def _cold(problem: Problem, gram: Array) -> PrimalDual:

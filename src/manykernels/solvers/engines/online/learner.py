@@ -10,7 +10,6 @@ import numpy as np
 from scipy.linalg import LinAlgError, solve
 
 from manykernels.grams.base import CHUNK_BYTES
-from manykernels.objective.regularizers import BlockLq, ElasticNet, LpBall
 from manykernels.solvers.engines.online.loops import subgradient_sweep, sweep
 from manykernels.solvers.engines.online.steps import (
     BALL,
@@ -40,19 +39,17 @@ def samples_of(problem: Problem) -> Samples:
     """Return the loss as the compiled loops take it."""
     loss = problem.loss
     y, weight, lo, hi = (np.array(each) for each in (problem.y, problem.weight, *problem.dual_box))
-    return Samples(y, weight, lo, hi, loss.curvature, loss.kink, loss.entropic)
+    return Samples(y, weight, lo, hi, loss.curvature, loss.kink, loss.conjugate_form == "binary_entropy")
 
 
 def penalty_of(problem: Problem) -> Penalty:
     """Return the penalty as the compiled loops take it."""
     regularizer = problem.regularizer
-    if isinstance(regularizer, ElasticNet):
-        return Penalty(ELASTIC, regularizer.threshold, regularizer.curvature)
-    if isinstance(regularizer, BlockLq):
-        return Penalty(POWER, regularizer.strength, regularizer.q / (regularizer.q - 1.0))
-    if isinstance(regularizer, LpBall):
-        return Penalty(BALL, regularizer.strength, 2.0 * regularizer.p / (regularizer.p - 1.0))
-    return Penalty(ELASTIC, 0.0, regularizer.strength)
+    if regularizer.linear_and_ridge is not None:
+        return Penalty(ELASTIC, *map(float, regularizer.linear_and_ridge))
+    exponent = regularizer.norm_exponent
+    assert exponent is not None, "the solvers refuse what has neither form"
+    return Penalty(POWER if regularizer.separable else BALL, regularizer.strength, exponent / (exponent - 1.0))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -69,21 +68,7 @@ class OnlineSolver(Solver):
     step_rule: str = "implicit"
     random_state: int = 0
 
-    accepts_losses: ClassVar[frozenset[str]] = frozenset(
-        {"logistic", "hinge", "squared_hinge", "squared", "epsilon_insensitive", "huber", "quantile"}
-    )
     attainable_gap: ClassVar[float] = 1e-2
-
-    @classmethod
-    @abstractmethod
-    def flat(cls, problem: Problem) -> str | None:
-        """Return what would make the penalty strongly convex, which the methods need; None if it is."""
-
-    @classmethod
-    def refusals(cls, problem: Problem) -> list[str]:
-        """Return what this algorithm lacks for ``problem``: losses, regularizers, or strong convexity."""
-        reasons, cure = super().refusals(problem), cls.flat(problem)
-        return reasons if cure is None else [*reasons, f"it needs a strongly convex penalty: {cure}"]
 
     def __post_init__(self) -> None:
         check_count(self.random_state, "random_state", least=0)
@@ -111,7 +96,7 @@ class OnlineSolver(Solver):
 
     def _refine(self, problem: Problem, state: OnlineState) -> None:
         """Solve for the coefficients inside their box, at the present weights, where the loss is piecewise linear."""
-        if problem.loss.curvature or problem.loss.entropic or self.step_rule != "implicit":
+        if not problem.loss.piecewise_linear or self.step_rule != "implicit":
             return
         rho, d, _ = state.learner.model(state.learner.measure())
         for proposal in refinements(problem, rho, d):

@@ -18,7 +18,7 @@ def longest_step(value: Array, change: Array) -> float:
     return float(min(1.0, (-value[shrinking] / change[shrinking]).min()))
 
 
-def lift(slack: Array, multiplier: Array, barrier: float, unit: float = 1.0) -> tuple[Array, Array]:
+def lift(slack: Array, multiplier: Array, barrier: float, unit: Array | float = 1.0) -> tuple[Array, Array]:
     """Raise products of ``slack`` and ``multiplier`` to at least ``barrier`` by raising the smaller factor first.
 
     This moves a converged point back toward the central path. ``unit`` is the natural size of a slack; multipliers

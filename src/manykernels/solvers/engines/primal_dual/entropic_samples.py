@@ -77,8 +77,9 @@ class EntropicSamples:
         """Take the step; coefficients that would leave the domain stop short of its end."""
         self.z = self.z + dual_step * self._dz
         rho = self.rho + primal_step * self._drho
-        lowest = self.low + CLOSEST * (self.rho - self.low)
-        highest = self.high - CLOSEST * (self.high - self.rho)
+        below, above = CLOSEST * (self.rho - self.low), CLOSEST * (self.high - self.rho)
+        lowest = np.where(np.isfinite(below), self.low + below, -np.inf)
+        highest = np.where(np.isfinite(above), self.high - above, np.inf)
         self.rho = np.clip(rho, lowest, highest)
         return bool(np.array_equal(self.rho, rho))
 
@@ -103,7 +104,8 @@ class EntropicSamples:
         return -float(self._implied_scores() @ self._drho)
 
     def _implied_scores(self) -> Array:
-        low, high = self.low + EPSILON * np.abs(self.low) + TINY, self.high - EPSILON * np.abs(self.high) - TINY
+        low = np.where(np.isfinite(self.low), self.low + EPSILON * np.abs(self.low) + TINY, self.low)
+        high = np.where(np.isfinite(self.high), self.high - EPSILON * np.abs(self.high) - TINY, self.high)
         return -self.loss.conjugate_derivative(self.y, np.clip(self.rho, low, high) / self.weight)
 
     def merit_after(self, step: float) -> float:

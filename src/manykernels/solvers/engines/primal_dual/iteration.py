@@ -25,7 +25,8 @@ from scipy.linalg import LinAlgError
 from scipy.optimize import minimize_scalar
 
 from manykernels.solvers.engines.newton_system import NewtonSystem, add_rank_update
-from manykernels.solvers.engines.primal_dual.kernel_variables import BoundedKernels, PowerKernels, SimplexKernels
+from manykernels.solvers.engines.primal_dual.bounded_kernels import BoundedKernels
+from manykernels.solvers.engines.primal_dual.kernel_variables import PowerKernels, SimplexKernels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,20 +160,20 @@ class PrimalDual:
         missing = abs(float(rho.sum())) if problem.fit_intercept else 0.0
         return dual - missing * (1.0 + abs(self.b))
 
-    def activity_bound(self) -> float:
-        """Norm ``u_m`` above which a kernel must have a positive weight."""
-        if isinstance(self.kernels, SimplexKernels):
-            return float(np.sqrt(self.kernels.bound))
-        return self.problem.regularizer.inactive_below
+    @property
+    def shared_bound(self) -> float | None:
+        """Norm that the weights share as their bound on a simplex; None where each kernel has a bound of its own."""
+        return float(np.sqrt(self.kernels.bound)) if isinstance(self.kernels, SimplexKernels) else None
 
     def fit_weights(self, first: int = 0, largest: float = 1e6) -> None:
         """Multiply the weights from position ``first`` on by the factor with the smallest primal value.
 
         A start whose scores are far from what the loss wants would otherwise need long steps in the weights alone.
-        (Elastic nets keep so many kernels that small starting weights cost more steps than they save.)
+        (Elastic nets keep so many kernels that small starting weights cost more steps than they save; their weights
+        have a pole.)
         """
-        name = self.problem.regularizer.name
-        if first >= self.kernels.n_pairs or name == "elasticnet" or (name == "simplex" and first == 0):
+        limited = np.isfinite(self.problem.regularizer.weight_range[1]).any()
+        if first >= self.kernels.n_pairs or limited or (self.shared_bound is not None and first == 0):
             return
         chosen = np.arange(self.kernels.weights.size) >= first
 
@@ -193,25 +194,27 @@ class PrimalDual:
         Violated kernels make the point worse by ``distance``, in units of the objective; complementarity products are
         lifted to a tenth of that, since Newton from a point too close to the boundary takes tiny steps.
         """
-        norms_added = norms_added * self._make_room(float(norms_added.max(initial=0.0)))
+        norms_added = norms_added * self._make_room(problem, norms_added)
         pairs = self.samples.n_pairs + problem.n_kernels
         barrier = max(LIFT * distance / pairs, self.barrier())
         self.samples.recenter(barrier)
-        kernels = self.kernels.resized(keep, norms_added**2, barrier)
+        kernels = self.kernels.resized(keep, norms_added**2, barrier, problem.regularizer)
         moved = PrimalDual(problem, self.samples, kernels, self.b)
         moved.fit_weights(int(np.count_nonzero(keep)), largest=1.0)
         return moved
 
-    def _make_room(self, largest_norm: float) -> float:
+    def _make_room(self, problem: Problem, norms_added: Array) -> float:
         """Scale ``rho`` down and the weights up, which leaves the model as it is, if a bound is broken by far.
 
         Returns the scale, by which the norms of all kernels shrink.
         """
-        if not isinstance(self.kernels, BoundedKernels) or self.kernels.ridge_part > 0:
+        if not isinstance(self.kernels, BoundedKernels) or not self.kernels.hard_bound or not norms_added.size:
             return 1.0
-        if largest_norm <= FAR * self.kernels.l1_part:
+        bounds = np.broadcast_to(problem.regularizer.inactive_below, problem.n_kernels)[-norms_added.size :]
+        largest = float((norms_added / bounds).max())
+        if largest <= FAR:
             return 1.0
-        scale = START_FRACTION * self.kernels.l1_part / largest_norm
+        scale = START_FRACTION / largest
         self.samples.shrink(scale)
         self.kernels.grow(1.0 / scale, self._squared_norms * scale**2)
         return scale

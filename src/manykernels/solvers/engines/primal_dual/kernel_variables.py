@@ -1,7 +1,7 @@
 """The kernel side of the primal-dual Newton system: kernel weights against the norms ``u_m = sqrt(rho' K_m rho)``.
 
-Written with squared norms, every regularizer says ``u_m^2 <= B(d_m)^2`` with the kernel weight ``d_m >= 0`` as its
-multiplier, and equality where ``d_m > 0``:
+Written with squared norms, every regularizer here says ``u_m^2 <= B_m(d_m)^2`` with the kernel weight ``d_m >= 0`` as
+its multiplier, and equality where ``d_m > 0``. The bounds are those of `Regularizer.norm_bound`:
 
     block 1-norm   B = C                        elastic net    B = C l1 / (1 - C l2 d)
     block q-norm   B = C^{(r-1)/(r-2)} d^{1/(r-2)}, r = q/(q-1), always equality
@@ -22,10 +22,10 @@ import numpy as np
 from manykernels.solvers.engines.primal_dual.complementarity import lift, longest_step
 
 if TYPE_CHECKING:
+    from manykernels.objective.regularizers import Regularizer
     from manykernels.validation.arrays import Array
 
 SMALLEST_RELATIVE_SLACK = 0.02
-HIGHEST_START = 0.5  # of the pole of the elastic net's weights
 
 
 class KernelVariables(Protocol):
@@ -64,21 +64,25 @@ class KernelVariables(Protocol):
     def inactive(self, factor: float = 1.0) -> Array:
         """Return which kernels have zero weight at the optimum, in doubt those whose weight is small by ``factor``."""
 
-    def resized(self, keep: Array, squared_norms_added: Array, barrier: float) -> KernelVariables:
-        """Return variables for the kept kernels, lifted to ``barrier``, followed by new ones with these norms."""
+    def resized(
+        self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer
+    ) -> KernelVariables:
+        """Return variables for the kept kernels, lifted to ``barrier``, followed by new ones with these norms.
+
+        ``regularizer`` is the one of the new set of kernels.
+        """
 
 
 @dataclass
-class _Paired:
+class PairedKernels:
     """Kernels with a slack and a weight whose product goes to zero."""
 
     weights: Array
     slack: Array
-    _target: float = field(default=0.0, init=False)
-    _second: Array | float = field(default=0.0, init=False)
-    _residual: Array = field(init=False, repr=False)
-    _dweights: Array = field(init=False, repr=False)
-    _dslack: Array = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._target, self._second = 0.0, 0.0  # type: float, Array | float
+        self._residual = self._dweights = self._dslack = np.zeros_like(self.weights)
 
     @property
     def n_pairs(self) -> int:
@@ -107,75 +111,22 @@ class _Paired:
         raise AssertionError  # replaced by every subclass
 
 
-@dataclass
-class BoundedKernels(_Paired):
-    """Block 1-norm (``ridge_part = 0``) and elastic net: ``B(d) = l1_part / (1 - ridge_part d)``."""
-
-    l1_part: float = 1.0
-    ridge_part: float = 0.0
-
-    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
-        self._target = target
-        self._residual = (squared_norms - self.squared_bound()) / 2 + self.slack
-        denominator = self.slack + self.weights * self._bound_slope()
-        return self.weights / denominator, (self._wanted() + self.weights * self._residual) / denominator
-
-    def set_direction(self, products: Array) -> None:
-        denominator = self.slack + self.weights * self._bound_slope()
-        self._dweights = (self._wanted() + self.weights * (self._residual + products)) / denominator
-        self._dslack = -self._residual - products + self._bound_slope() * self._dweights
-        self._second = self._dweights * self._dslack
-
-    def longest_steps(self) -> tuple[float, float]:
-        primal, dual = super().longest_steps()
-        room = 1.0 - self.ridge_part * self.weights
-        return primal, min(dual, longest_step(room, -self.ridge_part * self._dweights))
-
-    def move(self, primal_step: float, dual_step: float) -> None:
-        self.weights = self.weights + dual_step * self._dweights
-        self.slack = self.slack + primal_step * self._dslack
-        self._second = 0.0
-
-    def resized(self, keep: Array, squared_norms_added: Array, barrier: float) -> BoundedKernels:
-        added = BoundedKernels.central(squared_norms_added, barrier, self.l1_part, self.ridge_part)
-        slack, weights = lift(self.slack[keep], self.weights[keep], barrier, self.l1_part**2)
-        if self.ridge_part > 0:
-            weights = np.minimum(weights, np.maximum(self.weights[keep], HIGHEST_START / self.ridge_part))
-        weights = np.concatenate([weights, added.weights])
-        slack = np.concatenate([slack, added.slack])
-        return BoundedKernels(weights, slack, l1_part=self.l1_part, ridge_part=self.ridge_part)
-
-    def grow(self, factor: float, squared_norms: Array) -> None:
-        """Multiply all weights by ``factor`` for dual coefficients that were divided by it."""
-        self.weights = self.weights * factor
-        bound = self.squared_bound()
-        self.slack = np.maximum((bound - squared_norms) / 2, SMALLEST_RELATIVE_SLACK * bound)
-
-    @classmethod
-    def central(cls, squared_norms: Array, barrier: float, l1_part: float, ridge_part: float) -> BoundedKernels:
-        """Return variables with slacks bounded away from zero and weights below their pole."""
-        slack = np.maximum((l1_part**2 - squared_norms) / 2, SMALLEST_RELATIVE_SLACK * l1_part**2)
-        weights = barrier / slack
-        if ridge_part > 0:
-            weights = np.minimum(weights, HIGHEST_START / ridge_part)
-        return cls(weights, slack, l1_part=l1_part, ridge_part=ridge_part)
-
-    def squared_bound(self) -> Array:
-        return (self.l1_part / (1.0 - self.ridge_part * self.weights)) ** 2
-
-    def _bound_slope(self) -> Array:
-        """Return the derivative of ``B^2 / 2`` by the weight."""
-        return self.l1_part**2 * self.ridge_part / (1.0 - self.ridge_part * self.weights) ** 3
+def free_kernels(regularizer: Regularizer, n_kernels: int) -> tuple[Array, Array]:
+    """Return which kernels have more than one possible weight, and the largest weight of each."""
+    low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), n_kernels) for end in regularizer.weight_range)
+    return low < high, np.array(high)
 
 
 @dataclass
-class SimplexKernels(_Paired):
+class SimplexKernels(PairedKernels):
     """Squared 1-norm (weights on a simplex): ``u_m^2 <= tau``, ``sum_m d_m = total``."""
 
-    bound: float = 1.0
-    total: float = 1.0
-    _coupling: Array = field(init=False, repr=False)
-    _dbound: float = field(default=0.0, init=False)
+    bound: float
+    total: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._coupling, self._dbound = np.zeros_like(self.weights), 0.0
 
     def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
         self._target = target
@@ -198,7 +149,9 @@ class SimplexKernels(_Paired):
         self.bound += primal_step * self._dbound
         self._second = 0.0
 
-    def resized(self, keep: Array, squared_norms_added: Array, barrier: float) -> SimplexKernels:
+    def resized(
+        self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer
+    ) -> SimplexKernels:
         added = np.maximum((self.bound - squared_norms_added) / 2, SMALLEST_RELATIVE_SLACK * self.bound)
         slack, weights = lift(self.slack[keep], self.weights[keep], barrier, self.bound)
         weights = np.concatenate([weights, barrier / added])
@@ -261,7 +214,9 @@ class PowerKernels:
     def inactive(self, factor: float = 1.0) -> Array:
         return np.zeros(self.weights.size, dtype=bool)
 
-    def resized(self, keep: Array, squared_norms_added: Array, barrier: float) -> PowerKernels:
+    def resized(
+        self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer
+    ) -> PowerKernels:
         added = PowerKernels.central(squared_norms_added, self.exponent, self.scale)
         return PowerKernels(np.concatenate([self.weights[keep], added.weights]), self.exponent, self.scale)
 
@@ -275,7 +230,7 @@ class PowerKernels:
 
 @dataclass
 class FixedKernels:
-    """Ridge: all weights are ``1/C``."""
+    """Ridge: every weight is a single number, such as ``1/C``."""
 
     weights: Array
     n_pairs: int = 0
@@ -307,5 +262,7 @@ class FixedKernels:
     def inactive(self, factor: float = 1.0) -> Array:
         return np.zeros(self.weights.size, dtype=bool)
 
-    def resized(self, keep: Array, squared_norms_added: Array, barrier: float) -> FixedKernels:
-        return FixedKernels(np.full(int(keep.sum()) + squared_norms_added.size, self.weights[0]))
+    def resized(
+        self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer
+    ) -> FixedKernels:
+        return FixedKernels(free_kernels(regularizer, int(keep.sum()) + squared_norms_added.size)[1])

@@ -20,6 +20,7 @@ from manykernels.solvers.engines.primal_dual.complementarity import lift, longes
 from manykernels.solvers.engines.primal_dual.entropic_samples import EntropicSamples
 
 if TYPE_CHECKING:
+    from manykernels.objective.losses import Loss
     from manykernels.objective.problem import Problem
     from manykernels.validation.arrays import Array
 
@@ -72,17 +73,18 @@ class SampleVariables(Protocol):
 
 @dataclass
 class BoxSamples:
-    """Losses with ``l*(y, -r) = curvature r^2/2 - y r + kink |r|`` on a box: hinge, squared, epsilon-insensitive, ...
+    """Losses whose conjugate is ``c(y, r) + kink |r|`` on a box, with ``c`` twice differentiable.
 
-    The bounds of the box carry multipliers; ``kink |r|`` is split into ``kink (p + n)``, ``r = p - n``, ``p, n >= 0``.
-    All pairs stand in one pair of arrays: ``slack`` (primal) and ``multiplier`` (dual), the sample of each in
-    ``sample``, and ``side`` such that ``dslack = -side * drho`` for the bounds.
+    Most have ``c = curvature r^2/2 - y r`` (hinge, squared, epsilon-insensitive, ...), which is computed by itself; for
+    any other form ``c`` and its derivatives are those of the loss. The bounds of the box carry multipliers;
+    ``kink |r|`` is split into ``kink (p + n)``, ``r = p - n``, ``p, n >= 0``. All pairs stand in one pair of arrays:
+    ``slack`` (primal) and ``multiplier`` (dual), the sample of each in ``sample``, and ``side`` such that
+    ``dslack = -side * drho`` for the bounds.
     """
 
+    loss: Loss
     y: Array
     weight: Array
-    curvature: float
-    kink: float
     rho: Array
     sample: Array
     side: Array
@@ -100,6 +102,8 @@ class BoxSamples:
     _dtilt: Array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        self.kink = self.loss.kink
+        self._quadratic = self.loss.conjugate_form == "quadratic"
         self._forget_direction()
 
     @property
@@ -107,7 +111,7 @@ class BoxSamples:
         return self.slack.size + self.split.size
 
     def scores(self) -> Array:
-        z = self.y - self.curvature * self.rho / self.weight + self.tilt
+        z = self.tilt - self._smooth_slope()
         return z - np.bincount(self.sample, self.side * self.multiplier, minlength=z.size)
 
     def complementarity(self) -> float:
@@ -116,7 +120,7 @@ class BoxSamples:
     def linearize(self, target: float) -> tuple[Array, Array]:
         self._target = target
         n = self.y.size
-        diagonal = np.bincount(self.sample, self.multiplier / self.slack, minlength=n) + self.curvature / self.weight
+        diagonal: Array = np.bincount(self.sample, self.multiplier / self.slack, minlength=n) + self._smooth_curvature()
         shift: Array = -np.bincount(self.sample, self.side * self._residual() / self.slack, minlength=n)
         if self.split.size:
             conductance, surplus = self._split_terms()
@@ -185,7 +189,7 @@ class BoxSamples:
 
     def merit_slope(self) -> float:
         """Slope of the conjugates, with ``p + n`` in the place of ``|rho|``, minus ``target log`` of all slacks."""
-        slope = (self.curvature * self.rho / self.weight - self.y) @ self._drho
+        slope = self._smooth_slope() @ self._drho
         slope -= self._target * float((self._dslack / self.slack).sum())
         if self.split.size:
             slope += float(((self.kink - self._target / self.split) * self._dsplit).sum())
@@ -193,12 +197,30 @@ class BoxSamples:
 
     def merit_after(self, step: float) -> float:
         rho = self.rho + step * self._drho
-        value = rho @ (self.curvature * rho / (2.0 * self.weight) - self.y)
+        value = self._smooth_value(rho)
         value -= self._target * float(np.log(self.slack + step * self._dslack).sum())
         if self.split.size:
             split = self.split + step * self._dsplit
             value += float((self.kink * split - self._target * np.log(split)).sum())
         return float(value)
+
+    def _smooth_slope(self) -> Array:
+        """Return ``dc/drho`` at the current coefficients."""
+        if self._quadratic:
+            return self.loss.curvature * self.rho / self.weight - self.y
+        return self.loss.conjugate_derivative(self.y, self.rho / self.weight) - self.kink * np.sign(self.rho)
+
+    def _smooth_curvature(self) -> Array:
+        """Return ``d2c/drho2`` at the current coefficients."""
+        if self._quadratic:
+            return self.loss.curvature / self.weight
+        return self.loss.conjugate_second_derivative(self.y, self.rho / self.weight) / self.weight
+
+    def _smooth_value(self, rho: Array) -> float:
+        """Return the sum of ``c``."""
+        if self._quadratic:
+            return float(rho @ (self.loss.curvature * rho / (2.0 * self.weight) - self.y))
+        return float(self.weight @ self.loss.conjugate(self.y, rho / self.weight) - self.kink * np.abs(rho).sum())
 
     def _halfway(self, shift: Array) -> Array:
         """Cut shifts that would use up more than half of the slack on the other side."""
@@ -261,10 +283,9 @@ def _start_box(problem: Problem, rho: Array, low: Array, high: Array, barrier: f
     side = np.concatenate([np.ones(upper.size), -np.ones(lower.size)])
     split, tilt = _start_split(rho, problem.loss.kink, barrier)
     return BoxSamples(
+        problem.loss,
         problem.y,
         problem.weight,
-        problem.loss.curvature,
-        problem.loss.kink,
         rho,
         np.concatenate([upper, lower]),
         side,

@@ -8,14 +8,15 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from manykernels.objective.projection import project_box_hyperplane
+from manykernels.solvers.engines.primal_dual.bounded_kernels import BoundedKernels, PartlyFixedKernels
 from manykernels.solvers.engines.primal_dual.iteration import START_FRACTION, PrimalDual
 from manykernels.solvers.engines.primal_dual.kernel_variables import (
     SMALLEST_RELATIVE_SLACK,
-    BoundedKernels,
     FixedKernels,
     KernelVariables,
     PowerKernels,
     SimplexKernels,
+    free_kernels,
 )
 from manykernels.solvers.engines.primal_dual.sample_variables import start_samples
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
     from manykernels.objective.regularizers import Regularizer
     from manykernels.validation.arrays import Array
-
-SUPPORTED = ("l1", "elasticnet", "lq", "ridge", "simplex")
-
 
 MOST_ZOOMS = 5  # of the search for a scale, each by a factor of about 200
 START_BARRIER = 0.1  # of the dual value of the start, shared by all complementarity products
@@ -80,19 +78,17 @@ def best_scale(problem: Problem, rho: Array, norms: Array) -> tuple[float, float
 
 def start_kernels(regularizer: Regularizer, squared_norms: Array, barrier: float) -> KernelVariables:
     """Return kernel variables for these squared norms with complementarity near ``barrier``."""
-    strength = regularizer.strength
-    match regularizer.name:
-        case "l1":
-            return BoundedKernels.central(squared_norms, barrier, strength, 0.0)
-        case "elasticnet" if regularizer.l1_ratio > 0:  # type: ignore[attr-defined]
-            ratio = regularizer.l1_ratio  # type: ignore[attr-defined]
-            return BoundedKernels.central(squared_norms, barrier, strength * ratio, strength * (1.0 - ratio))
-        case "lq" if regularizer.q < 2:  # type: ignore[attr-defined]
-            return _start_power(squared_norms, strength, regularizer.q)  # type: ignore[attr-defined]
-        case "simplex":
-            return _start_simplex(squared_norms, barrier, 1.0 / strength)
-        case _:
-            return FixedKernels(np.full(squared_norms.size, 1.0 / strength))
+    if regularizer.simplex_size is not None:
+        return _start_simplex(squared_norms, barrier, regularizer.simplex_size)
+    free, largest = free_kernels(regularizer, squared_norms.size)
+    if not free.any():
+        return FixedKernels(largest)
+    if regularizer.norm_exponent is not None:
+        return _start_power(squared_norms, regularizer.strength, regularizer.norm_exponent)
+    if free.all():
+        return BoundedKernels.central(squared_norms, barrier, regularizer)
+    inner = BoundedKernels.central(squared_norms[free], barrier, regularizer.take(np.flatnonzero(free)))
+    return PartlyFixedKernels(inner, free, largest)
 
 
 def _start_power(squared_norms: Array, strength: float, q: float) -> PowerKernels:

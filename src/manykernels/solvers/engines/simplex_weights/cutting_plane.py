@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from manykernels.objective.losses import LOSSES
+from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.refinement import refinements, with_best_intercept
 from manykernels.solvers.engines.simplex_weights.cut_model import CutMinimum, CutModel
@@ -53,8 +53,7 @@ class CuttingPlane(Solver):
     bound of the program in the certificate of the library, so it is offered as a model along with the best machine's.
     """
 
-    accepts_losses: ClassVar[frozenset[str]] = frozenset(LOSSES)
-    accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"simplex"})
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.SIMPLEX})
     attainable_gap: ClassVar[float] = 1e-6
 
     @abstractmethod

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.objective.losses import LOSSES
-from manykernels.objective.regularizers import REGULARIZERS, BlockL1, BlockLq, ElasticNet
-from manykernels.objective.regularizers.elastic_net_iterations import wsr_iterations
-from manykernels.objective.regularizers.weight_sets import ElasticNetBall, WeightSet
+from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.fixed_weights.learners import MachineFit, fit_machine
 from manykernels.solvers.methods.block_coordinate.extrapolation import Extrapolation
@@ -115,8 +112,7 @@ class BlockCoordinate(Solver):
     weight_update: str = "exact"
 
     name: ClassVar[str] = "block_coordinate"
-    accepts_losses: ClassVar[frozenset[str]] = frozenset(LOSSES)
-    accepts_regularizers: ClassVar[frozenset[str]] = frozenset(REGULARIZERS)
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.WEIGHTS_FROM_NORMS})
 
     def __post_init__(self) -> None:
         if self.weight_update not in UPDATES:
@@ -197,33 +193,20 @@ class BlockCoordinate(Solver):
         state.steps += fit.steps
         u = problem.dual_norms(fit.rho)
         t = state.weights * u
-        following = self._weights(problem.regularizer, t, u, state.weights)
+        following = self._weights(problem.regularizer, t, state.weights)
         primal = problem.empirical_loss(gram @ fit.rho + fit.b) + _penalty(problem.regularizer, t, following)
         gap = (primal - _dual(problem, fit.rho, u)) / max(abs(primal), problem.tiny)
         return _Point(state.weights, fit, t * u, primal, gap, _raised(following, state.traces, SMALLEST_SHARE))
 
-    def _weights(self, regularizer: Regularizer, t: Array, u: Array, old: Array) -> Array:
-        if self.weight_update == "wsr" and isinstance(regularizer, ElasticNetBall) and t.any():
-            return wsr_iterations((t / t.max()) ** 2, regularizer.eta, old).theta / regularizer.strength
-        return weights_from_norms(regularizer, t, u)
-
-
-def weights_from_norms(regularizer: Regularizer, t: Array, u: Array) -> Array:
-    """Return the weights ``d`` that minimize ``sum_m t_m^2 / (2 d_m) + h(d)``, whose minimum is ``Omega(t)``."""
-    if isinstance(regularizer, BlockL1):
-        return t / regularizer.strength
-    if isinstance(regularizer, BlockLq):
-        return np.asarray(t ** (2.0 - regularizer.q) / regularizer.strength)
-    if isinstance(regularizer, ElasticNet) and regularizer.l1_ratio > 0:
-        return np.asarray(t / (regularizer.threshold + regularizer.curvature * t))
-    if isinstance(regularizer, ElasticNet):
-        return np.full(t.size, 1.0 / regularizer.strength)
-    return regularizer.weights(t, u)
+    def _weights(self, regularizer: Regularizer, t: Array, old: Array) -> Array:
+        if self.weight_update == "wsr" and t.any():
+            return regularizer.iterated_weights(t, old)
+        return regularizer.weights_from_norms(t)
 
 
 def _penalty(regularizer: Regularizer, t: Array, weights: Array) -> float:
     """Return ``Omega(t)``; for weight sets from the weights just found, since the set was all the work."""
-    if not isinstance(regularizer, WeightSet):
+    if not regularizer.weight_set:
         return regularizer.value(t)
     used = weights > 0
     return 0.5 * float(np.sum(t[used] * (t[used] / weights[used])))
@@ -237,7 +220,7 @@ def _dual(problem: Problem, rho: Array, u: Array) -> float:
 def _equal_weights(problem: Problem, rho: Array, traces: Array) -> Array:
     """Return equal weights, on the boundary of a weight set, else so that penalty and loss at zero are balanced."""
     regularizer, used = problem.regularizer, (traces > 0).astype(np.float64)
-    if isinstance(regularizer, WeightSet):
+    if regularizer.weight_set:
         return regularizer.weights(used, used)
     squares = float(np.sum(problem.dual_norms(rho) ** 2))
     return used * (2.0 * problem.loss_at_zero / squares if squares > 0 else 1.0 / max(traces.max(), problem.tiny))

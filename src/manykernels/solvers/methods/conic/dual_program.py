@@ -33,10 +33,10 @@ class DualProgram:
     def __post_init__(self) -> None:
         problem = self.problem
         self._worth = problem.loss_at_zero / problem.n_samples or 1.0
-        self._kind = _kind(problem)
+        self._linear, self._ridge = _coefficients(problem)
         self._factors = [_factor(kernel) for kernel in problem.stack.block()]
         sizes = self.unit * np.array([np.linalg.norm(factor, 2) for factor in self._factors])
-        self._coned = np.flatnonzero(sizes) if self._kind != "ridge" else np.zeros(0, dtype=np.intp)
+        self._coned = np.flatnonzero((sizes > 0) & ~self._plain)
         self._sizes = sizes[self._coned]
         self._lay_out_bounds()
         self._program = ConeProgram(self._excess.max(initial=self._n_loss_variables() - 1) + 1)
@@ -51,43 +51,49 @@ class DualProgram:
 
     def _weights(self, found: ConeSolution) -> Array:
         """Return ``multiplier / (w_m B_m)`` in natural units."""
-        if self._kind == "ridge":
-            return 1.0 / (self.problem.regularizer.strength * self.problem.penalties**2)
         multipliers = np.array([found.multipliers[k][0] for k in range(self._coned.size)])
         room = np.maximum(self._offsets + self._slopes * found.x[self._excess], np.finfo(np.float64).tiny)
-        d = np.zeros(self.problem.n_kernels)
+        d = self._plain_weights()
         d[self._coned] = self._worth * np.maximum(multipliers, 0.0) / room / self._sizes**2
         return d
+
+    @property
+    def _plain(self) -> Array:
+        """Which kernels have no linear term: they need no cone and have a single possible weight."""
+        return (self._linear == 0) & (self.problem.regularizer.simplex_size is None)
+
+    def _plain_weights(self) -> Array:
+        """Return ``1 / (r_m w_m^2)`` for kernels without linear term, zero for the others."""
+        weights = np.zeros(self.problem.n_kernels)
+        np.divide(self.problem.penalties**-2.0, self._ridge, out=weights, where=self._plain)
+        return weights
 
     # --- kernels ----------------------------------------------------------------------------------------------------
 
     def _lay_out_bounds(self) -> None:
         """Write the bounds ``w_m B_m`` as ``offsets + slopes x[excess]``."""
-        penalties, regularizer = self.problem.penalties[self._coned], self.problem.regularizer
+        penalties, ridge = self.problem.penalties[self._coned], self._ridge[self._coned]
         first, count = self._n_loss_variables(), self._coned.size
         relative = penalties / self._sizes
-        self._offsets = relative * {"l1": regularizer.strength}.get(self._kind, getattr(regularizer, "threshold", 0.0))
-        if self._kind == "simplex":
+        self._offsets = relative * self._linear[self._coned]
+        if self.problem.regularizer.simplex_size is not None:
             self._excess_unit = np.full(count, (1.0 / relative).max(initial=0.0))
-            self._excess = np.full(count, first)
+            self._excess, self._soft = np.full(count, first), np.ones(count, dtype=bool)
         else:
-            self._excess_unit = 1.0 / relative
-            self._excess = first + np.arange(count)
-        self._slopes = relative * self._excess_unit
-        if self._kind == "l1":
-            self._excess, self._slopes = np.zeros(count, dtype=np.intp), np.zeros(count)
+            self._excess_unit, self._soft = 1.0 / relative, ridge > 0
+            self._excess = np.where(self._soft, first + np.cumsum(self._soft) - 1, 0)
+        self._slopes = np.where(self._soft, relative * self._excess_unit, 0.0)
 
     def _add_kernels(self) -> None:
-        strength, program = self.problem.regularizer.strength, self._program
+        program, soft = self._program, self._soft
         for k, m in enumerate(self._coned):
             rows = self._factors[m].T * (self.unit / self._sizes[k])
             self._add_cone(k, rows)
-        if self._kind == "ridge":
-            total = self.problem.stack.combine(1.0 / (strength * self.problem.penalties**2))
+        if self._plain.any():
+            total = self.problem.stack.combine(self._plain_weights())
             program.dense = total * (self.unit**2 / self._worth)
-        elif self._kind != "l1":
-            curvature = getattr(self.problem.regularizer, "curvature", strength)
-            program.quadratic[self._excess] = self._excess_unit**2 / (curvature * self._worth)
+        curvature = self._ridge[self._coned][soft]
+        program.quadratic[self._excess[soft]] = self._excess_unit[soft] ** 2 / (curvature * self._worth)
 
     def _add_cone(self, k: int, rows: Array) -> None:
         """Demand ``||rows x|| <= offsets_k + slopes_k x[excess_k]``."""
@@ -103,12 +109,12 @@ class DualProgram:
 
     def _n_loss_variables(self) -> int:
         loss, n = self.problem.loss, self.problem.n_samples
-        return 3 * n if loss.entropic else 2 * n if loss.kink > 0 else n
+        return 3 * n if loss.conjugate_form == "binary_entropy" else 2 * n if loss.kink > 0 else n
 
     def _add_loss(self) -> None:
         problem, program, n = self.problem, self._program, self.problem.n_samples
         indices = np.arange(n)[:, None]
-        if problem.loss.entropic:
+        if problem.loss.conjugate_form == "binary_entropy":
             self._add_entropies(indices)
         else:
             program.linear[:n] = -problem.y * (self.unit / self._worth)
@@ -143,10 +149,14 @@ class DualProgram:
             self._program.add("Exponential", offset, values, columns)
 
 
-def _kind(problem: Problem) -> str:
-    """Return the name of the regularizer, with the end of the elastic net called by its own name."""
+def _coefficients(problem: Problem) -> tuple[Array, Array]:
+    """Return the linear and the quadratic coefficient of each kernel; on a simplex 0 and ``lambda``, shared by all."""
     regularizer = problem.regularizer
-    return "l1" if regularizer.dual_constraint else regularizer.name
+    if regularizer.simplex_size is not None:
+        return np.zeros(problem.n_kernels), np.full(problem.n_kernels, 1.0 / regularizer.simplex_size)
+    assert regularizer.linear_and_ridge is not None, "the solver refuses what has neither form"
+    parts = [np.asarray(part, dtype=np.float64) for part in regularizer.linear_and_ridge]
+    return np.broadcast_to(parts[0], problem.n_kernels), np.broadcast_to(parts[1], problem.n_kernels)
 
 
 def _factor(kernel: Array) -> Array:

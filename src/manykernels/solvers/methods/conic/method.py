@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from scipy.linalg import LinAlgError
 
-from manykernels.objective.losses import LOSSES
+from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.cone_program import import_clarabel
 from manykernels.solvers.engines.refinement import refinements, with_best_intercept
@@ -79,8 +79,7 @@ class Conic(Solver):
     """
 
     name: ClassVar[str] = "conic"
-    accepts_losses: ClassVar[frozenset[str]] = frozenset(LOSSES)
-    accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"l1", "elasticnet", "ridge", "simplex"})
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CLOSED_CONJUGATE, Capability.CONES})
     attainable_gap: ClassVar[float] = 1e-6
 
     def check(self, problem: Problem) -> None:
@@ -142,6 +141,7 @@ def _inactive(problem: Problem, rho: Array, d: Array) -> Array:
     value, the smaller one is zero.
     """
     squares = problem.dual_norms(rho) ** 2
-    bound = problem.regularizer.inactive_below**2 or float(squares.max())
+    threshold = np.asarray(problem.regularizer.inactive_below, dtype=np.float64) ** 2
+    bound = np.where(threshold > 0, threshold, float(squares.max()))
     shares = d * squares
     return shares * bound < (bound - squares) * float(shares.max())

@@ -9,11 +9,10 @@ import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.packed import PackedStack
+from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
 from manykernels.solvers.methods.pfbs.splitting import (
-    CURVATURE_BOUNDS,
     ROUNDING,
-    SCALABLE,
     Blocks,
     best_intercept,
     dual_vector,
@@ -22,6 +21,7 @@ from manykernels.solvers.methods.pfbs.splitting import (
     objective,
     safe_sigma,
     scaled_sigma,
+    takes_many_steps,
 )
 from manykernels.solvers.methods.pfbs.support_newton import NewtonStep, newton_step
 from manykernels.validation.arrays import check_count
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
 
 STEP_RULES = ("scaled", "safe", "heuristic")
-SUPPORTED = frozenset({"l1", "elasticnet", "lq", "ridge", "simplex"})
 NEARLY_ACTIVE = 0.9  # of the bound above which a zero block becomes nonzero: such kernels are iterated on
 FIRST_DAMPING, LOWEST_DAMPING, HIGHEST_DAMPING = 1e-2, 1e-12, 1.0
 NEWTON_STEPS = 12  # most in an outer iteration
@@ -124,8 +123,9 @@ class ForwardBackward(Solver):
     round_steps: int = 20
 
     name: ClassVar[str] = "pfbs"
-    accepts_losses: ClassVar[frozenset[str]] = frozenset(CURVATURE_BOUNDS)
-    accepts_regularizers: ClassVar[frozenset[str]] = SUPPORTED
+    needs: ClassVar[frozenset[Capability]] = frozenset(
+        {Capability.BOUNDED_CURVATURE, Capability.CURVATURE, Capability.WEIGHTS_FROM_NORMS}
+    )
 
     def __post_init__(self) -> None:
         if self.step_rule not in STEP_RULES:
@@ -145,7 +145,7 @@ class ForwardBackward(Solver):
         """
         if self.step_rule == "heuristic":
             return heuristic_sigma(problem)
-        scalable = self.step_rule == "scaled" and problem.regularizer.name in SCALABLE
+        scalable = self.step_rule == "scaled" and takes_many_steps(problem.regularizer)
         return scaled_sigma(problem) if scalable else safe_sigma(problem)
 
     def initialize(self, problem: Problem, start: Model) -> _State:
@@ -166,7 +166,7 @@ class ForwardBackward(Solver):
         bound = _activity_bound(problem, state)
         active = np.zeros(problem.n_kernels, dtype=bool)
         active[state.work[state.blocks.norms > 0]] = True
-        wanted = active | (certificate.dual_norms >= min(NEARLY_ACTIVE * bound, float(certificate.dual_norms.max())))
+        wanted = active | (certificate.dual_norms >= np.minimum(NEARLY_ACTIVE * bound, certificate.dual_norms.max()))
         missing = np.setdiff1d(np.flatnonzero(wanted), state.work)
         if missing.size or np.count_nonzero(wanted) < 0.5 * state.work.size:
             self._move(problem, state, np.flatnonzero(wanted))
@@ -199,7 +199,7 @@ class ForwardBackward(Solver):
         rho = dual_vector(state.problem, state.blocks.scores(), state.b)
         norms = state.problem.dual_norms(rho)
         d = np.zeros(problem.n_kernels)
-        weights = problem.regularizer.weights(state.blocks.norms, norms)
+        weights = state.problem.regularizer.weights(state.blocks.norms, norms)
         d[state.work] = weights / state.problem.penalties**2
         return rho, d, state.b
 
@@ -297,14 +297,14 @@ def _uphill(point: Blocks, blocks: Blocks, state: _State) -> bool:
     return float(state.sigma @ along) > 0
 
 
-def _activity_bound(problem: Problem, state: _State) -> float:
-    """Return the dual norm above which a zero block becomes nonzero; no kernel is ever left out below zero."""
+def _activity_bound(problem: Problem, state: _State) -> Array | float:
+    """Return the dual norms above which zero blocks become nonzero; no kernel is ever left out below zero."""
     regularizer = problem.regularizer
     if not regularizer.sparse:
         return -np.inf
-    if regularizer.name == "simplex":
-        return regularizer.strength * float(state.blocks.norms.sum())
-    return regularizer.inactive_below
+    if regularizer.simplex_size is not None:
+        return float(state.blocks.norms.sum()) / regularizer.simplex_size
+    return np.asarray(regularizer.inactive_below)
 
 
 def _restricted(problem: Problem, kernels: Array) -> Problem:
@@ -317,4 +317,6 @@ def _restricted(problem: Problem, kernels: Array) -> Problem:
         few = stack.view(kernels)
     else:
         few = PackedStack(stack.triangles(kernels), problem.n_samples, n_threads=stack.n_threads)
-    return replace(problem, stack=few, kernel_penalties=problem.penalties[kernels])
+    return replace(
+        problem, stack=few, kernel_penalties=problem.penalties[kernels], regularizer=problem.regularizer.take(kernels)
+    )

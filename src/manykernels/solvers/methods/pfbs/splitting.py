@@ -15,10 +15,9 @@ from scipy.sparse.linalg import eigsh
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
+    from manykernels.objective.regularizers import Regularizer
     from manykernels.validation.arrays import Array
 
-CURVATURE_BOUNDS = {"squared": 1.0, "huber": 1.0, "squared_hinge": 1.0, "logistic": 0.25}
-SCALABLE = frozenset({"l1", "elasticnet", "ridge"})  # regularizers whose prox takes one step size a block
 DIRECT_ORDER = 100  # up to which all eigenvalues are cheaper than Lanczos iterations
 LANCZOS_TOLERANCE = 1e-3
 LANCZOS_MARGIN = 1.01  # Lanczos comes from below, a bound must be above
@@ -66,7 +65,7 @@ def best_intercept(problem: Problem, f: Array, start: float) -> float:
     if not problem.fit_intercept:
         return 0.0
     loss, y, weight, b = problem.loss, problem.y, problem.weight, start
-    if loss.name == "squared":
+    if loss.linear_dual:
         return loss.best_intercept(y, f, weight)
     for _ in range(INTERCEPT_STEPS):
         slopes = weight * loss.derivative(y, f + b)
@@ -91,9 +90,14 @@ def forward_backward(problem: Problem, blocks: Blocks, rho: Array, sigma: Array)
     steps = 1.0 / sigma
     products = problem.stack.apply_each(rho) * (steps / problem.penalties**2)[:, None]
     moved = Blocks.of(blocks.coefficients + steps[:, None] * rho, blocks.values + products)
-    step = steps if problem.regularizer.name in SCALABLE else float(steps[0])
-    shrunk = problem.regularizer.prox(moved.norms, step)  # type: ignore[arg-type]
+    step = steps if takes_many_steps(problem.regularizer) else float(steps[0])
+    shrunk = problem.regularizer.prox(moved.norms, step)  # type: ignore[arg-type]  # a step a block is allowed here
     return moved.scaled(np.divide(shrunk, moved.norms, out=np.zeros_like(shrunk), where=moved.norms > 0))
+
+
+def takes_many_steps(regularizer: Regularizer) -> bool:
+    """Whether the prox takes one step size a block: where it is a formula, not an iteration."""
+    return regularizer.linear_and_ridge is not None
 
 
 def objective(problem: Problem, blocks: Blocks, b: float) -> float:
@@ -138,7 +142,7 @@ def _joint_curvature(problem: Problem, factors: Array) -> float:
     """Largest eigenvalue of ``S^(1/2) (sum_j factors_j K_j) S^(1/2)``, times the curvature of the loss; 1 if zero."""
     root = np.sqrt(problem.weight)
     matrix = problem.stack.combine(factors) * root * root[:, None]
-    largest = CURVATURE_BOUNDS[problem.loss.name] * largest_eigenvalue(matrix)
+    largest = problem.loss.curvature_bound * largest_eigenvalue(matrix)
     return largest if largest > 0 else 1.0
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
 
 SMALLEST_CURVATURE = 1e-14  # of a sample, relative to its weight
+LARGEST_CURVATURE = 1.0 / np.finfo(np.float64).tiny  # of a block of zero norm, whose penalty may bend infinitely there
 EARLY = 1e-4  # step at which the slope along a direction is measured
 SUFFICIENT = 0.1  # share of the slope that a whole step must realize
 AHEAD = 4.0  # steps that one looks ahead for bends of the loss
@@ -94,7 +95,7 @@ def support_direction(
     problem: Problem, support: Array, blocks: Blocks, scores: Array, rho: Array, damping: float
 ) -> tuple[Array, Array, float]:
     """Return the Newton direction of coefficients (m, N), of values (m, N) and of the intercept."""
-    slopes, compliances, radial = penalty_curvature(problem.regularizer, blocks.norms, damping)
+    slopes, compliances, radial = penalty_curvature(problem.regularizer.take(support), blocks.norms, damping)
     inverse_norms = np.divide(1.0, blocks.norms, out=np.zeros_like(blocks.norms), where=blocks.norms > 0)
     units = blocks.values * inverse_norms[:, None]
     weights = np.zeros(problem.n_kernels)
@@ -129,26 +130,12 @@ def _inverse_curvature(problem: Problem, scores: Array) -> Array:
 
 
 def penalty_curvature(regularizer: Regularizer, t: Array, damping: float) -> tuple[Array, Array, Array]:
-    """Return ``g'(t)`` (m,), ``t / g'(t)`` (m,) and the damped curvature matrix ``R`` along the blocks (m, m)."""
-    strength = regularizer.strength
-    match regularizer.name:
-        case "l1":
-            slopes, second = np.full(t.size, strength), np.zeros(t.size)
-        case "elasticnet":
-            slopes = regularizer.threshold + regularizer.curvature * t  # type: ignore[attr-defined]
-            second = np.full(t.size, regularizer.curvature)  # type: ignore[attr-defined]
-        case "lq":
-            exponent = regularizer.q - 1.0  # type: ignore[attr-defined]
-            slopes = strength * t**exponent
-            flat = t ** (1.0 - exponent) / strength
-            return slopes, flat, np.diag(exponent / np.maximum(flat, np.finfo(np.float64).tiny))
-        case "simplex":
-            slopes, second = np.full(t.size, strength * float(t.sum())), np.zeros(t.size)
-        case _:
-            return strength * t, np.full(t.size, 1.0 / strength), np.diag(np.full(t.size, strength))
-    compliances = t / slopes
-    radial = np.diag(second + damping / compliances)
-    return slopes, compliances, radial + strength if regularizer.name == "simplex" else radial
+    """Return ``g'(t)`` (m,), ``t / g'(t)`` (m,) and the curvature ``R`` along the blocks (m, m), damped if sparse."""
+    compliances = regularizer.weights_from_norms(t)
+    radial = np.minimum(regularizer.hessian(t), LARGEST_CURVATURE)
+    if regularizer.sparse:
+        radial[np.diag_indices_from(radial)] += damping / compliances
+    return regularizer.derivative(t), compliances, radial
 
 
 def best_step(

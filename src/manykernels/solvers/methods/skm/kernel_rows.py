@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manykernels.objective.regularizers.weight_sets import Simplex
 from manykernels.solvers.engines.fixed_weights.pair_loops import MISSING
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ class UnitKernels:
     """The kernels ``Q_j = K_j / (lam w_j^2)`` of a working set."""
 
     def __init__(self, problem: Problem, kernels: Array) -> None:
-        assert isinstance(problem.regularizer, Simplex)
         self.problem, self.kernels = problem, kernels
         self.scales = 1.0 / (problem.regularizer.strength * problem.penalties[kernels] ** 2)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.fixed_weights.smo_svm import smo_svm
 from manykernels.solvers.engines.fixed_weights.svm_loops import svm_loop
@@ -131,8 +132,7 @@ class SupportKernelMachine(Solver):
     sparsify: bool = False
 
     name: ClassVar[str] = "skm"
-    accepts_losses: ClassVar[frozenset[str]] = frozenset({"hinge"})
-    accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"simplex"})
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.HINGE_FORM, Capability.SIMPLEX})
 
     def __post_init__(self) -> None:
         check_positive(self.smallest_kappa, "smallest_kappa", upper=1.0)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from manykernels.exceptions import IncompatibleError
-from manykernels.objective.regularizers.weight_sets import Simplex
+from manykernels.objective.capabilities import Capability
 from manykernels.solvers.engines.fixed_weights.pair_loops import steepest, violation_of
 from manykernels.validation.arrays import check_nonnegative_vector, check_positive
 
@@ -95,7 +95,8 @@ def epsilon_optimality(problem: Problem, rho: Array, d: Array) -> EpsilonOptimal
     ``J_j(alpha) = alpha' D(y) K_j D(y) alpha / (2 w_j^2) - alpha'e``; a model is optimal if the weights are supported
     on the kernels with the largest ``J_j`` and ``alpha`` solves the support vector machine on their sum.
     """
-    if problem.loss.name != "hinge" or not isinstance(problem.regularizer, Simplex):
+    lacking = {Capability.HINGE_FORM, Capability.SIMPLEX} - problem.loss.capabilities - problem.regularizer.capabilities
+    if lacking:
         raise IncompatibleError(
             f"(eps1, eps2)-optimality is defined for the hinge loss with the simplex, not for the loss "
             f"'{problem.loss.name}' with the regularizer '{problem.regularizer.name}'."

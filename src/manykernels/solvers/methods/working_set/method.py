@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from manykernels.objective.losses import LOSSES
+from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.primal_dual.iteration import PRUNING_TOLERANCE, PrimalDual
 from manykernels.solvers.engines.primal_dual.start import start_iteration
@@ -90,19 +90,12 @@ class WorkingSet(Solver):
 
     name: ClassVar[str] = "working_set"
     fallback: ClassVar[type[Solver] | None] = BlockCoordinate
-    accepts_losses: ClassVar[frozenset[str]] = frozenset(LOSSES)
-    accepts_regularizers: ClassVar[frozenset[str]] = frozenset({"l1", "elasticnet", "simplex"})
+    needs: ClassVar[frozenset[Capability]] = frozenset(
+        {Capability.CURVED_CONJUGATE, Capability.MULTIPLIERS, Capability.SELECTION}
+    )
 
     def __post_init__(self) -> None:
         check_count(self.initial_size, "initial_size")
-
-    @classmethod
-    def refusals(cls, problem: Problem) -> list[str]:
-        """Refuse what selects no kernels."""
-        reasons = super().refusals(problem)
-        if not reasons and not problem.regularizer.sparse:
-            reasons.append("this regularizer gives every kernel a weight")
-        return reasons
 
     def initialize(self, problem: Problem, start: Model) -> _State:
         """Start from the given model with an empty working set."""
@@ -140,23 +133,27 @@ class WorkingSet(Solver):
 
     def _open(self, problem: Problem, state: _State) -> None:
         rho, d, b = state.start
+        bounds = problem.regularizer.inactive_below
+        norms = _relative(state.norms, bounds) if np.any(bounds) else state.norms
+        always = int(np.isinf(norms).sum())  # kernels that no norm is too small for can never be left out
         size = max(self.initial_size, 0 if problem.regularizer.dual_constraint else problem.n_kernels // DENSE_START)
-        worst = np.argsort(-state.norms, kind="stable")[:size]
+        worst = np.argsort(-norms, kind="stable")[: size + always]
         state.kernels = np.union1d(worst, np.flatnonzero(d))
         state.iteration = start_iteration(state.copy.choose(state.kernels), rho, b)
         state.gap = FIRST_GAP / INNER_PROGRESS
 
     def _revise(self, problem: Problem, state: _State, iteration: PrimalDual) -> None:
-        bound = iteration.activity_bound()
-        norms = state.norms[state.kernels]
-        keep = ~iteration.kernels.inactive() | (norms >= min(NEARLY_ACTIVE * bound, norms.max()))
+        shared = iteration.shared_bound
+        norms = _relative(state.norms, problem.regularizer.inactive_below if shared is None else shared)
+        inside = norms[state.kernels]
+        keep = ~iteration.kernels.inactive() | (inside >= min(NEARLY_ACTIVE, inside.max()))
         outside = np.ones(problem.n_kernels, dtype=bool)
         outside[state.kernels] = False
-        found = np.flatnonzero(outside & (state.norms > NEARLY_VIOLATED * bound))
+        found = np.flatnonzero(outside & (norms > NEARLY_VIOLATED))
         growth = GROWTH if problem.stack.in_memory else 1
         room = max(self.initial_size, growth * state.kernels.size)
-        added = found[np.argsort(-state.norms[found], kind="stable")][:room]
-        if not (state.norms[added] > bound).any() or state.gap > SLOW * state.previous_gap:
+        added = found[np.argsort(-norms[found], kind="stable")][:room]
+        if not (norms[added] > 1.0).any() or state.gap > SLOW * state.previous_gap:
             state.share *= 0.3
             keep[:] = True
         if problem.stack.in_memory and np.count_nonzero(~keep) < WORTH_DROPPING * keep.size:
@@ -208,3 +205,9 @@ class WorkingSet(Solver):
         """Whether the model is also good without its inactive kernels, whose weights shrink with every step."""
         unit = max(abs(iteration.bounds()[0]), problem.tiny)
         return iteration.pruned_gap() <= max(2.0 * wanted, PRUNING_TOLERANCE * self.tol) * unit
+
+
+def _relative(norms: Array, bounds: Array | float) -> Array:
+    """Return dual norms in units of the bound above which a kernel has a weight; infinite where every norm is."""
+    bounds = np.broadcast_to(bounds, norms.shape)
+    return np.divide(norms, bounds, out=np.full(norms.shape, np.inf), where=bounds > 0)

@@ -38,7 +38,13 @@ class WorkingCopy:
         else:
             chosen = PackedStack(self._packed(kernels), stack.n_samples, n_threads=stack.n_threads)
         self.kernels = kernels
-        return replace(self.problem, stack=chosen, kernel_penalties=self.problem.penalties[kernels])
+        problem = self.problem
+        return replace(
+            problem,
+            stack=chosen,
+            kernel_penalties=problem.penalties[kernels],
+            regularizer=problem.regularizer.take(kernels),
+        )
 
     def _packed(self, kernels: Array) -> Array:
         kept = np.flatnonzero(np.isin(self.kernels, kernels))

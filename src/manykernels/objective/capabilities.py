@@ -1,0 +1,48 @@
+"""What a solver may ask of a loss or of a regularizer, in the words of its refusal."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["Capability"]
+
+
+class Capability(Enum):
+    """Something that a loss or a regularizer can do and a solver may need.
+
+    Losses and regularizers derive their ``capabilities`` from the data that they declare and the optional methods that
+    they define; a solver lists what it ``needs``. Nothing is asked by name, so that classes of a user's own are solved
+    by whatever solver finds all that it needs in them.
+
+    Examples
+    --------
+    >>> from manykernels.objective import get_loss
+    >>> Capability.HINGE_FORM in get_loss("hinge").capabilities, Capability.HINGE_FORM in get_loss("huber").capabilities
+    (True, False)
+    """
+
+    CURVED_CONJUGATE = "loss", "a conjugate that is twice differentiable inside its box, but for a kink at zero"
+    CLOSED_CONJUGATE = "loss", "a conjugate that is quadratic on its box, but for a kink at zero, or a binary entropy"
+    BOUNDED_CURVATURE = "loss", "a bounded second derivative"
+    HINGE_FORM = "loss", "labels as targets and a conjugate that is linear on its box, as that of the hinge loss"
+    SELECTION = "regularizer", "kernel weights that are exactly zero at the optimum"
+    MULTIPLIERS = "regularizer", "bounds on the dual norms of which the kernel weights are the multipliers"
+    SEPARABLE = "regularizer", "a value that is a sum over kernels"
+    CURVATURE = "regularizer", "second derivatives in the block norms"
+    SMOOTH_CONJUGATE = "regularizer", "a differentiable conjugate that is a sum over kernels"
+    WEIGHTS_FROM_NORMS = "regularizer", "the best kernel weights for given block norms in closed form"
+    SIMPLEX = "regularizer", "a set of kernel weights with a linear maximizer (the simplex)"
+    CONES = "regularizer", "linear and quadratic terms of the block norms only, or the simplex"
+    ELASTIC_FORM = "regularizer", "linear and quadratic terms of the block norms, alike for all kernels"
+    POWER_FORM = "regularizer", "a power q > 1 of the block norms or of their q-norm (an lp ball with p > 1 has it)"
+    STRONG_CONVEXITY = "regularizer", "strong convexity in the block norms (an elastic net with l1_ratio < 1 has it)"
+
+    @property
+    def owner(self) -> str:
+        """Who can have it: ``"loss"`` or ``"regularizer"``."""
+        return str(self.value[0])
+
+    @property
+    def words(self) -> str:
+        """What it is, in words."""
+        return str(self.value[1])
