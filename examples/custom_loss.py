@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from manykernels import Gaussian, KernelBank, MKLRegressor, MKLRegressorCV, solve
+from manykernels import Gaussian, KernelBank, MKLRegressor, MKLRegressorCV, regularization_path, solve
 from manykernels.objective import RegressionLoss
 
 
@@ -95,22 +95,25 @@ class AsymmetricSquared(RegressionLoss):
 def main() -> None:
     """Fit both on a curve with outliers; choose the strength of one by cross-validation."""
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (120, 2))
-    y = np.sin(4 * X[:, 0]) + 0.1 * rng.standard_normal(120) + 3.0 * (rng.uniform(size=120) < 0.05)
+    X = rng.uniform(-1, 1, (150, 2))
+    truth = 2 * np.sin(4 * X[:, 0])
+    y = truth + 0.1 * rng.standard_normal(150) + 8.0 * (rng.uniform(size=150) < 0.05)
     bank = KernelBank([(f"x{j} w{w}", Gaussian(w), [j]) for j in (0, 1) for w in (0.1, 0.5, 2.0)])
 
     fitted = bank.fit(X)
     kernels = fitted.block(fitted.prepare(X), fitted.prepare(X))
     for loss in (LogCosh(), AsymmetricSquared(0.8)):
-        solution = solve(kernels, y, loss=loss, regularizer="l1", strength=1.0, tol=1e-8)
+        solution = solve(kernels, y, loss=loss, regularizer="l1", strength=0.3, tol=1e-8)
         active = [name for name, d in zip(fitted.names, solution.kernel_weights, strict=True) if d > 0]
         print(f"{loss.name}: {solution.solver}, gap {solution.certificate.relative_gap:.0e}, kernels {active}")
 
-    model = MKLRegressor(bank, loss=LogCosh(), alpha=0.02, tol=1e-8).fit(X, y)
-    truth = np.sin(4 * X[:, 0])
-    print(f"log-cosh, alpha 0.02: distance to the truth {np.abs(model.predict(X) - truth).mean():.3f}")
-    chosen = MKLRegressorCV(bank, loss=LogCosh(), cv=3, n_alphas=8).fit(X, y)
-    print(f"alpha chosen by cross-validation: {chosen.alpha_:.3g}")
+    for chosen in ("squared", LogCosh()):
+        model = MKLRegressor(bank, loss=chosen, alpha=0.002, tol=1e-8).fit(X, y)
+        print(f"{chosen}: distance to the truth {np.abs(model.predict(X) - truth).mean():.3f}")
+    path = regularization_path(X, y, kernels=bank, loss=AsymmetricSquared(0.8), n_alphas=4, tol=1e-8)
+    print("kernels along the path of the expectile:", path.summary()["n_active"].tolist())
+    best = MKLRegressorCV(bank, loss=LogCosh(), cv=3, n_alphas=10).fit(X, y)
+    print(f"alpha chosen by cross-validation: {best.alpha_:.2g}")
 
 
 if __name__ == "__main__":

@@ -103,11 +103,11 @@ def main() -> None:
     active = [name for name, d in zip(fitted.names, solution.kernel_weights, strict=True) if d > 0]
     print(f"{solution.solver}: gap {solution.certificate.relative_gap:.0e}, kernels {active}")
 
-    model = MKLRegressor(bank, penalty=penalty, alpha=0.01, tol=1e-8).fit(X, y)
-    print(f"alpha 0.01: R2 {model.score(X, y):.3f}, {(model.kernel_weights_ > 0).sum()} of {len(bank.kernels)} kernels")
-    path = regularization_path(MKLRegressor(bank, penalty=penalty), X, y, alphas=[0.1, 0.01, 0.001])
-    print("kernels along the path:", [int((d > 0).sum()) for d in path.kernel_weights])
-    chosen = MKLRegressorCV(bank, penalty=penalty, cv=3, alphas=[0.1, 0.01, 0.001]).fit(X, y)
+    model = MKLRegressor(bank, penalty=replace(penalty, strength=1.2), tol=1e-8).fit(X, y)
+    print(f"R2 {model.score(X, y):.3f} with {(model.kernel_weights_ > 0).sum()} of {len(fitted.names)} kernels")
+    path = regularization_path(X, y, kernels=bank, penalty=penalty, alphas=[0.1, 0.01, 0.001, 0.0001], tol=1e-8)
+    print("kernels along the path:", path.summary()["n_active"].tolist())
+    chosen = MKLRegressorCV(bank, penalty=penalty, cv=3, alphas=[0.1, 0.01, 0.001, 0.0001]).fit(X, y)
     print(f"alpha chosen by cross-validation: {chosen.alpha_:.3g}")
 
 

@@ -188,10 +188,15 @@ def test_unfinished_folds_are_reported_once() -> None:
     assert sum("models of the folds stopped short of tol=1e-09" in text for text in told) == 1
 
 
-def test_a_strength_that_is_given_cannot_be_chosen() -> None:
+def test_the_strength_of_a_penalty_object_is_chosen_like_that_of_its_name() -> None:
     X, y = regression()
-    with pytest.raises(InvalidInputError, match="has its strength already"):
-        MKLRegressorCV(bank(), penalty=BlockL1(0.1)).fit(X, y)
+    named, given = (MKLRegressorCV(bank(), penalty=penalty, cv=3).fit(X, y) for penalty in ("l1", BlockL1(0.1)))
+    np.testing.assert_array_equal(given.alphas_, named.alphas_)
+    np.testing.assert_array_equal(given.kernel_weights_, named.kernel_weights_)
+
+
+def test_a_penalty_that_never_vanishes_needs_strengths() -> None:
+    X, y = regression()
     with pytest.raises(InvalidInputError, match="every kernel has a weight at any strength"):
         MKLRegressorCV(bank(), penalty="lq").fit(X, y)
 

@@ -15,6 +15,8 @@ PROMISES = {
     "hierarchical_interactions.py": ["pulse x pulse", "age x dose", "Held-out R2: 0.9"],
     "polynomial_interactions.py": ["age x dose x dose", "weight x pulse x marker 3", "held-out R2 0.9"],
     "precomputed_kernels.py": ["words of 4", "cross-validated accuracy"],
+    "custom_loss.py": ["log_cosh: working_set", "asymmetric_squared: working_set", "chosen by cross-validation"],
+    "custom_regularizer.py": ["working_set: gap", "kernels along the path", "chosen by cross-validation"],
     "multiview_regression.py": ["informative views view1, view3", "held-out R2"],
 }
 

@@ -98,15 +98,12 @@ class CrossValidated:
         return self.cv_results_.copy()
 
     def _families(self: Any) -> list[PenaltyFamily]:
-        if isinstance(self.penalty, Regularizer):
-            raise InvalidInputError(
-                f"penalty={self.penalty!r} has its strength already; give the name of a penalty, so that the strength "
-                "can be chosen."
-            )
         if self.mus is not None:
             return [PenaltyFamily(self.penalty, {}, float(mu)) for mu in np.ravel(self.mus)]
         if self.penalty == "elasticnet":
             return [PenaltyFamily("elasticnet", {"l1_ratio": float(ratio)}) for ratio in np.ravel(self.l1_ratios)]
+        if isinstance(self.penalty, Regularizer):
+            return [PenaltyFamily(self.penalty, {})]
         own = {name: getattr(self, name) for name in shape_of(REGULARIZERS[self.penalty])}
         return [PenaltyFamily(self.penalty, own)]
 

@@ -38,8 +38,9 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # type: ignore[override]  #
         As in :class:`MKLRegressor`, and so are all parameters not described here.
     loss : str or Loss, default="squared"
         Loss of a prediction.
-    penalty : str, default="l1"
-        Name of the penalty. One that gives every kernel a weight ("lq", "ridge", weight sets) needs ``alphas``.
+    penalty : str or Regularizer, default="l1"
+        Name of the penalty, or an object, whose strength is replaced by those that are tried. One that gives every
+        kernel a weight ("lq", "ridge", weight sets) needs ``alphas``.
     alphas : array-like or None, default=None
         Strengths relative to the mean loss, instead of the default grid.
     n_alphas : int, default=25
@@ -126,7 +127,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # type: ignore[override]  #
         kernels: Any = None,
         *,
         loss: Any = "squared",
-        penalty: str = "l1",
+        penalty: Any = "l1",
         alphas: Any = None,
         n_alphas: int = 25,
         ratio: float = 1e-3,
@@ -194,8 +195,9 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # type: ignore[override] 
         As in :class:`MKLClassifier`, and so are all parameters not described here.
     loss : str or Loss, default="logistic"
         Loss of a score for a label.
-    penalty : str, default="l1"
-        Name of the penalty. One that gives every kernel a weight ("lq", "ridge", weight sets) needs ``alphas``.
+    penalty : str or Regularizer, default="l1"
+        Name of the penalty, or an object, whose strength is replaced by those that are tried. One that gives every
+        kernel a weight ("lq", "ridge", weight sets) needs ``alphas``.
     alphas : array-like or None, default=None
         Strengths relative to the mean loss, instead of the default grid.
     n_alphas : int, default=25
@@ -276,7 +278,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # type: ignore[override] 
         kernels: Any = None,
         *,
         loss: Any = "logistic",
-        penalty: str = "l1",
+        penalty: Any = "l1",
         alphas: Any = None,
         n_alphas: int = 25,
         ratio: float = 1e-3,

@@ -20,7 +20,7 @@ from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import GramStack
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
-from manykernels.objective.regularizers import get_regularizer
+from manykernels.objective.regularizers import Regularizer, get_regularizer
 from manykernels.solvers import Solution, Solver, Status
 from manykernels.solvers.progress import count_to
 from manykernels.threads import blas_threads
@@ -125,7 +125,7 @@ def regularization_path(
     *,
     kernels: Any = None,
     loss: str | Loss = "squared",
-    penalty: str = "l1",
+    penalty: str | Regularizer = "l1",
     alphas: ArrayLike | None = None,
     n_alphas: int = 25,
     ratio: float = 1e-3,
@@ -159,8 +159,8 @@ def regularization_path(
         As in the estimators; of no account for a GramStack.
     loss : str or Loss, default="squared"
         Loss of a prediction, as in the estimators.
-    penalty : str
-        Name of the penalty.
+    penalty : str or Regularizer, default="l1"
+        Name of the penalty, or an object, whose strength is replaced by those of the path.
     alphas : array_like, optional
         Strengths relative to the mean loss. By default a geometric grid from the smallest one with an empty model.
     n_alphas : int

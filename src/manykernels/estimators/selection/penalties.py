@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,43 +16,44 @@ if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
     from manykernels.validation.arrays import Array
 
-VANISHING = ("l1", "elasticnet")  # penalties under which a finite strength selects no kernel
-
 
 @dataclass(frozen=True)
 class PenaltyFamily:
-    """A penalty of which only the strength is open."""
+    """A penalty of which only the strength is open: a name with parameters, or an object whose strength is replaced."""
 
-    name: str
+    penalty: str | Regularizer
     parameters: dict[str, Any]
     mu: float | None = None
 
     def __post_init__(self) -> None:
-        if self.name not in REGULARIZERS:
-            raise InvalidInputError(f"Unknown penalty {self.name!r}. Known penalties: {', '.join(REGULARIZERS)}.")
+        given = self.penalty
+        if isinstance(given, str) and given not in REGULARIZERS:
+            raise InvalidInputError(f"Unknown penalty {given!r}. Known penalties: {', '.join(REGULARIZERS)}.")
+        if not isinstance(given, str) and self.parameters:
+            raise InvalidInputError(f"{given!r} already has its parameters; drop {sorted(self.parameters)}.")
         if self.mu is not None:
-            if self.name != "elasticnet":
-                raise InvalidInputError(f"mu is for penalty='elasticnet', not for {self.name!r}; leave it out.")
+            if given != "elasticnet":
+                raise InvalidInputError(f"mu is for penalty='elasticnet', not for {given!r}; leave it out.")
             check_positive(self.mu, "mu", allow_zero=True)
 
     def at(self, alpha: float, total_weight: float) -> Regularizer:
         """Return the penalty of strength ``alpha`` relative to the mean loss, for samples of this total weight."""
+        if isinstance(self.penalty, Regularizer):
+            return replace(self.penalty, strength=strength_from_alpha(alpha, total_weight))
         if self.mu is None:
-            return get_regularizer(self.name, strength_from_alpha(alpha, total_weight), **self.parameters)
+            return get_regularizer(self.penalty, strength_from_alpha(alpha, total_weight), **self.parameters)
         total = check_positive(alpha, "alpha") + self.mu
         return ElasticNet(strength_from_alpha(total, total_weight), l1_ratio=alpha / total)
 
     def alpha_max(self, problems: list[Problem]) -> float:
         """Smallest ``alpha`` at which no problem selects a kernel; the problems' own penalties do not count."""
-        name = self.name if self.mu is None else "l1"
-        ratio = self.parameters.get("l1_ratio", 1.0) if name == "elasticnet" else 1.0
-        if name not in VANISHING or ratio == 0:
+        unit = get_regularizer("l1", 1.0) if self.mu is not None else self.at(1.0, 1.0)
+        largest = max(unit.strength_max(p.dual_norms(p.zero_model()[0])) / p.total_weight for p in problems)
+        if not np.isfinite(largest):
             raise InvalidInputError(
-                f"Under penalty {self.name!r} with {self.parameters} every kernel has a weight at any strength, so no "
-                "alpha is the largest to start from: give alphas, for example numpy.geomspace(10, 1e-3, 25)."
+                f"Under penalty {self.penalty!r} with {self.parameters} every kernel has a weight at any strength, so "
+                "no alpha is the largest to start from: give alphas, for example numpy.geomspace(10, 1e-3, 25)."
             )
-        unit = get_regularizer("l1", 1.0)
-        largest = max(unit.strength_max(p.dual_norms(p.zero_model()[0])) / p.total_weight for p in problems) / ratio
         if not largest > 0:
             raise InvalidInputError(
                 "The best constant model fits the target perfectly, or every kernel is zero: there is nothing that a "

@@ -94,6 +94,7 @@ class Loss(abc.ABC):
             Capability.CURVED_CONJUGATE: self.conjugate_form != "kinked",
             Capability.CLOSED_CONJUGATE: self.conjugate_form in ("quadratic", "binary_entropy"),
             Capability.BOUNDED_CURVATURE: bool(np.isfinite(self.curvature_bound)),
+            Capability.LINEAR_DUAL: self.linear_dual,
             Capability.HINGE_FORM: linear and self.task == "classification",
         }
         return frozenset(capability for capability, has in found.items() if has)

@@ -113,6 +113,7 @@ class Regularizer(abc.ABC):
         declared = {
             Capability.SELECTION: self.sparse,
             Capability.SEPARABLE: self.separable,
+            Capability.FIXED_WEIGHTS: bool(np.all(np.equal(*self.weight_range))),
             Capability.SIMPLEX: simplex,
             Capability.CONES: form is not None or simplex,
             Capability.ELASTIC_FORM: alike,
