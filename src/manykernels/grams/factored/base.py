@@ -1,0 +1,147 @@
+"""What a factored stack offers beyond a Gram stack: factors, features of new rows, residuals and error bounds."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.grams.base import GramStack
+from manykernels.grams.factored.columns import ColumnTable
+
+Array = NDArray[Any]
+
+ROUNDING = 1e-14  # of sums of kernel values, beside ||rho||_1^2 and the largest diagonal entry
+CHUNK_ROWS = 16384
+"""Rows of features held at once; 16384 x 60 float64 stay inside a second-level cache of 8 MiB."""
+
+
+class FactorOperator(Protocol):
+    """Factors of a few kernels side by side, ``Z = [Z_1, Z_2, ...]``, as products rather than as a matrix.
+
+    Attributes
+    ----------
+    kernels : (g,) int
+        Which kernels of the stack.
+    starts : (g + 1,) int
+        Columns ``starts[i]:starts[i + 1]`` of ``Z`` belong to ``kernels[i]``.
+    """
+
+    kernels: Array
+    starts: Array
+
+    def add_scores(self, v: Array, out: Array) -> None:
+        """Add ``Z v`` to ``out`` (N,)."""
+
+    def adjoint(self, rho: Array) -> Array:
+        """Return ``Z' rho``, (rank,)."""
+
+    def rows(self, index: Array) -> Array:
+        """Return rows of ``Z``, (len(index), rank)."""
+
+    def excess(self, v: Array) -> tuple[Array, Array]:
+        """Bound what the exact kernels add for coefficients ``v``: squared norms (g,) and scores (g,)."""
+
+
+class FactoredStack(GramStack):
+    """A Gram stack whose kernels have factors: ``K_m = Z_m Z_m' + E_m`` with ``E_m`` psd, everything linear in N.
+
+    A subclass supplies, beside the Gram stack's own methods, ``_quad``, ``factor``, ``features`` and
+    ``error_constants``.
+    """
+
+    table: ColumnTable
+
+    @abstractmethod
+    def factor(self, kernel: int, tol: float) -> Array:
+        """Return ``Z_m`` (N, rank) with ``trace(K_m - Z_m Z_m') <= tol * trace(K_m)``."""
+
+    @abstractmethod
+    def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
+        """Return the rows of ``Z_m`` that new samples would have, (n, rank)."""
+
+    @property
+    @abstractmethod
+    def error_constants(self) -> Array:
+        """Bounds (M,) on ``|quad(rho)_m - rho' K_m rho| / ||rho||_1^2``."""
+
+    def error_bound(self, rho: Array) -> Array:
+        """Return bounds (M,) on the error of ``quad(rho)``."""
+        return self.error_constants * float(np.abs(rho).sum()) ** 2
+
+    def quad_bounds(self, rho: Array) -> tuple[Array, Array]:
+        """Return bounds (M,) from below and above on ``rho' K_m rho``: one pass."""
+        quads, errors = self.quad(rho), self.error_bound(rho)
+        return np.maximum(quads - errors, 0.0), np.maximum(quads, 0.0) + errors
+
+    def residual_diag(self, kernel: int, tol: float) -> Array:
+        """Return the diagonal of ``E_m = K_m - Z_m Z_m'``, (N,), not negative."""
+        factor = self.factor(kernel, tol)
+        return np.maximum(self._kernel_diag(kernel) - np.einsum("ij,ij->i", factor, factor), 0.0)
+
+    def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
+        """Return the factors of these kernels as operators; by default one a kernel, stored."""
+        return [DenseOperator(np.array([m]), [self.factor(m, tol)]) for m in kernels]
+
+    @abstractmethod
+    def columns_of(self, kernel: int) -> tuple[int, ...]:
+        """Return the columns that a kernel acts on."""
+
+    @abstractmethod
+    def cross_apply(self, kernel: int, X: ColumnTable, rho: Array) -> Array:
+        """Return ``sum_i rho_i k_m(x, x_i)`` at new rows, (n,), from kernel values."""
+
+    def name_of(self, kernel: int) -> str:
+        """Return the name of a kernel."""
+        return f"kernel {kernel}" if self.names is None else self.names[kernel]
+
+    def neighbors(self) -> Array:
+        """Return for every kernel those that are next to it in width and otherwise equal, (M, 2); -1 for none."""
+        return np.full((self.n_kernels, 2), -1)
+
+    def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
+        """Return ``rho' K_m rho`` of one kernel as well as it can be had, and a bound on its error."""
+        rows = np.flatnonzero(rho)
+        value = float(self.restrict(rows).take([kernel]).quad(rho[rows])[0])
+        return value, ROUNDING * float(self._kernel_diag(kernel).max()) * float(np.abs(rho).sum()) ** 2
+
+    @property
+    def exact_cost(self) -> float:
+        """Kernel values that one exact quadratic form computes."""
+        return 0.5 * float(self.n_samples) ** 2
+
+    @abstractmethod
+    def _kernel_diag(self, kernel: int) -> Array:
+        """Return the diagonal of one kernel, (N,)."""
+
+    def diag(self) -> Array:
+        """Diagonals of all kernels, (M, N) float64."""
+        return np.stack([self._kernel_diag(m) for m in range(self.n_kernels)])
+
+
+class DenseOperator:
+    """Factors held in memory; a projection, so that norms of coefficients bound norms of functions."""
+
+    def __init__(self, kernels: Array, factors: list[Array]) -> None:
+        self.kernels = kernels
+        self.starts = np.concatenate([[0], np.cumsum([factor.shape[1] for factor in factors])])
+        self._factor = factors[0] if len(factors) == 1 else np.hstack(factors)
+
+    def add_scores(self, v: Array, out: Array) -> None:
+        """Add ``Z v`` to ``out``."""
+        out += self._factor @ v
+
+    def adjoint(self, rho: Array) -> Array:
+        """Return ``Z' rho``."""
+        return self._factor.T @ rho
+
+    def rows(self, index: Array) -> Array:
+        """Return rows of ``Z``."""
+        return self._factor[index].astype(np.float64, copy=False)
+
+    def excess(self, v: Array) -> tuple[Array, Array]:
+        """Nothing: functions of a projection are functions of the kernel."""
+        return np.zeros(len(self.kernels)), np.zeros(len(self.kernels))

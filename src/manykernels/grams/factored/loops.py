@@ -1,0 +1,110 @@
+"""Compiled loops over the rows of one column: binned moments, and piecewise polynomials, which are their transpose.
+
+A row ``x`` lies in bin ``j`` at ``position = j + delta`` with ``|delta| <= 1/2``, position = (x - origin) * inverse.
+Moments ``sum_i rho_i delta_i^p`` of every bin for ``p < ORDER`` are all that any smooth function of the column needs
+of ``rho``; eight of them fill one cache line.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from manykernels.grams.loops import FAST
+
+Array = NDArray[Any]
+
+ORDER = 8
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def add_moments(x: Array, origin: float, inverse: float, rho: Array, out: Array) -> None:
+    """Add ``rho_i delta_i^p`` to ``out[bin_i, p]``; out (bins, 8), rows outside the bins are left out."""
+    last = out.shape[0] - 1
+    for i in range(x.size):
+        position = (x[i] - origin) * inverse
+        if position < -0.5 or position > last + 0.5:
+            continue
+        j = min(int(position + 0.5), last)
+        delta = position - j
+        row = out[j]
+        v = rho[i]
+        square = delta * delta
+        w = v * delta
+        row[0] += v
+        row[1] += w
+        v *= square
+        w *= square
+        row[2] += v
+        row[3] += w
+        v *= square
+        w *= square
+        row[4] += v
+        row[5] += w
+        row[6] += v * square
+        row[7] += w * square
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def add_values(x: Array, origin: float, inverse: float, table: Array, out: Array) -> None:
+    """Add ``sum_p table[bin_i, p] delta_i^p`` to ``out[i]``; zero outside the bins."""
+    last = table.shape[0] - 1
+    for i in range(x.size):
+        position = (x[i] - origin) * inverse
+        if position < -0.5 or position > last + 0.5:
+            continue
+        j = min(int(position + 0.5), last)
+        t = position - j
+        row = table[j]
+        s = t * t
+        low = (row[0] + row[1] * t) + (row[2] + row[3] * t) * s
+        high = (row[4] + row[5] * t) + (row[6] + row[7] * t) * s
+        out[i] += low + high * (s * s)
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def table_rows(x: Array, origin: float, inverse: float, table: Array, out: Array) -> None:
+    """Set ``out[i] = sum_p table[bin_i, p] delta_i^p`` for a table (bins, 8, r); out (n, r)."""
+    last = table.shape[0] - 1
+    for i in range(x.size):
+        position = (x[i] - origin) * inverse
+        target = out[i]
+        target[:] = 0.0
+        if position < -0.5 or position > last + 0.5:
+            continue
+        j = min(int(position + 0.5), last)
+        delta = position - j
+        power = 1.0
+        for p in range(ORDER):
+            row = table[j, p]
+            for k in range(row.size):
+                target[k] += power * row[k]
+            power *= delta
+
+
+@njit(cache=True, nogil=True)
+def matern_recursion(t: Array, rho: Array, states: int, out: Array) -> None:
+    """Set ``out_i = sum_{j <= i} q(t_i - t_j) exp(-(t_i - t_j)) rho_j`` for sorted ``t``; the Matern kernels' half.
+
+    ``q`` is 1, ``1 + r`` or ``1 + r + r^2 / 3`` for 1, 2 or 3 states: sums of ``r^p exp(-r) rho`` move from row to row
+    by the binomial theorem.
+    """
+    s0 = 0.0
+    s1 = 0.0
+    s2 = 0.0
+    for i in range(t.size):
+        if i > 0:
+            gap = t[i] - t[i - 1]
+            decay = np.exp(-gap)
+            s2 = decay * (s2 + gap * (2.0 * s1 + gap * s0))
+            s1 = decay * (s1 + gap * s0)
+            s0 = decay * s0
+        s0 += rho[i]
+        out[i] = s0
+        if states > 1:
+            out[i] += s1
+        if states > 2:
+            out[i] += s2 / 3.0

@@ -1,0 +1,197 @@
+"""Kernels of several columns: projections on landmarks that a randomly pivoted Cholesky factorization picks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+
+from manykernels.grams.factored.base import ROUNDING, FactoredStack
+from manykernels.grams.factored.columns import ColumnTable
+from manykernels.kernels import KernelSpec
+
+Array = NDArray[Any]
+
+PASS_TOL = 1e-3  # share of the trace that the factors of a pass leave
+PASS_RANK = 100  # of the factors of a pass: their residual is in the bound
+MAX_RANK, MAX_ENTRIES = 1000, 10**8  # of one stored factor: 0.8 GB
+CHUNK = 16384
+BLOCK = 32  # landmarks drawn at once
+
+
+class NystroemStack(FactoredStack):
+    """Any kernels on any columns, through ``K ~ Z Z'`` with ``Z`` a projection; what is left over is bounded.
+
+    ``||Z' rho||^2 <= rho' K rho <= ||Z' rho||^2 + (sum_i |rho_i| sqrt(E_ii))^2`` with ``E = K - Z Z'``.
+
+    Parameters
+    ----------
+    table : ColumnTable
+    positions : sequence of tuple of int
+        The columns of every kernel.
+    specs : sequence of KernelSpec
+    scales : (M,) float
+    names : sequence of str, optional
+    rank : int, default=100
+        Of the factors that a pass uses.
+    """
+
+    def __init__(
+        self,
+        table: ColumnTable,
+        positions: Sequence[tuple[int, ...]],
+        specs: Sequence[KernelSpec],
+        scales: Array,
+        *,
+        names: Sequence[str] | None = None,
+        rank: int = PASS_RANK,
+    ) -> None:
+        super().__init__(len(specs), table.n_rows, np.float64, names=names)
+        self.table, self.positions, self.specs = table, tuple(positions), tuple(specs)
+        self.scales, self.rank = np.asarray(scales, dtype=np.float64), rank
+        self._pivots: dict[tuple[int, float, int], Array] = {}
+
+    # --- factors ----------------------------------------------------------------------------------------------------
+
+    def _factor(self, kernel: int, tol: float, rank: int) -> Array:
+        """Return the unscaled factor; its landmarks are kept, not itself."""
+        key = (kernel, tol, rank)
+        points = self.table.points(self.positions[kernel])
+        if key not in self._pivots:
+            factor, self._pivots[key] = pivoted_cholesky(self.specs[kernel], points, tol, rank)
+            return factor
+        return nystroem_rows(self.specs[kernel], points[self._pivots[key]], points)
+
+    def factor(self, kernel: int, tol: float) -> Array:
+        """Return ``Z_m`` (N, rank); at most `rank_limit` landmarks are taken."""
+        return self._factor(kernel, tol, rank_limit(self.n_samples)) * np.sqrt(self.scales[kernel])
+
+    def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
+        """Return the rows of ``Z_m`` that new samples would have."""
+        key = (kernel, tol, rank_limit(self.n_samples))
+        if key not in self._pivots:
+            self.factor(kernel, tol)
+        columns = self.positions[kernel]
+        landmarks = self.table.points(columns, self._pivots[key])
+        return nystroem_rows(self.specs[kernel], landmarks, X.points(columns)) * np.sqrt(self.scales[kernel])
+
+    # --- passes -----------------------------------------------------------------------------------------------------
+
+    def quad_bounds(self, rho: Array) -> tuple[Array, Array]:
+        """Return bounds (M,) from below and above on ``rho' K_m rho``: one pass over the factors."""
+        low, high = np.empty(self.n_kernels), np.empty(self.n_kernels)
+        self._count(self.n_kernels)
+        for m in range(self.n_kernels):
+            Z = self._factor(m, PASS_TOL, self.rank)
+            diagonal = self.specs[m].diag(self.table.points(self.positions[m]))
+            residual = np.maximum(diagonal - np.einsum("ij,ij->i", Z, Z), 0.0)
+            inner = self.scales[m] * float(np.sum((Z.T @ rho) ** 2))
+            slack = ROUNDING * self.scales[m] * float(diagonal.max()) * float(np.abs(rho).sum()) ** 2
+            low[m] = max(inner - slack, 0.0)
+            high[m] = inner + self.scales[m] * float(np.abs(rho) @ np.sqrt(residual)) ** 2 + slack
+        return low, high
+
+    @property
+    def error_constants(self) -> Array:
+        """Rounding beside ``||rho||_1^2``: ``quad`` sums kernel values; passes use `quad_bounds`."""
+        sizes = [float(self._kernel_diag(m).max()) for m in range(self.n_kernels)]
+        return ROUNDING * np.array(sizes)
+
+    def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
+        out = np.empty((len(kernels), len(rows), len(cols)))
+        for slot, m in enumerate(kernels):
+            left, right = (self.table.points(self.positions[m], index) for index in (rows, cols))
+            out[slot] = self.scales[m] * self.specs[m](left, right)
+        return out
+
+    def _kernel_diag(self, kernel: int) -> Array:
+        return self.scales[kernel] * self.specs[kernel].diag(self.table.points(self.positions[kernel]))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns, which the stack reads in place."""
+        return self.table.columns.nbytes
+
+    def columns_of(self, kernel: int) -> tuple[int, ...]:
+        """Return the columns that a kernel acts on."""
+        return self.positions[kernel]
+
+    def cross_apply(self, kernel: int, X: ColumnTable, rho: Array) -> Array:
+        """Return ``sum_i rho_i k_m(x, x_i)`` at new rows, (n,), from kernel values."""
+        columns, support = self.positions[kernel], np.flatnonzero(rho)
+        block = self.specs[kernel](X.points(columns), self.table.points(columns, support))
+        return self.scales[kernel] * (block @ rho[support])
+
+    def _take(self, kernels: Array) -> NystroemStack:
+        return NystroemStack(
+            self.table,
+            [self.positions[m] for m in kernels],
+            [self.specs[m] for m in kernels],
+            self.scales[kernels],
+            names=self._names_of(kernels),
+            rank=self.rank,
+        )
+
+
+def pivoted_cholesky(spec: KernelSpec, points: Array, tol: float, max_rank: int) -> tuple[Array, Array]:
+    """Return a factor (N, r) and the landmarks (r,) it projects on, drawn in proportion to the diagonal that is left.
+
+    Notes
+    -----
+    Chen, Epperly, Tropp and Webber, Randomly pivoted Cholesky (2023), algorithm 2.1, in blocks. The generator's seed is
+    fixed, so that a smaller tolerance continues the same landmarks.
+    """
+    generator = np.random.default_rng(0)
+    n = len(points)
+    diagonal = np.array(spec.diag(points), dtype=np.float64)
+    trace, smallest = float(diagonal.sum()), 1e-14 * float(diagonal.max(initial=0.0))
+    factor, pivots = np.zeros((n, 0)), np.zeros(0, dtype=np.int64)
+    while len(pivots) < min(max_rank, n) and float(diagonal.sum()) > tol * trace:
+        block = min(BLOCK, max_rank - len(pivots), n - len(pivots))
+        drawn = np.unique(generator.choice(n, size=block, p=diagonal / diagonal.sum()))
+        left = spec(points, points[drawn]) - factor @ factor[drawn].T
+        columns, kept = _accepted(left, drawn, smallest)
+        if not len(kept):
+            break
+        factor, pivots = np.hstack([factor, columns]), np.concatenate([pivots, kept])
+        diagonal = np.maximum(diagonal - np.einsum("ij,ij->i", columns, columns), 0.0)
+        diagonal[pivots] = 0.0
+    return factor, pivots
+
+
+def rank_limit(n_samples: int) -> int:
+    """Return how many landmarks a stored factor may have."""
+    return max(BLOCK, min(MAX_RANK, MAX_ENTRIES // n_samples))
+
+
+def _accepted(left: Array, drawn: Array, smallest: float) -> tuple[Array, Array]:
+    """Return orthogonalized columns of the residual for those drawn landmarks that still add something."""
+    small = left[drawn].copy()
+    kept: list[int] = []
+    for j in range(len(drawn)):
+        if small[j, j] > max(smallest, 1e-10 * float(np.abs(left[drawn[j], j]))):
+            kept.append(j)
+            column = small[:, j] / np.sqrt(small[j, j])
+            small = small - np.outer(column, column)
+    if not kept:
+        return np.zeros((len(left), 0)), drawn[:0]
+    core = left[drawn[kept]][:, kept]
+    lower = cholesky(0.5 * (core + core.T), lower=True)
+    return solve_triangular(lower, left[:, kept].T, lower=True).T, drawn[kept]
+
+
+def nystroem_rows(spec: KernelSpec, landmarks: Array, points: Array) -> Array:
+    """Return ``k(points, landmarks) L'^-1`` with ``L L' = k(landmarks, landmarks)``, chunk by chunk."""
+    gram = spec(landmarks)
+    try:
+        lower = cholesky(gram, lower=True)
+    except LinAlgError:
+        lower = cholesky(gram + 1e-13 * np.diag(np.diag(gram)).max() * np.eye(len(gram)), lower=True)
+    out = np.empty((len(points), len(landmarks)))
+    for start in range(0, len(points), CHUNK):
+        part = spec(points[start : start + CHUNK], landmarks)
+        out[start : start + CHUNK] = solve_triangular(lower, part.T, lower=True).T
+    return out

@@ -1,0 +1,154 @@
+"""Laplacian and Matern kernels of single columns: exact products in O(N) by recursions over sorted rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.grams.factored.base import ROUNDING, FactoredStack
+from manykernels.grams.factored.columns import ColumnTable
+from manykernels.grams.factored.loops import matern_recursion
+from manykernels.grams.factored.nystroem import nystroem_rows, pivoted_cholesky, rank_limit
+from manykernels.kernels import Laplacian, Matern
+from manykernels.kernels.specs.widths import known_width
+
+Array = NDArray[Any]
+
+
+class ScanStack(FactoredStack):
+    """Laplacian kernels and Matern kernels of smoothness 1/2, 3/2, 5/2 of single columns.
+
+    Parameters
+    ----------
+    table : ColumnTable
+    columns : (M,) int
+        Which column each kernel acts on.
+    specs : sequence of Laplacian or Matern
+        With numbers as widths.
+    scales : (M,) float
+    names : sequence of str, optional
+
+    Notes
+    -----
+    ``sum_j p(|x_i - x_j|) exp(-|x_i - x_j|) rho_j`` with a polynomial ``p`` of degree 0, 1 or 2 is one recursion over
+    the sorted rows from each side with 1, 2 or 3 states: exact to rounding.
+    """
+
+    def __init__(
+        self,
+        table: ColumnTable,
+        columns: Array,
+        specs: Sequence[Laplacian | Matern],
+        scales: Array,
+        *,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(len(columns), table.n_rows, np.float64, names=names)
+        self.table, self.columns, self.specs = table, np.asarray(columns, dtype=np.int64), tuple(specs)
+        self.scales = np.asarray(scales, dtype=np.float64)
+
+    def _states(self, kernel: int) -> tuple[int, float]:
+        """Return the number of states and the rate at which the exponential decays."""
+        spec = self.specs[kernel]
+        if isinstance(spec, Laplacian):
+            return 1, 1.0 / known_width(spec.width)
+        return int(spec.nu + 0.5), float(np.sqrt(2 * spec.nu)) / known_width(spec.width)
+
+    def _sorted(self, column: int) -> tuple[Array, Array]:
+        values = self.table.values(column)
+        order = np.argsort(values, kind="stable")
+        return order, values[order]
+
+    def _product(self, kernel: int, order: Array, values: Array, rho: Array) -> Array:
+        """Return ``K rho`` with rows in sorted order, ``rho`` too."""
+        states, rate = self._states(kernel)
+        t = rate * values
+        forward, backward = np.empty_like(rho), np.empty_like(rho)
+        matern_recursion(t, rho, states, forward)
+        matern_recursion(-t[::-1], np.ascontiguousarray(rho[::-1]), states, backward)
+        return self.scales[kernel] * (forward + backward[::-1] - rho)
+
+    def _by_column(self, kernels: Array) -> list[tuple[int, Array]]:
+        columns = self.columns[kernels]
+        return [(int(column), np.flatnonzero(columns == column)) for column in np.unique(columns)]
+
+    def _quad(self, r: Array) -> Array:
+        out = np.empty(self.n_kernels)
+        for column, slots in self._by_column(np.arange(self.n_kernels)):
+            order, values = self._sorted(column)
+            for m in slots:
+                out[m] = r[order] @ self._product(int(m), order, values, r[order])
+        return out
+
+    def _apply_each(self, columns: Array, kernels: Array) -> Array:
+        each = np.empty((len(kernels), self.n_samples, columns.shape[1]))
+        for column, slots in self._by_column(kernels):
+            order, values = self._sorted(column)
+            for slot in slots:
+                for c in range(columns.shape[1]):
+                    each[slot, order, c] = self._product(int(kernels[slot]), order, values, columns[order, c])
+        return each
+
+    @property
+    def error_constants(self) -> Array:
+        """Rounding beside ``||rho||_1^2``: the recursions are exact."""
+        return ROUNDING * self.scales
+
+    def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
+        out = np.empty((len(kernels), len(rows), len(cols)))
+        for slot, m in enumerate(kernels):
+            left, right = (self.table.points((int(self.columns[m]),), index) for index in (rows, cols))
+            out[slot] = self.scales[m] * self.specs[m](left, right)
+        return out
+
+    def _kernel_diag(self, kernel: int) -> Array:
+        return np.full(self.n_samples, self.scales[kernel])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns, which the stack reads in place."""
+        return self.table.columns.nbytes
+
+    def columns_of(self, kernel: int) -> tuple[int, ...]:
+        """Return the columns that a kernel acts on."""
+        return (int(self.columns[kernel]),)
+
+    def cross_apply(self, kernel: int, X: ColumnTable, rho: Array) -> Array:
+        """Return ``sum_i rho_i k_m(x, x_i)`` at new rows, (n,), from kernel values."""
+        columns, support = (int(self.columns[kernel]),), np.flatnonzero(rho)
+        block = self.specs[kernel](X.points(columns), self.table.points(columns, support))
+        return self.scales[kernel] * (block @ rho[support])
+
+    def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
+        """Return the recursion's value, which is exact."""
+        return float(self.take([kernel]).quad(rho)[0]), float(self.error_constants[kernel] * np.abs(rho).sum() ** 2)
+
+    @property
+    def exact_cost(self) -> float:
+        """Rows that one recursion reads."""
+        return float(self.n_samples)
+
+    def _take(self, kernels: Array) -> ScanStack:
+        specs = [self.specs[m] for m in kernels]
+        return ScanStack(self.table, self.columns[kernels], specs, self.scales[kernels], names=self._names_of(kernels))
+
+    # --- factors ----------------------------------------------------------------------------------------------------
+
+    def _landmarks(self, kernel: int, tol: float) -> tuple[Array, Array]:
+        points = self.table.points((int(self.columns[kernel]),))
+        return pivoted_cholesky(self.specs[kernel], points, tol, rank_limit(self.n_samples))
+
+    def factor(self, kernel: int, tol: float) -> Array:
+        """Return a projection on landmarks; rough kernels need many, at most `rank_limit` are taken."""
+        return self._landmarks(kernel, tol)[0] * np.sqrt(self.scales[kernel])
+
+    def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
+        """Return the rows of the factor that new samples would have."""
+        _, pivots = self._landmarks(kernel, tol)
+        column = (int(self.columns[kernel]),)
+        return nystroem_rows(self.specs[kernel], self.table.points(column, pivots), X.points(column)) * np.sqrt(
+            self.scales[kernel]
+        )

@@ -1,0 +1,152 @@
+"""The smooth part of the problem in coefficients of factors, with the sums over rows that its minimizers need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.exceptions import IncompatibleError
+from manykernels.grams.factored import FactorOperator
+from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import BlockL1, ElasticNet, Regularizer, Ridge
+from manykernels.solvers.engines.factored.group_problem import GroupPenalty
+from manykernels.solvers.engines.factored.smoothing import SmoothedLoss
+
+Array = NDArray[Any]
+
+INTERCEPT_STEPS = 20
+BALANCED = 1e-9  # a sum of slopes below this part of their absolute sum is zero for a gradient
+
+
+def penalty_shape(regularizer: Regularizer) -> tuple[float, float]:
+    """Return ``a`` and ``c`` of a penalty ``sum a t + c t^2 / 2``; refuse others in words."""
+    if isinstance(regularizer, ElasticNet):
+        return regularizer.threshold, regularizer.curvature
+    if isinstance(regularizer, BlockL1):
+        return regularizer.strength, 0.0
+    if isinstance(regularizer, Ridge):
+        return 0.0, regularizer.strength
+    raise IncompatibleError(
+        f"The factored engine solves penalties 'sum a t + c t^2 / 2' of the block norms (l1, elasticnet, ridge), not "
+        f"{regularizer.name!r}. Use one of these, or solve() on fewer samples."
+    )
+
+
+def balance(rho: Array) -> Array:
+    """Return dual coefficients of zero sum inside any box around 0: the larger side is scaled down."""
+    positive, negative = float(rho[rho > 0].sum()), -float(rho[rho < 0].sum())
+    if positive == negative:
+        return rho
+    if positive > negative:
+        return np.where(rho > 0, rho * (negative / positive), rho)
+    return np.where(rho < 0, rho * (positive / negative), rho)
+
+
+@dataclass
+class Point:
+    """Coefficients, intercept and scores ``z = Z v + b``, kept together."""
+
+    v: Array
+    b: float
+    z: Array
+
+
+class FactoredObjective:
+    """Loss and penalty on the factors of a working set of kernels.
+
+    Parameters
+    ----------
+    problem : Problem
+    operators : list of FactorOperator
+    mu : float
+        Smoothing of a kinked loss.
+    """
+
+    def __init__(self, problem: Problem, operators: list[FactorOperator], mu: float) -> None:
+        self.problem, self.operators = problem, operators
+        self.loss = SmoothedLoss.of(problem.loss, mu)
+        self.kernels = np.concatenate([operator.kernels for operator in operators])
+        ranks = np.concatenate([np.diff(operator.starts) for operator in operators])
+        self.ends = np.cumsum([0] + [int(operator.starts[-1]) for operator in operators])
+        a, c = penalty_shape(problem.regularizer)
+        w = problem.penalties[self.kernels]
+        self.penalty = GroupPenalty(np.concatenate([[0], np.cumsum(ranks)]), a * w, c * w**2)
+        self.rank = int(self.ends[-1])
+
+    # --- sums over rows ---------------------------------------------------------------------------------------------
+
+    def loss_value(self, z: Array) -> float:
+        """Return the (smoothed) loss."""
+        return float(self.problem.weight @ self.loss.value(self.problem.y, z))
+
+    def slopes(self, z: Array) -> Array:
+        """Return ``s l'(z)``."""
+        return self.problem.weight * self.loss.slope(self.problem.y, z)
+
+    def bends(self, z: Array) -> Array:
+        """Return ``s l''(z)``."""
+        return self.problem.weight * self.loss.bend(self.problem.y, z)
+
+    def majorizers(self, z: Array) -> Array:
+        """Return curvatures that are safe far from the solution."""
+        return self.problem.weight * self.loss.majorizer(self.problem.y, z)
+
+    def scores(self, v: Array) -> Array:
+        """Return ``Z v`` without the intercept."""
+        out = np.zeros(self.problem.n_samples)
+        for operator, part in zip(self.operators, self.split(v), strict=True):
+            if part.any():
+                operator.add_scores(part, out)
+        return out
+
+    def adjoint(self, rho: Array) -> Array:
+        """Return ``Z' rho``."""
+        return np.concatenate([operator.adjoint(rho) for operator in self.operators])
+
+    def split(self, v: Array) -> list[Array]:
+        """Return the part of every operator."""
+        return np.split(v, self.ends[1:-1])
+
+    def value(self, point: Point) -> float:
+        """Return the (smoothed) objective."""
+        return self.loss_value(point.z) + self.penalty.value(point.v)
+
+    # --- intercept and gap ------------------------------------------------------------------------------------------
+
+    def settle_intercept(self, point: Point) -> Array:
+        """Move the intercept to its minimum by a few safeguarded Newton steps; return the slopes there."""
+        slopes = self.slopes(point.z)
+        if not self.problem.fit_intercept:
+            return slopes
+        for _ in range(INTERCEPT_STEPS):
+            total = float(slopes.sum())
+            if abs(total) <= BALANCED * float(np.abs(slopes).sum()):
+                break
+            for step in self._intercept_steps(point.z, total):
+                trial = self.slopes(point.z + step)
+                if abs(float(trial.sum())) < abs(total):
+                    point.z, point.b, slopes = point.z + step, point.b + step, trial
+                    break
+            else:
+                break
+        return slopes
+
+    def _intercept_steps(self, z: Array, total: float) -> Iterator[float]:
+        """Yield steps to try: Newton's, then those of the majorizer, shorter and shorter."""
+        bend = float(self.bends(z).sum())
+        if bend > 0:
+            yield -total / bend
+        safe = -total / max(float(self.majorizers(z).sum()), 1e-300)
+        yield from (safe, 0.25 * safe, 0.05 * safe)
+
+    def dual_value(self, rho: Array, adjoint: Array) -> float:
+        """Return the dual bound of the (smoothed) problem on these factors; ``adjoint`` is ``Z' rho``."""
+        problem = self.problem
+        u = self.penalty.norms(adjoint) / problem.penalties[self.kernels]
+        scale = problem.regularizer.dual_scale(u)
+        smoothing = 0.5 * self.loss.mu * float(np.sum((scale * rho) ** 2 / problem.weight))
+        return -problem.conjugate_loss(scale * rho) - smoothing - problem.regularizer.conjugate(scale * u)

@@ -1,0 +1,98 @@
+"""The certificate of the exact kernels for a model in coefficients of factors: two bounds, nothing estimated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.grams.factored import FactoredStack
+from manykernels.objective.problem import Problem
+from manykernels.solvers.engines.factored.objective import FactoredObjective, Point, balance
+
+Array = NDArray[Any]
+
+EXACT_BUDGET = 2e10  # kernel values that the evaluation of unsettled kernels may cost in one certificate
+SETTLED = 1e-4  # relative width of the bounds on a norm that is good enough
+
+
+@dataclass(frozen=True)
+class DualBound:
+    """A lower bound on the optimum of the exact kernels, and the norms it comes from.
+
+    Attributes
+    ----------
+    value : float
+        ``D(scale rho)`` with norms bounded from above: no model of the exact kernels is below it.
+    rho : (N,) float64
+        Dual coefficients, feasible but not scaled.
+    norms : (M,) float64
+        Upper bounds on ``u_m`` at ``rho``.
+    low : (M,) float64
+        Lower bounds.
+    scale : float
+    evaluated : int
+        Kernels whose bound did not settle, evaluated exactly.
+    unsettled : int
+        Kernels whose bound still matters although the budget for exact evaluation is spent.
+    """
+
+    value: float
+    rho: Array
+    norms: Array
+    low: Array
+    scale: float
+    evaluated: int
+    unsettled: int
+
+
+def dual_bound(problem: Problem, slopes: Array) -> DualBound:
+    """Return the lower bound that slopes of the loss prove: one pass, and exact values where bounds do not settle."""
+    rho = balance(-slopes) if problem.fit_intercept else -slopes
+    rho = np.clip(rho, *problem.dual_box)
+    stack = problem.stack
+    assert isinstance(stack, FactoredStack)
+    low, high = (np.sqrt(bound) / problem.penalties for bound in stack.quad_bounds(rho))
+    evaluated, unsettled = _settle(problem, stack, rho, low, high)
+    scale = problem.regularizer.dual_scale(high)
+    value = -problem.conjugate_loss(scale * rho) - problem.regularizer.conjugate(scale * high)
+    return DualBound(value, rho, high, low, scale, evaluated, unsettled)
+
+
+def _settle(problem: Problem, stack: FactoredStack, rho: Array, low: Array, high: Array) -> tuple[int, int]:
+    """Evaluate kernels whose upper bound matters and is loose, the largest first; changes both bounds."""
+    budget, evaluated = EXACT_BUDGET, 0
+    while True:
+        floor = max(problem.regularizer.inactive_below, float(low.max()))
+        loose = (high > floor * (1 + SETTLED)) & (high > low * (1 + SETTLED))
+        if not problem.regularizer.dual_constraint:
+            loose = (high > problem.regularizer.inactive_below) & (high > low * (1 + SETTLED))
+        if not loose.any():
+            return evaluated, 0
+        if budget < stack.exact_cost:
+            return evaluated, int(loose.sum())
+        kernel = int(np.argmax(np.where(loose, high, -np.inf)))
+        value, error = stack.exact_quad(kernel, rho)
+        budget, evaluated = budget - stack.exact_cost, evaluated + 1
+        # The two bounds are made to meet, so that a kernel is evaluated once.
+        high[kernel] = min(high[kernel], np.sqrt(max(value, 0.0) + error) / problem.penalties[kernel])
+        low[kernel] = high[kernel]
+
+
+def primal_bound(problem: Problem, objective: FactoredObjective, point: Point) -> tuple[float, Array]:
+    """Return an upper bound on ``P`` of the same function in the exact kernels, and its block norms (g,).
+
+    A loss is convex, so on an interval of scores it is largest at one end.
+    """
+    parts = objective.split(point.v)
+    bounds = [operator.excess(v) for operator, v in zip(objective.operators, parts, strict=True)]
+    squares, scores = (np.concatenate(part) for part in zip(*bounds, strict=True))
+    norms = problem.penalties[objective.kernels] * np.sqrt(objective.penalty.norms(point.v) ** 2 + squares)
+    shift = float(scores.sum())
+    loss = problem.empirical_loss(point.z)
+    if shift > 0:
+        ends = [problem.loss.value(problem.y, point.z + sign * shift) for sign in (-1.0, 1.0)]
+        loss = float(problem.weight @ np.maximum(*ends))
+    return loss + problem.regularizer.value(norms), norms

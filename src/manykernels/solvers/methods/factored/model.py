@@ -1,0 +1,183 @@
+"""What a factored fit ends in: additive functions of few kernels, their certificate, and how they were found."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.grams.factored import ColumnTable, FactoredStack
+from manykernels.solvers.methods.factored.working_set import Round
+
+Array = NDArray[Any]
+
+CHUNK = 16384
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """One active kernel's function, ``f_m(x) = z_m(x)' v``, or ``d sum_i rho_i k(x, x_i)`` where ``tol`` is None."""
+
+    kernel: int
+    coefficients: Array
+    tol: float | None
+
+    def values(self, stack: FactoredStack, rows: ColumnTable) -> Array:
+        """Return the function at new rows, (n,)."""
+        if self.tol is not None:
+            return stack.features(self.kernel, rows, self.tol) @ self.coefficients
+        return stack.cross_apply(self.kernel, rows, self.coefficients)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FactoredModel:
+    """A fitted model ``f(x) = sum_m f_m(x) + b`` of kernels kept as factors, with a certificate of the exact kernels.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Names of the active kernels.
+    active : ndarray of shape (n_active,)
+        Their numbers in the bank.
+    kernel_weights : ndarray of shape (n_kernels,)
+        ``d_m = ||f_m|| / u_m``, as in `Solution`.
+    block_norms : ndarray of shape (n_active,)
+        ``||f_m||``.
+    intercept : float
+    dual_coef : ndarray of shape (n_samples,)
+        The dual coefficients of the lower bound.
+    primal, dual : float
+        Upper bound on the objective of this model in the exact kernels; lower bound on that of every model.
+    dual_gap : float
+        Relative gap of the exact kernels.
+    approximate_gap : float
+        Relative gap of the same problem with factors in place of kernels; says nothing about the exact ones.
+    status, message : str
+        Why the loop ended: converged, max_iter, time_limit, stalled.
+    history : tuple of Round
+        One entry a pass.
+    strength_max : float
+        The smallest strength at which no kernel is active.
+
+    See Also
+    --------
+    solve_factored : Fits it.
+    """
+
+    names: tuple[str, ...]
+    active: Array
+    kernel_weights: Array
+    block_norms: Array
+    intercept: float
+    dual_coef: Array
+    primal: float
+    dual: float
+    dual_gap: float
+    approximate_gap: float
+    status: str
+    message: str
+    history: tuple[Round, ...]
+    strength_max: float
+    _stack: FactoredStack = field(repr=False)
+    _components: tuple[Component, ...] = field(repr=False)
+    _classes: tuple[float, ...] | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"FactoredModel(n_kernels={len(self.kernel_weights)}, n_active={len(self.active)}, "
+            f"dual_gap={self.dual_gap:.2e}, status={self.status!r})"
+        )
+
+    def decompose(self, X: Any) -> Array:
+        """Return the function of every active kernel at new rows, (n_active, n).
+
+        Parameters
+        ----------
+        X : DataFrame or (n, p) array
+            The columns of training.
+
+        Returns
+        -------
+        ndarray of shape (n_active, n)
+        """
+        rows = self._stack.table.like(X)
+        out = np.zeros((len(self._components), rows.n_rows))
+        for chunk, part in rows.chunks(CHUNK):
+            for slot, component in enumerate(self._components):
+                out[slot, chunk] = component.values(self._stack, part)
+        return out
+
+    def decision_function(self, X: Any) -> Array:
+        """Return ``f(x) + b`` at new rows, chunk by chunk.
+
+        Parameters
+        ----------
+        X : DataFrame or (n, p) array
+            The columns of training.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        rows = self._stack.table.like(X)
+        out = np.full(rows.n_rows, self.intercept)
+        for chunk, part in rows.chunks(CHUNK):
+            for component in self._components:
+                out[chunk] += component.values(self._stack, part)
+        return out
+
+    def predict(self, X: Any) -> Array:
+        """Return labels -1 and +1 for a classification loss, scores for a regression loss.
+
+        Parameters
+        ----------
+        X : DataFrame or (n, p) array
+            The columns of training.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+        scores = self.decision_function(X)
+        return scores if self._classes is None else np.where(scores > 0, self._classes[1], self._classes[0])
+
+    def weights_frame(self) -> pd.DataFrame:
+        """Return one row an active kernel: name, weight, norm of its function; the largest norm first."""
+        frame = pd.DataFrame({"name": self.names, "weight": self.kernel_weights[self.active], "norm": self.block_norms})
+        return frame.sort_values("norm", ascending=False, ignore_index=True)
+
+    def frame(self) -> pd.DataFrame:
+        """Return the history as a table, one row a pass."""
+        return pd.DataFrame([asdict(entry) for entry in self.history])
+
+    def shape_functions(self, column: int, grid: ArrayLike | None = None) -> pd.DataFrame:
+        """Return what the model adds for values of one column, from all kernels on that column alone.
+
+        Parameters
+        ----------
+        column : int
+            Position of the column.
+        grid : array_like, optional
+            Values in the column's own unit; by default 200 between its smallest and largest training value.
+
+        Returns
+        -------
+        DataFrame
+            With ``x``, ``effect`` (of mean zero over the training rows) and ``density`` (share of training rows nearest
+            to each value).
+        """
+        table = self._stack.table
+        if not 0 <= column < table.n_columns:
+            raise InvalidInputError(f"column must be between 0 and {table.n_columns - 1}, got {column!r}.")
+        values = table.columns[column]
+        points = np.linspace(values.min(), values.max(), 200) if grid is None else np.asarray(grid, dtype=np.float64)
+        own = [c for c in self._components if self._stack.columns_of(c.kernel) == (column,)]
+        edges = np.concatenate([[-np.inf], 0.5 * (points[1:] + points[:-1]), [np.inf]])
+        density = np.histogram(values, bins=edges)[0] / len(values)
+        rows = table.single(column, points)
+        effect = sum((c.values(self._stack, rows) for c in own), start=np.zeros(len(points)))
+        return pd.DataFrame({"x": points, "effect": effect - float(density @ effect), "density": density})

@@ -1,0 +1,211 @@
+"""The way in: a table, a target and a bank become a model, in time linear in the number of rows."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.grams.factored import FactoredStack, factored_stack
+from manykernels.kernels import KernelBank
+from manykernels.objective.losses import Loss, get_loss
+from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import Regularizer, get_regularizer
+from manykernels.solvers.methods.factored.model import Component, FactoredModel
+from manykernels.solvers.methods.factored.working_set import FactoredWorkingSet, Fallback, State
+
+Array = NDArray[Any]
+
+MESSAGES = {
+    "converged": "The gap of the exact kernels is at most tol.",
+    "max_iter": "The rounds ran out; raise max_rounds.",
+    "time_limit": "Time ran out; raise time_limit.",
+    "stalled": "Neither more kernels nor finer factors close the gap any more: rounding, or kernels whose bounds are "
+    "too loose to settle. A larger tol, a larger strength or fewer kernels on several columns would end it.",
+}
+
+
+def solve_factored(
+    X: Any,
+    y: ArrayLike,
+    bank: KernelBank | FactoredStack | None = None,
+    *,
+    loss: str | Loss = "logistic",
+    regularizer: str | Regularizer = "l1",
+    strength: float | None = None,
+    relative_strength: float | None = None,
+    fit_intercept: bool = True,
+    sample_weight: ArrayLike | None = None,
+    kernel_penalties: ArrayLike | None = None,
+    tol: float = 1e-4,
+    max_rounds: int = 50,
+    time_limit: float = np.inf,
+) -> FactoredModel:
+    """Fit many kernels on many rows, with a proof of optimality for the exact kernels.
+
+    ``min_{f,b} sum_i s_i l(y_i, f_i + b) + Omega(t)`` with ``t_m = w_m ||f_m||``, as in `solve`; memory and time of a
+    pass grow with the number of rows, not with its square.
+
+    Parameters
+    ----------
+    X : DataFrame or (n_samples, n_columns) array
+        float32 or float64 arrays in column order are read in place.
+    y : array_like of shape (n_samples,)
+        Labels -1 and +1 for a classification loss, numbers for a regression loss.
+    bank : KernelBank or FactoredStack, optional
+        The kernels, or the stack of these kernels on ``X``; the default bank if not given.
+    loss : str or Loss, default="logistic"
+        As in `solve`; hinge, epsilon-insensitive and quantile losses are smoothed, the gap contains the error.
+    regularizer : str or Regularizer, default="l1"
+        ``"l1"``, ``"elasticnet"``, ``"ridge"`` or an object of these.
+    strength : float, optional
+        On the sum of losses.
+    relative_strength : float, optional
+        Strength as a part of the smallest one at which no kernel is active; give one of the two.
+    fit_intercept : bool, default=True
+        Whether the model has an intercept.
+    sample_weight : array_like of shape (n_samples,), optional
+        Positive.
+    kernel_penalties : array_like of shape (n_kernels,), optional
+        Positive ``w``.
+    tol : float, default=1e-4
+        Relative gap of the exact kernels.
+    max_rounds : int, default=50
+        Passes over all kernels.
+    time_limit : float, optional
+        Seconds, looked at after every pass.
+
+    Returns
+    -------
+    FactoredModel
+        Predicts, decomposes, and says how far from optimal it is.
+
+    Raises
+    ------
+    InvalidInputError
+        If the input is wrong.
+    IncompatibleError
+        If the bank normalizes rows or centers, or the penalty has another shape.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the gap is above ``tol`` at the end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import KernelBank
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> bank = KernelBank.per_feature(widths=[0.5, 1.0, 2.0], standardize=True)
+    >>> model = solve_factored(X, np.sin(2 * X[:, 0]), bank, loss="squared", relative_strength=0.1)
+    >>> model.names[0][:2], model.dual_gap <= 1e-4
+    ('x0', True)
+    """
+    stack = bank if isinstance(bank, FactoredStack) else factored_stack(X, bank or _default_bank(X))
+    problem, largest = _posed(
+        stack, y, loss, regularizer, strength, relative_strength, fit_intercept, sample_weight, kernel_penalties
+    )
+    method = FactoredWorkingSet(problem, tol, max_rounds, time_limit)
+    state, status = method.run()
+    model = _model(problem, state, status, largest)
+    if status != "converged":
+        message = f"solve_factored ended with gap {model.dual_gap:.2e} > tol = {tol:g}. {model.message}"
+        warnings.warn(message, ConvergenceWarning, stacklevel=2)
+    return model
+
+
+def _default_bank(X: Any) -> KernelBank:
+    """Return three Gaussians and a line on every column, without the joint kernels of the default bank."""
+    return KernelBank.per_feature(widths=("0.5*median", "median", "2*median"), standardize=True)
+
+
+def _posed(
+    stack: FactoredStack,
+    y: ArrayLike,
+    loss: str | Loss,
+    regularizer: str | Regularizer,
+    strength: float | None,
+    relative: float | None,
+    fit_intercept: bool,
+    sample_weight: ArrayLike | None,
+    kernel_penalties: ArrayLike | None,
+) -> tuple[Problem, float]:
+    """Return the problem, and the strength at which its model is empty."""
+    whole = isinstance(regularizer, Regularizer)
+    if (strength is not None) + (relative is not None) + whole != 1:
+        raise InvalidInputError(
+            "Give exactly one of strength, relative_strength, and a regularizer that carries its strength; got "
+            f"strength={strength!r}, relative_strength={relative!r}, regularizer={regularizer!r}."
+        )
+    options = {
+        "fit_intercept": fit_intercept,
+        "sample_weight": None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
+        "kernel_penalties": None if kernel_penalties is None else np.asarray(kernel_penalties, dtype=np.float64),
+    }
+    first = regularizer if isinstance(regularizer, Regularizer) else get_regularizer(regularizer, strength or 1.0)
+    problem = Problem(stack, np.asarray(y), get_loss(loss), first, **options)  # type: ignore[arg-type]
+    largest = problem.strength_max()
+    if relative is None:
+        return problem, largest
+    if not np.isfinite(largest):
+        raise InvalidInputError(
+            f"relative_strength needs a penalty that empties the model at some strength, and {regularizer!r} never "
+            "does. Give strength instead."
+        )
+    assert isinstance(regularizer, str)
+    chosen = get_regularizer(regularizer, float(relative) * largest)
+    return Problem(stack, np.asarray(y), problem.loss, chosen, **options), largest  # type: ignore[arg-type]
+
+
+def _model(problem: Problem, state: State, status: str, largest: float) -> FactoredModel:
+    stack, best = problem.stack, state.best
+    assert isinstance(stack, FactoredStack)
+    assert best is not None
+    fallback = state.fallback
+    components, norms = _from_fallback(fallback) if fallback is not None else _from_factors(state)
+    active = np.array([component.kernel for component in components], dtype=np.int64)
+    weights = np.zeros(problem.n_kernels)
+    # d_m = ||f_m|| / u_m with norms before penalties; u is at the bound, positive wherever a kernel is active.
+    weights[active] = norms / np.maximum(best.norms[active] * problem.penalties[active], 1e-300)
+    last = state.rounds[-1]
+    return FactoredModel(
+        names=tuple(stack.name_of(int(m)) for m in active),
+        active=active,
+        kernel_weights=weights,
+        block_norms=norms,
+        intercept=state.point.b,
+        dual_coef=best.scale * best.rho,
+        primal=state.primal,
+        dual=best.value,
+        dual_gap=last.relative_gap,
+        approximate_gap=last.approximate_gap,
+        status=status,
+        message=MESSAGES[status],
+        history=tuple(state.rounds),
+        strength_max=largest,
+        _stack=stack,
+        _components=tuple(components),
+        _classes=(-1.0, 1.0) if problem.loss.task == "classification" else None,
+    )
+
+
+def _from_factors(state: State) -> tuple[list[Component], Array]:
+    """Return the functions of the kernels whose coefficients are not zero, and their norms."""
+    if state.objective is None:
+        return [], np.zeros(0)
+    starts, norms = state.objective.penalty.starts, state.objective.penalty.norms(state.point.v)
+    alive = np.flatnonzero(norms)
+    parts = [state.point.v[starts[slot] : starts[slot + 1]] for slot in alive]
+    kernels = state.objective.kernels[alive].tolist()
+    return [Component(m, v, state.factor_tol) for m, v in zip(kernels, parts, strict=True)], norms[alive]
+
+
+def _from_fallback(fallback: Fallback) -> tuple[list[Component], Array]:
+    """Return the functions of a solution in N x N matrices, and their norms."""
+    solution = fallback.solution
+    components = [Component(int(m), solution.kernel_weights[m] * solution.dual_coef, None) for m in solution.active]
+    return components, fallback.norms[solution.active]

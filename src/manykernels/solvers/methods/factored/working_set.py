@@ -1,0 +1,270 @@
+"""The loop: a pass over all kernels, a certificate, new kernels or finer factors, a solve on the working set."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.exceptions import ConvergenceWarning
+from manykernels.grams.factored import FactoredStack, FactorOperator
+from manykernels.objective.problem import Problem
+from manykernels.solvers.engines.factored.newton import Fit, minimize
+from manykernels.solvers.engines.factored.objective import FactoredObjective, Point
+from manykernels.solvers.methods.factored.certificate import DualBound, dual_bound, primal_bound
+from manykernels.solvers.methods.working_set.method import WorkingSet
+from manykernels.solvers.solution import Solution
+
+Array = NDArray[Any]
+
+# Chosen with benchmarks/factored.py at N = 1e5, 9,990 kernels.
+COARSE, FINEST = 1e-3, 1e-13  # share of the trace that factors leave, first and last
+REFINE = 0.01  # what finer factors leave of it
+COARSE_SHARE = 0.5  # of the largest violation, on kernels in use: finer factors are needed
+NEW_KERNELS = 16  # kernels that may enter in one round, or as many as are active
+INNER = 0.1  # part of the certified gap to which a working set is solved
+SMOOTHING = 0.2  # part of the gap that the smoothing of a kinked loss may make up
+FIRST_SMOOTHING = 0.5
+NEWTON_STEPS = 60
+FALLBACK_SAMPLES = 5000  # up to which N x N matrices of a working set are within memory
+
+
+@dataclass(frozen=True)
+class Round:
+    """One certified point: what the history of a fit is made of."""
+
+    round: int
+    elapsed_s: float
+    primal: float
+    dual: float
+    relative_gap: float
+    approximate_gap: float
+    working: int
+    active: int
+    rank: int
+    newton_steps: int
+    factor_tol: float
+    evaluated: int
+
+
+@dataclass
+class State:
+    """Where the loop stands."""
+
+    kernels: Array
+    operators: list[FactorOperator]
+    objective: FactoredObjective | None
+    point: Point
+    slopes: Array
+    factor_tol: float = COARSE
+    mu: float = FIRST_SMOOTHING
+    primal: float = np.inf
+    norms: Array = field(default_factory=lambda: np.zeros(0))
+    own_gap: float = 0.0
+    best: DualBound | None = None
+    steps: int = 0
+    fallback: Fallback | None = None
+    rounds: list[Round] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """A solution in N x N matrices, and its block norms without penalties (M,)."""
+
+    solution: Solution
+    norms: Array
+
+
+class FactoredWorkingSet:
+    """Solve a problem whose stack is a `FactoredStack`.
+
+    Parameters
+    ----------
+    problem : Problem
+    tol : float
+        Relative gap of the exact kernels.
+    max_rounds : int
+    time_limit : float
+        Seconds.
+    """
+
+    def __init__(self, problem: Problem, tol: float, max_rounds: int, time_limit: float) -> None:
+        assert isinstance(problem.stack, FactoredStack)
+        self.problem, self.stack = problem, problem.stack
+        self.tol, self.max_rounds, self.time_limit = tol, max_rounds, time_limit
+        self._neighbors = self.stack.neighbors()
+        self._started = time.perf_counter()
+
+    def run(self) -> tuple[State, str]:
+        """Return the last state and why the loop ended: converged, max_iter, time_limit or stalled."""
+        state = self._start()
+        stalled = 0
+        for number in range(self.max_rounds + 1):
+            bound = dual_bound(self.problem, state.slopes)
+            if state.best is None or bound.value > state.best.value:
+                state.best = bound
+            gap = state.primal - state.best.value
+            self._record(state, number, gap)
+            if gap <= self.tol * self._size(state):
+                return state, "converged"
+            if time.perf_counter() - self._started > self.time_limit:
+                return state, "time_limit"
+            if number == self.max_rounds:
+                break
+            before = (state.primal, len(state.kernels), state.factor_tol)
+            self._grow(state, bound, gap)
+            assert state.objective is not None
+            if state.objective.rank > self.problem.n_samples and self.problem.n_samples <= FALLBACK_SAMPLES:
+                return self._fall_back(state)
+            self._solve(state, gap)
+            after = (state.primal, len(state.kernels), state.factor_tol)
+            stalled = stalled + 1 if after == before or (stalled and gap >= state.primal - state.best.value) else 0
+            if stalled > 3:
+                return state, "stalled"
+        return state, "max_iter"
+
+    def _size(self, state: State) -> float:
+        return max(abs(state.primal), self.problem.tiny)
+
+    def _start(self) -> State:
+        problem = self.problem
+        rho, b = problem.zero_model()
+        point = Point(np.zeros(0), b, np.full(problem.n_samples, b))
+        state = State(np.zeros(0, dtype=np.int64), [], None, point, -rho)
+        state.primal = problem.empirical_loss(point.z)
+        return state
+
+    # --- which kernels, how fine -------------------------------------------------------------------------------------
+
+    def _grow(self, state: State, bound: DualBound, gap: float) -> None:
+        """Choose the next working set: kernels in use, then the most violating ones; or finer factors if none is."""
+        used = self._used(state)
+        entering = self._entering(bound, used, gap / self._size(state))
+        if self._is_coarse(state, bound, used, entering):
+            state.factor_tol = max(state.factor_tol * REFINE, FINEST)
+        kernels = np.concatenate([used, entering]).astype(np.int64)
+        if not len(kernels):
+            kernels = np.array([int(np.argmax(bound.norms))])
+        coefficients = dict(zip(state.kernels.tolist(), self._coefficients(state), strict=True))
+        operators = self.stack.operators(kernels.tolist(), state.factor_tol)
+        state.operators, state.kernels = operators, np.concatenate([operator.kernels for operator in operators])
+        state.mu = self._smoothing(state, gap)
+        state.objective = FactoredObjective(self.problem, operators, state.mu)
+        v = self._carried(state.objective, coefficients)
+        state.point = Point(v, state.point.b, state.objective.scores(v) + state.point.b)
+
+    def _is_coarse(self, state: State, bound: DualBound, used: Array, entering: Array) -> bool:
+        """Return whether the gap comes from what factors leave out, not from kernels that are missing."""
+        if np.isin(entering, state.kernels).all():
+            return True
+        threshold = self.problem.regularizer.inactive_below
+        excess = bound.low[used].max(initial=0.0) - threshold
+        return bool(excess > COARSE_SHARE * (bound.norms.max() - threshold)) and state.own_gap < 0.5 * (
+            state.primal - bound.value
+        )
+
+    def _used(self, state: State) -> Array:
+        if state.objective is None:
+            return state.kernels
+        return state.kernels[state.objective.penalty.norms(state.point.v) > 0]
+
+    def _entering(self, bound: DualBound, used: Array, gap: float) -> Array:
+        """Return violating kernels that are local maxima over widths, or any if no local maximum violates."""
+        u = bound.norms.copy()
+        threshold = self.problem.regularizer.inactive_below
+        # Beside kernels in use, whose norms are at the threshold up to the gap, less is no violation.
+        margin = 1.0 + min(0.1 * max(gap, self.tol), 0.01)
+        candidate = (u > threshold * margin) & (bound.low > threshold)
+        candidate[used] = False
+        if not candidate.any():
+            return np.zeros(0, dtype=np.int64)
+        left, right = self._neighbors.T
+        peak = (u >= np.where(left >= 0, u[left], -1.0)) & (u >= np.where(right >= 0, u[right], -1.0))
+        chosen = np.flatnonzero(candidate & peak)
+        if not len(chosen):
+            chosen = np.flatnonzero(candidate)
+        return chosen[np.argsort(-u[chosen], kind="stable")[: max(NEW_KERNELS, len(used))]]
+
+    def _coefficients(self, state: State) -> list[Array]:
+        if state.objective is None:
+            return []
+        starts = state.objective.penalty.starts
+        return [state.point.v[low:high] for low, high in pairwise(starts)]
+
+    def _carried(self, objective: FactoredObjective, old: dict[int, Array]) -> Array:
+        """Return coefficients on new factors: finer factors begin with the directions of coarser ones."""
+        v = np.zeros(objective.rank)
+        starts = objective.penalty.starts
+        for slot, kernel in enumerate(objective.kernels.tolist()):
+            part = old.get(kernel)
+            if part is not None:
+                size = min(len(part), int(starts[slot + 1] - starts[slot]))
+                v[starts[slot] : starts[slot] + size] = part[:size]
+        return v
+
+    def _smoothing(self, state: State, gap: float) -> float:
+        squares = float(np.sum(state.slopes**2 / self.problem.weight))
+        wanted = 2.0 * SMOOTHING * max(gap, self.tol * self._size(state)) / max(squares, 1e-300)
+        return min(state.mu, wanted)
+
+    # --- the working set's own problem -------------------------------------------------------------------------------
+
+    def _solve(self, state: State, gap: float) -> None:
+        assert state.objective is not None
+        target = max(INNER * gap, 0.1 * self.tol * self._size(state))
+        fit: Fit = minimize(state.objective, state.point, target, NEWTON_STEPS)
+        state.point, state.slopes, state.own_gap = fit.point, fit.slopes, fit.gap
+        state.steps += fit.steps
+        state.primal, state.norms = primal_bound(self.problem, state.objective, fit.point)
+
+    def _fall_back(self, state: State) -> tuple[State, str]:
+        """Solve with N x N matrices: they are smaller than Hessians in coefficients of factors would be."""
+        problem = self.problem
+        left = self.time_limit - (time.perf_counter() - self._started)
+        options = {"tol": 0.5 * self.tol} | ({"time_limit": max(left, 1.0)} if np.isfinite(left) else {})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the caller warns, with the gap of the exact kernels
+            solution = WorkingSet.configured(**options).solve(problem)
+        rho, d = solution.dual_coef, solution.kernel_weights
+        norms, scores = np.zeros(problem.n_kernels), np.zeros(problem.n_samples)
+        for m in solution.active:
+            image = self.stack.cross_apply(int(m), self.stack.table, rho)
+            scores += d[m] * image
+            norms[m] = d[m] * np.sqrt(max(float(rho @ image), 0.0))
+        state.point = Point(np.zeros(0), solution.intercept, scores + solution.intercept)
+        state.primal = problem.empirical_loss(state.point.z) + problem.regularizer.value(problem.penalties * norms)
+        state.fallback, state.kernels, state.norms = Fallback(solution, norms), solution.active, norms[solution.active]
+        state.steps += solution.newton_steps
+        bound = dual_bound(problem, -rho)
+        if state.best is None or bound.value > state.best.value:
+            state.best = bound
+        gap = state.primal - state.best.value
+        state.own_gap, state.objective = gap, None
+        self._record(state, len(state.rounds), gap)
+        return state, "converged" if gap <= self.tol * self._size(state) else "stalled"
+
+    def _record(self, state: State, number: int, gap: float) -> None:
+        assert state.best is not None
+        size = self._size(state)
+        rank = 0 if state.objective is None else state.objective.rank
+        state.rounds.append(
+            Round(
+                number,
+                time.perf_counter() - self._started,
+                state.primal,
+                state.best.value,
+                max(gap, 0.0) / size,
+                max(state.own_gap, 0.0) / size,
+                len(state.kernels),
+                int(np.sum(state.norms > 0)),
+                rank,
+                state.steps,
+                state.factor_tol,
+                state.best.evaluated,
+            )
+        )
