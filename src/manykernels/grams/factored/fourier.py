@@ -129,7 +129,8 @@ class FourierStack(FactoredStack):
         out = np.empty(self.n_kernels)
         for group in self._groups:
             out[group] = self._expansion(group).errors
-        return out * self.scales
+        # Sums of N terms of either sign: rounding grows like a random walk.
+        return (out + np.finfo(np.float64).eps * np.sqrt(self.n_samples)) * self.scales
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         each = np.zeros((len(kernels), self.n_samples, columns.shape[1]))

@@ -60,7 +60,8 @@ def reach(tol: float) -> float:
 def bin_ratio(tol: float) -> float:
     """Return the bin width, in kernel widths, at which moments of order 8 leave an error of at most ``tol``."""
     double_factorial = 384.0  # 8!!: E (omega h / 2)^8 / 8! = (h / 2)^8 / 8!! for a standard normal frequency
-    return 2.0 * float((tol * double_factorial / 2.0) ** (1.0 / ORDER))
+    moments = 2.0 * float((tol * double_factorial / 2.0) ** (1.0 / ORDER))
+    return min(moments, np.pi / reach(tol))  # the transform stops at half the frequency of the bins
 
 
 def plan_bins(extent: float, widths: tuple[float, ...], tol: float) -> tuple[float, int]:

@@ -143,7 +143,7 @@ class FactoredWorkingSet:
 
     def _grow(self, state: State, bound: DualBound, gap: float) -> None:
         """Choose the next working set: kernels in use, then the most violating ones; or finer factors if none is."""
-        used = self._used(state)
+        used = self._used(state, bound)
         entering = self._entering(bound, used, gap / self._size(state))
         if self._is_coarse(state, bound, used, entering):
             state.factor_tol = max(state.factor_tol * REFINE, FINEST)
@@ -168,10 +168,14 @@ class FactoredWorkingSet:
             state.primal - bound.value
         )
 
-    def _used(self, state: State) -> Array:
+    def _used(self, state: State, bound: DualBound) -> Array:
+        """Return the kernels that stay: with coefficients, or still violating."""
         if state.objective is None:
             return state.kernels
-        return state.kernels[state.objective.penalty.norms(state.point.v) > 0]
+        norms = np.zeros(self.problem.n_kernels)
+        norms[state.objective.kernels] = state.objective.penalty.norms(state.point.v)
+        violating = bound.low[state.kernels] > self.problem.regularizer.inactive_below
+        return state.kernels[(norms[state.kernels] > 0) | violating]
 
     def _entering(self, bound: DualBound, used: Array, gap: float) -> Array:
         """Return violating kernels that are local maxima over widths, or any if no local maximum violates."""
@@ -217,6 +221,9 @@ class FactoredWorkingSet:
     def _solve(self, state: State, gap: float) -> None:
         assert state.objective is not None
         target = max(INNER * gap, 0.1 * self.tol * self._size(state))
+        if state.rounds[-2:-1] and gap > 0.5 * state.rounds[-2].relative_gap * self._size(state):
+            # The last round gained little: what is left may be the working set's own.
+            target = min(target, max(INNER * state.own_gap, 0.01 * self.tol * self._size(state)))
         fit: Fit = minimize(state.objective, state.point, target, NEWTON_STEPS)
         state.point, state.slopes, state.own_gap = fit.point, fit.slopes, fit.gap
         state.steps += fit.steps

@@ -1,0 +1,235 @@
+"""Factored stacks: the inherited contract, and every bound against brute force."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from manykernels.exceptions import IncompatibleError, InvalidInputError
+from manykernels.grams.base import GramStack
+from manykernels.grams.factored import (
+    ColumnTable,
+    CompositeStack,
+    ExplicitStack,
+    FactoredStack,
+    FourierStack,
+    NystroemStack,
+    ScanStack,
+    factored_stack,
+    served_by,
+)
+from manykernels.kernels import Gaussian, KernelBank, KernelSpec, Laplacian, Linear, Matern, Polynomial
+from manykernels.testing.gram_stack import GramStackContract
+
+Array = NDArray[Any]
+
+SPECS: dict[type[FactoredStack], list[tuple[KernelSpec, tuple[int, ...]]]] = {
+    FourierStack: [(Gaussian(0.3), (0,)), (Gaussian(2.0), (0,)), (Gaussian(0.7), (1,)), (Gaussian(8.0), (2,))],
+    ScanStack: [(Laplacian(0.5), (0,)), (Matern(1.0, 0.5), (1,)), (Matern(0.8, 1.5), (1,)), (Matern(2.0, 2.5), (2,))],
+    ExplicitStack: [(Linear(), (0, 1)), (Polynomial(3), (1,)), (Polynomial(2, 0.0, 2.0), (0,)), (Linear(), (2,))],
+    NystroemStack: [
+        (Gaussian(1.0), (0, 1)),
+        (Gaussian(2.0), (0, 1, 2)),
+        (Laplacian(1.0), (1, 2)),
+        (Polynomial(2), (0, 2)),
+    ],
+}
+SPECS[CompositeStack] = [SPECS[kind][slot] for slot in (1, 3) for kind in (NystroemStack, FourierStack, ScanStack)]
+
+
+def rows(rng: np.random.Generator, n: int) -> Array:
+    """Columns that are light-tailed, skewed and tied."""
+    X = rng.normal(size=(n, 3))
+    X[:, 1] = np.exp(0.7 * X[:, 1])
+    X[:, 2] = np.round(3 * X[:, 2])
+    return X
+
+
+def bank(kind: type[FactoredStack], **options: Any) -> KernelBank:
+    entries = [(f"{number}", spec, list(columns)) for number, (spec, columns) in enumerate(SPECS[kind])]
+    return KernelBank(entries, **options)
+
+
+def stack_of(kind: type[FactoredStack], X: Array, **options: Any) -> FactoredStack:
+    whole = factored_stack(X, bank(kind, **options))
+    assert isinstance(whole, CompositeStack)
+    return whole if kind is CompositeStack else whole.parts[0]
+
+
+def grams_of(kind: type[FactoredStack], X: Array, **options: Any) -> Array:
+    fitted, prepared = bank(kind, **options).fit_prepare(X)
+    return fitted.block(prepared, prepared)
+
+
+class FactoredContract(GramStackContract):
+    """The laws of every Gram stack; sums of transforms are good to 1e-10."""
+
+    rtol: ClassVar[float] = 1e-10
+    n: ClassVar[int] = 23
+
+    def create(self, rng: np.random.Generator) -> GramStack:
+        return stack_of(self.stack_class, rows(rng, self.n), normalize="mean_diagonal")  # type: ignore[arg-type]
+
+    def dense(self, rng: np.random.Generator) -> Array:
+        return grams_of(self.stack_class, rows(rng, self.n), normalize="mean_diagonal")  # type: ignore[arg-type]
+
+
+class TestFourier(FactoredContract):
+    stack_class = FourierStack
+
+
+class TestScan(FactoredContract):
+    stack_class = ScanStack
+
+
+class TestExplicit(FactoredContract):
+    stack_class = ExplicitStack
+
+
+class TestNystroem(FactoredContract):
+    stack_class = NystroemStack
+
+
+class TestComposite(FactoredContract):
+    stack_class = CompositeStack
+
+
+@pytest.mark.parametrize("kind", SPECS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("options", [{"standardize": True}, {"normalize": None}], ids=str)
+def test_bounds_contain_the_quadratic_form_of_the_kernels(kind: type[FactoredStack], options: dict[str, Any]) -> None:
+    rng = np.random.default_rng(3)
+    X = rows(rng, 400)
+    stack, grams = stack_of(kind, X, **options), grams_of(kind, X, **options)
+    for rho in (rng.normal(size=400), np.ones(400), np.eye(400)[7], np.sign(X[:, 0])):
+        exact = np.einsum("i,mij,j->m", rho, grams, rho)
+        rounding = 3e-14 * np.abs(grams).max(axis=(1, 2)) * np.abs(rho).sum() ** 2
+        low, high = stack.quad_bounds(rho)
+        assert (low <= exact + rounding).all()
+        assert (high >= exact - rounding).all()
+        assert (np.abs(stack.quad(rho) - exact) <= stack.error_bound(rho) + rounding).all()
+        for m in range(stack.n_kernels):
+            value, error = stack.exact_quad(m, rho)
+            assert abs(value - exact[m]) <= error + rounding[m]
+
+
+@pytest.mark.parametrize("kind", SPECS, ids=lambda kind: kind.__name__)
+def test_factors_leave_a_psd_rest_of_the_promised_trace(kind: type[FactoredStack]) -> None:
+    X = rows(np.random.default_rng(4), 300)
+    stack, grams = stack_of(kind, X, standardize=True), grams_of(kind, X, standardize=True)
+    new = stack.table.like(X[:50])
+    for m, gram in enumerate(grams):
+        for tol in (1e-2, 1e-6):
+            Z = stack.factor(m, tol)
+            rest = gram - Z @ Z.T
+            assert np.linalg.eigvalsh(rest)[0] >= -1e-13
+            assert np.trace(rest) <= tol * np.trace(gram) + 1e-13
+            np.testing.assert_allclose(stack.residual_diag(m, tol), np.maximum(np.diag(rest), 0), atol=1e-12)
+            np.testing.assert_allclose(stack.features(m, new, tol) @ Z.T, (Z @ Z.T)[:50], atol=1e-9 / 300)
+
+
+@pytest.mark.parametrize("kind", SPECS, ids=lambda kind: kind.__name__)
+def test_operators_are_their_factors_and_finer_ones_continue_coarser_ones(kind: type[FactoredStack]) -> None:
+    rng = np.random.default_rng(5)
+    X = rows(rng, 200)
+    stack = stack_of(kind, X, standardize=True)
+    coarse, fine = (stack.operators(range(stack.n_kernels), tol) for tol in (1e-3, 1e-8))
+    assert sorted(np.concatenate([operator.kernels for operator in fine])) == list(range(stack.n_kernels))
+    for before, after in zip(coarse, fine, strict=True):
+        Z = after.rows(np.arange(200))
+        v, rho, out = rng.normal(size=Z.shape[1]), rng.normal(size=200), np.ones(200)
+        after.add_scores(v, out)
+        np.testing.assert_allclose(out, 1 + Z @ v, atol=1e-12)
+        np.testing.assert_allclose(after.adjoint(rho), Z.T @ rho, atol=1e-12)
+        np.testing.assert_allclose(after.rows(np.array([5, 17])), Z[[5, 17]], atol=1e-14)
+        old = before.rows(np.arange(200))
+        for slot in range(len(after.kernels)):
+            first, rank = after.starts[slot], np.diff(before.starts)[slot]
+            part = old[:, before.starts[slot] : before.starts[slot + 1]]
+            np.testing.assert_allclose(Z[:, first : first + rank], part, atol=1e-8)
+
+
+def test_error_constants_of_a_pass_follow_its_tolerance() -> None:
+    rng = np.random.default_rng(6)
+    X, rho = rows(rng, 300), rng.normal(size=300)
+    errors = []
+    for tol in (1e-4, 1e-8, 1e-12):
+        stack = FourierStack(ColumnTable(X), np.zeros(4, int), np.array([0.1, 0.5, 3.0, 20.0]), np.ones(4), tol=tol)
+        exact = np.einsum("i,mij,j->m", rho, stack.block(), rho)
+        assert (np.abs(stack.quad(rho) - exact) <= stack.error_bound(rho)).all()
+        assert (stack.error_constants <= 6 * tol + 1e-14).all()
+        errors.append(float(np.abs(stack.quad(rho) - exact).max()))
+    assert errors[0] > errors[1] > errors[2]
+
+
+def test_exact_functions_near_a_factors_function_are_within_its_excess() -> None:
+    """The norm and the scores of ``K alpha`` beside those of ``Z v``, with ``alpha = Z Lambda^-1 v``."""
+    rng = np.random.default_rng(7)
+    X = rows(rng, 250)
+    stack = FourierStack.grid(X, [0.2, 1.0, 6.0])
+    grams = stack.block()
+    for operator in stack.operators(range(stack.n_kernels), 1e-6):
+        Z = operator.rows(np.arange(250))
+        v = Z.T @ rng.normal(size=250)
+        squares, scores = operator.excess(v)
+        for slot, kernel in enumerate(operator.kernels):
+            part = slice(operator.starts[slot], operator.starts[slot + 1])
+            alpha = np.linalg.lstsq(Z[:, part].T, v[part], rcond=None)[0]
+            function = grams[kernel] @ alpha
+            norm = alpha @ function
+            assert norm <= v[part] @ v[part] * (1 + 1e-11) + squares[slot]
+            assert np.abs(function - Z[:, part] @ v[part]).max() <= scores[slot] + 1e-12 * np.sqrt(norm)
+            assert squares[slot] <= 1e-4 * norm
+
+
+def test_functions_go_to_zero_outside_the_data() -> None:
+    X = np.random.default_rng(8).normal(size=(200, 1))
+    stack = FourierStack.grid(X, [0.3], normalize=None)
+    new = np.array([[X.min() - 0.5], [X.max() + 1.0], [X.max() + 2.4], [1e6]])
+    rho = np.random.default_rng(9).normal(size=200)
+    Z, F = stack.factor(0, 1e-13), stack.features(0, stack.table.like(new), 1e-13)
+    np.testing.assert_allclose(F @ (Z.T @ rho), stack.cross_apply(0, stack.table.like(new), rho), atol=2e-6)
+    assert F[3].tolist() == [0.0] * F.shape[1]
+
+
+def test_neighbors_are_the_next_widths_of_a_column() -> None:
+    X = rows(np.random.default_rng(0), 50)
+    stack = FourierStack.grid(X, [1.0, 0.1, 10.0])
+    assert stack.neighbors()[:3].tolist() == [[1, 2], [-1, 0], [0, -1]]
+    composite = stack_of(CompositeStack, X)
+    assert (composite.neighbors() < composite.n_kernels).all()
+
+
+def test_the_table_says_who_serves_a_kernel() -> None:
+    assert served_by(Gaussian(1.0), 1) == "fourier"
+    assert served_by(Laplacian(1.0), 1) == "scan"
+    assert served_by(Linear(), 7) == served_by(Polynomial(3), 1) == "explicit"
+    assert served_by(Polynomial(3), 2) == served_by(Gaussian(1.0), 2) == "nystroem"
+
+
+def test_float32_columns_are_read_in_place() -> None:
+    X = np.asfortranarray(rows(np.random.default_rng(1), 40), dtype=np.float32)
+    table = ColumnTable(X)
+    assert np.shares_memory(table.columns, X)
+    np.testing.assert_allclose(
+        FourierStack.grid(X, [1.0]).block(), FourierStack.grid(X.astype(np.float64), [1.0]).block(), rtol=1e-12
+    )
+
+
+def test_wrong_tables_and_banks_are_refused() -> None:
+    X = rows(np.random.default_rng(1), 40)
+    with pytest.raises(IncompatibleError, match="without centering"):
+        factored_stack(X, KernelBank.per_feature(Linear(), center=True))
+    with pytest.raises(IncompatibleError, match="normalize='unit_diagonal'"):
+        factored_stack(X, KernelBank.per_feature(Linear(), normalize="unit_diagonal"))
+    bad = X.copy()
+    bad[3, 1] = np.nan
+    with pytest.raises(InvalidInputError, match=r"NaN or infinite values.*first in column 1"):
+        ColumnTable(bad)
+    with pytest.raises(InvalidInputError, match="2 columns, but the model was fitted on 3"):
+        ColumnTable(X).like(X[:, :2])
+    bad[3, 1] = 1e9
+    with pytest.raises(InvalidInputError, match=r"Column 1: A column that spans .* bins.*Clip its outliers"):
+        FourierStack.grid(bad, [0.1], standardize=False).quad(np.ones(40))
