@@ -108,15 +108,15 @@ def _verdict(case: Case, label: str, solution: Any, elapsed: float) -> Verdict:
     claimed = solution.certificate
     noise = claimed.relative_rounding + 1e3 * oracle.EPS
     verdict = Verdict(label, str(solution.status), "", "", true.relative_gap, noise, elapsed)
-    if not np.isfinite(true.relative_gap):
-        return _failed(verdict, "not a model", f"its true gap is {true.relative_gap}")
+    if not np.isfinite(true.primal):
+        return _failed(verdict, "not a model", f"its true value is {true.primal}")
     if true.relative_gap > claimed.relative_gap * (1 + 1e-6) + noise:
         told = f"gap {claimed.relative_gap:.3g}, rounding {noise:.3g}, P {claimed.primal:.6g}, D {claimed.dual:.6g}"
         return _failed(verdict, "wrong", f"told {told}; true gap {true.relative_gap:.3g}, P {true.primal:.6g}")
     if verdict.converged and true.relative_gap > case.tol * (1 + 1e-6) + noise:
         return _failed(verdict, "wrong", f"converged at a true gap of {true.relative_gap:.3g}")
     zero = oracle.zero_value(case)
-    if true.primal > zero * (1 + 1e-9) + noise * max(abs(true.primal), 1e-300):
+    if true.primal > zero * (1 + (case.tol if verdict.converged else 1e-9)) + noise * max(abs(true.primal), 1e-300):
         return _failed(verdict, "worse than zero", f"P {true.primal:.6g}, without kernels {zero:.6g}")
     if elapsed > TIME_LIMIT + GRACE:
         return _failed(verdict, "hang", f"{elapsed:.1f} s with time_limit={TIME_LIMIT}")

@@ -38,9 +38,8 @@ def test_rounding_stays_within_its_bound() -> None:
         except ValueError:  # refused for a reason that it names
             continue
         rho = problem.zero_model()[0] + 10 ** rng.uniform(-3, 1) * case.weights * rng.standard_normal(case.n_samples)
-        d = rng.exponential(size=len(case.kernels)) / np.where(
-            problem.largest_entries > 0, problem.largest_entries, 1.0
-        )
+        largest = problem.entry_roots.max(axis=1) ** 2
+        d = rng.exponential(size=len(case.kernels)) / np.where(largest > 0, largest, 1.0)
         told = problem.certificate(rho, d, float(case.fit_intercept))
         if not np.isfinite(told.gap):
             continue

@@ -16,7 +16,7 @@ from manykernels.objective.losses import get_loss
 from manykernels.objective.losses.base import Loss
 from manykernels.objective.projection import project_box_hyperplane
 from manykernels.objective.regularizers.base import Regularizer
-from manykernels.objective.rounding import dual_rounding, growth, primal_rounding
+from manykernels.objective.rounding import dual_rounding, primal_rounding
 from manykernels.validation.arrays import check_positive_vector, check_vector
 
 __all__ = ["Certificate", "KKTResiduals", "Problem"]
@@ -158,9 +158,10 @@ class Problem:
         return float(self.weight.sum())
 
     @cached_property
-    def largest_entries(self) -> Array:
-        """Largest entry of each kernel, (M,): it stands on the diagonal."""
-        return _frozen(np.abs(self.stack.diag()).max(axis=1))
+    def entry_roots(self) -> Array:
+        """Roots of the diagonals, (M, N); of their largest entries, (M, 1), where kernels are not held."""
+        roots = np.sqrt(np.abs(self.stack.diag()))
+        return _frozen(roots if self.stack.in_memory else roots.max(axis=1, keepdims=True))
 
     @cached_property
     def loss_at_zero(self) -> float:
@@ -324,9 +325,7 @@ class Problem:
             intercept=_ratio(abs(float(np.sum(rho))), float(np.sum(sizes))) if self.fit_intercept else 0.0,
             scaling=1.0 - scale,
         )
-        slopes = np.maximum(self.weight * np.abs(self.loss.derivative(self.y, z)), np.abs(feasible))
-        rounding = primal_rounding(self, rho, d, f, b, t, slopes) + dual_rounding(self, feasible, u, conjugates, z)
-        rounding += growth(self.n_samples) * float(np.sum(losses))
+        rounding = primal_rounding(self, rho, d, f, b, t) + dual_rounding(self, feasible, u, conjugates, z)
         return Certificate.from_values(primal, -float(np.sum(conjugates)) - conjugate, denominator, kkt, rounding)
 
     def _check_model(self, rho: Array, d: Array, b: float) -> tuple[Array, Array, float]:

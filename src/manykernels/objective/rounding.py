@@ -1,8 +1,9 @@
 """How far rounding alone may move a certificate: running error bounds of the primal and the dual value.
 
-Every sum of n terms is taken to be off by ``(8 + sqrt(n))`` units of rounding times the sum of the sizes of its terms:
-the worst case grows like n, which no sum reaches whose roundings point in different directions. Entries of a kernel
-are bounded by the largest one on its diagonal, so nothing here costs a pass over the kernels.
+Every sum of n terms is taken to be off by ``(8 + sqrt(n))/2`` units of rounding times the sum of the sizes of its
+terms: the worst case grows like n, which no sum reaches whose roundings point in different directions. For the same
+reason the errors of different scores add up like independent ones. ``|K_ij| <= sqrt(K_ii K_jj)``, so nothing here costs
+a pass over the kernels.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from typing import Protocol
 
 import numpy as np
 
+from manykernels.objective.losses.base import Loss
 from manykernels.objective.regularizers.base import Regularizer
 from manykernels.validation.arrays import Array
 
 EPS = float(np.finfo(np.float64).eps)
+INDEPENDENT = 4.0  # standard deviations of a sum of independent errors
 FEW = 8.0  # roundings on the way of one number that is not a sum: scaling, root, product with a weight
 
 
@@ -24,6 +27,14 @@ class Sizes(Protocol):
     @property
     def regularizer(self) -> Regularizer:
         """The penalty."""
+
+    @property
+    def loss(self) -> Loss:
+        """The loss."""
+
+    @property
+    def weight(self) -> Array:
+        """Sample weights ``s`` (N,)."""
 
     @property
     def y(self) -> Array:
@@ -42,24 +53,29 @@ class Sizes(Protocol):
         """Kernel penalties ``w`` (M,)."""
 
     @property
-    def largest_entries(self) -> Array:
-        """Largest entry of each kernel, (M,)."""
+    def entry_roots(self) -> Array:
+        """Roots of the diagonals, (M, N), or of their largest entries, (M, 1)."""
 
 
 def growth(n_terms: int) -> float:
     """Relative rounding error of a sum of so many terms, in units of the sum of their sizes."""
-    return EPS * (FEW + float(np.sqrt(n_terms)))
+    return 0.5 * EPS * (FEW + float(np.sqrt(n_terms)))
+
+
+def term_sizes(problem: Sizes, vector: Array) -> Array:
+    """Roots of what the terms of ``vector' K_m vector`` add up to in size, (M,)."""
+    sizes, roots = np.abs(vector), problem.entry_roots
+    return roots @ sizes if roots.shape[1] == sizes.size else roots[:, 0] * float(sizes.sum())
 
 
 def norm_error(problem: Sizes, norms: Array, vector: Array) -> Array:
     """Return by how much rounding may move ``norms``, (M,), the ``sqrt(vector' K_m vector)``."""
-    size = float(np.abs(vector).sum())
-    error = np.sqrt(growth(problem.n_samples) * problem.largest_entries) * size  # of the square: its square
+    error = np.sqrt(growth(problem.n_samples)) * term_sizes(problem, vector)  # of the square: its square
     total = norms + np.hypot(norms, error)
     return np.divide(error * error, total, out=np.zeros_like(total), where=total > 0) + FEW * EPS * norms
 
 
-def primal_rounding(problem: Sizes, rho: Array, d: Array, f: Array, b: float, t: Array, slopes: Array) -> float:
+def primal_rounding(problem: Sizes, rho: Array, d: Array, f: Array, b: float, t: Array) -> float:
     """Return by how much rounding may move the primal value.
 
     Parameters
@@ -67,16 +83,19 @@ def primal_rounding(problem: Sizes, rho: Array, d: Array, f: Array, b: float, t:
     problem : Problem
     rho, d, f, b, t : arrays and float
         The model, its scores without intercept and its block norms.
-    slopes : ndarray of shape (N,)
-        Sizes of the derivatives of the loss by the scores.
     """
-    products = growth(problem.n_samples) * float(np.abs(rho).sum()) * float(d @ problem.largest_entries)
+    products = growth(problem.n_samples) * ((d * term_sizes(problem, rho)) @ problem.entry_roots)
     scores = products + FEW * EPS * (np.abs(f) + abs(b) + np.abs(problem.y))
+    losses, rising = problem.loss.value(problem.y, f + b), np.zeros_like(f)
+    for moved in (f + b - scores, f + b + scores):
+        rising = np.maximum(rising, problem.loss.value(problem.y, moved) - losses)
+    fitted = growth(problem.n_samples) * float(problem.weight @ losses)
+    fitted += INDEPENDENT * float(np.linalg.norm(problem.weight * rising))
     factors = problem.penalties * d
     norms = np.divide(t, factors, out=np.zeros_like(t), where=factors > 0)
     worse = problem.regularizer.value(t + factors * norm_error(problem, norms, rho))
     penalty = problem.regularizer.value(t)
-    return float(slopes @ scores) + max(worse - penalty, 0.0) + growth(problem.n_kernels) * penalty
+    return fitted + max(worse - penalty, 0.0) + growth(problem.n_kernels) * penalty
 
 
 def dual_rounding(problem: Sizes, feasible: Array, u: Array, conjugates: Array, z: Array) -> float:

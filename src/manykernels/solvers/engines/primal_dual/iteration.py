@@ -24,6 +24,7 @@ import numpy as np
 from scipy.linalg import LinAlgError
 from scipy.optimize import minimize_scalar
 
+from manykernels.objective.rounding import EPS, term_sizes
 from manykernels.solvers.engines.newton_system import NewtonSystem, add_rank_update
 from manykernels.solvers.engines.primal_dual.bounded_kernels import BoundedKernels
 from manykernels.solvers.engines.primal_dual.kernel_variables import PowerKernels, SimplexKernels
@@ -55,7 +56,6 @@ PRUNING_SHARE = 0.1  # of the gap that setting small weights to zero may cost
 PRUNING_FACTORS = (1e4, 1e3, 1e2, 1e1, 1.0)  # how far in favor of zero the doubtful kernels are judged, tried in turn
 SMALL_SHARES = (1e-2, 1e-3, 1e-4, 1e-6, 1e-8)  # of the largest block norm: what is left out where no factor helps
 PRUNING_TOLERANCE = 0.9  # of tol: the gap within which a model with zeros is preferred to a better one without
-EPS = float(np.finfo(np.float64).eps)
 SHORTEST_FRACTION = 0.95  # of the way to the boundary; tends to one as the gap closes
 
 
@@ -308,8 +308,7 @@ class PrimalDual:
 
         Those of a kernel that the intercept absorbs, as that of a constant column, say nothing about a step.
         """
-        entries = self.problem.largest_entries * self._inverse_penalties
-        return EPS * entries * float(np.abs(self.samples.rho).sum()) ** 2
+        return EPS * self._inverse_penalties * term_sizes(self.problem, self.samples.rho) ** 2
 
     def _scores_agree(self) -> bool:
         scores = self.scores()

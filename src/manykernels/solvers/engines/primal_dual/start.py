@@ -34,7 +34,7 @@ def start_iteration(problem: Problem, rho: Array, b: float) -> PrimalDual:
     rho = interior_point(problem, rho)
     norms = problem.dual_norms(rho)
     scale, value = best_scale(problem, rho, norms)
-    scale *= START_FRACTION
+    scale *= START_FRACTION ** min(1.0, 2.0 / _start_exponent(problem.regularizer))
     n_pairs = 2 * problem.n_samples + problem.n_kernels
     barrier = START_BARRIER * max(value, 1e-3 * problem.loss_at_zero, problem.tiny) / n_pairs
     samples = start_samples(problem, scale * rho, b, barrier)
@@ -65,6 +65,8 @@ def best_scale(problem: Problem, rho: Array, norms: Array) -> tuple[float, float
         with np.errstate(over="ignore"):
             return problem.conjugate_loss(scale * rho) + regularizer.conjugate(scale * norms)
 
+    while largest > 0 and not np.isfinite(negative_dual(largest)):  # an infinite plateau tells a search nothing
+        largest *= 0.5
     for _ in range(MOST_ZOOMS):
         found = minimize_scalar(
             negative_dual, bounds=(0.0, largest), method="bounded", options={"xatol": 1e-3 * largest, "maxiter": 40}
@@ -89,6 +91,14 @@ def start_kernels(regularizer: Regularizer, squared_norms: Array, barrier: float
         return BoundedKernels.central(squared_norms, barrier, regularizer)
     inner = BoundedKernels.central(squared_norms[free], barrier, regularizer.take(np.flatnonzero(free)))
     return PartlyFixedKernels(inner, free, largest)
+
+
+def _start_exponent(regularizer: Regularizer) -> float:
+    """Power of the norms that weights grow with: of a block q-norm with q near 1, a small fraction leaves nothing."""
+    if regularizer.name != "lq" or regularizer.q == 2:  # type: ignore[attr-defined]
+        return 1.0
+    q = regularizer.q  # type: ignore[attr-defined]
+    return max(q / (q - 1.0) - 2.0, 1.0)
 
 
 def _start_power(squared_norms: Array, strength: float, q: float) -> PowerKernels:
