@@ -10,11 +10,18 @@ import pytest
 from manykernels import solve
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.objective.certificate import Certificate, KKTResiduals
+from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockLq
 from manykernels.solvers import deadline as deadline_module
 from manykernels.solvers.engines import newton_system
 from manykernels.solvers.methods.interior_point import InteriorPoint
 from manykernels.solvers.run import CertifiedModel, Run
+
+
+class AloneInteriorPoint(InteriorPoint):
+    """Without the solver that goes on where it breaks down."""
+
+    fallback = None
 
 
 def test_block_q_norm_near_one_does_not_lose_its_penalty_to_underflow() -> None:
@@ -84,3 +91,14 @@ def test_a_gap_that_rounding_could_hide_is_not_called_converged(rounding: float,
     solution = run.follow(iter([model])).solution()
     assert solution.status == status
     assert status in solution.message
+
+
+@pytest.mark.parametrize("q", [1.005, 1.02, 1.1])
+@pytest.mark.parametrize("strength", [1e-3, 1.0, 30.0])
+def test_the_interior_point_reaches_block_q_norms_near_one_by_itself(q: float, strength: float) -> None:
+    """Their weights are high powers of the norms: half of such fits broke down at a start whose weights were 1e-40."""
+    rng = np.random.default_rng(0)
+    factors = rng.standard_normal((5, 40, 3))
+    y = factors[0, :, 0] + 0.1 * rng.standard_normal(40)
+    problem = Problem(factors @ factors.transpose(0, 2, 1), y, "huber", BlockLq(strength, q=q))
+    assert AloneInteriorPoint(tol=1e-8).solve(problem).status == "converged"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.linalg import LinAlgError
 from scipy.optimize import minimize_scalar
 
 from manykernels.objective.projection import project_box_hyperplane
+from manykernels.objective.regularizers.norms import BlockL1
 from manykernels.solvers.engines.primal_dual.bounded_kernels import BoundedKernels, PartlyFixedKernels
 from manykernels.solvers.engines.primal_dual.iteration import START_FRACTION, PrimalDual
 from manykernels.solvers.engines.primal_dual.kernel_variables import (
@@ -25,16 +29,48 @@ if TYPE_CHECKING:
     from manykernels.objective.regularizers import Regularizer
     from manykernels.validation.arrays import Array
 
+NEAR_ONE = 1.15  # exponent of a block q-norm below which the block 1-norm is the better start
+MOST_ROUGH_STEPS = 40  # of the block 1-norm
+ROUGH_GAP = 1e-2  # relative, that they are to reach
+CLOSER_THAN_ROUGH = 0.1  # what they aim at, in units of it
+SMALLEST_WEIGHT = 1e-12  # of the largest, from which a block q-norm can raise a kernel again
 MOST_ZOOMS = 5  # of the search for a scale, each by a factor of about 200
 START_BARRIER = 0.1  # of the dual value of the start, shared by all complementarity products
 
 
 def start_iteration(problem: Problem, rho: Array, b: float) -> PrimalDual:
-    """Return the iteration at dual coefficients near ``rho``, moved into the interior and scaled."""
+    """Return the iteration at dual coefficients near ``rho``, moved into the interior and scaled.
+
+    Weights of a block q-norm with q near 1 are high powers of the norms: there the iteration starts from a rough
+    solution with the block 1-norm, which is near, and which Newton's method finds from anywhere.
+    """
+    q = problem.regularizer.norm_exponent
+    if q is not None and 1 < q < NEAR_ONE:
+        return _start_near_one(problem, rho, b, q)
+    return _plain_start(problem, rho, b)
+
+
+def _start_near_one(problem: Problem, rho: Array, b: float, q: float) -> PrimalDual:
+    """Take the steps with the block 1-norm, then let the norms of the kernels follow from their weights."""
+    plain = replace(problem, regularizer=BlockL1(problem.regularizer.strength))
+    rough = _plain_start(plain, rho, b)
+    with suppress(LinAlgError):
+        for _ in range(MOST_ROUGH_STEPS):
+            primal, dual = rough.bounds()
+            if primal - dual <= ROUGH_GAP * max(abs(primal), problem.tiny):
+                break
+            rough.newton_step(CLOSER_THAN_ROUGH * ROUGH_GAP * max(abs(primal), problem.tiny))
+    kernels = _start_power(rough.squared_norms, problem.regularizer.strength, q)
+    kernels.weights = np.maximum(rough.kernels.weights, SMALLEST_WEIGHT * rough.kernels.weights.max())
+    return PrimalDual(problem, rough.samples, kernels, rough.b)
+
+
+def _plain_start(problem: Problem, rho: Array, b: float) -> PrimalDual:
+    """Start from coefficients scaled to the largest dual value, with weights that fit the scores best."""
     rho = interior_point(problem, rho)
     norms = problem.dual_norms(rho)
     scale, value = best_scale(problem, rho, norms)
-    scale *= START_FRACTION ** min(1.0, 2.0 / _start_exponent(problem.regularizer))
+    scale *= START_FRACTION
     n_pairs = 2 * problem.n_samples + problem.n_kernels
     barrier = START_BARRIER * max(value, 1e-3 * problem.loss_at_zero, problem.tiny) / n_pairs
     samples = start_samples(problem, scale * rho, b, barrier)
@@ -91,14 +127,6 @@ def start_kernels(regularizer: Regularizer, squared_norms: Array, barrier: float
         return BoundedKernels.central(squared_norms, barrier, regularizer)
     inner = BoundedKernels.central(squared_norms[free], barrier, regularizer.take(np.flatnonzero(free)))
     return PartlyFixedKernels(inner, free, largest)
-
-
-def _start_exponent(regularizer: Regularizer) -> float:
-    """Power of the norms that weights grow with: of a block q-norm with q near 1, a small fraction leaves nothing."""
-    if regularizer.name != "lq" or regularizer.q == 2:  # type: ignore[attr-defined]
-        return 1.0
-    q = regularizer.q  # type: ignore[attr-defined]
-    return max(q / (q - 1.0) - 2.0, 1.0)
 
 
 def _start_power(squared_norms: Array, strength: float, q: float) -> PowerKernels:
