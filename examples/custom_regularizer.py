@@ -36,23 +36,17 @@ class GroupMixture(Regularizer):
     def sparse(self):
         return max(self.ratios) > 0
 
-    @property
-    def dual_constraint(self):
-        return 1.0 in self.ratios
-
-    @property
-    def inactive_below(self):
-        return self.linear_and_ridge[0]
-
     def value(self, t):
         linear, ridge = self.linear_and_ridge
-        return float(np.sum(t * (linear + ridge * t / 2)))
+        with np.errstate(over="ignore"):
+            return float(np.sum(t * (linear + ridge * t / 2)))
 
     def conjugate(self, u):
         linear, ridge = self.linear_and_ridge
         if np.any(u[ridge == 0] > linear[ridge == 0] * (1 + 1e-12)):
             return np.inf
-        return float(np.sum(np.maximum(u - linear, 0)[ridge > 0] ** 2 / (2 * ridge[ridge > 0])))
+        with np.errstate(over="ignore"):
+            return float(np.sum(np.maximum(u - linear, 0)[ridge > 0] ** 2 / (2 * ridge[ridge > 0])))
 
     def dual_scale(self, u):
         linear, ridge = self.linear_and_ridge
@@ -79,12 +73,6 @@ class GroupMixture(Regularizer):
     def norm_bound(self, d):
         linear, ridge = self.linear_and_ridge
         return (linear / (1 - ridge * d)) ** 2, linear**2 * ridge / (1 - ridge * d) ** 3
-
-    @property
-    def weight_range(self):
-        linear, ridge = self.linear_and_ridge
-        pole = np.divide(1, ridge, out=np.full(ridge.shape, np.inf), where=ridge > 0)
-        return np.where(linear > 0, 0, pole), pole
 
 
 def main() -> None:

@@ -21,7 +21,10 @@ def _close(actual: Any, expected: Any, tolerance: float) -> None:
 
 
 def _gradient(regularizer: Regularizer, t: Array) -> Array:
-    """Gradient of the penalty at positive block norms by a five-point difference."""
+    """Gradient of the penalty at positive block norms by a five-point difference, kernel by kernel if separable."""
+    if regularizer.separable and t.size > 1:
+        parts = [_gradient(regularizer.take(np.array([m])), t[m : m + 1]) for m in range(t.size)]
+        return np.concatenate(parts)
     gradient = np.empty(t.size)
     for m, size in enumerate(t):
         step = np.zeros(t.size)

@@ -81,13 +81,13 @@ class Regularizer(abc.ABC):
 
     @property
     def dual_constraint(self) -> bool:
-        """Whether the conjugate is infinite somewhere."""
-        return False
+        """Whether the conjugate is infinite somewhere: unless overridden, where a linear term stands alone."""
+        return self.linear_and_ridge is not None and not np.all(self.linear_and_ridge[1])
 
     @property
     def inactive_below(self) -> Any:
-        """Kernels with ``u_m`` below it have zero weight."""
-        return 0.0
+        """Kernels with ``u_m`` below it have zero weight: unless overridden, the coefficients of linear terms."""
+        return 0.0 if self.linear_and_ridge is None else self.linear_and_ridge[0]
 
     @property
     def linear_and_ridge(self) -> tuple[Any, Any] | None:
@@ -209,7 +209,11 @@ class Regularizer(abc.ABC):
 
         The upper end is infinite, or a pole of the bound; a kernel without linear term has a single weight.
         """
-        return 0.0, np.inf
+        if self.linear_and_ridge is None:
+            return 0.0, np.inf
+        linear, ridge = (np.asarray(part, dtype=np.float64) for part in self.linear_and_ridge)
+        pole = np.divide(1.0, ridge, out=np.full(ridge.shape, np.inf), where=ridge > 0)
+        return np.where(linear > 0, 0.0, pole), pole
 
     def _lacks(self, capability: Capability) -> IncompatibleError:
         """Return the error that says what this regularizer has not been given."""

@@ -45,16 +45,6 @@ class BlockL1(Regularizer):
         return True
 
     @property
-    def dual_constraint(self) -> bool:
-        """True: ``u_m <= C``."""
-        return True
-
-    @property
-    def inactive_below(self) -> float:
-        """``C``."""
-        return self.strength
-
-    @property
     def linear_and_ridge(self) -> tuple[float, float]:
         """``(C, 0)``."""
         return self.strength, 0.0
@@ -135,16 +125,6 @@ class ElasticNet(Regularizer):
         return self.l1_ratio > 0
 
     @property
-    def dual_constraint(self) -> bool:
-        """True if the penalty is the block 1-norm."""
-        return self.l1_ratio == 1
-
-    @property
-    def inactive_below(self) -> float:
-        """``C (1 - lam)``."""
-        return self.threshold
-
-    @property
     def linear_and_ridge(self) -> tuple[float, float]:
         """``(C (1 - lam), C lam)``."""
         return self.threshold, self.curvature
@@ -194,12 +174,6 @@ class ElasticNet(Regularizer):
         """``B = C (1 - lam) / (1 - C lam d)``."""
         room = 1.0 - self.curvature * np.asarray(d)
         return (self.threshold / room) ** 2, self.threshold**2 * self.curvature / room**3
-
-    @property
-    def weight_range(self) -> tuple[float, float]:
-        """From 0 to the pole ``1 / (C lam)``; that alone without the linear term."""
-        pole = 1.0 / self.curvature if self.curvature > 0 else np.inf
-        return (0.0 if self.sparse else pole), pole
 
 
 @dataclass(frozen=True)
@@ -360,8 +334,3 @@ class Ridge(Regularizer):
     def norm_bound(self, d: Array) -> tuple[Array, Array]:
         """Zero below the only weight, see `weight_range`."""
         return np.zeros(np.shape(d)), np.zeros(np.shape(d))
-
-    @property
-    def weight_range(self) -> tuple[float, float]:
-        """``1 / C`` alone."""
-        return 1.0 / self.strength, 1.0 / self.strength
