@@ -8,15 +8,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from manykernels.alignment import CODINGS, METHODS, AlignedWeights, aligned_weights
-from manykernels.estimators.supervised.targets import check_lengths, invalid_input
-from manykernels.estimators.supervised.training import Training, as_kernel_stack, is_precomputed, open_training
+from manykernels.estimators.supervised.samples import checked_rows
+from manykernels.estimators.supervised.targets import check_lengths
+from manykernels.estimators.supervised.training import Training, is_precomputed, open_training
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import cross_combine
-from manykernels.kernels import FittedBank, Prepared
-from manykernels.kernels.bank.columns import Table
 from manykernels.validation.arrays import check_choice
 
 Array = NDArray[Any]
@@ -182,13 +181,8 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         ndarray of shape (n_new, n_train)
         """
         check_is_fitted(self)
-        rows = self._bank.prepare(self._checked_rows(X, reset=False))
-        if isinstance(self._bank, FittedBank):
-            return cross_combine(self._bank, rows, self._train, self._active_weights)
-        total = np.zeros((rows.n_samples, self._train.n_samples))
-        for m, weight in enumerate(self._active_weights):
-            total += weight * self._bank.block(rows, self._train, kernels=[m])[0]
-        return total
+        rows = checked_rows(self, X, precomputed=is_precomputed(self.kernels), reset=False)
+        return cross_combine(self._bank, self._bank.prepare(rows), self._train, self._active_weights)
 
     def weights_frame(self, *, active_only: bool = True) -> pd.DataFrame:
         """Return the kernels with their weights, the heaviest first.
@@ -221,10 +215,10 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 f"This {type(self).__name__} requires y to be passed, but the target y is None; only method='uniform' "
                 "can do without."
             )
-        X = self._checked_rows(X, reset=True)
+        rows = checked_rows(self, X, precomputed=is_precomputed(self.kernels), reset=True)
         y = None if y is None else np.asarray(y)
-        check_lengths(len(X), len(X) if y is None or not y.ndim else len(y))
-        training = open_training(self.kernels, X, memory_budget=self.memory_budget, n_jobs=self.n_jobs, n_targets=1)
+        check_lengths(len(rows), len(rows) if y is None or not y.ndim else len(y))
+        training = open_training(self.kernels, rows, memory_budget=self.memory_budget, n_jobs=self.n_jobs, n_targets=1)
         found = aligned_weights(training.stack, y, self.method, target=self.target, center=self.center, tol=self.tol)
         self._keep(training, found)
         return training
@@ -232,22 +226,9 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def _keep(self, training: Training, found: AlignedWeights) -> None:
         active = np.flatnonzero(found.weights)
         self._bank = training.bank.take(active)
-        train = self._bank.narrow(training.prepared)
-        self._train = train if isinstance(train, Prepared) else train.detach()
+        self._train = self._bank.narrow(training.prepared).detach()
         self._active_weights = found.weights[active]
         self._kernel_frame = training.bank.frame()[["name", "kernel", "columns"]]
         self.kernel_names_ = list(training.bank.names)
         self.kernel_weights_, self.kernel_alignments_ = found.weights, found.kernel_alignments
         self.alignment_, self.result_ = found.alignment, found
-
-    def _checked_rows(self, X: Any, *, reset: bool) -> Any:
-        """Return X as it can be given to the bank, and keep or compare its number and names of columns."""
-        if is_precomputed(self.kernels):
-            stack = as_kernel_stack(X, square=reset)
-            if reset:
-                self.n_features_in_ = stack.n_samples
-            return stack
-        data = Table.of(X).data
-        with invalid_input():
-            validate_data(self, X if isinstance(X, pd.DataFrame) else data, reset=reset, skip_check_array=True)
-        return data

@@ -14,14 +14,14 @@ from manykernels.grams.lazy import LazyStack
 from manykernels.grams.loops import mirror_upper
 from manykernels.grams.packed import PackedStack
 from manykernels.grams.plan import plan_stack
-from manykernels.kernels import FittedBank, Prepared
+from manykernels.kernels import FittedKernels, PreparedRows
 from manykernels.threads import n_threads
 
 Array = NDArray[Any]
 
 
 def build_stack(
-    bank: FittedBank,
+    bank: FittedKernels[Any],
     X: Any,
     *,
     kind: str = "auto",
@@ -34,10 +34,11 @@ def build_stack(
 
     Parameters
     ----------
-    bank : FittedBank
-    X : Prepared, DataFrame or array
+    bank : FittedKernels
+    X : PreparedRows, DataFrame, array or KernelStack
         Rows, prepared here if they are not yet.
     kind : {"auto", "dense", "packed", "lazy"}
+        Of no account for kernels that come as matrices: these stay where they are.
     memory_budget : int, str or None
         See `plan_stack`; checked before anything is allocated.
     dtype : float32, float64 or None
@@ -65,7 +66,10 @@ def build_stack(
     >>> build_stack(bank, X, memory_budget="1 GB")
     PackedStack(n_kernels=1, n_samples=3, dtype=float64)
     """
-    prepared = X if isinstance(X, Prepared) else bank.prepare(X)
+    prepared = X if isinstance(X, PreparedRows) else bank.prepare(X)
+    grams = bank.grams(prepared)
+    if grams is not None:
+        return _held(grams, bank.names, memory_budget, n_jobs, n_targets)
     plan = plan_stack(
         bank.n_kernels, prepared.n_samples, memory_budget=memory_budget, dtype=dtype, n_targets=n_targets, kind=kind
     )
@@ -76,6 +80,15 @@ def build_stack(
     if plan.kind == "lazy":
         return lazy
     return _dense(lazy, plan.dtype) if plan.kind == "dense" else _packed(lazy, plan.dtype)
+
+
+def _held(
+    grams: Array, names: tuple[str, ...], memory_budget: int | str | None, n_jobs: int | None, n_targets: int
+) -> DenseStack:
+    """Return matrices that exist as a stack, without a copy; a budget that was given must have room for the rest."""
+    if memory_budget is not None:
+        plan_stack(len(grams), grams.shape[1], memory_budget=memory_budget, n_targets=n_targets, kind="dense")
+    return DenseStack(grams, names=names, n_threads=n_threads(n_jobs))
 
 
 def _packed(lazy: LazyStack, dtype: str) -> PackedStack:

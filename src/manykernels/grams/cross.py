@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manykernels.grams.tiles import TileEvaluator
-from manykernels.kernels import FittedBank, Prepared
+from manykernels.kernels import FittedKernels, PreparedRows
 from manykernels.validation.arrays import check_columns, check_vector
 
 Array = NDArray[Any]
 
 
 def cross_apply(
-    bank: FittedBank, prepared_new: Prepared, prepared_support: Prepared, d: ArrayLike, rho: ArrayLike
+    bank: FittedKernels[Any], prepared_new: PreparedRows, prepared_support: PreparedRows, d: ArrayLike, rho: ArrayLike
 ) -> Array:
     """Decision values ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i)`` of new rows, without the intercept.
 
@@ -23,8 +23,8 @@ def cross_apply(
 
     Parameters
     ----------
-    bank : FittedBank
-    prepared_new, prepared_support : Prepared
+    bank : FittedKernels
+    prepared_new, prepared_support : PreparedRows
         Rows made ready by the bank.
     d : array_like of shape (n_kernels,)
     rho : array_like of shape (n_support,) or (n_support, k)
@@ -52,14 +52,14 @@ def cross_apply(
 
 
 def cross_apply_each(
-    bank: FittedBank, prepared_new: Prepared, prepared_support: Prepared, d: ArrayLike, rho: ArrayLike
+    bank: FittedKernels[Any], prepared_new: PreparedRows, prepared_support: PreparedRows, d: ArrayLike, rho: ArrayLike
 ) -> Array:
     """Contribution ``d_m sum_i rho_i k_m(x, x_i)`` of each active kernel; summed over kernels it is `cross_apply`.
 
     Parameters
     ----------
-    bank : FittedBank
-    prepared_new, prepared_support : Prepared
+    bank : FittedKernels
+    prepared_new, prepared_support : PreparedRows
         Rows made ready by the bank.
     d : array_like of shape (n_kernels,)
     rho : array_like of shape (n_support,) or (n_support, k)
@@ -88,15 +88,17 @@ def cross_apply_each(
     return each[:, :, 0] if vector else each
 
 
-def cross_combine(bank: FittedBank, prepared_new: Prepared, prepared_support: Prepared, d: ArrayLike) -> Array:
+def cross_combine(
+    bank: FittedKernels[Any], prepared_new: PreparedRows, prepared_support: PreparedRows, d: ArrayLike
+) -> Array:
     """Weighted sum ``sum_m d_m k_m(x, x_i)`` between new rows and other rows, one kernel matrix.
 
     Only kernels with ``d_m != 0`` are computed, a few megabytes at a time.
 
     Parameters
     ----------
-    bank : FittedBank
-    prepared_new, prepared_support : Prepared
+    bank : FittedKernels
+    prepared_new, prepared_support : PreparedRows
         Rows made ready by the bank.
     d : array_like of shape (n_kernels,)
 
@@ -121,7 +123,9 @@ def cross_combine(bank: FittedBank, prepared_new: Prepared, prepared_support: Pr
     return total
 
 
-def _checked(bank: FittedBank, support: Prepared, d: ArrayLike, rho: ArrayLike) -> tuple[Array, Array, bool]:
+def _checked(
+    bank: FittedKernels[Any], support: PreparedRows, d: ArrayLike, rho: ArrayLike
+) -> tuple[Array, Array, bool]:
     weights = check_vector(d, bank.n_kernels, "d")
     coefficients = check_columns(rho, support.n_samples, "rho")
     vector = coefficients.ndim == 1

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from manykernels.grams import gaussian
 from manykernels.grams.base import GramStack
 from manykernels.grams.tiles import TileEvaluator
-from manykernels.kernels import FittedBank, Prepared
+from manykernels.kernels import FittedKernels, PreparedRows
 from manykernels.threads import run_ranges
 
 Array = NDArray[Any]
@@ -25,8 +25,8 @@ class LazyStack(GramStack):
 
     Parameters
     ----------
-    bank : FittedBank
-    prepared : Prepared
+    bank : FittedKernels
+    prepared : PreparedRows
         Rows made ready by ``bank.prepare``.
     kernels : ndarray of int, optional
         Positions in the bank; all kernels by default.
@@ -47,8 +47,8 @@ class LazyStack(GramStack):
 
     def __init__(
         self,
-        bank: FittedBank,
-        prepared: Prepared,
+        bank: FittedKernels[Any],
+        prepared: PreparedRows,
         *,
         kernels: Array | None = None,
         dtype: Any = np.float64,
@@ -62,7 +62,7 @@ class LazyStack(GramStack):
         self._tiles = TileEvaluator(bank, prepared, prepared, single=self.dtype == np.float32)
 
     @property
-    def bank(self) -> FittedBank:
+    def bank(self) -> FittedKernels[Any]:
         """The bank whose kernels these are."""
         return self._tiles.bank
 
@@ -111,7 +111,7 @@ class LazyStack(GramStack):
     def _restrict(self, samples: Array) -> LazyStack:
         return self._like(self._tiles.left.take(samples), self._kernels)
 
-    def _like(self, prepared: Prepared, kernels: Array) -> LazyStack:
+    def _like(self, prepared: PreparedRows, kernels: Array) -> LazyStack:
         return LazyStack(self.bank, prepared, kernels=kernels, dtype=self.dtype, n_threads=self.n_threads)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.grams import gaussian
-from manykernels.kernels import ArdGaussian, FittedBank, Gaussian, KernelSpec, Prepared
+from manykernels.kernels import ArdGaussian, FittedKernels, Gaussian, KernelSpec, PreparedRows
 
 Array = NDArray[Any]
 
@@ -24,20 +24,20 @@ TILE_BYTES = 2**19
 class TileEvaluator:
     """Normalized kernel values between two sets of prepared rows, tile by tile.
 
-    Gaussian kernels without centering go through compiled loops; everything else through ``FittedBank.block``.
+    Gaussian kernels without centering go through compiled loops; everything else through ``block`` of the bank.
 
     Attributes
     ----------
-    bank : FittedBank
-    left, right : Prepared
+    bank : FittedKernels
+    left, right : PreparedRows
         The same object twice for a symmetric stack.
     single : bool
         Evaluate Gaussian kernels in float32.
     """
 
-    bank: FittedBank
-    left: Prepared
-    right: Prepared
+    bank: FittedKernels[Any]
+    left: PreparedRows
+    right: PreparedRows
     single: bool = False
 
     @cached_property
@@ -52,7 +52,7 @@ class TileEvaluator:
     @cached_property
     def owners(self) -> Array:
         """(M,) index of the group that each kernel belongs to."""
-        owners = np.empty(self.bank.n_kernels, dtype=np.int64)
+        owners = np.zeros(self.bank.n_kernels, dtype=np.int64)  # kernels that come as matrices form one group
         for index, group in enumerate(self.bank.groups):
             owners[list(group.kernels)] = index
         return owners
@@ -99,7 +99,7 @@ class TileEvaluator:
         gaussian.gaussian_tile(left, right, self.coefficients[kernels], scales, self.single, out)
         return out
 
-    def _sides(self, rows: Array, cols: Array) -> tuple[tuple[Prepared, Array], tuple[Prepared, Array]]:
+    def _sides(self, rows: Array, cols: Array) -> tuple[tuple[PreparedRows, Array], tuple[PreparedRows, Array]]:
         return (self.left, rows), (self.right, cols)
 
 

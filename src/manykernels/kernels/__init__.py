@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from manykernels.kernels.bank.bank import FittedBank, KernelBank
+from manykernels.kernels.bank.contract import FittedKernels, PreparedRows
 from manykernels.kernels.bank.grids import DefaultKernels, width_grid
 from manykernels.kernels.bank.patterns import BankEntry, Joint, OnColumns, PerFeature, PerView
 from manykernels.kernels.bank.prepared import Group, Prepared
@@ -42,6 +43,7 @@ __all__ = [
     "DefaultKernels",
     "Dirichlet",
     "FittedBank",
+    "FittedKernels",
     "FittedPrecomputedBank",
     "FromCallable",
     "Gaussian",
@@ -63,6 +65,7 @@ __all__ = [
     "PrecomputedBank",
     "Prepared",
     "PreparedKernels",
+    "PreparedRows",
     "Product",
     "Scaled",
     "Sum",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import ClassifierTags, RegressorTags, _safe_indexing
+from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
 
 from manykernels.discovery import Discovery
@@ -18,13 +18,8 @@ from manykernels.estimators.searches.found import kernel_norms, on_bank, union, 
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.prediction import KernelExpansion, class_probabilities
 from manykernels.estimators.supervised.problems import Fit
-from manykernels.estimators.supervised.targets import (
-    check_lengths,
-    class_labels,
-    encode_labels,
-    numeric_targets,
-    sample_weights,
-)
+from manykernels.estimators.supervised.samples import Rows, Samples
+from manykernels.estimators.supervised.targets import class_labels, encode_labels, numeric_targets
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelBank, Linear
 from manykernels.objective.constants import strength_from_alpha
@@ -101,62 +96,22 @@ class BaseKernelSearch(BaseMKL):
 
     # --- fitting ----------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Find the kernels, and learn their weights and the model.
-
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features)
-            Training samples; numeric columns.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Labels of any type for the losses of classification, numbers for the others.
-        sample_weight : array-like of shape (n_samples,), float or None, default=None
-            Non-negative factors on the losses; a sample of weight zero counts as absent.
-
-        Returns
-        -------
-        BaseKernelSearch
-            This estimator, fitted.
-
-        Raises
-        ------
-        InvalidInputError
-            If data or parameters cannot be used; the message says which and why.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the duality gap over the family stays above ``tol``.
-        UserWarning
-            If no kernel is selected.
-        """
-        loss = self._checked_loss()
-        if y is None:
-            raise InvalidInputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
-        X = self._checked_rows(X, reset=True)
-        targets, weight = self._checked_targets(y, sample_weight, len(X))
-        kept = np.flatnonzero(weight)
-        rows = X if len(kept) == len(weight) else _safe_indexing(X, kept)
-        found = self._search_each(rows, targets[kept], weight[kept], loss)
-        return self._keep_found(rows, found, kept)
-
-    def _checked_targets(self, y: Any, sample_weight: Any, n_rows: int) -> tuple[Array, Array]:
-        """Return the targets, one a column, (N, K), and the sample weights (N,)."""
+    def _checked_target(self, y: Any) -> Array:
         classifies = self._task == "classification"
-        values = class_labels(y) if classifies else numeric_targets(y, advice="set loss='logistic'")
-        self._n_samples = len(values)
-        check_lengths(n_rows, len(values))
-        weight = sample_weights(sample_weight, len(values))
-        if not classifies:
-            self._single = values.ndim == 1
-            return values.reshape(len(values), -1), weight
-        self.classes_, _, signs = encode_labels(values[weight > 0])
-        self._single = len(self.classes_) == 2
-        targets = np.zeros((len(values), signs.shape[1]))
-        targets[weight > 0] = signs
-        return targets, weight
+        return class_labels(y) if classifies else numeric_targets(y, advice="set loss='logistic'")
 
-    def _search_each(self, rows: Any, targets: Array, weight: Array, loss: Loss) -> list[Discovery]:
+    def _encoded(self, samples: Samples) -> Samples:
+        if self._task != "classification":
+            self._single = samples.y.ndim == 1
+            return samples.with_targets(samples.y.reshape(len(samples.y), -1))
+        self.classes_, _, signs = encode_labels(samples.y)
+        self._single = len(self.classes_) == 2
+        return samples.with_targets(signs)
+
+    def _learn(self, samples: Samples, loss: Loss) -> Fit:
+        return self._keep_found(samples, self._search_each(samples.rows, samples.y, samples.weight, loss))
+
+    def _search_each(self, rows: Rows, targets: Array, weight: Array, loss: Loss) -> list[Discovery]:
         table = KernelBank([("all", Linear())], standardize=self.standardize, normalize=None)
         bank, prepared = table.fit_prepare(rows)
         points = prepared.points(0)
@@ -174,21 +129,22 @@ class BaseKernelSearch(BaseMKL):
                 found.append(self._search(points, names, target, weight, loss, strength))
         return found
 
-    def _keep_found(self, rows: Any, found: list[Discovery], kept: Array) -> Self:
+    def _keep_found(self, samples: Samples, found: list[Discovery]) -> Fit:
         """Join the kernels of all targets in one bank and keep the model."""
         kernels = union(found)
         named = zip(unique_names(kernels), kernels, strict=True)
         entries = [(name, kernel.spec, list(kernel.columns)) for name, kernel in named]
         # A bank holds at least one kernel, even for a constant model.
         entries = entries or [("linear", Linear(), list(range(self.n_features_in_)))]
-        bank, prepared = KernelBank(entries, standardize=self.standardize, normalize=None).fit_prepare(rows)
+        bank, prepared = KernelBank(entries, standardize=self.standardize, normalize=None).fit_prepare(samples.rows)
         solutions = [on_bank(part, kernels, len(entries)) for part in found]
         weights = np.array([solution.kernel_weights for solution in solutions])
         coefficients = np.array([solution.dual_coef for solution in solutions])
         self._expansion = KernelExpansion.of(bank, prepared, weights, coefficients)
         norms = np.array([kernel_norms(bank, prepared, *pair) for pair in zip(weights, coefficients, strict=True)])
-        self._keep(bank, Fit([], solutions, norms), kept)
-        return self
+        fit = Fit([], solutions, norms)
+        self._keep(bank, fit, samples)
+        return fit
 
     def _why_none(self, fit: Fit) -> str:
         return f"at alpha={self.alpha:g} the best constant is optimal within tol={self.tol:g}. Decrease alpha or tol."

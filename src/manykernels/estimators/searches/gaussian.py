@@ -25,6 +25,7 @@ from manykernels.discovery.two_stage.first_stage import CRITERIA
 from manykernels.estimators.searches.base import BaseKernelSearch
 from manykernels.estimators.searches.found import with_widths
 from manykernels.estimators.supervised.problems import Fit
+from manykernels.estimators.supervised.samples import Samples
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss
 from manykernels.validation.arrays import check_choice, check_count, check_parameter_range
@@ -265,8 +266,7 @@ class GaussianMKL(BaseKernelSearch):
             return super()._why_none(fit)
         return f"{NO_KERNEL}. Is y constant, or are all columns? Else widen width_range, or give another family."
 
-    def _keep_found(self, rows: Any, found: list[Discovery], kept: Array) -> GaussianMKL:
+    def _keep_found(self, samples: Samples, found: list[Discovery]) -> Fit:
         """Keep the model, and the kernels as specifications."""
-        super()._keep_found(rows, found, kept)
         self.found_ = tuple(dict.fromkeys(kernel.spec for part in found for kernel in part.kernels))
-        return self
+        return super()._keep_found(samples, found)

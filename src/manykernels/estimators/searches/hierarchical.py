@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
 from manykernels.discovery import Discovery, HierarchicalDiscovery, Limits, discover_hierarchical
 from manykernels.estimators.searches.base import BaseKernelSearch
+from manykernels.estimators.supervised.problems import Fit
+from manykernels.estimators.supervised.samples import Samples
 from manykernels.kernels import KernelSpec
 from manykernels.objective.losses import Loss
 from manykernels.validation.arrays import check_count
@@ -169,8 +171,8 @@ class HierarchicalMKL(BaseKernelSearch):
             limits=Limits(self.tol, rounds, self.time_limit, verbose=self.verbose, name="HKL search"),
         )
 
-    def _keep_found(self, rows: Any, found: list[Discovery], kept: Array) -> Self:
+    def _keep_found(self, samples: Samples, found: list[Discovery]) -> Fit:
         """Keep the model and how much of the graph each target visited."""
         visited = [part.n_visited for part in found if isinstance(part, HierarchicalDiscovery)]
         self.n_visited_ = visited[0] if self._single else visited
-        return super()._keep_found(rows, found, kept)
+        return super()._keep_found(samples, found)

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from manykernels.discovery import Discovery, Limits, discover_nonlinear
 from manykernels.estimators.searches.base import BaseKernelSearch
+from manykernels.estimators.supervised.problems import Fit
+from manykernels.estimators.supervised.samples import Samples
 from manykernels.objective.losses import Loss
 from manykernels.validation.arrays import check_count
 
@@ -174,12 +176,12 @@ class NonlinearMKL(BaseKernelSearch):
             limits=limits,
         )
 
-    def _keep_found(self, rows: Any, found: list[Any], kept: Array) -> NonlinearMKL:
+    def _keep_found(self, samples: Samples, found: list[Any]) -> Fit:
         """Keep the model, and the weights of the columns."""
-        super()._keep_found(rows, found, kept)
+        fit = super()._keep_found(samples, found)
         weights = np.array([part.base_weights for part in found])
         constants = np.array([part.constant_weight for part in found])
         self.base_weights_: Array = weights[0] if self._single else weights
         self.constant_weight_: Any = float(constants[0]) if self._single else constants
         self.stationarity_ = max(part.stationarity for part in found)
-        return self
+        return fit

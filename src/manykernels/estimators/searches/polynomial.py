@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from manykernels.discovery import Discovery, Limits, PolynomialDiscovery, discover_polynomial
 from manykernels.discovery.polynomial.family_norm import weakest
 from manykernels.estimators.searches.base import BaseKernelSearch
+from manykernels.estimators.supervised.samples import Rows
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelSpec
 from manykernels.objective.losses import Loss
@@ -194,7 +195,7 @@ class PolynomialMKL(BaseKernelSearch):
             random_state=self.random_state,
         )
 
-    def _search_each(self, rows: Any, targets: Array, weight: Array, loss: Loss) -> list[Discovery]:
+    def _search_each(self, rows: Rows, targets: Array, weight: Array, loss: Loss) -> list[Discovery]:
         found = super()._search_each(rows, targets, weight, loss)
         parts = [part for part in found if isinstance(part, PolynomialDiscovery)]
         self.n_family_kernels_ = parts[0].n_distinct

@@ -11,25 +11,28 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
-from sklearn.utils import _safe_indexing
 
 from manykernels.estimators.parameters import shape_of
-from manykernels.estimators.selection.folds import Candidates, FoldScores, Walk, given_alphas
-from manykernels.estimators.selection.penalties import PenaltyFamily
-from manykernels.estimators.supervised.targets import check_lengths, sample_weights
+from manykernels.estimators.selection.folds import Candidates, FoldScores, follow_paths
+from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas
+from manykernels.estimators.supervised.base import BaseMKL
+from manykernels.estimators.supervised.samples import Rows, Samples
+from manykernels.estimators.supervised.targets import sample_weights
+from manykernels.estimators.supervised.training import as_bank
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.kernels import KernelStack
+from manykernels.objective.losses import Loss
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer
 from manykernels.solvers.progress import count_to
+from manykernels.threads import blas_threads
 
 Array = NDArray[Any]
-
-OWN_PARAMETERS = {"alphas", "n_alphas", "ratio", "l1_ratios", "mus", "cv", "scoring"}
 
 
 class CrossValidated:
     """Choice of the strength; what comes after it is the plain estimator."""
 
-    _walking: Any
+    _plain: type[BaseMKL]  # the estimator at a given strength
     _default_scoring: str
 
     @property
@@ -73,16 +76,16 @@ class CrossValidated:
         Ctrl-C among the folds raises KeyboardInterrupt, since half a choice is none; in the last fit it keeps the best
         model so far, with a warning.
         """
-        self._checked_loss()
-        if y is None:
-            raise InvalidInputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
-        rows = self._checked_rows(X, reset=True)
-        targets = self._checked_targets(y)
-        check_lengths(len(rows), len(targets))
-        weight = None if sample_weight is None else sample_weights(sample_weight, len(targets))
-        found = self._lay_out(rows, targets, weight)
-        self._choose(found, self._score_folds(rows, targets, weight, groups, found))
-        super().fit(X, y, sample_weight)  # type: ignore[misc]  # of the estimator that this is mixed into
+        loss = self._checked_loss()
+        families = self._families()
+        rows, target = self._checked_data(X, y)
+        weight = sample_weights(sample_weight, len(target))
+        samples = Samples.of(rows, target, weight)
+        found = self._lay_out(families, samples, loss)
+        scoring_weight = self._scoring_weight(target, None if sample_weight is None else weight)
+        self._choose(found, self._score_folds(rows, target, weight, scoring_weight, groups, loss, found))
+        encoded = self._encoded(samples)
+        self._warn(self._solve(encoded, loss, self._family.at(self.alpha_, encoded.total_weight)))
         self._warn_at_edge(found)
         return self
 
@@ -98,41 +101,60 @@ class CrossValidated:
         return self.cv_results_.copy()
 
     def _families(self: Any) -> list[PenaltyFamily]:
+        """Return the penalties to try, after a look at what decides the grid, also where it is given."""
+        alpha_grid(1.0, self.n_alphas, self.ratio)
+        mixtures = [PenaltyFamily("elasticnet", {"l1_ratio": float(ratio)}) for ratio in np.ravel(self.l1_ratios)]
         if self.mus is not None:
             return [PenaltyFamily(self.penalty, {}, float(mu)) for mu in np.ravel(self.mus)]
         if self.penalty == "elasticnet":
-            return [PenaltyFamily("elasticnet", {"l1_ratio": float(ratio)}) for ratio in np.ravel(self.l1_ratios)]
+            return mixtures
         if isinstance(self.penalty, Regularizer):
             return [PenaltyFamily(self.penalty, {})]
         own = {name: getattr(self, name) for name in shape_of(REGULARIZERS[self.penalty])}
         return [PenaltyFamily(self.penalty, own)]
 
-    def _walker(self: Any, walk: Walk) -> Any:
-        given = {name: value for name, value in self.get_params(deep=False).items() if name not in OWN_PARAMETERS}
-        walker = self._walking(**given)
-        walker._walk = walk
-        return walker
+    def _at_given_strength(self: Any, rows: Rows) -> BaseMKL:
+        """Return the plain estimator with these parameters, which knows the columns of these rows."""
+        own = self._plain._get_param_names()
+        model = self._plain(**{name: value for name, value in self.get_params(deep=False).items() if name in own})
+        model.n_features_in_ = len(rows) if isinstance(rows, KernelStack) else self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            model.feature_names_in_ = self.feature_names_in_
+        return model
 
-    def _lay_out(self: Any, X: Any, y: Array, weight: Array | None) -> Candidates:
-        families = self._families()
+    def _lay_out(self: Any, families: list[PenaltyFamily], samples: Samples, loss: Loss) -> Candidates:
+        """Return the strengths of each family."""
         if self.alphas is not None:
-            return Candidates(families, given_alphas(self.alphas, len(families)))
-        walk = Walk(families, (self.n_alphas, self.ratio))
-        return self._walker(walk).fit(X, y, weight)._candidates
+            return Candidates(families, [checked_alphas(self.alphas)] * len(families))
+        plain = self._at_given_strength(samples.rows)
+        _, problems = plain._open(plain._encoded(samples), loss, families[0].at(1.0, 1.0))
+        with blas_threads(len(samples.kept), self.n_jobs):
+            return Candidates.laid_out(families, problems, self.n_alphas, self.ratio)
 
     def _score_folds(
-        self: Any, X: Any, y: Array, weight: Array | None, groups: Any, found: Candidates
+        self: Any,
+        rows: Rows,
+        target: Array,
+        weight: Array,
+        scoring_weight: Array | None,
+        groups: Any,
+        loss: Loss,
+        found: Candidates,
     ) -> list[FoldScores]:
-        scoring = self._default_scoring if self.scoring is None else self.scoring
-        scorer = check_scoring(self, scoring=scoring)
-        scoring_weight = self._scoring_weight(y, weight)
-        splits = list(self._splits(X, y, groups))
+        """Return the scores of every candidate on every fold."""
+        scorer = check_scoring(self, scoring=self._default_scoring if self.scoring is None else self.scoring)
+        splits = list(self._splits(target, groups))
+        as_bank(self.kernels).check(rows)
         folds = []
         with count_to(len(splits) * len(found), "models of the folds", self.verbose) as advance:
             for train, test in splits:
-                fold = FoldScores(scorer, _safe_indexing(X, test), y[test], _part(scoring_weight, test), advance)
-                walk = Walk(found.families, found.alphas, fold.visit)
-                self._walker(walk).fit(_safe_indexing(X, train), y[train], _part(weight, train))
+                held_out = None if scoring_weight is None else scoring_weight[test]
+                fold = FoldScores(scorer, rows[test], target[test], held_out, advance)
+                samples = Samples.of(rows[train], target[train], weight[train])
+                plain = self._at_given_strength(samples.rows)
+                plain._known_rows = fold.rows
+                for fitted in follow_paths(plain, plain._encoded(samples), loss, found):
+                    fold.add(*fitted)
                 folds.append(fold)
         return folds
 
@@ -140,7 +162,7 @@ class CrossValidated:
         """Return the weights of held-out samples in the score."""
         return weight
 
-    def _splits(self: Any, X: Any, y: Array, groups: Any) -> Iterator[tuple[Array, Array]]:
+    def _splits(self: Any, y: Array, groups: Any) -> Iterator[tuple[Array, Array]]:
         splitter = check_cv(self.cv, y, classifier=self._task == "classification")
         return splitter.split(np.zeros(len(y)), y, groups)
 
@@ -170,9 +192,6 @@ class CrossValidated:
                 stacklevel=3,
             )
 
-    def _checked_penalty(self: Any, total_weight: float) -> Regularizer:
-        return self._family.at(self.alpha_, total_weight)
-
     def _warn_at_edge(self: Any, found: Candidates) -> None:
         path, position = self._position
         grid = found.alphas[path]
@@ -189,10 +208,6 @@ class CrossValidated:
                 UserWarning,
                 stacklevel=3,
             )
-
-
-def _part(weight: Array | None, rows: Array) -> Array | None:
-    return None if weight is None else weight[rows]
 
 
 def _results(found: Candidates, scores: Array, n_active: Array) -> pd.DataFrame:

@@ -8,14 +8,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from manykernels.estimators.selection.choice import CrossValidated
-from manykernels.estimators.selection.folds import WalkingClassifier, WalkingRegressor
 from manykernels.estimators.supervised.classifier import MKLClassifier
 from manykernels.estimators.supervised.regressor import MKLRegressor
 from manykernels.estimators.supervised.targets import (
     class_factors,
-    class_labels,
     encode_labels,
-    numeric_targets,
     sample_weights,
 )
 
@@ -119,7 +116,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # type: ignore[override]  #
     (10, True)
     """
 
-    _walking = WalkingRegressor
+    _plain = MKLRegressor
     _default_scoring = "neg_mean_squared_error"
 
     def __init__(
@@ -176,9 +173,6 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # type: ignore[override]  #
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-    def _checked_targets(self, y: Any) -> Array:
-        return numeric_targets(y)
 
 
 class MKLClassifierCV(CrossValidated, MKLClassifier):  # type: ignore[override]  # fit also takes groups
@@ -270,7 +264,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # type: ignore[override] 
     (True, True)
     """
 
-    _walking = WalkingClassifier
+    _plain = MKLClassifier
     _default_scoring = "accuracy"
 
     def __init__(
@@ -323,9 +317,6 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # type: ignore[override] 
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
-
-    def _checked_targets(self, y: Any) -> Array:
-        return class_labels(y)
 
     def _scoring_weight(self, y: Array, weight: Array | None) -> Array | None:
         """Weigh held-out samples like those of the loss, or the choice would work against ``class_weight``."""

@@ -15,9 +15,10 @@ from manykernels.estimators.selection.descent import descend, without_bar
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.targets import kernel_factors
-from manykernels.estimators.supervised.training import as_kernel_stack, is_precomputed, open_training
+from manykernels.estimators.supervised.training import is_precomputed, open_training
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import GramStack
+from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer

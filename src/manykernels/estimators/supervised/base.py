@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.parameters import check_parameters, shape_of
 from manykernels.estimators.supervised.prediction import KernelExpansion
 from manykernels.estimators.supervised.problems import Fit, build_problems, solve_problems
-from manykernels.estimators.supervised.targets import invalid_input, kernel_factors
-from manykernels.estimators.supervised.training import as_kernel_stack, is_precomputed, open_training
+from manykernels.estimators.supervised.samples import Rows, Samples, checked_rows
+from manykernels.estimators.supervised.targets import check_lengths, kernel_factors, sample_weights
+from manykernels.estimators.supervised.training import Training, is_precomputed, open_training
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.kernels import FittedKernels
 from manykernels.kernels.bank.columns import Table
 from manykernels.objective.constants import strength_from_alpha
 from manykernels.objective.losses import LOSSES, Loss, get_loss
+from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer, get_regularizer
-from manykernels.solvers import Solution, Status
+from manykernels.solvers import Status
 
 Array = NDArray[Any]
 
@@ -38,6 +40,7 @@ class BaseMKL(BaseEstimator):
     _target_word: str
     _single: bool
     _n_samples: int
+    _known_rows: Rows | None = None  # checked before, see ``_checked_rows``
 
     @property
     def _takes_kernels(self) -> bool:
@@ -80,17 +83,69 @@ class BaseMKL(BaseEstimator):
 
     # --- fitting ----------------------------------------------------------------------------------------------------
 
-    def _checked_rows(self, X: Any, *, reset: bool) -> Any:
-        """Return X as it can be given to the bank, and keep or compare its number and names of columns."""
-        if self._takes_kernels:
-            stack = as_kernel_stack(X, square=reset)
-            if reset:
-                self.n_features_in_ = stack.n_samples
-            return stack
-        data = Table.of(X).data
-        with invalid_input():
-            validate_data(self, X if isinstance(X, pd.DataFrame) else data, reset=reset, skip_check_array=True)
-        return data
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the kernel weights and the model.
+
+        Parameters
+        ----------
+        X : DataFrame or array-like of shape (n_samples, n_features), or precomputed kernels
+            Training samples.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Labels of any type for a classifier; numbers, also of several targets, for a regressor.
+        sample_weight : array-like of shape (n_samples,), float or None, default=None
+            Non-negative factors on the losses; a sample of weight zero counts as absent.
+
+        Returns
+        -------
+        estimator
+            This estimator, fitted.
+
+        Raises
+        ------
+        InvalidInputError
+            If data or parameters cannot be used; the message says which and why.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If a duality gap stays above ``tol``.
+        UserWarning
+            If ``alpha`` is so large that no kernel is selected.
+
+        Examples
+        --------
+        >>> from manykernels import MKLRegressor
+        >>> MKLRegressor(alpha=0.1).fit([[0.0], [1.0], [2.0], [3.0]], [0.0, 1.0, 2.0, 3.0]).predict([[1.5]]).round(3)
+        array([1.5])
+        """
+        loss = self._checked_loss()
+        rows, target = self._checked_data(X, y)
+        samples = self._encoded(Samples.of(rows, target, sample_weights(sample_weight, len(target))))
+        self._warn(self._learn(samples, loss))
+        return self
+
+    def _checked_data(self, X: Any, y: Any) -> tuple[Rows, Array]:
+        """Return rows and targets, checked: the only time in a fit that anybody looks at all of them."""
+        if y is None:
+            raise InvalidInputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
+        rows = self._checked_rows(X, reset=True)
+        target = self._checked_target(y)
+        check_lengths(len(rows), len(target))
+        return rows, target
+
+    def _checked_rows(self, X: Any, *, reset: bool) -> Rows:
+        """Return X as a bank takes it; the held-out rows that every model of a fold predicts are known."""
+        if isinstance(self._known_rows, Table) and X is self._known_rows.data:
+            return self._known_rows
+        return checked_rows(self, X, precomputed=self._takes_kernels, reset=reset)
+
+    @abstractmethod
+    def _checked_target(self, y: Any) -> Array:
+        """Return labels (N,) or numbers (N,) or (N, K)."""
+
+    @abstractmethod
+    def _encoded(self, samples: Samples) -> Samples:
+        """Return the samples with one target a column, (n, K), and remember what the columns mean."""
 
     def _checked_loss(self) -> Loss:
         """Return the loss with its parameters, after a look at all parameters, also those that nothing uses."""
@@ -111,54 +166,62 @@ class BaseMKL(BaseEstimator):
         own = _own(REGULARIZERS[self.penalty], self.get_params(deep=False))
         return get_regularizer(self.penalty, strength_from_alpha(self.alpha, total_weight), **own)
 
-    def _fit_targets(self, X: Any, targets: Array, weight: Array, loss: Loss) -> Self:
-        """Solve one problem a column of ``targets`` (N, K) on samples of positive weight, and keep the model."""
-        kept = np.flatnonzero(weight)
-        regularizer = self._checked_penalty(float(weight.sum()))
-        if len(kept) < len(weight):
-            X, targets, weight = _safe_indexing(X, kept), targets[kept], weight[kept]
-        n_targets = targets.shape[1]
+    def _learn(self, samples: Samples, loss: Loss) -> Fit:
+        """Learn from checked samples and keep the model."""
+        return self._solve(samples, loss, self._checked_penalty(samples.total_weight))
+
+    def _solve(self, samples: Samples, loss: Loss, regularizer: Regularizer) -> Fit:
+        """Solve one problem a column of targets and keep the model."""
+        training, problems = self._open(samples, loss, regularizer)
+        settings = {"tol": self.tol, "max_iter": self.max_iter, "verbose": self.verbose}
+        fit = solve_problems(problems, self.solver, self.n_jobs, random_state=self.random_state, **settings)
+        self._keep_fit(training, fit, samples)
+        return fit
+
+    def _open(self, samples: Samples, loss: Loss, regularizer: Regularizer) -> tuple[Training, list[Problem]]:
+        """Return the kernels on these samples and one problem a column of targets."""
+        n_targets = samples.y.shape[1]
         training = open_training(
-            self.kernels, X, memory_budget=self.memory_budget, n_jobs=self.n_jobs if n_targets == 1 else None,
+            self.kernels,
+            samples.rows,
+            memory_budget=self.memory_budget,
+            n_jobs=self.n_jobs if n_targets == 1 else None,
             n_targets=n_targets,
-        )  # fmt: skip
+        )
         problems = build_problems(
             training.stack,
-            targets,
+            samples.y,
             loss,
             regularizer,
             fit_intercept=self.fit_intercept,
-            sample_weight=weight,
+            sample_weight=samples.weight,
             kernel_penalties=kernel_factors(self.kernel_penalties, training.bank.names),
         )
-        settings = {"tol": self.tol, "max_iter": self.max_iter, "verbose": self.verbose}
-        fit = solve_problems(problems, self.solver, self.n_jobs, random_state=self.random_state, **settings)
-        self._expansion = KernelExpansion.of(
-            training.bank,
-            training.prepared,
-            np.array([found.kernel_weights for found in fit.solutions]),
-            np.array([found.dual_coef for found in fit.solutions]),
-        )
-        self._keep(training.bank, fit, kept)
-        return self
+        return training, problems
 
-    def _keep(self, bank: Any, fit: Fit, kept: Array) -> None:
-        """Set the fitted attributes; ``kept`` are the positions of the samples that took part."""
+    def _keep_fit(self, training: Training, fit: Fit, samples: Samples) -> None:
+        """Keep the model of solutions on these kernels."""
+        weights = np.array([found.kernel_weights for found in fit.solutions])
+        rho = np.array([found.dual_coef for found in fit.solutions])
+        self._expansion = KernelExpansion.of(training.bank, training.prepared, weights, rho)
+        self._keep(training.bank, fit, samples)
+
+    def _keep(self, bank: FittedKernels[Any], fit: Fit, samples: Samples) -> None:
+        """Set the fitted attributes."""
         solutions, rho = fit.solutions, self._expansion.coefficients
+        self._n_samples = samples.n_given
         self._kernel_frame = bank.frame()[["name", "kernel", "columns"]]
         self.kernel_names_ = list(bank.names)
-        self.support_ = kept[np.flatnonzero(np.any([found.dual_coef != 0 for found in solutions], axis=0))]
+        self.support_ = samples.kept[np.flatnonzero(np.any([found.dual_coef != 0 for found in solutions], axis=0))]
         self.dual_gap_ = max(float(found.certificate.relative_gap) for found in solutions)
         self.n_iter_ = max(1, *(found.n_iter for found in solutions))
         weights = np.array([found.kernel_weights for found in solutions])
         intercepts = np.array([found.intercept for found in solutions])
-        whole = tuple(_on_all_samples(found, kept, self._n_samples) for found in solutions)
-        every: Any = (weights, fit.norms, rho, intercepts, whole)
+        every: Any = (weights, fit.norms, rho, intercepts, tuple(samples.on_all(found) for found in solutions))
         values = (part[0] for part in every) if self._single else every
         self.kernel_weights_, self.kernel_norms_, self.dual_coef_, self.intercept_, self.solution_ = values
         if self._single:
             self.intercept_ = float(self.intercept_)
-        self._warn(fit)
 
     def _warn(self, fit: Fit) -> None:
         """Say once what the solutions lack."""
@@ -167,9 +230,9 @@ class BaseMKL(BaseEstimator):
             worst = max(unfinished, key=lambda found: found.certificate.relative_gap)
             rest = len(unfinished) - 1
             more = f" So did {rest} more of the {len(fit.solutions)} problems." if rest else ""
-            warnings.warn(worst.message + more, ConvergenceWarning, stacklevel=5)
+            warnings.warn(worst.message + more, ConvergenceWarning, stacklevel=3)
         elif not any(found.kernel_weights.any() for found in fit.solutions):
-            warnings.warn(f"No kernel was selected: {self._why_none(fit)}", UserWarning, stacklevel=5)
+            warnings.warn(f"No kernel was selected: {self._why_none(fit)}", UserWarning, stacklevel=3)
 
     def _why_none(self, fit: Fit) -> str:
         total = fit.problems[0].total_weight
@@ -201,12 +264,3 @@ class BaseMKL(BaseEstimator):
 def _own(kind: type[Loss] | type[Regularizer], given: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters that this loss or penalty has, as far as the estimator has them too."""
     return {name: given[name] for name in shape_of(kind) if name in given}
-
-
-def _on_all_samples(solution: Solution, kept: Array, n_samples: int) -> Solution:
-    """Return the solution with a dual coefficient for every sample, zero for those that took no part."""
-    if len(kept) == n_samples:
-        return solution
-    whole = np.zeros(n_samples)
-    whole[kept] = solution.dual_coef
-    return replace(solution, dual_coef=whole)

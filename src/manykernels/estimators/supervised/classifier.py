@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.prediction import class_probabilities
-from manykernels.estimators.supervised.targets import (
-    check_lengths,
-    class_factors,
-    class_labels,
-    encode_labels,
-    sample_weights,
-)
-from manykernels.exceptions import InvalidInputError
+from manykernels.estimators.supervised.samples import Samples
+from manykernels.estimators.supervised.targets import class_factors, class_labels, encode_labels
 
 Array = NDArray[Any]
 
@@ -185,49 +178,14 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the kernel weights and the classifier.
+    def _checked_target(self, y: Any) -> Array:
+        return class_labels(y)
 
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features), or precomputed kernels
-            Training samples.
-        y : array-like of shape (n_samples,)
-            Labels of any type.
-        sample_weight : array-like of shape (n_samples,), float or None, default=None
-            Non-negative factors on the losses; a sample of weight zero counts as absent.
-
-        Returns
-        -------
-        MKLClassifier
-            This estimator, fitted.
-
-        Raises
-        ------
-        InvalidInputError
-            If data or parameters cannot be used; the message says which and why.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If a duality gap stays above ``tol``.
-        UserWarning
-            If ``alpha`` is so large that no kernel is selected.
-        """
-        loss = self._checked_loss()
-        if y is None:
-            raise InvalidInputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
-        X = self._checked_rows(X, reset=True)
-        labels = class_labels(y)
-        self._n_samples = len(labels)
-        check_lengths(len(X), len(labels))
-        weight = sample_weights(sample_weight, len(labels))
-        self.classes_, codes, signs = encode_labels(labels[weight > 0])
+    def _encoded(self, samples: Samples) -> Samples:
+        self.classes_, codes, signs = encode_labels(samples.y)
         self._single = len(self.classes_) == 2
-        weight, targets = weight.copy(), np.zeros((len(labels), signs.shape[1]))
-        targets[weight > 0] = signs
-        weight[weight > 0] *= class_factors(self.class_weight, self.classes_, codes, weight[weight > 0])[codes]
-        return self._fit_targets(X, targets, weight, loss)
+        factors = class_factors(self.class_weight, self.classes_, codes, samples.weight)
+        return samples.with_targets(signs, samples.weight * factors[codes])
 
     def decision_function(self, X: Any) -> Array:
         """Return the score of each sample for each class.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from manykernels.grams import cross_apply, cross_apply_each
-from manykernels.kernels import FittedBank, Prepared
+from manykernels.kernels import FittedKernels, PreparedRows
 
 Array = NDArray[Any]
 
@@ -24,9 +24,9 @@ class KernelExpansion:
 
     Attributes
     ----------
-    bank : FittedBank or FittedPrecomputedBank
+    bank : FittedKernels
         Active kernels only (the first kernel if there is none).
-    support : Prepared or PreparedKernels
+    support : PreparedRows
         Support samples, as that bank needs them.
     active : (m,) int
         Positions of the active kernels among all.
@@ -38,21 +38,21 @@ class KernelExpansion:
         ``rho`` of the support samples.
     """
 
-    bank: Any
-    support: Any
+    bank: FittedKernels[Any]
+    support: PreparedRows
     active: Array
     n_kernels: int
     weights: Array
     coefficients: Array
 
     @classmethod
-    def of(cls, bank: Any, prepared: Any, weights: Array, coefficients: Array) -> KernelExpansion:
+    def of(
+        cls, bank: FittedKernels[Any], prepared: PreparedRows, weights: Array, coefficients: Array
+    ) -> KernelExpansion:
         """Keep what the model needs of a fitted bank and its training rows."""
         active, support = np.flatnonzero(weights.any(axis=0)), np.flatnonzero(coefficients.any(axis=0))
         kept = bank.take(active if active.size else [0])
-        rows = kept.narrow(prepared).take(support)
-        if not isinstance(rows, Prepared):
-            rows = rows.detach()
+        rows = kept.narrow(prepared).take(support).detach()
         return cls(kept, rows, active, len(bank), weights[:, active], coefficients[:, support])
 
     @property
@@ -70,7 +70,7 @@ class KernelExpansion:
         scores = np.zeros((rows.n_samples, self.n_targets))
         if self._empty:
             return scores
-        if self.n_targets == 1 and isinstance(self.bank, FittedBank):
+        if self.n_targets == 1:
             return cross_apply(self.bank, rows, self.support, self.weights[0], self.coefficients.T)
         for at in self._chunks(rows.n_samples):
             scores[at] = self._each(rows.take(at)).sum(axis=0)
@@ -85,15 +85,9 @@ class KernelExpansion:
                 parts[self.active, at] = self._each(rows.take(at))
         return parts
 
-    def _each(self, rows: Any) -> Array:
+    def _each(self, rows: PreparedRows) -> Array:
         """Return ``d_km sum_i rho_ki k_m(x, x_i)`` of the active kernels, (m, n, K); each kernel is computed once."""
-        right = self.coefficients.T
-        if isinstance(self.bank, FittedBank):
-            each = cross_apply_each(self.bank, rows, self.support, np.ones(self.active.size), right)
-        else:
-            each = np.stack(
-                [self.bank.block(rows, self.support, kernels=[m])[0] @ right for m in range(self.active.size)]
-            )
+        each = cross_apply_each(self.bank, rows, self.support, np.ones(self.active.size), self.coefficients.T)
         return each * self.weights.T[:, None, :]
 
     def _chunks(self, n_rows: int) -> Iterator[slice]:

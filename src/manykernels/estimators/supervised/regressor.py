@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
 from manykernels.estimators.supervised.base import BaseMKL
-from manykernels.estimators.supervised.targets import check_lengths, numeric_targets, sample_weights
-from manykernels.exceptions import InvalidInputError
+from manykernels.estimators.supervised.samples import Samples
+from manykernels.estimators.supervised.targets import numeric_targets
 
 Array = NDArray[Any]
 
@@ -181,44 +181,12 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         tags.target_tags.multi_output = True
         return tags
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the kernel weights and the regression function.
+    def _checked_target(self, y: Any) -> Array:
+        return numeric_targets(y)
 
-        Parameters
-        ----------
-        X : DataFrame or array-like of shape (n_samples, n_features), or precomputed kernels
-            Training samples.
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Targets.
-        sample_weight : array-like of shape (n_samples,), float or None, default=None
-            Non-negative factors on the losses; a sample of weight zero counts as absent.
-
-        Returns
-        -------
-        MKLRegressor
-            This estimator, fitted.
-
-        Raises
-        ------
-        InvalidInputError
-            If data or parameters cannot be used; the message says which and why.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If a duality gap stays above ``tol``.
-        UserWarning
-            If ``alpha`` is so large that no kernel is selected.
-        """
-        loss = self._checked_loss()
-        if y is None:
-            raise InvalidInputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
-        X = self._checked_rows(X, reset=True)
-        targets = numeric_targets(y)
-        self._single, self._n_samples = targets.ndim == 1, len(targets)
-        check_lengths(len(X), len(targets))
-        weight = sample_weights(sample_weight, len(targets))
-        return self._fit_targets(X, targets.reshape(len(targets), -1), weight, loss)
+    def _encoded(self, samples: Samples) -> Samples:
+        self._single = samples.y.ndim == 1
+        return samples.with_targets(samples.y.reshape(len(samples.y), -1))
 
     def predict(self, X: Any) -> Array:
         """Return the predicted targets.

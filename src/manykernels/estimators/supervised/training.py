@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams import DenseStack, GramStack, build_stack, plan_stack
+from manykernels.grams import GramStack, build_stack
 from manykernels.grams.plan import memory_bytes
-from manykernels.kernels import FittedBank, KernelBank, KernelStack, PrecomputedBank
-from manykernels.threads import n_threads
+from manykernels.kernels import FittedKernels, KernelBank, PrecomputedBank, PreparedRows
 from manykernels.validation.parameters import check_n_jobs
 
 PRECOMPUTED = "precomputed"
@@ -19,17 +16,10 @@ PRECOMPUTED = "precomputed"
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """A bank fitted on training rows, the rows as it needs them, and their Gram matrices.
+    """A bank fitted on training rows, the rows as it needs them, and their Gram matrices."""
 
-    Attributes
-    ----------
-    bank : FittedBank or FittedPrecomputedBank
-    prepared : Prepared or PreparedKernels
-    stack : GramStack
-    """
-
-    bank: Any
-    prepared: Any
+    bank: FittedKernels[Any]
+    prepared: PreparedRows
     stack: GramStack
 
 
@@ -62,23 +52,6 @@ def open_training(
     """Fit the bank on training rows and build the Gram stack that fits the memory budget."""
     memory_bytes(memory_budget)
     check_n_jobs(n_jobs)
-    chosen: Any = as_bank(kernels)
-    bank, prepared = chosen.fit_prepare(X)
-    if isinstance(bank, FittedBank):
-        stack = build_stack(bank, prepared, memory_budget=memory_budget, n_jobs=n_jobs, n_targets=n_targets)
-        return Training(bank, prepared, stack)
-    if memory_budget is not None:
-        plan_stack(bank.n_kernels, prepared.n_samples, memory_budget=memory_budget, n_targets=n_targets, kind="dense")
-    plain = bank.normalize is None and not bank.center
-    array = X.square() if plain else bank.block(prepared, prepared)
-    return Training(bank, prepared, DenseStack(array, names=bank.names, n_threads=n_threads(n_jobs)))
-
-
-def as_kernel_stack(X: Any, *, square: bool) -> KernelStack:
-    """Return precomputed kernels as a stack: (M, N, N) to fit, (M, n_new, n_train) to predict."""
-    if isinstance(X, KernelStack):
-        return X
-    if isinstance(X, (list, tuple)) and len({np.shape(kernel) for kernel in X}) > 1:
-        shapes = sorted({np.shape(kernel) for kernel in X})
-        raise InvalidInputError(f"Precomputed kernels must have equal shapes, got {shapes}.")
-    return KernelStack(X) if square else KernelStack.rectangular(X)
+    bank, prepared = as_bank(kernels).fit_prepare(X)
+    stack = build_stack(bank, prepared, memory_budget=memory_budget, n_jobs=n_jobs, n_targets=n_targets)
+    return Training(bank, prepared, stack)

@@ -110,7 +110,7 @@ class KernelBank(BankConstructors):
         """
         table = Table.of(X)
         kernels = self.expand(table)
-        used = np.array(sorted({j for _, _, positions in kernels for j in positions}))
+        used = _used(kernels)
         values = table.numeric(used)
         means, deviations = column_statistics(values) if self.standardize else _no_statistics(len(used))
         values = standardized(values, means, deviations)
@@ -141,6 +141,21 @@ class KernelBank(BankConstructors):
         bank = replace(bank, scales=np.array(scales))
         return bank, bank.with_factors(points)
 
+    def check(self, X: Any) -> None:
+        """Check that the columns which the kernels use hold finite numbers; a Table remembers what was found.
+
+        Parameters
+        ----------
+        X : DataFrame, (n, p) array, nested lists or Table
+
+        Raises
+        ------
+        InvalidInputError
+            If a column is missing, is not numeric, or has NaN or infinite values.
+        """
+        table = Table.of(X)
+        table.numeric(_used(self.expand(table)))
+
     def expand(self, X: Any) -> list[NamedKernel]:
         """Return ``(name, kernel, column positions)`` of every kernel on the columns of a table.
 
@@ -152,7 +167,7 @@ class KernelBank(BankConstructors):
         -------
         list of (str, KernelSpec, tuple of int)
         """
-        table = X if isinstance(X, Table) else Table.of(X)
+        table = Table.of(X)
         kernels = [kernel for entry in self.kernels for kernel in entry.expand(table)]
         _check_unique([name for name, _, _ in kernels])
         for name, spec, positions in kernels:
@@ -203,6 +218,11 @@ def resolve_specs(kernels: Sequence[NamedKernel], values: Array, used: Array) ->
             medians[positions] = MedianDistances(values[:, np.searchsorted(used, positions)])
         resolved.append(spec.resolve(medians[positions]) if spec.pending else spec)
     return tuple(resolved)
+
+
+def _used(kernels: Sequence[NamedKernel]) -> Array:
+    """Return the positions of the columns that some kernel uses, increasing."""
+    return np.array(sorted({j for _, _, positions in kernels for j in positions}))
 
 
 def _check_unique(names: list[str]) -> None:

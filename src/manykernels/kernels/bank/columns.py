@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,16 +19,22 @@ from manykernels.validation.arrays import check_finite
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table:
-    """A checked table: its column names (None for an array) and a way to its columns as float64."""
+    """A checked table: its column names (None for an array) and a way to its columns as float64.
 
-    data: Any
+    Indexed by rows it is a table again, which nobody needs to check once more.
+    """
+
+    data: pd.DataFrame | Array
     columns: tuple[Any, ...] | None
+    _read: dict[int, Array] = field(default_factory=dict)  # columns of a DataFrame that were checked and converted
 
     @classmethod
     def of(cls, X: Any) -> Table:
-        """Check ``X`` (DataFrame, array or nested lists) and wrap it."""
+        """Check ``X`` (DataFrame, array or nested lists) and wrap it; a table is returned as it is."""
+        if isinstance(X, Table):
+            return X
         if hasattr(X, "to_pandas") and not isinstance(X, pd.DataFrame):
             X = X.to_pandas()
         if not isinstance(X, pd.DataFrame):
@@ -40,10 +46,12 @@ class Table:
             raise InvalidInputError(f"Column names must differ, but {repeated[:5]} appear more than once.")
         return cls(X, tuple(X.columns))
 
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
+    def __len__(self) -> int:
         return int(self.data.shape[0])
+
+    def __getitem__(self, rows: Array) -> Table:
+        data = self.data.iloc[rows] if isinstance(self.data, pd.DataFrame) else self.data[rows]
+        return Table(data, self.columns, {j: column[rows] for j, column in self._read.items()})
 
     @property
     def n_columns(self) -> int:
@@ -63,17 +71,24 @@ class Table:
 
     def numeric(self, positions: Iterable[int]) -> Array:
         """Return those columns as an (n, len(positions)) finite float64 array."""
-        positions = list(positions)
-        if self.columns is None:
+        positions = [int(j) for j in positions]
+        if not isinstance(self.data, pd.DataFrame):
             return self.data[:, positions]
-        chosen = self.data.iloc[:, positions]
-        refused = [str(name) for name, column in chosen.items() if not _is_number_like(column)]
-        if refused:
-            raise InvalidInputError(
-                f"Column(s) {_some(refused)} are not numeric. Encode them (for instance with OneHotEncoder) or leave "
-                "them out of the kernels' columns."
-            )
-        return _finite_columns(chosen.to_numpy(dtype=np.float64, na_value=np.nan), [str(name) for name in chosen])
+        new = [j for j in positions if j not in self._read]
+        if new:
+            self._read.update(zip(new, _numbers_of(self.data.iloc[:, new]).T, strict=True))
+        return np.array([self._read[j] for j in positions]).T
+
+
+def _numbers_of(chosen: pd.DataFrame) -> Array:
+    """Return columns as finite float64, (n, n_columns), or say which of them cannot be numbers."""
+    refused = [str(name) for name, column in chosen.items() if not _is_number_like(column)]
+    if refused:
+        raise InvalidInputError(
+            f"Column(s) {_some(refused)} are not numeric. Encode them (for instance with OneHotEncoder) or leave "
+            "them out of the kernels' columns."
+        )
+    return _finite_columns(chosen.to_numpy(dtype=np.float64, na_value=np.nan), [str(name) for name in chosen])
 
 
 def select_columns(selection: Any, data: Any, columns: tuple[Any, ...] | None) -> tuple[int, ...]:

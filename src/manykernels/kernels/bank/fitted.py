@@ -11,21 +11,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import Table, locate_columns
-from manykernels.kernels.bank.evaluation import (
-    Side,
-    checked_out,
-    evaluate_group,
-    raw_diagonal,
-    row_index,
-    same_index,
-)
-from manykernels.kernels.bank.normalization import (
-    centered_diagonal,
-    check_diagonal,
-    normalize_block,
-    unit_factors,
-)
+from manykernels.kernels.bank.contract import FittedKernels, Index, PreparedRows, Side
+from manykernels.kernels.bank.evaluation import evaluate_group, raw_diagonal
+from manykernels.kernels.bank.normalization import centered_diagonal, check_diagonal, unit_factors
 from manykernels.kernels.bank.prepared import Group, Prepared, build_groups, prepare_points
 from manykernels.kernels.bank.standardization import standardized
 from manykernels.kernels.specs.base import KernelSpec
@@ -37,7 +27,7 @@ CHUNK_ENTRIES = 4 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
-class FittedBank:
+class FittedBank(FittedKernels[Prepared]):
     """Named kernels on columns of a table, with the normalization learned on training rows.
 
     Made by :meth:`KernelBank.fit`. Immutable. Test rows never influence it.
@@ -80,11 +70,6 @@ class FittedBank:
     reference: Array | None = None
 
     @property
-    def n_kernels(self) -> int:
-        """Number of kernels, M."""
-        return len(self.names)
-
-    @property
     def n_features_in_(self) -> int:
         """Number of columns of the training table."""
         return self.n_features
@@ -95,16 +80,6 @@ class FittedBank:
         if self.feature_names is None:
             raise AttributeError("feature_names_in_ is only defined when X has string column names.")
         return np.array(self.feature_names, dtype=object)
-
-    @property
-    def unit_diagonal(self) -> bool:
-        """Whether kernels are divided by ``sqrt(k(x, x) k(z, z))``."""
-        return self.normalize == "unit_diagonal"
-
-    @property
-    def zero_kernels(self) -> Array:
-        """(M,) bool: kernels that are zero on the training rows (after centering); they stay zero everywhere."""
-        return self.scales == 0
 
     @cached_property
     def used(self) -> Array:
@@ -132,9 +107,6 @@ class FittedBank:
     def _reference(self) -> Prepared | None:
         return None if self.reference is None else self.points(self.reference)
 
-    def __len__(self) -> int:
-        return self.n_kernels
-
     def __repr__(self) -> str:
         return f"FittedBank({self.n_kernels} kernels on {len(self.used)} columns, normalize={self.normalize!r})"
 
@@ -159,54 +131,13 @@ class FittedBank:
         values = table.numeric(locate_columns(table, self.used, self.n_features, self.feature_names))
         return self.normalized(self.points(standardized(values, self.column_means, self.column_scales)))
 
-    def block(
-        self,
-        prepared_a: Prepared,
-        prepared_b: Prepared,
-        kernels: Any = None,
-        rows: Any = None,
-        cols: Any = None,
-        out: Array | None = None,
-    ) -> Array:
-        """Return normalized kernel values between two sets of prepared rows.
-
-        Parameters
-        ----------
-        prepared_a, prepared_b : Prepared
-            Made by this bank, or by the bank it was taken from. The same object twice (and the same rows) gives exactly
-            symmetric matrices.
-        kernels : None, positions, slice or mask
-            Which kernels, in which order; None is all.
-        rows, cols : None, positions, slice or mask
-            Which rows of ``prepared_a`` and of ``prepared_b``; None is all.
-        out : (m, a, b) float64, optional
-            Written and returned.
-
-        Returns
-        -------
-        (m, a, b) float64
-        """
-        a, b = self.narrow(prepared_a), self.narrow(prepared_b)
-        chosen = check_indices(kernels, self.n_kernels, "kernels")
-        left = Side(a, row_index(rows, a.n_samples, "rows"))
-        right = Side(b, row_index(cols, b.n_samples, "cols"))
-        same = prepared_a is prepared_b and same_index(left.rows, right.rows)
-        out = checked_out(out, (len(chosen), left.size, right.size))
-        for group, slots in self._runs(chosen):
-            evaluate_group(self.groups[group], group, left, None if same else right, slots, chosen[slots], out)
+    def _evaluate(self, left: Side[Prepared], right: Side[Prepared], same: bool, kernels: Array, out: Array) -> None:
+        for group, slots in self._runs(kernels):
+            evaluate_group(self.groups[group], group, left, None if same else right, slots, kernels[slots], out)
             for slot in slots:
-                self._normalize(out[slot], int(chosen[slot]), left, right)
-        return out
+                self._normalize(out[slot], int(kernels[slot]), left, right)
 
-    def _normalize(self, block: Array, kernel: int, left: Side, right: Side) -> None:
-        means = factors = None
-        if self.grand_means is not None:
-            means = (left.row_means(kernel), right.row_means(kernel), float(self.grand_means[kernel]))
-        if self.unit_diagonal:
-            factors = (left.factors(kernel), right.factors(kernel))
-        normalize_block(block, float(self.scales[kernel]), means, factors)
-
-    def diag(self, prepared: Prepared, kernels: Any = None) -> Array:
+    def diag(self, prepared: PreparedRows, kernels: Index = None) -> Array:
         """Return the normalized ``k(x, x)``, (m, n) float64, without building matrices.
 
         Parameters
@@ -218,15 +149,15 @@ class FittedBank:
         -------
         (m, n) float64
         """
-        prepared = self.narrow(prepared)
+        rows = self.narrow(prepared)
         chosen = check_indices(kernels, self.n_kernels, "kernels")
-        diagonals = [self.centered_diagonal(prepared, m) for m in chosen]
-        if prepared.factors is not None:
-            diagonals = [diagonal * prepared.factors[m] ** 2 for m, diagonal in zip(chosen, diagonals, strict=True)]
-        result = np.array(diagonals).reshape(len(chosen), prepared.n_samples)
+        diagonals = [self.centered_diagonal(rows, m) for m in chosen]
+        if rows.factors is not None:
+            diagonals = [diagonal * rows.factors[m] ** 2 for m, diagonal in zip(chosen, diagonals, strict=True)]
+        result = np.array(diagonals).reshape(len(chosen), rows.n_samples)
         return result * self.scales[chosen, None]
 
-    def take(self, kernels: Any) -> FittedBank:
+    def take(self, kernels: Index) -> FittedBank:
         """Return the bank of those kernels only, in that order; it accepts rows that this bank prepared.
 
         Parameters
@@ -253,7 +184,7 @@ class FittedBank:
             reference=None if self.reference is None else np.ascontiguousarray(self.reference[:, keep]),
         )
 
-    def narrow(self, prepared: Prepared) -> Prepared:
+    def narrow(self, prepared: PreparedRows) -> Prepared:
         """Return rows prepared by the bank this one was taken from as rows prepared by this bank.
 
         `block` and `diag` do it on every call; do it once where many blocks are read.
@@ -267,9 +198,9 @@ class FittedBank:
         Prepared
             ``prepared`` itself if it is this bank's already.
         """
-        if prepared.names == self.names:
-            return prepared
-        return prepared.narrow(self.names, self.groups)
+        if not isinstance(prepared, Prepared):
+            raise InvalidInputError(f"A FittedBank needs rows that it prepared, got {type(prepared).__name__}.")
+        return prepared if prepared.names == self.names else prepared.narrow(self.names, self.groups)
 
     def normalized(self, points: Prepared) -> Prepared:
         """Return raw points with the row means and unit-diagonal factors that this bank's normalization needs.

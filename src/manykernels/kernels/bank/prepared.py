@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.kernels.bank.contract import PreparedRows
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.distances import row_norms
 
@@ -48,7 +49,7 @@ class Group:
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class Prepared(PreparedRows):
     """Rows as the kernels of one fitted bank need them; made by ``FittedBank.prepare``.
 
     Attributes
@@ -91,8 +92,7 @@ class Prepared:
             n_samples=len(np.arange(self.n_samples)[rows]),
             data=data,
             squared_norms=tuple(norms[rows] for norms in self.squared_norms),
-            row_means=None if self.row_means is None else self.row_means[:, rows],
-            factors=None if self.factors is None else self.factors[:, rows],
+            **self.normalization((slice(None), rows)),
         )
 
     def detach(self) -> Prepared:
@@ -101,19 +101,18 @@ class Prepared:
 
     def narrow(self, names: tuple[str, ...], groups: Sequence[Group]) -> Prepared:
         """Return what a bank of fewer kernels, with those names and groups, needs of these rows."""
-        kernel_at = {name: m for m, name in enumerate(self.names)}
+        chosen = self.places(names)
         group_at = {key: g for g, key in enumerate(self.keys)}
-        if not set(names) <= set(kernel_at) or any(group.key not in group_at for group in groups):
+        if any(group.key not in group_at for group in groups):
             raise InvalidInputError("These rows were prepared by another bank; call prepare(X) of this one.")
-        kept, chosen = [group_at[group.key] for group in groups], [kernel_at[name] for name in names]
+        kept = [group_at[group.key] for group in groups]
         return replace(
             self,
             names=names,
             keys=tuple(group.key for group in groups),
             data=tuple(self.data[g] for g in kept),
             squared_norms=tuple(self.squared_norms[g] for g in kept),
-            row_means=None if self.row_means is None else self.row_means[chosen],
-            factors=None if self.factors is None else self.factors[chosen],
+            **self.normalization(chosen),
         )
 
 

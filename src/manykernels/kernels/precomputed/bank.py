@@ -10,17 +10,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.bank.evaluation import checked_out, row_index, same_index
+from manykernels.kernels.bank.contract import FittedKernels, Index, PreparedRows, Side, checked_out
 from manykernels.kernels.bank.normalization import (
     centered_diagonal,
     check_diagonal,
     check_normalization,
-    normalize_block,
     training_scale,
     unit_factors,
 )
 from manykernels.kernels.precomputed.prepared import PreparedKernels, row_means
-from manykernels.kernels.precomputed.stack import KernelStack, as_stack
+from manykernels.kernels.precomputed.stack import KernelStack, as_kernel_stack
 from manykernels.validation.arrays import check_indices
 
 Array = NDArray[Any]
@@ -69,6 +68,15 @@ class PrecomputedBank:
         """
         return self.fit_prepare(stack)[0]
 
+    def check(self, stack: Any) -> None:
+        """Check that these are kernels among training samples; a KernelStack was checked when it was made.
+
+        Parameters
+        ----------
+        stack : KernelStack or (M, N, N) array
+        """
+        as_kernel_stack(stack)
+
     def fit_prepare(self, stack: Any) -> tuple[FittedPrecomputedBank, PreparedKernels]:
         """Fit, and return the training samples prepared.
 
@@ -81,7 +89,7 @@ class PrecomputedBank:
         FittedPrecomputedBank
         PreparedKernels
         """
-        stack = as_stack(stack)
+        stack = as_kernel_stack(stack)
         if not stack.is_square:
             stack.square()
         ids = stack.sample_ids
@@ -109,7 +117,7 @@ class PrecomputedBank:
 
 
 @dataclass(frozen=True, eq=False)
-class FittedPrecomputedBank:
+class FittedPrecomputedBank(FittedKernels[PreparedKernels]):
     """Normalization learned on the training samples of a stack; evaluates blocks like :class:`FittedBank`.
 
     Attributes
@@ -144,11 +152,6 @@ class FittedPrecomputedBank:
     probe: Array
 
     @property
-    def n_kernels(self) -> int:
-        """Number of kernels, M."""
-        return len(self.names)
-
-    @property
     def n_features_in_(self) -> int:
         """Number of training samples, as scikit-learn counts the columns of precomputed kernels."""
         return len(self.training_ids)
@@ -157,19 +160,6 @@ class FittedPrecomputedBank:
     def groups(self) -> tuple[()]:
         """Empty: there are no points to evaluate kernels on."""
         return ()
-
-    @property
-    def unit_diagonal(self) -> bool:
-        """Whether kernels are divided by ``sqrt(k(x, x) k(z, z))``."""
-        return self.normalize == "unit_diagonal"
-
-    @property
-    def zero_kernels(self) -> Array:
-        """(M,) bool: kernels that are zero on the training samples; they stay zero everywhere."""
-        return self.scales == 0
-
-    def __len__(self) -> int:
-        return self.n_kernels
 
     def prepare(self, X: Any) -> PreparedKernels:
         """Check samples and compute what normalization needs of them.
@@ -202,11 +192,11 @@ class FittedPrecomputedBank:
 
     def block(
         self,
-        prepared_a: PreparedKernels,
-        prepared_b: PreparedKernels,
-        kernels: Any = None,
-        rows: Any = None,
-        cols: Any = None,
+        prepared_a: PreparedRows,
+        prepared_b: PreparedRows,
+        kernels: Index = None,
+        rows: Index = None,
+        cols: Index = None,
         out: Array | None = None,
     ) -> Array:
         """Return normalized kernel values between two sets of prepared samples; see :meth:`FittedBank.block`.
@@ -223,28 +213,30 @@ class FittedPrecomputedBank:
         -------
         (m, a, b) float64
         """
-        if prepared_a.stack is None:
-            if prepared_b.stack is None:
-                raise InvalidInputError("Both sides were detached from their kernels; prepare one of them again.")
-            flipped = self.block(prepared_b, prepared_a, kernels, cols, rows).transpose(0, 2, 1)
-            target = checked_out(out, flipped.shape)
-            target[:] = flipped
-            return target
-        a, b = self.narrow(prepared_a), self.narrow(prepared_b)
-        chosen = check_indices(kernels, self.n_kernels, "kernels")
-        at, to = row_index(rows, a.n_samples, "rows"), row_index(cols, b.n_samples, "cols")
-        raw = prepared_a.stack.block(a.kernel_ids[chosen], a.ids[at], a.columns_among(b)[to])
-        out = checked_out(out, raw.shape)
+        if self.narrow(prepared_a).stack is not None:
+            return super().block(prepared_a, prepared_b, kernels, rows, cols, out)
+        if self.narrow(prepared_b).stack is None:
+            raise InvalidInputError("Both sides were detached from their kernels; prepare one of them again.")
+        flipped = self.block(prepared_b, prepared_a, kernels, cols, rows).transpose(0, 2, 1)
+        target = checked_out(out, flipped.shape)
+        target[:] = flipped
+        return target
+
+    def _evaluate(
+        self, left: Side[PreparedKernels], right: Side[PreparedKernels], same: bool, kernels: Array, out: Array
+    ) -> None:
+        a, b = left.prepared, right.prepared
+        assert a.stack is not None
+        raw = a.stack.block(a.kernel_ids[kernels], a.ids[left.rows], a.columns_among(b)[right.rows])
         out[:] = raw
-        if prepared_a is prepared_b and same_index(at, to):
+        if same:
             # Input may differ from its transpose by rounding; what solvers read does not.
             out += raw.transpose(0, 2, 1)
             out *= 0.5
-        for slot, kernel in enumerate(chosen):
-            self._normalize(out[slot], int(kernel), (a, at), (b, to))
-        return out
+        for slot, kernel in enumerate(kernels):
+            self._normalize(out[slot], int(kernel), left, right)
 
-    def diag(self, prepared: PreparedKernels, kernels: Any = None) -> Array:
+    def diag(self, prepared: PreparedRows, kernels: Index = None) -> Array:
         """Return the normalized ``k(x, x)``, (m, n) float64.
 
         Parameters
@@ -256,18 +248,26 @@ class FittedPrecomputedBank:
         -------
         (m, n) float64
         """
-        prepared = self.narrow(prepared)
+        rows = self.narrow(prepared)
         chosen = check_indices(kernels, self.n_kernels, "kernels")
-        if prepared.stack is None:
+        if rows.stack is None:
             raise InvalidInputError("These samples were detached from their kernels; prepare them again.")
-        diagonals = prepared.stack.self_kernels()[prepared.kernel_ids[chosen]].astype(np.float64)
-        if self.grand_means is not None and prepared.row_means is not None:
-            diagonals = centered_diagonal(diagonals, prepared.row_means[chosen], self.grand_means[chosen, None])
-        if prepared.factors is not None:
-            diagonals = diagonals * prepared.factors[chosen] ** 2
+        diagonals = rows.stack.self_kernels()[rows.kernel_ids[chosen]].astype(np.float64)
+        if self.grand_means is not None and rows.row_means is not None:
+            diagonals = centered_diagonal(diagonals, rows.row_means[chosen], self.grand_means[chosen, None])
+        if rows.factors is not None:
+            diagonals = diagonals * rows.factors[chosen] ** 2
         return diagonals * self.scales[chosen, None]
 
-    def take(self, kernels: Any) -> FittedPrecomputedBank:
+    def grams(self, prepared: PreparedRows) -> Array:
+        """Return the normalized Gram matrices among these samples, (m, n, n); those of a whole stack are no copy."""
+        rows = self.narrow(prepared)
+        if rows.stack is None:
+            raise InvalidInputError("These samples were detached from their kernels; prepare them again.")
+        plain = self.normalize is None and not self.center and self.n_kernels == rows.stack.n_kernels
+        return rows.stack.square() if plain else self.block(prepared, prepared)
+
+    def take(self, kernels: Index) -> FittedPrecomputedBank:
         """Return the bank of those kernels only, in that order.
 
         Parameters
@@ -283,7 +283,7 @@ class FittedPrecomputedBank:
         parts: dict[str, Any] = {name: None if array is None else array[chosen] for name, array in arrays.items()}
         return replace(self, names=tuple(self.names[m] for m in chosen), **parts)
 
-    def narrow(self, prepared: PreparedKernels) -> PreparedKernels:
+    def narrow(self, prepared: PreparedRows) -> PreparedKernels:
         """Return samples prepared by the bank this one was taken from as samples prepared by this bank.
 
         Parameters
@@ -294,22 +294,13 @@ class FittedPrecomputedBank:
         -------
         PreparedKernels
         """
+        if not isinstance(prepared, PreparedKernels):
+            raise InvalidInputError(f"Precomputed kernels need samples of a stack, got {type(prepared).__name__}.")
         return prepared if prepared.names == self.names else prepared.narrow(self.names)
 
     def frame(self) -> pd.DataFrame:
         """Return one row per kernel: name, kernel, columns, scale."""
         return pd.DataFrame({"name": self.names, "kernel": "precomputed", "columns": "", "scale": self.scales})
-
-    def _normalize(
-        self, block: Array, kernel: int, left: tuple[PreparedKernels, Any], right: tuple[PreparedKernels, Any]
-    ) -> None:
-        means: Any = None
-        factors: Any = None
-        if self.grand_means is not None:
-            means = (*_of(left, "row_means", kernel, right), float(self.grand_means[kernel]))
-        if self.unit_diagonal:
-            factors = _of(left, "factors", kernel, right)
-        normalize_block(block, float(self.scales[kernel]), means, factors)
 
     def _find_kernels(self, stack: KernelStack) -> Array:
         place = {name: m for m, name in enumerate(stack.names)}
@@ -341,9 +332,3 @@ class FittedPrecomputedBank:
 
 def _probe(stack: KernelStack, training_ids: Array) -> Array:
     return stack.block(slice(None), training_ids[:1], training_ids[:PROBE_COLUMNS])[:, 0].astype(np.float64)
-
-
-def _of(
-    left: tuple[PreparedKernels, Any], name: str, kernel: int, right: tuple[PreparedKernels, Any]
-) -> tuple[Array, Array]:
-    return getattr(left[0], name)[kernel][left[1]], getattr(right[0], name)[kernel][right[1]]

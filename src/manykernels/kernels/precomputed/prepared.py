@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.kernels.bank.contract import PreparedRows
 from manykernels.kernels.precomputed.stack import KernelStack
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class PreparedKernels:
+class PreparedKernels(PreparedRows):
     """Samples of a stack with what normalization needs of them; made by ``FittedPrecomputedBank.prepare``.
 
     Attributes
@@ -43,7 +44,7 @@ class PreparedKernels:
     factors: Array | None = None
 
     @property
-    def n_samples(self) -> int:
+    def n_samples(self) -> int:  # type: ignore[override]  # a field of the twin that holds points
         """Number of samples."""
         return len(self.ids)
 
@@ -54,8 +55,7 @@ class PreparedKernels:
             stack=None if self.stack is None else self.stack[rows],
             ids=self.ids[rows],
             positions=None if self.positions is None else self.positions[rows],
-            row_means=None if self.row_means is None else self.row_means[:, rows],
-            factors=None if self.factors is None else self.factors[:, rows],
+            **self.normalization((slice(None), rows)),
         )
 
     def detach(self) -> PreparedKernels:
@@ -64,17 +64,8 @@ class PreparedKernels:
 
     def narrow(self, names: tuple[str, ...]) -> PreparedKernels:
         """Return what a bank of fewer kernels, with those names, needs of these samples."""
-        place = {name: m for m, name in enumerate(self.names)}
-        if not set(names) <= set(place):
-            raise InvalidInputError("These samples were prepared by another bank; call prepare(stack) of this one.")
-        chosen = [place[name] for name in names]
-        return replace(
-            self,
-            names=names,
-            kernel_ids=self.kernel_ids[chosen],
-            row_means=None if self.row_means is None else self.row_means[chosen],
-            factors=None if self.factors is None else self.factors[chosen],
-        )
+        chosen = self.places(names)
+        return replace(self, names=names, kernel_ids=self.kernel_ids[chosen], **self.normalization(chosen))
 
     def columns_among(self, other: PreparedKernels) -> Array:
         """Return the columns of this side's matrices that hold the samples of ``other``, (n_other,) int."""

@@ -292,9 +292,14 @@ class KernelStack:
         return self._diagonal
 
 
-def as_stack(kernels: Any) -> KernelStack:
-    """Return training kernels as a stack: a KernelStack as it is, an (M, N, N) array checked and wrapped."""
-    return kernels if isinstance(kernels, KernelStack) else KernelStack(kernels)
+def as_kernel_stack(X: Any, *, square: bool = True) -> KernelStack:
+    """Return precomputed kernels as a stack: a KernelStack as it is, (M, N, N) to fit, (M, n_new, n_train) else."""
+    if isinstance(X, KernelStack):
+        return X
+    if isinstance(X, (list, tuple)) and len({np.shape(kernel) for kernel in X}) > 1:
+        shapes = sorted({np.shape(kernel) for kernel in X})
+        raise InvalidInputError(f"Precomputed kernels must have equal shapes, got {shapes}.")
+    return KernelStack(X) if square else KernelStack.rectangular(X)
 
 
 def _kernel_names(names: Any, n_kernels: int) -> tuple[str, ...]:

@@ -1,0 +1,83 @@
+"""Training samples after the one check: rows, targets and weights, and the samples of weight zero left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from manykernels.estimators.supervised.targets import check_lengths, invalid_input
+from manykernels.kernels import KernelStack
+from manykernels.kernels.bank.columns import Table
+from manykernels.kernels.precomputed.stack import as_kernel_stack
+from manykernels.solvers import Solution
+
+Array = NDArray[Any]
+Rows = Table | KernelStack  # checked; both are indexed by samples
+
+
+def checked_rows(estimator: BaseEstimator, X: Any, *, precomputed: bool, reset: bool) -> Rows:
+    """Check X, and keep (``reset``) or compare its number and names of columns; the only place where that happens."""
+    if precomputed:
+        stack = as_kernel_stack(X, square=reset)
+        if reset:
+            estimator.n_features_in_ = stack.n_samples
+        return stack
+    table = Table.of(X)
+    with invalid_input():
+        named = X if isinstance(X, pd.DataFrame) else table.data
+        validate_data(estimator, named, reset=reset, skip_check_array=True)
+    return table
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """The samples of positive weight, out of those that were given.
+
+    Attributes
+    ----------
+    rows : Table or KernelStack
+    y : (n,) labels, (n,) or (n, K) numbers
+    weight : (n,) float64
+        Positive.
+    kept : (n,) int
+        Positions of these samples among the given ones.
+    n_given : int
+    """
+
+    rows: Rows
+    y: Array
+    weight: Array
+    kept: Array
+    n_given: int
+
+    @classmethod
+    def of(cls, rows: Rows, y: Array, weight: Array) -> Samples:
+        """Leave out the samples of weight zero."""
+        check_lengths(len(rows), len(y))
+        kept = np.flatnonzero(weight)
+        if len(kept) == len(weight):
+            return cls(rows, y, weight, kept, len(weight))
+        return cls(rows[kept], y[kept], weight[kept], kept, len(weight))
+
+    @property
+    def total_weight(self) -> float:
+        """Sum of the weights."""
+        return float(self.weight.sum())
+
+    def with_targets(self, targets: Array, weight: Array | None = None) -> Samples:
+        """Return the samples with other targets, and other positive weights if they are given."""
+        return replace(self, y=targets, weight=self.weight if weight is None else weight)
+
+    def on_all(self, solution: Solution) -> Solution:
+        """Return a solution with a dual coefficient for every given sample, zero for those that took no part."""
+        if len(self.kept) == self.n_given:
+            return solution
+        whole = np.zeros(self.n_given)
+        whole[self.kept] = solution.dual_coef
+        return replace(solution, dual_coef=whole)
