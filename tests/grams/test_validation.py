@@ -7,7 +7,8 @@ import pytest
 
 from manykernels.exceptions import InvalidInputError, NotPSDError
 from manykernels.grams import DenseStack, PackedStack, as_stack
-from manykernels.validation.arrays import check_float32_range, check_gram_array, check_indices, check_names, check_psd
+from manykernels.validation.arrays import check_float32_range, check_indices, check_names
+from manykernels.validation.gram import check_gram_array, check_psd
 
 INDEFINITE = np.array([[1.0, 2.0], [2.0, 1.0]])  # eigenvalues -1 and 3
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.validation.arrays import Array, check_square_kernel
+from manykernels.validation.arrays import Array
+from manykernels.validation.gram import check_square_kernel
 
 SMALLEST_SHARE = 1e-13  # of a kernel's size: less than this after centering is rounding
 

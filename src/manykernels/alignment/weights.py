@@ -15,7 +15,8 @@ from manykernels.alignment.products import CenteredProducts
 from manykernels.alignment.targets import CODINGS, target_kernel
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack, as_stack
-from manykernels.validation.arrays import Array, check_choice, check_positive, check_square_kernel
+from manykernels.validation.arrays import Array, check_choice, check_positive
+from manykernels.validation.gram import check_square_kernel
 from manykernels.validation.parameters import check_flag
 
 METHODS = ("joint", "independent", "uniform")

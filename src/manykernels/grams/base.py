@@ -11,10 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.counters import GramCounters, triangle_size, triangle_starts
 from manykernels.grams.loops import mirror_upper, pack_rows
+from manykernels.threads import blas_threads
 from manykernels.validation.arrays import check_columns, check_indices, check_names, check_vector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from manykernels.validation.gram import Unproven
 
 Array = NDArray[Any]
 Index = ArrayLike | slice | None
@@ -48,6 +51,8 @@ class GramStack(ABC):
     counters : GramCounters
         What this stack has read; stacks made by `take` and `restrict` have their own.
     """
+
+    _unproven: Unproven | None = None  # of kernels that others computed, see `prove_definite`
 
     def __init__(
         self,
@@ -130,7 +135,10 @@ class GramStack(ABC):
         """
         vector = check_vector(r, self.n_samples, "r")
         self._count(self.n_kernels)
-        return self._quad(vector)
+        squares = self._quad(vector)
+        if self._unproven is not None:
+            self.prove_definite(self._unproven.betrayed(squares, float(vector @ vector), self.diag))
+        return squares
 
     def apply_each(self, R: ArrayLike, kernels: Index = None) -> Array:
         """Products ``K_m R`` of the given kernels, each on its own.
@@ -207,6 +215,7 @@ class GramStack(ABC):
         elif out.shape != shape:
             raise InvalidInputError(f"out must have shape {shape}, got {out.shape}.")
         self._count(len(indices))
+        self.prove_definite(indices)
         self._triangles(indices, out)
         return out
 
@@ -221,7 +230,9 @@ class GramStack(ABC):
         -------
         GramStack
         """
-        return self._take(check_indices(kernels, self.n_kernels, "kernels", allow_empty=False))
+        chosen = check_indices(kernels, self.n_kernels, "kernels", allow_empty=False)
+        self.prove_definite(chosen)
+        return self._take(chosen)
 
     def view(self, kernels: Index) -> GramView:
         """Return a stack of the given kernels that reads this one in place, with its own counters.
@@ -237,6 +248,7 @@ class GramStack(ABC):
         GramView
         """
         chosen = check_indices(kernels, self.n_kernels, "kernels", allow_empty=False)
+        self.prove_definite(chosen)
         return GramView(self, chosen, np.arange(self.n_samples))
 
     def restrict(self, samples: Index) -> GramStack:
@@ -250,7 +262,53 @@ class GramStack(ABC):
         -------
         GramStack
         """
-        return self._restrict(check_indices(samples, self.n_samples, "samples", allow_empty=False))
+        part = self._restrict(check_indices(samples, self.n_samples, "samples", allow_empty=False))
+        part._unproven = None if self._unproven is None else self._unproven.take(slice(None))
+        return part
+
+    def prove_definite(self, kernels: Index = None) -> bool:
+        """Prove that kernels are positive semidefinite, unless somebody did before; most stacks know that theirs are.
+
+        Kernels that others computed are proven when they enter a working set (`take`, `view`, `triangles`) or a model
+        that is returned, and refused when a quadratic form is negative; by this all are proven at once.
+
+        Parameters
+        ----------
+        kernels : array_like of int or bool, or slice, optional
+
+        Returns
+        -------
+        bool
+            Whether negative eigenvalues within the tolerance were set to zero, which changes entries.
+
+        Raises
+        ------
+        NotPSDError
+            If one has a negative eigenvalue beyond the tolerance of its storage; the message says by how much.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels.grams import as_stack
+        >>> as_stack(np.eye(3)[None]).prove_definite()
+        False
+        """
+        if self._unproven is None:
+            return False
+        left = self._unproven.among(check_indices(kernels, self.n_kernels, "kernels"))
+        if not left.size:
+            return False
+        self._count(len(left))
+        everything = np.arange(self.n_samples)
+        with blas_threads(self.n_samples, self.n_threads):
+            nearest = self._unproven.prove(left, lambda m: self._block(everything, everything, np.array([m]))[0])
+        for kernel, gram in nearest.items():
+            self._replace(kernel, gram)
+        return bool(nearest)
+
+    def _replace(self, kernel: int, gram: Array) -> None:
+        """Hold another matrix in place of a kernel that is indefinite within its tolerance."""
+        raise InvalidInputError(f"A {type(self).__name__} cannot change kernel {kernel}: check the kernels before.")
 
     # --- defaults, built on _block ----------------------------------------------------------------------------------
 

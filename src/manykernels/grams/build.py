@@ -67,9 +67,12 @@ def build_stack(
     PackedStack(n_kernels=1, n_samples=3, dtype=float64)
     """
     prepared = X if isinstance(X, PreparedRows) else bank.prepare(X)
-    grams = bank.grams(prepared)
-    if grams is not None:
-        return _held(grams, bank.names, memory_budget, n_jobs, n_targets)
+    held = bank.grams(prepared)
+    if held is not None:
+        array, unproven = held
+        if memory_budget is not None:
+            plan_stack(*array.shape[:2], memory_budget=memory_budget, n_targets=n_targets, kind="dense")
+        return DenseStack(array, names=bank.names, n_threads=n_threads(n_jobs), unproven=unproven)
     plan = plan_stack(
         bank.n_kernels, prepared.n_samples, memory_budget=memory_budget, dtype=dtype, n_targets=n_targets, kind=kind
     )
@@ -80,15 +83,6 @@ def build_stack(
     if plan.kind == "lazy":
         return lazy
     return _dense(lazy, plan.dtype) if plan.kind == "dense" else _packed(lazy, plan.dtype)
-
-
-def _held(
-    grams: Array, names: tuple[str, ...], memory_budget: int | str | None, n_jobs: int | None, n_targets: int
-) -> DenseStack:
-    """Return matrices that exist as a stack, without a copy; a budget that was given must have room for the rest."""
-    if memory_budget is not None:
-        plan_stack(len(grams), grams.shape[1], memory_budget=memory_budget, n_targets=n_targets, kind="dense")
-    return DenseStack(grams, names=names, n_threads=n_threads(n_jobs))
 
 
 def _packed(lazy: LazyStack, dtype: str) -> PackedStack:

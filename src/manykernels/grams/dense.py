@@ -11,10 +11,12 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams import loops
 from manykernels.grams.base import GramStack
 from manykernels.threads import run_ranges
-from manykernels.validation.arrays import check_gram_array, check_psd
+from manykernels.validation.gram import check_gram_array, examined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from manykernels.validation.gram import Unproven
 
 Array = NDArray[Any]
 
@@ -30,6 +32,8 @@ class DenseStack(GramStack):
         Not copied if C-contiguous, never modified. Other real dtypes become float64.
     names : sequence of str, optional
     n_threads : int
+    unproven : Unproven, optional
+        Which kernels are still to be proven definite, see `prove_definite`; by default all are trusted.
 
     Examples
     --------
@@ -41,13 +45,22 @@ class DenseStack(GramStack):
     1.0
     """
 
-    def __init__(self, array: Array, *, names: Sequence[str] | None = None, n_threads: int = 1) -> None:
+    def __init__(
+        self,
+        array: Array,
+        *,
+        names: Sequence[str] | None = None,
+        n_threads: int = 1,
+        unproven: Unproven | None = None,
+    ) -> None:
         array = np.asarray(array)
         dtype = np.float32 if array.dtype == np.float32 else np.float64
         if array.ndim != 3 or array.shape[1] != array.shape[2] or 0 in array.shape:
             raise InvalidInputError(f"A DenseStack needs a non-empty (M, N, N) array, got shape {array.shape}.")
         super().__init__(len(array), array.shape[1], dtype, names=names, n_threads=n_threads)
         self._array = np.ascontiguousarray(array, dtype=dtype)
+        self._unproven = unproven
+        self._own = False  # whether the array is a copy that may be written to
 
     @property
     def array(self) -> Array:
@@ -120,9 +133,14 @@ class DenseStack(GramStack):
         chosen = self._array[:, samples[:, None], samples]
         return DenseStack(chosen, names=self.names, n_threads=self.n_threads)
 
+    def _replace(self, kernel: int, gram: Array) -> None:
+        if not self._own:
+            self._array, self._own = self._array.copy(), True
+        self._array[kernel] = gram
+
 
 def as_stack(
-    kernels: GramStack | Any, *, psd: str = "raise", names: Sequence[str] | None = None, n_threads: int = 1
+    kernels: GramStack | Any, *, psd: str = "auto", names: Sequence[str] | None = None, n_threads: int = 1
 ) -> GramStack:
     """Return ``kernels`` as a Gram stack, checking plain arrays.
 
@@ -130,8 +148,10 @@ def as_stack(
     ----------
     kernels : GramStack or array_like of shape (n_kernels, n_samples, n_samples)
         A stack passes through unchanged. An array must be finite, symmetric and positive semidefinite up to rounding.
-    psd : {"raise", "clip", "ignore"}
-        What to do with an indefinite matrix: refuse it, set its negative eigenvalues to zero, or skip the check.
+    psd : {"auto", "raise", "clip", "ignore"}
+        What to do with an indefinite matrix: refuse it, set its negative eigenvalues to zero, or skip the check. "auto"
+        refuses it too, but if looking at every matrix took more than a fraction of a second, only those are looked at
+        that enter a working set or a model, or have a negative quadratic form.
     names : sequence of str, optional
         One name a kernel; ignored for a stack, which has its own.
     n_threads : int
@@ -153,5 +173,5 @@ def as_stack(
     """
     if isinstance(kernels, GramStack):
         return kernels
-    array = check_psd(check_gram_array(kernels), psd)
-    return DenseStack(array, names=names, n_threads=n_threads)
+    array, unproven = examined(check_gram_array(kernels), psd)
+    return DenseStack(array, names=names, n_threads=n_threads, unproven=unproven)

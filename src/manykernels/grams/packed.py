@@ -12,7 +12,8 @@ from manykernels.grams import loops
 from manykernels.grams.base import GramStack, Index
 from manykernels.grams.counters import triangle_size, triangle_starts
 from manykernels.threads import run_ranges
-from manykernels.validation.arrays import check_float32_range, check_gram_array, check_indices
+from manykernels.validation.arrays import check_float32_range, check_indices
+from manykernels.validation.gram import check_gram_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from manykernels.kernels.bank.bank import FittedBank, KernelBank
-from manykernels.kernels.bank.contract import FittedKernels, PreparedRows
+from manykernels.kernels.bank.contract import FittedKernels, Group, PreparedRows
 from manykernels.kernels.bank.grids import DefaultKernels, width_grid
 from manykernels.kernels.bank.patterns import BankEntry, Joint, OnColumns, PerFeature, PerView
-from manykernels.kernels.bank.prepared import Group, Prepared
+from manykernels.kernels.bank.prepared import Prepared
 from manykernels.kernels.precomputed.bank import FittedPrecomputedBank, PrecomputedBank
 from manykernels.kernels.precomputed.prepared import PreparedKernels
 from manykernels.kernels.precomputed.stack import KernelStack

@@ -142,8 +142,13 @@ class Solver(ABC):
         self._check_arguments(problem, warm_start)
         self.check(problem)
         solution = self._solve(problem, warm_start)
+        if solution.status in UNFINISHED:
+            problem.stack.prove_definite()  # no algorithm converges on an indefinite kernel, and few of them say so
         if self.fallback is not None and solution.status in UNFINISHED and not self.fallback.refusals(problem):
             solution = self._fall_back(self.fallback, problem, solution)
+        if problem.stack.prove_definite(np.flatnonzero(solution.kernel_weights)):
+            model = solution.dual_coef, solution.kernel_weights, solution.intercept
+            solution = replace(solution, certificate=problem.certificate(*model))
         if solution.status is not Status.CONVERGED:
             warnings.warn(solution.message, ConvergenceWarning, stacklevel=2)
         return solution

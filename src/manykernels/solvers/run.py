@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from manykernels.exceptions import NotPSDError
 from manykernels.solvers.deadline import OutOfTimeError
 from manykernels.solvers.progress import progress_of
 from manykernels.solvers.solution import IterationRecord, Limits, Solution, Status
@@ -115,7 +116,8 @@ class Run(Generic[C]):
         """Take models until a limit is reached or there are no more.
 
         Whatever the iterator raises after its first model ends the run as a numerical error, with the best model so
-        far; before that it is raised, as are a lack of memory or of an optional package, and what the callback raises.
+        far; before that it is raised, as are a lack of memory or of an optional package, a kernel that turns out
+        indefinite, and what the callback raises.
 
         Parameters
         ----------
@@ -147,7 +149,7 @@ class Run(Generic[C]):
             self.status = Status.STALLED
         except OutOfTimeError:
             self.status = Status.TIME_LIMIT
-        except (MemoryError, ImportError):
+        except (MemoryError, ImportError, NotPSDError):
             raise
         except Exception as error:
             if self._best is None:

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf
 
-from manykernels.exceptions import InvalidInputError, NotPSDError
-from manykernels.threads import blas_threads
+from manykernels.exceptions import InvalidInputError
 
 Array = NDArray[Any]
 
@@ -39,66 +37,17 @@ def check_finite(array: Array, name: str) -> Array:
     return array
 
 
-# --- Gram matrices -------------------------------------------------------------------------------------------------
-
-PSD_MODES = ("raise", "clip", "ignore")
-
-
-def gram_tolerance(dtype: Any) -> float:
-    """Relative error that rounding alone may leave in a Gram matrix stored as ``dtype``."""
-    return 1e-5 if np.dtype(dtype) == np.float32 else 1e-8
-
-
-def check_gram_array(kernels: Any, name: str = "kernels") -> Array:
-    """Return ``kernels`` as a finite, symmetric float32 or float64 array of shape (M, N, N)."""
-    array = _real_array(kernels, name)
-    if array.ndim != 3 or array.shape[1] != array.shape[2]:
-        hint = f" For one kernel pass {name}[None]." if array.ndim == 2 else ""
-        raise InvalidInputError(
-            f"{name} must have shape (n_kernels, n_samples, n_samples), got {array.shape}. Kernels are the first axis."
-            + hint
-        )
-    if 0 in array.shape:
-        raise InvalidInputError(f"{name} must hold at least one kernel and one sample, got shape {array.shape}.")
-    for m, gram in enumerate(array):
-        check_finite(gram, f"{name}[{m}]")
-        _check_symmetric(gram, f"{name}[{m}]")
-    return array
-
-
-def check_rectangular_grams(kernels: Any, name: str = "kernels") -> Array:
-    """Return kernels between new and training samples as a finite float array of shape (M, n_new, n_train)."""
-    array = _real_array(kernels, name)
-    if array.ndim != 3 or 0 in array.shape:
-        raise InvalidInputError(
-            f"{name} must have shape (n_kernels, n_new, n_train), none of them 0, got {array.shape}. Kernels are the "
-            "first axis."
-        )
-    for m, gram in enumerate(array):
-        check_finite(gram, f"{name}[{m}]")
-    return array
-
-
-def check_psd(kernels: Array, psd: str = "raise", name: str = "kernels") -> Array:
-    """Return Gram matrices that are positive semidefinite up to rounding.
-
-    A Cholesky factorization of ``K + tol * trace(K)/N * I`` settles the usual case; eigenvalues are computed only where
-    it fails.
-    """
-    if psd not in PSD_MODES:
-        raise InvalidInputError(f"psd must be one of {PSD_MODES}, got {psd!r}.")
-    if psd == "ignore":
-        return kernels
-    with blas_threads(kernels.shape[1]):
-        bad = [m for m, gram in enumerate(kernels) if not _is_psd(gram)]
-        if bad and psd == "raise":
-            raise NotPSDError(_not_psd_message(kernels, bad, name))
-        if not bad:
-            return kernels
-        clipped = kernels.copy()
-        for m in bad:
-            clipped[m] = _clip_psd(kernels[m])
-    return clipped
+def real_array(values: Any, name: str) -> Array:
+    """Return ``values`` as float32 or float64; other real numbers become float64."""
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InvalidInputError(f"{name} could not be read as one array ({error}). Give equal shapes.") from error
+    if array.dtype.kind not in "biuf":
+        raise InvalidInputError(f"{name} must hold real numbers, got dtype {array.dtype}.")
+    if array.dtype in (np.dtype(np.float32), np.dtype(np.float64)):
+        return array
+    return array.astype(np.float64)
 
 
 def check_float32_range(diagonals: Array, name: str = "Kernel") -> None:
@@ -112,69 +61,12 @@ def check_float32_range(diagonals: Array, name: str = "Kernel") -> None:
         )
 
 
-def _real_array(values: Any, name: str) -> Array:
-    """Return ``values`` as float32 or float64; other real numbers become float64."""
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise InvalidInputError(f"{name} could not be read as one array ({error}). Give equal shapes.") from error
-    if array.dtype.kind not in "biuf":
-        raise InvalidInputError(f"{name} must hold real numbers, got dtype {array.dtype}.")
-    if array.dtype in (np.dtype(np.float32), np.dtype(np.float64)):
-        return array
-    return array.astype(np.float64)
-
-
-def _check_symmetric(gram: Array, name: str) -> None:
-    """Raise ``NotPSDError`` if ``gram`` differs from its transpose by more than rounding."""
-    gap = np.abs(gram - gram.T)
-    worst = float(gap.max())
-    if worst <= gram_tolerance(gram.dtype) * float(np.abs(gram).max()):
-        return
-    i, j = (int(k) for k in np.unravel_index(int(gap.argmax()), gap.shape))
-    raise NotPSDError(
-        f"{name} is not symmetric: entry [{i}, {j}] is {gram[i, j]:.6g} but [{j}, {i}] is {gram[j, i]:.6g} "
-        f"(difference {worst:.3g}). Pass (K + K.T) / 2 if that is what you mean."
-    )
-
-
-def _is_psd(gram: Array) -> bool:
-    """Tell whether ``gram`` has no negative eigenvalue beyond rounding."""
-    scale = float(np.abs(gram).max())
-    if scale == 0:
-        return True
-    tolerance = gram_tolerance(gram.dtype)
-    shifted = np.divide(gram, scale, dtype=np.float64)
-    shifted.flat[:: len(gram) + 1] += tolerance * max(float(np.trace(shifted)) / len(gram), 0.0)
-    if dpotrf(shifted.T, lower=0, overwrite_a=1)[1] == 0:
-        return True
-    eigenvalues = np.linalg.eigvalsh(np.divide(gram, scale, dtype=np.float64))
-    return bool(eigenvalues[0] >= -tolerance * max(eigenvalues[-1], 0.0))
-
-
-def _not_psd_message(kernels: Array, bad: list[int], name: str) -> str:
-    eigenvalues = np.linalg.eigvalsh(kernels[bad[0]].astype(np.float64))
-    others = f" So are {len(bad) - 1} more of the {len(kernels)} kernels." if len(bad) > 1 else ""
-    return (
-        f"{name}[{bad[0]}] is not positive semidefinite: its smallest eigenvalue is {eigenvalues[0]:.3g} and its "
-        f"largest {eigenvalues[-1]:.3g}.{others} Correct the kernel, or set negative eigenvalues to zero by "
-        'KernelStack(kernels, psd="clip") for an estimator, manykernels.grams.as_stack(kernels, psd="clip") for solve.'
-    )
-
-
-def _clip_psd(gram: Array) -> Array:
-    """Nearest positive semidefinite matrix in Frobenius norm: negative eigenvalues set to zero."""
-    eigenvalues, vectors = np.linalg.eigh(gram.astype(np.float64))
-    clipped = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
-    return (clipped + clipped.T) / 2
-
-
 # --- arguments of Gram stacks --------------------------------------------------------------------------------------
 
 
 def check_vector(values: Any, size: int | None, name: str) -> Array:
     """Return ``values`` as a finite, contiguous float64 vector of ``size`` entries, of any number for None."""
-    array = np.ascontiguousarray(_real_array(values, name), dtype=np.float64)
+    array = np.ascontiguousarray(real_array(values, name), dtype=np.float64)
     if not array.flags.writeable:
         array = array.copy()  # compiled loops would be compiled a second time for read-only arrays
     shape = np.shape(values)
@@ -187,7 +79,7 @@ def check_vector(values: Any, size: int | None, name: str) -> Array:
 
 def check_columns(values: Any, n_samples: int, name: str) -> Array:
     """Return ``values`` as a finite float64 array of shape (n_samples,) or (n_samples, k)."""
-    array = _real_array(values, name).astype(np.float64, copy=False)
+    array = real_array(values, name).astype(np.float64, copy=False)
     if array.ndim not in (1, 2) or array.shape[0] != n_samples:
         raise InvalidInputError(f"{name} must have shape ({n_samples},) or ({n_samples}, k), got {array.shape}.")
     return check_finite(array, name)
@@ -273,7 +165,7 @@ def check_nonnegative_vector(values: Any, size: int | None, name: str) -> Array:
 
 def check_symmetric_matrix(values: Any, name: str) -> Array:
     """Return ``values`` as a finite, square, symmetric float64 matrix."""
-    array = _real_array(values, name).astype(np.float64, copy=False)
+    array = real_array(values, name).astype(np.float64, copy=False)
     if array.ndim != 2 or array.shape[0] != array.shape[1]:
         raise InvalidInputError(f"{name} must be a square matrix, got shape {array.shape}.")
     check_finite(array, name)
@@ -297,17 +189,6 @@ def check_parameter_range(values: Any, name: str, *, allow_zero: bool = False) -
 # --- arguments of alignment ----------------------------------------------------------------------------------------
 
 
-def check_square_kernel(values: Any, name: str, *, symmetric: bool = True) -> Array:
-    """Return ``values`` as a finite float64 matrix among at least one sample, whose symmetry may go unchecked."""
-    array = _real_array(values, name)
-    if array.ndim != 2 or array.shape[0] != array.shape[1] or not array.size:
-        raise InvalidInputError(f"{name} must be a kernel matrix of shape (n, n), got shape {array.shape}.")
-    check_finite(array, name)
-    if symmetric:
-        _check_symmetric(array, name)
-    return array.astype(np.float64, copy=False)
-
-
 def check_choice(value: Any, choices: tuple[str, ...], name: str) -> str:
     """Return ``value`` if it is one of ``choices``, else say which there are."""
     if not isinstance(value, str) or value not in choices:
@@ -328,7 +209,7 @@ def check_growth(value: Any) -> float:
 
 def check_points(values: Any, name: str = "points") -> Array:
     """Return ``values`` as a finite, contiguous float64 table of at least one row and one column."""
-    array = np.ascontiguousarray(_real_array(values, name), dtype=np.float64)
+    array = np.ascontiguousarray(real_array(values, name), dtype=np.float64)
     if array.ndim != 2 or not array.size:
         raise InvalidInputError(
             f"{name} must have shape (n_samples, n_columns) with at least one of each, got {np.shape(values)}."

@@ -13,13 +13,45 @@ from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.normalization import normalize_block
+from manykernels.kernels.specs.base import KernelSpec
 from manykernels.validation.arrays import check_indices
 
 if TYPE_CHECKING:
-    from manykernels.kernels.bank.prepared import Group
+    from manykernels.validation.gram import Unproven
 
 Array = NDArray[Any]
 Index = Any  # of rows or kernels: None for all, positions, a slice or a mask
+
+
+@dataclass(frozen=True)
+class Group:
+    """Kernels of a fitted bank that are computed from the same points in the same way.
+
+    Attributes
+    ----------
+    family : {"squared_distance", "inner_product", "other"}
+        Kernels of the first two share one matrix of squared distances or inner products and have
+        ``from_squared_distance`` or ``from_inner_product``; those of the third are called on the points.
+    positions : tuple of int
+        Columns of the training table.
+    kernels : tuple of int
+        Indices into the bank.
+    specs : tuple of KernelSpec
+        The kernels themselves, in the order of ``kernels``.
+    column_widths : tuple of float or None
+        Widths by which the points are already divided.
+    """
+
+    family: str
+    positions: tuple[int, ...]
+    kernels: tuple[int, ...]
+    specs: tuple[KernelSpec, ...]
+    column_widths: tuple[float, ...] | None = None
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What its kernels share: ``(family, positions, column_widths)``."""
+        return self.family, self.positions, self.column_widths
 
 
 class PreparedRows(ABC):
@@ -153,8 +185,14 @@ class FittedKernels(ABC, Generic[Rows]):
     def frame(self) -> pd.DataFrame:
         """Return one row per kernel: name, kernel, columns, scale."""
 
-    def grams(self, prepared: PreparedRows) -> Array | None:
-        """Return the normalized Gram matrices among these rows if they are held already, (m, n, n), else None."""
+    def grams(self, prepared: PreparedRows) -> tuple[Array, Unproven | None] | None:
+        """Return the normalized Gram matrices among these rows, if they are held already, and what is unproven of them.
+
+        Returns
+        -------
+        None, or (m, n, n) float and Unproven or None
+            None for kernels that are evaluated.
+        """
         return None
 
     @property

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels.kernels.bank.contract import Side
-from manykernels.kernels.bank.prepared import Group, Prepared
+from manykernels.kernels.bank.contract import Group, Side
+from manykernels.kernels.bank.prepared import Prepared
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.distances import squared_distances
 from manykernels.validation.arrays import check_finite

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import Table, locate_columns
-from manykernels.kernels.bank.contract import FittedKernels, Index, PreparedRows, Side
+from manykernels.kernels.bank.contract import FittedKernels, Group, Index, PreparedRows, Side
 from manykernels.kernels.bank.evaluation import evaluate_group, raw_diagonal
 from manykernels.kernels.bank.normalization import centered_diagonal, check_diagonal, unit_factors
-from manykernels.kernels.bank.prepared import Group, Prepared, build_groups, prepare_points
+from manykernels.kernels.bank.prepared import Prepared, build_groups, prepare_points
 from manykernels.kernels.bank.standardization import standardized
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.validation.arrays import check_indices

@@ -10,42 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.bank.contract import PreparedRows
+from manykernels.kernels.bank.contract import Group, PreparedRows
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.distances import row_norms
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Group:
-    """Kernels of a fitted bank that are computed from the same points in the same way.
-
-    Attributes
-    ----------
-    family : {"squared_distance", "inner_product", "other"}
-        Kernels of the first two share one matrix of squared distances or inner products and have
-        ``from_squared_distance`` or ``from_inner_product``; those of the third are called on the points.
-    positions : tuple of int
-        Columns of the training table.
-    kernels : tuple of int
-        Indices into the bank.
-    specs : tuple of KernelSpec
-        The kernels themselves, in the order of ``kernels``.
-    column_widths : tuple of float or None
-        Widths by which the points are already divided.
-    """
-
-    family: str
-    positions: tuple[int, ...]
-    kernels: tuple[int, ...]
-    specs: tuple[KernelSpec, ...]
-    column_widths: tuple[float, ...] | None = None
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """What its kernels share: ``(family, positions, column_widths)``."""
-        return self.family, self.positions, self.column_widths
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,7 @@ from manykernels.kernels.bank.normalization import (
 from manykernels.kernels.precomputed.prepared import PreparedKernels, row_means
 from manykernels.kernels.precomputed.stack import KernelStack, as_kernel_stack
 from manykernels.validation.arrays import check_indices
+from manykernels.validation.gram import Unproven
 
 Array = NDArray[Any]
 
@@ -259,13 +260,17 @@ class FittedPrecomputedBank(FittedKernels[PreparedKernels]):
             diagonals = diagonals * rows.factors[chosen] ** 2
         return diagonals * self.scales[chosen, None]
 
-    def grams(self, prepared: PreparedRows) -> Array:
-        """Return the normalized Gram matrices among these samples, (m, n, n); those of a whole stack are no copy."""
+    def grams(self, prepared: PreparedRows) -> tuple[Array, Unproven | None]:
+        """Return the normalized Gram matrices among these samples, (m, n, n), and what is unproven of them.
+
+        Those of a whole stack without normalization are no copy.
+        """
         rows = self.narrow(prepared)
         if rows.stack is None:
             raise InvalidInputError("These samples were detached from their kernels; prepare them again.")
         plain = self.normalize is None and not self.center and self.n_kernels == rows.stack.n_kernels
-        return rows.stack.square() if plain else self.block(prepared, prepared)
+        array = rows.stack.square() if plain else self.block(prepared, prepared)
+        return array, rows.stack.unproven(rows.kernel_ids)
 
     def take(self, kernels: Index) -> FittedPrecomputedBank:
         """Return the bank of those kernels only, in that order.

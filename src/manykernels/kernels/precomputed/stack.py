@@ -9,18 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.validation.arrays import (
-    check_finite,
-    check_gram_array,
-    check_indices,
-    check_names,
-    check_psd,
-    check_rectangular_grams,
-)
+from manykernels.validation.arrays import check_finite, check_indices, check_names
+from manykernels.validation.gram import Unproven, check_gram_array, check_rectangular_grams, examined
 
 Array = NDArray[Any]
 
-PSD = {"check": "raise", "clip": "clip", "ignore": "ignore"}
+PSD = {"auto": "auto", "check": "raise", "clip": "clip", "ignore": "ignore"}
 
 
 class KernelStack:
@@ -36,15 +30,17 @@ class KernelStack:
         Symmetric positive semidefinite matrices, kernels leading; float32 stays float32. Never modified; not copied.
     names : sequence of str, optional
         One per kernel; ``kernel_0``, ``kernel_1``, ... by default.
-    psd : {"check", "clip", "ignore"}, default="check"
-        Refuse a matrix with a clearly negative eigenvalue, set such eigenvalues to zero in a copy, or do not look.
+    psd : {"auto", "check", "clip", "ignore"}, default="auto"
+        Refuse a matrix with a clearly negative eigenvalue ("check"), set such eigenvalues to zero in a copy, or do not
+        look. "auto" is "check" for stacks where it takes a fraction of a second; in larger ones it proves those kernels
+        definite that enter a working set or a model, and refuses any with a negative quadratic form.
 
     Raises
     ------
     InvalidInputError
         Wrong shape, NaN or infinite entries, repeated names, no kernel or no sample.
     NotPSDError
-        A matrix is not symmetric, or with ``psd="check"`` not positive semidefinite; the message says by how much.
+        A matrix is not symmetric, or not positive semidefinite; the message says by how much.
 
     Examples
     --------
@@ -58,10 +54,10 @@ class KernelStack:
     ((2, 4, 4), (2, 2, 4))
     """
 
-    def __init__(self, kernels: Any, names: Sequence[str] | None = None, *, psd: str = "check") -> None:
+    def __init__(self, kernels: Any, names: Sequence[str] | None = None, *, psd: str = "auto") -> None:
         if psd not in PSD:
-            raise InvalidInputError(f"psd must be 'check', 'clip' or 'ignore', got {psd!r}.")
-        base = check_psd(check_gram_array(kernels), PSD[psd])
+            raise InvalidInputError(f"psd must be 'auto', 'check', 'clip' or 'ignore', got {psd!r}.")
+        base, self._unproven = examined(check_gram_array(kernels), PSD[psd])
         self._set(base, _kernel_names(names, len(base)), np.arange(base.shape[1]))
 
     @classmethod
@@ -109,6 +105,12 @@ class KernelStack:
         # Whether rows and columns of the matrices are the same samples; the diagonal is only stored where they are not.
         self._among, self._diagonal = True, None
         return self
+
+    _unproven: Unproven | None = None
+
+    def unproven(self, kernels: Any) -> Unproven | None:
+        """Return which of some kernels are still to be proven positive semidefinite; None if none is."""
+        return None if self._unproven is None else self._unproven.take(kernels)
 
     @property
     def n_kernels(self) -> int:
@@ -183,7 +185,7 @@ class KernelStack:
         if columns is not None:
             known = (self._rows if known is None else known)[columns]
         view = KernelStack.__new__(KernelStack)._set(self._base, self._names, self._rows[rows], known)
-        view._among = self._among
+        view._among, view._unproven = self._among, self._unproven
         view._diagonal = None if self._diagonal is None else self._diagonal[:, rows]
         return view
 

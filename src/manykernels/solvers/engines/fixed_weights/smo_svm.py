@@ -16,9 +16,9 @@ from manykernels.validation.arrays import (
     check_count,
     check_positive,
     check_positive_vector,
-    check_square_kernel,
     check_vector,
 )
+from manykernels.validation.gram import check_square_kernel
 from manykernels.validation.parameters import check_flag
 
 if TYPE_CHECKING:

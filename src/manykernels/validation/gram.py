@@ -1,0 +1,263 @@
+"""Checks of Gram matrices that others computed: finite and symmetric in one pass, definiteness where it matters.
+
+Finite and symmetric entries are checked at the speed of memory. A Cholesky factorization of every kernel would cost
+more than most fits on many kernels. Beyond `FULL_CHECK_FLOPS` it is put off (``psd="auto"``): kernels are proven when
+they enter a working set or a returned model, and a quadratic form ``rho' K rho`` below zero gives any other one away.
+That is all a certificate needs: its bounds read kernels through such forms only.
+
+Negative eigenvalues come in three sizes. Those of rounding in the entries stay as they are. Larger ones, up to a
+tolerance that depends on how the kernel is stored, are set to zero in a copy, since a bound computed with an indefinite
+kernel is none. Beyond the tolerance the kernel is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import njit
+from scipy.linalg.lapack import dpotrf
+
+from manykernels.exceptions import InvalidInputError, NotPSDError
+from manykernels.threads import blas_threads
+from manykernels.validation.arrays import Array, check_finite, real_array
+
+PSD_MODES = ("auto", "raise", "clip", "ignore")
+FULL_CHECK_FLOPS = 1e9  # about a tenth of a second of Cholesky factorizations; 1000 kernels on 140 samples
+ROUNDING = 8.0  # times sqrt(N) eps max|K|: twice the norm of a matrix of rounding errors in the entries
+ARITHMETIC = 4.0  # times N eps max|K|: what a factorization in float64 adds
+
+
+def gram_tolerance(dtype: Any) -> float:
+    """Relative error that a Gram matrix stored as ``dtype`` may have come with."""
+    return 1e-5 if np.dtype(dtype) == np.float32 else 1e-8
+
+
+def check_gram_array(kernels: Any, name: str = "kernels") -> Array:
+    """Return ``kernels`` as a finite, symmetric, contiguous float32 or float64 array of shape (M, N, N)."""
+    array = real_array(kernels, name)
+    if array.ndim != 3 or array.shape[1] != array.shape[2]:
+        hint = f" For one kernel pass {name}[None]." if array.ndim == 2 else ""
+        raise InvalidInputError(
+            f"{name} must have shape (n_kernels, n_samples, n_samples), got {array.shape}. Kernels are the first axis."
+            + hint
+        )
+    if 0 in array.shape:
+        raise InvalidInputError(f"{name} must hold at least one kernel and one sample, got shape {array.shape}.")
+    array = np.ascontiguousarray(array)
+    largest, asymmetry = scan_grams(array)
+    for m in np.flatnonzero(~np.isfinite(largest)):
+        check_finite(array[m], f"{name}[{m}]")
+    # Where the screen overflows it knows nothing, hence the negation.
+    for m in np.flatnonzero(~(asymmetry <= 0.5 * gram_tolerance(array.dtype) * largest)):
+        check_symmetric(array[m], f"{name}[{m}]")
+    return array
+
+
+def check_rectangular_grams(kernels: Any, name: str = "kernels") -> Array:
+    """Return kernels between new and training samples as a finite float array of shape (M, n_new, n_train)."""
+    array = real_array(kernels, name)
+    if array.ndim != 3 or 0 in array.shape:
+        raise InvalidInputError(
+            f"{name} must have shape (n_kernels, n_new, n_train), none of them 0, got {array.shape}. Kernels are the "
+            "first axis."
+        )
+    for m, gram in enumerate(array):
+        check_finite(gram, f"{name}[{m}]")
+    return array
+
+
+def scan_grams(array: Array) -> tuple[Array, Array]:
+    """Return the largest entry in size of each kernel and a screen for its asymmetry, (M,) each, in one reading.
+
+    The screen is the largest entry of ``(K - K') x`` for a vector with entries from 1 to 2, so that an asymmetric pair
+    of entries shows with at least its difference; NaN or infinite if it overflows.
+    """
+    integers: Any = np.int64 if array.dtype == np.float64 else np.int32
+    bits = np.zeros(len(array), dtype=integers)
+    asymmetry = np.zeros(len(array))
+    probe = np.random.default_rng(0).uniform(1.0, 2.0, size=array.shape[1:2])
+    _scan(array, array.view(integers), integers(np.iinfo(integers).max), probe, bits, asymmetry)
+    return bits.view(array.dtype).astype(np.float64), asymmetry
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _scan(kernels: Array, bits: Array, mask: Any, probe: Array, largest: Array, asymmetry: Array) -> None:
+    """Sizes are compared by their bits, which order like the numbers and keep NaN on top: no branch, no rounding."""
+    n = kernels.shape[1]
+    columns, rows = np.empty(n), np.empty(n)
+    for m in range(kernels.shape[0]):
+        columns[:] = 0.0
+        top = largest[m]
+        for i in range(n):
+            row, row_bits, weight = kernels[m, i], bits[m, i], probe[i]
+            total = 0.0
+            for j in range(n):
+                value = row[j]
+                total += value * probe[j]
+                columns[j] += value * weight
+                size = row_bits[j] & mask
+                top = size if size > top else top
+            rows[i] = total
+        largest[m] = top
+        worst = 0.0
+        for i in range(n):
+            gap = abs(rows[i] - columns[i])
+            if not gap <= worst:
+                worst = gap
+                if np.isnan(worst):
+                    break
+        asymmetry[m] = worst
+
+
+def check_symmetric(gram: Array, name: str) -> None:
+    """Raise ``NotPSDError`` if ``gram`` differs from its transpose by more than rounding."""
+    gap = np.abs(gram - gram.T)
+    worst = float(gap.max())
+    if worst <= gram_tolerance(gram.dtype) * float(np.abs(gram).max()):
+        return
+    i, j = (int(k) for k in np.unravel_index(int(gap.argmax()), gap.shape))
+    raise NotPSDError(
+        f"{name} is not symmetric: entry [{i}, {j}] is {gram[i, j]:.6g} but [{j}, {i}] is {gram[j, i]:.6g} "
+        f"(difference {worst:.3g}). Pass (K + K.T) / 2 if that is what you mean."
+    )
+
+
+def check_square_kernel(values: Any, name: str, *, symmetric: bool = True) -> Array:
+    """Return ``values`` as a finite float64 matrix among at least one sample, whose symmetry may go unchecked."""
+    array = real_array(values, name)
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or not array.size:
+        raise InvalidInputError(f"{name} must be a kernel matrix of shape (n, n), got shape {array.shape}.")
+    check_finite(array, name)
+    if symmetric:
+        check_symmetric(array, name)
+    return array.astype(np.float64, copy=False)
+
+
+# --- definiteness --------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Unproven:
+    """Which kernels of a stack nobody has yet proven positive semidefinite.
+
+    Attributes
+    ----------
+    mask : (M,) bool
+    tolerance : float
+        Of the storage that the kernels came in, which may be coarser than the one they are held in.
+    name : str
+        What the user calls the kernels.
+    """
+
+    mask: Array
+    tolerance: float
+    name: str = "kernels"
+
+    def take(self, kernels: Any) -> Unproven:
+        """Return what is known of some of the kernels, to be proven on their own."""
+        return Unproven(self.mask[kernels], self.tolerance, self.name)
+
+    def among(self, kernels: Array) -> Array:
+        """Return those of the kernels that are still to be proven."""
+        return kernels[self.mask[kernels]]
+
+    def prove(self, kernels: Array, gram_of: Callable[[int], Array]) -> dict[int, Array]:
+        """Prove kernels; return the nearest definite ones of those that are indefinite within the tolerance."""
+        nearest = {}
+        for m in kernels:
+            gram = gram_of(int(m))
+            verdict = is_definite(gram, self.tolerance)
+            if verdict is False:
+                raise NotPSDError(not_definite_message({int(m): gram}, len(self.mask), self.name))
+            if verdict is None:
+                nearest[int(m)] = nearest_definite(gram)
+            self.mask[m] = False
+        return nearest
+
+    def betrayed(self, squares: Array, norm: float, diagonals: Callable[[], Array]) -> Array:
+        """Return the kernels whose ``r' K r`` is negative beyond the tolerance; ``norm`` is that of ``r``, squared."""
+        negative = np.flatnonzero((squares < 0) & self.mask)
+        if not negative.size:
+            return negative
+        traces = np.maximum(diagonals()[negative].sum(axis=1), 0.0)  # at least the largest eigenvalue
+        return negative[squares[negative] < -self.tolerance * traces * norm]
+
+
+def check_psd(kernels: Array, psd: str = "raise", name: str = "kernels") -> Array:
+    """Return Gram matrices without negative eigenvalues beyond rounding, a copy if some had to be set to zero."""
+    return examined(kernels, psd, name)[0]
+
+
+def examined(kernels: Array, psd: str = "auto", name: str = "kernels") -> tuple[Array, Unproven | None]:
+    """Return Gram matrices checked as ``psd`` says, and what is left to be proven.
+
+    ``"raise"`` factorizes every kernel and refuses indefinite ones, ``"clip"`` sets their negative eigenvalues to zero
+    in a copy, ``"ignore"`` does not look. ``"auto"`` is ``"raise"`` if that takes at most `FULL_CHECK_FLOPS`, and else
+    leaves all kernels to be proven where they matter, but for those with a negative entry on the diagonal.
+    """
+    if psd not in PSD_MODES:
+        raise InvalidInputError(f"psd must be one of {PSD_MODES}, got {psd!r}.")
+    tolerance = gram_tolerance(kernels.dtype)
+    if psd == "ignore":
+        return kernels, None
+    chosen, unproven = np.arange(len(kernels)), None
+    if psd == "auto" and len(kernels) * kernels.shape[1] ** 3 / 3 > FULL_CHECK_FLOPS:
+        chosen = np.flatnonzero((np.diagonal(kernels, axis1=1, axis2=2) < 0).any(axis=1))
+        unproven = Unproven(~np.isin(np.arange(len(kernels)), chosen), tolerance, name)
+    with blas_threads(kernels.shape[1]):
+        verdicts = {int(m): is_definite(kernels[m], tolerance) for m in chosen}
+        bad = {m: kernels[m] for m, verdict in verdicts.items() if verdict is False}
+        if bad and psd != "clip":
+            raise NotPSDError(not_definite_message(bad, len(kernels), name))
+        indefinite = [m for m, verdict in verdicts.items() if not verdict]
+        if not indefinite:
+            return kernels, unproven
+        definite = kernels.copy()
+        for m in indefinite:
+            definite[m] = nearest_definite(kernels[m])
+    return definite, unproven
+
+
+def is_definite(gram: Array, tolerance: float) -> bool | None:
+    """Tell whether no eigenvalue is negative beyond rounding; None if one is, but within the tolerance.
+
+    A Cholesky factorization with rounding added to the diagonal settles the usual case; eigenvalues are computed only
+    where it fails.
+    """
+    scale = float(np.abs(gram).max())
+    if scale == 0:
+        return True
+    n = len(gram)
+    stored = float(np.finfo(gram.dtype).eps)
+    rounding = min(ROUNDING * np.sqrt(n) * stored, tolerance) + ARITHMETIC * n * float(np.finfo(np.float64).eps)
+    relative = np.divide(gram, scale, dtype=np.float64)
+    shifted = relative.copy()
+    shifted.flat[:: n + 1] += rounding
+    if dpotrf(shifted.T, lower=0, overwrite_a=1)[1] == 0:
+        return True
+    eigenvalues = np.linalg.eigvalsh(relative)
+    if eigenvalues[0] < -tolerance * max(eigenvalues[-1], 0.0):
+        return False
+    return True if eigenvalues[0] >= -min(rounding, tolerance * eigenvalues[-1]) else None
+
+
+def nearest_definite(gram: Array) -> Array:
+    """Nearest positive semidefinite matrix in Frobenius norm: negative eigenvalues set to zero."""
+    eigenvalues, vectors = np.linalg.eigh(gram.astype(np.float64))
+    clipped = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
+    return (clipped + clipped.T) / 2
+
+
+def not_definite_message(bad: dict[int, Array], n_kernels: int, name: str) -> str:
+    """Say which kernels are indefinite, by how much the first of them is, and what to do."""
+    first, gram = next(iter(bad.items()))
+    eigenvalues = np.linalg.eigvalsh(gram.astype(np.float64))
+    others = f" So are {len(bad) - 1} more of the {n_kernels} kernels." if len(bad) > 1 else ""
+    return (
+        f"{name}[{first}] is not positive semidefinite: its smallest eigenvalue is {eigenvalues[0]:.3g} and its "
+        f"largest {eigenvalues[-1]:.3g}.{others} Correct the kernel, or set negative eigenvalues to zero by "
+        'KernelStack(kernels, psd="clip") for an estimator, manykernels.grams.as_stack(kernels, psd="clip") for solve.'
+    )
