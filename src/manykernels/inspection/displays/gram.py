@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.plotting import axes_of, cut_labels, cut_text, inches_of, ink_of, plain, write
 from manykernels.kernels import KernelBank
-from manykernels.validation.arrays import check_square_kernel
+from manykernels.validation.gram import check_square_kernel
 
 Array = NDArray[Any]
 
