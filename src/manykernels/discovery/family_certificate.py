@@ -11,10 +11,11 @@ from scipy.optimize import minimize_scalar
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.problem import Problem
 from manykernels.solvers.engines.fixed_weights.learners import MachineFit
+from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
 
 
-def family_certificate(problem: Problem, model: tuple[Array, Array, float], norm: float) -> Certificate:
+def family_certificate(problem: Problem, model: Model, norm: float) -> Certificate:
     """Return primal and dual value of a model, the dual over a whole family with an lp ball of weights.
 
     The dual vector ``r``, made feasible, may still be scaled down; the best scale solves
@@ -26,9 +27,7 @@ def family_certificate(problem: Problem, model: tuple[Array, Array, float], norm
     return certificate_of(problem, (rho, f, b), problem.regularizer.value(t), problem.feasible_dual(rho), conjugate)
 
 
-def certificate_of(
-    problem: Problem, model: tuple[Array, Array, float], penalty: float, feasible: Array, conjugate: float
-) -> Certificate:
+def certificate_of(problem: Problem, model: Model, penalty: float, feasible: Array, conjugate: float) -> Certificate:
     """Return the certificate of a model whose penalty, and its conjugate at feasible dual coefficients, are known.
 
     The dual coefficients are scaled to the best point of their ray.

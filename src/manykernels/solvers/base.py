@@ -40,7 +40,7 @@ class Solver(ABC):
     tol : float
         Relative duality gap to reach.
     max_iter : int
-        Most outer iterations.
+        Most outer iterations; a `fallback` that goes on after as many may take as many again.
     time_limit : float, optional
         Most wall-clock seconds; the factorization or pass that is under way is finished.
     callback : callable, optional

@@ -17,9 +17,8 @@ from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers.weight_sets import Simplex
 from manykernels.solvers.engines.fixed_weights.learners import MachineFit, fit_machine
+from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
-
-Model = tuple[Array, Array, float]
 
 
 @dataclass(frozen=True, eq=False)

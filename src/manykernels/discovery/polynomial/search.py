@@ -38,6 +38,7 @@ from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
 from manykernels.solvers import Solution
 from manykernels.solvers.engines.fixed_weights.learners import fit_machine
+from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
 
 
@@ -219,7 +220,7 @@ class PolynomialSearch:
 
     # --- certificates -----------------------------------------------------------------------------------------------
 
-    def _candidate(self, indices: list[Index], stack: GramStack, model: tuple[Array, Array, float]) -> Candidate:
+    def _candidate(self, indices: list[Index], stack: GramStack, model: Model) -> Candidate:
         self._rho = self.problem.feasible_dual(model[0])
         wanted = len(indices) + max(LEAST_GROWTH, int(GROWTH * len(indices)))
         share = LATER_NORM if self._n_norms else FIRST_NORM
@@ -234,9 +235,7 @@ class PolynomialSearch:
         kernels = tuple(self.found(index) for index in indices)
         return Candidate(kernels, *model, certificate, float(self._n_norms), self._systems)
 
-    def _certificate(
-        self, stage: Problem, indices: list[Index], stack: GramStack, model: tuple[Array, Array, float]
-    ) -> Certificate:
+    def _certificate(self, stage: Problem, indices: list[Index], stack: GramStack, model: Model) -> Certificate:
         """Return the certificate of a model whose dual norm was computed last, at the strength of ``stage``."""
         assert self._norm is not None
         return family_certificate(self._restricted(stage, indices, stack), model, self._norm.norm)
