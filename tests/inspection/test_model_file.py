@@ -171,6 +171,10 @@ def test_a_file_is_replaced_only_by_a_whole_one(saved: Path) -> None:
 # --- what becomes of the file that is replaced ---
 
 
+posix = pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions, links, names or pipes")
+
+
+@posix
 def test_permissions_and_owner_are_kept(saved: Path) -> None:
     model = load_model(saved)
     for mode in (0o600, 0o664):
@@ -191,6 +195,7 @@ def test_a_file_of_another_owner_stays_theirs(saved: Path) -> None:
     assert (saved.stat().st_uid, saved.stat().st_gid) == (12345, 54321)
 
 
+@posix
 def test_links_go_on_pointing_to_the_file(saved: Path) -> None:
     folder = saved.parent / "elsewhere"
     folder.mkdir()
@@ -230,6 +235,7 @@ def test_nothing_is_left_behind_by_a_failure(
     assert [path.name for path in saved.parent.iterdir()] == ["model.mkl"]
 
 
+@posix
 def test_the_bytes_are_on_the_disk_before_the_name(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     for name in ("fsync", "replace"):
@@ -244,6 +250,7 @@ def test_the_bytes_are_on_the_disk_before_the_name(saved: Path, monkeypatch: pyt
     assert done == ["fsync", "replace", "fsync"]
 
 
+@posix
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -264,12 +271,14 @@ def test_impossible_names_are_refused_in_words(
     assert list(tmp_path.iterdir()) == []
 
 
+@posix
 def test_the_longest_possible_name_is_taken(named: Named, tmp_path: Path) -> None:
     path = tmp_path / ("x" * 251 + ".mkl")
     save_model(named("binary")[0], path)
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
 
 
+@posix
 def test_devices_and_pipes_are_refused(named: Named, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero")):

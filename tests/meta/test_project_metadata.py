@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import metadata, version
 from pathlib import Path
@@ -48,3 +50,11 @@ def test_pytest_is_strict_and_runs_the_doctests() -> None:
     assert settings["xfail_strict"] is True
     assert settings["filterwarnings"][0] == "error"
     assert settings["testpaths"] == ["tests", "src"]
+
+
+def test_the_oldest_dependencies_are_those_of_the_project() -> None:
+    done = subprocess.run([sys.executable, ROOT / ".ci" / "oldest"], capture_output=True, text=True, check=True)
+    pinned = dict(line.split("==") for line in done.stdout.split())
+    for requirement in PROJECT["project"]["dependencies"]:
+        name, bound = requirement.split(">=")
+        assert pinned[name] == bound
