@@ -134,6 +134,15 @@ def test_a_choice_by_cross_validation_comes_back_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:The best strength")
+def test_a_choice_that_lacks_a_part_is_refused(tmp_path: Path) -> None:
+    model = copy(fitted("cv_regressor")[0])
+    del model.alpha_
+    save_model(model, tmp_path / "model.mkl")
+    with pytest.raises(ModelFileError, match="do not fit the rest: alpha_"):
+        load_model(tmp_path / "model.mkl")
+
+
+@pytest.mark.filterwarnings("ignore:The best strength")
 def test_a_scorer_is_refused_by_its_name(tmp_path: Path) -> None:
     scored = copy(fitted("cv_regressor")[0])
     scored.scoring = lambda model, X, y: -1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -32,6 +32,9 @@ Array = NDArray[Any]
 class CrossValidated:
     """Choice of the strength; what comes after it is the plain estimator."""
 
+    fitted_extras: ClassVar[tuple[str, ...]] = (
+        "alpha_", "alphas_", "best_index_", "best_score_", "cv_results_", "l1_ratio_", "mu_", "n_folds_",
+    )  # fmt: skip
     _plain: type[BaseMKL]  # the estimator at a given strength
     _default_scoring: str
 
