@@ -200,9 +200,14 @@ class Problem:
 
         Squares of small or large coefficients would leave the range of float64: they are scaled by a power of two.
         """
+        return np.maximum(self._signed_norms(rho), 0.0)
+
+    def _signed_norms(self, rho: Array) -> Array:
+        """Return them with the sign of ``rho' K_m rho``, negative where a kernel is not quite definite."""
         unit = _unit(rho)
         with np.errstate(over="ignore", invalid="ignore"):
-            return _in_range(unit * _root(self.stack.quad(rho / unit)) / self.penalties)
+            squares = _finite(self.stack.quad(rho / unit))
+            return _in_range(unit * np.copysign(np.sqrt(np.abs(squares)), squares) / self.penalties)
 
     def model_parts(self, rho: Array, d: Array) -> tuple[Array, Array]:
         """Scores ``f = sum_m d_m K_m rho`` (N,) and block norms ``t`` (M,); reads kernels with ``d_m != 0`` only."""
@@ -211,7 +216,7 @@ class Problem:
         with np.errstate(over="ignore", invalid="ignore"):
             weights = _in_range(d[active] * unit)
             each = self.stack.apply_each(rho / unit, active)
-            roots = _root(each @ (rho / unit))
+            roots = np.sqrt(np.maximum(_finite(each @ (rho / unit)), 0.0))
             norms = np.zeros(self.n_kernels)
             norms[active] = _in_range(self.penalties[active] * (weights * roots))
             return weights @ each, norms
@@ -300,17 +305,19 @@ class Problem:
         rho, d, b = self._check_model(rho, d, b)
         f, t = self.model_parts(rho, d)
         feasible = self.feasible_dual(rho)
-        u = self.dual_norms(feasible)
+        signed = self._signed_norms(feasible)
+        u = np.maximum(signed, 0.0)
         scale = self.regularizer.dual_scale(u)
         with np.errstate(over="ignore", invalid="ignore"):
-            certificate = self._compare((rho, d, b), f, t, scale * feasible, scale * u, scale)
+            certificate = self._compare((rho, d, b), f, t, scale * feasible, scale * signed, scale)
         return replace(certificate, dual_norms=u)
 
     def _compare(
-        self, model: tuple[Array, Array, float], f: Array, t: Array, feasible: Array, u: Array, scale: float
+        self, model: tuple[Array, Array, float], f: Array, t: Array, feasible: Array, signed: Array, scale: float
     ) -> Certificate:
-        """Put both sides together; ``feasible`` and ``u`` are scaled, the model is as it was given."""
+        """Put both sides together; ``feasible`` and ``signed`` norms are scaled, the model is as it was given."""
         rho, d, b = model
+        u = np.maximum(signed, 0.0)
         z = f + b
         losses = self.weight * self.loss.value(self.y, z)
         conjugates = self.weight * self.loss.conjugate(self.y, feasible / self.weight)
@@ -325,7 +332,7 @@ class Problem:
             intercept=_ratio(abs(float(np.sum(rho))), float(np.sum(sizes))) if self.fit_intercept else 0.0,
             scaling=1.0 - scale,
         )
-        rounding = primal_rounding(self, rho, d, f, b, t) + dual_rounding(self, feasible, u, conjugates, z)
+        rounding = primal_rounding(self, rho, d, f, b, t) + dual_rounding(self, feasible, signed, conjugates, z)
         return Certificate.from_values(primal, -float(np.sum(conjugates)) - conjugate, denominator, kkt, rounding)
 
     def _check_model(self, rho: Array, d: Array, b: float) -> tuple[Array, Array, float]:
@@ -372,12 +379,12 @@ def _in_range(values: Array) -> Array:
     return values
 
 
-def _root(squares: Array) -> Array:
-    """Square roots of ``rho' K_m rho``; rounding below zero counts as zero, overflow is refused."""
+def _finite(squares: Array) -> Array:
+    """Refuse ``rho' K_m rho`` that overflow."""
     if not np.all(np.isfinite(squares)):
         m = int(np.argmax(~np.isfinite(squares)))
         raise InvalidInputError(
             f"rho' K_m rho is {squares[m]} for kernel {m}: its entries or the dual coefficients overflow. "
             "Normalize the kernels, for instance to unit trace."
         )
-    return np.sqrt(np.maximum(squares, 0.0))
+    return squares

@@ -98,10 +98,16 @@ def primal_rounding(problem: Sizes, rho: Array, d: Array, f: Array, b: float, t:
     return fitted + max(worse - penalty, 0.0) + growth(problem.n_kernels) * penalty
 
 
-def dual_rounding(problem: Sizes, feasible: Array, u: Array, conjugates: Array, z: Array) -> float:
-    """Return by how much rounding may have moved the dual value up, for feasible coefficients and their norms ``u``."""
-    regularizer = problem.regularizer
-    worse = u + norm_error(problem, problem.penalties * u, feasible) / problem.penalties
+def dual_rounding(problem: Sizes, feasible: Array, signed: Array, conjugates: Array, z: Array) -> float:
+    """Return by how much rounding may have moved the dual value up, for feasible coefficients and their norms.
+
+    Norms with a negative sign belong to kernels that are not definite, as rounding to float32 leaves them. With the
+    nearest definite kernel they are larger by that much, and so are those of the model: hence twice.
+    """
+    regularizer, u = problem.regularizer, np.maximum(signed, 0.0)
+    worse = (
+        u + norm_error(problem, problem.penalties * u, feasible) / problem.penalties + 2.0 * np.maximum(-signed, 0.0)
+    )
     shrunk = regularizer.dual_scale(worse)
     conjugate = regularizer.conjugate(u)
     sizes = float((np.abs(problem.y) + np.abs(z)) @ np.abs(feasible)) + float(np.abs(conjugates).sum())
