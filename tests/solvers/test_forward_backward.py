@@ -19,7 +19,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import ForwardBackward, WorkingSet
 from manykernels.solvers.methods.pfbs.splitting import largest_eigenvalue
-from manykernels.solvers.methods.pfbs.support_newton import best_step, support_direction
+from manykernels.solvers.methods.pfbs.support_newton import support_direction, support_step
 
 Array = NDArray[np.float64]
 
@@ -230,7 +230,7 @@ def test_the_newton_direction_solves_the_newton_equations(regularizer: str, loss
     assert before < 0
     # The model of second order is stationary at the whole step: the slope starts to fall at that rate.
     np.testing.assert_allclose((slope(1e-4, direction) - before) / 1e-4, -before, rtol=5e-3)
-    assert 0 < best_step(problem, support, state.blocks, state.b, direction) <= 1
+    assert 0 < support_step(problem, support, state.blocks, state.b, direction) <= 1
 
 
 def test_only_kernels_near_the_bound_are_iterated_on() -> None:

@@ -16,7 +16,7 @@ from manykernels.objective.projection import project_box_hyperplane
 from manykernels.objective.regularizers import BlockL1, Simplex
 from manykernels.solvers.engines.fixed_weights.pair_loops import MISSING
 from manykernels.solvers.engines.fixed_weights.smo_svm import smo_svm
-from manykernels.solvers.engines.fixed_weights.smoothing import best_step, slope_at, smoothed_weights, threshold
+from manykernels.solvers.engines.fixed_weights.smoothing import slope_at, smoothed_step, smoothed_weights, threshold
 from manykernels.solvers.methods.interior_point import InteriorPoint
 from manykernels.solvers.methods.skm.descent import NO_CENTER, Descent
 from manykernels.solvers.methods.skm.kernel_rows import RowCache, UnitKernels
@@ -174,8 +174,8 @@ def test_the_step_is_the_root_of_the_derivative(center: np.ndarray, constant: fl
         gain = slope(0.0) + 1.0
         line = squares, linear, curvature, gain, center, constant
         root = brentq(slope, 0.0, 1e6, xtol=1e-14)
-        assert best_step(10.0 * root, *line, 1e-12) == pytest.approx(root, rel=1e-8)
-        assert best_step(0.5 * root, *line, 1e-12) == 0.5 * root
+        assert smoothed_step(10.0 * root, *line, 1e-12) == pytest.approx(root, rel=1e-8)
+        assert smoothed_step(0.5 * root, *line, 1e-12) == 0.5 * root
         first, second = slope_at(0.7 * root, *line)
         assert first == pytest.approx(slope(0.7 * root), rel=1e-9, abs=1e-12)
         h = 1e-6 * root
@@ -184,7 +184,7 @@ def test_the_step_is_the_root_of_the_derivative(center: np.ndarray, constant: fl
 
 def test_no_step_uphill() -> None:
     one = np.ones(1)
-    assert best_step(5.0, one, one, one, 0.5, NO_CENTER, 1.0, 1e-9) == 0.0
+    assert smoothed_step(5.0, one, one, one, 0.5, NO_CENTER, 1.0, 1e-9) == 0.0
 
 
 # --- the descent ---------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from manykernels.solvers.engines.online import learner as learners
 from manykernels.solvers.engines.online.learner import ImplicitLearner, SubgradientLearner, penalty_of, samples_of
 from manykernels.solvers.engines.online.loops import sweep
 from manykernels.solvers.engines.online.solver import OnlineSolver
-from manykernels.solvers.engines.online.steps import Ray, best_step, kernel_weights
+from manykernels.solvers.engines.online.steps import Ray, kernel_weights, ray_step
 from manykernels.solvers.solution import Status
 from manykernels.testing.checks import build_problem
 from manykernels.testing.oracles import certificate_in_numpy
@@ -80,7 +80,7 @@ def test_an_implicit_step_maximizes_the_dual_along_its_samples(loss: str, regula
     images, scratch = kernels @ rho, np.empty(len(kernels))
     products, lengths = images @ direction, np.einsum("i,mij,j->m", direction, kernels, direction)
     ray = Ray(images @ rho, products, lengths, scratch, scratch.copy())
-    step = best_step(ray, samples_of(problem), penalty_of(problem), 1.0, rho, i, j)
+    step = ray_step(ray, samples_of(problem), penalty_of(problem), 1.0, rho, i, j)
 
     def loss_of(size: float) -> float:
         value = dual_value(problem, kernels, rho + size * direction)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.compiled import compiled
-from manykernels.solvers.engines.fixed_weights.smoothing import best_step, smoothed_weights
+from manykernels.solvers.engines.fixed_weights.smoothing import smoothed_step, smoothed_weights
 
 Array = NDArray[Any]
 
@@ -212,7 +212,7 @@ def kernel_loop(
             second = _row(rows, slots, stamps, down)
             longest, gain = min(longest, rho[down] - lo[down]), gain - y[down]
         _line(first, diagonals, products, up, down, sign, linear, curvature)
-        step = best_step(longest, squares, linear, curvature, gain, center, constant, STEP_ACCURACY)
+        step = smoothed_step(longest, squares, linear, curvature, gain, center, constant, STEP_ACCURACY)
         _move_coordinates(rho, lo, hi, up, down, sign, step)
         for j in range(size):
             squares[j] = max(squares[j] + step * (2.0 * linear[j] + step * curvature[j]), 0.0)

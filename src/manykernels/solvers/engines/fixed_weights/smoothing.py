@@ -136,7 +136,7 @@ def slope_at(
 
 
 @compiled()
-def best_step(
+def smoothed_step(
     longest: float,
     squares: Array,
     linear: Array,

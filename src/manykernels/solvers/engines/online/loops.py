@@ -14,9 +14,9 @@ from manykernels.solvers.engines.online.steps import (
     Point,
     Ray,
     Samples,
-    best_step,
     gains,
     kernel_weights,
+    ray_step,
     score,
 )
 
@@ -48,7 +48,7 @@ def _move(
         if j >= 0:
             ray.products[m] -= point.images[m, j]
             ray.lengths[m] = max(ray.lengths[m] + columns[m, other, j] - 2.0 * columns[m, at, j], 0.0)
-    step = best_step(ray, samples, penalty, share, point.rho, i, j)
+    step = ray_step(ray, samples, penalty, share, point.rho, i, j)
     if step == 0.0:
         return False
     point.rho[i] = min(max(point.rho[i] + step, samples.lo[i]), samples.hi[i])

@@ -181,7 +181,7 @@ def _first_trial(ray: Ray, samples: Samples, slope: float, i: int, j: int, longe
 
 
 @compiled(error_model="numpy")
-def best_step(ray: Ray, samples: Samples, penalty: Penalty, share: float, rho: Array, i: int, j: int) -> float:
+def ray_step(ray: Ray, samples: Samples, penalty: Penalty, share: float, rho: Array, i: int, j: int) -> float:
     """Return the step along ``e_i - e_j`` (``e_i`` if j < 0) that maximizes the dual: the implicit step."""
     sign = 1.0
     slope = _slope(ray, samples, penalty, share, rho, i, j, 0.0, 1.0)

@@ -68,7 +68,7 @@ def newton_step(
     rho = dual_vector(problem, reference, 0.0)
     rho -= problem.weight * problem.loss.second_derivative(problem.y, reference) * (scores - reference)
     direction = support_direction(problem, support, chosen, reference, rho, damping)
-    step = best_step(problem, support, blocks, b, direction)
+    step = support_step(problem, support, blocks, b, direction)
     leaving = np.einsum("mi,mi->m", direction[0], chosen.values) < -(chosen.norms**2)
     if not problem.regularizer.sparse:
         leaving[:] = False
@@ -138,7 +138,7 @@ def penalty_curvature(regularizer: Regularizer, t: Array, damping: float) -> tup
     return regularizer.derivative(t), compliances, radial
 
 
-def best_step(
+def support_step(
     problem: Problem, support: Array, blocks: Blocks, b: float, direction: tuple[Array, Array, float]
 ) -> float:
     """Return 1 if the whole step lowers the objective enough, else the best step in (0, 1).

@@ -19,7 +19,7 @@ from manykernels.solvers.engines.fixed_weights.pair_loops import (
     steepest,
     violation_of,
 )
-from manykernels.solvers.engines.fixed_weights.smoothing import best_step, smoothed_weights
+from manykernels.solvers.engines.fixed_weights.smoothing import smoothed_step, smoothed_weights
 from manykernels.solvers.engines.newton_system import NewtonSystem, add_rank_update
 from manykernels.solvers.methods.skm.kernel_rows import RowCache, UnitKernels
 
@@ -213,7 +213,7 @@ class Descent:
         change = self.kernels.products(direction)
         linear, curvature = self.products @ direction, np.maximum(change @ direction, 0.0)
         gain, longest = float(self.y @ direction), float(rooms.min())
-        step = best_step(longest, self.squares, linear, curvature, gain, center, sigma, NEWTON_ACCURACY)
+        step = smoothed_step(longest, self.squares, linear, curvature, gain, center, sigma, NEWTON_ACCURACY)
         self.rho[moving] = np.where(rooms <= step, bounds, self.rho[moving] + step * direction[moving])
         self.set_products(self.products + step * change)
         return step == longest
