@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -24,15 +25,73 @@ def n_threads(n_jobs: int | None = None) -> int:
     return max(1, min(int(effective_n_jobs(n_jobs)), os.cpu_count() or 1))
 
 
+class _BlasLimits:
+    """The limits that are in force at once; the smallest counts, and the last one to go restores what was there before.
+
+    A limit that each Python thread set and restored for itself would be restored in another order than it was set, and
+    leave BLAS on one thread for good.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._limits: list[int] = []
+        self._before: Any = None
+
+    def enter(self, limit: int) -> None:
+        """Put a limit into force."""
+        with self._lock:
+            limiter = _limited(min([limit, *self._limits]))
+            if not self._limits:
+                self._before = limiter
+            self._limits.append(limit)
+
+    def leave(self, limit: int) -> None:
+        """Take a limit back."""
+        with self._lock:
+            self._limits.remove(limit)
+            if self._limits:
+                _limited(min(self._limits))
+            else:
+                _take_control()
+                self._before.restore_original_limits()
+
+
+_LIMITS = _BlasLimits()
+if hasattr(os, "register_at_fork"):
+    # A child must not wait for a lock that a thread of its parent holds; it has none of these threads.
+    os.register_at_fork(after_in_child=_LIMITS.__init__)  # type: ignore[misc]  # of the one instance
+
+
 @contextmanager
-def blas_threads(order: int, n_jobs: int | None = None) -> Iterator[None]:
+def blas_limit(limit: int) -> Iterator[None]:
+    """Let BLAS use at most so many threads."""
+    _LIMITS.enter(limit)
+    try:
+        yield
+    finally:
+        _LIMITS.leave(limit)
+
+
+def blas_threads(order: int, n_jobs: int | None = None) -> AbstractContextManager[None]:
     """Limit BLAS to one thread for factorizations of small matrices.
 
     A 400 x 400 Cholesky on two threads of a busy two-core machine has been seen 230 times slower than on one.
     """
-    limit = 1 if order < SMALL_MATRIX_ORDER else n_threads(n_jobs)
-    with _controller().limit(limits=limit, user_api="blas"):
-        yield
+    return blas_limit(1 if order < SMALL_MATRIX_ORDER else n_threads(n_jobs))
+
+
+def _limited(limit: int) -> Any:
+    """Set the number of threads of BLAS, and return what can restore the one before."""
+    _take_control()
+    return _controller().limit(limits=limit, user_api="blas")
+
+
+def _take_control() -> None:
+    """Let this thread set limits: from threadpoolctl 3.8 on only the first to set one may, others are ignored."""
+    for library in _controller().lib_controllers:
+        clear = getattr(library, "clear_controlling_thread", None)
+        if clear is not None:
+            clear(force=True)
 
 
 @cache

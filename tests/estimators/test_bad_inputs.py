@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 
 from manykernels import (
     Gaussian,
@@ -43,6 +44,7 @@ X = np.round(RNG.normal(size=(40, 3)), 3)
 Y = np.where(X[:, 0] + X[:, 1] ** 2 > 0.5, "yes", "no")
 TARGET = X[:, 0] - X[:, 2]
 FRAME = pd.DataFrame(X, columns=["age", "dose", "weight"])
+DATES = np.datetime64("2024-01-01") + np.arange(40)
 GRAMS = np.stack([np.outer(column, column) for column in X.T])
 
 
@@ -84,6 +86,15 @@ CASES = [
     Case("X with one dimension", lambda: classify(X[:3, 0]), "Reshape your data"),
     Case("X without rows", lambda: classify(X[:0], Y[:0]), "minimum of 1 is required"),
     Case("a column of text", lambda: classify(FRAME.assign(site="left")), "'site' are not numeric.*Encode them"),
+    Case("X as a sparse matrix", lambda: classify(sparse.csr_matrix(X)), r"sparse matrix.*Pass X.toarray\(\)"),
+    Case("X as a dict of columns", lambda: classify(dict(FRAME)), r"X is a dict.*pandas.DataFrame\(X\)"),
+    Case("X as a generator", lambda: classify(row for row in X), r"only once. Pass list\(X\)"),
+    Case("X with masked entries", lambda: classify(np.ma.masked_greater(X, 2.0)), "masked array with 3 masked values"),
+    Case("an array of dates as X", lambda: classify(DATES[:, None]), r"X holds dates or durations \(datetime64\[D\]\)"),
+    Case("a column of dates", lambda: classify(FRAME.assign(seen=DATES)), "'seen' are not numeric"),
+    Case(
+        "column names of several types", lambda: classify(FRAME.rename(columns={"age": 1})), "names are only supported"
+    ),
     Case("two columns of one name", lambda: classify(pd.DataFrame(X, columns=list("aab"))), "Column names must differ"),
     Case("one sample", lambda: classify(X[:1], Y[:1]), "n_samples=1.*at least 2"),
     Case("more rows than targets", lambda: classify(X, Y[:-1]), "X has 40 samples but y has 39"),
@@ -102,6 +113,11 @@ CASES = [
     Case("one class", lambda: classify(y=["yes"] * 40), "only one class, 'yes'"),
     Case("a second class of weight zero only", lambda: classify(weight=(Y == "yes").astype(float)), "only one class"),
     Case("numbers given to a classifier", lambda: classify(y=TARGET), "Unknown label type: continuous"),
+    Case("labels of bytes", lambda: classify(y=Y.astype("S")), "labels represented as bytes is not supported"),
+    Case("labels as a generator", lambda: classify(y=(label for label in Y)), r"Pass list\(y\)"),
+    Case("labels as a dict", lambda: classify(y=dict(enumerate(Y))), "y is a dict"),
+    Case("dates as regression targets", lambda: regress(y=DATES), "y holds dates"),
+    Case("masked regression targets", lambda: regress(y=np.ma.masked_less(TARGET, -1.0)), "y is a masked array"),
     Case("NaN among numeric labels", lambda: classify(y=put(np.ones(40), 0, np.nan)), "y contains NaN"),
     Case("NaN among regression targets", lambda: regress(y=put(TARGET, 0, np.nan)), "y contains NaN"),
     Case("text as regression targets", lambda: regress(y=Y), "y must hold numbers.*use MKLClassifier"),
@@ -111,6 +127,11 @@ CASES = [
         "a negative sample weight",
         lambda: classify(weight=put(np.ones(40), 2, -1.0)),
         "sample_weight must not be negative",
+    ),
+    Case(
+        "masked sample weights",
+        lambda: regress(weight=np.ma.masked_equal(np.arange(40.0), 3.0)),
+        "sample_weight is a masked array with 1 masked",
     ),
     Case("sample weights that are all zero", lambda: regress(weight=np.zeros(40)), "zero for every sample"),
     Case("sample weights of another length", lambda: regress(weight=np.ones(39)), r"shape \(40,\), got \(39,\)"),
@@ -154,6 +175,11 @@ CASES = [
     Case("eta above 1", lambda: classify(penalty="elasticnet_ball", eta=2.0), "eta must"),
     Case("a negative epsilon", lambda: regress(loss="epsilon_insensitive", epsilon=-1.0), "epsilon must be"),
     Case("delta=0", lambda: regress(loss="huber", delta=0.0), "delta must be"),
+    Case("tau=1", lambda: regress(loss="quantile", tau=1.0), "tau must be strictly between 0 and 1"),
+    Case(
+        "a parameter that the penalty does not use", lambda: regress(p=0), "p must be a finite positive number, got 0"
+    ),
+    Case("fit_intercept=None", lambda: regress(fit_intercept=None), "fit_intercept must be True or False"),
     Case("tol=0", lambda: regress(tol=0.0), "tol must be a finite positive number"),
     Case("max_iter=0", lambda: regress(max_iter=0), "max_iter must be an integer of at least 1"),
     Case(
@@ -204,6 +230,7 @@ CASES = [
         lambda: classify(FRAME).predict(FRAME[["dose", "age", "weight"]]),
         "must be in the same order",
     ),
+    Case("a sparse matrix in predict", lambda: classify().predict(sparse.csr_matrix(X)), "sparse matrix"),
     Case("NaN in predict", lambda: classify().predict(put(X, (0, 0), np.nan)), "contains NaN"),
     # precomputed kernels
     Case(
@@ -224,6 +251,11 @@ CASES = [
         lambda: precomputed(GRAMS - 0.5 * np.eye(40)),
         'smallest eigenvalue is -0.5.*psd="clip"',
         NotPSDError,
+    ),
+    Case(
+        "a kernel with masked entries",
+        lambda: precomputed(np.ma.masked_greater(GRAMS, 5.0)),
+        "kernels is a masked array",
     ),
     Case("a kernel with a NaN", lambda: precomputed(put(GRAMS, (0, 1, 1), np.nan)), r"kernels\[0\] contains 1 NaN"),
     Case("kernels of 1e300", lambda: precomputed(1e300 * GRAMS), "end of the range of float64"),
@@ -286,6 +318,20 @@ def test_every_error_is_an_invalid_input_error() -> None:
 
 def test_the_page_in_the_documentation_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run: python docs/_generate_bad_inputs.py"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [np.asmatrix(X), np.ma.masked_array(X), X.tolist(), X.astype(object), pd.DataFrame(X), np.asfortranarray(X)],
+    ids=["matrix", "nothing masked", "lists", "objects", "numbered columns", "Fortran order"],
+)
+def test_other_ways_to_hold_the_same_numbers_change_nothing(given: Any) -> None:
+    np.testing.assert_allclose(classify(given).decision_function(given), classify().decision_function(X), rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+def test_a_matrix_of_targets_is_two_dimensional() -> None:
+    assert regress(y=np.asmatrix(TARGET).T).predict(X).shape == (40, 1)
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-150, 1e150, 1e300])

@@ -16,6 +16,7 @@ from manykernels.estimators.supervised.targets import check_lengths
 from manykernels.estimators.supervised.training import Training, is_precomputed, open_training
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import cross_combine
+from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import check_choice
 
 Array = NDArray[Any]
@@ -182,7 +183,8 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """
         check_is_fitted(self)
         rows = checked_rows(self, X, precomputed=is_precomputed(self.kernels), reset=False)
-        return cross_combine(self._bank, self._bank.prepare(rows), self._train, self._active_weights)
+        with blas_limit(n_threads(self.n_jobs)):
+            return cross_combine(self._bank, self._bank.prepare(rows), self._train, self._active_weights)
 
     def weights_frame(self, *, active_only: bool = True) -> pd.DataFrame:
         """Return the kernels with their weights, the heaviest first.

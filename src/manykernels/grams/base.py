@@ -25,6 +25,9 @@ Index = ArrayLike | slice | None
 CHUNK_BYTES = 32 * 2**20  # of float64 blocks held at once; with the products of a block this stays below 64 MB
 
 
+MOST_SAMPLES = 0.9  # share of the samples from which on a copy of these alone would save less time than it takes
+
+
 class GramStack(ABC):
     """M symmetric positive semidefinite Gram matrices on the same N samples, kernels on the leading axis.
 
@@ -398,28 +401,49 @@ class GramView(GramStack):
             len(kernels), len(samples), parent.dtype, names=parent._names_of(kernels), n_threads=parent.n_threads
         )
         self._parent, self._kernels, self._samples = parent, kernels, samples
+        self._unproven = None if parent._unproven is None else parent._unproven.take(kernels)
+        # Most samples of what is in memory: cheaper to read all, with zeros for the others, than to gather entries.
+        self._pads = parent.in_memory and len(samples) >= MOST_SAMPLES * parent.n_samples
         self._whole = len(samples) == parent.n_samples and bool((samples == np.arange(parent.n_samples)).all())
 
     def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
         return self._parent._block(self._samples[rows], self._samples[cols], self._kernels[kernels])
 
+    def prove_definite(self, kernels: Index = None) -> bool:
+        """Let the parent prove its kernels, on all of its samples; see :meth:`GramStack.prove_definite`."""
+        return self._parent.prove_definite(self._kernels[check_indices(kernels, self.n_kernels, "kernels")])
+
+    def _padded(self, columns: Array) -> Array:
+        """Return vectors (n, k) on the samples of the parent, zero where this view has none."""
+        if self._whole:
+            return columns
+        padded = np.zeros((self._parent.n_samples, columns.shape[1]))
+        np.add.at(padded, self._samples, columns)  # a sample may be chosen twice
+        return padded
+
     def _quad(self, r: Array) -> Array:
-        if not self._whole:
+        if not self._whole and not self._pads:
             return super()._quad(r)
-        return self._parent._apply_each(r[:, None], self._kernels)[:, :, 0] @ r
+        column = self._padded(r[:, None])
+        if len(self._kernels) == self._parent.n_kernels and not np.any(np.diff(self._kernels) != 1):
+            return self._parent._quad(column[:, 0])
+        return self._parent._apply_each(column, self._kernels)[:, :, 0] @ column[:, 0]
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
-        if self._whole:
-            return self._parent._apply_each(columns, self._kernels[kernels])
-        return super()._apply_each(columns, kernels)
+        if not self._whole and not self._pads:
+            return super()._apply_each(columns, kernels)
+        each = self._parent._apply_each(self._padded(columns), self._kernels[kernels])
+        return each if self._whole else each[:, self._samples]
 
     def _combine(self, weights: Array, active: Array) -> Array:
-        if not self._whole:
+        if not self._whole and not self._pads:
             return super()._combine(weights, active)
         scattered = np.bincount(self._kernels[active], weights[active], minlength=self._parent.n_kernels)
         if np.count_nonzero(scattered) == self._parent.n_kernels:
-            return self._parent._combine_all(scattered)
-        return self._parent._combine(scattered, np.flatnonzero(scattered))
+            total = self._parent._combine_all(scattered)
+        else:
+            total = self._parent._combine(scattered, np.flatnonzero(scattered))
+        return total if self._whole else total[np.ix_(self._samples, self._samples)]
 
     def _triangles(self, kernels: Array, out: Array) -> None:
         if self._whole:

@@ -69,10 +69,12 @@ def build_stack(
     prepared = X if isinstance(X, PreparedRows) else bank.prepare(X)
     held = bank.grams(prepared)
     if held is not None:
-        array, unproven = held
+        n_samples = len(held.samples)
         if memory_budget is not None:
-            plan_stack(*array.shape[:2], memory_budget=memory_budget, n_targets=n_targets, kind="dense")
-        return DenseStack(array, names=bank.names, n_threads=n_threads(n_jobs), unproven=unproven)
+            plan_stack(len(held.array), n_samples, memory_budget=memory_budget, n_targets=n_targets, kind="dense")
+        whole = DenseStack(held.array, names=bank.names, n_threads=n_threads(n_jobs), unproven=held.unproven)
+        every = n_samples == whole.n_samples and np.array_equal(held.samples, np.arange(n_samples))
+        return whole if every else whole.restrict(held.samples)
     plan = plan_stack(
         bank.n_kernels, prepared.n_samples, memory_budget=memory_budget, dtype=dtype, n_targets=n_targets, kind=kind
     )

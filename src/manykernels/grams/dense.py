@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import loops
-from manykernels.grams.base import GramStack
+from manykernels.grams.base import MOST_SAMPLES, GramStack
 from manykernels.threads import run_ranges
 from manykernels.validation.gram import check_gram_array, examined
 
@@ -129,7 +129,9 @@ class DenseStack(GramStack):
     def _take(self, kernels: Array) -> DenseStack:
         return DenseStack(self._array[kernels], names=self._names_of(kernels), n_threads=self.n_threads)
 
-    def _restrict(self, samples: Array) -> DenseStack:
+    def _restrict(self, samples: Array) -> GramStack:
+        if len(samples) >= MOST_SAMPLES * self.n_samples:
+            return super()._restrict(samples)
         chosen = self._array[:, samples[:, None], samples]
         return DenseStack(chosen, names=self.names, n_threads=self.n_threads)
 

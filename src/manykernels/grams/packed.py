@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import loops
-from manykernels.grams.base import GramStack, Index
+from manykernels.grams.base import MOST_SAMPLES, GramStack, Index
 from manykernels.grams.counters import triangle_size, triangle_starts
 from manykernels.threads import run_ranges
 from manykernels.validation.arrays import check_float32_range, check_indices
@@ -161,7 +161,9 @@ class PackedStack(GramStack):
             self._packed[kernels], self.n_samples, names=self._names_of(kernels), n_threads=self.n_threads
         )
 
-    def _restrict(self, samples: Array) -> PackedStack:
+    def _restrict(self, samples: Array) -> GramStack:
+        if len(samples) >= MOST_SAMPLES * self.n_samples:
+            return super()._restrict(samples)
         i, j = np.triu_indices(len(samples))
         low, high = np.minimum(samples[i], samples[j]), np.maximum(samples[i], samples[j])
         chosen = self._packed[:, triangle_starts(self.n_samples)[low] + high - low]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from manykernels.exceptions import InvalidInputError
 
@@ -37,8 +39,33 @@ def check_finite(array: Array, name: str) -> Array:
     return array
 
 
+def check_readable(values: Any, name: str) -> None:
+    """Refuse what NumPy would read as something else than it is, or not at all, and say what to pass instead."""
+    what = None
+    if sparse.issparse(values):
+        what = f"is a sparse matrix, but kernels are computed from dense rows. Pass {name}.toarray()"
+    elif isinstance(values, Mapping):
+        what = f"is a {type(values).__name__}, which has no rows. Pass a table, such as pandas.DataFrame({name})"
+    elif isinstance(values, Iterator):
+        what = f"is a {type(values).__name__}, which can be read only once. Pass list({name})"
+    elif getattr(getattr(values, "dtype", None), "kind", "b") in "Mm":
+        what = f"holds dates or durations ({values.dtype}). Turn them into numbers, such as days since a date"
+    elif masked := _count_masked(values):
+        plural = "s" if masked > 1 else ""
+        what = f"is a masked array with {masked} masked value{plural}. Impute or drop them before fitting"
+    if what is not None:
+        raise InvalidInputError(f"{name} {what}.")
+
+
+def _count_masked(values: Any) -> int:
+    """Return the number of masked entries of an array, or of a list of arrays."""
+    parts = values if isinstance(values, (list, tuple)) else [values]
+    return sum(int(np.ma.count_masked(part)) for part in parts if isinstance(part, np.ma.MaskedArray))
+
+
 def real_array(values: Any, name: str) -> Array:
     """Return ``values`` as float32 or float64; other real numbers become float64."""
+    check_readable(values, name)
     try:
         array = np.asarray(values)
     except ValueError as error:

@@ -26,6 +26,7 @@ from manykernels.objective.losses import LOSSES, Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer, get_regularizer
 from manykernels.solvers import Status
+from manykernels.threads import blas_limit, n_threads
 
 Array = NDArray[Any]
 
@@ -248,16 +249,25 @@ class BaseMKL(BaseEstimator):
             f"alpha={alpha:g} is not below alpha_max={largest:.6g}, where the model becomes constant. Decrease alpha."
         )
 
+    @property
+    def _n_threads(self) -> int:
+        """Number of threads that prediction may use."""
+        return n_threads(getattr(self, "n_jobs", None))
+
     # --- predicting -------------------------------------------------------------------------------------------------
 
     def _scores(self, X: Any) -> Array:
         """Return the decision values of new rows, (n, K) float64."""
         check_is_fitted(self)
-        return self._expansion.scores(self._checked_rows(X, reset=False)) + self.intercept_
+        rows = self._checked_rows(X, reset=False)
+        with blas_limit(self._n_threads):
+            return self._expansion.scores(rows) + self.intercept_
 
     def _contributions(self, X: Any) -> Array:
         check_is_fitted(self)
-        parts = self._expansion.contributions(self._checked_rows(X, reset=False))
+        rows = self._checked_rows(X, reset=False)
+        with blas_limit(self._n_threads):
+            parts = self._expansion.contributions(rows)
         return parts[:, :, 0] if self._single else parts
 
 

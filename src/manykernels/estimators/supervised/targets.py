@@ -13,7 +13,12 @@ from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.validation.arrays import check_nonnegative_vector, check_positive, check_positive_vector
+from manykernels.validation.arrays import (
+    check_nonnegative_vector,
+    check_positive,
+    check_positive_vector,
+    check_readable,
+)
 
 Array = NDArray[Any]
 
@@ -22,12 +27,12 @@ SMALLEST_TOTAL, LARGEST_TOTAL = 1e-100, 1e100
 
 @contextmanager
 def invalid_input() -> Iterator[None]:
-    """Turn the ValueErrors of scikit-learn's checks into InvalidInputError, words unchanged."""
+    """Turn the errors of scikit-learn's checks into InvalidInputError, words unchanged."""
     try:
         yield
     except InvalidInputError:
         raise
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise InvalidInputError(str(error)) from error
 
 
@@ -41,6 +46,7 @@ def check_lengths(n_samples: int, n_targets: int) -> None:
 
 def class_labels(y: Any) -> Array:
     """Return class labels as a vector of any type, (N,)."""
+    check_readable(y, "y")
     with invalid_input():
         labels = column_or_1d(y, warn=True)
         if labels.dtype.kind == "f":
@@ -51,8 +57,10 @@ def class_labels(y: Any) -> Array:
 
 def numeric_targets(y: Any, *, advice: str = "use MKLClassifier") -> Array:
     """Return regression targets as finite float64, (N,) or (N, K)."""
+    check_readable(y, "y")
     with invalid_input():
         try:
+            y = np.asarray(y) if isinstance(y, (np.matrix, np.ma.MaskedArray)) else y
             return check_array(y, dtype=np.float64, ensure_2d=False, ensure_min_samples=1, input_name="y")
         except ValueError as error:
             if "could not convert" not in str(error):
@@ -76,6 +84,7 @@ def sample_weights(sample_weight: Any, n_samples: int) -> Array:
     """Return sample weights as a vector, ones if there are none; at least one must be positive."""
     if sample_weight is None:
         return np.ones(n_samples)
+    check_readable(sample_weight, "sample_weight")
     values = np.asarray(sample_weight)
     if values.ndim == 0:
         return np.full(n_samples, check_positive(values[()], "sample_weight"))

@@ -14,7 +14,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.constructors import BankConstructors
 from manykernels.kernels.bank.fitted import FittedBank
-from manykernels.kernels.bank.normalization import check_normalization, training_scale
+from manykernels.kernels.bank.normalization import check_normalization, training_scales
 from manykernels.kernels.bank.patterns import BankEntry, NamedKernel, OnColumns, as_entry
 from manykernels.kernels.bank.prepared import Prepared
 from manykernels.kernels.bank.standardization import column_statistics, standardized
@@ -135,10 +135,8 @@ class KernelBank(BankConstructors):
         if self.center:
             points = replace(points, row_means=bare.row_means(points, points))
             bank = replace(bank, grand_means=points.row_means.mean(axis=1), reference=values)  # type: ignore[union-attr]
-        scales = [
-            training_scale(bank.centered_diagonal(points, m), self.normalize, name) for m, name in enumerate(bank.names)
-        ]
-        bank = replace(bank, scales=np.array(scales))
+        diagonals = np.array([bank.centered_diagonal(points, m) for m in range(bank.n_kernels)])
+        bank = replace(bank, scales=training_scales(diagonals, self.normalize, bank.names))
         return bank, bank.with_factors(points)
 
     def check(self, X: Any) -> None:

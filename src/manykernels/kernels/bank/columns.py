@@ -14,7 +14,7 @@ from pandas.api.types import infer_dtype, is_bool_dtype, is_complex_dtype, is_nu
 from sklearn.utils.validation import check_array
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.validation.arrays import check_finite
+from manykernels.validation.arrays import check_finite, check_readable
 
 Array = NDArray[Any]
 
@@ -165,13 +165,16 @@ def _positional(selection: slice, columns: tuple[Any, ...] | None) -> slice:
 
 
 def _checked_array(X: Any) -> Array:
+    check_readable(X, "X")
+    if isinstance(X, (np.matrix, np.ma.MaskedArray)):
+        X = np.asarray(X)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
             return check_array(X, dtype=np.float64, input_name="X")
     except RuntimeWarning as warning:
         raise InvalidInputError(f"X cannot be read as float64: {warning}.") from warning
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise InvalidInputError(str(error)) from error
 
 

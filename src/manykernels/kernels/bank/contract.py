@@ -129,6 +129,24 @@ class Side(Generic[Rows]):
         return self.prepared.factors[kernel][self.rows]
 
 
+@dataclass(frozen=True, eq=False)
+class HeldGrams:
+    """Gram matrices that exist before anybody asks for them.
+
+    Attributes
+    ----------
+    array : (M, N, N) float32 or float64
+    samples : (n,) int
+        Which of the N are meant.
+    unproven : Unproven or None
+        Which kernels nobody has yet proven positive semidefinite.
+    """
+
+    array: Array
+    samples: Array
+    unproven: Unproven | None
+
+
 class FittedKernels(ABC, Generic[Rows]):
     """Named kernels with the normalization learned on training rows; what the rest of the library knows of a bank.
 
@@ -185,14 +203,8 @@ class FittedKernels(ABC, Generic[Rows]):
     def frame(self) -> pd.DataFrame:
         """Return one row per kernel: name, kernel, columns, scale."""
 
-    def grams(self, prepared: PreparedRows) -> tuple[Array, Unproven | None] | None:
-        """Return the normalized Gram matrices among these rows, if they are held already, and what is unproven of them.
-
-        Returns
-        -------
-        None, or (m, n, n) float and Unproven or None
-            None for kernels that are evaluated.
-        """
+    def grams(self, prepared: PreparedRows) -> HeldGrams | None:
+        """Return the normalized Gram matrices among these rows if they are held already, else None."""
         return None
 
     @property

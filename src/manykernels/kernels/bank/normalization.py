@@ -43,21 +43,22 @@ def centered_diagonal(diagonal: Array, row_means: Array, grand_mean: Array | flo
     return np.where(np.abs(centered) <= CENTERED_ZERO * size, 0.0, centered)
 
 
-def training_scale(diagonal: Array, normalize: str | None, name: str) -> float:
-    """Return the factor of one kernel from its (centered) training diagonal; 0 for a kernel that is zero."""
-    check_diagonal(diagonal, name)
-    if not diagonal.any():
-        return 0.0
+def training_scales(diagonals: Array, normalize: str | None, names: tuple[str, ...]) -> Array:
+    """Return the factors of kernels from their (centered) training diagonals (M, N); 0 for a kernel that is zero."""
+    for m in np.flatnonzero(~((diagonals >= 0) & (diagonals < np.inf)).all(axis=1)):
+        check_diagonal(diagonals[m], names[m])
+    zero = ~diagonals.any(axis=1)
     with np.errstate(over="ignore", under="ignore"):
-        mean = float(np.mean(diagonal))
-    if not SMALLEST_DIAGONAL <= mean <= 1 / SMALLEST_DIAGONAL:
+        means = diagonals.mean(axis=1)
+    for m in np.flatnonzero(~zero & ~((means >= SMALLEST_DIAGONAL) & (means <= 1 / SMALLEST_DIAGONAL))):
         raise InvalidInputError(
-            f"Kernel {name!r} has a mean diagonal of {mean:.3g}, at the end of the range of float64. Rescale its "
-            "columns, for instance with standardize=True."
+            f"Kernel {names[m]!r} has a mean diagonal of {means[m]:.3g}, at the end of the range of float64. Rescale "
+            "its columns, for instance with standardize=True."
         )
     if normalize in (None, "unit_diagonal"):
-        return 1.0
-    return 1.0 / (mean * len(diagonal)) if normalize == "trace" else 1.0 / mean
+        return np.where(zero, 0.0, 1.0)
+    totals = np.where(zero, 1.0, means * diagonals.shape[1] if normalize == "trace" else means)
+    return np.where(zero, 0.0, 1.0 / totals)
 
 
 def check_diagonal(diagonal: Array, name: str) -> Array:

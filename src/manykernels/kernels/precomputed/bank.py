@@ -10,18 +10,17 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.bank.contract import FittedKernels, Index, PreparedRows, Side, checked_out
+from manykernels.kernels.bank.contract import FittedKernels, HeldGrams, Index, PreparedRows, Side, checked_out
 from manykernels.kernels.bank.normalization import (
     centered_diagonal,
     check_diagonal,
     check_normalization,
-    training_scale,
+    training_scales,
     unit_factors,
 )
 from manykernels.kernels.precomputed.prepared import PreparedKernels, row_means
 from manykernels.kernels.precomputed.stack import KernelStack, as_kernel_stack
 from manykernels.validation.arrays import check_indices
-from manykernels.validation.gram import Unproven
 
 Array = NDArray[Any]
 
@@ -100,13 +99,12 @@ class PrecomputedBank:
             means = row_means(stack, np.arange(stack.n_kernels), ids)
             grand = means.mean(axis=1)
             diagonals = centered_diagonal(diagonals, means, grand[:, None])
-        scales = [training_scale(d, self.normalize, name) for d, name in zip(diagonals, stack.names, strict=True)]
         bank = FittedPrecomputedBank(
             names=stack.names,
             kernel_ids=np.arange(stack.n_kernels),
             n_stack_kernels=stack.n_kernels,
             training_ids=ids,
-            scales=np.array(scales),
+            scales=training_scales(diagonals, self.normalize, stack.names),
             normalize=self.normalize,
             center=self.center,
             row_means=means,
@@ -260,17 +258,15 @@ class FittedPrecomputedBank(FittedKernels[PreparedKernels]):
             diagonals = diagonals * rows.factors[chosen] ** 2
         return diagonals * self.scales[chosen, None]
 
-    def grams(self, prepared: PreparedRows) -> tuple[Array, Unproven | None]:
-        """Return the normalized Gram matrices among these samples, (m, n, n), and what is unproven of them.
-
-        Those of a whole stack without normalization are no copy.
-        """
+    def grams(self, prepared: PreparedRows) -> HeldGrams:
+        """Return the normalized Gram matrices among these samples; those of a stack used as it is are no copy."""
         rows = self.narrow(prepared)
         if rows.stack is None:
             raise InvalidInputError("These samples were detached from their kernels; prepare them again.")
-        plain = self.normalize is None and not self.center and self.n_kernels == rows.stack.n_kernels
-        array = rows.stack.square() if plain else self.block(prepared, prepared)
-        return array, rows.stack.unproven(rows.kernel_ids)
+        unproven = rows.stack.unproven(rows.kernel_ids)
+        if self.normalize is None and not self.center and self.n_kernels == rows.stack.n_kernels:
+            return HeldGrams(rows.stack.whole(), rows.ids, unproven)
+        return HeldGrams(self.block(prepared, prepared), np.arange(rows.n_samples), unproven)
 
     def take(self, kernels: Index) -> FittedPrecomputedBank:
         """Return the bank of those kernels only, in that order.

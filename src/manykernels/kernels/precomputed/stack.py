@@ -189,6 +189,17 @@ class KernelStack:
         view._diagonal = None if self._diagonal is None else self._diagonal[:, rows]
         return view
 
+    def whole(self) -> Array:
+        """Return the kernels among all samples of the stack that this is a view of, (M, N, N), read-only.
+
+        Raises
+        ------
+        InvalidInputError
+            For a rectangular stack.
+        """
+        self._check_square()
+        return self._base
+
     def square(self) -> Array:
         """Return the kernels among these samples, (M, n, n); for the whole stack a read-only view.
 
@@ -197,12 +208,15 @@ class KernelStack:
         InvalidInputError
             For a rectangular stack.
         """
+        self._check_square()
+        return self.block(slice(None), self._rows, self._rows)
+
+    def _check_square(self) -> None:
         if self._columns is not None:
             raise InvalidInputError(
                 f"This KernelStack holds {self.shape[0]} new samples against {self.shape[1]} training samples; fit "
                 "needs the kernels among the training samples, KernelStack(kernels) of shape (M, N, N)."
             )
-        return self.block(slice(None), self._rows, self._rows)
 
     def against(self, training_ids: Any, positions: Any = None) -> Array:
         """Return the kernels between these samples and the training samples, (M, n, n_train).

@@ -1,0 +1,83 @@
+"""Threads: as many as were asked for, in fits and predictions, and afterwards as many as before."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import numpy as np
+import pytest
+from threadpoolctl import ThreadpoolController, threadpool_limits
+
+from manykernels import KernelAligner, MKLRegressor
+from manykernels.estimators.supervised.prediction import KernelExpansion
+from manykernels.threads import blas_limit, blas_threads
+
+X = np.random.default_rng(0).uniform(-2.0, 2.0, size=(40, 2))
+Y = np.sin(2.0 * X[:, 0])
+BLAS = ThreadpoolController().select(user_api="blas")
+
+
+def threads():
+    return {pool["num_threads"] for pool in BLAS.info()}
+
+
+@pytest.fixture
+def two_threads():
+    """Let BLAS have two threads, on a machine with one core as well."""
+    with threadpool_limits(2, user_api="blas"):
+        yield
+        assert threads() == {2}
+
+
+def test_the_smallest_limit_counts_and_the_last_to_leave_restores(two_threads):
+    first, second = blas_limit(1), blas_limit(2)
+    first.__enter__()
+    second.__enter__()
+    assert threads() == {1}
+    first.__exit__(None, None, None)
+    assert threads() == {2}
+    second.__exit__(None, None, None)
+    with blas_threads(10), blas_limit(2):
+        assert threads() == {1}
+
+
+def test_limits_of_several_threads_leave_what_was_there(two_threads):
+    barrier = Barrier(4)
+
+    def work(_):
+        for _ in range(20):
+            barrier.wait()
+            with blas_threads(10):
+                assert threads() == {1}
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+
+
+def test_fits_in_several_threads_leave_what_was_there(two_threads):
+    with ThreadPoolExecutor(4) as pool:
+        models = list(pool.map(lambda seed: MKLRegressor(alpha=0.05).fit(X, Y + 0.0 * seed), range(8)))
+    assert len({model.dual_coef_.tobytes() for model in models}) == 1
+
+
+def test_an_error_takes_the_limit_back(two_threads):
+    with pytest.raises(ZeroDivisionError), blas_limit(1):
+        _ = 1 / 0
+
+
+@pytest.mark.parametrize(("n_jobs", "expected"), [(None, 1), (1, 1)])
+def test_prediction_uses_the_threads_that_were_asked_for(two_threads, monkeypatch, n_jobs, expected):
+    model, seen = MKLRegressor(alpha=0.05, n_jobs=n_jobs).fit(X, Y), set()
+    scores, contributions = KernelExpansion.scores, KernelExpansion.contributions
+    monkeypatch.setattr(KernelExpansion, "scores", lambda self, rows: (seen.update(threads()), scores(self, rows))[1])
+    monkeypatch.setattr(
+        KernelExpansion, "contributions", lambda self, rows: (seen.update(threads()), contributions(self, rows))[1]
+    )
+    model.predict(X)
+    model.decompose(X)
+    assert seen == {expected}
+
+
+def test_the_aligner_leaves_what_was_there(two_threads):
+    assert KernelAligner().fit(X, Y).transform(X).shape == (40, 40)
