@@ -116,7 +116,7 @@ class Problem:
         InvalidInputError
             If they do; the certificate would be rounded off.
         """
-        if self.loss.name == "squared" and self.y.any() and self.loss_at_zero < SMALLEST_LOSS:
+        if self.loss.linear_dual and self.y.any() and self.loss_at_zero < SMALLEST_LOSS:
             raise InvalidInputError(
                 f"The squared loss underflows at zero scores: y reaches only {np.abs(self.y).max():.3g} and "
                 f"sample_weight {self.weight.max():.3g}. Rescale them."

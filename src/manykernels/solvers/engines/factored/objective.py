@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import FactorOperator
+from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Problem
-from manykernels.objective.regularizers import BlockL1, ElasticNet, Regularizer, Ridge
+from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.engines.factored.group_problem import GroupPenalty
 from manykernels.solvers.engines.factored.smoothing import SmoothedLoss
 
@@ -24,12 +25,9 @@ BALANCED = 1e-9  # a sum of slopes below this part of their absolute sum is zero
 
 def penalty_shape(regularizer: Regularizer) -> tuple[float, float]:
     """Return ``a`` and ``c`` of a penalty ``sum a t + c t^2 / 2``; refuse others in words."""
-    if isinstance(regularizer, ElasticNet):
-        return regularizer.threshold, regularizer.curvature
-    if isinstance(regularizer, BlockL1):
-        return regularizer.strength, 0.0
-    if isinstance(regularizer, Ridge):
-        return 0.0, regularizer.strength
+    form = regularizer.linear_and_ridge
+    if form is not None and Capability.ELASTIC_FORM in regularizer.capabilities:
+        return float(form[0]), float(form[1])
     raise IncompatibleError(
         f"The factored engine solves penalties 'sum a t + c t^2 / 2' of the block norms (l1, elasticnet, ridge), not "
         f"{regularizer.name!r}. Use one of these, or solve() on fewer samples."

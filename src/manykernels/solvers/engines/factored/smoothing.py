@@ -38,7 +38,7 @@ class SmoothedLoss:
         """Return the loss itself if it is smooth, else smoothed by ``mu``; refuse what has another form."""
         if loss.smooth:
             return cls(loss)
-        if loss.curvature != 0.0 or loss.entropic:
+        if not loss.piecewise_linear:
             raise IncompatibleError(
                 f"The {loss.name} loss is not smooth, and its conjugate is not '-y r + kink |r|' on a box: "
                 "the factored engine cannot smooth it. Use a smooth loss, or solve() with the other solvers."
