@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ class Verdict:
     true_gap: float = 0.0
     noise: float = 0.0
     elapsed_s: float = 0.0
+    indefinite: bool = False
 
     @property
     def converged(self) -> bool:
@@ -57,16 +58,16 @@ def with_any_solver(case: Case, position: int) -> Case:
     return with_(case, solver=able[position % len(able)])
 
 
-def judge(case: Case) -> Verdict:
+def judge(case: Case, time_limit: float = TIME_LIMIT) -> Verdict:
     """Fit ``case``; whatever is wrong comes back as a failure, never as an exception.
 
     A hang must repeat: the first fit of an installation compiles its loops.
     """
-    verdict = _judge(case)
-    return _judge(case) if verdict.failure == "hang" else verdict
+    verdict = _judge(case, time_limit)
+    return _judge(case, time_limit) if verdict.failure == "hang" else verdict
 
 
-def _judge(case: Case) -> Verdict:
+def _judge(case: Case, time_limit: float) -> Verdict:
     before = [part.copy() for part in (case.grams, case.y, case.weights, case.penalties)]
     try:
         problem = problem_of(case)
@@ -78,11 +79,13 @@ def _judge(case: Case) -> Verdict:
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            solution = solver.configured(tol=case.tol, time_limit=TIME_LIMIT).solve(problem)
+            solution = solver.configured(tol=case.tol, time_limit=time_limit).solve(problem)
     except Exception as error:
         return Verdict(label, "exception", "exception", f"{type(error).__name__}: {error}"[:300])
     elapsed = time.process_time() - started
     verdict = _verdict(case, label, solution, elapsed)
+    if not verdict.failure and elapsed > time_limit + GRACE:
+        return _failed(verdict, "hang", f"{elapsed:.1f} s with time_limit={time_limit}")
     if verdict.failure:
         return verdict
     leaked = [str(warning.message) for warning in caught if not issubclass(warning.category, ConvergenceWarning)]
@@ -97,7 +100,13 @@ def _judge(case: Case) -> Verdict:
 
 
 def _failed(verdict: Verdict, failure: str, detail: str) -> Verdict:
-    return Verdict(verdict.solver, verdict.status, failure, detail, verdict.true_gap, verdict.noise, verdict.elapsed_s)
+    return replace(verdict, failure=failure, detail=detail)
+
+
+def is_indefinite(case: Case) -> bool:
+    """Whether rounding to float32 left a kernel with negative eigenvalues: the problem is then convex in name only."""
+    eigenvalues = np.linalg.eigvalsh(case.grams.astype(np.float64))
+    return bool((eigenvalues[:, 0] < -1e-12 * np.abs(eigenvalues[:, -1])).any())
 
 
 def _verdict(case: Case, label: str, solution: Any, elapsed: float) -> Verdict:
@@ -107,7 +116,8 @@ def _verdict(case: Case, label: str, solution: Any, elapsed: float) -> Verdict:
     true = oracle.true_bounds(case, rho, d, b)
     claimed = solution.certificate
     noise = claimed.relative_rounding + 1e3 * oracle.EPS
-    verdict = Verdict(label, str(solution.status), "", "", true.relative_gap, noise, elapsed)
+    indefinite = solution.status != "converged" and is_indefinite(case)
+    verdict = Verdict(label, str(solution.status), "", "", true.relative_gap, noise, elapsed, indefinite)
     if not np.isfinite(true.primal):
         return _failed(verdict, "not a model", f"its true value is {true.primal}")
     if true.relative_gap > claimed.relative_gap * (1 + 1e-6) + noise:
@@ -118,6 +128,4 @@ def _verdict(case: Case, label: str, solution: Any, elapsed: float) -> Verdict:
     zero = oracle.zero_value(case)
     if true.primal > zero * (1 + (case.tol if verdict.converged else 1e-9)) + noise * max(abs(true.primal), 1e-300):
         return _failed(verdict, "worse than zero", f"P {true.primal:.6g}, without kernels {zero:.6g}")
-    if elapsed > TIME_LIMIT + GRACE:
-        return _failed(verdict, "hang", f"{elapsed:.1f} s with time_limit={TIME_LIMIT}")
     return verdict

@@ -77,12 +77,16 @@ def tell(case: Case, verdict: Verdict, options: argparse.Namespace) -> None:
     elif options.unconverged and not verdict.converged and verdict.status != "refused":
         kind = "hostile" if case.hostile else "ordinary"
         what = f"{case.loss} {case.regularizer} {case.parameters} tol {case.tol:g}"
-        gaps = f"gap {verdict.true_gap:.2g} noise {verdict.noise:.2g}"
+        gaps = f"gap {verdict.true_gap:.2g} noise {verdict.noise:.2g}{' indefinite' if verdict.indefinite else ''}"
         print(f"seed {case.seed} {verdict.solver}: {verdict.status} {kind} {what} {gaps}", flush=True)
 
 
 def table(results: list[tuple[Case, Verdict]]) -> str:
-    """Return cases, failures by class and unconverged fits by solver, as text."""
+    """Return cases, failures by class and unconverged fits by solver, as text.
+
+    ``by rounding`` counts those whose certificate is no better than a tenth of ``tol``, and kernels that float32 left
+    indefinite; the share is that of the others.
+    """
     fits = [(case, verdict) for case, verdict in results if verdict.status != "refused"]
     failures = Counter(verdict.failure for _, verdict in fits)
     lines = [f"{len(results)} cases, {len(results) - len(fits)} refused, {len(fits)} fits judged", ""]
@@ -100,7 +104,7 @@ def table(results: list[tuple[Case, Verdict]]) -> str:
 
 def _row(solver: str, hostile: bool, own: list[tuple[Case, Verdict]]) -> str:
     missed = [(case, verdict) for case, verdict in own if not verdict.converged]
-    rounding = sum(verdict.noise > 0.1 * case.tol for case, verdict in missed)
+    rounding = sum(verdict.noise > 0.1 * case.tol or verdict.indefinite for case, verdict in missed)
     share = (len(missed) - rounding) / max(len(own), 1)
     kind = "hostile" if hostile else "ordinary"
     return f"{solver:<32}{kind:<10}{len(own):>8}{len(missed):>13}{rounding:>13}{share:>9.2%}"

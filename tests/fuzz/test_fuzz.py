@@ -13,19 +13,20 @@ from tests.fuzz.run import case_of
 
 FOUND = sorted((Path(__file__).parent / "cases").glob("*.json"))
 BLOCKS, BLOCK_SIZE = 6, 20
+QUICK = 2.0  # seconds a fit may take here
 
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
 def test_a_case_that_once_failed(path: Path) -> None:
-    verdict = judge(Case.load(path))
+    verdict = judge(Case.load(path), QUICK)
     assert verdict.failure == "", verdict.detail
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_a_few_cases(block: int) -> None:
     for seed in range(block * BLOCK_SIZE, (block + 1) * BLOCK_SIZE):
-        verdict = judge(case_of(seed))
-        assert verdict.failure not in ("wrong", "not a model"), f"seed {seed}, {verdict.solver}: {verdict.detail}"
+        verdict = judge(case_of(seed), QUICK)
+        assert verdict.failure == "", f"seed {seed}, {verdict.solver}: {verdict.detail}"
 
 
 def test_rounding_stays_within_its_bound() -> None:
