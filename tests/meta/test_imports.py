@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,9 @@ def test_public_names_are_those_that_type_checkers_see() -> None:
     assert set(manykernels.__all__) <= set(dir(manykernels))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         manykernels.nothing  # noqa: B018
+
+
+def test_loops_are_compiled_in_one_place() -> None:
+    """Numba alone ends the import where no folder can hold machine code; ``manykernels.compiled`` does not."""
+    users = [path.name for path in SOURCES if re.search(r"^\s*(from|import) numba\b", path.read_text(), re.MULTILINE)]
+    assert users == ["compiled.py"]

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from scipy.linalg.lapack import dpotrf
 
+from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError, NotPSDError
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array, check_finite, real_array
@@ -83,7 +83,7 @@ def scan_grams(array: Array) -> tuple[Array, Array]:
     return bits.view(array.dtype).astype(np.float64), asymmetry
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+@compiled(fastmath={"reassoc", "contract", "nsz"})
 def _scan(kernels: Array, bits: Array, mask: Any, probe: Array, largest: Array, asymmetry: Array) -> None:
     """Sizes are compared by their bits, which order like the numbers and keep NaN on top: no branch, no rounding."""
     n = kernels.shape[1]

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import Table
 
 Array = NDArray[Any]
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def column_summary(x: Array, out: Array) -> None:
     """Write minimum, maximum, mean and standard deviation of a column into ``out`` (4,); NaN and infinity show."""
     low, high, total = float(x[0]), float(x[0]), 0.0

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from manykernels.compiled import compiled
 from manykernels.grams.loops import FAST
 
 Array = NDArray[Any]
@@ -20,7 +20,7 @@ Array = NDArray[Any]
 ORDER = 8
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def add_moments(x: Array, origin: float, inverse: float, rho: Array, out: Array) -> None:
     """Add ``rho_i delta_i^p`` to ``out[bin_i, p]``; out (bins, 8), rows outside the bins are left out."""
     last = out.shape[0] - 1
@@ -48,7 +48,7 @@ def add_moments(x: Array, origin: float, inverse: float, rho: Array, out: Array)
         row[7] += w * square
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def add_values(x: Array, origin: float, inverse: float, table: Array, out: Array) -> None:
     """Add ``sum_p table[bin_i, p] delta_i^p`` to ``out[i]``; zero outside the bins."""
     last = table.shape[0] - 1
@@ -65,7 +65,7 @@ def add_values(x: Array, origin: float, inverse: float, table: Array, out: Array
         out[i] += low + high * (s * s)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def table_rows(x: Array, origin: float, inverse: float, table: Array, out: Array) -> None:
     """Set ``out[i] = sum_p table[bin_i, p] delta_i^p`` for a table (bins, 8, r); out (n, r)."""
     last = table.shape[0] - 1
@@ -85,7 +85,7 @@ def table_rows(x: Array, origin: float, inverse: float, table: Array, out: Array
             power *= delta
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def matern_recursion(t: Array, rho: Array, states: int, out: Array) -> None:
     """Set ``out_i = sum_{j <= i} q(t_i - t_j) exp(-(t_i - t_j)) rho_j`` for sorted ``t``; the Matern kernels' half.
 

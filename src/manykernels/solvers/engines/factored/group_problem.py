@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 
+from manykernels.compiled import compiled
 from manykernels.grams.loops import FAST
 
 Array = NDArray[Any]
@@ -57,7 +57,7 @@ class GroupPenalty:
         return float(np.linalg.norm(sizes))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def block_root(p: Array, eigenvalues: Array, linear: float, curvature: float) -> float:
     """Return ``tau > 0`` with ``sum_k p_k^2 / ((eigenvalue_k + c) tau + a)^2 = 1``, the norm of the block's minimizer.
 
@@ -79,7 +79,7 @@ def block_root(p: Array, eigenvalues: Array, linear: float, curvature: float) ->
     return tau
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def sweep(H: Array, starts: Array, eigenvalues: Array, linear: Array, curvature: Array, v: Array, r: Array) -> None:
     """One sweep over groups; H has diagonal blocks diag(eigenvalues), ``r`` is the gradient at ``v``, both updated."""
     new = np.empty(v.size)
