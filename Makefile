@@ -19,6 +19,7 @@ EXTRAS_docs := docs,plot
 
 # One thread a process: the tests run in WORKERS processes, and small factorizations are slower on several threads.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=Agg
+PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help demo test test-portable optima fuzz lint format docs examples bench-smoke experiments clean
 .NOTPARALLEL:
@@ -41,7 +42,7 @@ demo: $(VENV)/.installed-demo
 	$(BIN)/manykernels demo --output $(OUTPUT)
 
 test: $(VENV)/.installed-test
-	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(ONE_THREAD) $(BIN)/python -m pytest $(PARALLEL)
 
 # OpenBLAS rounds differently on other processors. No test may depend on that, whichever machine it is written on.
 CORES := Prescott Zen
@@ -50,7 +51,7 @@ NUMERICAL := tests/solvers tests/oracles tests/objective tests/alignment
 test-portable: $(VENV)/.installed-test
 	@set -e; for core in $(CORES); do \
 	  echo "OPENBLAS_CORETYPE=$$core"; \
-	  OPENBLAS_CORETYPE=$$core $(ONE_THREAD) $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(NUMERICAL); \
+	  OPENBLAS_CORETYPE=$$core $(ONE_THREAD) $(BIN)/python -m pytest -q $(PARALLEL) $(NUMERICAL); \
 	done
 
 fuzz: $(VENV)/.installed-test
