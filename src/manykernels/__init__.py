@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         ModelFileError,
         NotPSDError,
     )
-    from manykernels.inspection import load_model, save_model
+    from manykernels.inspection import load_model, report, save_model
     from manykernels.kernels import (
         ArdGaussian,
         ChiSquared,
@@ -105,6 +105,7 @@ __all__ = [
     "get_regularizer",
     "load_model",
     "regularization_path",
+    "report",
     "save_model",
     "solve",
     "target_kernel",

@@ -16,7 +16,9 @@ from manykernels.inspection.displays import (
     plot_overview,
 )
 from manykernels.inspection.model_file.file import load_model, read_metadata, save_model
+from manykernels.inspection.reports.document import report
 from manykernels.inspection.reports.report import MKLReport
+from manykernels.inspection.reports.summary import summary_html
 
 __all__ = [
     "AlignmentDisplay",
@@ -33,5 +35,7 @@ __all__ = [
     "load_model",
     "plot_overview",
     "read_metadata",
+    "report",
     "save_model",
+    "summary_html",
 ]

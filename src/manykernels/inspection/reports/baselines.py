@@ -1,0 +1,93 @@
+"""Simpler models that a report compares with: the best constant, the plain sum of the kernels, one kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from manykernels.estimators import KernelAligner
+from manykernels.kernels import KernelBank, KernelStack, PrecomputedBank
+
+CONSTANT, SUM = "best constant", "plain sum of the same kernels"
+ONE_KERNEL = {
+    "classification": "support vector machine, one Gaussian kernel (scikit-learn, tuned)",
+    "regression": "kernel ridge, one Gaussian kernel (scikit-learn, tuned)",
+}
+MOST_ROWS = 3000  # for models with one kernel, which take N^2 numbers and N^3 steps
+MOST_ENTRIES = 1e8  # of all Gram matrices, for their plain sum: about a second a fit
+STRENGTHS = [0.01, 0.1, 1.0]
+INNER_FOLDS = 3
+
+
+def baselines_for(model: Any, task: str, X: Any, n_kernels: int) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the models to compare with by name, and the reasons why others are left out."""
+    classifies = task == "classification"
+    chosen: dict[str, Any] = {CONSTANT: DummyClassifier() if classifies else DummyRegressor()}
+    left_out: dict[str, str] = {}
+    reason = _why_no_sum(model, X, n_kernels)
+    if reason:
+        left_out[SUM] = reason
+    else:
+        chosen[SUM] = make_pipeline(KernelAligner(_bank(model.kernels), method="uniform"), _learner(classifies))
+    reason = _why_no_single_kernel(X)
+    if reason:
+        left_out[ONE_KERNEL[task]] = reason
+    else:
+        chosen[ONE_KERNEL[task]] = make_pipeline(StandardScaler(), _gaussian(classifies, X.shape[1]))
+    return chosen, left_out
+
+
+def _why_no_sum(model: Any, X: Any, n_kernels: int) -> str:
+    if not hasattr(model, "kernels"):
+        return "the model finds its kernels while it learns, so that there is no list to sum"
+    if n_kernels * float(len(X)) ** 2 > MOST_ENTRIES:
+        return f"{n_kernels:,} kernels of {len(X):,} samples would take too long for a comparison"
+    return ""
+
+
+def _why_no_single_kernel(X: Any) -> str:
+    if isinstance(X, KernelStack):
+        return "the data are kernels, not columns"
+    numeric = X.select_dtypes("number").shape[1] == X.shape[1] if isinstance(X, pd.DataFrame) else _is_numeric(X)
+    if not numeric:
+        return "some columns are not numbers"
+    if bool(np.asarray(pd.isna(X)).any()):
+        return "some values are missing"
+    return "" if len(X) <= MOST_ROWS else f"{len(X):,} samples would take too long for a comparison"
+
+
+def _is_numeric(X: Any) -> bool:
+    return np.asarray(X).dtype.kind in "fiub"
+
+
+def _bank(kernels: Any) -> Any:
+    """Return the bank with kernels of one size, as a plain sum needs them."""
+    if kernels is None:
+        return KernelBank.default(normalize="mean_diagonal")
+    if isinstance(kernels, KernelBank):
+        return kernels.replace(normalize="mean_diagonal")
+    return PrecomputedBank(normalize="mean_diagonal")
+
+
+def _learner(classifies: bool) -> Any:
+    if classifies:
+        return GridSearchCV(SVC(kernel="precomputed"), {"C": [1.0, 10.0, 100.0]}, cv=INNER_FOLDS)
+    ridge = GridSearchCV(KernelRidge(kernel="precomputed"), {"alpha": STRENGTHS}, cv=INNER_FOLDS)
+    return TransformedTargetRegressor(ridge, transformer=StandardScaler())
+
+
+def _gaussian(classifies: bool, n_columns: int) -> Any:
+    widths = [0.1 / n_columns, 1.0 / n_columns]
+    if classifies:
+        return GridSearchCV(SVC(), {"C": [1.0, 10.0, 100.0], "gamma": widths}, cv=INNER_FOLDS)
+    ridge = GridSearchCV(KernelRidge(kernel="rbf"), {"alpha": STRENGTHS, "gamma": widths}, cv=INNER_FOLDS)
+    return TransformedTargetRegressor(ridge, transformer=StandardScaler())

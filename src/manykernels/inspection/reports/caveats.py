@@ -1,0 +1,222 @@
+"""What to distrust in a result: signs, in the data and in the fit, that numbers mean less than they seem to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from manykernels.inspection.reports.baselines import CONSTANT
+from manykernels.inspection.reports.evaluation import HELD_OUT, IMBALANCED, TRAINING, Evaluation
+from manykernels.inspection.reports.report import MKLReport
+from manykernels.inspection.reports.words import percent
+from manykernels.kernels import KernelStack
+
+FEW_ROWS, FEW_IN_CLASS = 100, 20
+MANY_COPIES = 0.1  # share of the rows
+FAR = 6.0  # standard deviations of the residuals
+DENSE = 0.8  # share of kernels selected that is no selection
+
+
+@dataclass(frozen=True)
+class Case:
+    """Everything that a sign may look at.
+
+    Attributes
+    ----------
+    model : estimator
+    facts : MKLReport
+    evaluation : Evaluation
+    X : table, array or KernelStack
+    y : ndarray
+    task : str
+    """
+
+    model: Any
+    facts: MKLReport
+    evaluation: Evaluation
+    X: Any
+    y: np.ndarray
+    task: str
+
+
+@dataclass(frozen=True)
+class Caveat:
+    """One reason for doubt.
+
+    Attributes
+    ----------
+    title, text : str
+    serious : bool
+        Whether numbers of the report should not be quoted before this is settled.
+    """
+
+    title: str
+    text: str
+    serious: bool = False
+
+
+def caveats_of(case: Case) -> list[Caveat]:
+    """Return the reasons for doubt that apply, the serious ones first."""
+    found = [caveat for sign in SIGNS for caveat in sign(case)]
+    return sorted(found, key=lambda caveat: not caveat.serious)
+
+
+def _trained_on(case: Case) -> Iterator[Caveat]:
+    if case.evaluation.way == TRAINING:
+        yield Caveat(
+            "Evaluated on the training rows",
+            "The scores are those of rows that the model has seen; on new ones it does worse, often by much. Leave out "
+            "cv=None, or give X_test and y_test.",
+            serious=True,
+        )
+
+
+def _stopped_early(case: Case) -> Iterator[Caveat]:
+    facts = case.facts
+    if facts.status != "converged":
+        yield Caveat(
+            "The solver did not finish",
+            f"It stopped at a relative gap of {percent(facts.relative_gap)} where {percent(facts.tol)} was asked for "
+            f"({facts.status}). Raise max_iter, loosen tol, or try another solver, before reading weights.",
+            serious=True,
+        )
+    if case.evaluation.unfinished:
+        yield Caveat(
+            "Refits did not finish",
+            f"{case.evaluation.unfinished} of {case.evaluation.n_folds} refits on folds stopped above tol; their "
+            "scores are those of unfinished models.",
+        )
+
+
+def _few(case: Case) -> Iterator[Caveat]:
+    facts = case.facts
+    if facts.n_samples < FEW_ROWS:
+        more = f" and {facts.n_kernels:,} kernels to choose from" if facts.n_kernels > facts.n_samples else ""
+        yield Caveat(
+            "Few samples",
+            f"There are {facts.n_samples} samples{more}. Another draw of as many may select other kernels and score "
+            "differently by more than the intervals say.",
+        )
+    if case.task == "classification":
+        labels, counts = np.unique(case.y, return_counts=True)
+        rare = counts.argmin()
+        if counts[rare] < FEW_IN_CLASS:
+            yield Caveat(
+                "A class with few samples", f"{_shown(labels[rare])} has {counts[rare]} of {len(case.y):,} samples."
+            )
+
+
+def _imbalance(case: Case) -> Iterator[Caveat]:
+    if case.task != "classification":
+        return
+    labels, counts = np.unique(case.evaluation.truth, return_counts=True)
+    if counts.min() < IMBALANCED * counts.sum() / len(counts):
+        largest = counts.max() / counts.sum()
+        yield Caveat(
+            "Classes of unequal size",
+            f"{_shown(labels[counts.argmin()])} is {percent(counts.min() / counts.sum())} of the rows, so that always "
+            f"answering {_shown(labels[counts.argmax()])} has an accuracy of {percent(largest)}. Read the balanced "
+            "accuracy and the confusion matrix; class_weight='balanced' makes the classes count alike.",
+        )
+
+
+def _edge(case: Case) -> Iterator[Caveat]:
+    alphas, alpha = getattr(case.model, "alphas_", None), getattr(case.model, "alpha_", None)
+    if alphas is None or alpha is None:
+        return
+    grid = next((row for row in np.atleast_2d(alphas) if np.isclose(row, alpha, rtol=1e-12).any()), None)
+    if grid is not None and len(grid) > 1 and alpha in (grid.max(), grid.min()):
+        side, other = ("largest", "larger") if alpha == grid.max() else ("smallest", "smaller")
+        yield Caveat(
+            "The strength is at the edge of its grid",
+            f"alpha = {alpha:.3g} is the {side} that was tried; a {other} one may be better. Extend the grid (alphas, "
+            "n_alphas, ratio).",
+        )
+
+
+def _duplicates(case: Case) -> Iterator[Caveat]:
+    if isinstance(case.X, KernelStack):
+        return
+    table = case.X if isinstance(case.X, pd.DataFrame) else pd.DataFrame(np.asarray(case.X))
+    copies = table.duplicated(keep=False).to_numpy()
+    n_copies = int(table.duplicated().sum())
+    if not n_copies or case.y.ndim > 1:
+        return
+    keys = pd.util.hash_pandas_object(table[copies], index=False).to_numpy()
+    differing = int((pd.Series(case.y[copies]).groupby(keys).nunique() > 1).sum())
+    clash = f" {differing} of the repeated rows have different targets." if differing else ""
+    yield Caveat(
+        "Rows that occur more than once",
+        f"{n_copies:,} of {len(table):,} rows repeat another one. Copies in training and in held-out rows make scores "
+        f"too good: remove them, or keep them together with groups.{clash}",
+        serious=n_copies > MANY_COPIES * len(table) and case.evaluation.way != HELD_OUT,
+    )
+
+
+def _selection(case: Case) -> Iterator[Caveat]:
+    facts = case.facts
+    if facts.n_active == 0:
+        yield Caveat(
+            "No kernel was selected",
+            "The model is a constant. Decrease the strength (alpha), or check y.",
+            serious=True,
+        )
+    elif hasattr(case.model, "kernels") and facts.n_kernels > 5 and facts.n_active > DENSE * facts.n_kernels:
+        yield Caveat(
+            "Nearly every kernel has weight",
+            f"{facts.n_active:,} of {facts.n_kernels:,} kernels are used: with the {facts.penalty} penalty at this "
+            "strength, weights are a ranking and not a selection.",
+        )
+
+
+def _rivals(case: Case) -> Iterator[Caveat]:
+    for rival in case.evaluation.rivals:
+        if rival.better_by.low <= 0 and rival.name == CONSTANT:
+            yield Caveat(
+                "Not better than a constant",
+                "These rows cannot tell the model from the best constant: what it selected explains nothing yet.",
+                serious=True,
+            )
+        elif rival.better_by.high < 0:
+            yield Caveat(
+                "A simpler model does better",
+                f"The {rival.name} scores higher by {-rival.better_by.value:.3f}. Tune the strength "
+                f"(MKLClassifierCV, MKLRegressorCV), or add kernels.",
+            )
+
+
+def _outliers(case: Case) -> Iterator[Caveat]:
+    if case.task != "regression":
+        return
+    errors = np.asarray(case.evaluation.truth, dtype=float) - np.asarray(case.evaluation.predicted, dtype=float)
+    middle = np.median(errors, axis=0)
+    spread = 1.4826 * np.median(np.abs(errors - middle), axis=0)
+    far = int((np.abs(errors - middle) > FAR * spread).sum())
+    if far and np.all(spread > 0):
+        yield Caveat(
+            "Residuals far from the others",
+            f"{far:,} predictions are off by more than {FAR:.0f} standard deviations of the typical error; with the "
+            "squared loss they steer the model. Look at these rows, or try loss='huber'.",
+        )
+
+
+def _shown(label: Any) -> str:
+    text = str(label)
+    return f'"{text[:40]}…"' if len(text) > 40 else f'"{text}"'
+
+
+SIGNS: tuple[Callable[[Case], Iterator[Caveat]], ...] = (
+    _trained_on,
+    _stopped_early,
+    _selection,
+    _rivals,
+    _few,
+    _imbalance,
+    _edge,
+    _duplicates,
+    _outliers,
+)

@@ -1,0 +1,162 @@
+"""What a report tells, as plain values: the question, the data, the selection, and how to do it again."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from manykernels.inspection.displays.kernel_table import groups_of, kernel_table, summed_by
+from manykernels.inspection.displays.plotting import cut_text, short_label
+from manykernels.inspection.reports.charts import histogram
+from manykernels.inspection.reports.evaluation import Evaluation
+from manykernels.kernels import KernelStack
+
+MOST_VIEWS, MOST_KERNELS, MOST_CLASSES, MOST_COLUMNS = 10, 15, 12, 8
+LONGEST = 48  # letters of a name
+PACKAGES = ("manykernels", "numpy", "scipy", "scikit-learn", "pandas", "numba")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A name with a number, as a bar.
+
+    Attributes
+    ----------
+    name : str
+    width : float
+        In percent of the longest.
+    text : str
+        The number.
+    note : str
+        More about it.
+    """
+
+    name: str
+    width: float
+    text: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Bars:
+    """The longest bars of several.
+
+    Attributes
+    ----------
+    bars : list of Bar
+    n_more : int
+        Bars that are not shown.
+    """
+
+    bars: list[Bar]
+    n_more: int = 0
+
+
+def bars_of(values: pd.Series, most: int, texts: Sequence[str], notes: Sequence[str] | None = None) -> Bars:
+    """Return the first values as bars."""
+    largest = float(values.abs().max()) if len(values) else 1.0
+    shown = [
+        Bar(cut_text(str(name), LONGEST), round(100 * abs(value) / (largest or 1.0), 1), text, note)
+        for name, value, text, note in zip(values.index, values, texts, notes or [""] * len(values), strict=True)
+    ]
+    return Bars(shown[:most], max(0, len(shown) - most))
+
+
+def question_of(model: Any, task: str, target: str) -> str:
+    """Return what the model answers, as a question."""
+    about = f'"{target}"' if target else "the target"
+    if task == "classification":
+        labels = [str(label) for label in model.classes_]
+        shown = ", ".join(f'"{cut_text(label, 30)}"' for label in labels[:6])
+        more = f" and {len(labels) - 6:,} more" if len(labels) > 6 else ""
+        return f"Which class of {about} does a sample belong to: {shown}{more}? And which kernels tell it?"
+    outputs = np.shape(model.intercept_)
+    several = f" (in {outputs[0]} outputs)" if outputs else ""
+    return f"What is the value of {about}{several} for a sample, and which kernels tell it?"
+
+
+def data_facts(X: Any, n_test: int) -> list[tuple[str, str]]:
+    """Return the size and the kinds of the columns, summarized."""
+    facts = [("samples", f"{len(X):,}" + (f", and {n_test:,} held out" if n_test else ""))]
+    if isinstance(X, KernelStack):
+        return [*facts, ("kernels given", f"{len(X.names):,} precomputed")]
+    table = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
+    names = [str(name) if isinstance(X, pd.DataFrame) else f"x{name}" for name in table.columns]
+    more = f", and {len(names) - MOST_COLUMNS:,} more" if len(names) > MOST_COLUMNS else ""
+    shown = ", ".join(cut_text(name, 30) for name in names[:MOST_COLUMNS])
+    kinds = table.dtypes.astype(str).value_counts()
+    constant = int((table.nunique(dropna=False) <= 1).sum())
+    facts.append(("columns", f"{len(names):,} ({', '.join(f'{count:,} {kind}' for kind, count in kinds.items())})"))
+    facts.append(("their names", shown + more))
+    missing = int(table.isna().to_numpy().sum())
+    facts.append(("missing values", f"{missing:,}" if missing else "none"))
+    return facts + ([("constant columns", f"{constant:,}")] if constant else [])
+
+
+def target_bars(y: np.ndarray, task: str) -> tuple[Bars | None, tuple[list[float], tuple[str, str]] | None]:
+    """Return the sizes of the classes, or a histogram of the numbers."""
+    if task == "classification":
+        counts = pd.Series(y).value_counts()
+        texts = [f"{count:,} ({100 * count / len(y):.0f} %)" for count in counts]
+        return bars_of(counts, MOST_CLASSES, texts), None
+    return None, histogram(np.asarray(y, dtype=float).ravel())
+
+
+def view_bars(model: Any) -> Bars:
+    """Return the views, or columns, with their share of the model and how many of their kernels are used."""
+    table = kernel_table(model)
+    groups = groups_of(model, table, "view")
+    values = table.set_index("name")[["share"]].assign(used=(table["weight"] > 0).to_numpy(), all=1.0)
+    sums = summed_by(values, groups).sort_values("share", ascending=False, kind="stable")
+    n_all, sums = len(sums), sums[sums["used"] > 0]
+    sums.index = ["all columns" if name == "all" else name for name in sums.index]
+    texts = [f"{100 * share:.1f} %" for share in sums["share"]]
+    notes = [f"{used:.0f} of {of:.0f}" for used, of in zip(sums["used"], sums["all"], strict=True)]
+    shown = bars_of(sums["share"], MOST_VIEWS, texts, notes)
+    return Bars(shown.bars, n_all - len(shown.bars))
+
+
+def kernel_bars(model: Any, evaluation: Evaluation) -> tuple[Bars, list[int | None]]:
+    """Return the kernels with weight, and in how many refits each was selected."""
+    table = kernel_table(model)
+    used = table[table["weight"] > 0].sort_values("share", ascending=False, kind="stable")
+    again = evaluation.selected_again
+    counts = [None if again is None else again[name] for name in used["name"]]
+    notes = ["" if count is None else f"{count} of {evaluation.n_folds}" for count in counts]
+    values = used.set_index(used["name"].map(short_label))["share"]
+    texts = [f"{100 * share:.1f} %" for share in values]
+    return bars_of(values, MOST_KERNELS, texts, notes), counts
+
+
+def versions() -> list[tuple[str, str]]:
+    """Return what the report was made with."""
+    found = [("Python", platform.python_version()), ("system", f"{platform.system()} {platform.machine()}")]
+    for name in PACKAGES:
+        try:
+            found.append((name, version(name)))
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def code_of(model: Any, target: str, held_out: bool) -> str:
+    """Return a program that does it again from the same table."""
+    described = model.__repr__(N_CHAR_MAX=4000)
+    name = type(model).__name__
+    rest = ", X_test=X_test, y_test=y_test" if held_out else ""
+    return "\n".join(
+        [
+            f"from manykernels import {name}, report  # and the kernels named below",
+            "",
+            f"# X: the table or kernels of this report; y: {cut_text(target, 60) or 'the target'}",
+            f"model = {described}",
+            "model.fit(X, y)",
+            f"report(model, X, y{rest})",
+        ]
+    )

@@ -1,0 +1,235 @@
+"""The report as one file: everything computed, put into a template that escapes every text."""
+
+from __future__ import annotations
+
+from datetime import date
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+from sklearn.utils.validation import check_is_fitted
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.inspection.reports import charts, contents, words
+from manykernels.inspection.reports.caveats import Case, caveats_of
+from manykernels.inspection.reports.evaluation import FOLDS, HELD_OUT, TRAINING, Evaluation, evaluate
+from manykernels.inspection.reports.report import MKLReport
+from manykernels.kernels import KernelStack, PrecomputedBank
+from manykernels.validation.arrays import check_count
+
+Array = NDArray[Any]
+
+MOST_OUTPUTS = 4  # with a picture of their own
+
+
+def report(
+    model: Any,
+    X: Any,
+    y: Any,
+    path: str | Path = "report.html",
+    *,
+    X_test: Any = None,
+    y_test: Any = None,
+    cv: Any = 5,
+    groups: Any = None,
+    baselines: bool = True,
+    title: str | None = None,
+    question: str | None = None,
+    n_draws: int = 1000,
+    random_state: int = 0,
+) -> Path:
+    """Write all there is to say about a fitted model into one HTML file that needs no network.
+
+    The file tells the question, the data, how well the model predicts beside simpler models, what was selected and how
+    sure that is, what was proved about the optimization, what to distrust, and how to do it again.
+
+    Parameters
+    ----------
+    model : MKLClassifier, MKLRegressor, their CV variants, GaussianMKL, PolynomialMKL or another search
+        Fitted.
+    X : DataFrame or array-like of shape (n_samples, n_features), or precomputed kernels
+        What the model was fitted on. Rows of another number are taken as held out.
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        Labels or numbers.
+    path : str or Path, default="report.html"
+        File to write; one that exists is replaced.
+    X_test, y_test : array-like or None, default=None
+        Rows that the model has not seen, to score it on. Without them, clones of the model are fitted on folds of X
+        (for a CV estimator with all of its own search), which takes as many fits as there are folds.
+    cv : int, splitter or None, default=5
+        Folds. None scores the model on X itself, which the report then warns of.
+    groups : array-like of shape (n_samples,) or None, default=None
+        Given to the splitter.
+    baselines : bool, default=True
+        Whether to learn simpler models for comparison: the best constant, the plain sum of the kernels, and
+        scikit-learn's support vector machine or kernel ridge with one tuned Gaussian kernel, where they are cheap.
+    title, question : str or None, default=None
+        Text for the head of the report.
+    n_draws : int, default=1000
+        Draws of the bootstrap behind the intervals.
+    random_state : int, default=0
+        Seed of folds and draws.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    ImportError
+        Without Jinja2 (the extra ``report``).
+    InvalidInputError
+        If X and y do not fit the model or each other.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from manykernels import MKLRegressor, report
+    >>> X = np.random.default_rng(0).uniform(-2, 2, (60, 2))
+    >>> y = np.sin(2 * X[:, 1])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = report(MKLRegressor().fit(X, y), X, y, Path(folder) / "report.html", cv=3)
+    ...     "What to distrust" in path.read_text(encoding="utf-8")
+    True
+    """
+    template = _template()
+    check_is_fitted(model)
+    check_count(n_draws, "n_draws")
+    task = "classification" if is_classifier(model) else "regression"
+    X, y, name = _checked(model, X, y, "X and y")
+    test = None
+    if X_test is not None or y_test is not None:
+        if X_test is None or y_test is None:
+            raise InvalidInputError("Give both X_test and y_test, or neither.")
+        test = _checked(model, X_test, y_test, "X_test and y_test")[:2]
+    evaluation = evaluate(
+        model, task, X, y, test=test, cv=cv, groups=groups, baselines=baselines, n_draws=n_draws, seed=random_state
+    )
+    facts = MKLReport.from_estimator(model)
+    case = Case(model, facts, evaluation, X, y, task)
+    content = {
+        "title": title or f"{facts.estimator}: {facts.task}" + (f" of {name}" if name else ""),
+        "question": question or contents.question_of(model, task, name),
+        "today": date.today().isoformat(),
+        "facts": facts,
+        "data": contents.data_facts(X, 0 if test is None else len(test[1])),
+        "target": contents.target_bars(y, task),
+        "caveats": caveats_of(case),
+        "code": contents.code_of(model, name, test is not None),
+        "versions": contents.versions(),
+        **_performance(model, task, evaluation),
+        **_selection(model, facts, evaluation),
+    }
+    target = Path(path)
+    target.write_text(template.render(**content), encoding="utf-8")
+    return target
+
+
+def _template() -> Any:
+    """Return the template, or say what to install."""
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError as error:
+        raise ImportError(
+            "report needs Jinja2. Install it with: python -m pip install 'manykernels[report]'."
+        ) from error
+    source = files(__package__).joinpath("report.html.jinja").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["number"] = words.number
+    return environment.from_string(source)
+
+
+def _checked(model: Any, X: Any, y: Any, what: str) -> tuple[Any, Array, str]:
+    """Return rows, targets as an array, and the name of the target."""
+    kernels = getattr(model, "kernels", None)
+    if isinstance(kernels, PrecomputedBank) or (isinstance(kernels, str) and kernels == "precomputed"):
+        X = X if isinstance(X, KernelStack) else KernelStack(X)
+    elif not hasattr(X, "iloc"):
+        X = np.asarray(X)
+    values = np.asarray(y)
+    if len(X) != len(values):
+        raise InvalidInputError(f"{what} differ in length: {len(X)} rows and {len(values)} targets.")
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    return X, values, str(y.name) if isinstance(y, pd.Series) and y.name is not None else ""
+
+
+def _performance(model: Any, task: str, evaluation: Evaluation) -> dict[str, Any]:
+    """Return scores, comparisons and pictures of the predictions."""
+    first, rivals = evaluation.scores[0], evaluation.rivals
+    places, ends = charts.intervals(
+        [first, *(rival.score for rival in rivals)], (0.0, 1.0) if task == "classification" else None
+    )
+    rows = [("this model", first, places[0], "")]
+    for rival, place in zip(rivals, places[1:], strict=True):
+        rows.append((rival.name, rival.score, place, words.comparison_words(rival.name, rival.better_by, first.name)))
+    classifies = task == "classification"
+    return {
+        "how_scored": _how_scored(evaluation),
+        "scores": evaluation.scores,
+        "comparison": rows,
+        "ends": (words.number(ends[0]), words.number(ends[1])),
+        "left_out": evaluation.left_out,
+        "confusion": charts.confusion(evaluation.truth, evaluation.predicted) if classifies else None,
+        "scatters": [] if classifies else _scatters(evaluation),
+        "cv_curve": _cv_curve(model),
+        "box": (charts.WIDTH, charts.HEIGHT, charts.LEFT, charts.RIGHT, charts.TOP, charts.BOTTOM),
+    }
+
+
+def _how_scored(evaluation: Evaluation) -> str:
+    n = len(evaluation.truth)
+    folds = "Simpler models learned from folds of these rows, since the training rows were not given."
+    learned = f" {folds}" if evaluation.n_folds and evaluation.rivals else ""
+    ways = {
+        FOLDS: f"Every one of the {n:,} rows was predicted by a model that had not seen it: {evaluation.n_folds} "
+        "refits, each on the rows of the other folds.",
+        HELD_OUT: f"Scored on {n:,} rows that the model was not fitted on." + learned,
+        TRAINING: f"Scored on the {n:,} rows that the model was fitted on: too good to be true of new ones.",
+    }
+    return f"{ways[evaluation.way]} Intervals hold 95 % of the scores when these rows are drawn anew, with replacement."
+
+
+def _scatters(evaluation: Evaluation) -> list[charts.Plot]:
+    truth = np.asarray(evaluation.truth, dtype=float).reshape(len(evaluation.truth), -1)
+    predicted = np.asarray(evaluation.predicted, dtype=float).reshape(len(truth), -1)
+    several = truth.shape[1] > 1
+    return [
+        charts.scatter(truth[:, k], predicted[:, k], f"output {k}" if several else "Predicted and observed")
+        for k in range(min(truth.shape[1], MOST_OUTPUTS))
+    ]
+
+
+def _cv_curve(model: Any) -> charts.Plot | None:
+    """Return the curve by which the strength was chosen, of the mixture that was chosen."""
+    found = getattr(model, "cv_results_", None)
+    if not isinstance(found, pd.DataFrame) or not {"alpha", "mean_score", "std_score"} <= set(found):
+        return None
+    mixtures = [name for name in ("l1_ratio", "mu") if name in found]
+    chosen = found.iloc[model.best_index_]
+    same = np.all([found[name] == chosen[name] for name in mixtures], axis=0) if mixtures else np.ones(len(found), bool)
+    part, at = found[same], int(np.count_nonzero(np.asarray(same)[: model.best_index_]))
+    error = part["std_score"].to_numpy() / np.sqrt(max(model.n_folds_ - 1, 1))
+    labels = ("strength alpha", "score", "Score of the folds (band: standard error)")
+    return charts.curve(part["alpha"].to_numpy(), part["mean_score"].to_numpy(), error, at, labels)
+
+
+def _selection(model: Any, facts: MKLReport, evaluation: Evaluation) -> dict[str, Any]:
+    """Return what was selected, how sure that is, and the certificate in words."""
+    kernels, counts = contents.kernel_bars(model, evaluation)
+    return {
+        "verb": "selected" if hasattr(model, "kernels") else "found",
+        "views": contents.view_bars(model),
+        "kernels": kernels,
+        "has_refits": evaluation.selected_again is not None,
+        "again": words.again_words(counts, evaluation.n_folds),
+        "certificate": words.certificate_words(facts, model),
+        "n_targets": 1 if np.ndim(model.kernel_weights_) == 1 else len(model.kernel_weights_),
+    }

@@ -1,0 +1,242 @@
+"""How well a model does, honestly: on held-out rows or in refits on folds, with intervals, beside simpler models."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.utils import _safe_indexing
+
+from manykernels.estimators import GaussianMKL, NonlinearMKL
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.inspection.reports.baselines import baselines_for
+from manykernels.inspection.reports.bootstrap import METRICS, Draws, Score, areas_under_curve
+
+Array = NDArray[Any]
+
+FOLDS, HELD_OUT, TRAINING = "folds", "held out", "training"
+IMBALANCED = 0.5  # a class with less than this part of an equal share makes accuracy misleading
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A simpler model: its score, and how much the model is better.
+
+    Attributes
+    ----------
+    name : str
+    score, better_by : Score
+    """
+
+    name: str
+    score: Score
+    better_by: Score
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was predicted for rows with known targets, and how good that was.
+
+    Attributes
+    ----------
+    way : str
+        ``"folds"``, ``"held out"`` or ``"training"``.
+    n_folds : int
+        Zero without folds; with rows other than those of the fit, folds that only rivals were learned on.
+    truth, predicted : ndarray
+    scores : tuple of Score
+        The first is the one that rivals are compared by.
+    rivals : tuple of Rival
+    left_out : dict of str to str
+        Rivals that were not learned, and why.
+    selected_again : Counter or None
+        For kernels by name: in how many refits they were selected.
+    unfinished : int
+        Refits that stopped above the tolerance.
+    """
+
+    way: str
+    n_folds: int
+    truth: Array
+    predicted: Array
+    scores: tuple[Score, ...]
+    rivals: tuple[Rival, ...] = ()
+    left_out: dict[str, str] = field(default_factory=dict)
+    selected_again: Counter[str] | None = None
+    unfinished: int = 0
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows with their targets, and the folds into which they are split."""
+
+    X: Any
+    y: Array
+    splits: list[tuple[Array, Array]]
+
+    def take(self, rows: Array) -> tuple[Any, Array]:
+        """Return some rows and their targets."""
+        return _safe_indexing(self.X, rows), self.y[rows]
+
+
+def evaluate(
+    model: Any,
+    task: str,
+    X: Any,
+    y: Array,
+    *,
+    test: tuple[Any, Array] | None,
+    cv: Any,
+    groups: Any,
+    baselines: bool,
+    n_draws: int,
+    seed: int,
+) -> Evaluation:
+    """Predict rows with known targets without having seen them, unless ``cv`` is None, and score the predictions."""
+    unseen = test if test is not None else ((X, y) if len(y) != _n_trained(model) else None)
+    way = HELD_OUT if unseen is not None else (TRAINING if cv is None else FOLDS)
+    rows, truth = Rows(X, y, _splits(task, y, cv, groups, seed)), y if unseen is None else unseen[1]
+    guesses = _refit(model, rows) if way == FOLDS else _predict(model, X if unseen is None else unseen[0])
+    draws, names = Draws(len(truth), n_draws, seed), _metrics(task, truth)
+    scores = [draws.score(name, METRICS[name](draws.counts, truth, guesses.predicted)) for name in names]
+    if guesses.ranks is not None and guesses.ranks.ndim == 1 and len(np.unique(truth)) == 2:
+        areas = areas_under_curve(draws.counts, truth == model.classes_[1], guesses.ranks)
+        scores.insert(1, draws.score("area under the ROC curve", areas))
+    rivals: tuple[Rival, ...] = ()
+    left_out: dict[str, str] = {}
+    # Simpler models that were held to unseen rows do not compare with a score on the training rows.
+    if baselines and way != TRAINING:
+        rivals, left_out = _rivals(model, task, rows, test, guesses.predicted, draws, names[0])
+    return Evaluation(
+        way=way,
+        n_folds=len(rows.splits) if test is None and cv is not None else 0,
+        truth=truth,
+        predicted=guesses.predicted,
+        scores=tuple(scores),
+        rivals=rivals,
+        left_out=left_out,
+        selected_again=guesses.selected_again,
+        unfinished=guesses.unfinished,
+    )
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """Predictions of rows, and what was seen on the way."""
+
+    predicted: Array
+    ranks: Array | None
+    selected_again: Counter[str] | None = None
+    unfinished: int = 0
+
+
+def _predict(model: Any, X: Any) -> Guesses:
+    return Guesses(np.asarray(model.predict(X)), _ranks(model, X))
+
+
+def _n_trained(model: Any) -> int:
+    found = model.solution_
+    return len((found[0] if isinstance(found, tuple) else found).dual_coef)
+
+
+def _metrics(task: str, truth: Array) -> list[str]:
+    """Return names of scores, the first for comparisons."""
+    if task == "regression":
+        return ["R2", "root mean squared error", "mean absolute error"]
+    counts = np.unique(truth, return_counts=True)[1]
+    if counts.min() < IMBALANCED * len(truth) / len(counts):
+        return ["balanced accuracy", "accuracy"]
+    return ["accuracy", "balanced accuracy"]
+
+
+def _splits(task: str, y: Array, cv: Any, groups: Any, seed: int) -> list[tuple[Array, Array]]:
+    """Return the folds; a number of folds is shuffled, and no larger than the smallest class allows."""
+    splitter = 5 if cv is None else cv
+    if isinstance(splitter, (int, np.integer)) and groups is None:
+        smallest = int(np.unique(y, return_counts=True)[1].min()) if task == "classification" else 0
+        if smallest >= 2:
+            splitter = StratifiedKFold(min(int(splitter), smallest), shuffle=True, random_state=seed)
+        else:
+            splitter = KFold(min(int(splitter), len(y)), shuffle=True, random_state=seed)
+    splits = list(check_cv(splitter, y, classifier=task == "classification").split(np.zeros(len(y)), y, groups))
+    held_out = np.concatenate([test for _, test in splits])
+    if len(np.unique(held_out)) != len(held_out) or len(held_out) != len(y):
+        raise InvalidInputError("cv must hold out every row exactly once; give a number or a KFold-like splitter.")
+    return splits
+
+
+def _refit(model: Any, rows: Rows) -> Guesses:
+    """Return predictions of every row by a model that did not see it, and what the refits selected."""
+    predicted, ranks = [], []
+    again: Counter[str] = Counter()
+    unfinished = 0
+    for train, held_out in rows.splits:
+        again_model = clone(model).set_params(verbose=0)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            again_model.fit(*rows.take(train))
+        unfinished += any(issubclass(one.category, ConvergenceWarning) for one in caught)
+        weights = np.atleast_2d(again_model.kernel_weights_)
+        again.update(np.asarray(again_model.kernel_names_)[(weights > 0).any(axis=0)].tolist())
+        at = rows.take(held_out)[0]
+        predicted.append(again_model.predict(at))
+        ranks.append(_ranks(again_model, at))
+    order = np.argsort(np.concatenate([held_out for _, held_out in rows.splits]), kind="stable")
+    known = [rank for rank in ranks if rank is not None and rank.ndim == 1]
+    all_ranks = np.concatenate(known)[order] if len(known) == len(ranks) else None
+    # Widths that are learned differ from refit to refit, and their names with them.
+    comparable = not isinstance(model, (GaussianMKL, NonlinearMKL))
+    return Guesses(np.concatenate(predicted)[order], all_ranks, again if comparable else None, unfinished)
+
+
+def _ranks(model: Any, X: Any) -> Array | None:
+    return np.asarray(model.decision_function(X)) if hasattr(model, "decision_function") else None
+
+
+def _rivals(
+    model: Any,
+    task: str,
+    rows: Rows,
+    unseen: tuple[Any, Array] | None,
+    predicted: Array,
+    draws: Draws,
+    metric: str,
+) -> tuple[tuple[Rival, ...], dict[str, str]]:
+    """Learn simpler models in the same way, and compare on the same draws."""
+    chosen, left_out = baselines_for(model, task, rows.X, len(model.kernel_names_))
+    truth = rows.y if unseen is None else unseen[1]
+    own = METRICS[metric](draws.counts, truth, predicted)
+    found = []
+    for name, rival in chosen.items():
+        try:
+            guessed = _predict_unseen(rival, rows, unseen)
+        except (ValueError, TypeError) as error:
+            # A comparison that fails must not cost the report.
+            left_out[name] = f"it failed: {str(error).splitlines()[0][:120]}"
+            continue
+        values = METRICS[metric](draws.counts, truth, guessed)
+        found.append(Rival(name, draws.score(metric, values), draws.score("difference", own - values)))
+    return tuple(found), left_out
+
+
+def _predict_unseen(rival: Any, rows: Rows, unseen: tuple[Any, Array] | None) -> Array:
+    """Return predictions of rows that the model did not see."""
+    with warnings.catch_warnings():
+        # Of models that are not the subject of the report.
+        warnings.simplefilter("ignore")
+        if unseen is not None:
+            return np.asarray(clone(rival).fit(rows.X, rows.y).predict(unseen[0]))
+        parts = [clone(rival).fit(*rows.take(train)).predict(rows.take(held_out)[0]) for train, held_out in rows.splits]
+    return _in_order(parts, (held_out for _, held_out in rows.splits))
+
+
+def _in_order(parts: list[Any], places: Iterable[Array]) -> Array:
+    order = np.argsort(np.concatenate(list(places)), kind="stable")
+    return np.asarray(np.concatenate([np.asarray(part) for part in parts])[order])

@@ -1,0 +1,364 @@
+"""The report is one file that needs no network, escapes every text, and states what can be recomputed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, mean_absolute_error, r2_score, roc_auc_score
+
+from manykernels import (
+    Gaussian,
+    GaussianMKL,
+    InvalidInputError,
+    KernelBank,
+    Linear,
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLRegressor,
+    MKLRegressorCV,
+    PolynomialMKL,
+    report,
+)
+from manykernels.inspection import summary_html
+from manykernels.inspection.reports import bootstrap, charts, words
+from manykernels.inspection.reports.baselines import CONSTANT, ONE_KERNEL, SUM
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+FORBIDDEN_TAGS = {"script", "iframe", "object", "embed", "link", "img", "base", "form"}
+EVIL = "<script>alert(1)</script> \"'&"
+
+
+class Page(HTMLParser):
+    """Tags, attributes and visible text of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str]] = []
+        self.words: list[str] = []
+        self.feed(html)
+        self.close()
+        self.text = " ".join(" ".join(self.words).split())
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.tags.append(tag)
+        self.attributes += [(name, value or "") for name, value in attrs]
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def table(n: int = 60, p: int = 4, seed: int = 0) -> pd.DataFrame:
+    """Return columns of normal numbers."""
+    return pd.DataFrame(np.random.default_rng(seed).normal(size=(n, p)), columns=[f"c{j}" for j in range(p)])
+
+
+def labels(X: pd.DataFrame, n_classes: int = 2) -> np.ndarray:
+    """Return classes that depend on the first two columns."""
+    score = X.iloc[:, 0] ** 2 + X.iloc[:, 1]
+    return np.array([f"class {k}" for k in pd.qcut(score, n_classes, labels=False)])
+
+
+def _classes(model: Any, n_classes: int = 2) -> tuple[Any, Any, Any]:
+    X = table()
+    y = labels(X, n_classes)
+    return model.fit(X, y), X, y
+
+
+def _numbers(model: Any, n_outputs: int = 1) -> tuple[Any, Any, Any]:
+    X = table()
+    y = np.column_stack([np.sin(2 * X["c1"]), X["c0"] ** 2])[:, :n_outputs]
+    y = y if n_outputs > 1 else y[:, 0]
+    return model.fit(X, y), X, y
+
+
+def _precomputed() -> tuple[Any, Any, Any]:
+    X = table().to_numpy()
+    kernels = np.stack([Gaussian(1.0)(X[:, [j]]) for j in range(3)])
+    y = X[:, 0] > 0
+    return MKLClassifier("precomputed", alpha=0.01).fit(kernels, y), kernels, y
+
+
+MAKERS: dict[str, Callable[[], tuple[Any, Any, Any]]] = {
+    "classes": lambda: _classes(MKLClassifier(alpha=0.01)),
+    "many classes": lambda: _classes(MKLClassifier(alpha=0.005), 4),
+    "numbers": lambda: _numbers(MKLRegressor()),
+    "outputs": lambda: _numbers(MKLRegressor(), 2),
+    "classes, chosen": lambda: _classes(MKLClassifierCV(cv=3, n_alphas=4)),
+    "numbers, chosen": lambda: _numbers(MKLRegressorCV(cv=3, n_alphas=4, penalty="elasticnet", l1_ratios=[0.3, 0.8])),
+    "gaussian": lambda: _numbers(GaussianMKL(tol=0.05, random_state=0)),
+    "gaussian classes": lambda: _classes(GaussianMKL("logistic", tol=0.05, random_state=0)),
+    "polynomial": lambda: _numbers(PolynomialMKL(2, p=1.0, n_steps=20, tol=0.05, random_state=0)),
+    "precomputed": _precomputed,
+}
+
+
+@pytest.mark.filterwarnings("ignore:The best strength")
+@pytest.mark.parametrize("name", MAKERS)
+def test_every_estimator_has_a_report(name: str, tmp_path: Path) -> None:
+    model, X, y = MAKERS[name]()
+    path = report(model, X, y, tmp_path / "r.html", cv=2, n_draws=50)
+    html = path.read_text(encoding="utf-8")
+    page = Page(html)
+    for heading in ("The question", "Data and views", "How well it predicts", "What was selected", "What was proved"):
+        assert heading in page.text
+    assert "What to distrust" in page.text
+    assert type(model).__name__ in page.text
+    assert f"{len(y):,}" in page.text
+    assert FORBIDDEN_TAGS.isdisjoint(page.tags)
+    assert not re.search(r"(https?:)?//[a-z]", html)
+    assert all(not key.startswith("on") and key not in ("src", "href") for key, _ in page.attributes)
+    assert ("Confusion matrix" in page.text) == hasattr(model, "classes_")
+    assert len(html) < 200_000
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> tuple[str, Page]:
+    """Return a report in which every name is an attack."""
+    X = table(40, 3)
+    X.columns = [EVIL, "</title><style>*{display:none}", "{{ 7 * 191 }}{% raw %}"]
+    y = pd.Series(np.where(X.iloc[:, 0] > 0, "<img src=x onerror=alert(2)>", "ok"), name=EVIL)
+    bank = KernelBank([(EVIL, Linear(), [EVIL]), ("</td></table>", Gaussian(1.0), None)], standardize=True)
+    model = MKLClassifier(bank, alpha=0.01, class_weight={"<img src=x onerror=alert(2)>": 2.0, "ok": 1.0}).fit(X, y)
+    path = report(model, X, y, tmp_path / "r.html", cv=2, n_draws=20, title=EVIL, question=f"Is it {EVIL}?")
+    html = path.read_text(encoding="utf-8")
+    return html, Page(html)
+
+
+def test_every_text_is_escaped(hostile: tuple[str, Page]) -> None:
+    html, page = hostile
+    assert FORBIDDEN_TAGS.isdisjoint(page.tags)
+    assert page.tags.count("title") == page.tags.count("style") == 1
+    assert page.tags.count("table") == html.count("</table>")
+    assert page.text.count(EVIL) >= 3
+    assert "{{ 7 * 191 }}" in page.text
+    assert "1337" not in page.text
+
+
+def test_the_card_of_a_notebook_escapes_too() -> None:
+    X = table(40, 2)
+    X.columns = [EVIL, "b"]
+    model = MKLClassifier(alpha=0.01)
+    assert "not fitted" in summary_html(model)
+    card = summary_html(model.fit(X, X[EVIL] > 0))
+    page = Page(card)
+    assert FORBIDDEN_TAGS.isdisjoint(page.tags)
+    assert EVIL in page.text
+    assert f"{len(model.weights_frame())} of {len(model.kernel_names_)}" in page.text
+    assert page.tags.count("div") == card.count("</div>")
+
+
+@pytest.mark.filterwarnings("ignore:No kernel was selected")
+@pytest.mark.filterwarnings("ignore:Solver")
+def test_the_card_tells_what_is_wrong() -> None:
+    X = table(40, 2)
+    assert "No kernel was selected" in summary_html(MKLClassifier(alpha=100.0).fit(X, X["c0"] > 0))
+    assert "not finished (max_iter)" in summary_html(MKLClassifier(max_iter=1, tol=1e-9).fit(X, X["c0"] > 0))
+
+
+def test_columns_are_summarized(tmp_path: Path) -> None:
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(40, 1500)), columns=[f"probe_{j:05d}" for j in range(1500)])
+    y = X["probe_00007"] + X["probe_00003"]
+    bank = KernelBank.per_feature(Linear(), widths=[1.0], normalize="mean_diagonal")
+    model = MKLRegressor(bank, alpha=0.001, penalty="elasticnet").fit(X, y)
+    html = report(model, X, y, tmp_path / "r.html", cv=2, n_draws=20, baselines=False).read_text(encoding="utf-8")
+    assert len(set(re.findall(r"probe_\d{5}", html))) < 50
+    assert "1,500 (1,500 float64)" in html
+    assert "and 1,492 more" in html
+    assert len(html) < 60_000
+
+
+# --- what is stated is true ---
+
+
+def test_scores_and_intervals_are_those_of_scikit_learn() -> None:
+    rng = np.random.default_rng(0)
+    truth, guess = rng.integers(0, 3, 80), rng.integers(0, 3, 80)
+    y, f = rng.normal(size=(80, 2)), rng.normal(size=(80, 2))
+    draws = bootstrap.Draws(80, 60, 0)
+    rows = [np.repeat(np.arange(80), counts.astype(int)) for counts in draws.counts]
+    assert all(len(row) == 80 for row in rows)
+    for k in (0, 5, 60):
+        row = rows[k]
+        assert bootstrap.accuracies(draws.counts, truth, guess)[k] == pytest.approx(
+            accuracy_score(truth[row], guess[row])
+        )
+        found = bootstrap.balanced_accuracies(draws.counts, truth, guess)[k]
+        assert found == pytest.approx(balanced_accuracy_score(truth[row], guess[row]))
+        assert bootstrap.r2_scores(draws.counts, y, f)[k] == pytest.approx(r2_score(y[row], f[row]))
+        assert bootstrap.mean_absolute_errors(draws.counts, y, f)[k] == pytest.approx(
+            mean_absolute_error(y[row], f[row])
+        )
+        area = bootstrap.areas_under_curve(draws.counts, truth == 1, f[:, 0])[k]
+        assert area == pytest.approx(roc_auc_score(truth[row] == 1, f[row, 0]))
+
+
+def test_an_interval_covers_the_truth_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(0)
+    inside = 0
+    for seed in range(200):
+        correct = rng.random(150) < 0.8
+        draws = bootstrap.Draws(150, 200, seed)
+        score = draws.score("accuracy", bootstrap.accuracies(draws.counts, np.ones(150, bool), correct))
+        inside += score.low <= 0.8 <= score.high
+    # 95 of 100 are promised; 4.5 standard errors of 200 trials are 7 of 100.
+    assert inside >= 0.88 * 200
+
+
+def test_held_out_scores_are_those_of_the_model(tmp_path: Path) -> None:
+    X = table(120)
+    y = labels(X)
+    model = MKLClassifier(alpha=0.01).fit(X[:80], y[:80])
+    path = report(model, X[:80], y[:80], tmp_path / "r.html", X_test=X[80:], y_test=y[80:], n_draws=50)
+    page = Page(path.read_text(encoding="utf-8"))
+    assert f"accuracy {model.score(X[80:], y[80:]):.3f}" in page.text
+    assert "Scored on 40 rows that the model was not fitted on. Intervals" in page.text
+    other = Page(report(model, X[80:], y[80:], path, n_draws=50).read_text(encoding="utf-8"))
+    assert "Simpler models learned from folds of these rows" in other.text
+    assert f"accuracy {model.score(X[80:], y[80:]):.3f}" in other.text
+
+
+def test_rows_of_the_fit_are_predicted_by_refits(tmp_path: Path) -> None:
+    # Labels that are chance: a score on the training rows would be far above one half.
+    X = table(80, 6)
+    y = np.random.default_rng(1).permutation(np.repeat(["a", "b"], 40))
+    model = MKLClassifier(alpha=1e-4).fit(X, y)
+    assert model.score(X, y) > 0.9
+    text = Page(report(model, X, y, tmp_path / "r.html", n_draws=50).read_text(encoding="utf-8")).text
+    found = float(re.search(r"score value interval accuracy (\d\.\d+)", text)[1])
+    assert found < 0.7
+    assert "Not better than a constant" in text
+    seen = Page(report(model, X, y, tmp_path / "r.html", cv=None).read_text(encoding="utf-8")).text
+    assert "Evaluated on the training rows" in seen
+    assert f"accuracy {model.score(X, y):.3f}" in seen
+    assert CONSTANT not in seen
+
+
+def test_simpler_models_are_compared_or_left_out_with_a_reason(tmp_path: Path) -> None:
+    model, X, y = MAKERS["classes"]()
+    text = Page(report(model, X, y, tmp_path / "r.html", cv=2, n_draws=50).read_text(encoding="utf-8")).text
+    assert all(name in text for name in (CONSTANT, SUM, ONE_KERNEL["classification"]))
+    assert "Left out" not in text
+    model, X, y = MAKERS["gaussian"]()
+    text = Page(report(model, X, y, tmp_path / "r.html", cv=2, n_draws=50).read_text(encoding="utf-8")).text
+    assert f"Left out: {SUM}, since the model finds its kernels while it learns" in text
+    model, X, y = MAKERS["precomputed"]()
+    text = Page(report(model, X, y, tmp_path / "r.html", cv=2, n_draws=50).read_text(encoding="utf-8")).text
+    assert f"Left out: {ONE_KERNEL['classification']}, since the data are kernels" in text
+    assert f"better than the {CONSTANT}" in text
+
+
+@pytest.mark.filterwarnings("ignore:Solver")
+def test_what_to_distrust_is_told(tmp_path: Path) -> None:
+    X = pd.concat([table(40), table(40)[:10]], ignore_index=True)
+    y = np.where(X["c0"].rank() > 45, "rare", "common")
+    model = MKLClassifier(alpha=0.01, max_iter=1, tol=1e-10).fit(X, y)
+    text = Page(report(model, X, y, tmp_path / "r.html", cv=2, n_draws=50).read_text(encoding="utf-8")).text
+    for title in ("The solver did not finish", "Refits did not finish", "Few samples", "A class with few samples"):
+        assert title in text
+    assert "10 of 50 rows repeat another one" in text
+    assert "Classes of unequal size" in text
+    assert "Not finished: the solver stopped because it reached the largest number of iterations" in text
+
+
+@pytest.mark.filterwarnings("ignore:The best strength")
+def test_a_strength_at_the_edge_is_told(tmp_path: Path) -> None:
+    X = table()
+    y = np.sin(2 * X["c1"])
+    edge = MKLRegressorCV(cv=2, alphas=[10.0, 1.0, 0.3]).fit(X, y)
+    text = Page(report(edge, X, y, tmp_path / "r.html", cv=2, n_draws=20).read_text(encoding="utf-8")).text
+    assert "alpha = 0.3 is the smallest that was tried; a smaller one may be better" in text
+    assert "Score of the folds" in text
+
+
+def test_the_gap_is_put_in_words() -> None:
+    assert [words.number(value) for value in (-0.0001, 0.25, 12345.6)] == ["0.000", "0.250", "1.235e+04"]
+    assert [words.percent(share) for share in (4e-5, 0.012, 0.5)] == ["0.004 %", "1.2 %", "50 %"]
+    assert words.again_words([5, 5, 2, 0], 5).startswith(
+        "2 of the 4 selected kernels were selected again in every one of 5 refits, 1 in none."
+    )
+    assert words.again_words([None], 5) == ""
+    better = bootstrap.Score("difference", 0.1, 0.05, 0.2)
+    assert words.comparison_words("sum", better, "R2") == "better than the sum by 0.100 in R2 (+0.050 to +0.200)"
+
+
+def test_the_confusion_matrix_counts() -> None:
+    truth, guess = np.array(["a", "b", "a", "c"]), np.array(["a", "a", "a", "c"])
+    found = charts.confusion(truth, guess)
+    assert found.labels == ["a", "b", "c"]
+    assert found.counts == [[2, 0, 0], [1, 0, 0], [0, 0, 1]]
+    many = charts.confusion(np.arange(50), np.r_[1, 0, 2:50])
+    assert len(many.labels) == 12
+    assert {"0", "1"} <= set(many.labels)
+    assert many.n_left_out == 38
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3.2, 7.9), (1e-9, 2e-9), (1e6, 5e6), (0.913, 0.987)])
+def test_ticks_are_few_and_inside(low: float, high: float) -> None:
+    ticks = charts.nice_ticks(low, high)
+    assert 1 <= len(ticks) <= 6
+    assert all(low - 1e-12 <= tick <= high + 1e-12 for tick in ticks)
+
+
+# --- refusals ---
+
+
+def test_data_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    model, X, y = MAKERS["classes"]()
+    with pytest.raises(InvalidInputError, match="X and y differ in length: 60 rows and 59 targets"):
+        report(model, X, y[:-1], tmp_path / "r.html")
+    with pytest.raises(InvalidInputError, match="Give both X_test and y_test, or neither"):
+        report(model, X, y, tmp_path / "r.html", X_test=X)
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_without_jinja_one_learns_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['jinja2'] = None\n"
+        "import manykernels\n"
+        "try:\n    manykernels.report(None, None, None)\nexcept ImportError as error:\n    print(error)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "python -m pip install 'manykernels[report]'" in found.stdout
+
+
+# --- a browser ---
+
+
+def _browser() -> str | None:
+    return next((found for found in map(shutil.which, BROWSERS) if found), None)
+
+
+@pytest.mark.skipif(_browser() is None, reason="needs Chromium")
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("name", ["many classes", "outputs"])
+def test_a_browser_lays_it_out_without_sideways_scrolling(name: str, width: int, tmp_path: Path) -> None:
+    model, X, y = MAKERS[name]()
+    X = X.rename(columns={"c0": "a_rather_long_name_of_a_column_without_any_space_" * 3})
+    model = model.fit(X, y)
+    page = report(model, X, y, tmp_path / "r.html", cv=2, n_draws=20)
+    # In a frame, since windows have a smallest width; without the policy, which lets the page run nothing.
+    source = re.sub(r"<meta http-equiv[^>]*>", "", page.read_text(encoding="utf-8"))
+    measure = "<script>parent.postMessage(document.documentElement.scrollWidth, '*')</script></body>"
+    (tmp_path / "framed.html").write_text(source.replace("</body>", measure), encoding="utf-8")
+    listen = "<script>onmessage = event => { document.title = 'W' + event.data + 'W' }</script>"
+    frame = f"<iframe src='framed.html' style='width:{width}px;height:900px;border:0'></iframe>"
+    (tmp_path / "outer.html").write_text(f"<title></title>{listen}{frame}", encoding="utf-8")
+    command = [
+        str(_browser()), "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
+        "--virtual-time-budget=5000", "--dump-dom", (tmp_path / "outer.html").as_uri(),
+    ]  # fmt: skip
+    dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    found = re.search(r"W(\d+)W", dom)
+    assert found is not None
+    assert int(found[1]) <= width
