@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.convergence import ConvergenceDisplay
 from manykernels.inspection.displays.plotting import require_matplotlib
 from manykernels.inspection.displays.weight_map import WeightMapDisplay
 from manykernels.inspection.displays.weights import KernelWeightsDisplay
 
-MOST_ROWS, MOST_COLUMNS = 60, 80
 SMALL: Any = {"font.size": 9, "axes.titlesize": 11, "axes.titleweight": "bold", "axes.titlelocation": "left"}
 
 
@@ -50,21 +48,7 @@ def plot_overview(estimator: Any, *, title: str | None = None, top: int = 20, x:
         axes = figure.subplot_mosaic([["weights", "map"], ["convergence", "map"]], width_ratios=[1.0, 1.55])
         weights.plot(axes["weights"])
         convergence.plot(axes["convergence"], x=x, annotate=len(convergence.history["run"].unique()) == 1)
-        _readable_map(estimator).plot(axes["map"])
+        WeightMapDisplay.from_estimator(estimator).plot(axes["map"])
         if title is not None:
             figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
     return figure
-
-
-def _readable_map(estimator: Any) -> WeightMapDisplay:
-    """Return the whole map, or rows with weight only, or the heaviest of them, as far as labels can be read."""
-    display = WeightMapDisplay.from_estimator(estimator)
-    if len(display.weights) > MOST_ROWS:
-        display = WeightMapDisplay.from_estimator(estimator, active_only=True)
-    frame = display.weights
-    if frame.empty:
-        raise InvalidInputError("The model has no active kernel; there is nothing to draw.")
-    rows = frame.index.isin(frame.sum(axis=1).nlargest(MOST_ROWS).index)
-    columns = frame.columns.isin(frame.sum(axis=0).nlargest(MOST_COLUMNS).index)
-    n_single = int(rows[: display.n_single].sum())
-    return WeightMapDisplay(weights=frame.loc[rows, columns], n_single=n_single)

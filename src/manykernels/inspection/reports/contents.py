@@ -147,16 +147,16 @@ def versions() -> list[tuple[str, str]]:
 
 def code_of(model: Any, target: str, held_out: bool) -> str:
     """Return a program that does it again from the same table."""
-    described = model.__repr__(N_CHAR_MAX=4000)
-    name = type(model).__name__
+    described, name = model.__repr__(N_CHAR_MAX=4000), type(model).__name__
     rest = ", X_test=X_test, y_test=y_test" if held_out else ""
-    return "\n".join(
-        [
-            f"from manykernels import {name}, report  # and the kernels named below",
-            "",
-            f"# X: the table or kernels of this report; y: {cut_text(target, 60) or 'the target'}",
-            f"model = {described}",
-            "model.fit(X, y)",
-            f"report(model, X, y{rest})",
-        ]
-    )
+    lines = [
+        f"from manykernels import {name}, report  # and the kernels named below",
+        "",
+        f"# X: the table or kernels of this report; y: {cut_text(target, 60) or 'the target'}",
+        f"model = {described}",
+        "model.fit(X, y)",
+        f"report(model, X, y{rest})",
+    ]
+    if "Bank(" in described:
+        lines.insert(3, "# A bank is described, not printed whole: save_model(model, path) keeps it exactly.")
+    return "\n".join(lines)

@@ -96,10 +96,10 @@ def _kernels(model: Any, n_active: int) -> str:
         return f"<div style='{WARNING}'>No kernel was selected; the model is a constant.</div>"
     largest = float(used["share"].max()) or 1.0
     rows = [
-        f"<tr><td style='text-align:left'>{escape(cut_text(short_label(row['name']), LONGEST))}</td>"
-        f"<td style='width:9em'><div style='{BAR};width:{100 * row['share'] / largest:.0f}%'></div></td>"
-        f"<td style='text-align:right'>{100 * row['share']:.1f} %</td></tr>"
+        f"<tr><td style='text-align:left;padding:0'>{escape(cut_text(short_label(row['name']), LONGEST))}</td>"
+        f"<td style='width:8em;padding:0 .6em'><div style='{BAR};width:{100 * row['share'] / largest:.0f}%'></div></td>"
+        f"<td style='text-align:right;white-space:nowrap'>{100 * row['share']:.1f} %</td></tr>"
         for row in used.to_dict("records")
     ]
     more = f"<div style='{MUTED}'>and {n_active - len(used):,} more</div>" if n_active > len(used) else ""
-    return f"<table style='margin:.4em 0'>{''.join(rows)}</table>{more}"
+    return f"<table style='margin:.4em 0;font:inherit;color:inherit'>{''.join(rows)}</table>{more}"
