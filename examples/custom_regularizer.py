@@ -95,7 +95,7 @@ def main() -> None:
     print(f"R2 {model.score(X, y):.3f} with {(model.kernel_weights_ > 0).sum()} of {len(fitted.names)} kernels")
     path = regularization_path(X, y, kernels=bank, penalty=penalty, alphas=[0.1, 0.01, 0.001, 0.0001], tol=1e-8)
     print("kernels along the path:", path.summary()["n_active"].tolist())
-    chosen = MKLRegressorCV(bank, penalty=penalty, cv=3, alphas=[0.1, 0.01, 0.001, 0.0001]).fit(X, y)
+    chosen = MKLRegressorCV(bank, penalty=penalty, cv=3, alphas=np.geomspace(0.1, 1e-5, 5)).fit(X, y)
     print(f"alpha chosen by cross-validation: {chosen.alpha_:.3g}")
 
 

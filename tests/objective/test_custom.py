@@ -31,6 +31,7 @@ from manykernels import (  # noqa: E402
     regularization_path,
     solve,
 )
+from manykernels.kernels import register_kernel  # noqa: E402
 from manykernels.objective import Capability, Loss, Problem, Regularizer  # noqa: E402
 from manykernels.solvers import SOLVERS, solvers_for  # noqa: E402
 from manykernels.testing import (  # noqa: E402
@@ -66,6 +67,7 @@ class TestMixture(RegularizerContract):
 class TestKernel(KernelContract):
     @pytest.fixture(params=[1.0, 0.5])
     def kernel(self, request: pytest.FixtureRequest) -> HistogramIntersection:
+        register_kernel(HistogramIntersection)  # a run of the example as a script leaves its own copy registered
         return HistogramIntersection(request.param)
 
 
