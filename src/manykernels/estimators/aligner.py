@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,9 +16,7 @@ from manykernels.estimators.supervised.training import Training, is_precomputed,
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import cross_combine
 from manykernels.threads import blas_limit, n_threads
-from manykernels.validation.arrays import check_choice
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, check_choice
 
 
 class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

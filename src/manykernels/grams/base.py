@@ -6,20 +6,19 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.counters import GramCounters, triangle_size, triangle_starts
 from manykernels.grams.loops import mirror_upper, pack_rows
 from manykernels.threads import blas_threads
-from manykernels.validation.arrays import check_columns, check_indices, check_names, check_vector
+from manykernels.validation.arrays import Array, check_columns, check_indices, check_names, check_vector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from manykernels.validation.gram import Unproven
 
-Array = NDArray[Any]
 Index = ArrayLike | slice | None
 
 CHUNK_BYTES = 32 * 2**20  # of float64 blocks held at once; with the products of a block this stays below 64 MB

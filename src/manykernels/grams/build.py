@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.base import GramStack
@@ -16,8 +15,7 @@ from manykernels.grams.packed import PackedStack
 from manykernels.grams.plan import plan_stack
 from manykernels.kernels import FittedKernels, PreparedRows
 from manykernels.threads import n_threads
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 
 def build_stack(

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from manykernels.grams.tiles import TileEvaluator
 from manykernels.kernels import FittedKernels, PreparedRows
-from manykernels.validation.arrays import check_columns, check_vector
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, check_columns, check_vector
 
 
 def cross_apply(

@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import loops
 from manykernels.grams.base import MOST_SAMPLES, GramStack
 from manykernels.threads import run_ranges
+from manykernels.validation.arrays import Array
 from manykernels.validation.gram import check_gram_array, examined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from manykernels.validation.gram import Unproven
-
-Array = NDArray[Any]
 
 
 class DenseStack(GramStack):

@@ -12,12 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.compiled import compiled
 from manykernels.grams.loops import FAST
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 ROWS, COLUMNS = 8, 256  # a tile of squared distances: 16 KiB, in the first cache level while every width reads it
 

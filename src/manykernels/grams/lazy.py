@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.grams import gaussian
 from manykernels.grams.base import GramStack
 from manykernels.grams.tiles import TileEvaluator
 from manykernels.kernels import FittedKernels, PreparedRows
 from manykernels.threads import run_ranges
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 
 class LazyStack(GramStack):

@@ -9,14 +9,10 @@ The loops release the GIL; `manykernels.threads.run_ranges` hands ranges of kern
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.compiled import compiled
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 FAST = {"reassoc", "contract", "nsz"}
 TILE = 4096  # entries of a float64 accumulator tile: 32 KiB, so that it stays in the first two cache levels

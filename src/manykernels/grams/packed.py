@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import loops
 from manykernels.grams.base import MOST_SAMPLES, GramStack, Index
 from manykernels.grams.counters import triangle_size, triangle_starts
 from manykernels.threads import run_ranges
-from manykernels.validation.arrays import check_float32_range, check_indices
+from manykernels.validation.arrays import Array, check_float32_range, check_indices
 from manykernels.validation.gram import check_gram_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-Array = NDArray[Any]
 
 
 class PackedStack(GramStack):

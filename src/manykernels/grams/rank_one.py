@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.base import GramStack
+from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-Array = NDArray[Any]
 
 
 class RankOneStack(GramStack):

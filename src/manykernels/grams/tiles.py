@@ -8,12 +8,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.grams import gaussian
 from manykernels.kernels import ArdGaussian, FittedKernels, Gaussian, KernelSpec, PreparedRows
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 # Float64 kernel values held at once. They stay in cache, and so small an array is taken from memory already mapped:
 # with tiles of 4 MiB, mapping fresh pages cost more than the exponentials.

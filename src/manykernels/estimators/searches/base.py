@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
@@ -26,9 +25,8 @@ from manykernels.objective.constants import strength_from_alpha
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.solvers import Status
 from manykernels.threads import blas_threads
+from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import check_flag
-
-Array = NDArray[Any]
 
 CLASSIFICATION = ("logistic", "hinge", "squared_hinge")
 

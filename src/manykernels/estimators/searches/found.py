@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, count
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.discovery import Discovery, Found
 from manykernels.kernels import ArdGaussian, FittedBank, Prepared
 from manykernels.solvers import Solution
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 MOST_WIDTHS = 3  # in the name of a kernel
 

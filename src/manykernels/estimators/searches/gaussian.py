@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from numpy.typing import NDArray
-
 from manykernels.discovery import (
     ArdGaussianFamily,
     Discovery,
@@ -28,10 +26,8 @@ from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss
-from manykernels.validation.arrays import check_choice, check_count, check_parameter_range
+from manykernels.validation.arrays import Array, check_choice, check_count, check_parameter_range
 from manykernels.validation.parameters import check_flag
-
-Array = NDArray[Any]
 
 SEARCHES = ("greedy", "sampling")
 

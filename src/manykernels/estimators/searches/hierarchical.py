@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
-
-from numpy.typing import NDArray
+from typing import ClassVar
 
 from manykernels.discovery import Discovery, HierarchicalDiscovery, Limits, discover_hierarchical
 from manykernels.estimators.searches.base import BaseKernelSearch
@@ -13,9 +11,7 @@ from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.kernels import KernelSpec
 from manykernels.objective.losses import Loss
-from manykernels.validation.arrays import check_count
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, check_count
 
 
 class HierarchicalMKL(BaseKernelSearch):

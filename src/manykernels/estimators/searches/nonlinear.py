@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.discovery import Discovery, Limits, discover_nonlinear
 from manykernels.estimators.searches.base import BaseKernelSearch
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.objective.losses import Loss
-from manykernels.validation.arrays import check_count
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, check_count
 
 
 class NonlinearMKL(BaseKernelSearch):

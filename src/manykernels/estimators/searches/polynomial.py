@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from numpy.typing import NDArray
-
 from manykernels.discovery import Discovery, Limits, PolynomialDiscovery, discover_polynomial
 from manykernels.discovery.polynomial.family_norm import weakest
 from manykernels.estimators.searches.base import BaseKernelSearch
@@ -14,8 +12,7 @@ from manykernels.estimators.supervised.samples import Rows
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelSpec
 from manykernels.objective.losses import Loss
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 
 class PolynomialMKL(BaseKernelSearch):

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
@@ -25,8 +24,7 @@ from manykernels.objective.losses import Loss
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer
 from manykernels.solvers.progress import count_to
 from manykernels.threads import blas_threads
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 
 class CrossValidated:

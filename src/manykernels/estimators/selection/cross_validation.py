@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from numpy.typing import NDArray
-
 from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.estimators.supervised.classifier import MKLClassifier
 from manykernels.estimators.supervised.regressor import MKLRegressor
@@ -15,10 +13,9 @@ from manykernels.estimators.supervised.targets import (
     encode_labels,
     sample_weights,
 )
+from manykernels.validation.arrays import Array
 
 __all__ = ["MKLClassifierCV", "MKLRegressorCV"]
-
-Array = NDArray[Any]
 
 
 class MKLRegressorCV(CrossValidated, MKLRegressor):  # type: ignore[override]  # fit also takes groups

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -27,8 +26,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer, get_regularizer
 from manykernels.solvers import Status
 from manykernels.threads import blas_limit, n_threads
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 
 class BaseMKL(BaseEstimator):

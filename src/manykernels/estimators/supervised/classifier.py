@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
@@ -12,8 +11,7 @@ from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.prediction import class_probabilities
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import class_factors, class_labels, encode_labels
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 
 def _is_logistic(classifier: MKLClassifier) -> bool:

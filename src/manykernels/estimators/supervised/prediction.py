@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from manykernels.grams import cross_apply, cross_apply_each
 from manykernels.kernels import FittedKernels, PreparedRows
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 CHUNK_ENTRIES = 8 * 2**20  # float64 values held at once while predicting
 

@@ -11,7 +11,6 @@ from threading import Event
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import GramCounters, GramStack
@@ -20,9 +19,8 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers import IterationRecord, Solution, Solver, Status, configured_solver
 from manykernels.threads import blas_threads, n_threads
+from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import seed_from
-
-Array = NDArray[Any]
 
 DUST = (1.0, 0.1, 0.01)  # times tol, relative to the largest dual coefficient: what may count as zero
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
@@ -16,8 +15,8 @@ from manykernels.kernels import KernelStack
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.solvers import Solution
+from manykernels.validation.arrays import Array
 
-Array = NDArray[Any]
 Rows = Table | KernelStack  # checked; both are indexed by samples
 
 

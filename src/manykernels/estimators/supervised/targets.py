@@ -8,19 +8,17 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import (
+    Array,
     check_nonnegative_vector,
     check_positive,
     check_positive_vector,
     check_readable,
 )
-
-Array = NDArray[Any]
 
 SMALLEST_TOTAL, LARGEST_TOTAL = 1e-100, 1e100
 

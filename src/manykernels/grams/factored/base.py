@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.grams.base import GramStack
 from manykernels.grams.factored.columns import ColumnTable
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 ROUNDING = 1e-14  # of sums of kernel values, beside ||rho||_1^2 and the largest diagonal entry
 CHUNK_ROWS = 16384

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import Table
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 
 @compiled()

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.base import GramStack
@@ -19,8 +18,8 @@ from manykernels.grams.factored.scan import ScanStack
 from manykernels.kernels import Gaussian, KernelBank, KernelSpec, Laplacian, Matern
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.specs.widths import MEDIAN_ROWS, MedianDistances, known_width
+from manykernels.validation.arrays import Array
 
-Array = NDArray[Any]
 Positions = tuple[int, ...]
 
 SERVED_BY: tuple[tuple[str, Callable[[KernelSpec, int], bool]], ...] = (

@@ -7,13 +7,11 @@ from math import comb
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.grams.factored.base import CHUNK_ROWS, ROUNDING, FactoredStack
 from manykernels.grams.factored.columns import ColumnTable
 from manykernels.kernels import KernelSpec, Linear, Polynomial
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 MAX_FEATURES = 500
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored.base import FactoredStack, FactorOperator
@@ -15,8 +14,7 @@ from manykernels.grams.factored.fourier_factor import ColumnOperator, FourierFac
 from manykernels.grams.factored.fourier_plan import Expansion, expansion, plan_bins
 from manykernels.grams.factored.loops import ORDER, add_moments, add_values
 from manykernels.kernels import Gaussian
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 PASS_TOL = 1e-12  # of quad, beside ||rho||_1^2; below 1e-13 rounding would dominate
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from math import factorial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored.fourier_plan import gaussian_coefficients, periodization_error, reach, truncation_error
 from manykernels.grams.factored.loops import ORDER, add_moments, add_values, table_rows
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 FACTOR_TOL = 1e-15  # of the expansion itself; the truncation of the factor is another matter
 MAX_FREQUENCIES = 1200

@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import factorial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.fft import next_fast_len, rfft
 from scipy.special import erfc
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored.loops import ORDER
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 ROUNDING = 2e-15  # of sums and of the transform, beside ||rho||_1^2
 MAX_BINS = 2**22

@@ -7,15 +7,11 @@ of ``rho``; eight of them fill one cache line.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.compiled import compiled
 from manykernels.grams.loops import FAST
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 ORDER = 8
 

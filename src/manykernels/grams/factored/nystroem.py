@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from manykernels.grams.factored.base import ROUNDING, FactoredStack
 from manykernels.grams.factored.columns import ColumnTable
 from manykernels.kernels import KernelSpec
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 PASS_TOL = 1e-3  # share of the trace that the factors of a pass leave
 PASS_RANK = 100  # of the factors of a pass: their residual is in the bound

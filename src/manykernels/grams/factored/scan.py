@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.grams.factored.base import ROUNDING, FactoredStack
 from manykernels.grams.factored.columns import ColumnTable
@@ -14,8 +12,7 @@ from manykernels.grams.factored.loops import matern_recursion
 from manykernels.grams.factored.nystroem import nystroem_rows, pivoted_cholesky, rank_limit
 from manykernels.kernels import Laplacian, Matern
 from manykernels.kernels.specs.widths import known_width
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 
 class ScanStack(FactoredStack):

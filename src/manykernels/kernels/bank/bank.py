@@ -8,7 +8,6 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import Table
@@ -20,10 +19,9 @@ from manykernels.kernels.bank.prepared import Prepared
 from manykernels.kernels.bank.standardization import column_statistics, standardized
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.widths import MedianDistances
+from manykernels.validation.arrays import Array
 
 __all__ = ["FittedBank", "KernelBank"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, repr=False)

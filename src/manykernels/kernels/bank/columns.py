@@ -9,14 +9,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pandas.api.types import infer_dtype, is_bool_dtype, is_complex_dtype, is_numeric_dtype
 from sklearn.utils.validation import check_array
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.validation.arrays import check_finite, check_readable
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, check_finite, check_readable
 
 
 @dataclass(frozen=True, eq=False)

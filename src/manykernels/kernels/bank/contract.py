@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.normalization import normalize_block
 from manykernels.kernels.specs.base import KernelSpec
-from manykernels.validation.arrays import check_indices
+from manykernels.validation.arrays import Array, check_indices
 
 if TYPE_CHECKING:
     from manykernels.validation.gram import Unproven
 
-Array = NDArray[Any]
 Index = Any  # of rows or kernels: None for all, positions, a slice or a mask
 
 

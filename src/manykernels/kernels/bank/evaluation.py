@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.kernels.bank.contract import Group, Side
 from manykernels.kernels.bank.prepared import Prepared
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.distances import squared_distances
-from manykernels.validation.arrays import check_finite
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, check_finite
 
 
 def evaluate_group(

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import Table, locate_columns
@@ -19,9 +18,7 @@ from manykernels.kernels.bank.normalization import centered_diagonal, check_diag
 from manykernels.kernels.bank.prepared import Prepared, build_groups, prepare_points
 from manykernels.kernels.bank.standardization import standardized
 from manykernels.kernels.specs.base import KernelSpec
-from manykernels.validation.arrays import check_indices
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, check_indices
 
 CHUNK_ENTRIES = 4 * 2**20
 

@@ -15,11 +15,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 NORMALIZATIONS = ("trace", "mean_diagonal", "unit_diagonal", None)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.contract import FittedKernels, HeldGrams, Index, PreparedRows, Side, checked_out
@@ -20,9 +19,7 @@ from manykernels.kernels.bank.normalization import (
 )
 from manykernels.kernels.precomputed.prepared import PreparedKernels, row_means
 from manykernels.kernels.precomputed.stack import KernelStack, as_kernel_stack
-from manykernels.validation.arrays import check_indices
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, check_indices
 
 PROBE_COLUMNS = 16
 ARRAYS = ("scales", "row_means", "grand_means", "factors", "probe")

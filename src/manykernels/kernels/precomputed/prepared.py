@@ -6,13 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.contract import PreparedRows
 from manykernels.kernels.precomputed.stack import KernelStack
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.validation.arrays import check_finite, check_indices, check_names
+from manykernels.validation.arrays import Array, check_finite, check_indices, check_names
 from manykernels.validation.gram import Unproven, check_gram_array, check_rectangular_grams, examined
-
-Array = NDArray[Any]
 
 PSD = {"auto": "auto", "check": "raise", "clip": "clip", "ignore": "ignore"}
 

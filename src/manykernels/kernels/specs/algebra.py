@@ -8,14 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import KernelSpec, register_kernel
 from manykernels.kernels.specs.widths import MedianDistances
-from manykernels.validation.arrays import check_positive
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, check_positive
 
 
 @dataclass(frozen=True)

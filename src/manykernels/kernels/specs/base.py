@@ -8,12 +8,10 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.widths import MedianDistances, MedianWidth
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 KERNELS: dict[str, type[KernelSpec]] = {}
 """Every registered kernel class by its ``kind``, the name used in model files and in kernel files."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 CANCELLATION = 1e-4
 MANY_NEAR = 0.05

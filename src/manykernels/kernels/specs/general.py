@@ -7,14 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, chi2_kernel, pairwise_kernels
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import MOST_DEGREE, KernelSpec, as_pair, as_points, register_kernel
-from manykernels.validation.arrays import check_count, check_finite, check_positive
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, check_count, check_finite, check_positive
 
 DIAGONAL_ROWS = 64
 INDEFINITE = ("additive_chi2", "sigmoid")

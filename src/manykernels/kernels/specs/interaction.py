@@ -8,14 +8,12 @@ from itertools import groupby
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import KernelSpec, as_pair, as_points, register_kernel
 from manykernels.kernels.specs.inner import Linear
 from manykernels.kernels.specs.widths import MedianDistances
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array
 
 Part = tuple[KernelSpec, tuple[int, ...]]
 

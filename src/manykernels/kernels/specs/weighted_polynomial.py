@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import MOST_DEGREE, KernelSpec, as_pair, as_points, register_kernel
-from manykernels.validation.arrays import check_count, check_positive
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, check_count, check_positive
 
 
 @register_kernel

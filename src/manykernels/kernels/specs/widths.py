@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.validation.arrays import check_count, check_positive
-
-Array = NDArray[Any]
+from manykernels.validation.arrays import Array, check_count, check_positive
 
 SMALLEST_WIDTH = 1e-150
 LARGEST_WIDTH = 1e150
