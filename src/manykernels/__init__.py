@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     )
     from manykernels.objective.losses import get_loss
     from manykernels.objective.regularizers import get_regularizer
-    from manykernels.solvers import Solution, solve
+    from manykernels.solvers import Solution, solve, solve_factored
 
 __version__ = _version("manykernels")
 
@@ -108,6 +108,7 @@ __all__ = [
     "report",
     "save_model",
     "solve",
+    "solve_factored",
     "target_kernel",
 ]
 

@@ -4,6 +4,8 @@ from manykernels.solvers.base import Solver
 from manykernels.solvers.comparison import SolverComparison, compare_solvers, explain_solver_choice
 from manykernels.solvers.methods.block_coordinate.method import BlockCoordinate
 from manykernels.solvers.methods.conic.method import Conic
+from manykernels.solvers.methods.factored.model import FactoredModel
+from manykernels.solvers.methods.factored.solve import solve_factored
 from manykernels.solvers.methods.hessianmkl import HessianMKL
 from manykernels.solvers.methods.interior_point import InteriorPoint
 from manykernels.solvers.methods.levelmkl import LevelMKL
@@ -27,6 +29,7 @@ __all__ = [
     "UFOMKL",
     "BlockCoordinate",
     "Conic",
+    "FactoredModel",
     "ForwardBackward",
     "HessianMKL",
     "InteriorPoint",
@@ -48,5 +51,6 @@ __all__ = [
     "explain_solver_choice",
     "get_solver",
     "solve",
+    "solve_factored",
     "solvers_for",
 ]

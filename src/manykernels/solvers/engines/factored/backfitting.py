@@ -20,7 +20,7 @@ BLOCK_PER_RANK = 15
 
 
 def backfitting_step(
-    objective: FactoredObjective, point: Point, slopes: Array, bends: Array
+    objective: FactoredObjective, point: Point, slopes: Array, bends: Array, blocks: list[Block]
 ) -> tuple[Array, float, Array]:
     """Minimize the quadratic model at a point by sweeps over columns.
 
@@ -32,7 +32,6 @@ def backfitting_step(
     change : (N,)
         Of the scores.
     """
-    blocks = [_Block(objective, slot, bends) for slot in range(len(objective.operators))]
     parts = [part.copy() for part in objective.split(point.v)]
     slope, change, shift = slopes.copy(), np.zeros_like(slopes), 0.0
     total, first = float(bends.sum()), 0.0
@@ -60,8 +59,8 @@ def backfitting_step(
     return np.concatenate(parts), shift, change
 
 
-class _Block:
-    """One operator's own quadratic."""
+class Block:
+    """One operator's own quadratic; its Hessian may be of an earlier point, since slopes are always exact."""
 
     def __init__(self, objective: FactoredObjective, slot: int, bends: Array) -> None:
         self.operator: FactorOperator = objective.operators[slot]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.grams.factored.base import CHUNK_ROWS
-from manykernels.solvers.engines.factored.backfitting import backfitting_step
+from manykernels.solvers.engines.factored.backfitting import Block, backfitting_step
 from manykernels.solvers.engines.factored.group_problem import GroupPenalty, GroupProblem
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point, balance
 
@@ -19,7 +20,8 @@ RANK_LIMIT = 1500  # of dense Hessians; above, columns take turns
 SAMPLE_ROWS = 20_000
 SAMPLE_PER_RANK = 15
 GROUP_TOL = 0.03  # of the violation at the start of a step
-SLOW = 0.5  # a gap that falls by less than this factor asks for a better Hessian
+STALE = 0.2  # a gap that falls by less than this factor asks for Hessians of the present point
+SLOW = 0.5  # a gap that falls by less than this factor asks for more rows in them
 SUFFICIENT = 1e-4
 SMALLEST_STEP = 1e-3
 
@@ -34,7 +36,20 @@ class Fit:
     steps: int
 
 
-def minimize(objective: FactoredObjective, point: Point, tol: float, max_steps: int) -> Fit:
+@dataclass
+class Curvature:
+    """What is known of second derivatives: the rows they are summed over, and the models made from them."""
+
+    rows: int
+    dense: GroupProblem | None = None
+    blocks: list[Block] | None = None
+
+    def forget(self) -> None:
+        """Have the models made anew from the curvatures of the next step."""
+        self.dense, self.blocks = None, None
+
+
+def minimize(objective: FactoredObjective, point: Point, tol: float, max_steps: int, deadline: float = np.inf) -> Fit:
     """Minimize until the gap on these factors is at most ``tol``, or no step decreases the objective.
 
     Parameters
@@ -45,13 +60,15 @@ def minimize(objective: FactoredObjective, point: Point, tol: float, max_steps: 
     tol : float
         Absolute gap.
     max_steps : int
+    deadline : float
+        Reading of ``time.perf_counter`` at which to stop.
 
     Returns
     -------
     Fit
     """
     n = objective.problem.n_samples
-    rows = min(n, max(SAMPLE_ROWS, SAMPLE_PER_RANK * objective.rank))
+    curvature = Curvature(min(n, max(SAMPLE_ROWS, SAMPLE_PER_RANK * objective.rank)))
     gap, best_dual = np.inf, -np.inf
     for step in range(max_steps + 1):
         slopes = objective.settle_intercept(point)
@@ -60,27 +77,48 @@ def minimize(objective: FactoredObjective, point: Point, tol: float, max_steps: 
         value = objective.value(point)
         best_dual = max(best_dual, objective.dual_value(rho, adjoint))
         last, gap = gap, value - best_dual
-        if gap <= tol or step == max_steps:
+        if gap <= tol or step == max_steps or time.perf_counter() > deadline:
             break
+        if gap > STALE * last:
+            curvature.forget()
         if gap > SLOW * last:
-            rows = min(n, 4 * rows)
-        # Far from the kinks of a loss nothing bends; chords to them lead there.
-        curvatures = (objective.bends, objective.majorizers)
-        if not any(_advance(objective, point, slopes, -adjoint, value, rows, bend(point.z)) for bend in curvatures):
+            curvature.rows = min(n, 4 * curvature.rows)
+        if not _advance_somehow(objective, point, slopes, -adjoint, value, curvature):
             break
     return Fit(point, slopes, gap, step)
 
 
+def _advance_somehow(
+    objective: FactoredObjective, point: Point, slopes: Array, gradient: Array, value: float, curvature: Curvature
+) -> bool:
+    """Take a step; if none decreases the objective, try fresh curvatures, and chords to kinks where nothing bends."""
+    for bends in (objective.bends, objective.bends, objective.majorizers):
+        if _advance(objective, point, slopes, gradient, value, curvature, bends(point.z)):
+            return True
+        curvature.forget()
+    return False
+
+
 def _advance(
-    objective: FactoredObjective, point: Point, slopes: Array, gradient: Array, value: float, rows: int, bends: Array
+    objective: FactoredObjective,
+    point: Point,
+    slopes: Array,
+    gradient: Array,
+    value: float,
+    curvature: Curvature,
+    bends: Array,
 ) -> bool:
     """Take one step with a line search; return whether the objective decreased."""
     if not bends.any():
         return False
     if objective.rank > RANK_LIMIT:
-        v, shift, change = backfitting_step(objective, point, slopes, bends)
+        if curvature.blocks is None:
+            curvature.blocks = [Block(objective, slot, bends) for slot in range(len(objective.operators))]
+        v, shift, change = backfitting_step(objective, point, slopes, bends, curvature.blocks)
     else:
-        v, shift = _newton_target(objective, point, gradient, bends, rows)
+        if curvature.dense is None:
+            curvature.dense = _quadratic(objective, bends, curvature.rows)
+        v, shift = _newton_target(objective, point, gradient, curvature.dense)
         change = objective.scores(v - point.v) + shift
     before = objective.penalty.value(point.v)
     slope = float(slopes @ change) + objective.penalty.value(v) - before
@@ -96,19 +134,23 @@ def _advance(
     return False
 
 
-def _newton_target(
-    objective: FactoredObjective, point: Point, gradient: Array, bends: Array, rows: int
-) -> tuple[Array, float]:
-    """Return the coefficients and the shift of the intercept that minimize the quadratic model."""
+def _quadratic(objective: FactoredObjective, bends: Array, rows: int) -> GroupProblem:
+    """Return the quadratic model with these curvatures, the intercept a last group without a penalty."""
     penalty, free = objective.penalty, objective.problem.fit_intercept
-    H = sampled_hessian(objective, bends, rows, intercept=free)
-    v = point.v
     if free:
         starts = np.concatenate([penalty.starts, [penalty.starts[-1] + 1]])
         penalty = GroupPenalty(starts, np.append(penalty.linear, 0.0), np.append(penalty.curvature, 0.0))
-        v, gradient = np.append(v, 0.0), np.append(gradient, 0.0)
-    target, _ = GroupProblem(H, penalty).solve(v, gradient, GROUP_TOL)
-    return (target[:-1], float(target[-1])) if free else (target, 0.0)
+    return GroupProblem(sampled_hessian(objective, bends, rows, intercept=free), penalty)
+
+
+def _newton_target(
+    objective: FactoredObjective, point: Point, gradient: Array, quadratic: GroupProblem
+) -> tuple[Array, float]:
+    """Return the coefficients and the shift of the intercept that minimize the quadratic model."""
+    if not objective.problem.fit_intercept:
+        return quadratic.solve(point.v, gradient, GROUP_TOL)[0], 0.0
+    target, _ = quadratic.solve(np.append(point.v, 0.0), np.append(gradient, 0.0), GROUP_TOL)
+    return target[:-1], float(target[-1])
 
 
 def sampled_hessian(objective: FactoredObjective, bends: Array, rows: int, *, intercept: bool) -> Array:

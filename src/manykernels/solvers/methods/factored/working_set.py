@@ -26,12 +26,12 @@ Array = NDArray[Any]
 COARSE, FINEST = 1e-3, 1e-13  # share of the trace that factors leave, first and last
 REFINE = 0.01  # what finer factors leave of it
 COARSE_SHARE = 0.5  # of the largest violation, on kernels in use: finer factors are needed
-NEW_KERNELS = 16  # kernels that may enter in one round, or as many as are active
+NEW_KERNELS = 16  # kernels that may enter in one round, or twice as many as are in use
 INNER = 0.1  # part of the certified gap to which a working set is solved
 SMOOTHING = 0.2  # part of the gap that the smoothing of a kinked loss may make up
 FIRST_SMOOTHING = 0.5
 NEWTON_STEPS = 60
-FALLBACK_SAMPLES = 5000  # up to which N x N matrices of a working set are within memory
+FALLBACK_SAMPLES = 1000  # up to which N x N matrices of all active kernels are cheap
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class FactoredWorkingSet:
         chosen = np.flatnonzero(candidate & peak)
         if not len(chosen):
             chosen = np.flatnonzero(candidate)
-        return chosen[np.argsort(-u[chosen], kind="stable")[: max(NEW_KERNELS, len(used))]]
+        return chosen[np.argsort(-u[chosen], kind="stable")[: max(NEW_KERNELS, 2 * len(used))]]
 
     def _coefficients(self, state: State) -> list[Array]:
         if state.objective is None:
@@ -221,10 +221,11 @@ class FactoredWorkingSet:
     def _solve(self, state: State, gap: float) -> None:
         assert state.objective is not None
         target = max(INNER * gap, 0.1 * self.tol * self._size(state))
-        if state.rounds[-2:-1] and gap > 0.5 * state.rounds[-2].relative_gap * self._size(state):
+        entered = len(state.rounds) > 1 and len(state.kernels) > state.rounds[-1].working
+        if len(state.rounds) > 1 and not entered and gap > 0.5 * state.rounds[-2].relative_gap * self._size(state):
             # The last round gained little: what is left may be the working set's own.
             target = min(target, max(INNER * state.own_gap, 0.01 * self.tol * self._size(state)))
-        fit: Fit = minimize(state.objective, state.point, target, NEWTON_STEPS)
+        fit: Fit = minimize(state.objective, state.point, target, NEWTON_STEPS, self._started + self.time_limit)
         state.point, state.slopes, state.own_gap = fit.point, fit.slopes, fit.gap
         state.steps += fit.steps
         state.primal, state.norms = primal_bound(self.problem, state.objective, fit.point)
