@@ -3,8 +3,8 @@
 ``/usr/bin/time -v python benchmarks/factored.py [--problem million|table|small|growth] [--smoke] [--output DIR]``
 
 Columns are standard normal, float32; 27 Gaussian widths from 0.1 to 10 standard deviations on each; ten columns
-matter. ``million`` is one fit of 1e6 x 370, ``table`` other losses and sizes, ``small`` strengths at which noise columns enter, ``growth`` times against rows
-and columns with the exponents of a fit.
+matter. ``million`` is one fit of 1e6 x 370, ``table`` other losses and sizes, ``small`` strengths at which columns of
+noise enter, ``growth`` times against rows and columns, with the exponents of a fit.
 """
 
 from __future__ import annotations

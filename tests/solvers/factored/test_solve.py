@@ -179,7 +179,7 @@ def test_where_the_rank_passes_the_samples_gram_matrices_take_over() -> None:
 
 
 def test_a_loose_bound_is_not_taken_for_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The own gap of landmarks says nothing; the reported one is the brute-force one, by exact values of few kernels."""
+    """The own gap of landmarks says nothing; the reported one is the brute-force one, by a few exact values."""
     monkeypatch.setattr(working_set, "FALLBACK_SAMPLES", 0)
     monkeypatch.setattr(working_set, "INNER", 1e-4)
     entries = [(f"{i}{j}", Gaussian(0.7), [i, j]) for i in range(4) for j in range(i)]
