@@ -94,5 +94,6 @@ class Certificate:
         gap = primal - dual
         if not np.isfinite(gap):
             return cls(primal, dual, gap, np.inf, kkt, np.inf, np.inf)
+        rounding = np.inf if np.isnan(rounding) else rounding
         size = max(gap, 0.0) if gap >= -rounding else -gap
         return cls(primal, dual, gap, size / denominator, kkt, rounding, rounding / denominator)

@@ -319,7 +319,8 @@ class Problem:
         rho, d, b = model
         u = np.maximum(signed, 0.0)
         z = f + b
-        losses = self.weight * self.loss.value(self.y, z)
+        values = self.loss.value(self.y, z)
+        losses = self.weight * values
         conjugates = self.weight * self.loss.conjugate(self.y, feasible / self.weight)
         penalty, conjugate = self.regularizer.value(t), self.regularizer.conjugate(u)
         primal = float(np.sum(losses)) + penalty
@@ -332,7 +333,7 @@ class Problem:
             intercept=_ratio(abs(float(np.sum(rho))), float(np.sum(sizes))) if self.fit_intercept else 0.0,
             scaling=1.0 - scale,
         )
-        rounding = primal_rounding(self, rho, d, f, b, t) + dual_rounding(self, feasible, signed, conjugates, z)
+        rounding = primal_rounding(self, rho, d, f, b, t, values) + dual_rounding(self, feasible, signed, conjugates, z)
         return Certificate.from_values(primal, -float(np.sum(conjugates)) - conjugate, denominator, kkt, rounding)
 
     def _check_model(self, rho: Array, d: Array, b: float) -> tuple[Array, Array, float]:

@@ -62,40 +62,42 @@ def growth(n_terms: int) -> float:
     return 0.5 * EPS * (FEW + float(np.sqrt(n_terms)))
 
 
-def term_sizes(problem: Sizes, vector: Array) -> Array:
-    """Roots of what the terms of ``vector' K_m vector`` add up to in size, (M,)."""
-    sizes, roots = np.abs(vector), problem.entry_roots
+def term_sizes(roots: Array, vector: Array) -> Array:
+    """Roots of what the terms of ``vector' K_m vector`` add up to in size, (M,), from those of the entries."""
+    sizes = np.abs(vector)
     return roots @ sizes if roots.shape[1] == sizes.size else roots[:, 0] * float(sizes.sum())
 
 
-def norm_error(problem: Sizes, norms: Array, vector: Array) -> Array:
-    """Return by how much rounding may move ``norms``, (M,), the ``sqrt(vector' K_m vector)``."""
-    error = np.sqrt(growth(problem.n_samples)) * term_sizes(problem, vector)  # of the square: its square
+def norm_error(norms: Array, sizes: Array, n_samples: int) -> Array:
+    """Return by how much rounding may move ``norms``, (M,), the roots of sums of terms with these `term_sizes`."""
+    error = np.sqrt(growth(n_samples)) * sizes  # of the square: its square
     total = norms + np.hypot(norms, error)
     return np.divide(error * error, total, out=np.zeros_like(total), where=total > 0) + FEW * EPS * norms
 
 
-def primal_rounding(problem: Sizes, rho: Array, d: Array, f: Array, b: float, t: Array) -> float:
+def primal_rounding(problem: Sizes, rho: Array, d: Array, f: Array, b: float, t: Array, losses: Array) -> float:
     """Return by how much rounding may move the primal value.
 
     Parameters
     ----------
     problem : Problem
-    rho, d, f, b, t : arrays and float
-        The model, its scores without intercept and its block norms.
+    rho, d, f, b, t, losses : arrays and float
+        The model, its scores without intercept, its block norms and its loss on each sample.
     """
-    products = growth(problem.n_samples) * ((d * term_sizes(problem, rho)) @ problem.entry_roots)
+    active = np.flatnonzero(d)
+    roots, factors = problem.entry_roots[active], problem.penalties[active] * d[active]
+    sizes = term_sizes(roots, rho)
+    products = growth(problem.n_samples) * ((d[active] * sizes) @ roots)
     scores = products + FEW * EPS * (np.abs(f) + abs(b) + np.abs(problem.y))
-    losses, rising = problem.loss.value(problem.y, f + b), np.zeros_like(f)
+    rising = np.zeros_like(f)
     for moved in (f + b - scores, f + b + scores):
         rising = np.maximum(rising, problem.loss.value(problem.y, moved) - losses)
     fitted = growth(problem.n_samples) * float(problem.weight @ losses)
     fitted += INDEPENDENT * float(np.linalg.norm(problem.weight * rising))
-    factors = problem.penalties * d
-    norms = np.divide(t, factors, out=np.zeros_like(t), where=factors > 0)
-    worse = problem.regularizer.value(t + factors * norm_error(problem, norms, rho))
+    worse = t.copy()
+    worse[active] += factors * norm_error(t[active] / factors, sizes, problem.n_samples)
     penalty = problem.regularizer.value(t)
-    return fitted + max(worse - penalty, 0.0) + growth(problem.n_kernels) * penalty
+    return fitted + max(problem.regularizer.value(worse) - penalty, 0.0) + growth(problem.n_kernels) * penalty
 
 
 def dual_rounding(problem: Sizes, feasible: Array, signed: Array, conjugates: Array, z: Array) -> float:
@@ -105,11 +107,10 @@ def dual_rounding(problem: Sizes, feasible: Array, signed: Array, conjugates: Ar
     nearest definite kernel they are larger by that much, and so are those of the model: hence twice.
     """
     regularizer, u = problem.regularizer, np.maximum(signed, 0.0)
-    worse = (
-        u + norm_error(problem, problem.penalties * u, feasible) / problem.penalties + 2.0 * np.maximum(-signed, 0.0)
-    )
+    sizes = term_sizes(problem.entry_roots, feasible) / problem.penalties
+    worse = u + norm_error(u, sizes, problem.n_samples) + 2.0 * np.maximum(-signed, 0.0)
     shrunk = regularizer.dual_scale(worse)
     conjugate = regularizer.conjugate(u)
-    sizes = float((np.abs(problem.y) + np.abs(z)) @ np.abs(feasible)) + float(np.abs(conjugates).sum())
+    summed = float((np.abs(problem.y) + np.abs(z)) @ np.abs(feasible)) + float(np.abs(conjugates).sum())
     rising = max(regularizer.conjugate(shrunk * worse) - conjugate, 0.0)
-    return (1.0 - shrunk + growth(problem.n_samples)) * sizes + rising + growth(problem.n_kernels) * conjugate
+    return (1.0 - shrunk + growth(problem.n_samples)) * summed + rising + growth(problem.n_kernels) * conjugate

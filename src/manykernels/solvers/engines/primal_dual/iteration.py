@@ -308,7 +308,7 @@ class PrimalDual:
 
         Those of a kernel that the intercept absorbs, as that of a constant column, say nothing about a step.
         """
-        return EPS * self._inverse_penalties * term_sizes(self.problem, self.samples.rho) ** 2
+        return EPS * self._inverse_penalties * term_sizes(self.problem.entry_roots, self.samples.rho) ** 2
 
     def _scores_agree(self) -> bool:
         scores = self.scores()
