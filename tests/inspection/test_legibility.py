@@ -123,8 +123,7 @@ def overlaps(boxes: list[Any], slack: float = 1.5) -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("style", ["default", "dark_background"])
+@pytest.mark.parametrize(("style", "size"), [("default", "own"), ("default", "small"), ("dark_background", "small")])
 @pytest.mark.parametrize("kernels", MAKERS)
 @pytest.mark.parametrize("name", DISPLAYS)
 def test_no_text_meets_another(name: str, kernels: str, style: str, size: str) -> None:
