@@ -216,7 +216,7 @@ def counted_machines() -> Iterator[list[int]]:
 
     with ExitStack() as stack:
         for module in (point, block_coordinate):
-            stack.enter_context(patch.object(module, "fit_machine", counting(module.fit_machine)))
+            stack.enter_context(patch.object(module, "fit_learner", counting(module.fit_learner)))
         yield count
 
 

@@ -18,7 +18,7 @@ from manykernels.grams import DenseStack, GramStack
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.solvers import IterationRecord, get_solver
-from manykernels.solvers.engines.fixed_weights.learners import fit_machine
+from manykernels.solvers.engines.fixed_weights.learners import fit_learner
 
 DEGREE = 3
 LARGEST_MATRICES = 2e9  # bytes of single precision matrices
@@ -83,7 +83,7 @@ def _descend(descent: MirrorDescent, shell: Problem, seconds: float) -> list[dic
         spent += time.process_time() - started
         if descent.steps >= due or spent >= seconds or not going:
             due = descent.steps + max(1, descent.steps // 5)
-            fit = fit_machine(shell, descent.stack().combine(descent.average()))
+            fit = fit_learner(shell, descent.stack().combine(descent.average()))
             rows.append({"seconds": spent, "steps": descent.steps, "objective": fit.primal_value})
         if not going:
             break

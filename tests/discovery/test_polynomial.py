@@ -20,7 +20,7 @@ from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers.weight_sets import LpBall
 from manykernels.solvers import Status, WorkingSet, solve
-from manykernels.solvers.engines.fixed_weights.learners import fit_machine
+from manykernels.solvers.engines.fixed_weights.learners import fit_learner
 
 N, R, D = 30, 4, 2
 RHO = np.array([1.0, 0.8, 1.5])
@@ -202,7 +202,7 @@ def test_warm_machines_agree_with_cold_ones(points: Any, signal: Any, loss: str,
     for _ in range(40):
         gram = 0.9 * gram + np.multiply.outer(*[rng.normal(size=N)] * 2)
         rho = machine.solve(gram)
-        exact = fit_machine(shell, gram, tol=1e-12)
+        exact = fit_learner(shell, gram, tol=1e-12)
         dual = -shell.conjugate_loss(shell.feasible_dual(rho)) - rho @ gram @ rho / 2
         np.testing.assert_allclose(dual, exact.dual_value, rtol=1e-5)
     assert machine.systems >= 40

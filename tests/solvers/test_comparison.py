@@ -161,8 +161,8 @@ def test_the_explanation_names_every_solver_on_the_right_side(small: SmallProble
     [
         (BlockL1(0.1), "the regularizer selects kernels"),
         (BlockLq(0.1), "every kernel keeps a weight"),
-        (LpBall(0.1, p=2.0), "known, so they take turns with a machine"),
-        (ElasticNetBall(0.1, eta=0.5), "known, so they take turns with a machine"),
+        (LpBall(0.1, p=2.0), "known, so they take turns with a learner"),
+        (ElasticNetBall(0.1, eta=0.5), "known, so they take turns with a learner"),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )

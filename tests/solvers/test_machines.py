@@ -15,7 +15,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex
 from manykernels.solvers.engines.fixed_weights import learners as machines
 from manykernels.solvers.engines.fixed_weights import smo_svm
-from manykernels.solvers.engines.fixed_weights.learners import MachineFit, fit_machine
+from manykernels.solvers.engines.fixed_weights.learners import LearnerFit, fit_learner
 from manykernels.testing.checks import build_problem
 from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import LOSSES, SmallProblem, random_problem
@@ -42,7 +42,7 @@ def posed(seed: int, loss: str, *, change: float = 0.0) -> tuple[Problem, SmallP
     return build_problem(single), single
 
 
-def check(small: SmallProblem, fit: MachineFit, tol: float = 1e-9) -> None:
+def check(small: SmallProblem, fit: LearnerFit, tol: float = 1e-9) -> None:
     """Assert that both values are those of the model, recomputed in NumPy, and that they are close."""
     found = certificate_in_numpy(small, fit.rho, np.ones(1), fit.b)
     unit = abs(found.primal)
@@ -57,10 +57,10 @@ def check(small: SmallProblem, fit: MachineFit, tol: float = 1e-9) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_cold_and_warm_fits_are_certified(loss: str, seed: int) -> None:
     problem, small = posed(seed, loss)
-    cold = fit_machine(problem, small.kernels[0])
+    cold = fit_learner(problem, small.kernels[0])
     check(small, cold)
     changed, other = posed(seed, loss, change=0.05)
-    warm = fit_machine(changed, other.kernels[0], warm=cold)
+    warm = fit_learner(changed, other.kernels[0], warm=cold)
     check(other, warm)
     assert warm.steps <= 3
 
@@ -70,8 +70,8 @@ def test_a_poor_warm_start_does_no_harm(loss: str) -> None:
     for seed in range(6):
         problem, small = posed(seed, loss)
         far, _ = posed(seed, loss, change=4.0)
-        start = fit_machine(far, far.stack.combine(np.ones(1)))
-        check(small, fit_machine(problem, small.kernels[0], warm=start))
+        start = fit_learner(far, far.stack.combine(np.ones(1)))
+        check(small, fit_learner(problem, small.kernels[0], warm=start))
 
 
 @pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive", "squared_hinge", "huber", "quantile"])
@@ -79,7 +79,7 @@ def test_without_active_sets_the_primal_dual_iteration_gets_there(loss: str, mon
     monkeypatch.setattr(machines, "exchange_active_sets", lambda *_: iter(()))
     for seed in range(8):
         problem, small = posed(seed, loss)
-        check(small, fit_machine(problem, small.kernels[0], tol=1e-7), 1e-7)
+        check(small, fit_learner(problem, small.kernels[0], tol=1e-7), 1e-7)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_poor_approximate_answer_is_only_a_worse_start(
     monkeypatch.setattr(machines, limit, 1)
     for seed in range(0, 12, 2):
         problem, small = posed(seed, loss)
-        check(small, fit_machine(problem, small.kernels[0]))
+        check(small, fit_learner(problem, small.kernels[0]))
 
 
 @pytest.mark.parametrize("seed", [2, 3])
@@ -107,9 +107,9 @@ def test_the_machine_of_the_hinge_loss_starts_pairs_at_the_last_one(seed: int, m
 
     monkeypatch.setattr(smo_svm, "svm_loop", counted)
     problem, small = posed(seed, "hinge")
-    cold = fit_machine(problem, small.kernels[0])
+    cold = fit_learner(problem, small.kernels[0])
     changed, other = posed(seed, "hinge", change=0.05)
-    check(other, fit_machine(changed, other.kernels[0], warm=cold))
+    check(other, fit_learner(changed, other.kernels[0], warm=cold))
     np.testing.assert_array_equal(starts[0], 0.0)
     np.testing.assert_allclose(starts[1], cold.rho, atol=1e-12)
     assert steps[1] < steps[0]
@@ -120,7 +120,7 @@ def test_libsvm_is_asked_for_the_epsilon_insensitive_loss_only(monkeypatch: pyte
     monkeypatch.setattr(machines, "_libsvm", lambda problem, gram: asked.append(problem) or original(problem, gram))
     for loss in ALL_LOSSES:
         problem, small = posed(2, loss)
-        fit_machine(problem, small.kernels[0])
+        fit_learner(problem, small.kernels[0])
     assert [problem.loss.name for problem in asked] == ["epsilon_insensitive"]
 
 
@@ -135,20 +135,20 @@ def test_same_scores_as_scikit_learn(smooth_data: tuple[Array, Array]) -> None:
     gram, y = smooth_data
     labels = np.where(y > 0, 1.0, -1.0)
     svc = SVC(C=1.0, kernel="precomputed", tol=1e-9).fit(3 * gram, labels)
-    fit = fit_machine(Problem(gram[None], labels, "hinge", Simplex(1.0)), 3 * gram)
+    fit = fit_learner(Problem(gram[None], labels, "hinge", Simplex(1.0)), 3 * gram)
     np.testing.assert_allclose(3 * gram @ fit.rho + fit.b, svc.decision_function(3 * gram), atol=1e-6)
     svr = SVR(C=1.0, epsilon=0.1, kernel="precomputed", tol=1e-9).fit(gram, y)
-    fit = fit_machine(Problem(gram[None], y, "epsilon_insensitive", Simplex(1.0)), gram)
+    fit = fit_learner(Problem(gram[None], y, "epsilon_insensitive", Simplex(1.0)), gram)
     np.testing.assert_allclose(gram @ fit.rho + fit.b, svr.predict(gram), atol=1e-6)
     ridge = KernelRidge(alpha=1.0, kernel="precomputed").fit(gram, y)
-    fit = fit_machine(Problem(gram[None], y, "squared", Simplex(1.0), fit_intercept=False), gram)
+    fit = fit_learner(Problem(gram[None], y, "squared", Simplex(1.0), fit_intercept=False), gram)
     np.testing.assert_allclose(fit.rho, ridge.dual_coef_, rtol=1e-9)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared", "squared_hinge", "huber"])
 def test_dual_coefficients_are_slopes_of_smooth_losses(loss: str) -> None:
     problem, small = posed(4, loss)
-    fit = fit_machine(problem, small.kernels[0], tol=1e-13)
+    fit = fit_learner(problem, small.kernels[0], tol=1e-13)
     slopes = -problem.weight * problem.loss.derivative(problem.y, small.kernels[0] @ fit.rho + fit.b)
     np.testing.assert_allclose(fit.rho, slopes, atol=1e-6 * np.abs(slopes).max())
 
@@ -157,7 +157,7 @@ def test_dual_coefficients_are_slopes_of_smooth_losses(loss: str) -> None:
 def test_a_zero_kernel_leaves_the_best_constant(loss: str) -> None:
     problem, small = posed(2, loss)
     zero = replace(small, kernels=np.zeros_like(small.kernels))
-    fit = fit_machine(problem, zero.kernels[0])
+    fit = fit_learner(problem, zero.kernels[0])
     check(zero, fit)
     assert fit.steps == 0
 
@@ -166,12 +166,12 @@ def test_a_zero_kernel_leaves_the_best_constant(loss: str) -> None:
 def test_nothing_is_modified_and_equal_calls_agree(loss: str) -> None:
     problem, small = posed(6, loss)
     gram = small.kernels[0].copy()
-    first = fit_machine(problem, gram)
+    first = fit_learner(problem, gram)
     rho = first.rho.copy()
-    warm = fit_machine(problem, gram, warm=first)
+    warm = fit_learner(problem, gram, warm=first)
     np.testing.assert_array_equal(gram, small.kernels[0])
     np.testing.assert_array_equal(first.rho, rho)
-    np.testing.assert_array_equal(fit_machine(problem, gram, warm=first).rho, warm.rho)
+    np.testing.assert_array_equal(fit_learner(problem, gram, warm=first).rho, warm.rho)
 
 
 @pytest.mark.parametrize("error", [np.linalg.LinAlgError, FloatingPointError])
@@ -189,7 +189,7 @@ def test_a_breakdown_of_the_iteration_leaves_the_best_fit(
         original(iteration, wanted)
 
     monkeypatch.setattr(machines.PrimalDual, "newton_step", breaking)
-    fit = fit_machine(problem, small.kernels[0], tol=1e-12)
+    fit = fit_learner(problem, small.kernels[0], tol=1e-12)
     found = certificate_in_numpy(small, fit.rho, np.ones(1), fit.b)
     assert len(calls) == 3
     assert fit.steps == 2

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manykernels.solvers.engines.fixed_weights.learners import fit_machine
+from manykernels.solvers.engines.fixed_weights.learners import fit_learner
 from manykernels.solvers.engines.simplex_weights.line_search import search_line, stepped
 from manykernels.solvers.engines.simplex_weights.point import SimplexPoint, kernel_weights, starting_weights
 from manykernels.solvers.methods.simplemkl import SimpleMKL, longest_step, reduced_direction
@@ -35,7 +35,7 @@ def test_slopes_are_those_of_the_machine_value(loss: str) -> None:
         values = []
         for sign in (1, -1):
             d = kernel_weights(point.problem, point.theta + sign * step * unit)
-            values.append(fit_machine(point.problem, point.problem.stack.combine(d), tol=1e-13).primal_value)
+            values.append(fit_learner(point.problem, point.problem.stack.combine(d), tol=1e-13).primal_value)
         difference = (values[0] - values[1]) / (2 * step)
         assert difference == pytest.approx(point.slopes[kernel], rel=1e-3, abs=1e-7 * np.abs(point.slopes).max())
 

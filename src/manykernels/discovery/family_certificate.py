@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.problem import Problem
-from manykernels.solvers.engines.fixed_weights.learners import MachineFit
+from manykernels.solvers.engines.fixed_weights.learners import LearnerFit
 from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
 
@@ -47,7 +47,7 @@ def certificate_of(problem: Problem, model: Model, penalty: float, feasible: Arr
     return Certificate.from_values(loss + penalty, dual, denominator, kkt)
 
 
-def machine_certificate(fit: MachineFit, tiny: float) -> Certificate:
+def machine_certificate(fit: LearnerFit, tiny: float) -> Certificate:
     """Return the certificate of a learner: for its kernel weights, stationarity is all there is to miss."""
     scale = max(abs(fit.primal_value), tiny)
     kkt = KKTResiduals(fit.gap / scale, 0.0, 0.0, 0.0, 0.0)

@@ -61,7 +61,7 @@ REASONS = {
     WorkingSet.name: "the regularizer selects kernels, so most passes can skip most of them",
     InteriorPoint.name: "every kernel keeps a weight, so all of them enter each step",
     BlockCoordinate.name: "no Newton method here handles this set of weights, whose best weights for given norms are "
-    "known, so they take turns with a machine on the weighted sum",
+    "known, so they take turns with a learner on the weighted sum",
 }
 """Why a solver is preferred among those that handle a problem."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
-from manykernels.solvers.engines.fixed_weights.learners import MachineFit, fit_machine
+from manykernels.solvers.engines.fixed_weights.learners import LearnerFit, fit_learner
 from manykernels.validation.arrays import Array, check_nonnegative_vector, check_positive, check_vector
 
 LEARNER_TOL = 1e-9  # of the model with its kernel
@@ -96,7 +96,7 @@ class NonlinearProblem:
         base = scaled @ scaled.T
         return base, base**self.degree
 
-    def at(self, theta: Array, warm: MachineFit | None = None) -> Point:
+    def at(self, theta: Array, warm: LearnerFit | None = None) -> Point:
         """Return value and gradient at theta.
 
         With the dual coefficients rho of the model, ``dJ/dtheta_i = -(D/(2 lambda)) rho' (K_i o B^(D-1)) rho``: never
@@ -107,7 +107,7 @@ class NonlinearProblem:
             raise InvalidInputError(
                 f"A power of degree {self.degree} overflows on these columns. Standardize them, or lower the degree."
             )
-        fit = fit_machine(self.problem, gram / self.strength, warm=warm, tol=LEARNER_TOL)
+        fit = fit_learner(self.problem, gram / self.strength, warm=warm, tol=LEARNER_TOL)
         gradient = self._gradient(fit.rho, base)
         # The largest decrease to first order: the ball's end point theta_0 - radius * gradient / ||gradient||, which is
         # not negative.
@@ -135,7 +135,7 @@ class Point:
     Attributes
     ----------
     theta : ndarray of shape (p,)
-    fit : MachineFit
+    fit : LearnerFit
     value : float
         In units of the loss at zero.
     gradient : ndarray of shape (p,)
@@ -145,7 +145,7 @@ class Point:
     """
 
     theta: Array
-    fit: MachineFit
+    fit: LearnerFit
     value: float
     gradient: Array
     stationarity: float

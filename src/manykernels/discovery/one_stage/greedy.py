@@ -28,7 +28,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.solvers import Solution
-from manykernels.solvers.engines.fixed_weights.learners import MachineFit
+from manykernels.solvers.engines.fixed_weights.learners import LearnerFit
 from manykernels.validation.arrays import (
     Array,
     check_choice,
@@ -166,13 +166,13 @@ def make_learner(
 
 def _begin(
     learner: Learner, limits: Limits, rng: np.random.Generator
-) -> tuple[Candidate, FamilyCertificate, MachineFit]:
+) -> tuple[Candidate, FamilyCertificate, LearnerFit]:
     """Return the model without kernels and the first kernel to take."""
     empty, rho, b = learner.start()
     model = rho, np.zeros(1), b
     certified = certify(learner, empty, model, tol=limits.tol, rng=rng)
     start = candidate(learner, [certified.worst.parameter], model, certified.certificate, 0)
-    return start, certified, MachineFit(rho, b, certified.certificate.dual, certified.certificate.gap, 0)
+    return start, certified, LearnerFit(rho, b, certified.certificate.dual, certified.certificate.gap, 0)
 
 
 def _corrective(learner: Learner, limits: Limits, rng: np.random.Generator, *, slides: bool) -> Iterator[Candidate]:
@@ -254,7 +254,7 @@ class _Line:
     """``J`` along a direction of the weights: convex, with derivative ``-rho' K_direction rho / (2 lambda)``."""
 
     def __init__(
-        self, learner: Learner, problem: Problem, mixture: Mixture, direction: Array, fit: MachineFit, tol: float
+        self, learner: Learner, problem: Problem, mixture: Mixture, direction: Array, fit: LearnerFit, tol: float
     ) -> None:
         self.learner, self.problem, self.fit = learner, problem, fit
         self.base = mixture.combined() / learner.strength
@@ -271,7 +271,7 @@ class _Line:
         self.newton_steps += self.fit.steps
         return -float(self.fit.rho @ self.change @ self.fit.rho)
 
-    def minimize(self, longest: float) -> tuple[MachineFit, float]:
+    def minimize(self, longest: float) -> tuple[LearnerFit, float]:
         """Return the learner at the minimum over ``[0, longest]`` and the step."""
         if longest <= 0 or not self.change.any():
             self.slope(0.0)

@@ -16,7 +16,7 @@ from manykernels.objective.certificate import Certificate
 from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers.weight_sets import Simplex
-from manykernels.solvers.engines.fixed_weights.learners import MachineFit, fit_machine
+from manykernels.solvers.engines.fixed_weights.learners import LearnerFit, fit_learner
 from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
 
@@ -62,9 +62,9 @@ class Learner:
         empty = self.problem([np.zeros((len(self.target), len(self.target)))])
         return empty, *empty.zero_model()
 
-    def fit(self, problem: Problem, gram: Array, warm: MachineFit | None, tol: float) -> MachineFit:
+    def fit(self, problem: Problem, gram: Array, warm: LearnerFit | None, tol: float) -> LearnerFit:
         """Return the learner on one kernel matrix ``sum_m d_m K_m``."""
-        return fit_machine(problem, gram, warm=warm, tol=tol)
+        return fit_learner(problem, gram, warm=warm, tol=tol)
 
     def found(self, parameters: Sequence[Array]) -> tuple[Found, ...]:
         """Return the kernels of some parameters, under names that differ."""

@@ -28,7 +28,7 @@ from manykernels.discovery.one_stage.mixture import Learner, Mixture, candidate,
 from manykernels.discovery.one_stage.tuning import CHECKPOINTS, CORRECTIVE_TOL, DRAW_TOL
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss
-from manykernels.solvers.engines.fixed_weights.learners import MachineFit
+from manykernels.solvers.engines.fixed_weights.learners import LearnerFit
 from manykernels.validation.arrays import Array, check_count, check_positive
 from manykernels.validation.parameters import check_flag
 
@@ -199,7 +199,7 @@ def _sample(learner: Learner, limits: Limits, rng: np.random.Generator, steps: _
     empty, rho, b = learner.start()
     certified = certify(learner, empty, (rho, np.zeros(1), b), tol=limits.tol, rng=rng)
     yield candidate(learner, [certified.worst.parameter], (rho, np.zeros(1), b), certified.certificate, 0)
-    fit, mixture, sums, typical, solved = MachineFit(rho, b, 0.0, 0.0, 0), Mixture(), np.zeros(0), -np.inf, 0
+    fit, mixture, sums, typical, solved = LearnerFit(rho, b, 0.0, 0.0, 0), Mixture(), np.zeros(0), -np.inf, 0
     for k in range(1, steps.n_draws + 1):
         drawn = draw_widths(learner.search, fit.rho, rng)
         mixture, new = mixture.with_member(learner.search, drawn.parameter)

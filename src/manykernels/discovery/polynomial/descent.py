@@ -16,7 +16,7 @@ from manykernels.discovery.polynomial.tuning import SOLVE_TOL, STALE
 from manykernels.grams import GramStack
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers.weight_sets import power_prox
-from manykernels.solvers.engines.fixed_weights.learners import MachineFit, fit_machine
+from manykernels.solvers.engines.fixed_weights.learners import LearnerFit, fit_learner
 from manykernels.validation.arrays import Array
 
 
@@ -76,12 +76,12 @@ class WarmStartedSolver:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._last: MachineFit | None = None
+        self._last: LearnerFit | None = None
         self.systems = 0
 
     def solve(self, gram: Array) -> Array:
         """Return ``rho`` for this matrix, (N,)."""
-        self._last = fit_machine(self._problem, gram, warm=self._last, tol=SOLVE_TOL)
+        self._last = fit_learner(self._problem, gram, warm=self._last, tol=SOLVE_TOL)
         self.systems += self._last.steps
         return self._last.rho
 

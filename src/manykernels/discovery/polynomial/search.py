@@ -37,7 +37,7 @@ from manykernels.grams import GramStack
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
 from manykernels.solvers import Solution
-from manykernels.solvers.engines.fixed_weights.learners import fit_machine
+from manykernels.solvers.engines.fixed_weights.learners import fit_learner
 from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
 
@@ -128,7 +128,7 @@ class PolynomialSearch:
     def _averaged(self, descent: MirrorDescent) -> Candidate:
         """Return the model of the averaged weights."""
         d, stack = descent.average(), descent.stack()
-        fit = fit_machine(self.problem, stack.combine(d))
+        fit = fit_learner(self.problem, stack.combine(d))
         self._systems = descent.solver.systems + fit.steps
         return self._candidate(list(descent.indices), stack, (fit.rho, d, fit.b))
 

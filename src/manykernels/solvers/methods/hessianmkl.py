@@ -89,7 +89,7 @@ class HessianMKL(Solver):
         return state.point.model()
 
     def newton_steps(self, state: _State) -> int:
-        """Return the linear systems solved, inside the machines and for the Hessians."""
+        """Return the linear systems solved, inside the learners and for the Hessians."""
         return state.point.steps
 
 

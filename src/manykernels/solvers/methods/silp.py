@@ -14,7 +14,7 @@ from manykernels.solvers.engines.simplex_weights.cutting_plane import CutState, 
 class SILP(CuttingPlane):
     """Semi-infinite linear program: the next weights minimize the cuts (Sonnenburg et al. 2006).
 
-    Each iteration solves ``max tau  s.t.  tau <= sum_m theta_m S_m(rho^t)`` over the simplex for all machines so far,
+    Each iteration solves ``max tau  s.t.  tau <= sum_m theta_m S_m(rho^t)`` over the simplex for all learners so far,
     by HiGHS; it needs no step length, and jumps between corners until it has enough cuts.
 
     References

@@ -41,7 +41,7 @@ class SimpleMKL(Solver):
         D_m = g_p - g_m (0 where theta_m = 0 and g_m > g_p),       D_p = -sum_{m != p} D_m
 
     The longest step along it sets one weight to zero; it is taken, with the direction adapted, as long as ``J`` falls.
-    A line search between the last two points ends the iteration. Each value of ``J`` is a machine fitted to the
+    A line search between the last two points ends the iteration. Each value of ``J`` is a learner fitted to the
     combined kernel, warm-started from the one before.
 
     Parameters
@@ -101,7 +101,7 @@ class SimpleMKL(Solver):
         return state.point.model()
 
     def newton_steps(self, state: _State) -> int:
-        """Return the linear systems solved inside all machines."""
+        """Return the linear systems solved inside all learners."""
         return state.point.steps
 
     def _choose_direction(self, state: _State) -> None:

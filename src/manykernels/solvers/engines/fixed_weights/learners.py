@@ -5,7 +5,7 @@ How each loss is solved follows measurements (docs/skm.md, benchmarks/machines.p
 - squared: one bordered Cholesky factorization;
 - hinge: pairs of samples are moved by the loop of `smo_svm`, from the coefficients of the warm start or from zero, and
   active sets are exchanged from there until the answer is exact. In five solvers on two data sets this takes less time
-  a machine than to exchange the old active set and to ask LIBSVM where that fails, by a factor of 2 in the median. The
+  a learner than to exchange the old active set and to ask LIBSVM where that fails, by a factor of 2 in the median. The
   primal-dual iteration takes 10 to 100 times as long, so it only catches what the exchange misses;
 - squared hinge, Huber, epsilon-insensitive and quantile: the same exchange, from the active set of the warm start, else
   from that of LIBSVM (epsilon-insensitive with an intercept), else from all samples free;
@@ -53,7 +53,7 @@ SMO_SWEEPS = LIBSVM_SWEEPS = 50  # most steps, as a multiple of the number of sa
 
 
 @dataclass(frozen=True, eq=False)
-class MachineFit:
+class LearnerFit:
     """The learner on one kernel matrix: ``f = gram @ rho``, scores ``f + b``.
 
     Attributes
@@ -82,7 +82,7 @@ class MachineFit:
         return self.dual_value + self.gap
 
 
-def fit_machine(problem: Problem, gram: Array, *, warm: MachineFit | None = None, tol: float = 1e-9) -> MachineFit:
+def fit_learner(problem: Problem, gram: Array, *, warm: LearnerFit | None = None, tol: float = 1e-9) -> LearnerFit:
     """Fit the loss of a problem on one kernel matrix.
 
     Solves ``min_{f,b} sum_i s_i l(y_i, f_i + b) + ||f||^2 / 2`` in the space of the kernel whose Gram matrix is
@@ -98,16 +98,16 @@ def fit_machine(problem: Problem, gram: Array, *, warm: MachineFit | None = None
     return _resume(problem, gram, warm, tol)
 
 
-def _certified(problem: Problem, gram: Array, rho: Array, b: float, steps: int) -> MachineFit:
+def _certified(problem: Problem, gram: Array, rho: Array, b: float, steps: int) -> LearnerFit:
     """Make ``rho`` feasible and compute both values of exactly this model."""
     rho = problem.feasible_dual(rho)
     f = gram @ rho
     half = 0.5 * float(rho @ f)
     dual = -problem.conjugate_loss(rho) - half
-    return MachineFit(rho, b, dual, problem.empirical_loss(f + b) + half - dual, steps)
+    return LearnerFit(rho, b, dual, problem.empirical_loss(f + b) + half - dual, steps)
 
 
-def _solve_linear(problem: Problem, gram: Array) -> MachineFit:
+def _solve_linear(problem: Problem, gram: Array) -> LearnerFit:
     """Solve ``(gram + diag(curvature/s)) rho + b = y``, ``sum rho = 0``: one bordered Cholesky factorization."""
     matrix = np.array(gram, dtype=np.float64)
     matrix[np.diag_indices_from(matrix)] += problem.loss.curvature / problem.weight
@@ -115,7 +115,7 @@ def _solve_linear(problem: Problem, gram: Array) -> MachineFit:
     return _certified(problem, gram, rho, b, 1)
 
 
-def _exchange(problem: Problem, gram: Array, warm: MachineFit | None, tol: float) -> MachineFit:
+def _exchange(problem: Problem, gram: Array, warm: LearnerFit | None, tol: float) -> LearnerFit:
     """Exchange active sets, from ever more careful starts."""
     steps = 0
     for rho, b in _starts(problem, gram, warm):
@@ -127,7 +127,7 @@ def _exchange(problem: Problem, gram: Array, warm: MachineFit | None, tol: float
     return found if _accurate(problem, found, tol) else _polish(problem, gram, found, tol)
 
 
-def _starts(problem: Problem, gram: Array, warm: MachineFit | None) -> Iterator[tuple[Array, float]]:
+def _starts(problem: Problem, gram: Array, warm: LearnerFit | None) -> Iterator[tuple[Array, float]]:
     """Yield at least one model whose active set is to be exchanged."""
     loss, (low, high) = problem.loss, problem.dual_box
     if Capability.HINGE_FORM in loss.capabilities:
@@ -141,7 +141,7 @@ def _starts(problem: Problem, gram: Array, warm: MachineFit | None) -> Iterator[
         yield _guess(problem)
 
 
-def _smo(problem: Problem, gram: Array, warm: MachineFit | None) -> tuple[Array, float]:
+def _smo(problem: Problem, gram: Array, warm: LearnerFit | None) -> tuple[Array, float]:
     """Move pairs of samples (single ones without intercept), from the last coefficients if there are any."""
     start = np.zeros(problem.n_samples) if warm is None else problem.feasible_dual(warm.rho)
     tol = PAIRS_TOL if problem.fit_intercept else SINGLES_TOL
@@ -161,16 +161,16 @@ def _guess(problem: Problem) -> tuple[Array, float]:
 
 def _libsvm(problem: Problem, gram: Array) -> tuple[Array, float]:
     most = LIBSVM_SWEEPS * problem.n_samples
-    machine = SVR(kernel="precomputed", C=1.0, epsilon=problem.loss.kink, tol=LIBSVM_TOL, max_iter=most)
+    learner = SVR(kernel="precomputed", C=1.0, epsilon=problem.loss.kink, tol=LIBSVM_TOL, max_iter=most)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        machine.fit(gram, problem.y, sample_weight=problem.dual_box[1])
+        learner.fit(gram, problem.y, sample_weight=problem.dual_box[1])
     rho = np.zeros(problem.n_samples)
-    rho[machine.support_] = machine.dual_coef_[0]
-    return rho, float(machine.intercept_[0])
+    rho[learner.support_] = learner.dual_coef_[0]
+    return rho, float(learner.intercept_[0])
 
 
-def _polish(problem: Problem, gram: Array, best: MachineFit, tol: float) -> MachineFit:
+def _polish(problem: Problem, gram: Array, best: LearnerFit, tol: float) -> LearnerFit:
     """Exchange active sets from that of ``best``; return the best model met."""
     steps = best.steps
     for rho, b in exchange_active_sets(problem, gram, best.rho, best.b):
@@ -182,7 +182,7 @@ def _polish(problem: Problem, gram: Array, best: MachineFit, tol: float) -> Mach
     return best
 
 
-def _resume(problem: Problem, gram: Array, warm: MachineFit | None, tol: float) -> MachineFit:
+def _resume(problem: Problem, gram: Array, warm: LearnerFit | None, tol: float) -> LearnerFit:
     """Continue from the scores that the old coefficients stand for, so that only ``f = gram @ rho`` is violated."""
     zero = _certified(problem, gram, *problem.zero_model(), 0)
     samples = None if warm is None else _warm_samples(problem, gram, warm)
@@ -193,7 +193,7 @@ def _resume(problem: Problem, gram: Array, warm: MachineFit | None, tol: float) 
     return found if _accurate(problem, found, tol) else _descend(problem, gram, _cold(problem, gram), found, tol)
 
 
-def _warm_samples(problem: Problem, gram: Array, warm: MachineFit) -> SampleVariables | None:
+def _warm_samples(problem: Problem, gram: Array, warm: LearnerFit) -> SampleVariables | None:
     """Return the variables of the loss at old coefficients; None if these may sit at bounds that hold multipliers."""
     low, high = problem.dual_box
     if not (np.isfinite(low).any() or np.isfinite(high).any()):
@@ -214,7 +214,7 @@ def _single(problem: Problem, gram: Array) -> Problem:
     return replace(problem, stack=DenseStack(gram[None]), regularizer=Ridge(1.0), kernel_penalties=None)
 
 
-def _descend(problem: Problem, gram: Array, iteration: PrimalDual, best: MachineFit, tol: float) -> MachineFit:
+def _descend(problem: Problem, gram: Array, iteration: PrimalDual, best: LearnerFit, tol: float) -> LearnerFit:
     """Take Newton steps, at least one: an old answer is never returned as it is, however well it still does."""
     useless, smallest = 0, np.inf
     for _ in range(MOST_STEPS):
@@ -231,5 +231,5 @@ def _descend(problem: Problem, gram: Array, iteration: PrimalDual, best: Machine
     return best
 
 
-def _accurate(problem: Problem, fit: MachineFit, tol: float) -> bool:
+def _accurate(problem: Problem, fit: LearnerFit, tol: float) -> bool:
     return fit.gap <= tol * max(abs(fit.primal_value), problem.tiny)

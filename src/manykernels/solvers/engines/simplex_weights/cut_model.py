@@ -47,7 +47,7 @@ class CutMinimum:
 
 @dataclass(frozen=True, eq=False)
 class CutModel:
-    """Cuts ``J(theta) >= constants_t + slopes_t'theta``, one a machine.
+    """Cuts ``J(theta) >= constants_t + slopes_t'theta``, one a learner.
 
     Attributes
     ----------

@@ -25,7 +25,7 @@ ROUNDING = 1e-14
 
 @dataclass
 class CutState:
-    """The last machine, the best one, the cuts and the minimum of their model."""
+    """The last learner, the best one, the cuts and the minimum of their model."""
 
     point: SimplexPoint
     best: SimplexPoint
@@ -41,16 +41,16 @@ class CutState:
 
 @dataclass(frozen=True, kw_only=True)
 class CuttingPlane(Solver):
-    """What cutting-plane methods share: a machine and a cut an iteration, a linear program for the lower bound.
+    """What cutting-plane methods share: a learner and a cut an iteration, a linear program for the lower bound.
 
     Minimizes ``J(theta) = min_{f,b} sum_i s_i l(y_i, f_i + b) + (lambda/2) sum_m t_m^2 / theta_m`` over the simplex.
-    The machine at ``theta^t`` gives the cut ``J(theta) >= J(theta^t) + g_t'(theta - theta^t)`` with
+    The learner at ``theta^t`` gives the cut ``J(theta) >= J(theta^t) + g_t'(theta - theta^t)`` with
     ``g_tm = -u_tm^2/(2 lambda)``.
 
     Notes
     -----
-    The multipliers of the linear program average the dual coefficients of the machines. That average proves the lower
-    bound of the program in the certificate of the library, so it is offered as a model along with the best machine's.
+    The multipliers of the linear program average the dual coefficients of the learners. That average proves the lower
+    bound of the program in the certificate of the library, so it is offered as a model along with the best learner's.
     """
 
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.SIMPLEX})
@@ -58,7 +58,7 @@ class CuttingPlane(Solver):
 
     @abstractmethod
     def next_weights(self, state: CutState) -> Array:
-        """Return the weights at which the next machine is fitted."""
+        """Return the weights at which the next learner is fitted."""
 
     def initialize(self, problem: Problem, start: Model) -> CutState:
         """Cut at the weights of the given model, or at equal ones."""
@@ -67,7 +67,7 @@ class CuttingPlane(Solver):
         return CutState(point, point, cuts, cuts.minimum(point.theta, point.value, np.inf))
 
     def step(self, problem: Problem, state: CutState) -> None:
-        """Fit a machine, add its cut, minimize the model."""
+        """Fit a learner, add its cut, minimize the model."""
         gap = state.gap
         state.point = state.point.moved(self.next_weights(state), self.tol)
         state.best = min(state.best, state.point, key=lambda point: point.value)
@@ -75,7 +75,7 @@ class CuttingPlane(Solver):
         state.minimum = state.cuts.minimum(state.best.theta, state.best.value, gap)
 
     def worth_certifying(self, problem: Problem, state: CutState) -> bool:
-        """Certify when the gap of the cuts has halved, when it is rounding, or when the best machine is good enough."""
+        """Certify when the gap of the cuts has halved, when it is rounding, or when the best learner is good enough."""
         small = ROUNDING * max(abs(state.best.value), problem.tiny)
         if state.gap > max(WORTH_CERTIFYING * state.certified_gap, small) and state.best.relative_gap > self.tol:
             return False
@@ -83,7 +83,7 @@ class CuttingPlane(Solver):
         return True
 
     def extract(self, problem: Problem, state: CutState) -> Model:
-        """Return the best machine, or the average that proves the lower bound on the best machine's weights."""
+        """Return the best learner, or the average that proves the lower bound on the best learner's weights."""
         if state.best.relative_gap <= self.tol:
             return state.best.model()
         d = kernel_weights(problem, state.best.theta)
@@ -91,5 +91,5 @@ class CuttingPlane(Solver):
         return min([state.best.model(), *averages], key=lambda model: problem.certificate(*model).relative_gap)
 
     def newton_steps(self, state: CutState) -> int:
-        """Return the linear systems solved inside all machines."""
+        """Return the linear systems solved inside all learners."""
         return state.point.steps

@@ -17,32 +17,32 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manykernels.solvers.engines.fixed_weights.learners import MachineFit, fit_machine
+from manykernels.solvers.engines.fixed_weights.learners import LearnerFit, fit_learner
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
     from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
 
-MACHINE_SHARE = 1e-6
-FINEST_MACHINE = 1e-12
+LEARNER_SHARE = 1e-6
+FINEST_LEARNER = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class SimplexPoint:
-    """Weights on the simplex with the machine fitted to them."""
+    """Weights on the simplex with the learner fitted to them."""
 
     problem: Problem
     theta: Array
-    fit: MachineFit
+    fit: LearnerFit
     steps: int
 
     @classmethod
     def at(cls, problem: Problem, theta: Array, tol: float, previous: SimplexPoint | None = None) -> SimplexPoint:
-        """Fit the machine at ``theta``, starting from a previous point."""
+        """Fit the learner at ``theta``, starting from a previous point."""
         warm, steps = (None, 0) if previous is None else (previous.fit, previous.steps)
         gram = problem.stack.combine(kernel_weights(problem, theta))
-        fit = fit_machine(problem, gram, warm=warm, tol=max(FINEST_MACHINE, MACHINE_SHARE * tol))
+        fit = fit_learner(problem, gram, warm=warm, tol=max(FINEST_LEARNER, LEARNER_SHARE * tol))
         return cls(problem, theta, fit, steps + fit.steps)
 
     def moved(self, theta: Array, tol: float) -> SimplexPoint:

@@ -1,4 +1,4 @@
-"""Block coordinate descent: fit a machine with the weights held fixed, then the weights in closed form; repeat."""
+"""Block coordinate descent: fit a learner with the weights held fixed, then the weights in closed form; repeat."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
-from manykernels.solvers.engines.fixed_weights.learners import MachineFit, fit_machine
+from manykernels.solvers.engines.fixed_weights.learners import LearnerFit, fit_learner
 from manykernels.solvers.methods.block_coordinate.extrapolation import Extrapolation
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 SMALLEST_SHARE = 1e-14  # of the trace of the combined kernel: a weight that falls to zero could never return
 SHARE_OF_ZEROS = 1e-6  # the same for kernels without weight in a warm start
-MACHINE_SHARE = 1e-4  # of the current gap: how closely a machine is fitted
-CLOSEST_MACHINE = 1e-11
+LEARNER_SHARE = 1e-4  # of the current gap: how closely a learner is fitted
+CLOSEST_LEARNER = 1e-11
 RISE = 1e-3  # of the gap: what an extrapolation may add to the objective
 WORTH_CERTIFYING = 0.5  # of the last certified gap
 PROGRESS = 0.999  # of the smallest gap so far: an iteration that stays above it was idle
@@ -35,10 +35,10 @@ UPDATES = ("exact", "wsr")
 
 @dataclass
 class _Point:
-    """A machine fitted at given weights, with both values of the whole problem and the weights that come next."""
+    """A learner fitted at given weights, with both values of the whole problem and the weights that come next."""
 
     weights: Array
-    fit: MachineFit
+    fit: LearnerFit
     importance: Array
     primal: float
     relative_gap: float
@@ -48,7 +48,7 @@ class _Point:
 @dataclass
 class _State:
     weights: Array
-    warm: MachineFit | None
+    warm: LearnerFit | None
     traces: Array
     point: _Point | None = None
     extrapolated: bool = False
@@ -62,10 +62,10 @@ class _State:
 
 @dataclass(frozen=True, kw_only=True)
 class BlockCoordinate(Solver):
-    """Alternate between a machine on the weighted sum of kernels and the weights in closed form.
+    """Alternate between a learner on the weighted sum of kernels and the weights in closed form.
 
     Solves ``min_{f,b} sum_i s_i l(y_i, f_i + b) + Omega(t)``, ``t_m = w_m ||f_m||``, through
-    ``Omega(t) = min_d sum_m t_m^2 / (2 d_m) + h(d)``: with the weights fixed it is a machine on the kernel
+    ``Omega(t) = min_d sum_m t_m^2 / (2 d_m) + h(d)``: with the weights fixed it is a learner on the kernel
     ``sum_m d_m K_m / w_m^2`` (a support vector machine for the hinge loss), with ``f`` fixed
 
     - weights on a simplex: ``d = t / (lambda sum t)``, the group-lasso MKL of Xu et al. (2010);
@@ -125,10 +125,10 @@ class BlockCoordinate(Solver):
         if not d.any():
             return _State(_equal_weights(problem, rho, traces), None, traces)
         weights = _raised(d * problem.penalties**2.0, traces, SHARE_OF_ZEROS)
-        return _State(weights, MachineFit(problem.feasible_dual(rho), b, -np.inf, np.inf, 0), traces)
+        return _State(weights, LearnerFit(problem.feasible_dual(rho), b, -np.inf, np.inf, 0), traces)
 
     def step(self, problem: Problem, state: _State) -> None:
-        """Fit the machine at the current weights and choose the next ones."""
+        """Fit the learner at the current weights and choose the next ones."""
         found = self._evaluate(problem, state)
         state.idle = 0 if found.relative_gap < PROGRESS * state.smallest else state.idle + 1
         state.smallest = min(state.smallest, found.relative_gap)
@@ -152,7 +152,7 @@ class BlockCoordinate(Solver):
         return state.extrapolation.proposal(found.importance, gap)
 
     def worth_certifying(self, problem: Problem, state: _State) -> bool:
-        """Certify once the gap, which is known after each machine, has halved, or no longer falls."""
+        """Certify once the gap, which is known after each learner, has halved, or no longer falls."""
         assert state.point is not None
         if state.idle > MOST_IDLE:
             return True
@@ -163,7 +163,7 @@ class BlockCoordinate(Solver):
         state.certified = min(state.certified, certificate.relative_gap)
 
     def extract(self, problem: Problem, state: _State) -> Model:
-        """Return the machine with its weights; those that do not matter are zero once the gap is closed."""
+        """Return the learner with its weights; those that do not matter are zero once the gap is closed."""
         point = state.point
         assert point is not None
         rho, b = point.fit.rho, point.fit.b
@@ -182,14 +182,14 @@ class BlockCoordinate(Solver):
         return d
 
     def newton_steps(self, state: _State) -> int:
-        """Return the number of linear systems solved by all machines."""
+        """Return the number of linear systems solved by all learners."""
         return state.steps
 
     def _evaluate(self, problem: Problem, state: _State) -> _Point:
         gap = 1.0 if state.point is None else state.point.relative_gap
         gram = problem.stack.combine(state.weights * problem.penalties**-2.0)
-        tol = min(max(MACHINE_SHARE * gap, CLOSEST_MACHINE), MACHINE_SHARE)
-        fit = fit_machine(problem, gram, warm=state.warm, tol=tol)
+        tol = min(max(LEARNER_SHARE * gap, CLOSEST_LEARNER), LEARNER_SHARE)
+        fit = fit_learner(problem, gram, warm=state.warm, tol=tol)
         state.steps += fit.steps
         u = problem.dual_norms(fit.rho)
         t = state.weights * u
