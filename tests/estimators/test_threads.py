@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController, threadpool_limits
 
-from manykernels import KernelAligner, MKLRegressor
+from manykernels import KernelAligner, MKLRegressor, solve
 from manykernels.estimators.supervised.prediction import KernelExpansion
+from manykernels.grams import DenseStack
 from manykernels.threads import blas_limit, blas_threads
 
 X = np.random.default_rng(0).uniform(-2.0, 2.0, size=(40, 2))
@@ -81,3 +82,18 @@ def test_prediction_uses_the_threads_that_were_asked_for(two_threads, monkeypatc
 
 def test_the_aligner_leaves_what_was_there(two_threads):
     assert KernelAligner().fit(X, Y).transform(X).shape == (40, 40)
+
+
+def test_runs_that_share_a_stack_count_what_each_of_them_reads():
+    factors = np.random.default_rng(1).normal(size=(30, 60, 3))
+    stack = DenseStack(factors @ factors.transpose(0, 2, 1))
+    target = factors[3, :, 0]
+
+    def run(_):
+        return solve(stack, target, loss="squared", regularizer="l1", strength=2.0).passes
+
+    alone = run(None)
+    assert stack.counters.passes == alone > 0
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(run, range(8))) == {alone}
+    assert stack.counters.passes == pytest.approx(9 * alone)

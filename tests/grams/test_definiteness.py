@@ -199,6 +199,9 @@ def test_the_same_happens_to_kernels_that_are_proven_late(lazy):
     y = np.array([1.0, 1.0, -2.0])
     solution = solve(kernels, y, loss="squared", regularizer="ridge", strength=0.1)
     whole = solve(definite, y, loss="squared", regularizer="ridge", strength=0.1)
+    shared = as_stack(kernels)
+    again = [solve(shared, y, loss="squared", regularizer="ridge", strength=0.1) for _ in range(2)]
+    assert {found.certificate.primal for found in again} == {solution.certificate.primal}
     assert solution.certificate.primal == pytest.approx(whole.certificate.primal, rel=1e-12)
 
 

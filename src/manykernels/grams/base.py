@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,6 +57,7 @@ class GramStack(ABC):
     """
 
     _unproven: Unproven | None = None  # of kernels that others computed, see `prove_definite`
+    _replaced: frozenset[int] = frozenset()  # kernels that this very object holds another matrix for
 
     def __init__(
         self,
@@ -221,6 +224,35 @@ class GramStack(ABC):
         self._triangles(indices, out)
         return out
 
+    @contextmanager
+    def counted_apart(self) -> Iterator[GramStack]:
+        """Give a twin of this stack with counters from zero, whose counts are added to those of this one at the end.
+
+        Runs that share a stack, in one Python thread or in several, so count what each of them reads.
+
+        Yields
+        ------
+        GramStack
+            The same kernels, not copied.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels.grams import DenseStack
+        >>> stack = DenseStack(np.eye(2)[None])
+        >>> with stack.counted_apart() as twin:
+        ...     _ = twin.quad([1.0, 2.0]), stack.quad([1.0, 1.0])
+        >>> twin.counters.passes, stack.counters.passes
+        (1.0, 2.0)
+        """
+        twin = copy.copy(self)
+        twin.counters = GramCounters(self.counters.entries_per_pass)
+        try:
+            yield twin
+        finally:
+            self.counters.entries += twin.counters.entries
+            self.counters.bytes_read += twin.counters.bytes_read
+
     def take(self, kernels: Index) -> GramStack:
         """Return a stack of the given kernels only, in the given order, with its own counters.
 
@@ -298,6 +330,7 @@ class GramStack(ABC):
         if self._unproven is None:
             return False
         left = self._unproven.among(check_indices(kernels, self.n_kernels, "kernels"))
+        left = left[~np.isin(left, list(self._replaced))]
         if not left.size:
             return False
         self._count(len(left))
@@ -306,6 +339,7 @@ class GramStack(ABC):
             nearest = self._unproven.prove(left, lambda m: self._block(everything, everything, np.array([m]))[0])
         for kernel, gram in nearest.items():
             self._replace(kernel, gram)
+        self._replaced |= nearest.keys()
         return bool(nearest)
 
     def _replace(self, kernel: int, gram: Array) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -178,6 +179,12 @@ class Problem:
         """Ends of the box of ``rho``: ``s`` times that of the loss."""
         lo, hi = self.loss.dual_bounds(self.y)
         return _frozen(self.weight * lo), _frozen(self.weight * hi)
+
+    def over(self, twin: GramStack) -> Problem:
+        """Return the problem on a twin of its stack, which holds the same kernels: nothing is checked again."""
+        problem = copy.copy(self)
+        object.__setattr__(problem, "stack", twin)
+        return problem
 
     def take(self, kernels: Any) -> Problem:
         """Return the problem on the given kernels only."""

@@ -141,6 +141,14 @@ class Solver(ABC):
         """
         self._check_arguments(problem, warm_start)
         self.check(problem)
+        with problem.stack.counted_apart() as stack:
+            solution = self._solve_apart(problem.over(stack), warm_start)
+        if solution.status is not Status.CONVERGED:
+            warnings.warn(solution.message, ConvergenceWarning, stacklevel=2)
+        return solution
+
+    def _solve_apart(self, problem: Problem, warm_start: Solution | None) -> Solution:
+        """Run this algorithm, then its fallback if need be, and look at the kernels of the model."""
         solution = self._solve(problem, warm_start)
         if solution.status in UNFINISHED:
             problem.stack.prove_definite()  # no algorithm converges on an indefinite kernel, and few of them say so
@@ -149,8 +157,6 @@ class Solver(ABC):
         if problem.stack.prove_definite(np.flatnonzero(solution.kernel_weights)):
             model = solution.dual_coef, solution.kernel_weights, solution.intercept
             solution = replace(solution, certificate=problem.certificate(*model))
-        if solution.status is not Status.CONVERGED:
-            warnings.warn(solution.message, ConvergenceWarning, stacklevel=2)
         return solution
 
     def _check_arguments(self, problem: Any, warm_start: Any) -> None:

@@ -173,8 +173,9 @@ class Unproven:
             if verdict is False:
                 raise NotPSDError(not_definite_message({int(m): gram}, len(self.mask), self.name))
             if verdict is None:
-                nearest[int(m)] = nearest_definite(gram)
-            self.mask[m] = False
+                nearest[int(m)] = nearest_definite(gram)  # not proven for others, who hold the kernel as it came
+            else:
+                self.mask[m] = False
         return nearest
 
     def betrayed(self, squares: Array, norm: float, diagonals: Callable[[], Array]) -> Array:

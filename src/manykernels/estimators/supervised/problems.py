@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from manykernels.exceptions import ConvergenceWarning
-from manykernels.grams import GramCounters, GramStack
+from manykernels.grams import GramStack
 from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
@@ -22,7 +21,7 @@ from manykernels.threads import blas_threads, n_threads
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import seed_from
 
-DUST = (1.0, 0.1, 0.01)  # times tol, relative to the largest dual coefficient: what may count as zero
+NEGLIGIBLE = (1.0, 0.1, 0.01)  # times tol, relative to the largest dual coefficient: what may count as zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +52,10 @@ def build_problems(
     sample_weight: Array,
     kernel_penalties: Array | None,
 ) -> list[Problem]:
-    """Return one problem for each column of ``targets``; they share the kernels, not the counters."""
+    """Return one problem for each column of ``targets``; they share the kernels."""
     return [
         Problem(
-            _with_own_counters(stack),
+            stack,
             target,
             loss,
             regularizer,
@@ -124,10 +123,10 @@ def _solve(problem: Problem, solver: Solver, stop: Event) -> Solution:
     solution = replace(solver, callback=callback).solve(problem)
     if solution.status is Status.INTERRUPTED:
         stop.set()
-    return without_dust(problem, solution, solver.tol)
+    return without_negligible(problem, solution, solver.tol)
 
 
-def without_dust(problem: Problem, solution: Solution, tol: float) -> Solution:
+def without_negligible(problem: Problem, solution: Solution, tol: float) -> Solution:
     """Set dual coefficients that an interior method left just beside zero to zero, if the model stays within ``tol``.
 
     Only for losses with samples that do not matter at the optimum (hinge, epsilon-insensitive). Each attempt costs a
@@ -137,7 +136,7 @@ def without_dust(problem: Problem, solution: Solution, tol: float) -> Solution:
     prunable = loss.kink > 0 or (loss.task == "classification" and not loss.entropic)
     if not prunable or solution.status is not Status.CONVERGED:
         return solution
-    for share in DUST:
+    for share in NEGLIGIBLE:
         small = (sizes > 0) & (sizes <= share * tol * sizes.max())
         if not small.any():
             break
@@ -147,10 +146,3 @@ def without_dust(problem: Problem, solution: Solution, tol: float) -> Solution:
             message = f"converged: relative duality gap {certificate.relative_gap:.2e} <= tol {tol:.2e}"
             return replace(solution, dual_coef=rho, certificate=certificate, message=message)
     return solution
-
-
-def _with_own_counters(stack: GramStack) -> GramStack:
-    """Return the stack with counters of its own, so that threads do not count each other's passes."""
-    twin = copy.copy(stack)
-    twin.counters = GramCounters(stack.counters.entries_per_pass)
-    return twin
