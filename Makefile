@@ -19,7 +19,8 @@ EXTRAS_docs := docs,plot
 
 # One thread a process: the tests run in WORKERS processes, and small factorizations are slower on several threads.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=Agg
-PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+# The tests of a file stay on one worker: fixtures of files run experiments.
+PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test test-portable optima fuzz lint format docs examples bench-smoke experiments clean
 .NOTPARALLEL:

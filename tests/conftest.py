@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections import Counter
 from typing import TYPE_CHECKING
 
 # Read by the numerical libraries when they are first imported, hence before the imports below.
@@ -23,19 +22,6 @@ if TYPE_CHECKING:
 # A busy machine must not turn a correct property into a failure, and a failure must come back on the next run.
 settings.register_profile("manykernels", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("manykernels")
-
-
-PARTS = 40  # tests of a module that stay together on a worker, at most
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a module on one worker, in parts if there are many: fixtures of modules run experiments."""
-    counts: Counter[str] = Counter()
-    for item in items:
-        module = item.nodeid.split("::")[0]
-        item.add_marker(pytest.mark.xdist_group(f"{module} {counts[module] // PARTS}"))
-        counts[module] += 1
 
 
 @pytest.fixture(autouse=True, scope="session")
