@@ -194,6 +194,23 @@ def test_functions_go_to_zero_outside_the_data() -> None:
     assert F[3].tolist() == [0.0] * F.shape[1]
 
 
+def test_a_narrow_kernel_on_a_column_of_outliers_takes_landmarks() -> None:
+    rng = np.random.default_rng(10)
+    X = np.concatenate([rng.normal(size=150), [400.0, -300.0]])[:, None]
+    stack = FourierStack.grid(X, [0.2, 5.0], standardize=False)
+    grams = stack.block()
+    rho = rng.normal(size=152)
+    assert (np.abs(stack.quad(rho) - np.einsum("i,mij,j->m", rho, grams, rho)) <= stack.error_bound(rho)).all()
+    operators = stack.operators([0, 1], 1e-8)
+    assert sorted(type(operator).__name__ for operator in operators) == ["ColumnOperator", "DenseOperator"]
+    for m in (0, 1):
+        Z = stack.factor(m, 1e-8)
+        rest = grams[m] - Z @ Z.T
+        assert np.linalg.eigvalsh(rest)[0] >= -1e-13
+        assert np.trace(rest) <= 1e-8
+        np.testing.assert_allclose(stack.features(m, stack.table, 1e-8) @ Z.T, Z @ Z.T, atol=1e-10)
+
+
 def test_neighbors_are_the_next_widths_of_a_column() -> None:
     X = rows(np.random.default_rng(0), 50)
     stack = FourierStack.grid(X, [1.0, 0.1, 10.0])

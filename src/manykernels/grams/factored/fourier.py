@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams.factored.base import FactoredStack, FactorOperator
+from manykernels.grams.factored.base import DenseOperator, FactoredStack, FactorOperator
 from manykernels.grams.factored.columns import ColumnTable
-from manykernels.grams.factored.fourier_factor import ColumnOperator, FourierFactor
+from manykernels.grams.factored.fourier_factor import MAX_FREQUENCIES, ColumnOperator, FourierFactor, frequencies
 from manykernels.grams.factored.fourier_plan import Expansion, expansion, plan_bins
 from manykernels.grams.factored.loops import ORDER, add_moments, add_values
+from manykernels.grams.factored.nystroem import nystroem_rows, pivoted_cholesky, rank_limit
 from manykernels.kernels import Gaussian
 from manykernels.validation.arrays import Array
 
@@ -234,12 +235,26 @@ class FourierStack(FactoredStack):
             self._factors[kernel] = plan.with_spectrum(counts, float(self.scales[kernel]))
         return self._factors[kernel]
 
+    def _is_narrow(self, kernel: int) -> bool:
+        """Return whether a kernel needs more frequencies than are decomposed, on a column of far outliers for one."""
+        return frequencies(self._extent(int(self.columns[kernel])), float(self.widths[kernel])) > MAX_FREQUENCIES
+
+    def _landmarks(self, kernel: int, tol: float) -> tuple[Array, Array]:
+        points = self.table.points(self.columns_of(kernel))
+        return pivoted_cholesky(Gaussian(float(self.widths[kernel])), points, tol, rank_limit(self.n_samples))
+
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return one operator a column, in which the factors of its kernels share one reading of the column."""
         chosen = np.asarray(kernels, dtype=np.int64)
         made: list[FactorOperator] = []
         for column in dict.fromkeys(self.columns[chosen].tolist()):
             own = chosen[self.columns[chosen] == column]
+            narrow = np.array([self._is_narrow(int(m)) for m in own])
+            for m in own[narrow].tolist():
+                made.append(DenseOperator(np.array([m]), [self._landmarks(m, tol)[0] * np.sqrt(self.scales[m])]))
+            own = own[~narrow]
+            if not len(own):
+                continue
             spacing = 0.125 * float(self.widths[own].min())
             origin, inverse, bins = self._geometry(column, spacing)
             factors = [self._factor_of(int(m)) for m in own]
@@ -253,4 +268,8 @@ class FourierStack(FactoredStack):
     def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
         """Return the rows of ``Z_m`` that new samples would have; zero where every kernel value is below 1e-15."""
         column = int(self.columns[kernel])
+        if self._is_narrow(kernel):
+            landmarks = self.table.points((column,), self._landmarks(kernel, tol)[1])
+            spec = Gaussian(float(self.widths[kernel]))
+            return nystroem_rows(spec, landmarks, X.points((column,))) * np.sqrt(self.scales[kernel])
         return self._factor_of(kernel).features(X.values(column) - self.table.low[column], tol)

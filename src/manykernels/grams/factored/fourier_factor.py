@@ -8,15 +8,20 @@ from math import factorial
 import numpy as np
 from scipy.linalg import eigh
 
-from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored.fourier_plan import gaussian_coefficients, periodization_error, reach, truncation_error
 from manykernels.grams.factored.loops import ORDER, add_moments, add_values, table_rows
 from manykernels.validation.arrays import Array
 
 FACTOR_TOL = 1e-15  # of the expansion itself; the truncation of the factor is another matter
-MAX_FREQUENCIES = 1200
+MAX_FREQUENCIES = 500  # of an eigendecomposition of twice that order; narrower kernels take landmarks
 SMALLEST_SHARE = 1e-14  # of the trace: eigenvalues below it are rounding
 SPACING = 0.125  # of a width: Taylor pieces of order 8 are then good to 1e-13
+
+
+def frequencies(extent: float, width: float) -> int:
+    """Return how many frequencies a width needs on data within ``extent``."""
+    period = extent + 2 * reach(FACTOR_TOL) * width
+    return int(np.ceil(reach(FACTOR_TOL) * period / (2 * np.pi * width)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,14 +54,8 @@ class FourierFactor:
     @classmethod
     def plan(cls, extent: float, width: float) -> FourierFactor:
         """Choose period and frequencies for data within ``extent``."""
-        margin = reach(FACTOR_TOL) * width
-        period = extent + 2 * margin
-        last = int(np.ceil(reach(FACTOR_TOL) * period / (2 * np.pi * width)))
-        if last > MAX_FREQUENCIES:
-            raise InvalidInputError(
-                f"A column that spans {extent:.3g} needs {last} frequencies for a kernel of width {width:.3g}; "
-                f"at most {MAX_FREQUENCIES} are allowed. Clip its outliers, rank it, or drop the narrow widths."
-            )
+        period = extent + 2 * reach(FACTOR_TOL) * width
+        last = frequencies(extent, width)
         omega = 2 * np.pi / period * np.arange(last + 1)
         coefficients = gaussian_coefficients(omega, np.array([width]), period)[:, 0]
         coefficients[1:] *= 2.0

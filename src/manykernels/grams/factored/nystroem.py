@@ -17,6 +17,7 @@ PASS_RANK = 100  # of the factors of a pass: their residual is in the bound
 MAX_RANK, MAX_ENTRIES = 1000, 10**8  # of one stored factor: 0.8 GB
 CHUNK = 16384
 BLOCK = 32  # landmarks drawn at once
+SMALLEST_PIVOT = 1e-12  # of the largest diagonal entry; rounding divided by smaller ones would not be psd
 
 
 class NystroemStack(FactoredStack):
@@ -144,7 +145,7 @@ def pivoted_cholesky(spec: KernelSpec, points: Array, tol: float, max_rank: int)
     generator = np.random.default_rng(0)
     n = len(points)
     diagonal = np.array(spec.diag(points), dtype=np.float64)
-    trace, smallest = float(diagonal.sum()), 1e-14 * float(diagonal.max(initial=0.0))
+    trace, smallest = float(diagonal.sum()), SMALLEST_PIVOT * float(diagonal.max(initial=0.0))
     factor, pivots = np.zeros((n, 0)), np.zeros(0, dtype=np.int64)
     while len(pivots) < min(max_rank, n) and float(diagonal.sum()) > tol * trace:
         block = min(BLOCK, max_rank - len(pivots), n - len(pivots))
