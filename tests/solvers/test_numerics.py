@@ -82,7 +82,7 @@ def test_a_time_limit_holds_within_one_factorization(solver: str, monkeypatch: p
     assert len(factorized) <= 6
 
 
-@pytest.mark.parametrize(("rounding", "status"), [(1e-3, "inaccurate"), (1e-5, "converged")])
+@pytest.mark.parametrize(("rounding", "status"), [(0.05, "inaccurate"), (1e-3, "converged")])
 def test_a_gap_that_rounding_could_hide_is_not_called_converged(rounding: float, status: str) -> None:
     parts = KKTResiduals(0.0, 0.0, 0.0, 0.0, 0.0)
     certificate = Certificate.from_values(1.0, 1.0, 1.0, parts, rounding)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
 
 PROGRESS = 0.999  # share of the smallest gap so far that counts as a smaller one
+CAUTION = (
+    100.0  # the least ratio of the rounding bound to the true error in cases of the fuzzer, evaluated in long double
+)
 ROUNDING = 1e-12  # relative difference of primal values that decides nothing
 
 ADVICE = {
@@ -149,7 +152,7 @@ class Run(Generic[C]):
             self.status = Status.STALLED
         except OutOfTimeError:
             self.status = Status.TIME_LIMIT
-        except (MemoryError, ImportError, NotPSDError):
+        except (MemoryError, ImportError, NotPSDError, AttributeError, NameError):  # of the program, not of the numbers
             raise
         except Exception as error:
             if self._best is None:
@@ -187,7 +190,7 @@ class Run(Generic[C]):
         show(record)
         stopped = limits.callback is not None and limits.callback(record)
         if self._converged(model):
-            accurate = model.certificate.relative_rounding <= limits.tol
+            accurate = model.certificate.relative_rounding <= CAUTION * limits.tol
             self.status = Status.CONVERGED if accurate else Status.INACCURATE
         elif stopped:
             self.status = Status.STOPPED_BY_CALLBACK
