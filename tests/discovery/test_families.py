@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+
+from custom_family import CauchyFamily  # examples are scripts, found by their folder
 
 from manykernels.discovery import (
     ArdGaussianFamily,
@@ -32,6 +38,7 @@ FAMILIES = {
     "dirichlet": (DirichletFamily(0.0, 20.0), 1),
     "dirichlet of degree 2": (DirichletFamily(0.0, 20.0, degree=2), 1),
     "dirichlet on two columns": (DirichletFamily(0.0, 20.0, degree=2), 2),
+    "that of the example": (CauchyFamily(0.1, 10.0), 3),
 }
 CERTIFIED = [name for name in FAMILIES if name not in ("a width a feature", "dirichlet on two columns")]
 

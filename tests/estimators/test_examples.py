@@ -20,6 +20,8 @@ PROMISES = {
     "custom_stack.py": ["1.0 MB instead of 32", "heaviest: kernel 7, kernel 42"],
     "custom_loss.py": ["log_cosh: working_set", "asymmetric_squared: working_set", "chosen by cross-validation"],
     "custom_regularizer.py": ["working_set: gap", "kernels along the path", "chosen by cross-validation"],
+    "custom_family.py": ["cauchy(width=", "gap over all widths"],
+    "report.py": ["mean score of the folds", "open it in a browser"],
     "multiview_regression.py": ["informative views view1, view3", "held-out R2"],
 }
 

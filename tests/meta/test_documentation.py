@@ -20,10 +20,12 @@ def run_page(text: str, name: str) -> None:
     """Run the blocks of a page one after the other, as a reader who pastes them would."""
     namespace: dict[str, object] = {"__name__": "__page__"}
     for number, block in enumerate(python_blocks(text), 1):
-        exec(compile(block, f"{name}, block {number}", "exec"), namespace)
+        code = compile(block, f"{name}, block {number}", "exec", dont_inherit=True)  # nor the annotations of this file
+        exec(code, namespace)
 
 
-WRITTEN = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("experiments/*.md"))]
+WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+WRITTEN += [*sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("experiments/*.md"))]
 PAGES = [path for path in WRITTEN if python_blocks(path.read_text())]
 
 
@@ -33,7 +35,9 @@ def test_page_runs(path: Path) -> None:
 
 
 def test_pages_with_code_are_found() -> None:
-    assert {"README.md", "quickstart.md", "kernels.md", "precomputed.md"} <= {path.name for path in PAGES}
+    assert {"README.md", "CONTRIBUTING.md", "quickstart.md", "kernels.md", "precomputed.md"} <= {
+        path.name for path in PAGES
+    }
 
 
 def test_a_wrong_page_fails() -> None:
