@@ -6,11 +6,12 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
 from manykernels import KernelBank, solve
-from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
+from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError
 from manykernels.grams.factored import ExplicitStack, FourierStack, factored_stack
 from manykernels.kernels import Gaussian, Laplacian, Linear, Polynomial
 from manykernels.objective.losses import get_loss
@@ -208,6 +209,24 @@ def test_a_stack_can_be_given_in_place_of_a_bank() -> None:
     assert first.primal == second.primal
     assert len(first.frame()) == len(first.history)
     assert set(np.unique(first.predict(X))) <= {-1.0, 1.0}
+
+
+def test_tables_go_by_their_column_names() -> None:
+    X, y = data(np.random.default_rng(10), 200, 3, "squared")
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    model = solve_factored(frame, y, loss="squared", relative_strength=0.1)
+    assert model.names[0].split(":")[0] in ("a", "b", "c")
+    np.testing.assert_array_equal(model.predict(frame[["c", "a", "b"]]), model.predict(frame))
+    np.testing.assert_array_equal(model.predict(X), model.predict(frame))
+    with pytest.raises(InvalidInputError, match=r"X lacks 1 column\(s\) of the training table: \['b'\]"):
+        model.predict(frame[["a", "c"]])
+
+
+def test_factors_that_would_not_fit_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("manykernels.grams.factored.base.STORED_BYTES", 1e4)
+    X, y = data(np.random.default_rng(11), 1500, 2, "squared")
+    with pytest.raises(MemoryBudgetError, match=r"factors of 1 kernels .* Raise the strength"):
+        solve_factored(X, y, KernelBank.joint(Gaussian(1.0)), loss="squared", relative_strength=0.1)
 
 
 def test_what_cannot_be_done_is_said() -> None:

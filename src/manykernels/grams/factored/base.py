@@ -8,11 +8,13 @@ from typing import Protocol
 
 import numpy as np
 
+from manykernels.exceptions import MemoryBudgetError
 from manykernels.grams.base import GramStack
 from manykernels.grams.factored.columns import ColumnTable
 from manykernels.validation.arrays import Array
 
 ROUNDING = 1e-14  # of sums of kernel values, beside ||rho||_1^2 and the largest diagonal entry
+STORED_BYTES = 4e9  # of factors of a working set; those of Gaussians of one column are not stored
 CHUNK_ROWS = 16384
 """Rows of features held at once; 16384 x 60 float64 stay inside a second-level cache of 8 MiB."""
 
@@ -82,7 +84,19 @@ class FactoredStack(GramStack):
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return the factors of these kernels as operators; by default one a kernel, stored."""
-        return [DenseOperator(np.array([m]), [self.factor(m, tol)]) for m in kernels]
+        made: list[FactorOperator] = []
+        stored = 0
+        for m in kernels:
+            factor = self.factor(m, tol)
+            stored += factor.nbytes
+            if stored > STORED_BYTES:
+                raise MemoryBudgetError(
+                    f"The factors of {len(kernels)} kernels that enter the model pass {STORED_BYTES / 1e9:g} GB at the "
+                    f"{len(made) + 1}th (rank {factor.shape[1]}, {self.n_samples} rows). Raise the strength or tol, "
+                    "take wider kernels or fewer on several columns, or fewer rows."
+                )
+            made.append(DenseOperator(np.array([m]), [factor]))
+        return made
 
     @abstractmethod
     def columns_of(self, kernel: int) -> tuple[int, ...]:

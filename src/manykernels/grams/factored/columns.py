@@ -40,7 +40,7 @@ class ColumnTable:
     """
 
     def __init__(self, X: Any, *, standardize: bool = False) -> None:
-        rows = _numeric(X)
+        rows, self.names = _numeric(X)
         self.columns = rows.T if rows.T.flags.c_contiguous else np.ascontiguousarray(rows.T)
         self.n_columns, self.n_rows = self.columns.shape
         summaries = np.empty((self.n_columns, 4))
@@ -89,7 +89,12 @@ class ColumnTable:
         return other
 
     def like(self, X: Any) -> ColumnTable:
-        """Return new rows in the units of this table."""
+        """Return new rows in the units of this table; columns go by name where both have names."""
+        if self.names is not None and hasattr(X, "columns"):
+            missing = [name for name in self.names if name not in X.columns]
+            if missing:
+                raise InvalidInputError(f"X lacks {len(missing)} column(s) of the training table: {missing[:5]}.")
+            X = X[list(self.names)]
         other = ColumnTable(X)
         if other.n_columns != self.n_columns:
             raise InvalidInputError(f"X has {other.n_columns} columns, but the model was fitted on {self.n_columns}.")
@@ -97,9 +102,9 @@ class ColumnTable:
         return other
 
 
-def _numeric(X: Any) -> Array:
-    """Return a table as a float array; large float32 arrays are not converted."""
+def _numeric(X: Any) -> tuple[Array, tuple[Any, ...] | None]:
+    """Return a table as a float array, and its column names; large float32 arrays are not converted."""
     if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype in (np.float32, np.float64) and X.size:
-        return X
+        return X, None
     table = Table.of(X)
-    return table.numeric(range(table.n_columns))
+    return table.numeric(range(table.n_columns)), table.columns

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams.factored import FactoredStack, factored_stack
-from manykernels.kernels import KernelBank
+from manykernels.kernels import KernelBank, Linear
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
@@ -56,7 +56,7 @@ def solve_factored(
     y : array_like of shape (n_samples,)
         Labels -1 and +1 for a classification loss, numbers for a regression loss.
     bank : KernelBank or FactoredStack, optional
-        The kernels, or the stack of these kernels on ``X``; the default bank if not given.
+        The kernels, or the stack of these kernels on ``X``; a line and three Gaussians on every column if not given.
     loss : str or Loss, default="logistic"
         As in `solve`; hinge, epsilon-insensitive and quantile losses are smoothed, the gap contains the error.
     regularizer : str or Regularizer, default="l1"
@@ -87,6 +87,8 @@ def solve_factored(
     ------
     InvalidInputError
         If the input is wrong.
+    MemoryBudgetError
+        If the factors of the kernels that enter would pass 4 GB.
     IncompatibleError
         If the bank normalizes rows or centers, or the penalty has another shape.
 
@@ -98,14 +100,14 @@ def solve_factored(
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels import KernelBank
+    >>> from manykernels import KernelBank, Linear
     >>> X = np.random.default_rng(0).normal(size=(500, 3))
     >>> bank = KernelBank.per_feature(widths=[0.5, 1.0, 2.0], standardize=True)
     >>> model = solve_factored(X, np.sin(2 * X[:, 0]), bank, loss="squared", relative_strength=0.1)
     >>> model.names[0][:2], model.dual_gap <= 1e-4
     ('x0', True)
     """
-    stack = bank if isinstance(bank, FactoredStack) else factored_stack(X, bank or _default_bank(X))
+    stack = bank if isinstance(bank, FactoredStack) else factored_stack(X, bank or _default_bank())
     problem, largest = _posed(
         stack, y, loss, regularizer, strength, relative_strength, fit_intercept, sample_weight, kernel_penalties
     )
@@ -118,9 +120,9 @@ def solve_factored(
     return model
 
 
-def _default_bank(X: Any) -> KernelBank:
-    """Return three Gaussians and a line on every column, without the joint kernels of the default bank."""
-    return KernelBank.per_feature(widths=("0.5*median", "median", "2*median"), standardize=True)
+def _default_bank() -> KernelBank:
+    """Return a line and three Gaussians on every column: the default bank without kernels on all columns."""
+    return KernelBank.per_feature(Linear(), widths=("0.5*median", "median", "2*median"), standardize=True)
 
 
 def _posed(
