@@ -44,7 +44,11 @@ TABLE = [
 ]
 SIZES = [(10**4, 40), (10**5, 40), (10**6, 40), (10**5, 20), (10**5, 80), (10**5, 320)]
 GROWTH = [Case(rows, columns, relative_strength=0.1) for rows, columns in SIZES]
-SMALL_STRENGTH = [Case(10**5, 370, relative_strength=0.03), Case(10**5, 370, relative_strength=0.02, tol=1e-3)]
+SMALL_STRENGTH = [
+    Case(10**5, 370, relative_strength=0.03),
+    Case(10**5, 370, relative_strength=0.02, tol=1e-3),
+    Case(10**6, 370, relative_strength=0.02),
+]
 SMOKE = [Case(5000, 11, loss, 0.1, 1e-3) for loss in ("logistic", "squared")]
 FORMATS = {"gap": ".1e", "cpu_s": ".2f", "peak_gb": ".2f", "tol": "g", "relative_strength": "g"}
 PROBLEMS = {"million": MILLION, "small": SMALL_STRENGTH, "table": TABLE, "growth": GROWTH}
