@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import re
 import sys
 from dataclasses import make_dataclass
 from types import ModuleType
@@ -103,6 +104,32 @@ def test_the_pinned_names_are_exported() -> None:
 
 def test_exported_names_are_documented_in_full() -> None:
     assert all_complaints(exported_paths(), EXPORTED) == []
+
+
+def methods_met() -> dict[str, str]:
+    """Docstrings of the public methods of the classes in ``manykernels.__all__``, each with those that it overrides."""
+    classes = [thing for name in manykernels.__all__ if inspect.isclass(thing := getattr(manykernels, name))]
+    found: dict[str, str] = {}
+    for thing in classes:
+        for cls in reversed([base for base in thing.__mro__ if base.__module__.startswith("manykernels.")]):
+            for key, value in vars(cls).items():
+                method = getattr(value, "fn", getattr(value, "__func__", value))  # below available_if and classmethod
+                if not key.startswith("_") and inspect.isfunction(method):
+                    path = f"{thing.__module__}.{thing.__qualname__}.{key}"
+                    found[path] = found.get(path, "") + (inspect.getdoc(method) or "")
+    return found
+
+
+def says_what_comes_back(text: str) -> bool:
+    """Return whether a docstring has a section on results, on errors alone (of a check), or an example."""
+    return re.search(r"^(Returns|Raises|Examples)\n-+$", text, flags=re.MULTILINE) is not None
+
+
+def test_methods_that_a_user_meets_say_what_they_return_or_show_it() -> None:
+    met = methods_met()
+    assert "manykernels.estimators.supervised.classifier.MKLClassifier.weights_frame" in met
+    assert [path for path, text in met.items() if not says_what_comes_back(text)] == []
+    assert not says_what_comes_back("Return something.")
 
 
 class Planted:

@@ -77,7 +77,13 @@ class AlignedWeights:
         return 1.0 - self.alignment / self.upper_bound
 
     def frame(self) -> pd.DataFrame:
-        """Return one row a kernel, the heaviest first: ``name``, ``weight``, ``alignment``."""
+        """Return one row a kernel, the heaviest first: ``name``, ``weight``, ``alignment``.
+
+        Returns
+        -------
+        DataFrame
+            The alignment is that of the kernel by itself.
+        """
         names = self.names or tuple(f"kernel_{m}" for m in range(len(self.weights)))
         table = pd.DataFrame({"name": names, "weight": self.weights, "alignment": self.kernel_alignments})
         return table.sort_values("weight", ascending=False, kind="stable", ignore_index=True)

@@ -145,6 +145,12 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         -----
         ConvergenceWarning
             If rounding keeps the weights from being proven optimal within ``tol``.
+
+        Examples
+        --------
+        >>> from manykernels import KernelAligner
+        >>> KernelAligner().fit([[0.0], [1.0], [2.0], [3.0]], ["no", "no", "yes", "yes"]).kernel_weights_.sum().round(6)
+        np.float64(1.0)
         """
         self._learn(X, y)
         return self
@@ -163,6 +169,17 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         -------
         ndarray of shape (n_samples, n_samples)
             Exactly symmetric; equal to ``transform(X)`` up to rounding, and cheaper.
+
+        Raises
+        ------
+        InvalidInputError
+            As in `fit`.
+
+        Examples
+        --------
+        >>> from manykernels import KernelAligner
+        >>> KernelAligner().fit_transform([[0.0], [1.0], [2.0], [3.0]], ["no", "no", "yes", "yes"]).shape
+        (4, 4)
         """
         return self._learn(X, y).stack.combine(self.kernel_weights_)
 
@@ -177,6 +194,13 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         Returns
         -------
         ndarray of shape (n_new, n_train)
+
+        Examples
+        --------
+        >>> from manykernels import KernelAligner
+        >>> aligner = KernelAligner().fit([[0.0], [1.0], [2.0], [3.0]], ["no", "no", "yes", "yes"])
+        >>> aligner.transform([[0.5]]).shape
+        (1, 4)
         """
         check_is_fitted(self)
         rows = checked_rows(self, X, precomputed=is_precomputed(self.kernels), reset=False)
@@ -195,6 +219,13 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         -------
         DataFrame
             One row a kernel: ``name``, ``kernel``, ``columns``, ``weight`` and ``alignment`` (of the kernel by itself).
+
+        Examples
+        --------
+        >>> from manykernels import KernelAligner
+        >>> aligner = KernelAligner(method="independent").fit([[0.0], [1.0], [2.0], [3.0]], ["no", "no", "yes", "yes"])
+        >>> aligner.weights_frame().columns.tolist()
+        ['name', 'kernel', 'columns', 'weight', 'alignment']
         """
         check_is_fitted(self)
         frame = self._kernel_frame.assign(weight=self.kernel_weights_, alignment=self.kernel_alignments_)

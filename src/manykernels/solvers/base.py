@@ -47,6 +47,16 @@ class Solver(ABC):
         Called with an `IterationRecord` after each certified iteration; a true return value stops the run.
     verbose : int
         0 is silent, 1 shows a progress bar of the gap falling toward tol, 2 prints a line an iteration.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import get_loss, get_regularizer
+    >>> from manykernels.objective import Problem
+    >>> from manykernels.solvers import get_solver
+    >>> problem = Problem(np.eye(3)[None], np.arange(3.0), get_loss("squared"), get_regularizer("l1", 0.1))
+    >>> str(get_solver("spicymkl")(tol=1e-6).solve(problem).status)
+    'converged'
     """
 
     tol: float = 1e-4
@@ -62,25 +72,80 @@ class Solver(ABC):
 
     @abstractmethod
     def initialize(self, problem: Problem, start: Model) -> Any:
-        """Return the state of the algorithm at the model ``start``."""
+        """Return the state of the algorithm at the model ``start``.
+
+        Parameters
+        ----------
+        problem : Problem
+        start : tuple of (ndarray of shape (n_samples,), ndarray of shape (n_kernels,), float)
+            Dual coefficients, kernel weights and intercept.
+
+        Returns
+        -------
+        object
+            Whatever `step` changes and `extract` reads.
+        """
 
     @abstractmethod
     def step(self, problem: Problem, state: Any) -> None:
-        """Advance the state by one outer iteration."""
+        """Advance the state by one outer iteration.
+
+        Parameters
+        ----------
+        problem : Problem
+        state : object
+            From `initialize`; changed in place.
+        """
 
     @abstractmethod
     def extract(self, problem: Problem, state: Any) -> Model:
-        """Return the model ``(rho, d, b)`` that the state stands for."""
+        """Return the model ``(rho, d, b)`` that the state stands for.
+
+        Parameters
+        ----------
+        problem : Problem
+        state : object
+
+        Returns
+        -------
+        tuple of (ndarray of shape (n_samples,), ndarray of shape (n_kernels,), float)
+        """
 
     def worth_certifying(self, problem: Problem, state: Any) -> bool:
-        """Return whether the state deserves a certificate, which costs a pass; always, unless overridden."""
+        """Return whether the state deserves a certificate, which costs a pass; always, unless overridden.
+
+        Parameters
+        ----------
+        problem : Problem
+        state : object
+
+        Returns
+        -------
+        bool
+        """
         return True
 
     def observe(self, problem: Problem, state: Any, certificate: Certificate) -> None:  # noqa: B027
-        """Take notice of the certificate of the current model and of the kernel norms it had to compute."""
+        """Take notice of the certificate of the current model and of the kernel norms it had to compute.
+
+        Parameters
+        ----------
+        problem : Problem
+        state : object
+        certificate : Certificate
+        """
 
     def newton_steps(self, state: Any) -> int:
-        """Return how many linear systems were solved so far."""
+        """Return how many linear systems were solved so far.
+
+        Parameters
+        ----------
+        state : object
+
+        Returns
+        -------
+        int
+        """
         return 0
 
     @property
@@ -90,7 +155,22 @@ class Solver(ABC):
 
     @classmethod
     def configured(cls, **parameters: Any) -> Solver:
-        """Return this solver with the given parameters, or say which parameters it has."""
+        """Return this solver with the given parameters, or say which parameters it has.
+
+        Parameters
+        ----------
+        **parameters
+            Fields of this solver.
+
+        Returns
+        -------
+        Solver
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no such parameter.
+        """
         known = [entry.name for entry in fields(cls)]
         unknown = sorted(set(parameters) - set(known))
         if unknown:
@@ -98,14 +178,33 @@ class Solver(ABC):
         return cls(**parameters)
 
     def check(self, problem: Problem) -> None:
-        """Raise `IncompatibleError` unless this algorithm can solve ``problem``."""
+        """Raise `IncompatibleError` unless this algorithm can solve ``problem``.
+
+        Parameters
+        ----------
+        problem : Problem
+
+        Raises
+        ------
+        IncompatibleError
+            If it cannot; the message names what is missing.
+        """
         reasons = self.refusals(problem)
         if reasons:
             raise IncompatibleError(f"Solver '{self.name}' cannot solve this problem: {reasons[0]}.")
 
     @classmethod
     def refusals(cls, problem: Problem) -> list[str]:
-        """Return what this algorithm lacks for ``problem``, in words; empty if nothing."""
+        """Return what this algorithm lacks for ``problem``, in words; empty if nothing.
+
+        Parameters
+        ----------
+        problem : Problem
+
+        Returns
+        -------
+        list of str
+        """
         owners: dict[str, Loss | Regularizer] = {"loss": problem.loss, "regularizer": problem.regularizer}
         return [
             f"it needs {need.words}, which the {need.owner} '{owners[need.owner].name}' does not have"

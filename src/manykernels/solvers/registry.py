@@ -67,7 +67,26 @@ REASONS = {
 
 
 def solvers_for(problem: Problem) -> list[str]:
-    """Return the names of the solvers that accept ``problem``, the preferred one first."""
+    """Return the names of the solvers that accept ``problem``, the preferred one first.
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import get_loss, get_regularizer
+    >>> from manykernels.objective import Problem
+    >>> from manykernels.solvers import solvers_for
+    >>> problem = Problem(np.eye(3)[None], np.ones(3), get_loss("squared"), get_regularizer("l1", 0.1))
+    >>> "pfbs" in solvers_for(problem), "skm" in solvers_for(problem)
+    (True, False)
+    """
     names = [name for name, cls in SOLVERS.items() if not cls.refusals(problem)]
     first = [name for name in names if name == SmoothDual.name and _suits_smooth_dual(problem)]
     return first + [name for name in names if name not in first]
@@ -105,7 +124,29 @@ def check_able(solver: Solver, problem: Problem) -> None:
 
 
 def get_solver(name: str) -> type[Solver]:
-    """Return the solver class of that name or alias, or say which names there are."""
+    """Return the solver class of that name or alias, or say which names there are.
+
+    Parameters
+    ----------
+    name : str
+        Any of `SOLVERS`, or what the literature calls one, such as ``"citi"``.
+
+    Returns
+    -------
+    type
+        Subclass of `Solver`.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is none of that name.
+
+    Examples
+    --------
+    >>> from manykernels.solvers import get_solver
+    >>> get_solver("silp").__name__
+    'SILP'
+    """
     if not isinstance(name, str):
         raise InvalidInputError(f"solver must be a name or a configured solver such as SILP(tol=1e-6), got {name!r}.")
     if ALIASES.get(name, name) not in SOLVERS:
@@ -126,7 +167,34 @@ def check_alias(name: str, problem: Problem) -> None:
 
 
 def choose_solver(problem: Problem) -> tuple[type[Solver], str]:
-    """Return the solver that ``solver="auto"`` takes for ``problem``, and the reason in a sentence."""
+    """Return the solver that ``solver="auto"`` takes for ``problem``, and the reason in a sentence.
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Returns
+    -------
+    type
+        Subclass of `Solver`.
+    str
+        The reason.
+
+    Raises
+    ------
+    IncompatibleError
+        If no solver can solve the problem; the message says for each what it lacks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import get_loss, get_regularizer
+    >>> from manykernels.objective import Problem
+    >>> from manykernels.solvers import choose_solver
+    >>> problem = Problem(np.eye(3)[None], np.ones(3), get_loss("squared"), get_regularizer("l1", 0.1))
+    >>> choose_solver(problem)[0].name
+    'working_set'
+    """
     able = solvers_for(problem)
     if not able:
         lacking = "; ".join(f"'{name}': {cls.refusals(problem)[0]}" for name, cls in SOLVERS.items())

@@ -19,7 +19,19 @@ Model = tuple[Array, Array, float]
 
 
 class Status(StrEnum):
-    """Why a solver stopped."""
+    """Why a solver stopped; each is also its own text.
+
+    ``CONVERGED``: the relative gap is within ``tol``. ``INACCURATE``: it is, but rounding alone could be above it.
+    ``MAX_ITER``, ``TIME_LIMIT``: a limit came first. ``STALLED``: no certificate in a row was better.
+    ``INTERRUPTED``: Ctrl-C. ``STOPPED_BY_CALLBACK``: the callback returned a true value.
+    ``NUMERICAL_ERROR``: numbers became useless. Whatever the status, the solution is the best model found.
+
+    Examples
+    --------
+    >>> from manykernels.solvers import Status
+    >>> Status.CONVERGED == "converged"
+    True
+    """
 
     CONVERGED = "converged"
     INACCURATE = "inaccurate"  # the gap is within tol, but rounding alone could be above it
@@ -175,5 +187,19 @@ class Solution:
         return np.flatnonzero(self.dual_coef)
 
     def frame(self) -> pd.DataFrame:
-        """Return the history as a table, one row an iteration."""
+        """Return the history as a table, one row an iteration.
+
+        Returns
+        -------
+        DataFrame
+            A column for each field of `IterationRecord`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import solve
+        >>> solution = solve(np.eye(4)[None], [1.0, 2.0, 3.0, 4.0], loss="squared", regularizer="ridge", strength=1.0)
+        >>> solution.frame().columns[:4].tolist()
+        ['iteration', 'elapsed_s', 'passes', 'newton_steps']
+        """
         return pd.DataFrame([asdict(record) for record in self.history])

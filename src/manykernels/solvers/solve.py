@@ -48,7 +48,8 @@ def solve(
         ``"logistic"``, ``"hinge"``, ``"squared_hinge"``, ``"squared"``, ``"epsilon_insensitive"``, ``"huber"``,
         ``"quantile"``, or an object.
     regularizer : str or Regularizer
-        ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, ``"simplex"``, or an object, which carries its own strength.
+        ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, a set of weights (``"simplex"``, ``"lp_ball"``,
+        ``"elasticnet_ball"``), or an object, which carries its own strength.
     strength : float, optional
         ``C`` (or ``lambda`` of a weight set), on the sum of losses; needed with a regularizer given by name.
     fit_intercept : bool
@@ -123,6 +124,17 @@ def configured_solver(solver: str | Solver, problem: Problem, **parameters: Any)
         If there is no solver of that name, or it has no such parameter.
     IncompatibleError
         If it cannot solve this problem; the message names those that can.
+
+    Parameters
+    ----------
+    solver : str or Solver
+    problem : Problem
+    **parameters
+        Of the solver: ``tol``, ``max_iter``, ...
+
+    Returns
+    -------
+    Solver
     """
     if isinstance(solver, str) and solver == "auto":
         return choose_solver(problem)[0].configured(**parameters)

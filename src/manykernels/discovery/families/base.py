@@ -26,6 +26,12 @@ class KernelFamily(ABC):
     ----------
     low, high : float
         Smallest and largest value of every parameter.
+
+    Examples
+    --------
+    >>> from manykernels.discovery import GaussianFamily, KernelFamily
+    >>> isinstance(GaussianFamily(0.1, 10.0), KernelFamily), GaussianFamily(0.1, 10.0).n_parameters(3)
+    (True, 1)
     """
 
     low: float
@@ -40,7 +46,16 @@ class KernelFamily(ABC):
         object.__setattr__(self, "high", high)
 
     def n_parameters(self, n_columns: int) -> int:
-        """Return the number of parameters of a kernel on so many columns: 1, unless overridden."""
+        """Return the number of parameters of a kernel on so many columns: 1, unless overridden.
+
+        Parameters
+        ----------
+        n_columns : int
+
+        Returns
+        -------
+        int
+        """
         return 1
 
     @abstractmethod
@@ -50,11 +65,27 @@ class KernelFamily(ABC):
         Parameters
         ----------
         points : ndarray of shape (n_samples, n_columns)
+
+        Returns
+        -------
+        object
+            The first argument of the other methods.
         """
 
     @abstractmethod
     def gram(self, prepared: Any, parameter: Array) -> Array:
-        """Return the Gram matrix (n_samples, n_samples) of one member, exactly symmetric."""
+        """Return the Gram matrix (n_samples, n_samples) of one member, exactly symmetric.
+
+        Parameters
+        ----------
+        prepared : object
+            From `prepare`.
+        parameter : ndarray of shape (n_parameters,)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_samples)
+        """
 
     @abstractmethod
     def inner(self, prepared: Any, parameter: Array, pairs: PairWeights) -> tuple[float, Array]:
@@ -76,10 +107,39 @@ class KernelFamily(ABC):
 
     @abstractmethod
     def spec(self, parameter: Array) -> KernelSpec:
-        """Return the member as a kernel of the library."""
+        """Return the member as a kernel of the library.
+
+        Parameters
+        ----------
+        parameter : ndarray of shape (n_parameters,)
+
+        Returns
+        -------
+        KernelSpec
+
+        Examples
+        --------
+        >>> from manykernels.discovery import GaussianFamily
+        >>> GaussianFamily(0.1, 10.0).spec([0.5])
+        Gaussian(width=0.5)
+        """
 
     def inner_many(self, prepared: Any, parameters: Array, pairs: PairWeights) -> tuple[Array, Array]:
-        """Return values (P,) and derivatives (P, n_parameters) of ``inner`` at several parameters (P, n_parameters)."""
+        """Return values (P,) and derivatives (P, n_parameters) of ``inner`` at several parameters (P, n_parameters).
+
+        Parameters
+        ----------
+        prepared : object
+            From `prepare`.
+        parameters : ndarray of shape (P, n_parameters)
+        pairs : PairWeights
+            ``A``.
+
+        Returns
+        -------
+        values : ndarray of shape (P,)
+        gradients : ndarray of shape (P, n_parameters)
+        """
         found = [self.inner(prepared, parameter, pairs) for parameter in parameters]
         return np.array([value for value, _ in found]), np.array([gradient for _, gradient in found])
 
@@ -87,11 +147,32 @@ class KernelFamily(ABC):
         """Return a bound on the fourth derivative of ``<A, K_p>`` in the search coordinate; None: there is none.
 
         With it, a grid bounds the maximum over the family (see :func:`bounded_maximum`).
+
+        Parameters
+        ----------
+        prepared : object
+            From `prepare`.
+        pairs : PairWeights
+            ``A``.
+
+        Returns
+        -------
+        float or None
         """
         return None
 
     def resolution(self, prepared: Any) -> float:
-        """Return the distance of grid points, in the search coordinate, that sees every peak worth refining."""
+        """Return the distance of grid points, in the search coordinate, that sees every peak worth refining.
+
+        Parameters
+        ----------
+        prepared : object
+            From `prepare`.
+
+        Returns
+        -------
+        float
+        """
         return (self.coordinate(np.array([self.high])) - self.coordinate(np.array([self.low])))[0] / 60
 
     def value(self, points: Array, parameter: Any) -> Array:
@@ -109,16 +190,46 @@ class KernelFamily(ABC):
         return self.gram(self.prepare(points), np.atleast_1d(np.asarray(parameter, dtype=np.float64)))
 
     def coordinate(self, parameter: Array) -> Array:
-        """Return the parameters on the scale of the search."""
+        """Return the parameters on the scale of the search.
+
+        Parameters
+        ----------
+        parameter : ndarray
+
+        Returns
+        -------
+        ndarray
+            Of the same shape.
+        """
         return np.log(parameter) if self.logarithmic else np.asarray(parameter, dtype=np.float64)
 
     def parameter(self, coordinate: Array) -> Array:
-        """Return parameters from the scale of the search, inside their bounds."""
+        """Return parameters from the scale of the search, inside their bounds.
+
+        Parameters
+        ----------
+        coordinate : ndarray
+
+        Returns
+        -------
+        ndarray
+            Of the same shape.
+        """
         inside = np.exp(coordinate) if self.logarithmic else np.asarray(coordinate, dtype=np.float64)
         return np.clip(inside, self.low, self.high)
 
     def scale(self, parameter: Array) -> Array:
-        """Return the derivative of the parameters by their search coordinates."""
+        """Return the derivative of the parameters by their search coordinates.
+
+        Parameters
+        ----------
+        parameter : ndarray
+
+        Returns
+        -------
+        ndarray
+            Of the same shape.
+        """
         return parameter if self.logarithmic else np.ones_like(parameter)
 
 
@@ -157,7 +268,17 @@ class FiniteFamily(KernelFamily):
             )
 
     def check_members(self, n_parameters: int) -> None:
-        """Raise ``InvalidInputError`` if a member has another number of parameters than the kernels of the base."""
+        """Raise ``InvalidInputError`` if a member has another number of parameters than the kernels of the base.
+
+        Parameters
+        ----------
+        n_parameters : int
+
+        Raises
+        ------
+        InvalidInputError
+            If it has.
+        """
         wrong = next((member for member in self.members if len(member) != n_parameters), None)
         if wrong is not None:
             raise InvalidInputError(

@@ -110,7 +110,16 @@ class FamilySearch:
         return self.family.n_parameters(self.points.shape[1])
 
     def gram(self, parameter: Array) -> Array:
-        """Return the Gram matrix (n_samples, n_samples) of a member."""
+        """Return the Gram matrix (n_samples, n_samples) of a member.
+
+        Parameters
+        ----------
+        parameter : ndarray of shape (n_parameters,)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_samples)
+        """
         return self.family.gram(self.prepared, parameter)
 
     def objective(self, coordinate: Array, pairs: PairWeights) -> tuple[float, Array]:
@@ -229,7 +238,16 @@ class FamilySearch:
         return value, BestMember(parameter, self.family.inner(self.prepared, parameter, pairs)[0])
 
     def rounded(self, parameter: Array) -> Array:
-        """Return the parameters with the digits that labels show, inside their bounds."""
+        """Return the parameters with the digits that labels show, inside their bounds.
+
+        Parameters
+        ----------
+        parameter : ndarray of shape (n_parameters,)
+
+        Returns
+        -------
+        ndarray of shape (n_parameters,)
+        """
         short = np.array([float(f"{number:.{DIGITS}g}") for number in parameter])
         return np.clip(short, self.family.low, self.family.high)
 

@@ -161,6 +161,19 @@ class BaseKernelSearch(BaseMKL):
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             With two classes, one score, positive for the second.
+
+        Raises
+        ------
+        AttributeError
+            If the loss is one of regression.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import PolynomialMKL
+        >>> X = np.random.default_rng(0).normal(size=(30, 2))
+        >>> PolynomialMKL(loss="logistic", degree=2).fit(X, X[:, 0] * X[:, 1] > 0).decision_function(X[:4]).shape
+        (4,)
         """
         scores = self._scores(X)
         return scores[:, 0] if self._single else scores
@@ -175,6 +188,14 @@ class BaseKernelSearch(BaseMKL):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_targets)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import PolynomialMKL
+        >>> X = np.random.default_rng(0).normal(size=(30, 2))
+        >>> PolynomialMKL(degree=2, alpha=1e-3).fit(X, X[:, 0] * X[:, 1]).predict(X[:4]).shape
+        (4,)
         """
         scores = self._scores(X)
         if self._task == "classification":
@@ -210,6 +231,15 @@ class BaseKernelSearch(BaseMKL):
         Returns
         -------
         float
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import PolynomialMKL
+        >>> X = np.random.default_rng(0).normal(size=(30, 2))
+        >>> y = X[:, 0] * X[:, 1]
+        >>> PolynomialMKL(degree=2, alpha=1e-3).fit(X, y).score(X, y) > 0.9
+        True
         """
         metric = accuracy_score if self._task == "classification" else r2_score
         return float(metric(y, self.predict(X), sample_weight=sample_weight))
@@ -224,6 +254,15 @@ class BaseKernelSearch(BaseMKL):
         Returns
         -------
         ndarray of shape (n_kernels, n_samples) or (n_kernels, n_samples, n_outputs)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import PolynomialMKL
+        >>> X = np.random.default_rng(0).normal(size=(30, 2))
+        >>> model = PolynomialMKL(degree=2, alpha=1e-3).fit(X, X[:, 0] * X[:, 1])
+        >>> np.allclose(model.decompose(X).sum(axis=0) + model.intercept_, model.predict(X))
+        True
         """
         return self._contributions(X)
 

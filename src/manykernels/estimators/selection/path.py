@@ -46,6 +46,15 @@ class RegularizationPath:
     kernel_names : tuple of str
     alpha_max : float or None
         Smallest strength at which no kernel is selected; None if there is none or the grid was given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import regularization_path
+    >>> X = np.random.default_rng(0).uniform(-2, 2, size=(40, 2))
+    >>> path = regularization_path(X, np.sin(2 * X[:, 1]), n_alphas=4)
+    >>> len(path), path.weights.shape, bool(path.alphas[0] == path.alpha_max)
+    (4, (4, 12), True)
     """
 
     alphas: Array
@@ -80,6 +89,14 @@ class RegularizationPath:
         -------
         DataFrame
             ``alpha``, ``kernel``, ``weight``, ``norm``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import regularization_path
+        >>> X = np.random.default_rng(0).uniform(-2, 2, size=(40, 2))
+        >>> regularization_path(X, np.sin(2 * X[:, 1]), n_alphas=4).frame().columns.tolist()
+        ['alpha', 'kernel', 'weight', 'norm']
         """
         n_kernels = len(self.kernel_names)
         frame = pd.DataFrame(
@@ -100,6 +117,14 @@ class RegularizationPath:
         DataFrame
             ``alpha``, ``n_active``, ``intercept``, ``primal``, ``relative_gap``, ``status``, ``n_iter``, ``passes``,
             ``newton_steps``, ``elapsed_s``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import regularization_path
+        >>> X = np.random.default_rng(0).uniform(-2, 2, size=(40, 2))
+        >>> regularization_path(X, np.sin(2 * X[:, 1]), n_alphas=4).summary()["status"].unique().tolist()
+        ['converged']
         """
         return pd.DataFrame(
             [

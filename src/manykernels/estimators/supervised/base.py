@@ -65,6 +65,13 @@ class BaseMKL(BaseEstimator):
             One row a kernel: ``name``, ``kernel``, ``columns``, ``weight`` (``d_m``), ``norm`` (``||f_m||``) and
             ``share`` (of the sum of norms); with several classes or targets, a row for each, led by ``class`` or
             ``output``.
+
+        Examples
+        --------
+        >>> from manykernels import MKLRegressor
+        >>> model = MKLRegressor(alpha=0.1).fit([[0.0], [1.0], [2.0], [3.0]], [0.0, 1.0, 2.0, 3.0])
+        >>> model.weights_frame().columns.tolist()
+        ['name', 'kernel', 'columns', 'weight', 'norm', 'share']
         """
         check_is_fitted(self)
         weights, norms = np.atleast_2d(self.kernel_weights_, self.kernel_norms_)

@@ -197,6 +197,13 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
             With two classes, one score, positive for the second.
+
+        Examples
+        --------
+        >>> from manykernels import MKLClassifier
+        >>> model = MKLClassifier().fit([[0.0], [1.0], [2.0], [3.0]], ["no", "no", "yes", "yes"])
+        >>> (model.decision_function([[0.5], [2.5]]) > 0).tolist()
+        [False, True]
         """
         scores = self._scores(X)
         return scores[:, 0] if self._single else scores
@@ -213,6 +220,13 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         -------
         ndarray of shape (n_samples,)
             Labels.
+
+        Examples
+        --------
+        >>> from manykernels import MKLClassifier
+        >>> model = MKLClassifier().fit([[0.0], [1.0], [2.0], [3.0]], ["no", "no", "yes", "yes"])
+        >>> model.predict([[0.5], [2.5]]).tolist()
+        ['no', 'yes']
         """
         scores = self._scores(X)
         return self.classes_[(scores[:, 0] > 0).astype(int) if self._single else scores.argmax(axis=1)]
@@ -232,6 +246,22 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         -------
         ndarray of shape (n_samples, n_classes)
             Rows sum to one.
+
+        Raises
+        ------
+        AttributeError
+            If the loss is not the logistic one.
+
+        Notes
+        -----
+        With two classes, that of the second is ``1 / (1 + exp(-f))`` at the score ``f``; nothing is calibrated.
+
+        Examples
+        --------
+        >>> from manykernels import MKLClassifier
+        >>> model = MKLClassifier().fit([[0.0], [1.0], [2.0], [3.0]], ["no", "no", "yes", "yes"])
+        >>> model.predict_proba([[0.5], [2.5]]).sum(axis=1)
+        array([1., 1.])
         """
         return class_probabilities(self._scores(X), self._single)
 
@@ -249,6 +279,20 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         -------
         ndarray of shape (n_kernels, n_samples) or (n_kernels, n_samples, n_classes)
             Zero for kernels of weight zero.
+
+        Notes
+        -----
+        ``f_m(x) = d_m sum_i rho_i k_m(x, x_i)``, by the representer theorem: a function of the columns
+        of kernel ``m``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import MKLClassifier
+        >>> X = [[0.0], [1.0], [2.0], [3.0]]
+        >>> model = MKLClassifier().fit(X, ["no", "no", "yes", "yes"])
+        >>> np.allclose(model.decompose(X).sum(axis=0) + model.intercept_, model.decision_function(X))
+        True
         """
         return self._contributions(X)
 

@@ -198,6 +198,12 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         -------
         ndarray of shape (n_samples,) or (n_samples, n_targets)
             In the unit of y.
+
+        Examples
+        --------
+        >>> from manykernels import MKLRegressor
+        >>> MKLRegressor(alpha=0.1).fit([[0.0], [1.0], [2.0], [3.0]], [0.0, 1.0, 2.0, 3.0]).predict([[1.5]]).round(3)
+        array([1.5])
         """
         scores = self._scores(X)
         return scores[:, 0] if self._single else scores
@@ -216,6 +222,20 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         -------
         ndarray of shape (n_kernels, n_samples) or (n_kernels, n_samples, n_targets)
             Zero for kernels of weight zero.
+
+        Notes
+        -----
+        ``f_m(x) = d_m sum_i rho_i k_m(x, x_i)``, by the representer theorem: a function of the columns
+        of kernel ``m``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import MKLRegressor
+        >>> X = [[0.0], [1.0], [2.0], [3.0]]
+        >>> model = MKLRegressor().fit(X, [0.0, 1.0, 2.0, 3.0])
+        >>> np.allclose(model.decompose(X).sum(axis=0) + model.intercept_, model.predict(X))
+        True
         """
         return self._contributions(X)
 

@@ -130,7 +130,12 @@ class AlignmentDisplay:
         return cls(alignments=pd.DataFrame(values, index=labels, columns=labels), n_kernels=len(names))
 
     def frame(self) -> pd.DataFrame:
-        """Return what is drawn."""
+        """Return what is drawn.
+
+        Returns
+        -------
+        DataFrame
+        """
         return self.alignments.copy()
 
     def plot(self, ax: Any = None, *, cmap: str = "viridis", colorbar: bool = True) -> Self:

@@ -94,7 +94,12 @@ class ContributionsDisplay:
         return cls(contributions=frame, n_active=len(shown) + len(rest), target="" if target is None else str(target))
 
     def frame(self) -> pd.DataFrame:
-        """Return a row a kernel: mean absolute contribution, and the 5th, 50th and 95th of a hundred samples."""
+        """Return a row a kernel: mean absolute contribution, and the 5th, 50th and 95th of a hundred samples.
+
+        Returns
+        -------
+        DataFrame
+        """
         values = self.contributions
         low, middle, high = (values.quantile(share) for share in (0.05, 0.5, 0.95))
         columns = {"mean_size": values.abs().mean(), "low": low, "median": middle, "high": high}

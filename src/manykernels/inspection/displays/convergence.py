@@ -121,7 +121,12 @@ class ConvergenceDisplay:
         return cls.from_solution(dict(zip(labels, found, strict=True)), tol=tol)
 
     def frame(self) -> pd.DataFrame:
-        """Return what is drawn: the histories with their runs."""
+        """Return what is drawn: the histories with their runs.
+
+        Returns
+        -------
+        DataFrame
+        """
         return self.history.copy()
 
     def plot(self, ax: Any = None, *, x: str = "elapsed_s", annotate: bool = False, **line_style: Any) -> Self:

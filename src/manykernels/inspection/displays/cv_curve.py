@@ -105,7 +105,12 @@ class CVCurveDisplay:
         return cls(results=frame, chosen=int(estimator.best_index_), n_folds=n_folds, scoring=named)
 
     def frame(self) -> pd.DataFrame:
-        """Return what is drawn: a row a candidate, in the order tried."""
+        """Return what is drawn: a row a candidate, in the order tried.
+
+        Returns
+        -------
+        DataFrame
+        """
         return self.results.copy()
 
     def plot(self, ax: Any = None) -> Self:

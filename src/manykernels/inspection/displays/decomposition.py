@@ -100,7 +100,12 @@ class DecompositionDisplay:
         return cls(contributions=frame.assign(**{OTHERS: parts[rest].sum(axis=0), INTERCEPT: intercept}))
 
     def frame(self) -> pd.DataFrame:
-        """Return what is drawn, in long form: ``sample``, ``kernel``, ``contribution``."""
+        """Return what is drawn, in long form: ``sample``, ``kernel``, ``contribution``.
+
+        Returns
+        -------
+        DataFrame
+        """
         return self.contributions.reset_index().melt("sample", var_name="kernel", value_name="contribution")
 
     def plot(self, ax: Any = None, **bar_style: Any) -> Self:

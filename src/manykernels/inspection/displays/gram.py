@@ -142,7 +142,12 @@ class GramDisplay:
         return cls.from_kernel(fitted.block(prepared, prepared, kernels=[place])[0], y=y, name=names[place])
 
     def frame(self) -> pd.DataFrame:
-        """Return what is drawn."""
+        """Return what is drawn.
+
+        Returns
+        -------
+        DataFrame
+        """
         return pd.DataFrame(self.values)
 
     def plot(self, ax: Any = None, *, cmap: str = "viridis", colorbar: bool = True) -> Self:

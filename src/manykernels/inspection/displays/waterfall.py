@@ -112,7 +112,12 @@ class WaterfallDisplay:
         )
 
     def frame(self) -> pd.DataFrame:
-        """Return what is drawn: ``name``, ``contribution`` and ``score``, the sum so far."""
+        """Return what is drawn: ``name``, ``contribution`` and ``score``, the sum so far.
+
+        Returns
+        -------
+        DataFrame
+        """
         return self.steps.assign(score=self.steps["contribution"].cumsum())
 
     def plot(self, ax: Any = None, **bar_style: Any) -> Self:

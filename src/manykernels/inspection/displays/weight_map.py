@@ -115,7 +115,12 @@ class WeightMapDisplay:
         return cls(weights=frame, n_single=sum(place in single for place in frame.index))
 
     def frame(self) -> pd.DataFrame:
-        """Return all weights: by place and kind of kernel (or class)."""
+        """Return all weights: by place and kind of kernel (or class).
+
+        Returns
+        -------
+        DataFrame
+        """
         return self.weights.copy()
 
     def plot(

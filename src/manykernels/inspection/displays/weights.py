@@ -146,7 +146,12 @@ class KernelWeightsDisplay:
         )
 
     def frame(self) -> pd.DataFrame:
-        """Return what is drawn: ``name`` and ``value``, the heaviest first, and the values of classes or outputs."""
+        """Return what is drawn: ``name`` and ``value``, the heaviest first, and the values of classes or outputs.
+
+        Returns
+        -------
+        DataFrame
+        """
         return self.kernels.copy()
 
     def plot(self, ax: Any = None, *, color: Any = None, **bar_style: Any) -> Self:

@@ -102,6 +102,18 @@ class MKLReport:
         Returns
         -------
         MKLReport
+
+        Raises
+        ------
+        AttributeError
+            If the estimator is not fitted.
+
+        Examples
+        --------
+        >>> from manykernels import MKLRegressor
+        >>> from manykernels.inspection import MKLReport
+        >>> MKLReport.from_estimator(MKLRegressor().fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])).n_samples
+        3
         """
         found = estimator.solution_
         solutions = (found,) if isinstance(found, Solution) else tuple(found)
@@ -136,13 +148,23 @@ class MKLReport:
         )
 
     def frame(self) -> pd.DataFrame:
-        """Return the facts as a table with the columns ``fact`` and ``value``, scores last."""
+        """Return the facts as a table with the columns ``fact`` and ``value``, scores last.
+
+        Returns
+        -------
+        DataFrame
+        """
         facts = {name: value for name, value in self._facts().items() if name != "scores"}
         facts |= {f"test {name}": value for name, value in self.scores.items()}
         return pd.DataFrame({"fact": list(facts), "value": pd.Series(list(facts.values()), dtype=object)})
 
     def summary(self) -> str:
-        """Return the facts as a few lines of text, followed by the heaviest kernels."""
+        """Return the facts as a few lines of text, followed by the heaviest kernels.
+
+        Returns
+        -------
+        str
+        """
         strength = "" if self.alpha is None else f", alpha {self.alpha:.4g}"
         lines = [
             f"{self.estimator} ({self.task}): {self.loss} loss, {self.penalty} penalty{strength}",
@@ -171,7 +193,20 @@ class MKLReport:
         return f"{passes}{self.newton_steps} Newton steps, {self.elapsed_s:.2f} s ({self.solver})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as values that JSON knows; a number that is not finite becomes None."""
+        """Return everything as values that JSON knows; a number that is not finite becomes None.
+
+        Returns
+        -------
+        dict
+            Strings, numbers, lists and dicts.
+
+        Examples
+        --------
+        >>> from manykernels import MKLRegressor
+        >>> from manykernels.inspection import MKLReport
+        >>> MKLReport.from_estimator(MKLRegressor().fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])).to_dict()["status"]
+        'converged'
+        """
         return {**_finite(self._facts()), "weights": _finite(self.weights.to_dict("records"))}
 
     def to_json(self, **options: Any) -> str:
@@ -189,7 +224,12 @@ class MKLReport:
         return json.dumps(self.to_dict(), allow_nan=False, **options)
 
     def to_html(self) -> str:
-        """Return both tables as HTML."""
+        """Return both tables as HTML.
+
+        Returns
+        -------
+        str
+        """
         return self.frame().to_html(index=False) + self.weights.to_html(index=False)
 
     _repr_html_ = to_html

@@ -90,6 +90,18 @@ class KernelBank(BankConstructors):
         Returns
         -------
         FittedBank
+
+        Raises
+        ------
+        InvalidInputError
+            If a column is missing, not numeric or not finite, or a kernel cannot be normalized on these rows.
+
+        Examples
+        --------
+        >>> from manykernels import Gaussian, KernelBank
+        >>> fitted = KernelBank([("narrow", Gaussian(0.5)), ("wide", Gaussian(2.0))]).fit([[0.0], [1.0], [2.0]])
+        >>> fitted.names, fitted.block(fitted.prepare([[0.0], [1.0]]), fitted.prepare([[1.0]])).shape
+        (('narrow', 'wide'), (2, 2, 1))
         """
         return self.fit_prepare(X)[0]
 
@@ -105,6 +117,18 @@ class KernelBank(BankConstructors):
         -------
         FittedBank
         Prepared
+
+        Raises
+        ------
+        InvalidInputError
+            As in `fit`.
+
+        Examples
+        --------
+        >>> from manykernels import Gaussian, KernelBank
+        >>> fitted, prepared = KernelBank([("narrow", Gaussian(0.5))]).fit_prepare([[0.0], [1.0], [2.0]])
+        >>> fitted.block(prepared, prepared).shape
+        (1, 3, 3)
         """
         table = Table.of(X)
         kernels = self.expand(table)
@@ -148,6 +172,11 @@ class KernelBank(BankConstructors):
         ------
         InvalidInputError
             If a column is missing, is not numeric, or has NaN or infinite values.
+
+        Examples
+        --------
+        >>> from manykernels import Gaussian, KernelBank
+        >>> KernelBank([("narrow", Gaussian(0.5))]).check([[0.0], [1.0]])
         """
         table = Table.of(X)
         table.numeric(_used(self.expand(table)))
@@ -162,6 +191,17 @@ class KernelBank(BankConstructors):
         Returns
         -------
         list of (str, KernelSpec, tuple of int)
+
+        Raises
+        ------
+        InvalidInputError
+            If a column is missing, two kernels get the same name, or a kernel cannot act on its columns.
+
+        Examples
+        --------
+        >>> from manykernels import Gaussian, KernelBank
+        >>> [name for name, _, _ in KernelBank.per_feature(Gaussian(1.0)).expand([[0.0, 5.0], [1.0, 6.0]])]
+        ['x0: gaussian(width=1)', 'x1: gaussian(width=1)']
         """
         table = Table.of(X)
         kernels = [kernel for entry in self.kernels for kernel in entry.expand(table)]
@@ -171,7 +211,28 @@ class KernelBank(BankConstructors):
         return kernels
 
     def replace(self, **changes: Any) -> Self:
-        """Return a bank with other entries or options; this one stays as it is."""
+        """Return a bank with other entries or options; this one stays as it is.
+
+        Parameters
+        ----------
+        **changes
+            ``kernels``, ``standardize``, ``normalize`` or ``center``.
+
+        Returns
+        -------
+        KernelBank
+
+        Raises
+        ------
+        InvalidInputError
+            If a new value cannot be used.
+
+        Examples
+        --------
+        >>> from manykernels import Gaussian, KernelBank
+        >>> KernelBank([("narrow", Gaussian(0.5))]).replace(standardize=True).standardize
+        True
+        """
         return replace(self, **changes)
 
     def __add__(self, other: Any) -> KernelBank:

@@ -62,6 +62,18 @@ class PrecomputedBank:
         Returns
         -------
         FittedPrecomputedBank
+
+        Raises
+        ------
+        InvalidInputError, NotPSDError
+            If these are no kernels among training samples, or a kernel cannot be normalized.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import PrecomputedBank
+        >>> PrecomputedBank().fit(np.stack([np.eye(3), np.ones((3, 3))])).names
+        ('kernel_0', 'kernel_1')
         """
         return self.fit_prepare(stack)[0]
 
@@ -71,6 +83,17 @@ class PrecomputedBank:
         Parameters
         ----------
         stack : KernelStack or (M, N, N) array
+
+        Raises
+        ------
+        InvalidInputError, NotPSDError
+            If they are not.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import PrecomputedBank
+        >>> PrecomputedBank().check(np.stack([np.eye(3), np.ones((3, 3))]))
         """
         as_kernel_stack(stack)
 
@@ -85,6 +108,19 @@ class PrecomputedBank:
         -------
         FittedPrecomputedBank
         PreparedKernels
+
+        Raises
+        ------
+        InvalidInputError, NotPSDError
+            As in `fit`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import PrecomputedBank
+        >>> bank, prepared = PrecomputedBank().fit_prepare(np.stack([np.eye(3), np.ones((3, 3))]))
+        >>> bank.block(prepared, prepared).shape
+        (2, 3, 3)
         """
         stack = as_kernel_stack(stack)
         if not stack.is_square:

@@ -106,7 +106,16 @@ class KernelStack:
     _unproven: Unproven | None = None
 
     def unproven(self, kernels: Any) -> Unproven | None:
-        """Return which of some kernels are still to be proven positive semidefinite; None if none is."""
+        """Return which of some kernels are still to be proven positive semidefinite; None if none is.
+
+        Parameters
+        ----------
+        kernels : slice or (m,) int
+
+        Returns
+        -------
+        Unproven or None
+        """
         return None if self._unproven is None else self._unproven.take(kernels)
 
     @property
@@ -193,6 +202,17 @@ class KernelStack:
         ------
         InvalidInputError
             For a rectangular stack.
+
+        Returns
+        -------
+        ndarray of shape (M, N, N)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import KernelStack
+        >>> KernelStack(np.stack([np.eye(3), np.ones((3, 3))]))[[0, 2]].whole().shape
+        (2, 3, 3)
         """
         self._check_square()
         return self._base
@@ -204,6 +224,17 @@ class KernelStack:
         ------
         InvalidInputError
             For a rectangular stack.
+
+        Returns
+        -------
+        ndarray of shape (M, n, n)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import KernelStack
+        >>> KernelStack(np.stack([np.eye(3), np.ones((3, 3))]))[[0, 2]].square().shape
+        (2, 2, 2)
         """
         self._check_square()
         return self.block(slice(None), self._rows, self._rows)
@@ -234,6 +265,14 @@ class KernelStack:
         ------
         InvalidInputError
             If the training samples are not in this stack.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import KernelStack
+        >>> stack = KernelStack(np.stack([np.eye(3), np.ones((3, 3))]))
+        >>> stack[[2]].against([0, 1]).tolist()
+        [[[0.0, 0.0]], [[1.0, 1.0]]]
         """
         return self.block(slice(None), self._rows, self.columns_of(training_ids, positions))
 
@@ -248,6 +287,18 @@ class KernelStack:
         Returns
         -------
         (n_train or k,) int
+
+        Raises
+        ------
+        InvalidInputError
+            If the training samples are not in this stack.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import KernelStack
+        >>> KernelStack(np.eye(4)[None])[[0, 3]].columns_of([1, 2], positions=[1]).tolist()
+        [2]
         """
         ids = np.asarray(training_ids)
         if self._columns is not None:
@@ -265,7 +316,20 @@ class KernelStack:
         return ids if positions is None else ids[positions]
 
     def training_columns(self) -> Array:
-        """Return the columns of a rectangular stack in the order of its training samples, (n_train,) int."""
+        """Return the columns of a rectangular stack in the order of its training samples, (n_train,) int.
+
+        Returns
+        -------
+        ndarray of shape (n_train,)
+            Those of a square stack are its own samples.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import KernelStack
+        >>> KernelStack.rectangular(np.ones((1, 2, 3))).training_columns().tolist()
+        [0, 1, 2]
+        """
         return self._rows.copy() if self._columns is None else self._columns.copy()
 
     def block(self, kernels: Any, rows: Array, columns: Array) -> Array:
@@ -281,6 +345,13 @@ class KernelStack:
         -------
         (m, r, c) ndarray
             A read-only view if everything is asked for.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import KernelStack
+        >>> KernelStack(np.eye(4)[None]).block([0], [1, 2], [2]).tolist()
+        [[[0.0], [1.0]]]
         """
         whole = isinstance(kernels, slice) and kernels == slice(None)
         if whole and _is_all(rows, self._base.shape[1]) and _is_all(columns, self._base.shape[2]):
@@ -294,6 +365,17 @@ class KernelStack:
         ------
         InvalidInputError
             For a rectangular stack made without ``diagonal``.
+
+        Returns
+        -------
+        ndarray of shape (M, n)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import KernelStack
+        >>> KernelStack(2.0 * np.eye(4)[None])[[1, 2]].self_kernels().tolist()
+        [[2.0, 2.0]]
         """
         if self._among:
             return self._base[:, self._rows, self._rows]

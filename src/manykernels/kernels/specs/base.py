@@ -31,6 +31,11 @@ def register_kernel(cls: SpecClass) -> SpecClass:
     InvalidInputError
         If another class already has this kind.
 
+    Returns
+    -------
+    type
+        The class itself.
+
     Examples
     --------
     >>> from manykernels.kernels import KERNELS
@@ -67,11 +72,36 @@ class KernelSpec(ABC):
 
     @abstractmethod
     def __call__(self, A: Array, B: Array | None = None) -> Array:
-        """Return the (n_a, n_b) float64 matrix of kernel values; ``B=None`` means ``B = A``, exactly symmetric."""
+        """Return the (n_a, n_b) float64 matrix of kernel values; ``B=None`` means ``B = A``, exactly symmetric.
+
+        Parameters
+        ----------
+        A : array-like of shape (n_a, n_columns)
+        B : array-like of shape (n_b, n_columns), optional
+
+        Returns
+        -------
+        ndarray of shape (n_a, n_b)
+        """
 
     @abstractmethod
     def diag(self, A: Array) -> Array:
-        """Return ``k(a, a)`` for every row of ``A``, (n_a,) float64, without building the matrix."""
+        """Return ``k(a, a)`` for every row of ``A``, (n_a,) float64, without building the matrix.
+
+        Parameters
+        ----------
+        A : array-like of shape (n_a, n_columns)
+
+        Returns
+        -------
+        ndarray of shape (n_a,)
+
+        Examples
+        --------
+        >>> from manykernels import Linear
+        >>> Linear().diag([[1.0, 2.0]])
+        array([5.])
+        """
 
     @property
     def family(self) -> str:
@@ -100,15 +130,49 @@ class KernelSpec(ABC):
         return f"{self.kind}({', '.join(values)})"
 
     def resolve(self, medians: MedianDistances) -> KernelSpec:
-        """Return this kernel with every width a number, using the median distances of the training points."""
+        """Return this kernel with every width a number, using the median distances of the training points.
+
+        Parameters
+        ----------
+        medians : MedianDistances
+            Of the columns on which the kernel acts.
+
+        Returns
+        -------
+        KernelSpec
+        """
         return self
 
     def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
-        """Raise ``InvalidInputError`` if this kernel cannot act on ``n_columns`` columns."""
+        """Raise ``InvalidInputError`` if this kernel cannot act on ``n_columns`` columns.
+
+        Parameters
+        ----------
+        n_columns : int
+        name : str
+            What the message calls the kernel.
+
+        Raises
+        ------
+        InvalidInputError
+            If it cannot.
+        """
         return
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the kernel as a JSON-able dictionary; :func:`spec_from_dict` is its inverse."""
+        """Return the kernel as a JSON-able dictionary; :func:`spec_from_dict` is its inverse.
+
+        Returns
+        -------
+        dict
+            ``kernel`` (the kind) and the hyper-parameters.
+
+        Examples
+        --------
+        >>> from manykernels import Gaussian
+        >>> Gaussian(0.5).to_dict()
+        {'kernel': 'gaussian', 'width': 0.5}
+        """
         return {"kernel": self.kind} | {field.name: _encode(getattr(self, field.name)) for field in fields(self)}
 
     def __add__(self, other: Any) -> KernelSpec:

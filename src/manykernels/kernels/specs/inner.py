@@ -19,7 +19,19 @@ class InnerProductSpec(KernelSpec):
 
     @abstractmethod
     def from_inner_product(self, G: Array, out: Array | None = None) -> Array:
-        """Return the kernel values for inner products ``G``, written into ``out`` (not ``G`` itself) if given."""
+        """Return the kernel values for inner products ``G``, written into ``out`` (not ``G`` itself) if given.
+
+        Parameters
+        ----------
+        G : ndarray
+        out : ndarray, optional
+            Of the same shape.
+
+        Returns
+        -------
+        ndarray
+            Of the same shape.
+        """
 
     @property
     def family(self) -> str:

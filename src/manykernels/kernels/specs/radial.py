@@ -21,7 +21,19 @@ class RadialSpec(KernelSpec):
 
     @abstractmethod
     def from_squared_distance(self, D: Array, out: Array | None = None) -> Array:
-        """Return the kernel values for squared distances ``D``, written into ``out`` (not ``D`` itself) if given."""
+        """Return the kernel values for squared distances ``D``, written into ``out`` (not ``D`` itself) if given.
+
+        Parameters
+        ----------
+        D : ndarray
+        out : ndarray, optional
+            Of the same shape.
+
+        Returns
+        -------
+        ndarray
+            Of the same shape.
+        """
 
     @property
     def family(self) -> str:

@@ -61,6 +61,15 @@ class Loss(abc.ABC):
         No second derivative in ``z`` is larger; infinite if the derivative jumps.
     score_unit : float
         The scale of ``z`` on which the loss bends: 1 for margins, ``delta`` for Huber. Sets root-finding tolerances.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import get_loss
+    >>> loss, y, z = get_loss("logistic"), np.array([1.0]), np.array([0.3])
+    >>> r = loss.dual_from_scores(y, z)
+    >>> np.allclose(loss.value(y, z) + loss.conjugate(y, r), -r * z)  # Fenchel-Young, with equality
+    True
     """
 
     name: ClassVar[str]
@@ -106,22 +115,75 @@ class Loss(abc.ABC):
 
     @abc.abstractmethod
     def check_target(self, y: Any) -> Array:
-        """Return ``y`` as float64 (N,), or raise ``InvalidInputError`` saying which values cannot be used."""
+        """Return ``y`` as float64 (N,), or raise ``InvalidInputError`` saying which values cannot be used.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+
+        Raises
+        ------
+        InvalidInputError
+            If a value cannot be used.
+        """
 
     @abc.abstractmethod
     def value(self, y: Array, z: Array) -> Array:
-        """Loss ``l(y, z)`` of each sample, (N,)."""
+        """Loss ``l(y, z)`` of each sample, (N,).
+
+        Parameters
+        ----------
+        y : ndarray of shape (n_samples,)
+            Labels -1 and +1, or numbers.
+        z : ndarray of shape (n_samples,)
+            Scores.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
 
     @abc.abstractmethod
     def derivative(self, y: Array, z: Array) -> Array:
-        """``dl/dz`` (N,); at a kink, one element of the subdifferential."""
+        """``dl/dz`` (N,); at a kink, one element of the subdifferential.
+
+        Parameters
+        ----------
+        y, z : ndarray of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
 
     @abc.abstractmethod
     def second_derivative(self, y: Array, z: Array) -> Array:
-        """Second derivative ``d2l/dz2`` (N,); 0 at kinks."""
+        """Second derivative ``d2l/dz2`` (N,); 0 at kinks.
+
+        Parameters
+        ----------
+        y, z : ndarray of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
 
     def conjugate(self, y: Array, r: Array) -> Array:
-        """Conjugate ``l*(y, -r)`` (N,); ``inf`` outside the dual box (overshoot by 1e-12 relative is clipped)."""
+        """Conjugate ``l*(y, -r)`` (N,); ``inf`` outside the dual box (overshoot by 1e-12 relative is clipped).
+
+        Parameters
+        ----------
+        y, r : ndarray of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
         lo, hi = self.dual_bounds(y)
         slack_lo, slack_hi = _slack(lo), _slack(hi)
         inside = (r >= lo - slack_lo) & (r <= hi + slack_hi)
@@ -134,27 +196,88 @@ class Loss(abc.ABC):
 
     @abc.abstractmethod
     def conjugate_derivative(self, y: Array, r: Array) -> Array:
-        """``d l*(y, -r) / dr`` (N,), that is ``-z``; with ``sign(0) = 0`` in the part ``kink * |r|``."""
+        """``d l*(y, -r) / dr`` (N,), that is ``-z``; with ``sign(0) = 0`` in the part ``kink * |r|``.
+
+        Parameters
+        ----------
+        y, r : ndarray of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
 
     @abc.abstractmethod
     def conjugate_second_derivative(self, y: Array, r: Array) -> Array:
-        """Second derivative in ``r`` of the part without ``kink * |r|`` (N,)."""
+        """Second derivative in ``r`` of the part without ``kink * |r|`` (N,).
+
+        Parameters
+        ----------
+        y, r : ndarray of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
 
     @abc.abstractmethod
     def dual_bounds(self, y: Array) -> tuple[Array, Array]:
-        """Return the ends ``lo <= r <= hi`` of each dual box, (N,) each, possibly infinite; 0 is always inside."""
+        """Return the ends ``lo <= r <= hi`` of each dual box, (N,) each, possibly infinite; 0 is always inside.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n_samples,)
+
+        Returns
+        -------
+        lo, hi : ndarray of shape (n_samples,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import get_loss
+        >>> get_loss("hinge").dual_bounds(np.array([-1.0, 1.0]))
+        (array([-1.,  0.]), array([0., 1.]))
+        """
 
     def dual_from_scores(self, y: Array, z: Array) -> Array:
-        """Dual variable ``r = -dl/dz`` (N,) at scores ``z``."""
+        """Dual variable ``r = -dl/dz`` (N,) at scores ``z``.
+
+        Parameters
+        ----------
+        y, z : ndarray of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
         return -self.derivative(y, z)
 
     def dual_interval(self, y: Array, z: Array) -> tuple[Array, Array]:
-        """Return the ends of ``-dl(y, z)``, the dual variables that fit scores ``z``; kinks are met up to rounding."""
+        """Return the ends of ``-dl(y, z)``, the dual variables that fit scores ``z``; kinks are met up to rounding.
+
+        Parameters
+        ----------
+        y, z : ndarray of shape (n_samples,)
+
+        Returns
+        -------
+        lo, hi : ndarray of shape (n_samples,)
+        """
         r = self.dual_from_scores(y, z)
         return r, r
 
     def dual_distance(self, y: Array, z: Array, r: Array) -> Array:
-        """Distance of ``r`` to the set ``-dl(y, z)`` (N,); zero exactly when (z, r) satisfies stationarity."""
+        """Distance of ``r`` to the set ``-dl(y, z)`` (N,); zero exactly when (z, r) satisfies stationarity.
+
+        Parameters
+        ----------
+        y, z, r : ndarray of shape (n_samples,)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
         lo, hi = self.dual_interval(y, z)
         return np.maximum(np.maximum(lo - r, r - hi), 0.0)
 
@@ -164,6 +287,24 @@ class Loss(abc.ABC):
         On a flat minimum, piecewise linear losses return the middle of the minimizing interval, or its finite end if
         the other is infinite; smooth losses return one point of it. Unless a loss knows better, the root of the slope
         is looked for between the smallest and the largest ``y_i - f_i``, and farther out if it is not there.
+
+        Parameters
+        ----------
+        y, f : ndarray of shape (n_samples,)
+            Targets, and scores without an intercept.
+        sample_weight : ndarray of shape (n_samples,)
+            Positive.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import get_loss
+        >>> get_loss("squared").best_intercept(np.array([1.0, 3.0]), np.zeros(2), np.ones(2))
+        2.0
         """
         points = y - f
         lo, hi = float(points.min()), float(points.max())

@@ -61,6 +61,15 @@ class Regularizer(abc.ABC):
         Whether ``Omega(t)`` is the minimum of ``sum_m t_m^2 / (2 d_m)`` over a set of kernel weights ``d``.
     simplex_size : float or None
         ``1 / lam`` if ``Omega(t) = (lam / 2) (sum t)^2``, whose kernel weights sum to it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import get_regularizer
+    >>> penalty, t = get_regularizer("elasticnet", 2.0), np.array([0.5, 3.0])
+    >>> u = penalty.derivative(t)
+    >>> np.isclose(penalty.value(t) + penalty.conjugate(u), t @ u)  # Fenchel-Young, with equality
+    np.True_
     """
 
     strength: float
@@ -129,14 +138,41 @@ class Regularizer(abc.ABC):
 
     @abc.abstractmethod
     def value(self, t: Array) -> float:
-        """``Omega(t)`` for block norms ``t >= 0`` of shape (M,)."""
+        """``Omega(t)`` for block norms ``t >= 0`` of shape (M,).
+
+        Parameters
+        ----------
+        t : ndarray of shape (n_kernels,)
+
+        Returns
+        -------
+        float
+        """
 
     @abc.abstractmethod
     def conjugate(self, u: Array) -> float:
-        """``Omega*(u)`` for ``u >= 0`` of shape (M,); possibly infinite."""
+        """``Omega*(u)`` for ``u >= 0`` of shape (M,); possibly infinite.
+
+        Parameters
+        ----------
+        u : ndarray of shape (n_kernels,)
+
+        Returns
+        -------
+        float
+        """
 
     def dual_scale(self, u: Array) -> float:
-        """Return the largest ``c`` in [0, 1] for which ``conjugate(c u)`` is finite."""
+        """Return the largest ``c`` in [0, 1] for which ``conjugate(c u)`` is finite.
+
+        Parameters
+        ----------
+        u : ndarray of shape (n_kernels,)
+
+        Returns
+        -------
+        float
+        """
         return 1.0
 
     def weights(self, t: Array, u: Array) -> Array:
@@ -144,6 +180,14 @@ class Regularizer(abc.ABC):
 
         Since ``f_m = d_m sum_i rho_i k_m(., x_i)``, ``t_m = w_m^2 d_m u_m``: here ``d = t / u`` for unit penalties
         ``w``, 0 where either is 0; divide by ``w^2`` otherwise.
+
+        Parameters
+        ----------
+        t, u : ndarray of shape (n_kernels,)
+
+        Returns
+        -------
+        ndarray of shape (n_kernels,)
         """
         weights = np.zeros(np.shape(t))
         np.divide(t, u, out=weights, where=(np.asarray(u) > 0) & (np.asarray(t) > 0))
@@ -154,45 +198,148 @@ class Regularizer(abc.ABC):
         """``argmin_x |x - t|^2 / 2 + step Omega(x)`` over ``x >= 0``, for ``t >= 0`` of shape (M,).
 
         A separable penalty takes one step a kernel, of shape (M,), as well.
+
+        Parameters
+        ----------
+        t : ndarray of shape (n_kernels,)
+        step : float or ndarray of shape (n_kernels,)
+            Positive.
+
+        Returns
+        -------
+        ndarray of shape (n_kernels,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import get_regularizer
+        >>> get_regularizer("l1", 1.0).prox(np.array([0.5, 3.0]), 1.0)
+        array([0., 2.])
         """
 
     def strength_max(self, u: Array) -> float:
         """Return the smallest strength at which the zero model is optimal, from ``u`` at the zero model.
 
         Infinite where the penalty is flat at zero (no strength makes the model vanish), 0 if ``u`` is zero.
+
+        Parameters
+        ----------
+        u : ndarray of shape (n_kernels,)
+
+        Returns
+        -------
+        float
         """
         return np.inf if np.any(np.asarray(u) > 0) else 0.0
 
     def take(self, kernels: Any) -> Regularizer:
-        """Return the regularizer of some of the kernels: itself, unless it has coefficients of each kernel."""
+        """Return the regularizer of some of the kernels: itself, unless it has coefficients of each kernel.
+
+        Parameters
+        ----------
+        kernels : slice, mask or positions
+
+        Returns
+        -------
+        Regularizer
+        """
         return self
 
     # --- what more solvers ask for ----------------------------------------------------------------------------------
 
     def derivative(self, t: Array) -> Array:
-        """``dOmega/dt_m`` at ``t >= 0`` (M,); where ``t_m = 0``, the derivative to the right."""
+        """``dOmega/dt_m`` at ``t >= 0`` (M,); where ``t_m = 0``, the derivative to the right.
+
+        Parameters
+        ----------
+        t : ndarray of shape (n_kernels,)
+
+        Returns
+        -------
+        ndarray of shape (n_kernels,)
+
+        Raises
+        ------
+        IncompatibleError
+            If this regularizer does not have it; so in the other optional methods.
+        """
         raise self._lacks(Capability.WEIGHTS_FROM_NORMS)
 
     def second_derivative(self, t: Array) -> Array:
-        """``d2Omega/dt_m^2`` at ``t >= 0`` (M,), infinite where a kernel of zero norm bends."""
+        """``d2Omega/dt_m^2`` at ``t >= 0`` (M,), infinite where a kernel of zero norm bends.
+
+        Parameters
+        ----------
+        t : ndarray of shape (n_kernels,)
+
+        Returns
+        -------
+        ndarray of shape (n_kernels,)
+
+        Raises
+        ------
+        IncompatibleError
+            If this regularizer does not have it.
+        """
         raise self._lacks(Capability.CURVATURE)
 
     def hessian(self, t: Array) -> Array:
-        """Second derivatives in all block norms (M, M): a diagonal matrix if the penalty is separable."""
+        """Second derivatives in all block norms (M, M): a diagonal matrix if the penalty is separable.
+
+        Parameters
+        ----------
+        t : ndarray of shape (n_kernels,)
+
+        Returns
+        -------
+        ndarray of shape (n_kernels, n_kernels)
+        """
         return np.diag(self.second_derivative(t))
 
     def weights_from_norms(self, t: Array) -> Array:
-        """Return ``argmin_d sum_m t_m^2 / (2 d_m) + h(d)`` (M,), whose minimum is ``Omega(t)``: ``t / Omega'(t)``."""
+        """Return ``argmin_d sum_m t_m^2 / (2 d_m) + h(d)`` (M,), whose minimum is ``Omega(t)``: ``t / Omega'(t)``.
+
+        Parameters
+        ----------
+        t : ndarray of shape (n_kernels,)
+
+        Returns
+        -------
+        ndarray of shape (n_kernels,)
+        """
         slopes, weights = self.derivative(t), np.zeros(np.shape(t))
         np.divide(t, slopes, out=weights, where=slopes > 0)
         return weights
 
     def iterated_weights(self, t: Array, start: Array) -> Array:
-        """Return `weights_from_norms` by a published iteration from the weights ``start``, if there is one."""
+        """Return `weights_from_norms` by a published iteration from the weights ``start``, if there is one.
+
+        Parameters
+        ----------
+        t, start : ndarray of shape (n_kernels,)
+
+        Returns
+        -------
+        ndarray of shape (n_kernels,)
+        """
         return self.weights_from_norms(t)
 
     def conjugate_derivative(self, u: Array) -> Array:
-        """``dOmega*/du_m`` (M,): the block norms that belong to dual norms, where the conjugate is differentiable."""
+        """``dOmega*/du_m`` (M,): the block norms that belong to dual norms, where the conjugate is differentiable.
+
+        Parameters
+        ----------
+        u : ndarray of shape (n_kernels,)
+
+        Returns
+        -------
+        ndarray of shape (n_kernels,)
+
+        Raises
+        ------
+        IncompatibleError
+            If this regularizer does not have it.
+        """
         raise self._lacks(Capability.SMOOTH_CONJUGATE)
 
     def norm_bound(self, d: Array) -> tuple[Array, Array]:
@@ -200,6 +347,19 @@ class Regularizer(abc.ABC):
 
         At the optimum ``u_m <= B_m(d_m)``, with equality where ``d_m > 0``: ``B_m(d)`` is the ``u`` that solves
         ``u = dOmega/dt_m (d u)``. It does not fall as ``d`` rises.
+
+        Parameters
+        ----------
+        d : ndarray of shape (n_kernels,)
+
+        Returns
+        -------
+        squares, slopes : ndarray of shape (n_kernels,)
+
+        Raises
+        ------
+        IncompatibleError
+            If this regularizer does not have it.
         """
         raise self._lacks(Capability.MULTIPLIERS)
 

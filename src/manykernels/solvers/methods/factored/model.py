@@ -146,12 +146,22 @@ class FactoredModel:
         return scores if self._classes is None else np.where(scores > 0, self._classes[1], self._classes[0])
 
     def weights_frame(self) -> pd.DataFrame:
-        """Return one row an active kernel: name, weight, norm of its function; the largest norm first."""
+        """Return one row an active kernel: name, weight, norm of its function; the largest norm first.
+
+        Returns
+        -------
+        DataFrame
+        """
         frame = pd.DataFrame({"name": self.names, "weight": self.kernel_weights[self.active], "norm": self.block_norms})
         return frame.sort_values("norm", ascending=False, ignore_index=True)
 
     def frame(self) -> pd.DataFrame:
-        """Return the history as a table, one row a pass."""
+        """Return the history as a table, one row a pass.
+
+        Returns
+        -------
+        DataFrame
+        """
         return pd.DataFrame([asdict(entry) for entry in self.history])
 
     def shape_functions(self, column: int, grid: ArrayLike | None = None) -> pd.DataFrame:
