@@ -238,5 +238,7 @@ def test_what_cannot_be_done_is_said() -> None:
         solve_factored(X, y, bank, loss="squared", regularizer="lq", strength=1.0)
     with pytest.raises(InvalidInputError, match="relative_strength needs a penalty"):
         solve_factored(X, y, bank, loss="squared", regularizer="ridge", relative_strength=0.5)
+    with pytest.raises(InvalidInputError, match="target is constant or the kernels are"):
+        solve_factored(X, np.zeros(60), bank, loss="squared", relative_strength=0.5)
     with pytest.warns(ConvergenceWarning, match=r"gap .* > tol = 1e-06\. The rounds ran out"):
         solve_factored(X, y, bank, loss="squared", strength=0.01, tol=1e-6, max_rounds=0)

@@ -153,6 +153,11 @@ def _posed(
     largest = problem.strength_max()
     if relative is None:
         return problem, largest
+    if largest == 0:
+        raise InvalidInputError(
+            "The model is empty at every strength, because the target is constant or the kernels are: "
+            "relative_strength would be a part of nothing. Check y, or give strength."
+        )
     if not np.isfinite(largest):
         raise InvalidInputError(
             f"relative_strength needs a penalty that empties the model at some strength, and {regularizer!r} never "
