@@ -191,21 +191,21 @@ def test_steps_keep_the_weighted_sum_of_kernels(points: Any, signal: Any, loss: 
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("fit_intercept", [False, True])
-def test_warm_machines_agree_with_cold_ones(points: Any, signal: Any, loss: str, fit_intercept: bool) -> None:
+def test_warm_learners_agree_with_cold_ones(points: Any, signal: Any, loss: str, fit_intercept: bool) -> None:
     y, rng = target(loss, signal), np.random.default_rng(0)
     shell = Problem(
         np.ones((1, N, N)), y, get_loss(loss), PolynomialFamily.of(RankOneBase(points.T), 1).regularizer(1.0),
         fit_intercept=fit_intercept, sample_weight=rng.random(N) + 0.5,
     )  # fmt: skip
-    machine = RidgeSolver(shell) if loss == "squared" else WarmStartedSolver(shell)
+    learner = RidgeSolver(shell) if loss == "squared" else WarmStartedSolver(shell)
     gram = points @ points.T
     for _ in range(40):
         gram = 0.9 * gram + np.multiply.outer(*[rng.normal(size=N)] * 2)
-        rho = machine.solve(gram)
+        rho = learner.solve(gram)
         exact = fit_learner(shell, gram, tol=1e-12)
         dual = -shell.conjugate_loss(shell.feasible_dual(rho)) - rho @ gram @ rho / 2
         np.testing.assert_allclose(dual, exact.dual_value, rtol=1e-5)
-    assert machine.systems >= 40
+    assert learner.systems >= 40
 
 
 @pytest.mark.parametrize("p", [1.0, 1.3, 2.0])

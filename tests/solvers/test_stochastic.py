@@ -77,9 +77,9 @@ def test_an_implicit_step_maximizes_the_dual_along_its_samples(loss: str, regula
     kernels, rho = unit_kernels(problem), problem.feasible_dual(0.3 * problem.zero_model()[0])
     i, j = (int(np.argmax(problem.y)), int(np.argmin(problem.y))) if pair else (3, -1)
     direction = np.eye(rho.size)[i] - (np.eye(rho.size)[j] if pair else 0.0)
-    images, scratch = kernels @ rho, np.empty(len(kernels))
-    products, lengths = images @ direction, np.einsum("i,mij,j->m", direction, kernels, direction)
-    ray = Ray(images @ rho, products, lengths, scratch, scratch.copy())
+    applied, scratch = kernels @ rho, np.empty(len(kernels))
+    products, lengths = applied @ direction, np.einsum("i,mij,j->m", direction, kernels, direction)
+    ray = Ray(applied @ rho, products, lengths, scratch, scratch.copy())
     step = ray_step(ray, samples_of(problem), penalty_of(problem), 1.0, rho, i, j)
 
     def loss_of(size: float) -> float:
@@ -97,7 +97,7 @@ def test_an_implicit_step_maximizes_the_dual_along_its_samples(loss: str, regula
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("intercept", [False, True])
-def test_visits_stay_feasible_and_each_epoch_raises_the_dual(loss: str, intercept: bool) -> None:
+def test_updates_stay_feasible_and_each_epoch_raises_the_dual(loss: str, intercept: bool) -> None:
     problem = problem_of(loss, "elasticnet", intercept=intercept)
     kernels, learner = unit_kernels(problem), ImplicitLearner(problem, problem.zero_model()[0], 0)
     values = [dual_value(problem, kernels, learner.point.rho)]
@@ -123,7 +123,7 @@ def test_the_learner_knows_its_own_certificate(regularizer: str) -> None:
     certificate = problem.certificate(*learner.model(measure))
     assert measure.primal == pytest.approx(certificate.primal, rel=1e-10)
     assert measure.dual == pytest.approx(certificate.dual, rel=1e-10)
-    np.testing.assert_allclose(learner.point.images, unit_kernels(problem) @ learner.point.rho, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(learner.point.products, unit_kernels(problem) @ learner.point.rho, rtol=1e-8, atol=1e-10)
 
 
 def test_the_online_stage_sees_the_penalty_of_the_samples_seen() -> None:

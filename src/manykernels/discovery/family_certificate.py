@@ -47,7 +47,7 @@ def certificate_of(problem: Problem, model: Model, penalty: float, feasible: Arr
     return Certificate.from_values(loss + penalty, dual, denominator, kkt)
 
 
-def machine_certificate(fit: LearnerFit, tiny: float) -> Certificate:
+def learner_certificate(fit: LearnerFit, tiny: float) -> Certificate:
     """Return the certificate of a learner: for its kernel weights, stationarity is all there is to miss."""
     scale = max(abs(fit.primal_value), tiny)
     kkt = KKTResiduals(fit.gap / scale, 0.0, 0.0, 0.0, 0.0)

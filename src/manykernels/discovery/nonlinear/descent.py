@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from manykernels.discovery.base import Limits
-from manykernels.discovery.family_certificate import machine_certificate
+from manykernels.discovery.family_certificate import learner_certificate
 from manykernels.discovery.nonlinear.problem import NonlinearProblem, Point, project_on_ball
 from manykernels.grams import DenseStack
 from manykernels.objective.problem import Problem
@@ -85,7 +85,7 @@ class NonlinearDescent:
 
     def _reached(self, point: Point) -> _Reached:
         fit, weights = point.fit, np.array([1.0 / self.posed.strength])
-        certificate = machine_certificate(fit, self.posed.problem.tiny)
+        certificate = learner_certificate(fit, self.posed.problem.tiny)
         # Every base kernel is read once for the sum, once for the gradient.
         return _Reached(fit.rho, weights, fit.b, certificate, 2.0 * self._tried, self._steps, point)
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from manykernels.discovery.base import Candidate, Discovery, Limits, checked_limits, run_search
 from manykernels.discovery.families.base import KernelFamily
 from manykernels.discovery.families.search import SearchSettings, checked_settings
-from manykernels.discovery.family_certificate import machine_certificate
+from manykernels.discovery.family_certificate import learner_certificate
 from manykernels.discovery.one_stage.greedy import make_learner
 from manykernels.discovery.one_stage.mixture import Learner, Mixture, candidate
 from manykernels.discovery.two_stage.first_stage import AlignedKernel, align_family
@@ -136,4 +136,4 @@ def _second_stage(learner: Learner, aligned: AlignedKernel) -> Candidate:
     grams = tuple(learner.search.gram(parameter) for parameter in parameters)
     gram = Mixture(parameters, grams, weights).combined()
     fit = learner.fit(empty, gram, None, LEARNER_TOL)
-    return candidate(learner, parameters, (fit.rho, weights, fit.b), machine_certificate(fit, empty.tiny), fit.steps)
+    return candidate(learner, parameters, (fit.rho, weights, fit.b), learner_certificate(fit, empty.tiny), fit.steps)

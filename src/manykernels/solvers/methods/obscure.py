@@ -15,8 +15,8 @@ class Obscure(OnlineSolver):
 
     Minimizes ``sum_i s_i l(y_i, f_i + b) + (lambda/2) ||t||_q^2`` with ``1 < q < 2``, which is the lp ball of kernel
     weights with ``p = q / (2 - q)``; with the exponent ``q`` in place of the square it is the penalty ``"lq"``, and the
-    ridge at ``q = 2``. After every visit ``d_m = (u_m / ||u||_r)^(r - 2) / lambda`` with ``1/q + 1/r = 1``. The paper's
-    ``q = 2 log M / (2 log M - 1)``, at which the norm is within a factor ``sqrt(e)`` of the 1-norm, is
+    ridge at ``q = 2``. After every update ``d_m = (u_m / ||u||_r)^(r - 2) / lambda`` with ``1/q + 1/r = 1``. The
+    paper's ``q = 2 log M / (2 log M - 1)``, at which the norm is within a factor ``sqrt(e)`` of the 1-norm, is
     ``p = log M / (log M - 1)``.
 
     The first epoch is the online stage: each sample is met once, and the penalty grows with their number. The epochs
@@ -25,9 +25,9 @@ class Obscure(OnlineSolver):
     Parameters
     ----------
     step_rule : {"implicit", "subgradient"}
-        Steps that maximize the dual along the visited sample, or plain subgradients, which no gap is promised for.
+        Steps that maximize the dual along the sample at hand, or plain subgradients, which no gap is promised for.
     random_state : int
-        Seed of the order of the visits.
+        Seed of the order of the samples.
 
     References
     ----------

@@ -14,16 +14,16 @@ class UFOMKL(OnlineSolver):
     """UFO-MKL, online learning with an elastic net on the norms (Orabona and Jie 2011).
 
     Minimizes ``sum_i s_i l(y_i, f_i + b) + C sum_m (r t_m + (1 - r) t_m^2 / 2)`` with ``r = l1_ratio < 1``: the paper's
-    ``alpha ||w||_{2,1} + (lambda/2) ||w||_{2,p}^2`` at p = 2. After every visit
+    ``alpha ||w||_{2,1} + (lambda/2) ||w||_{2,p}^2`` at p = 2. After every update
     ``d_m = (1 - C r / u_m)_+ / (C (1 - r))``, so that kernels enter and leave while it learns. The block 1-norm alone
     (``r = 1``) is not strongly convex, which the method needs.
 
     Parameters
     ----------
     step_rule : {"implicit", "subgradient"}
-        Steps that maximize the dual along the visited sample, or the published ones, which no gap is promised for.
+        Steps that maximize the dual along the sample at hand, or the published ones, which no gap is promised for.
     random_state : int
-        Seed of the order of the visits.
+        Seed of the order of the samples.
 
     References
     ----------

@@ -1,1 +1,1 @@
-"""Learners at fixed kernel weights: one kernel machine on the weighted sum."""
+"""Learners at fixed kernel weights: one kernel method on the weighted sum."""

@@ -1,6 +1,6 @@
 """Fixed-weight learners: one kernel matrix, any loss, any accuracy, warm starts.
 
-How each loss is solved follows measurements (docs/skm.md, benchmarks/machines.py):
+How each loss is solved follows measurements (docs/skm.md, benchmarks/learners.py):
 
 - squared: one bordered Cholesky factorization;
 - hinge: pairs of samples are moved by the loop of `smo_svm`, from the coefficients of the warm start or from zero, and

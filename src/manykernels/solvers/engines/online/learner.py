@@ -1,4 +1,4 @@
-"""What the online solvers hold between visits: dual coefficients, their images, and the order of the samples."""
+"""What the online solvers hold between updates: dual coefficients, their products, and the order of the samples."""
 
 from __future__ import annotations
 
@@ -64,16 +64,16 @@ class Measure:
 
 
 class Learner(ABC):
-    """Dual coefficients of all samples, visited in random order without replacement.
+    """Dual coefficients of all samples, updated in random order without replacement.
 
-    Kernels are in the units that make all penalties one, ``K_m / w_m^2``. The images ``K_m rho`` are kept, so that the
-    scores of all samples, and both values of the model, cost no reading of kernels; a visit that changes a coefficient
-    reads one column of every kernel (two if the sum of the coefficients must stay).
+    Kernels are in the units that make all penalties one, ``K_m / w_m^2``. The products ``K_m rho`` are kept, so that
+    the scores of all samples, and both values of the model, cost no reading of kernels; an update that changes a
+    coefficient reads one column of every kernel (two if the sum of the coefficients must stay).
 
     Attributes
     ----------
     point : Point
-        Coefficients, images and squares.
+        Coefficients, products and squares.
     moving : bool
         Whether the last epoch has changed anything and knows its own gap.
     """
@@ -97,25 +97,25 @@ class Learner(ABC):
         """Return the point of these coefficients: one pass unless they are zero."""
         if not rho.any():
             return Point(np.zeros(rho.size), np.zeros((self.unit.size, rho.size)), np.zeros(self.unit.size))
-        images = self.problem.stack.apply_each(rho) / self.unit[:, None]
-        return Point(rho, images, np.maximum(images @ rho, 0.0))
+        products = self.problem.stack.apply_each(rho) / self.unit[:, None]
+        return Point(rho, products, np.maximum(products @ rho, 0.0))
 
     @abstractmethod
     def epoch(self) -> None:
-        """Visit every sample once."""
+        """Update every sample once."""
 
     def columns(self, order: Array) -> Iterator[tuple[Array, Array]]:
         """Yield chunks of the order with their columns of all kernels (M, c, N), of at most about 32 MB."""
         size = max(FEWEST_COLUMNS, CHUNK_BYTES // (8 * self.problem.n_kernels * self.problem.n_samples))
         while order.size:
-            order = self.worth_visiting(order)
+            order = self.worth_updating(order)
             chosen, order = order[:size], order[size:]
             if chosen.size:
                 columns = self.problem.stack.block(chosen, None) / self.unit[:, None, None]
                 yield chosen, np.ascontiguousarray(columns)
 
-    def worth_visiting(self, order: Array) -> Array:
-        """Return the samples whose visit can change anything."""
+    def worth_updating(self, order: Array) -> Array:
+        """Return the samples whose update can change anything."""
         return order
 
     def rescaled(self) -> Point:
@@ -123,15 +123,15 @@ class Learner(ABC):
         return self.point
 
     def refresh(self) -> None:
-        """Compute the images again, which the visits have only updated: one pass."""
+        """Compute the products again, which the epochs have only updated: one pass."""
         self.point = self.placed(self.point.rho)
 
     def measure(self) -> Measure:
-        """Return the present model and its gap, from the images."""
+        """Return the present model and its gap, from the products."""
         problem, point = self.problem, self.rescaled()
         weights = np.empty(problem.n_kernels)
         kernel_weights(self.penalty, 1.0, point.squares, weights)
-        scores, norms = weights @ point.images, np.sqrt(np.maximum(point.squares, 0.0))
+        scores, norms = weights @ point.products, np.sqrt(np.maximum(point.squares, 0.0))
         b = problem.loss.best_intercept(problem.y, scores, problem.weight) if problem.fit_intercept else 0.0
         primal = problem.empirical_loss(scores + b) + problem.regularizer.value(weights * norms)
         dual = -problem.conjugate_loss(point.rho) - problem.regularizer.conjugate(norms)
@@ -143,9 +143,9 @@ class Learner(ABC):
 
 
 class ImplicitLearner(Learner):
-    """Each visit maximizes the dual along the coefficient of its sample; epochs are extrapolated.
+    """Each update maximizes the dual along the coefficient of its sample; epochs are extrapolated.
 
-    In a first epoch from zero, visit ``t`` sees ``t/N`` of the penalty, as if there were no samples but those seen.
+    In a first epoch from zero, update ``t`` sees ``t/N`` of the penalty, as if there were no samples but those seen.
 
     After a few epochs in the same order, ``sum_k c_k rho^k`` with ``sum_k c_k = 1`` that makes the combined change the
     smallest replaces the coefficients if its dual value is higher (Anderson extrapolation). Then the order is drawn
@@ -164,14 +164,14 @@ class ImplicitLearner(Learner):
         self._order = self.generator.permutation(problem.n_samples)
 
     def epoch(self) -> None:
-        """Visit every sample once; extrapolate when enough epochs are known."""
+        """Update every sample once; extrapolate when enough epochs are known."""
         self._past = self._past or [self.point.rho.copy()]
-        visited, steps, n_samples = 0, 0, self.problem.n_samples
+        seen, steps, n_samples = 0, 0, self.problem.n_samples
         for chosen, columns in self.columns(self._order):
             shares = np.ones(chosen.size)
             if self._first:
-                shares = np.arange(visited + 1, visited + chosen.size + 1) / n_samples
-            visited += chosen.size
+                shares = np.arange(seen + 1, seen + chosen.size + 1) / n_samples
+            seen += chosen.size
             problem, point = self.problem, self.point
             steps += sweep(columns, chosen, self.samples, self.penalty, shares, point, problem.fit_intercept)
         self._first, self.moving = False, steps > 0
@@ -180,7 +180,7 @@ class ImplicitLearner(Learner):
             self._extrapolate()
             self._memory = min(self._memory + 1, LAST_MEMORY)
 
-    def worth_visiting(self, order: Array) -> Array:
+    def worth_updating(self, order: Array) -> Array:
         """Return the samples that some step can move uphill, at the present scores; all of them while they are new."""
         if self._first:
             return order
@@ -213,28 +213,28 @@ class ImplicitLearner(Learner):
 
 
 class SubgradientLearner(Learner):
-    """Each visit adds the subgradient of the loss to a running average: the steps as they were published.
+    """Each update adds the subgradient of the loss to a running average: the steps as they were published.
 
-    The present model is that of ``N / t`` times the sum of the subgradients of ``t`` visits. The published methods have
-    no intercept; here it is the best one for the scores at hand whenever columns are read.
+    The present model is that of ``N / t`` times the sum of the subgradients of ``t`` updates. The published methods
+    have no intercept; here it is the best one for the scores at hand whenever columns are read.
     """
 
     def __init__(self, problem: Problem, rho: Array, seed: int) -> None:
         super().__init__(problem, rho, seed)
-        self._visits = problem.n_samples if rho.any() else 0
+        self._seen = problem.n_samples if rho.any() else 0
         self.moving = False  # averages leave the feasible set, so that only a certificate knows the gap
 
     def epoch(self) -> None:
-        """Visit every sample once."""
+        """Update every sample once."""
         for chosen, columns in self.columns(self.generator.permutation(self.problem.n_samples)):
             b = self.measure().b
-            subgradient_sweep(columns, chosen, self.samples, self.penalty, self._visits, self.point, b)
-            self._visits += chosen.size
+            subgradient_sweep(columns, chosen, self.samples, self.penalty, self._seen, self.point, b)
+            self._seen += chosen.size
             if not np.isfinite(self.point.squares).all():
                 raise FloatingPointError("the subgradient steps overflow")
 
     def rescaled(self) -> Point:
         """Return the point of the average."""
-        scale = self.problem.n_samples / max(self._visits, 1)
-        rho, images, squares = self.point
-        return Point(scale * rho, scale * images, scale * scale * np.maximum(squares, 0.0))
+        scale = self.problem.n_samples / max(self._seen, 1)
+        rho, products, squares = self.point
+        return Point(scale * rho, scale * products, scale * scale * np.maximum(squares, 0.0))

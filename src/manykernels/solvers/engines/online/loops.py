@@ -1,4 +1,4 @@
-"""The compiled loops of the online solvers: samples are visited one by one, kernel weights follow in closed form."""
+"""The compiled loops of the online solvers: samples are updated one by one, kernel weights follow in closed form."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def _move(
     j = chosen[other] if other >= 0 else -1
     for m in range(point.squares.size):
         ray.squares[m] = point.squares[m]
-        ray.products[m] = point.images[m, i]
+        ray.products[m] = point.products[m, i]
         ray.lengths[m] = columns[m, at, i]
         if j >= 0:
-            ray.products[m] -= point.images[m, j]
+            ray.products[m] -= point.products[m, j]
             ray.lengths[m] = max(ray.lengths[m] + columns[m, other, j] - 2.0 * columns[m, at, j], 0.0)
     step = ray_step(ray, samples, penalty, share, point.rho, i, j)
     if step == 0.0:
@@ -56,13 +56,13 @@ def _move(
         point.rho[j] = min(max(point.rho[j] - step, samples.lo[j]), samples.hi[j])
     for m in range(point.squares.size):
         point.squares[m] = max(point.squares[m] + step * (2.0 * ray.products[m] + step * ray.lengths[m]), 0.0)
-        image, column = point.images[m], columns[m, at]
-        for n in range(image.size):
-            image[n] += step * column[n]
+        product, column = point.products[m], columns[m, at]
+        for n in range(product.size):
+            product[n] += step * column[n]
         if j >= 0:
             column = columns[m, other]
-            for n in range(image.size):
-                image[n] -= step * column[n]
+            for n in range(product.size):
+                product[n] -= step * column[n]
     return True
 
 
@@ -115,7 +115,7 @@ def sweep(
     point: Point,
     paired: bool,
 ) -> int:
-    """Visit the chosen samples in order, each along with the best of the others at hand; return the steps taken."""
+    """Update the chosen samples in order, each along with the best of the others at hand; return the steps taken."""
     n_kernels, size = point.squares.size, chosen.size
     ray = Ray(np.empty(n_kernels), np.empty(n_kernels), np.empty(n_kernels), np.empty(n_kernels), np.empty(n_kernels))
     up, down, curvatures = np.empty(size), np.empty(size), np.empty(size)
@@ -159,20 +159,20 @@ def subgradient_sweep(
     chosen: Array,
     samples: Samples,
     penalty: Penalty,
-    visits: int,
+    seen: int,
     total: Point,
     intercept: float,
 ) -> None:
     """Add the subgradient of each chosen sample to ``total``; the model is that of its average, ``N / t`` times it."""
-    n_kernels, n_samples = total.images.shape
+    n_kernels, n_samples = total.products.shape
     weights = np.empty(n_kernels)
     for at in range(chosen.size):
-        i, t = chosen[at], visits + at
+        i, t = chosen[at], seen + at
         scale = n_samples / max(t, 1)
         kernel_weights(penalty, 1.0, scale * scale * total.squares, weights)
-        r = _subgradient(samples, i, scale * score(weights, total.images, i) + intercept)
+        r = _subgradient(samples, i, scale * score(weights, total.products, i) + intercept)
         total.rho[i] += r
         for m in range(n_kernels):
-            total.squares[m] += r * (2.0 * total.images[m, i] + r * columns[m, at, i])
+            total.squares[m] += r * (2.0 * total.products[m, i] + r * columns[m, at, i])
             for n in range(n_samples):
-                total.images[m, n] += r * columns[m, at, n]
+                total.products[m, n] += r * columns[m, at, n]

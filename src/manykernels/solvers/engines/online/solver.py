@@ -45,21 +45,21 @@ class OnlineState:
 
 @dataclass(frozen=True, kw_only=True)
 class OnlineSolver(Solver):
-    """What the online methods share: an iteration is an epoch, which visits the samples one by one in random order.
+    """What the online methods share: an iteration is an epoch, which updates the samples one by one in random order.
 
     The state is a running sum of subgradients, one number ``rho_i`` a sample; the model at any time is the gradient of
-    the conjugate penalty, ``f = sum_m d_m K_m rho`` with ``d`` the derivatives of ``Omega*`` by ``u_m^2 / 2``. A visit
-    reads one column of every kernel (``1 / N`` of two passes; two columns where it moves two samples).
+    the conjugate penalty, ``f = sum_m d_m K_m rho`` with ``d`` the derivatives of ``Omega*`` by ``u_m^2 / 2``. An
+    update reads one column of every kernel (``1 / N`` of two passes; two columns where it moves two samples).
 
-    With ``step_rule="implicit"`` a visit puts ``rho_i`` where it is the subgradient of the loss *after* the step, which
-    is the exact maximizer of the dual along it, so that no step length is needed and nothing can overflow. A second
+    With ``step_rule="implicit"`` an update puts ``rho_i`` where it is the subgradient of the loss *after* the step,
+    which is the exact maximizer of the dual along it: no step length is needed and nothing can overflow. A second
     sample, the best one among the columns at hand, moves too: in the opposite direction with an intercept, since then
     ``sum rho = 0``. Samples that no step can improve are passed over without being read. Epochs are extrapolated; after
     50 of them a piecewise linear loss now and then gets a batch step: a linear system for the coefficients inside their
     box, since near interpolation scores are far more sensitive to those than the dual is.
 
     With ``step_rule="subgradient"`` the steps are those that were published: the subgradient at the present scores is
-    added to an average over all visits. The gap then falls like the inverse of the number of epochs, or not at all: it
+    added to an average over all updates. The gap then falls like the inverse of the number of epochs, or not at all: it
     is there for comparisons, and `attainable_gap` does not hold for it.
     """
 
@@ -87,7 +87,7 @@ class OnlineSolver(Solver):
         return super().patience if self.step_rule == "implicit" else math.inf
 
     def step(self, problem: Problem, state: OnlineState) -> None:
-        """Visit every sample once."""
+        """Update every sample once."""
         state.learner.epoch()
         state.epochs += 1
         if state.epochs >= state.next_refinement:
@@ -117,7 +117,7 @@ class OnlineSolver(Solver):
         return True
 
     def observe(self, problem: Problem, state: OnlineState, certificate: Certificate) -> None:
-        """Compute the images again where they have drifted: they promised a gap that the certificate denies."""
+        """Compute the products again where they have drifted: they promised a gap that the certificate denies."""
         if state.measure.relative_gap <= self.tol < certificate.relative_gap:
             state.learner.refresh()
 

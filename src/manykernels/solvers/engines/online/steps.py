@@ -1,7 +1,7 @@
 """The implicit step of a sample for the online solvers, compiled: the dual is maximized along its coefficient.
 
 Dual coefficients ``rho`` maximize ``-sum_i s_i l*(y_i, -rho_i/s_i) - Omega*(u)`` with ``u_m^2 = rho' K_m rho``, kernels
-in the units that make all penalties one. Held along with ``rho`` are the images ``K_m rho`` and the squares ``u_m^2``.
+in the units that make all penalties one. Held beside ``rho`` are the products ``K_m rho`` and the squares ``u_m^2``.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class Ray(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Dual coefficients (N,), images (M, N) and squares (M,), all of which the loops move."""
+    """Dual coefficients (N,), products (M, N) and squares (M,), all of which the loops move."""
 
     rho: Array
-    images: Array
+    products: Array
     squares: Array
 
 
@@ -108,12 +108,12 @@ def conjugate_slope(samples: Samples, i: int, r: float, side: float) -> float:
 
 
 @compiled(error_model="numpy")
-def score(weights: Array, images: Array, i: int) -> float:
+def score(weights: Array, products: Array, i: int) -> float:
     """Return ``sum_m d_m (K_m rho)_i``."""
     total = 0.0
     for m in range(weights.size):
         if weights[m] > 0.0:
-            total += weights[m] * images[m, i]
+            total += weights[m] * products[m, i]
     return total
 
 
@@ -126,7 +126,7 @@ def gains(
     kernel_weights(penalty, share, point.squares, weights)
     for at in range(chosen.size):
         i = chosen[at]
-        f = score(weights, point.images, i)
+        f = score(weights, point.products, i)
         up[at] = -conjugate_slope(samples, i, point.rho[i], 1.0) - f
         down[at] = -conjugate_slope(samples, i, point.rho[i], -1.0) - f
     return weights

@@ -13,8 +13,7 @@ from sklearn.svm import SVC, SVR
 
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex
-from manykernels.solvers.engines.fixed_weights import learners as machines
-from manykernels.solvers.engines.fixed_weights import smo_svm
+from manykernels.solvers.engines.fixed_weights import learners, smo_svm
 from manykernels.solvers.engines.fixed_weights.learners import LearnerFit, fit_learner
 from manykernels.testing.checks import build_problem
 from manykernels.testing.oracles import certificate_in_numpy
@@ -76,7 +75,7 @@ def test_a_poor_warm_start_does_no_harm(loss: str) -> None:
 
 @pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive", "squared_hinge", "huber", "quantile"])
 def test_without_active_sets_the_primal_dual_iteration_gets_there(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machines, "exchange_active_sets", lambda *_: iter(()))
+    monkeypatch.setattr(learners, "exchange_active_sets", lambda *_: iter(()))
     for seed in range(8):
         problem, small = posed(seed, loss)
         check(small, fit_learner(problem, small.kernels[0], tol=1e-7), 1e-7)
@@ -88,14 +87,14 @@ def test_without_active_sets_the_primal_dual_iteration_gets_there(loss: str, mon
 def test_a_poor_approximate_answer_is_only_a_worse_start(
     loss: str, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machines, limit, 1)
+    monkeypatch.setattr(learners, limit, 1)
     for seed in range(0, 12, 2):
         problem, small = posed(seed, loss)
         check(small, fit_learner(problem, small.kernels[0]))
 
 
 @pytest.mark.parametrize("seed", [2, 3])
-def test_the_machine_of_the_hinge_loss_starts_pairs_at_the_last_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_learner_of_the_hinge_loss_starts_pairs_at_the_last_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With and without intercept: cold from zero, warm from the old coefficients, which takes fewer steps."""
     starts, steps, original = [], [], smo_svm.svm_loop
 
@@ -116,8 +115,8 @@ def test_the_machine_of_the_hinge_loss_starts_pairs_at_the_last_one(seed: int, m
 
 
 def test_libsvm_is_asked_for_the_epsilon_insensitive_loss_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, original = [], machines._libsvm
-    monkeypatch.setattr(machines, "_libsvm", lambda problem, gram: asked.append(problem) or original(problem, gram))
+    asked, original = [], learners._libsvm
+    monkeypatch.setattr(learners, "_libsvm", lambda problem, gram: asked.append(problem) or original(problem, gram))
     for loss in ALL_LOSSES:
         problem, small = posed(2, loss)
         fit_learner(problem, small.kernels[0])
@@ -180,15 +179,15 @@ def test_a_breakdown_of_the_iteration_leaves_the_best_fit(
 ) -> None:
     """Two steps are taken, the third breaks down: what the second one found is returned."""
     problem, small = posed(3, "logistic")
-    original, calls = machines.PrimalDual.newton_step, []
+    original, calls = learners.PrimalDual.newton_step, []
 
-    def breaking(iteration: machines.PrimalDual, wanted: float) -> None:
+    def breaking(iteration: learners.PrimalDual, wanted: float) -> None:
         calls.append(wanted)
         if len(calls) > 2:
             raise error("broken")
         original(iteration, wanted)
 
-    monkeypatch.setattr(machines.PrimalDual, "newton_step", breaking)
+    monkeypatch.setattr(learners.PrimalDual, "newton_step", breaking)
     fit = fit_learner(problem, small.kernels[0], tol=1e-12)
     found = certificate_in_numpy(small, fit.rho, np.ones(1), fit.b)
     assert len(calls) == 3

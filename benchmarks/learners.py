@@ -1,12 +1,12 @@
 """Support vector machines inside the solvers that alternate with them: started by `smo_svm`, or by LIBSVM.
 
-``python benchmarks/machines.py [--data DIR] [--linear] [--constants 0.1 1 10 100 1000] [--smoke] [--output DIR]``
+``python benchmarks/learners.py [--data DIR] [--linear] [--constants 0.1 1 10 100 1000] [--smoke] [--output DIR]``
 
-Five solvers fit a machine at every iteration: an approximate answer, whose active set is then exchanged until it is
-exact. The library gets that answer from sequential minimal optimization, started at the last machine. The alternative
-measured here exchanges the active set of the last machine itself and takes LIBSVM's answer, from zero, for the first
-machine and where that fails. Gaussian kernels of two widths on each column and on all of them, or linear ones; hinge
-loss, weights on the simplex, ``C = 1 / strength``. CPU seconds of run and machines, one thread, the best of three.
+Five solvers fit a learner at every iteration: an approximate answer, whose active set is then exchanged until it is
+exact. The library gets that answer from sequential minimal optimization, started at the last learner. The alternative
+measured here exchanges the active set of the last learner itself and takes LIBSVM's answer, from zero, for the first
+learner and where that fails. Gaussian kernels of two widths on each column and on all of them, or linear ones; hinge
+loss, weights on the simplex, ``C = 1 / strength``. CPU seconds of run and learners, one thread, the best of three.
 
 ``--data`` names a folder with ``ionosphere.npz`` and ``sonar.npz`` (arrays X and y); without it, ringnorm is drawn.
 """
@@ -31,7 +31,7 @@ from sklearn.svm import SVC
 from manykernels import solve
 from manykernels.datasets import make_ringnorm
 from manykernels.objective.problem import Problem
-from manykernels.solvers.engines.fixed_weights import learners as machines
+from manykernels.solvers.engines.fixed_weights import learners
 
 SOLVERS = ("block_coordinate", "simplemkl", "silp", "levelmkl", "hessianmkl")
 SETS = ("ionosphere", "sonar")
@@ -44,7 +44,7 @@ FORMATS |= {"libsvm_ms": ".2f", "smo_ms": ".2f"}
 
 @dataclass
 class Clock:
-    """CPU seconds and number of machines, and how many needed the primal-dual iteration in the end."""
+    """CPU seconds and number of learners, and how many needed the primal-dual iteration in the end."""
 
     seconds: float = 0.0
     fits: int = 0
@@ -55,7 +55,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Row:
-    """One solver at one constant: seconds of the run, machines, milliseconds each, how many were not exact at once."""
+    """One solver at one constant: seconds of the run, learners, milliseconds each, how many were not exact at once."""
 
     data: str
     solver: str
@@ -95,7 +95,7 @@ def gaussian(Z: np.ndarray, width: float) -> np.ndarray:
 
 
 def libsvm_starts(problem: Problem, gram: np.ndarray, warm: Any) -> Iterator[tuple[np.ndarray, float]]:
-    """Yield the coefficients of the last machine, then LIBSVM's."""
+    """Yield the coefficients of the last learner, then LIBSVM's."""
     if warm is not None:
         yield warm.rho, warm.b
     most = LIBSVM_SWEEPS * problem.n_samples
@@ -108,8 +108,8 @@ def libsvm_starts(problem: Problem, gram: np.ndarray, warm: Any) -> Iterator[tup
 
 
 def run(kernels: np.ndarray, y: np.ndarray, solver: str, constant: float, start: str) -> Clock:
-    """Solve once, with a clock on the machines."""
-    clock, exchange, descend = Clock(), machines._exchange, machines._descend
+    """Solve once, with a clock on the learners."""
+    clock, exchange, descend = Clock(), learners._exchange, learners._descend
 
     def timed(*arguments: Any) -> Any:
         started = time.process_time()
@@ -122,8 +122,8 @@ def run(kernels: np.ndarray, y: np.ndarray, solver: str, constant: float, start:
         clock.failures += 1
         return descend(*arguments)
 
-    starts = libsvm_starts if start == "libsvm" else machines._starts
-    changed = patch.multiple(machines, _exchange=timed, _descend=counted, _starts=starts)
+    starts = libsvm_starts if start == "libsvm" else learners._starts
+    changed = patch.multiple(learners, _exchange=timed, _descend=counted, _starts=starts)
     given = {"loss": "hinge", "regularizer": "simplex", "strength": 1.0 / constant, "solver": solver}
     started = time.process_time()
     with changed, common.quiet():
@@ -133,7 +133,7 @@ def run(kernels: np.ndarray, y: np.ndarray, solver: str, constant: float, start:
 
 
 def measure(name: str, kernels: np.ndarray, y: np.ndarray, solver: str, constant: float, repeats: int) -> Row:
-    """Take turns between both starts, so that a busy machine disturbs both; keep the best run of each."""
+    """Take turns between both starts, so that a busy computer disturbs both; keep the best run of each."""
     best: dict[str, Clock] = {}
     for start in STARTS * repeats:
         found = run(kernels, y, solver, constant, start)
@@ -158,7 +158,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
 
 def parse() -> argparse.Namespace:
     """Read the command line."""
-    parser = common.parser("Machines started by smo_svm or by LIBSVM, inside five solvers.")
+    parser = common.parser("Learners started by smo_svm or by LIBSVM, inside five solvers.")
     parser.add_argument("--data", type=Path, help="folder with ionosphere.npz and sonar.npz")
     parser.add_argument("--linear", action="store_true", help="linear kernels, whose sums are of low rank")
     parser.add_argument("--samples", type=int, default=200, help="samples of ringnorm, without --data")
@@ -183,11 +183,11 @@ def main() -> int:
         settings = itertools.product(options.solvers, options.constants)
         rows += [measure(name, kernels, y, solver, constant, options.repeats) for solver, constant in settings]
     frame = pd.DataFrame([asdict(row) for row in rows])
-    common.print_table(frame, "CPU seconds of runs, milliseconds a machine", FORMATS)
+    common.print_table(frame, "CPU seconds of runs, milliseconds a learner", FORMATS)
     short = summary(frame)
     formats = {"libsvm_s": ".1f", "smo_s": ".1f", "least": ".2f", "median": ".2f", "most": ".2f"}
-    common.print_table(short, "seconds at all C, and a machine's time with LIBSVM over that with smo_svm", formats)
-    name = "machines_linear" if options.linear else "machines"
+    common.print_table(short, "seconds at all C, and a learner's time with LIBSVM over that with smo_svm", formats)
+    name = "learners_linear" if options.linear else "learners"
     common.save(frame, record | {"summary": short.to_dict("records")}, options.output, name)
     return 0
 
