@@ -27,7 +27,7 @@ import pandas as pd
 from manykernels.exceptions import IncompatibleError
 from manykernels.objective.problem import Problem
 from manykernels.solvers.base import Solver
-from manykernels.solvers.registry import SOLVERS, solvers_for
+from manykernels.solvers.registry import SOLVERS, check_able, solvers_for
 from manykernels.testing.checks import build_problem
 from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import SmallProblem
@@ -92,7 +92,7 @@ def outcome(one: Case, solver: str, time_limit: float) -> dict[str, Any]:
 def refused_by_name(cls: type[Solver], problem: Problem) -> bool:
     """Return whether the error names every solver that accepts the problem."""
     try:
-        cls().solve(problem)
+        check_able(cls(), problem)
     except IncompatibleError as error:
         return bool(solvers_for(problem)) and f"Able: {', '.join(solvers_for(problem))}." in str(error)
     return False
