@@ -28,6 +28,10 @@ class InvalidInputError(ValueError):
     """
 
 
+class InvalidInputTypeError(InvalidInputError, TypeError):
+    """An input of a type that cannot be read as numbers; scikit-learn's estimators promise a `TypeError` for it."""
+
+
 class NotPSDError(InvalidInputError):
     """A Gram matrix is not symmetric positive semidefinite; the message says by how much.
 

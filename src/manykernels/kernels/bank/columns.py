@@ -12,7 +12,7 @@ import pandas as pd
 from pandas.api.types import infer_dtype, is_bool_dtype, is_complex_dtype, is_numeric_dtype
 from sklearn.utils.validation import check_array
 
-from manykernels.exceptions import InvalidInputError
+from manykernels.exceptions import InvalidInputError, InvalidInputTypeError
 from manykernels.validation.arrays import Array, check_finite, check_readable
 
 
@@ -171,7 +171,9 @@ def _checked_array(X: Any) -> Array:
             return check_array(X, dtype=np.float64, input_name="X")
     except RuntimeWarning as warning:
         raise InvalidInputError(f"X cannot be read as float64: {warning}.") from warning
-    except (TypeError, ValueError) as error:
+    except TypeError as error:
+        raise InvalidInputTypeError(str(error)) from error
+    except ValueError as error:
         raise InvalidInputError(str(error)) from error
 
 
