@@ -33,6 +33,13 @@ class Found:
         The kernel itself, as it acts on standardized columns; not normalized any further.
     columns : tuple of int
         Positions of its columns in the table.
+
+    Examples
+    --------
+    >>> from manykernels import Gaussian
+    >>> from manykernels.discovery import Found
+    >>> Found("age: gaussian(width=1)", Gaussian(1.0), (0,)).columns
+    (0,)
     """
 
     name: str

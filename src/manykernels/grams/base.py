@@ -83,7 +83,20 @@ class GramStack(ABC):
 
     @abstractmethod
     def diag(self) -> Array:
-        """Diagonals of all kernels, (M, N) float64."""
+        """Diagonals of all kernels, (M, N) float64.
+
+        Returns
+        -------
+        ndarray of shape (M, N)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels.grams import DenseStack
+        >>> stack = DenseStack(np.stack([np.eye(2), np.ones((2, 2))]))
+        >>> stack.diag().tolist()
+        [[1.0, 1.0], [1.0, 1.0]]
+        """
 
     @property
     @abstractmethod
@@ -121,6 +134,14 @@ class GramStack(ABC):
         Returns
         -------
         ndarray of shape (m, r, c), float64
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels.grams import DenseStack
+        >>> stack = DenseStack(np.stack([np.eye(2), np.ones((2, 2))]))
+        >>> stack.block([0], [1]).tolist()
+        [[[0.0]], [[1.0]]]
         """
         rows, cols = (check_indices(index, self.n_samples, "samples") for index in (rows, cols))
         kernels = check_indices(kernels, self.n_kernels, "kernels")
@@ -137,6 +158,14 @@ class GramStack(ABC):
         Returns
         -------
         ndarray of shape (n_kernels,), float64
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels.grams import DenseStack
+        >>> stack = DenseStack(np.stack([np.eye(2), np.ones((2, 2))]))
+        >>> stack.quad([1.0, 2.0])
+        array([5., 9.])
         """
         vector = check_vector(r, self.n_samples, "r")
         self._count(self.n_kernels)
@@ -156,6 +185,14 @@ class GramStack(ABC):
         Returns
         -------
         ndarray of shape (m, n_samples) or (m, n_samples, k), float64
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels.grams import DenseStack
+        >>> stack = DenseStack(np.stack([np.eye(2), np.ones((2, 2))]))
+        >>> stack.apply_each([1.0, 2.0]).tolist()
+        [[1.0, 2.0], [3.0, 3.0]]
         """
         right = check_columns(R, self.n_samples, "R")
         indices = check_indices(kernels, self.n_kernels, "kernels")
@@ -176,6 +213,14 @@ class GramStack(ABC):
         Returns
         -------
         ndarray of the shape of R, float64
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels.grams import DenseStack
+        >>> stack = DenseStack(np.stack([np.eye(2), np.ones((2, 2))]))
+        >>> stack.apply([1.0, 0.5], [1.0, 2.0])
+        array([2.5, 3.5])
         """
         weights, active = self._active(d)
         right = check_columns(R, self.n_samples, "R")
@@ -195,6 +240,14 @@ class GramStack(ABC):
         Returns
         -------
         ndarray of shape (n_samples, n_samples), float64, symmetric
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels.grams import DenseStack
+        >>> stack = DenseStack(np.stack([np.eye(2), np.ones((2, 2))]))
+        >>> stack.combine([1.0, 0.5]).tolist()
+        [[1.5, 0.5], [0.5, 1.5]]
         """
         weights, active = self._active(d)
         self._count(len(active))
@@ -263,6 +316,14 @@ class GramStack(ABC):
         Returns
         -------
         GramStack
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels.grams import DenseStack
+        >>> stack = DenseStack(np.stack([np.eye(2), np.ones((2, 2))]))
+        >>> stack.take([1]).n_kernels
+        1
         """
         chosen = check_indices(kernels, self.n_kernels, "kernels", allow_empty=False)
         self.prove_definite(chosen)
@@ -280,6 +341,14 @@ class GramStack(ABC):
         Returns
         -------
         GramView
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels.grams import DenseStack
+        >>> stack = DenseStack(np.stack([np.eye(2), np.ones((2, 2))]))
+        >>> stack.view([1]).n_kernels
+        1
         """
         chosen = check_indices(kernels, self.n_kernels, "kernels", allow_empty=False)
         self.prove_definite(chosen)
@@ -295,6 +364,14 @@ class GramStack(ABC):
         Returns
         -------
         GramStack
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels.grams import DenseStack
+        >>> stack = DenseStack(np.stack([np.eye(2), np.ones((2, 2))]))
+        >>> stack.restrict([0]).shape
+        (2, 1, 1)
         """
         part = self._restrict(check_indices(samples, self.n_samples, "samples", allow_empty=False))
         part._unproven = None if self._unproven is None else self._unproven.take(slice(None))

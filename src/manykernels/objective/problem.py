@@ -181,31 +181,94 @@ class Problem:
         return _frozen(self.weight * lo), _frozen(self.weight * hi)
 
     def over(self, twin: GramStack) -> Problem:
-        """Return the problem on a twin of its stack, which holds the same kernels: nothing is checked again."""
+        """Return the problem on a twin of its stack, which holds the same kernels: nothing is checked again.
+
+        Parameters
+        ----------
+        twin : GramStack
+
+        Returns
+        -------
+        Problem
+        """
         problem = copy.copy(self)
         object.__setattr__(problem, "stack", twin)
         return problem
 
     def take(self, kernels: Any) -> Problem:
-        """Return the problem on the given kernels only."""
+        """Return the problem on the given kernels only.
+
+        Parameters
+        ----------
+        kernels : slice, mask or positions
+
+        Returns
+        -------
+        Problem
+        """
         penalties, regularizer = self.penalties[kernels], self.regularizer.take(kernels)
         return replace(self, stack=self.stack.take(kernels), kernel_penalties=penalties, regularizer=regularizer)
 
     # --- primal and dual --------------------------------------------------------------------------------------------
 
     def empirical_loss(self, z: Array) -> float:
-        """``sum_i s_i l(y_i, z_i)``."""
+        """``sum_i s_i l(y_i, z_i)``.
+
+        Parameters
+        ----------
+        z : ndarray of shape (N,)
+            Scores.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import get_loss, get_regularizer
+        >>> from manykernels.objective import Problem
+        >>> problem = Problem(np.eye(2)[None], np.array([1.0, 3.0]), get_loss("squared"), get_regularizer("l1", 0.5))
+        >>> problem.empirical_loss(np.zeros(2))
+        5.0
+        """
         with np.errstate(over="ignore"):
             return float(np.dot(self.weight, self.loss.value(self.y, z)))
 
     def conjugate_loss(self, rho: Array) -> float:
-        """``sum_i s_i l*(y_i, -rho_i / s_i)``; infinite outside the dual box."""
+        """``sum_i s_i l*(y_i, -rho_i / s_i)``; infinite outside the dual box.
+
+        Parameters
+        ----------
+        rho : ndarray of shape (N,)
+
+        Returns
+        -------
+        float
+        """
         return float(np.sum(self.weight * self.loss.conjugate(self.y, rho / self.weight)))
 
     def dual_norms(self, rho: Array) -> Array:
         """``u_m = sqrt(rho' K_m rho) / w_m`` (M,): one pass.
 
         Squares of small or large coefficients would leave the range of float64: they are scaled by a power of two.
+
+        Parameters
+        ----------
+        rho : ndarray of shape (N,)
+
+        Returns
+        -------
+        ndarray of shape (M,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import get_loss, get_regularizer
+        >>> from manykernels.objective import Problem
+        >>> problem = Problem(np.eye(2)[None], np.array([1.0, 3.0]), get_loss("squared"), get_regularizer("l1", 0.5))
+        >>> problem.dual_norms(np.array([3.0, 4.0]))
+        array([5.])
         """
         return np.maximum(self._signed_norms(rho), 0.0)
 
@@ -217,7 +280,18 @@ class Problem:
             return _in_range(unit * np.copysign(np.sqrt(np.abs(squares)), squares) / self.penalties)
 
     def model_parts(self, rho: Array, d: Array) -> tuple[Array, Array]:
-        """Scores ``f = sum_m d_m K_m rho`` (N,) and block norms ``t`` (M,); reads kernels with ``d_m != 0`` only."""
+        """Scores ``f = sum_m d_m K_m rho`` (N,) and block norms ``t`` (M,); reads kernels with ``d_m != 0`` only.
+
+        Parameters
+        ----------
+        rho : ndarray of shape (N,)
+        d : ndarray of shape (M,)
+
+        Returns
+        -------
+        f : ndarray of shape (N,)
+        t : ndarray of shape (M,)
+        """
         active = np.flatnonzero(d)
         unit = _unit(rho)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -245,7 +319,26 @@ class Problem:
         return self.empirical_loss(f + b) + self.regularizer.value(t)
 
     def dual(self, rho: Array) -> float:
-        """Return ``D`` of ``rho`` made feasible (projected, then scaled): a lower bound on every primal value."""
+        """Return ``D`` of ``rho`` made feasible (projected, then scaled): a lower bound on every primal value.
+
+        Parameters
+        ----------
+        rho : ndarray of shape (N,)
+            Any.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import get_loss, get_regularizer
+        >>> from manykernels.objective import Problem
+        >>> problem = Problem(np.eye(2)[None], np.array([1.0, 3.0]), get_loss("squared"), get_regularizer("l1", 0.5))
+        >>> problem.dual(np.array([5.0, -2.0])) <= problem.primal(*problem.zero_model()[:1], np.zeros(1), 2.0)
+        True
+        """
         feasible = self.feasible_dual(rho)
         u = self.dual_norms(feasible)
         scale = self.regularizer.dual_scale(u)
@@ -277,6 +370,16 @@ class Problem:
             The smallest vector in ``-s dl(y, b)`` that sums to zero (with an intercept).
         b : float
             The best constant score; 0 without an intercept.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import get_loss, get_regularizer
+        >>> from manykernels.objective import Problem
+        >>> problem = Problem(np.eye(2)[None], np.array([1.0, 3.0]), get_loss("squared"), get_regularizer("l1", 0.5))
+        >>> rho, b = problem.zero_model()
+        >>> rho, round(b, 6)
+        (array([-1.,  1.]), 2.0)
         """
         f = np.zeros(self.n_samples)
         b = self.loss.best_intercept(self.y, f, self.weight) if self.fit_intercept else 0.0
@@ -285,7 +388,22 @@ class Problem:
         return self.feasible_dual(project_box_hyperplane(f, lo, hi) if self.fit_intercept else np.clip(f, lo, hi)), b
 
     def strength_max(self) -> float:
-        """Return the smallest strength at which the zero model is optimal: one pass."""
+        """Return the smallest strength at which the zero model is optimal: one pass.
+
+        Returns
+        -------
+        float
+            Infinite if no strength makes the model vanish.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import get_loss, get_regularizer
+        >>> from manykernels.objective import Problem
+        >>> problem = Problem(np.eye(2)[None], np.array([1.0, 3.0]), get_loss("squared"), get_regularizer("l1", 0.5))
+        >>> round(problem.strength_max(), 6)  # sqrt(rho'rho) with rho = (-1, 1)
+        1.414214
+        """
         return self.regularizer.strength_max(self.dual_norms(self.zero_model()[0]))
 
     # --- certificate ------------------------------------------------------------------------------------------------
@@ -308,6 +426,16 @@ class Problem:
         -------
         Certificate
             With ``dual <= optimum <= primal`` up to rounding.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import get_loss, get_regularizer
+        >>> from manykernels.objective import Problem
+        >>> problem = Problem(np.eye(2)[None], np.array([1.0, 3.0]), get_loss("squared"), get_regularizer("l1", 0.5))
+        >>> rho, b = problem.zero_model()
+        >>> problem.certificate(rho, np.zeros(1), b).primal
+        1.0
         """
         rho, d, b = self._check_model(rho, d, b)
         f, t = self.model_parts(rho, d)

@@ -50,6 +50,17 @@ class SolverComparison:
             ``solver``, ``elapsed_s`` (wall-clock seconds), ``passes`` (readings of all Gram entries),
             ``relative_gap``, ``primal``, ``dual``. The last row of each solver is the model that it returned, the best
             one of its run, with the certificate computed again and the costs of the whole run.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import get_loss, get_regularizer
+        >>> from manykernels.objective import Problem
+        >>> from manykernels.solvers import compare_solvers
+        >>> problem = Problem(np.eye(3)[None], np.arange(3.0), get_loss("squared"), get_regularizer("l1", 0.1))
+        >>> found = compare_solvers(problem, ["working_set", "spicymkl"])
+        >>> found.frame()["solver"].unique().tolist()
+        ['working_set', 'spicymkl']
         """
         return pd.concat([self._curve(label) for label in self.solutions], ignore_index=True)
 
@@ -61,6 +72,17 @@ class SolverComparison:
         DataFrame
             The columns of `frame`, then ``n_iter``, ``newton_steps``, ``active`` (kernels with nonzero weight) and
             ``status``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import get_loss, get_regularizer
+        >>> from manykernels.objective import Problem
+        >>> from manykernels.solvers import compare_solvers
+        >>> problem = Problem(np.eye(3)[None], np.arange(3.0), get_loss("squared"), get_regularizer("l1", 0.1))
+        >>> found = compare_solvers(problem, ["working_set", "spicymkl"])
+        >>> found.summary()["status"].tolist()
+        ['converged', 'converged']
         """
         rows = [
             {

@@ -53,6 +53,12 @@ class PairWeights:
         Returns
         -------
         PairWeights
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> PairWeights.rank_one(np.array([1.0, -2.0])).n_samples
+        2
         """
         vector = check_vector(vector, len(vector), "vector")
         return cls(np.outer(vector, vector), vector)
@@ -87,5 +93,11 @@ class PairWeights:
         Returns
         -------
         float
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> PairWeights.rank_one(np.array([1.0, -2.0])).with_kernel(np.ones((2, 2)))
+        1.0
         """
         return float(np.vdot(self.matrix, gram))

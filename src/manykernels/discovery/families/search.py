@@ -163,6 +163,15 @@ class FamilySearch:
         Returns
         -------
         BestMember
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels.discovery import FamilySearch, GaussianFamily, PairWeights
+        >>> x = np.linspace(-1.0, 1.0, 20)[:, None]
+        >>> search, pairs = FamilySearch(GaussianFamily(0.1, 10.0), x), PairWeights.rank_one(np.sin(6.0 * x[:, 0]))
+        >>> search.maximize(pairs).parameter.shape
+        (1,)
         """
         if isinstance(self.family, FiniteFamily):
             return self._best_listed(self.family, pairs)
@@ -195,6 +204,16 @@ class FamilySearch:
         Returns
         -------
         float or None
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels.discovery import FamilySearch, GaussianFamily, PairWeights
+        >>> x = np.linspace(-1.0, 1.0, 20)[:, None]
+        >>> search, pairs = FamilySearch(GaussianFamily(0.1, 10.0), x), PairWeights.rank_one(np.sin(6.0 * x[:, 0]))
+        >>> best = search.maximize(pairs)
+        >>> search.bound(pairs, best, 1e-3) >= best.value
+        True
         """
         if isinstance(self.family, FiniteFamily):
             return known.value

@@ -59,7 +59,16 @@ class TargetSpace:
         return max(float(self.weight.sum()), float(len(self.weight)))
 
     def centered(self, gram: Array) -> Array:
-        """Return ``W^(1/2) C K C' W^(1/2)``; zero for a constant matrix, of which centering leaves but rounding."""
+        """Return ``W^(1/2) C K C' W^(1/2)``; zero for a constant matrix, of which centering leaves but rounding.
+
+        Parameters
+        ----------
+        gram : ndarray of shape (n_samples, n_samples)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_samples)
+        """
         inner = centered(gram, self.weight / self.weight.sum())
         if np.abs(inner).max() <= SMALLEST_SHARE * np.abs(gram).max():
             return np.zeros_like(inner)
@@ -67,7 +76,16 @@ class TargetSpace:
         return inner * root[:, None] * root
 
     def adjoint(self, matrix: Array) -> Array:
-        """Return ``A`` with ``<A, K> = <matrix, centered(K)>`` for every symmetric ``K``."""
+        """Return ``A`` with ``<A, K> = <matrix, centered(K)>`` for every symmetric ``K``.
+
+        Parameters
+        ----------
+        matrix : ndarray of shape (n_samples, n_samples)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_samples)
+        """
         share, root = self.weight / self.weight.sum(), np.sqrt(self.weight)
         inner = matrix * root[:, None] * root
         inner = inner - np.outer(share, inner.sum(axis=0))
@@ -75,7 +93,16 @@ class TargetSpace:
         return (inner + inner.T) / 2
 
     def alignment(self, gram: Array) -> float:
-        """Return the centered alignment of a Gram matrix with the ideal kernel, between -1 and 1; 0 if undefined."""
+        """Return the centered alignment of a Gram matrix with the ideal kernel, between -1 and 1; 0 if undefined.
+
+        Parameters
+        ----------
+        gram : ndarray of shape (n_samples, n_samples)
+
+        Returns
+        -------
+        float
+        """
         return cosine(self.centered(gram), self.ideal)
 
 

@@ -85,6 +85,16 @@ class ContributionsDisplay:
         ------
         InvalidInputError
             If the target does not exist.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import MKLRegressor
+        >>> from manykernels.inspection import ContributionsDisplay
+        >>> X = np.random.default_rng(0).uniform(-2, 2, (40, 2))
+        >>> model = MKLRegressor().fit(X, np.sin(X[:, 1]))
+        >>> len(ContributionsDisplay.from_estimator(model, X, top=2).frame()) > 0
+        True
         """
         parts, _ = for_target(estimator, estimator.decompose(X), target)
         shown, rest = ranked(parts, top)

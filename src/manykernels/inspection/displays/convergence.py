@@ -112,6 +112,16 @@ class ConvergenceDisplay:
         Returns
         -------
         ConvergenceDisplay
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import MKLRegressor
+        >>> from manykernels.inspection import ConvergenceDisplay
+        >>> X = np.random.default_rng(0).uniform(-2, 2, (40, 2))
+        >>> model = MKLRegressor().fit(X, np.sin(X[:, 1]))
+        >>> bool(ConvergenceDisplay.from_estimator(model).frame()["relative_gap"].iloc[-1] <= model.tol)
+        True
         """
         found = estimator.solution_
         tol = estimator.tol if getattr(estimator, "tol_measure", GAP) == GAP else None

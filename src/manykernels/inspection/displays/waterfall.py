@@ -97,6 +97,17 @@ class WaterfallDisplay:
         ------
         InvalidInputError
             If the row or the target does not exist.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import MKLRegressor
+        >>> from manykernels.inspection import WaterfallDisplay
+        >>> X = np.random.default_rng(0).uniform(-2, 2, (40, 2))
+        >>> model = MKLRegressor().fit(X, np.sin(X[:, 1]))
+        >>> steps = WaterfallDisplay.from_estimator(model, X, sample=3).frame()
+        >>> bool(np.isclose(steps["contribution"].sum(), model.predict(X)[3]))
+        True
         """
         row = checked_rows([sample], len(X))
         parts, intercept = for_target(estimator, estimator.decompose(_safe_indexing(X, row)), target)

@@ -126,6 +126,16 @@ class KernelWeightsDisplay:
         ------
         InvalidInputError
             For an unknown value, target or ``by``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import MKLRegressor
+        >>> from manykernels.inspection import KernelWeightsDisplay
+        >>> X = np.random.default_rng(0).uniform(-2, 2, (40, 2))
+        >>> model = MKLRegressor().fit(X, np.sin(X[:, 1]))
+        >>> len(KernelWeightsDisplay.from_estimator(model, top=2).frame()) <= 3
+        True
         """
         if value not in VALUES:
             raise InvalidInputError(f"value must be one of {', '.join(VALUES)}, got {value!r}.")

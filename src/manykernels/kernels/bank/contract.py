@@ -76,18 +76,60 @@ class PreparedRows(ABC):
 
     @abstractmethod
     def take(self, rows: Index) -> Self:
-        """Return the chosen rows (positions, slice or mask), for instance the support samples."""
+        """Return the chosen rows (positions, slice or mask), for instance the support samples.
+
+        Parameters
+        ----------
+        rows : slice, mask or positions
+
+        Returns
+        -------
+        PreparedRows
+        """
 
     @abstractmethod
     def detach(self) -> Self:
-        """Return these rows without what a fitted model does not have to keep."""
+        """Return these rows without what a fitted model does not have to keep.
+
+        Returns
+        -------
+        PreparedRows
+        """
 
     def points(self, group: int) -> Array:
-        """Return the (n, d) contiguous float64 points of a group of the bank; kernels without groups have none."""
+        """Return the (n, d) contiguous float64 points of a group of the bank; kernels without groups have none.
+
+        Parameters
+        ----------
+        group : int
+
+        Returns
+        -------
+        ndarray of shape (n, d)
+
+        Raises
+        ------
+        InvalidInputError
+            If the kernels are matrices.
+        """
         raise InvalidInputError(f"{type(self).__name__} holds no points of a group {group}: its kernels are matrices.")
 
     def places(self, names: tuple[str, ...]) -> list[int]:
-        """Return where kernels of those names are among the kernels of these rows."""
+        """Return where kernels of those names are among the kernels of these rows.
+
+        Parameters
+        ----------
+        names : tuple of str
+
+        Returns
+        -------
+        list of int
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no kernel of one of the names.
+        """
         place = {name: m for m, name in enumerate(self.names)}
         if not set(names) <= set(place):
             raise InvalidInputError("These rows were prepared by another bank; call prepare(X) of this one.")
@@ -179,7 +221,16 @@ class FittedKernels(ABC, Generic[Rows]):
 
     @abstractmethod
     def prepare(self, X: Any) -> Rows:
-        """Check rows once and compute what normalization needs of them."""
+        """Check rows once and compute what normalization needs of them.
+
+        Parameters
+        ----------
+        X : DataFrame, (n, p) array, or kernels of a KernelStack
+
+        Returns
+        -------
+        PreparedRows
+        """
 
     @abstractmethod
     def _evaluate(self, left: Side[Rows], right: Side[Rows], same: bool, kernels: Array, out: Array) -> None:
@@ -187,22 +238,64 @@ class FittedKernels(ABC, Generic[Rows]):
 
     @abstractmethod
     def diag(self, prepared: PreparedRows, kernels: Index = None) -> Array:
-        """Return the normalized ``k(x, x)``, (m, n) float64."""
+        """Return the normalized ``k(x, x)``, (m, n) float64.
+
+        Parameters
+        ----------
+        prepared : PreparedRows
+        kernels : slice, mask or positions, optional
+
+        Returns
+        -------
+        ndarray of shape (m, n)
+        """
 
     @abstractmethod
     def take(self, kernels: Index) -> Self:
-        """Return the bank of those kernels only, in that order; it accepts rows that this bank prepared."""
+        """Return the bank of those kernels only, in that order; it accepts rows that this bank prepared.
+
+        Parameters
+        ----------
+        kernels : slice, mask or positions
+
+        Returns
+        -------
+        FittedKernels
+        """
 
     @abstractmethod
     def narrow(self, prepared: PreparedRows) -> Rows:
-        """Return rows prepared by the bank this one was taken from as rows prepared by this bank."""
+        """Return rows prepared by the bank this one was taken from as rows prepared by this bank.
+
+        Parameters
+        ----------
+        prepared : PreparedRows
+
+        Returns
+        -------
+        PreparedRows
+        """
 
     @abstractmethod
     def frame(self) -> pd.DataFrame:
-        """Return one row per kernel: name, kernel, columns, scale."""
+        """Return one row per kernel: name, kernel, columns, scale.
+
+        Returns
+        -------
+        DataFrame
+        """
 
     def grams(self, prepared: PreparedRows) -> HeldGrams | None:
-        """Return the normalized Gram matrices among these rows if they are held already, else None."""
+        """Return the normalized Gram matrices among these rows if they are held already, else None.
+
+        Parameters
+        ----------
+        prepared : PreparedRows
+
+        Returns
+        -------
+        HeldGrams or None
+        """
         return None
 
     @property

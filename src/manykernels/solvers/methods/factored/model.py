@@ -103,6 +103,16 @@ class FactoredModel:
         Returns
         -------
         ndarray of shape (n_active, n)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import KernelBank, solve_factored
+        >>> X = np.random.default_rng(0).uniform(-1, 1, (200, 2))
+        >>> y, bank = np.sin(3 * X[:, 0]), KernelBank.per_feature(widths=[0.5])
+        >>> model = solve_factored(X, y, bank, loss="squared", relative_strength=0.1)
+        >>> np.allclose(model.decompose(X[:3]).sum(axis=0) + model.intercept, model.decision_function(X[:3]))
+        True
         """
         rows = self._stack.table.like(X)
         out = np.zeros((len(self._components), rows.n_rows))
@@ -141,6 +151,16 @@ class FactoredModel:
         Returns
         -------
         ndarray of shape (n,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import KernelBank, solve_factored
+        >>> X = np.random.default_rng(0).uniform(-1, 1, (200, 2))
+        >>> y, bank = np.sin(3 * X[:, 0]), KernelBank.per_feature(widths=[0.5])
+        >>> model = solve_factored(X, y, bank, loss="squared", relative_strength=0.1)
+        >>> model.predict(X[:3]).shape
+        (3,)
         """
         scores = self.decision_function(X)
         return scores if self._classes is None else np.where(scores > 0, self._classes[1], self._classes[0])
@@ -151,6 +171,16 @@ class FactoredModel:
         Returns
         -------
         DataFrame
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import KernelBank, solve_factored
+        >>> X = np.random.default_rng(0).uniform(-1, 1, (200, 2))
+        >>> y, bank = np.sin(3 * X[:, 0]), KernelBank.per_feature(widths=[0.5])
+        >>> model = solve_factored(X, y, bank, loss="squared", relative_strength=0.1)
+        >>> model.weights_frame().columns.tolist()
+        ['name', 'weight', 'norm']
         """
         frame = pd.DataFrame({"name": self.names, "weight": self.kernel_weights[self.active], "norm": self.block_norms})
         return frame.sort_values("norm", ascending=False, ignore_index=True)
