@@ -16,7 +16,7 @@ FOLDERS = ("src", "tests", "lint", "docs", "examples", "benchmarks", "experiment
 SUFFIXES = (".py", ".md", ".toml", ".cff", ".yml", ".yaml", ".rst", ".txt", "")
 BUILT = {"_build", "generated", "results", "__pycache__"}
 
-MODULE_LINES = 400
+MODULE_LINES = 320  # without docstrings: what a contract has to say of its methods is no reason to cut it in two
 FUNCTION_LINES = 60
 COMPARISONS = {"allclose", "array_equal", "isclose", "array_equiv"}
 
@@ -50,15 +50,26 @@ def dropped_comparisons(source: str) -> list[int]:
     return [call.lineno for call in calls if ast.unparse(call.func).split(".")[-1] in COMPARISONS]
 
 
+def docstring_lines(node: ast.AST) -> int:
+    """Return how many lines the docstring of a module, class or function has; 0 for anything else."""
+    if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+        return 0
+    first = node.body[0] if ast.get_docstring(node, clean=False) is not None else None
+    return 0 if first is None else int(first.end_lineno or 0) - first.lineno + 1
+
+
+def lines_beyond(source: str, limit: int) -> int:
+    """Return by how many lines a module is too long, docstrings not counted; 0 if it is not."""
+    spoken = sum(docstring_lines(node) for node in ast.walk(ast.parse(source)))
+    return max(0, len(source.splitlines()) - spoken - limit)
+
+
 def long_functions(source: str, limit: int) -> list[str]:
     """Functions with more than ``limit`` lines, the docstring not counted."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            lines = int(node.end_lineno or 0) - node.lineno + 1
-            first = node.body[0]
-            if ast.get_docstring(node, clean=False) is not None:
-                lines -= int(first.end_lineno or 0) - first.lineno + 1
+            lines = int(node.end_lineno or 0) - node.lineno + 1 - docstring_lines(node)
             if lines > limit:
                 found.append(f"{node.name}: {lines} lines")
     return found
@@ -69,7 +80,7 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def offenders(paths: list[Path], rule: Callable[[str], list[Any]]) -> dict[str, list[Any]]:
+def offenders(paths: list[Path], rule: Callable[[str], Any]) -> dict[str, Any]:
     """Files that break a rule, with what the rule says about their text."""
     found = {relative(path): rule(path.read_text(encoding="utf-8")) for path in paths}
     return {name: remarks for name, remarks in found.items() if remarks}
@@ -80,7 +91,8 @@ def test_no_comparison_is_thrown_away() -> None:
 
 
 def test_modules_stay_short() -> None:
-    assert offenders(SOURCES, lambda text: text.splitlines()[MODULE_LINES:]) == {}
+    assert offenders(SOURCES, lambda text: lines_beyond(text, MODULE_LINES)) == {}
+    assert lines_beyond('"""Two\nlines."""\na = 1\nb = 2\n', 1) == 1
 
 
 def test_functions_stay_short() -> None:
