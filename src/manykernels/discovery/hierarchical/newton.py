@@ -14,9 +14,10 @@ from manykernels.discovery.hierarchical.tuning import FAST, FULL, LIFT, MOST_STE
 from manykernels.discovery.hierarchical.weights import HierarchicalWeights
 from manykernels.objective.problem import Problem
 from manykernels.solvers.engines.newton_system import NewtonSystem
-from manykernels.solvers.engines.primal_dual.iteration import PRUNING_FACTORS, PrimalDual
+from manykernels.solvers.engines.primal_dual.iteration import PrimalDual
 from manykernels.solvers.engines.primal_dual.sample_variables import SampleVariables, start_samples
-from manykernels.solvers.engines.primal_dual.start import START_BARRIER, START_FRACTION, interior_point
+from manykernels.solvers.engines.primal_dual.start import interior_point
+from manykernels.solvers.engines.primal_dual.tuning import PRUNING_FACTORS, START_BARRIER, START_FRACTION
 from manykernels.validation.arrays import Array
 
 

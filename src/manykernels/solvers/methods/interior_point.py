@@ -9,8 +9,9 @@ import numpy as np
 
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
-from manykernels.solvers.engines.primal_dual.iteration import PRUNING_TOLERANCE, PrimalDual
+from manykernels.solvers.engines.primal_dual.iteration import PrimalDual
 from manykernels.solvers.engines.primal_dual.start import start_iteration
+from manykernels.solvers.engines.primal_dual.tuning import PRUNING_TOLERANCE
 from manykernels.solvers.methods.block_coordinate.method import BlockCoordinate
 
 if TYPE_CHECKING:

@@ -13,6 +13,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from manykernels.solvers.engines.dual_newton.tuning import (
+    ARMIJO,
+    FALL,
+    FINAL_BARRIER,
+    INSIDE,
+    LARGEST_RISE,
+    MOST_HOLDS,
+    ROUNDING,
+    SHORTEST,
+    START_BARRIER,
+)
 from manykernels.solvers.engines.newton_system import NewtonSystem
 from manykernels.solvers.engines.primal_dual.entropic_samples import EntropicSamples
 from manykernels.solvers.engines.primal_dual.sample_variables import start_samples
@@ -22,16 +33,6 @@ if TYPE_CHECKING:
     from manykernels.solvers.engines.dual_newton.tracked_kernels import TrackedKernels
     from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
-
-ARMIJO = 1e-4
-INSIDE = 0.98  # share of the distance to the end of the domain that a step may use up
-SHORTEST = 1e-10
-ROUNDING = 1e-13  # relative increase of the objective that may be rounding
-MOST_HOLDS = 4  # systems solved for a direction; each holds the coefficients that the one before sent beyond their ends
-FALL = 0.1  # of the barrier in a step
-LARGEST_RISE = 10.0  # of the barrier, when the problem has changed under it
-FINAL_BARRIER = 0.3  # of the gap that is wanted
-START_BARRIER = 0.1  # of the value of the objective
 
 
 class DualNewton:

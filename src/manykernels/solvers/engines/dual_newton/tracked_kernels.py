@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from manykernels.solvers.engines.dual_newton.tuning import FALLEN, NEARLY_ACTIVE
 from manykernels.solvers.engines.newton_system import add_rank_update
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
     from manykernels.solvers.engines.dual_newton.block_functions import BlockFunction
     from manykernels.validation.arrays import Array
-
-FALLEN = 0.01  # of their largest size; products that fell below it are computed anew, free of the rounding of that size
-NEARLY_ACTIVE = 0.98  # share of the bound above which a kernel without weight stays among those followed
 
 
 class TrackedKernels:

@@ -10,13 +10,9 @@ from numpy.typing import NDArray
 from manykernels.grams.factored.base import FactorOperator
 from manykernels.solvers.engines.factored.group_problem import GroupPenalty, GroupProblem
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point
+from manykernels.solvers.engines.factored.tuning import BLOCK_PER_RANK, BLOCK_ROWS, MAX_SWEEPS, SWEEP_TOL
 
 Array = NDArray[Any]
-
-MAX_SWEEPS = 10
-SWEEP_TOL = 0.05  # a sweep whose coefficients move by this part of the first one's ends the step
-BLOCK_ROWS = 4000
-BLOCK_PER_RANK = 15
 
 
 def backfitting_step(

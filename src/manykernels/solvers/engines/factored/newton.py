@@ -13,17 +13,18 @@ from manykernels.grams.factored.base import CHUNK_ROWS
 from manykernels.solvers.engines.factored.backfitting import Block, backfitting_step
 from manykernels.solvers.engines.factored.group_problem import GroupPenalty, GroupProblem
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point, balance
+from manykernels.solvers.engines.factored.tuning import (
+    GROUP_TOL,
+    RANK_LIMIT,
+    SAMPLE_PER_RANK,
+    SAMPLE_ROWS,
+    SLOW,
+    SMALLEST_STEP,
+    STALE,
+    SUFFICIENT,
+)
 
 Array = NDArray[Any]
-
-RANK_LIMIT = 1500  # of dense Hessians; above, columns take turns
-SAMPLE_ROWS = 20_000
-SAMPLE_PER_RANK = 15
-GROUP_TOL = 0.03  # of the violation at the start of a step
-STALE = 0.2  # a gap that falls by less than this factor asks for Hessians of the present point
-SLOW = 0.5  # a gap that falls by less than this factor asks for more rows in them
-SUFFICIENT = 1e-4
-SMALLEST_STEP = 1e-3
 
 
 @dataclass

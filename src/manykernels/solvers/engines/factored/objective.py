@@ -16,11 +16,9 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.engines.factored.group_problem import GroupPenalty
 from manykernels.solvers.engines.factored.smoothing import SmoothedLoss
+from manykernels.solvers.engines.factored.tuning import BALANCED, INTERCEPT_STEPS
 
 Array = NDArray[Any]
-
-INTERCEPT_STEPS = 20
-BALANCED = 1e-9  # a sum of slopes below this part of their absolute sum is zero for a gradient
 
 
 def penalty_shape(regularizer: Regularizer) -> tuple[float, float]:

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.objective.losses.base import Loss
+from manykernels.solvers.engines.factored.tuning import FLOOR
 
 Array = NDArray[Any]
-
-FLOOR = 0.1  # of the largest curvature, given to samples without any
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import LinAlgError
 
+from manykernels.solvers.engines.fixed_weights.tuning import AT_BOUND, MOST_ROUNDS
 from manykernels.solvers.engines.newton_system import NewtonSystem
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
     from manykernels.objective.problem import Problem
     from manykernels.validation.arrays import Array
-
-MOST_ROUNDS = 20
-AT_BOUND = 1e-7  # of the width of the box
 
 
 def exchange_active_sets(problem: Problem, gram: Array, rho: Array, b: float) -> Iterator[tuple[Array, float]]:

@@ -29,6 +29,15 @@ from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers import Ridge
 from manykernels.solvers.engines.fixed_weights.active_set import exchange_active_sets
 from manykernels.solvers.engines.fixed_weights.smo_svm import svm_from
+from manykernels.solvers.engines.fixed_weights.tuning import (
+    LIBSVM_SWEEPS,
+    LIBSVM_TOL,
+    MOST_STEPS,
+    PAIRS_TOL,
+    PATIENCE,
+    SINGLES_TOL,
+    SMO_SWEEPS,
+)
 from manykernels.solvers.engines.newton_system import NewtonSystem
 from manykernels.solvers.engines.primal_dual.entropic_samples import EntropicSamples
 from manykernels.solvers.engines.primal_dual.iteration import PrimalDual
@@ -42,14 +51,6 @@ if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
     from manykernels.solvers.engines.primal_dual.sample_variables import SampleVariables
     from manykernels.validation.arrays import Array
-
-MOST_STEPS = 100
-PATIENCE = 20  # steps without progress after which rounding is taken to have stopped the iteration
-# Violations close enough for the active set, which the exchange makes exact. With pairs 1e-3 saves no time and is a
-# little less often enough; single samples need more steps for each digit.
-PAIRS_TOL, SINGLES_TOL = 1e-4, 1e-3
-LIBSVM_TOL = 1e-3
-SMO_SWEEPS = LIBSVM_SWEEPS = 50  # most steps, as a multiple of the number of samples
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from manykernels.objective.losses import get_loss
 from manykernels.objective.projection import project_box_hyperplane
 from manykernels.solvers.engines.fixed_weights.pair_loops import steepest
 from manykernels.solvers.engines.fixed_weights.svm_loops import svm_loop
+from manykernels.solvers.engines.fixed_weights.tuning import LONGEST_PERIOD, STEPS_PER_SAMPLE
 from manykernels.validation.arrays import (
     check_count,
     check_positive,
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
 
 __all__ = ["smo_svm", "svm_from"]
-
-LONGEST_PERIOD = 1000  # steps between two looks at what can be left out
-STEPS_PER_SAMPLE = 10_000
 
 
 def smo_svm(

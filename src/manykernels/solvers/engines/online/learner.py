@@ -21,6 +21,7 @@ from manykernels.solvers.engines.online.steps import (
     gains,
     kernel_weights,
 )
+from manykernels.solvers.engines.online.tuning import DAMPING, FEWEST_COLUMNS, FIRST_MEMORY, INTERIOR, LAST_MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,11 +29,6 @@ if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
     from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
-
-FIRST_MEMORY, LAST_MEMORY = 5, 25  # epochs that are extrapolated together, one more each time
-DAMPING = 1e-12  # of the extrapolation, relative
-FEWEST_COLUMNS = 2  # at hand: a sample and its partner
-INTERIOR = 1e-12  # distance of a starting point to the ends of an entropic box, relative to its width
 
 
 def samples_of(problem: Problem) -> Samples:

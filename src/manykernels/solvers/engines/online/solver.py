@@ -11,6 +11,7 @@ import numpy as np
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.online.learner import ImplicitLearner, Learner, Measure, SubgradientLearner
+from manykernels.solvers.engines.online.tuning import FIRST_REFINEMENT, LATER, RARELY, WORTH_CERTIFYING
 from manykernels.solvers.engines.refinement import refinements, with_best_intercept
 from manykernels.validation.arrays import check_count
 
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
     from manykernels.objective.problem import Certificate, Problem
     from manykernels.solvers.solution import Model
 
-WORTH_CERTIFYING = 0.5  # a certificate costs a pass: only for gaps that shrank by as much
-FIRST_REFINEMENT = 50  # epochs without success before it is tried
-RARELY = 100  # epochs after which not every one is looked at
-LATER = 1.5  # factor between the epochs of two trials
 LEARNERS: dict[str, type[Learner]] = {"implicit": ImplicitLearner, "subgradient": SubgradientLearner}
 
 

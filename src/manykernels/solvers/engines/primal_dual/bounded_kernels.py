@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manykernels.solvers.engines.primal_dual.complementarity import lift, longest_step
-from manykernels.solvers.engines.primal_dual.kernel_variables import (
-    SMALLEST_RELATIVE_SLACK,
-    PairedKernels,
-    free_kernels,
-)
+from manykernels.solvers.engines.primal_dual.kernel_variables import PairedKernels, free_kernels
+from manykernels.solvers.engines.primal_dual.tuning import HIGHEST_START, SMALLEST_RELATIVE_SLACK
 
 if TYPE_CHECKING:
     from manykernels.objective.regularizers import Regularizer
     from manykernels.validation.arrays import Array
-
-HIGHEST_START = 0.5  # of the pole of a weight
 
 
 @dataclass

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manykernels.solvers.engines.primal_dual.complementarity import longest_step
+from manykernels.solvers.engines.primal_dual.tuning import CLOSEST, LARGEST_SCORE_CHANGE, SMALLEST_CURVATURE
 
 if TYPE_CHECKING:
     from manykernels.objective.losses import Loss
     from manykernels.validation.arrays import Array
 
-SMALLEST_CURVATURE = 1e-18
-LARGEST_SCORE_CHANGE = 10.0  # of an entropic loss in one step, where a score of 10 is a probability of 0.99995
 EPSILON = 4e-16  # rounding at the ends of the domain, relative to them
 TINY = 1e-300
-CLOSEST = 0.01  # share of the distance to the end of the domain that a linear step may leave
 
 
 @dataclass

@@ -28,6 +28,27 @@ from manykernels.objective.rounding import EPS, term_sizes
 from manykernels.solvers.engines.newton_system import NewtonSystem, add_rank_update
 from manykernels.solvers.engines.primal_dual.bounded_kernels import BoundedKernels
 from manykernels.solvers.engines.primal_dual.kernel_variables import PowerKernels, SimplexKernels
+from manykernels.solvers.engines.primal_dual.tuning import (
+    AGREEMENT,
+    CAUTIOUS_TRUST,
+    FALLEN,
+    FAR,
+    LARGEST_RISE,
+    LIFT,
+    LONGEST_PATIENCE,
+    LOWEST_TARGET,
+    LOWEST_TARGET_NEAR,
+    MOST_HALVINGS,
+    NEAR,
+    PATIENCE,
+    PRUNING_FACTORS,
+    PRUNING_SHARE,
+    SHORTEST_FRACTION,
+    SMALL_SHARES,
+    START_FRACTION,
+    TRUST,
+    WANTED_SHARE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,27 +57,6 @@ if TYPE_CHECKING:
     from manykernels.solvers.engines.primal_dual.kernel_variables import KernelVariables
     from manykernels.solvers.engines.primal_dual.sample_variables import SampleVariables
     from manykernels.validation.arrays import Array
-
-LIFT = 0.1  # of the distance to the optimum, which complementarity products are raised to when kernels are added
-FAR = 1.5  # excess over the bound of a norm at which the dual coefficients are scaled down
-START_FRACTION = 0.8  # of the bound, which they are scaled down to
-TRUST = 2.0  # most that a step may leave out of its linearization, in units of what it linearizes
-CAUTIOUS_TRUST = 0.1  # the same once the iteration had to start again
-AGREEMENT = 1e-3  # of the scores; where both sides agree that well, unequal steps would only tear them apart again
-LARGEST_RISE = 4.0  # factor by which a step may raise the primal value
-MOST_HALVINGS = 12  # of a step that raises it by more
-PATIENCE = 15  # steps without a smaller gap before the first restart; doubled with each
-LONGEST_PATIENCE = 60  # after which the iteration gives up
-LOWEST_TARGET = 1e-3  # of the gap per pair, far from the optimum, where residuals inflate the gap
-LOWEST_TARGET_NEAR = 2e-2  # the same where the relative gap is below NEAR
-NEAR = 0.1  # relative gap below which residuals no longer dominate it
-WANTED_SHARE = 0.01  # of the wanted gap that all products together may keep
-FALLEN = 0.01  # of their largest size; products that fell below it are computed anew, free of the rounding of that size
-PRUNING_SHARE = 0.1  # of the gap that setting small weights to zero may cost
-PRUNING_FACTORS = (1e4, 1e3, 1e2, 1e1, 1.0)  # how far in favor of zero the doubtful kernels are judged, tried in turn
-SMALL_SHARES = (1e-2, 1e-3, 1e-4, 1e-6, 1e-8)  # of the largest block norm: what is left out where no factor helps
-PRUNING_TOLERANCE = 0.9  # of tol: the gap within which a model with zeros is preferred to a better one without
-SHORTEST_FRACTION = 0.95  # of the way to the boundary; tends to one as the gap closes
 
 
 @dataclass

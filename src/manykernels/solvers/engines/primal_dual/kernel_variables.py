@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from manykernels.solvers.engines.primal_dual.complementarity import lift, longest_step
+from manykernels.solvers.engines.primal_dual.tuning import SMALLEST_RELATIVE_SLACK
 
 if TYPE_CHECKING:
     from manykernels.objective.regularizers import Regularizer
     from manykernels.validation.arrays import Array
-
-SMALLEST_RELATIVE_SLACK = 0.02
 
 
 class KernelVariables(Protocol):

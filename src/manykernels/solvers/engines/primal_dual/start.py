@@ -13,9 +13,8 @@ from scipy.optimize import minimize_scalar
 from manykernels.objective.projection import project_box_hyperplane
 from manykernels.objective.regularizers.norms import BlockL1
 from manykernels.solvers.engines.primal_dual.bounded_kernels import BoundedKernels, PartlyFixedKernels
-from manykernels.solvers.engines.primal_dual.iteration import START_FRACTION, PrimalDual
+from manykernels.solvers.engines.primal_dual.iteration import PrimalDual
 from manykernels.solvers.engines.primal_dual.kernel_variables import (
-    SMALLEST_RELATIVE_SLACK,
     FixedKernels,
     KernelVariables,
     PowerKernels,
@@ -23,19 +22,22 @@ from manykernels.solvers.engines.primal_dual.kernel_variables import (
     free_kernels,
 )
 from manykernels.solvers.engines.primal_dual.sample_variables import start_samples
+from manykernels.solvers.engines.primal_dual.tuning import (
+    CLOSER_THAN_ROUGH,
+    MOST_ROUGH_STEPS,
+    MOST_ZOOMS,
+    NEAR_ONE,
+    ROUGH_GAP,
+    SMALLEST_RELATIVE_SLACK,
+    SMALLEST_WEIGHT,
+    START_BARRIER,
+    START_FRACTION,
+)
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
     from manykernels.objective.regularizers import Regularizer
     from manykernels.validation.arrays import Array
-
-NEAR_ONE = 1.15  # exponent of a block q-norm below which the block 1-norm is the better start
-MOST_ROUGH_STEPS = 40  # of the block 1-norm
-ROUGH_GAP = 1e-2  # relative, that they are to reach
-CLOSER_THAN_ROUGH = 0.1  # what they aim at, in units of it
-SMALLEST_WEIGHT = 1e-12  # of the largest, from which a block q-norm can raise a kernel again
-MOST_ZOOMS = 5  # of the search for a scale, each by a factor of about 200
-START_BARRIER = 0.1  # of the dual value of the start, shared by all complementarity products
 
 
 def start_iteration(problem: Problem, rho: Array, b: float) -> PrimalDual:

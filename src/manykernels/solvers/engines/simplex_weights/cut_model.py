@@ -10,20 +10,18 @@ from scipy.linalg import LinAlgError
 from scipy.optimize import OptimizeResult, linprog
 
 from manykernels.solvers.engines.cone_program import ConeProgram
+from manykernels.solvers.engines.simplex_weights.tuning import ACCURACY, NEGLIGIBLE, SMALLEST_GAP
 
 if TYPE_CHECKING:
     from manykernels.solvers.engines.simplex_weights.point import SimplexPoint
     from manykernels.validation.arrays import Array
 
-ACCURACY = 1e-10  # of the linear program, the tightest that HiGHS accepts
-NEGLIGIBLE = 1e-8  # an interior-point solver leaves no exact zeros
 # HiGHS now and then takes a bounded program for an unbounded one; what fools one of these does not fool the next.
 ATTEMPTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("highs-ds", {}),
     ("highs-ds", {"presolve": False}),
     ("highs-ipm", {}),
 )
-SMALLEST_GAP = 1e-15  # relative to the slopes, that the linear program resolves
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,14 +13,12 @@ from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.refinement import refinements, with_best_intercept
 from manykernels.solvers.engines.simplex_weights.cut_model import CutMinimum, CutModel
 from manykernels.solvers.engines.simplex_weights.point import SimplexPoint, kernel_weights, starting_weights
+from manykernels.solvers.engines.simplex_weights.tuning import CUT_ROUNDING, WORTH_CERTIFYING
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
     from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
-
-WORTH_CERTIFYING = 0.5  # a certificate costs passes: only for gaps that shrank by as much
-ROUNDING = 1e-14
 
 
 @dataclass
@@ -76,7 +74,7 @@ class CuttingPlane(Solver):
 
     def worth_certifying(self, problem: Problem, state: CutState) -> bool:
         """Certify when the gap of the cuts has halved, when it is rounding, or when the best learner is good enough."""
-        small = ROUNDING * max(abs(state.best.value), problem.tiny)
+        small = CUT_ROUNDING * max(abs(state.best.value), problem.tiny)
         if state.gap > max(WORTH_CERTIFYING * state.certified_gap, small) and state.best.relative_gap > self.tol:
             return False
         state.certified_gap = min(state.gap, state.certified_gap)

@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from manykernels.solvers.engines.simplex_weights.tuning import MOST_TRIALS, SHORTEST_CUT, SLOPE_LEFT, VALUE_ROUNDING
+
 if TYPE_CHECKING:
     from manykernels.solvers.engines.simplex_weights.point import SimplexPoint
     from manykernels.validation.arrays import Array
-
-VALUE_ROUNDING = 1e-11
-SLOPE_LEFT = 0.1  # share of the slope at the start of a line search that may be left at its end
-MOST_TRIALS = 40
-SHORTEST_CUT = 0.01  # share of the bracket that a trial cuts off at least
 
 
 def falls(point: SimplexPoint, other: SimplexPoint) -> bool:

@@ -18,14 +18,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manykernels.solvers.engines.fixed_weights.learners import LearnerFit, fit_learner
+from manykernels.solvers.engines.simplex_weights.tuning import FINEST_LEARNER, LEARNER_SHARE
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
     from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
-
-LEARNER_SHARE = 1e-6
-FINEST_LEARNER = 1e-12
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import LinAlgError, LinAlgWarning, lstsq, solve
 
+from manykernels.solvers.engines.simplex_weights.tuning import MANY, MOST_EXCHANGES, PROGRAM_ROUNDING, RIDGE
+
 if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
-
-RIDGE = 1e-13  # relative to the largest entry: makes linear programs and ones with repeated rows strictly convex
-ROUNDING = 1e-12
-MOST_EXCHANGES = 20  # per variable
-MANY = 50  # variables above zero, from which to leave one by one would cost a large system each
 
 
 def minimize_on_simplex(hessian: Array, linear: Array, start: Array) -> Array:
@@ -37,7 +34,7 @@ def minimize_on_simplex(hessian: Array, linear: Array, start: Array) -> Array:
         bent = hessian[:, free] @ x[free]
         slopes = np.where(free, 0.0, bent + linear - multiplier)
         worst = int(slopes.argmin())
-        if slopes[worst] >= -ROUNDING * (np.abs(linear).max() + np.abs(bent).max()):
+        if slopes[worst] >= -PROGRAM_ROUNDING * (np.abs(linear).max() + np.abs(bent).max()):
             break
         free[worst] = True
     return x / x.sum()

@@ -6,18 +6,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from manykernels.solvers.methods.block_coordinate.tuning import (
+    AFTER_FAILURE,
+    DISTRUST,
+    FARTHEST,
+    GROWING,
+    LARGEST_POWER,
+    MEMORY,
+    NOTICED,
+    RECOVERY,
+    SHARE_OF_GAP,
+)
+
 if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
 
-MEMORY = 6
 TINY = 1e-300
-LARGEST_POWER = 1024.0
-AFTER_FAILURE = 2  # points kept when an extrapolation made things worse
-FARTHEST = 1e2  # factor by which a weight may differ from what the iteration itself says
-NOTICED = 1e-4  # share of the importance that a weight is given which was shrunk too far
-GROWING = 1e-3  # relative growth that shows it
-SHARE_OF_GAP = 0.02  # of the gap: importance that such a weight is given at least
-DISTRUST, RECOVERY = 0.25, 2.0  # factors of the share of an extrapolation that is taken, after failure and success
 
 
 class Extrapolation:

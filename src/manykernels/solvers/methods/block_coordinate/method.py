@@ -12,6 +12,19 @@ from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.fixed_weights.learners import LearnerFit, fit_learner
 from manykernels.solvers.methods.block_coordinate.extrapolation import Extrapolation
+from manykernels.solvers.methods.block_coordinate.tuning import (
+    CLOSEST_LEARNER,
+    LARGEST_RISE,
+    LEARNER_SHARE,
+    MOST_IDLE,
+    MOST_USELESS,
+    PROGRESS,
+    PRUNED_SHARES,
+    RISE,
+    SHARE_OF_ZEROS,
+    SMALLEST_SHARE,
+    WORTH_CERTIFYING,
+)
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Certificate, Problem
@@ -19,17 +32,6 @@ if TYPE_CHECKING:
     from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
 
-SMALLEST_SHARE = 1e-14  # of the trace of the combined kernel: a weight that falls to zero could never return
-SHARE_OF_ZEROS = 1e-6  # the same for kernels without weight in a warm start
-LEARNER_SHARE = 1e-4  # of the current gap: how closely a learner is fitted
-CLOSEST_LEARNER = 1e-11
-RISE = 1e-3  # of the gap: what an extrapolation may add to the objective
-WORTH_CERTIFYING = 0.5  # of the last certified gap
-PROGRESS = 0.999  # of the smallest gap so far: an iteration that stays above it was idle
-MOST_USELESS = 3  # idle iterations after which steps are stretched rather than extrapolated
-LARGEST_RISE = 3.0  # factor by which an extrapolation may raise the gap
-MOST_IDLE = 40  # iterations after which each is certified, so that a run without any progress counts as stalled
-PRUNED_SHARES = (0.3, 3e-2, 3e-3, 3e-4)  # of the room below tol: what zero weights may cost to first order, in turn
 UPDATES = ("exact", "wsr")
 
 

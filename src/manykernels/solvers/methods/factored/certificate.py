@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 from manykernels.grams.factored import FactoredStack
 from manykernels.objective.problem import Problem
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point, balance
+from manykernels.solvers.methods.factored.tuning import EXACT_BUDGET, SETTLED
 
 Array = NDArray[Any]
-
-EXACT_BUDGET = 2e10  # kernel values that the evaluation of unsettled kernels may cost in one certificate
-SETTLED = 1e-4  # relative width of the bounds on a norm that is good enough
 
 
 @dataclass(frozen=True)

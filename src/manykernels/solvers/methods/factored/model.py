@@ -11,11 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored import ColumnTable, FactoredStack
+from manykernels.solvers.methods.factored.tuning import CHUNK
 from manykernels.solvers.methods.factored.working_set import Round
 
 Array = NDArray[Any]
-
-CHUNK = 16384
 
 
 @dataclass(frozen=True, eq=False)

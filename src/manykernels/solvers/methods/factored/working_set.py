@@ -17,21 +17,22 @@ from manykernels.objective.problem import Problem
 from manykernels.solvers.engines.factored.newton import Fit, minimize
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point
 from manykernels.solvers.methods.factored.certificate import DualBound, dual_bound, primal_bound
+from manykernels.solvers.methods.factored.tuning import (
+    COARSE,
+    COARSE_SHARE,
+    FALLBACK_SAMPLES,
+    FINEST,
+    FIRST_SMOOTHING,
+    INNER,
+    NEW_KERNELS,
+    NEWTON_STEPS,
+    REFINE,
+    SMOOTHING,
+)
 from manykernels.solvers.methods.working_set.method import WorkingSet
 from manykernels.solvers.solution import Solution
 
 Array = NDArray[Any]
-
-# Chosen with benchmarks/factored.py at N = 1e5, 9,990 kernels.
-COARSE, FINEST = 1e-3, 1e-13  # share of the trace that factors leave, first and last
-REFINE = 0.01  # what finer factors leave of it
-COARSE_SHARE = 0.5  # of the largest violation, on kernels in use: finer factors are needed
-NEW_KERNELS = 16  # kernels that may enter in one round, or twice as many as are in use
-INNER = 0.1  # part of the certified gap to which a working set is solved
-SMOOTHING = 0.2  # part of the gap that the smoothing of a kinked loss may make up
-FIRST_SMOOTHING = 0.5
-NEWTON_STEPS = 60
-FALLBACK_SAMPLES = 1000  # up to which N x N matrices of all active kernels are cheap
 
 
 @dataclass(frozen=True)

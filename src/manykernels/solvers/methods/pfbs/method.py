@@ -24,6 +24,15 @@ from manykernels.solvers.methods.pfbs.splitting import (
     takes_many_steps,
 )
 from manykernels.solvers.methods.pfbs.support_newton import NewtonStep, newton_step
+from manykernels.solvers.methods.pfbs.tuning import (
+    FIRST_DAMPING,
+    HIGHEST_DAMPING,
+    LOWEST_DAMPING,
+    MOST_RETRIES,
+    NEARLY_ACTIVE,
+    NEWTON_STEPS,
+    SHORT_STEP,
+)
 from manykernels.validation.arrays import check_count
 
 if TYPE_CHECKING:
@@ -33,11 +42,6 @@ if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
 
 STEP_RULES = ("scaled", "safe", "heuristic")
-NEARLY_ACTIVE = 0.9  # of the bound above which a zero block becomes nonzero: such kernels are iterated on
-FIRST_DAMPING, LOWEST_DAMPING, HIGHEST_DAMPING = 1e-2, 1e-12, 1.0
-NEWTON_STEPS = 12  # most in an outer iteration
-SHORT_STEP = 0.01  # below which a Newton step is tried again
-MOST_RETRIES = 10
 
 
 @dataclass

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse.linalg import eigsh
 
+from manykernels.solvers.methods.pfbs.tuning import (
+    DIRECT_ORDER,
+    INTERCEPT_STEPS,
+    LANCZOS_MARGIN,
+    LANCZOS_TOLERANCE,
+    ROUNDING,
+)
+
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
     from manykernels.objective.regularizers import Regularizer
     from manykernels.validation.arrays import Array
-
-DIRECT_ORDER = 100  # up to which all eigenvalues are cheaper than Lanczos iterations
-LANCZOS_TOLERANCE = 1e-3
-LANCZOS_MARGIN = 1.01  # Lanczos comes from below, a bound must be above
-INTERCEPT_STEPS = 8
-ROUNDING = 1e-14  # relative; increases of the objective below it say nothing
 
 
 @dataclass

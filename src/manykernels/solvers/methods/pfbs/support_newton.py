@@ -22,17 +22,14 @@ from scipy.optimize import minimize_scalar
 
 from manykernels.solvers.engines.newton_system import NewtonSystem
 from manykernels.solvers.methods.pfbs.splitting import Blocks, best_intercept, dual_vector, objective
+from manykernels.solvers.methods.pfbs.tuning import AHEAD, EARLY, SMALLEST_CURVATURE, SUFFICIENT
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
     from manykernels.objective.regularizers import Regularizer
     from manykernels.validation.arrays import Array
 
-SMALLEST_CURVATURE = 1e-14  # of a sample, relative to its weight
 LARGEST_CURVATURE = 1.0 / np.finfo(np.float64).tiny  # of a block of zero norm, whose penalty may bend infinitely there
-EARLY = 1e-4  # step at which the slope along a direction is measured
-SUFFICIENT = 0.1  # share of the slope that a whole step must realize
-AHEAD = 4.0  # steps that one looks ahead for bends of the loss
 
 
 @dataclass(frozen=True)

@@ -22,14 +22,11 @@ from manykernels.solvers.engines.fixed_weights.pair_loops import (
 from manykernels.solvers.engines.fixed_weights.smoothing import smoothed_step, smoothed_weights
 from manykernels.solvers.engines.newton_system import NewtonSystem, add_rank_update
 from manykernels.solvers.methods.skm.kernel_rows import RowCache, UnitKernels
+from manykernels.solvers.methods.skm.tuning import LONGEST_PERIOD, NEWTON_ACCURACY, PATIENCE, PROXIMAL
 
 if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
 
-NEWTON_ACCURACY = 1e-12  # of the derivative along a Newton direction
-PATIENCE = 8  # Newton steps without any progress: the support of the weights may change a few times
-PROXIMAL = 1e-13  # of the mean diagonal, for the directions that no kernel sees
-LONGEST_PERIOD = 1000  # steps between two looks at what can be left out
 NO_CENTER = np.zeros(0)
 
 

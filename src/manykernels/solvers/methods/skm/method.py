@@ -14,6 +14,20 @@ from manykernels.solvers.engines.fixed_weights.smo_svm import smo_svm
 from manykernels.solvers.engines.fixed_weights.svm_loops import svm_loop
 from manykernels.solvers.methods.skm.descent import NO_CENTER, Descent
 from manykernels.solvers.methods.skm.kernel_rows import UnitKernels
+from manykernels.solvers.methods.skm.tuning import (
+    LARGEST_SIGMA,
+    LOWEST_KAPPA,
+    NEARLY_ACTIVE,
+    POLISH_SHARE,
+    POLISH_SIGMA,
+    POLISH_STEPS,
+    SIGMA_GROWTH,
+    SMOOTHING_SHARE,
+    STEPS_PER_SAMPLE,
+    USELESS_ROUNDS,
+    VIOLATION_SHARE,
+    WORTH_DROPPING,
+)
 from manykernels.solvers.methods.skm.weights import smoothed_dual, sparser_weights
 from manykernels.validation.arrays import check_count, check_positive
 
@@ -23,19 +37,6 @@ if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
 
 __all__ = ["SupportKernelMachine", "smo_svm"]
-
-VIOLATION_SHARE = 0.2  # of tol: how closely the optimality interval is met in the end
-SMOOTHING_SHARE = 0.02  # of kappa: how closely it is met on the way there
-STEPS_PER_SAMPLE = 50  # of an iteration at one kappa
-LOWEST_KAPPA = 1e-7
-SIGMA_GROWTH = 10.0
-LARGEST_SIGMA = 1e6  # beyond it, the rounding of the norms spoils the weights
-USELESS_ROUNDS = 5  # of pairs and Newton steps that do not halve the violation: rounding, or the center is to blame
-POLISH_STEPS = 8
-POLISH_SIGMA = 1e6
-POLISH_SHARE = 0.01  # of tol: a gap at which polishing ends
-NEARLY_ACTIVE = 0.8  # of the threshold: kernels with smaller norms leave the working set
-WORTH_DROPPING = 0.5  # share of the working set below which a smaller one pays for its new rows
 
 
 @dataclass

@@ -9,9 +9,25 @@ import numpy as np
 
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
-from manykernels.solvers.engines.primal_dual.iteration import PRUNING_TOLERANCE, PrimalDual
+from manykernels.solvers.engines.primal_dual.iteration import PrimalDual
 from manykernels.solvers.engines.primal_dual.start import start_iteration
+from manykernels.solvers.engines.primal_dual.tuning import PRUNING_TOLERANCE
 from manykernels.solvers.methods.block_coordinate.method import BlockCoordinate
+from manykernels.solvers.methods.working_set.tuning import (
+    CLOSER,
+    DENSE_START,
+    FIRST_GAP,
+    GROWTH,
+    INNER_PROGRESS,
+    INNER_SHARE,
+    MOST_INNER_STEPS,
+    MOST_TRIMS,
+    NEARLY_ACTIVE,
+    NEARLY_VIOLATED,
+    SLOW,
+    STEPS_FOR_ZEROS,
+    WORTH_DROPPING,
+)
 from manykernels.solvers.methods.working_set.working_copy import WorkingCopy
 from manykernels.validation.arrays import check_count
 
@@ -19,20 +35,6 @@ if TYPE_CHECKING:
     from manykernels.objective.problem import Certificate, Problem
     from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
-
-INNER_SHARE = 0.3  # of tol: how closely a working set is solved, to leave room for violations outside
-INNER_PROGRESS = 0.05  # of the current gap: there is no point in solving a wrong working set exactly
-FIRST_GAP = 0.1  # of the first working set
-NEARLY_VIOLATED = 0.995  # kernels this close to the bound are taken in along with the violators
-NEARLY_ACTIVE = 0.98  # kernels this close to the bound stay
-MOST_INNER_STEPS = 60
-DENSE_START = 20  # regularizers without a hard dual constraint keep many kernels: start with this part of all
-STEPS_FOR_ZEROS = 3  # spent, once a working set is solved, on making its inactive kernels negligible
-CLOSER = 0.05  # factor by which each of them comes closer to the boundary
-MOST_TRIMS = 3
-GROWTH = 3  # most kernels added to a working set, in sizes of it
-WORTH_DROPPING = 0.25  # share of the working set below which copying the rest costs more than it saves
-SLOW = 0.7  # a gap that shrinks by less calls for solving more closely and for dropping no kernel
 
 
 @dataclass

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manykernels.grams.packed import PackedStack
+from manykernels.solvers.methods.working_set.tuning import SINGLE_PRECISION_GAP
 
 if TYPE_CHECKING:
     from manykernels.grams.base import GramStack
     from manykernels.objective.problem import Problem
     from manykernels.validation.arrays import Array
-
-SINGLE_PRECISION_GAP = 1e-5  # loosest gap that single precision of a copy could be felt in
 
 
 @dataclass

@@ -1,0 +1,30 @@
+"""Numbers of the engine on factors that follow from no theorem: they decide the time, not what is certified.
+
+`benchmarks/factored.py` measures what they cost. Those of compiled loops (`group_problem`) stand with the loops: what
+is compiled is kept on disk until its own file changes.
+"""
+
+from __future__ import annotations
+
+# Newton steps
+RANK_LIMIT = 1500  # of dense Hessians; above, columns take turns
+SAMPLE_ROWS = 20_000
+SAMPLE_PER_RANK = 15
+GROUP_TOL = 0.03  # of the violation at the start of a step
+STALE = 0.2  # a gap that falls by less than this factor asks for Hessians of the present point
+SLOW = 0.5  # a gap that falls by less than this factor asks for more rows in them
+SUFFICIENT = 1e-4
+SMALLEST_STEP = 1e-3
+
+# Backfitting
+MAX_SWEEPS = 10
+SWEEP_TOL = 0.05  # a sweep whose coefficients move by this part of the first one's ends the step
+BLOCK_ROWS = 4000
+BLOCK_PER_RANK = 15
+
+# Objective
+INTERCEPT_STEPS = 20
+BALANCED = 1e-9  # a sum of slopes below this part of their absolute sum is zero for a gradient
+
+# Smoothed losses
+FLOOR = 0.1  # of the largest curvature, given to samples without any

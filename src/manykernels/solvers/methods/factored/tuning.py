@@ -1,0 +1,24 @@
+"""Numbers of the solver on factors that follow from no theorem: they decide the time, not what is certified.
+
+Those of the working sets were chosen with `benchmarks/factored.py` at N = 1e5, 9,990 kernels.
+"""
+
+from __future__ import annotations
+
+# Working sets
+COARSE, FINEST = 1e-3, 1e-13  # share of the trace that factors leave, first and last
+REFINE = 0.01  # what finer factors leave of it
+COARSE_SHARE = 0.5  # of the largest violation, on kernels in use: finer factors are needed
+NEW_KERNELS = 16  # kernels that may enter in one round, or twice as many as are in use
+INNER = 0.1  # part of the certified gap to which a working set is solved
+SMOOTHING = 0.2  # part of the gap that the smoothing of a kinked loss may make up
+FIRST_SMOOTHING = 0.5
+NEWTON_STEPS = 60
+FALLBACK_SAMPLES = 1000  # up to which N x N matrices of all active kernels are cheap
+
+# Certificate
+EXACT_BUDGET = 2e10  # kernel values that the evaluation of unsettled kernels may cost in one certificate
+SETTLED = 1e-4  # relative width of the bounds on a norm that is good enough
+
+# Model
+CHUNK = 16384
