@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,8 +21,78 @@ def _largest(u: Array) -> float:
     return float(np.max(u, initial=0.0))
 
 
+class LinearAndRidge(Regularizer):
+    """What penalties ``sum_m (a t_m + r t_m^2 / 2)`` share, with ``(a, r)`` of `linear_and_ridge` for every kernel."""
+
+    separable: ClassVar[bool] = True
+
+    @property
+    @abc.abstractmethod
+    def linear_and_ridge(self) -> tuple[float, float]:
+        """``(a, r)``."""
+
+    @property
+    def threshold(self) -> float:
+        """``a``: the slope of the penalty at zero."""
+        return self.linear_and_ridge[0]
+
+    @property
+    def curvature(self) -> float:
+        """``r``: the curvature of the penalty."""
+        return self.linear_and_ridge[1]
+
+    @property
+    def sparse(self) -> bool:
+        """True unless ``a = 0``."""
+        return self.threshold > 0
+
+    def value(self, t: Array) -> float:
+        """``sum (a t + r t^2 / 2)``."""
+        with np.errstate(over="ignore"):
+            return float(np.sum(np.asarray(t) * (self.threshold + 0.5 * self.curvature * np.asarray(t))))
+
+    def conjugate(self, u: Array) -> float:
+        """``sum (u - a)_+^2 / (2 r)``; for ``r = 0`` zero if every ``u_m <= a (1 + 1e-12)``, else infinite."""
+        if self.dual_constraint:
+            return 0.0 if _largest(u) <= self.threshold * (1.0 + OVERSHOOT) else np.inf
+        excess = np.maximum(np.asarray(u) - self.threshold, 0.0)
+        with np.errstate(over="ignore"):
+            return 0.5 * float(np.sum(excess * (excess / self.curvature)))
+
+    def dual_scale(self, u: Array) -> float:
+        """1, or ``min(1, a / max u)`` for ``r = 0``."""
+        return self.threshold / max(_largest(u), self.threshold) if self.dual_constraint else 1.0
+
+    def prox(self, t: Array, step: float) -> Array:
+        """``max(t - step a, 0) / (1 + step r)``."""
+        return np.maximum(t - step * self.threshold, 0.0) / (1.0 + step * self.curvature)
+
+    def derivative(self, t: Array) -> Array:
+        """Return ``a + r t``."""
+        return self.threshold + self.curvature * np.asarray(t)
+
+    def second_derivative(self, t: Array) -> Array:
+        """``r``."""
+        return np.full(np.shape(t), self.curvature)
+
+    def weights_from_norms(self, t: Array) -> Array:
+        """``t / (a + r t)``; without the linear term ``1 / r`` also where ``t`` is zero."""
+        return super().weights_from_norms(t) if self.sparse else np.full(np.shape(t), 1.0 / self.curvature)
+
+    def conjugate_derivative(self, u: Array) -> Array:
+        """``(u - a)_+ / r``."""
+        return np.maximum(np.asarray(u) - self.threshold, 0.0) / self.curvature
+
+    def norm_bound(self, d: Array) -> tuple[Array, Array]:
+        """``B = a / (1 - r d)``; zero without a linear term, see `weight_range`."""
+        if not self.sparse:
+            return np.zeros(np.shape(d)), np.zeros(np.shape(d))
+        room = 1.0 - self.curvature * np.asarray(d)
+        return (self.threshold / room) ** 2, self.threshold**2 * self.curvature / room**3
+
+
 @dataclass(frozen=True)
-class BlockL1(Regularizer):
+class BlockL1(LinearAndRidge):
     """Block 1-norm ``C sum_m t_m``, which selects kernels.
 
     Parameters
@@ -37,12 +108,6 @@ class BlockL1(Regularizer):
     """
 
     name: ClassVar[str] = "l1"
-    separable: ClassVar[bool] = True
-
-    @property
-    def sparse(self) -> bool:
-        """True."""
-        return True
 
     @property
     def linear_and_ridge(self) -> tuple[float, float]:
@@ -53,37 +118,13 @@ class BlockL1(Regularizer):
         """``C sum t``."""
         return self.strength * float(np.sum(t))
 
-    def conjugate(self, u: Array) -> float:
-        """0 if every ``u_m <= C (1 + 1e-12)``, else infinite."""
-        return 0.0 if _largest(u) <= self.strength * (1.0 + OVERSHOOT) else np.inf
-
-    def dual_scale(self, u: Array) -> float:
-        """``min(1, C / max u)``."""
-        return min(1.0, self.strength / max(_largest(u), self.strength))
-
-    def prox(self, t: Array, step: float) -> Array:
-        """``max(t - step C, 0)``."""
-        return np.maximum(t - step * self.strength, 0.0)
-
     def strength_max(self, u: Array) -> float:
         """``max u``."""
         return _largest(u)
 
-    def derivative(self, t: Array) -> Array:
-        """``C``."""
-        return np.full(np.shape(t), self.strength)
-
-    def second_derivative(self, t: Array) -> Array:
-        """Zero."""
-        return np.zeros(np.shape(t))
-
-    def norm_bound(self, d: Array) -> tuple[Array, Array]:
-        """``B = C``."""
-        return np.full(np.shape(d), self.strength**2), np.zeros(np.shape(d))
-
 
 @dataclass(frozen=True)
-class ElasticNet(Regularizer):
+class ElasticNet(LinearAndRidge):
     """Elastic net ``C sum_m ((1 - lam) t_m + lam t_m^2 / 2)`` with ``l1_ratio = 1 - lam``.
 
     Parameters
@@ -103,77 +144,19 @@ class ElasticNet(Regularizer):
     l1_ratio: float = 0.5
 
     name: ClassVar[str] = "elasticnet"
-    separable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "l1_ratio", check_positive(self.l1_ratio, "l1_ratio", allow_zero=True, upper=1.0))
 
     @property
-    def threshold(self) -> float:
-        """``C (1 - lam)``: the slope of the penalty at zero."""
-        return self.strength * self.l1_ratio
-
-    @property
-    def curvature(self) -> float:
-        """``C lam``: the curvature of the penalty."""
-        return self.strength * (1.0 - self.l1_ratio)
-
-    @property
-    def sparse(self) -> bool:
-        """True unless the penalty is ridge."""
-        return self.l1_ratio > 0
-
-    @property
     def linear_and_ridge(self) -> tuple[float, float]:
         """``(C (1 - lam), C lam)``."""
-        return self.threshold, self.curvature
-
-    def value(self, t: Array) -> float:
-        """``C sum ((1 - lam) t + lam t^2 / 2)``."""
-        with np.errstate(over="ignore"):
-            return float(np.sum(np.asarray(t) * (self.threshold + 0.5 * self.curvature * np.asarray(t))))
-
-    def conjugate(self, u: Array) -> float:
-        """``sum (u - C (1 - lam))_+^2 / (2 C lam)``; the indicator of ``u <= C`` at ``lam = 0``."""
-        if self.dual_constraint:
-            return BlockL1(self.strength).conjugate(u)
-        excess = np.maximum(np.asarray(u) - self.threshold, 0.0)
-        with np.errstate(over="ignore"):
-            return 0.5 * float(np.sum(excess * (excess / self.curvature)))
-
-    def dual_scale(self, u: Array) -> float:
-        """1, or ``min(1, C / max u)`` at ``lam = 0``."""
-        return BlockL1(self.strength).dual_scale(u) if self.dual_constraint else 1.0
-
-    def prox(self, t: Array, step: float) -> Array:
-        """``max(t - step C (1 - lam), 0) / (1 + step C lam)``."""
-        return np.maximum(t - step * self.threshold, 0.0) / (1.0 + step * self.curvature)
+        return self.strength * self.l1_ratio, self.strength * (1.0 - self.l1_ratio)
 
     def strength_max(self, u: Array) -> float:
         """``max u / (1 - lam)``; infinite for ridge."""
         return _largest(u) / self.l1_ratio if self.l1_ratio > 0 else super().strength_max(u)
-
-    def derivative(self, t: Array) -> Array:
-        """``C ((1 - lam) + lam t)``."""
-        return self.threshold + self.curvature * np.asarray(t)
-
-    def second_derivative(self, t: Array) -> Array:
-        """``C lam``."""
-        return np.full(np.shape(t), self.curvature)
-
-    def weights_from_norms(self, t: Array) -> Array:
-        """``t / (C (1 - lam) + C lam t)``; without the linear term ``1 / C`` also where ``t`` is zero."""
-        return super().weights_from_norms(t) if self.sparse else np.full(np.shape(t), 1.0 / self.strength)
-
-    def conjugate_derivative(self, u: Array) -> Array:
-        """``(u - C (1 - lam))_+ / (C lam)``."""
-        return np.maximum(np.asarray(u) - self.threshold, 0.0) / self.curvature
-
-    def norm_bound(self, d: Array) -> tuple[Array, Array]:
-        """``B = C (1 - lam) / (1 - C lam d)``."""
-        room = 1.0 - self.curvature * np.asarray(d)
-        return (self.threshold / room) ** 2, self.threshold**2 * self.curvature / room**3
 
 
 @dataclass(frozen=True)
@@ -264,7 +247,7 @@ class BlockLq(Regularizer):
 
 
 @dataclass(frozen=True)
-class Ridge(Regularizer):
+class Ridge(LinearAndRidge):
     """Ridge ``(C / 2) sum_m t_m^2``: every kernel has the weight ``1 / C``.
 
     Parameters
@@ -280,30 +263,15 @@ class Ridge(Regularizer):
     """
 
     name: ClassVar[str] = "ridge"
-    separable: ClassVar[bool] = True
-
-    @property
-    def sparse(self) -> bool:
-        """False."""
-        return False
 
     def value(self, t: Array) -> float:
         """``(C / 2) sum t^2``."""
         with np.errstate(over="ignore"):
             return 0.5 * self.strength * float(np.sum(np.square(t)))
 
-    def conjugate(self, u: Array) -> float:
-        """``sum u^2 / (2 C)``."""
-        with np.errstate(over="ignore"):
-            return 0.5 * float(np.sum(np.asarray(u) * (np.asarray(u) / self.strength)))
-
     def weights(self, t: Array, u: Array) -> Array:
         """``1 / C`` for every kernel, also where the norms vanish."""
         return np.full(np.shape(t), 1.0 / self.strength)
-
-    def prox(self, t: Array, step: float) -> Array:
-        """``t / (1 + step C)``."""
-        return np.asarray(t) / (1.0 + step * self.strength)
 
     @property
     def linear_and_ridge(self) -> tuple[float, float]:
@@ -314,23 +282,3 @@ class Ridge(Regularizer):
     def norm_exponent(self) -> float:
         """2."""
         return 2.0
-
-    def derivative(self, t: Array) -> Array:
-        """``C t``."""
-        return self.strength * np.asarray(t)
-
-    def second_derivative(self, t: Array) -> Array:
-        """``C``."""
-        return np.full(np.shape(t), self.strength)
-
-    def weights_from_norms(self, t: Array) -> Array:
-        """``1 / C``, also where the norms vanish."""
-        return np.full(np.shape(t), 1.0 / self.strength)
-
-    def conjugate_derivative(self, u: Array) -> Array:
-        """``u / C``."""
-        return np.asarray(u) / self.strength
-
-    def norm_bound(self, d: Array) -> tuple[Array, Array]:
-        """Zero below the only weight, see `weight_range`."""
-        return np.zeros(np.shape(d)), np.zeros(np.shape(d))
