@@ -26,13 +26,13 @@ def test_packed_loops_equal_numpy(n, dtype):
     grams, rho = symmetric(n, dtype=dtype), np.random.default_rng(1).normal(size=n)
     triangles, exact = packed(grams), grams.astype(np.float64)
     d = np.array([0.5, 0.0, -2.0, 1.0])
-    quad, each, combined = np.empty(4), np.empty((4, n)), np.empty((n, n))
+    quad, each, combined = np.empty(4), np.empty((4, n)), np.zeros(triangles.shape[1])
     loops.packed_quad(triangles, n, rho, quad)
     loops.packed_apply_each(triangles, n, rho, each)
-    loops.packed_combine(triangles, n, d, combined)
+    loops.packed_accumulate(triangles, d, 0, combined.size, combined)
     np.testing.assert_allclose(quad, np.einsum("i,mij,j->m", rho, exact, rho), rtol=0, atol=1e-12 * n**2)
     np.testing.assert_allclose(each, exact @ rho, rtol=0, atol=1e-12 * n)
-    np.testing.assert_allclose(combined, np.tensordot(d, exact, axes=1), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(combined, packed(np.tensordot(d, exact, axes=1)[None])[0], rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -60,8 +60,8 @@ def test_a_bad_entry_shows():
 def test_a_kernel_of_weight_zero_is_not_read():
     triangles = packed(symmetric(5))
     triangles[1] = np.nan
-    combined = np.empty((5, 5))
-    loops.packed_combine(triangles, 5, np.array([1.0, 0.0, 1.0, 1.0]), combined)
+    combined = np.zeros(triangles.shape[1])
+    loops.packed_accumulate(triangles, np.array([1.0, 0.0, 1.0, 1.0]), 0, combined.size, combined)
     assert np.isfinite(combined).all()
 
 

@@ -9,8 +9,6 @@ The loops release the GIL; `manykernels.threads.run_ranges` hands ranges of kern
 
 from __future__ import annotations
 
-import numpy as np
-
 from manykernels.compiled import compiled
 from manykernels.validation.arrays import Array
 
@@ -93,14 +91,6 @@ def unpack_triangle(triangle: Array, n: int, out: Array) -> None:
                     value = triangle[offset + j]
                     out[i, j] = value
                     out[j, i] = value
-
-
-@compiled()
-def packed_combine(triangles: Array, n: int, d: Array, out: Array) -> None:
-    """Set ``out = sum_m d_m K_m`` (n, n), full and symmetric, reading only kernels with ``d_m != 0``."""
-    total = np.zeros(triangles.shape[1])
-    packed_accumulate(triangles, d, 0, total.size, total)
-    unpack_triangle(total, n, out)
 
 
 @compiled()

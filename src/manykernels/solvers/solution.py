@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -175,6 +175,14 @@ class Solution:
     n_iter: int
     elapsed_s: float
     solver: str
+
+    def scattered(self, kept: Array, n_samples: int) -> Solution:
+        """Return the solution for ``n_samples`` of which it knows those at ``kept``: the others took no part."""
+        if len(kept) == n_samples:
+            return self
+        dual_coef = np.zeros(n_samples)
+        dual_coef[kept] = self.dual_coef
+        return replace(self, dual_coef=dual_coef)
 
     @property
     def active(self) -> Array:

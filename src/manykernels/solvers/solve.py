@@ -111,8 +111,7 @@ def solve(
     check_warm_start(warm_start, n_samples, problem.n_kernels)
     if warm_start is not None:
         warm_start = replace(warm_start, dual_coef=warm_start.dual_coef[kept])
-    solution = chosen.solve(problem, warm_start)
-    return replace(solution, dual_coef=_scattered(solution.dual_coef, kept, n_samples))
+    return chosen.solve(problem, warm_start).scattered(kept, n_samples)
 
 
 def configured_solver(solver: str | Solver, problem: Problem, **parameters: Any) -> Solver:
@@ -171,9 +170,3 @@ def _positive_weights(sample_weight: ArrayLike | None, n_samples: int) -> tuple[
     if kept.size == 0:
         raise InvalidInputError("sample_weight is zero for every sample; at least one must be positive.")
     return kept, weight[kept]
-
-
-def _scattered(values: Array, kept: Array, size: int) -> Array:
-    whole = np.zeros(size)
-    whole[kept] = values
-    return whole

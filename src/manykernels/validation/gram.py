@@ -187,11 +187,6 @@ class Unproven:
         return negative[squares[negative] < -self.tolerance * traces * norm]
 
 
-def check_psd(kernels: Array, psd: str = "raise", name: str = "kernels") -> Array:
-    """Return Gram matrices without negative eigenvalues beyond rounding, a copy if some had to be set to zero."""
-    return examined(kernels, psd, name)[0]
-
-
 def examined(kernels: Array, psd: str = "auto", name: str = "kernels") -> tuple[Array, Unproven | None]:
     """Return Gram matrices checked as ``psd`` says, and what is left to be proven.
 

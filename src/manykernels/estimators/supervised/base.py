@@ -223,7 +223,8 @@ class BaseMKL(BaseEstimator):
         self.n_iter_ = max(1, *(found.n_iter for found in solutions))
         weights = np.array([found.kernel_weights for found in solutions])
         intercepts = np.array([found.intercept for found in solutions])
-        every: Any = (weights, fit.norms, rho, intercepts, tuple(samples.on_all(found) for found in solutions))
+        whole = tuple(found.scattered(samples.kept, samples.n_given) for found in solutions)
+        every: Any = (weights, fit.norms, rho, intercepts, whole)
         values = (part[0] for part in every) if self._single else every
         self.kernel_weights_, self.kernel_norms_, self.dual_coef_, self.intercept_, self.solution_ = values
         if self._single:

@@ -14,7 +14,6 @@ from manykernels.estimators.supervised.targets import check_lengths, invalid_inp
 from manykernels.kernels import KernelStack
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.precomputed.stack import as_kernel_stack
-from manykernels.solvers import Solution
 from manykernels.validation.arrays import Array
 
 Rows = Table | KernelStack  # checked; both are indexed by samples
@@ -72,11 +71,3 @@ class Samples:
     def with_targets(self, targets: Array, weight: Array | None = None) -> Samples:
         """Return the samples with other targets, and other positive weights if they are given."""
         return replace(self, y=targets, weight=self.weight if weight is None else weight)
-
-    def on_all(self, solution: Solution) -> Solution:
-        """Return a solution with a dual coefficient for every given sample, zero for those that took no part."""
-        if len(self.kept) == self.n_given:
-            return solution
-        whole = np.zeros(self.n_given)
-        whole[self.kept] = solution.dual_coef
-        return replace(solution, dual_coef=whole)

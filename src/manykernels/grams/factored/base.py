@@ -77,11 +77,6 @@ class FactoredStack(GramStack):
         quads, errors = self.quad(rho), self.error_bound(rho)
         return np.maximum(quads - errors, 0.0), np.maximum(quads, 0.0) + errors
 
-    def residual_diag(self, kernel: int, tol: float) -> Array:
-        """Return the diagonal of ``E_m = K_m - Z_m Z_m'``, (N,), not negative."""
-        factor = self.factor(kernel, tol)
-        return np.maximum(self._kernel_diag(kernel) - np.einsum("ij,ij->i", factor, factor), 0.0)
-
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return the factors of these kernels as operators; by default one a kernel, stored."""
         made: list[FactorOperator] = []
