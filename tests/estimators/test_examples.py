@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import runpy
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+
+from manykernels.kernels import KERNELS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROMISES = {
@@ -31,7 +34,8 @@ def test_example_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    with patch.dict(KERNELS):  # scripts register kernels of their own
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
     printed = capsys.readouterr().out
     for promise in PROMISES[name]:
         assert promise in printed

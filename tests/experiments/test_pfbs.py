@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
+from tests.support.programs import run_program
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "pfbs" / "run.py"
 
@@ -17,9 +15,7 @@ def test_the_command_runs_on_a_set_of_the_same_shape(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (160, 8))
     np.savez(tmp_path / "concrete.npz", X=X, y=30 + 5 * np.sin(2 * X[:, 1]) + 3 * X[:, 2] + rng.normal(size=160))
-    command = [sys.executable, str(SCRIPT), "--data", str(tmp_path), "--quick", "--output", str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=_environment())
-    assert done.returncode == 0, done.stderr
+    run_program(SCRIPT, "--data", str(tmp_path), "--quick", "--output", str(tmp_path / "out"))
     report = json.loads((tmp_path / "out" / "results.json").read_text())
     for row in report["optima"]:
         assert max(row["difference_working_set"], row["difference_spicymkl"]) < 1e-6
@@ -29,7 +25,3 @@ def test_the_command_runs_on_a_set_of_the_same_shape(tmp_path: Path) -> None:
     assert report["step_sizes"]["sigma_safe"] > report["step_sizes"]["sigma_paper"]
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {"results.json", "repeats.csv", "path.csv", "optima.csv", "path.png", "variants.png"}
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}

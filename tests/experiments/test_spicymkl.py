@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from tests.support.programs import run_program
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "spicymkl"
 WITH_MACHINES = ("hessianmkl", "levelmkl", "simplemkl", "silp", "block_coordinate")
@@ -150,8 +148,4 @@ def _like(table: pd.DataFrame, row: pd.Series, columns: list[str]) -> pd.DataFra
 
 
 def _run(script: str, folder: Path, *more: str) -> None:
-    command = [sys.executable, str(FOLDER / script), "--data", str(folder), "--quick", "--output", str(folder), *more]
-    environment = {**os.environ, "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert "Warning" not in done.stderr
+    assert run_program(FOLDER / script, "--data", str(folder), "--quick", "--output", str(folder), *more)[1] == []

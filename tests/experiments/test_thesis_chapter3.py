@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.svm import SVC
+from tests.support.programs import run_program
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "thesis"
 TRUE = np.sqrt([2.0, 12.0, 60.0])
 
 
 def test_the_command_finds_the_frequencies(tmp_path: Path) -> None:
-    command = [sys.executable, str(FOLDER / "chapter3.py"), "--quick", "--draws", "1", "--output", str(tmp_path)]
-    environment = {**os.environ, "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
+    run_program(FOLDER / "chapter3.py", "--quick", "--draws", "1", "--output", str(tmp_path))
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"errors.csv", "singles.csv", "found.csv", "summary.csv", "singles.png", "methods.png"}
     summary = pd.read_csv(tmp_path / "summary.csv").set_index("method")

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +10,7 @@ from types import ModuleType
 import numpy as np
 import pandas as pd
 import pytest
+from tests.support.programs import run_program
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "thesis"
 
@@ -24,10 +22,7 @@ def methods(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_the_command_compares_searches(tmp_path: Path) -> None:
-    command = [sys.executable, str(FOLDER / "greedy.py"), "--quick", "--output", str(tmp_path)]
-    environment = {**os.environ, "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
+    run_program(FOLDER / "greedy.py", "--quick", "--output", str(tmp_path))
     assert {path.name for path in tmp_path.iterdir()} == {"results.csv", "summary.csv", "greedy.png"}
     results = pd.read_csv(tmp_path / "results.csv").set_index(["method", "relevance"])
     assert len(results) == 18

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from tests.support.programs import run_program
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "thesis" / "polynomial.py"
 METHODS = {"SGD-1s", "HKL", "NLMKL", "UNIFORM", "SGD-1s, polished", "p = 1.1, polished", "LPMKL"}
 
 
 def run(folder: Path, *options: str) -> str:
-    command = [sys.executable, str(SCRIPT), "--quick", "--output", str(folder / "out"), *options]
-    environment = {**os.environ, "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run_program(SCRIPT, "--quick", "--output", str(folder / "out"), *options)[0]
 
 
 @pytest.fixture(scope="module")

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from tests.support.programs import run_program
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "thesis" / "polynomial_real.py"
 
 
 def run(folder: Path) -> str:
-    command = [sys.executable, str(SCRIPT), "--quick", "--data", str(folder), "--output", str(folder / "out")]
-    environment = {**os.environ, "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return run_program(SCRIPT, "--quick", "--data", str(folder), "--output", str(folder / "out"))[0]
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from tests.support.programs import run_program
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "thesis"
 
@@ -30,10 +29,7 @@ def write_sets(folder: Path) -> None:
 def run_quick(folder: Path) -> Path:
     output = folder / "out"
     arguments = ["--quick", "--data", str(folder), "--output", str(output)]
-    command = [sys.executable, str(FOLDER / "real_data.py"), *arguments]
-    environment = {**os.environ, "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
+    run_program(FOLDER / "real_data.py", *arguments)
     return output
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
+from tests.support.programs import run_program
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "thesis"
 
@@ -72,10 +71,7 @@ def test_gradient_sampling_touches_what_matters(methods: ModuleType) -> None:
 
 
 def test_the_command_runs(tmp_path: Path) -> None:
-    command = [sys.executable, str(FOLDER / "sampling.py"), "--quick", "--output", str(tmp_path)]
-    environment = {**os.environ, "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
+    run_program(FOLDER / "sampling.py", "--quick", "--output", str(tmp_path))
     medians = json.loads((tmp_path / "results.json").read_text())["medians"]
     reached = {(row["problem"], row["method"]): row["after_5_percent"] for row in medians}
     assert reached["(6.1)", "GRAD.SAMP."] < 0.5 * reached["(6.1)", "UCD"]

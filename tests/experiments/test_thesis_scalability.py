@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -13,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from tests.support.programs import run_program
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "thesis"
 ON_A_LIST = {"UNIFORM", "AMKL", "LPMKL (p=1)", "LPMKL (p=2)"}
@@ -25,10 +23,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_the_command_grows_samples_and_lists(tmp_path: Path) -> None:
-    command = [sys.executable, str(FOLDER / "scalability.py"), "--quick", "--output", str(tmp_path)]
-    environment = {**os.environ, "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stderr
+    run_program(FOLDER / "scalability.py", "--quick", "--output", str(tmp_path))
     assert {path.name for path in tmp_path.iterdir()} == {"results.csv", "summary.csv", "scalability.png"}
     results = pd.read_csv(tmp_path / "results.csv")
     assert results["error"].between(0, 60).all()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+
+from manykernels.kernels import KERNELS
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
@@ -19,9 +22,10 @@ def python_blocks(text: str) -> list[str]:
 def run_page(text: str, name: str) -> None:
     """Run the blocks of a page one after the other, as a reader who pastes them would."""
     namespace: dict[str, object] = {"__name__": "__page__"}
-    for number, block in enumerate(python_blocks(text), 1):
-        code = compile(block, f"{name}, block {number}", "exec", dont_inherit=True)  # nor the annotations of this file
-        exec(code, namespace)
+    with patch.dict(KERNELS):  # pages register kernels of their own
+        for number, block in enumerate(python_blocks(text), 1):
+            code = compile(block, f"{name}, block {number}", "exec", dont_inherit=True)  # nor this file's annotations
+            exec(code, namespace)
 
 
 WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]

@@ -1,0 +1,55 @@
+"""Programs of ``experiments/`` run in this process: to start Python anew for each takes longer than most of them."""
+
+from __future__ import annotations
+
+import io
+import runpy
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from unittest.mock import patch
+
+import matplotlib.pyplot as plt
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+HIDDEN = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # as Python itself does
+
+
+def run_program(script: Path, *arguments: str) -> tuple[str, list[str]]:
+    """Do what ``python script arguments`` does; return what it prints, and the warnings that a user would see."""
+    printed = io.StringIO()
+    with own_modules(script), warnings.catch_warnings(record=True) as caught, redirect_stdout(printed):
+        warnings.simplefilter("default")
+        for category in HIDDEN:
+            warnings.simplefilter("ignore", category)
+        with patch.object(sys, "argv", [str(script), *arguments]):
+            try:
+                runpy.run_path(str(script), run_name="__main__")
+            except SystemExit as end:
+                if end.code:
+                    raise RuntimeError(f"{script.name} ended with {end.code}") from end
+            finally:
+                plt.close("all")
+    return printed.getvalue(), [str(each.message) for each in caught]
+
+
+@contextmanager
+def own_modules(script: Path) -> Iterator[None]:
+    """Let the program import its neighbors, whose names those of another experiment may share."""
+    others = {name: module for name, module in list(sys.modules.items()) if _is_of_an_experiment(module)}
+    for name in others:
+        del sys.modules[name]
+    with patch.object(sys, "path", [str(script.parent), *sys.path]):
+        try:
+            yield
+        finally:
+            for name in [name for name, module in list(sys.modules.items()) if _is_of_an_experiment(module)]:
+                del sys.modules[name]
+            sys.modules.update(others)
+
+
+def _is_of_an_experiment(module: object) -> bool:
+    """Return whether this is a module of one of the experiments."""
+    return EXPERIMENTS in Path(getattr(module, "__file__", None) or "").parents
