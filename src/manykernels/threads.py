@@ -52,7 +52,7 @@ class _BlasLimits:
             if self._limits:
                 _limited(min(self._limits))
             else:
-                _take_control()
+                blas_controller()
                 self._before.restore_original_limits()
 
 
@@ -82,22 +82,25 @@ def blas_threads(order: int, n_jobs: int | None = None) -> AbstractContextManage
 
 def _limited(limit: int) -> Any:
     """Set the number of threads of BLAS, and return what can restore the one before."""
-    _take_control()
-    return _controller().limit(limits=limit, user_api="blas")
+    return blas_controller().limit(limits=limit)
 
 
-def _take_control() -> None:
-    """Let this thread set limits: from threadpoolctl 3.8 on only the first to set one may, others are ignored."""
+def blas_controller() -> ThreadpoolController:
+    """Return the BLAS libraries of the process, for this thread to set limits.
+
+    From threadpoolctl 3.8 on only the first thread to set a limit may set others; those of other threads are ignored.
+    """
     for library in _controller().lib_controllers:
         clear = getattr(library, "clear_controlling_thread", None)
         if clear is not None:
             clear(force=True)
+    return _controller()
 
 
 @cache
 def _controller() -> ThreadpoolController:
-    """Return the thread pools of the process, looked up once: finding them takes 10 ms."""
-    return ThreadpoolController()
+    """Return the BLAS libraries of the process, looked up once: finding them takes 10 ms."""
+    return ThreadpoolController().select(user_api="blas")
 
 
 def run_ranges(function: Callable[[int, int], None], size: int, n_threads: int) -> None:
