@@ -177,7 +177,20 @@ class Solution:
     solver: str
 
     def scattered(self, kept: Array, n_samples: int) -> Solution:
-        """Return the solution for ``n_samples`` of which it knows those at ``kept``: the others took no part."""
+        """Return the solution for more samples, of which it knows some: the others took no part.
+
+        Parameters
+        ----------
+        kept : ndarray of shape (N,), int
+            Positions of the samples of this solution.
+        n_samples : int
+            How many there are in all.
+
+        Returns
+        -------
+        Solution
+            With dual coefficients of shape ``(n_samples,)``, zero off ``kept``.
+        """
         if len(kept) == n_samples:
             return self
         dual_coef = np.zeros(n_samples)
