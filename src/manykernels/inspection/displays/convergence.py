@@ -199,6 +199,8 @@ class ConvergenceDisplay:
         clean(ax, grid="y")
         if n_runs > 1:
             legend_beside(ax, n_runs - MOST_NAMED, "(gray)")
+        # A legend and long labels, such as 0.0025 seconds, leave a small picture room for few of them.
+        ax.locator_params(axis="x", nbins=max(1, min(6, int(inches_of(ax)[0] / 1.5))))
 
     def _annotate(self, ax: Any, run: pd.DataFrame, x: str) -> None:
         """Write numbers of active kernels beside the points, of those that stand apart; the last always has one."""
