@@ -34,7 +34,7 @@ class Status(StrEnum):
     """
 
     CONVERGED = "converged"
-    INACCURATE = "inaccurate"  # the gap is within tol, but rounding alone could be above it
+    INACCURATE = "inaccurate"  # the gap is within tol, but its rounding bound is above 100 tol
     MAX_ITER = "max_iter"
     TIME_LIMIT = "time_limit"
     STALLED = "stalled"
