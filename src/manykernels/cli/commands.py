@@ -12,8 +12,9 @@ import typer
 
 from manykernels.cli.console import running
 from manykernels.cli.demo import run_demo
+from manykernels.cli.explore import run_path, run_plan
 from manykernels.cli.fit import IN_UNITS, FitOptions, run_fit
-from manykernels.cli.inspect import run_inspect
+from manykernels.cli.inspect import run_inspect, run_report
 from manykernels.cli.predict import PredictOptions, run_predict
 from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, Parameter
 
@@ -24,7 +25,6 @@ app = typer.Typer(
     help="Learn from many kernels which of them matter.",
     epilog=EPILOG,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -40,6 +40,11 @@ class Task(StrEnum):
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else there.")]
 Data = Annotated[Path, typer.Argument(help="Table: CSV (comma, semicolon, tab) or Parquet, a header line first.")]
 ModelFile = Annotated[Path, typer.Argument(help="File written by 'manykernels fit'.")]
+Views = Annotated[Path | None, typer.Option(help="TOML file that names views: rna = ['gene1', 'rna_*'].")]
+Target = Annotated[str, typer.Option(help="Column to predict.")]
+Kernels = Annotated[str, typer.Option(help="'default', 'simplemkl' or a TOML file.")]
+Ids = Annotated[list[str] | None, typer.Option("--id", help="Column that names rows; may be repeated.")]
+DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
 Drop = Annotated[list[str] | None, typer.Option(help="Column that is no feature; may be repeated.")]
 
 
@@ -93,20 +98,26 @@ def with_settings(command: Any) -> Any:
 @with_settings
 def fit(
     data: Data,
-    target: Annotated[str, typer.Option(help="Column to predict.")],
+    target: Target,
     task: Annotated[Task, typer.Option(help="'auto' looks at the target.")] = Task.AUTO,
-    kernels: Annotated[str, typer.Option(help="'default', 'simplemkl' or a TOML file.")] = "default",
+    kernels: Kernels = "default",
     test_size: Annotated[float, typer.Option(min=0.0, max=0.99, help="Share of rows to hold out; 0 for none.")] = 0.2,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
     drop: Drop = None,
-    ids: Annotated[list[str] | None, typer.Option("--id", help="Column that names rows; may be repeated.")] = None,
-    drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")] = False,
+    ids: Ids = None,
+    drop_missing: DropMissing = False,
+    cv: Annotated[int | None, typer.Option(min=2, help="Choose the strength in this many folds.")] = None,
+    groups: Annotated[str | None, typer.Option(help="Column whose equal rows are never split; no feature.")] = None,
+    views: Views = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")] = Path("model.mkl"),
     as_json: Json = False,
     **settings: Any,
 ) -> None:
     """Fit a model to a table and save it."""
     options = FitOptions(
+        cv=cv,
+        groups=groups,
+        views=views,
         data=data,
         target=target,
         task=task.value,
@@ -131,10 +142,21 @@ def predict(
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each class.")] = False,
     ids: Annotated[list[str] | None, typer.Option("--id", help="Column to copy; may be repeated.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file of --output.")] = False,
+    chunk_rows: Annotated[
+        int | None, typer.Option(min=1, help="Read, predict and write so many rows at a time.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Predict the rows of a table with a saved model."""
-    options = PredictOptions(model=model, data=data, output=output, proba=proba, ids=tuple(ids or ()), force=force)
+    options = PredictOptions(
+        model=model,
+        data=data,
+        output=output,
+        proba=proba,
+        ids=tuple(ids or ()),
+        force=force,
+        chunk_rows=chunk_rows,
+    )
     with running("predict", as_json=as_json) as outcome:
         run_predict(options, outcome)
 
@@ -148,6 +170,81 @@ def inspect_model(
     """Show what a model file holds."""
     with running("inspect", as_json=as_json) as outcome:
         run_inspect(model, plot, outcome)
+
+
+@app.command(help="Write a report on a saved model into one HTML file.", epilog=EPILOG)
+def report(
+    model: ModelFile,
+    data: Annotated[Path, typer.Argument(help="The table it was fitted to, or one of new rows with the target.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="Head of the report.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a report on a saved model."""
+    with running("report", as_json=as_json) as outcome:
+        run_report(model, data, output, title, outcome)
+
+
+@app.command(help="Show which kernels enter as the penalty weakens, one model a strength, on all rows.", epilog=EPILOG)
+@with_settings
+def path(
+    data: Data,
+    target: Target,
+    task: Annotated[Task, typer.Option(help="'auto' looks at the target.")] = Task.AUTO,
+    kernels: Kernels = "default",
+    views: Views = None,
+    n_alphas: Annotated[int, typer.Option(min=1, help="Number of strengths.")] = 25,
+    drop: Drop = None,
+    ids: Ids = None,
+    drop_missing: DropMissing = False,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV or Parquet file for all weights.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Picture to write (.png, .svg, .pdf).")] = None,
+    as_json: Json = False,
+    **settings: Any,
+) -> None:
+    """Show which kernels enter as the penalty weakens."""
+    options = FitOptions(
+        data=data,
+        target=target,
+        task=task.value,
+        kernels=kernels,
+        views=views,
+        drop=tuple(drop or ()),
+        ids=tuple(ids or ()),
+        drop_missing=drop_missing,
+        settings=settings,
+    )
+    with running("path", as_json=as_json) as outcome:
+        run_path(options, n_alphas, output, plot, outcome)
+
+
+@app.command(help="Tell how many kernels a fit would have and what memory it would take.", epilog=EPILOG)
+def plan(
+    data: Data,
+    target: Target,
+    task: Annotated[Task, typer.Option(help="'auto' looks at the target.")] = Task.AUTO,
+    kernels: Kernels = "default",
+    views: Views = None,
+    drop: Drop = None,
+    ids: Ids = None,
+    drop_missing: DropMissing = False,
+    memory_budget: Annotated[str | None, typer.Option(help=PARAMETERS["memory_budget"].help)] = None,
+    as_json: Json = False,
+) -> None:
+    """Tell what a fit would take."""
+    options = FitOptions(
+        data=data,
+        target=target,
+        task=task.value,
+        kernels=kernels,
+        views=views,
+        drop=tuple(drop or ()),
+        ids=tuple(ids or ()),
+        drop_missing=drop_missing,
+        settings={"memory_budget": memory_budget},
+    )
+    with running("plan", as_json=as_json) as outcome:
+        run_plan(options, outcome)
 
 
 @app.command(help="Fit 837 kernels to a bundled data set and compare with a tuned single-kernel SVC.", epilog=EPILOG)

@@ -8,22 +8,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-from numpy.typing import NDArray
-from sklearn.model_selection import train_test_split
+import numpy as np
+from sklearn.model_selection import GroupKFold, GroupShuffleSplit, StratifiedGroupKFold, train_test_split
 
 from manykernels.cli.console import Outcome, verbosity
 from manykernels.cli.showing import report_tables
 from manykernels.cli.tables import read_table
 from manykernels.cli.targets import Samples, default_alpha, split_columns, target_unit
-from manykernels.estimators import MKLClassifier, MKLRegressor
+from manykernels.cli.views import bank_for
+from manykernels.estimators import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
 from manykernels.estimators.parameters import PARAMETERS, check_parameters, shape_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import MKLReport, save_model
 from manykernels.kernels import KernelBank
-from manykernels.kernels.bank.file import read_toml
 from manykernels.objective.losses import LOSSES
+from manykernels.validation.arrays import Array
 
+TUNED = ("alpha", "l1_ratio")  # what --cv chooses
 IN_UNITS = ("alpha", "epsilon", "delta")  # whose defaults are in the unit of the target
 
 
@@ -39,6 +40,12 @@ class FitOptions:
     seed : int
     drop, ids : tuple of str
     drop_missing : bool
+    cv : int or None
+        Folds in which the strength of the penalty is chosen; None takes ``alpha``.
+    groups : str or None
+        Column whose rows of one value stay together, in the split and in the folds; no feature.
+    views : Path or None
+        TOML file that names groups of columns; each gets kernels of its own.
     settings : mapping of str to value
         Parameters of the estimators, by the names of their table; None is a default in the unit of the target.
     """
@@ -53,6 +60,9 @@ class FitOptions:
     drop: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
     drop_missing: bool = False
+    cv: int | None = None
+    groups: str | None = None
+    views: Path | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -67,19 +77,14 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
     """
     check_output(options.output)
     check_parameters({name: value for name, value in options.settings.items() if value is not None})
-    bank = bank_named(options.kernels)
-    samples = split_columns(
-        read_table(options.data),
-        options.target,
-        task=options.task,
-        drop=options.drop,
-        ids=options.ids,
-        drop_missing=options.drop_missing,
-    )
-    for note in samples.notes:
-        outcome.note(note)
-    X_train, X_test, y_train, y_test = hold_out(samples, options.test_size, options.seed)
-    estimator = estimator_for(options, samples.task, bank, y_train).fit(X_train, y_train)
+    samples = read_samples(options, outcome)
+    bank = bank_for(options.kernels, options.views, list(samples.features.columns), outcome)
+    train, test = hold_out(samples, options.test_size, options.seed)
+    X_train, y_train = samples.features.iloc[train], samples.target[train]
+    X_test, y_test = (None, None) if test is None else (samples.features.iloc[test], samples.target[test])
+    estimator = estimator_for(options, samples.task, bank, y_train)
+    routed = {} if options.cv is None or samples.groups is None else {"groups": samples.groups[train]}
+    estimator.fit(X_train, y_train, **routed)
     save_model(estimator, options.output, metadata=_metadata(options, samples))
     report = MKLReport.from_estimator(estimator, X_test, y_test)
     outcome.settle(report.status)
@@ -94,55 +99,73 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
     _show(options, samples, report, outcome)
 
 
-def bank_named(kernels: str) -> KernelBank:
-    """Return the bank called ``default`` or ``simplemkl``, or the one in a TOML file.
+def read_samples(options: FitOptions, outcome: Outcome) -> Samples:
+    """Return the rows of the table to learn from; remarks on them go to the outcome."""
+    samples = split_columns(
+        read_table(options.data),
+        options.target,
+        task=options.task,
+        drop=options.drop,
+        ids=options.ids,
+        drop_missing=options.drop_missing,
+        groups=options.groups,
+    )
+    for note in samples.notes:
+        outcome.note(note)
+    return samples
 
-    Kernels get unit mean diagonals unless the file says otherwise, so that one ``--alpha`` means the same for few and
-    for many rows.
-    """
-    presets = {"default": KernelBank.default, "simplemkl": KernelBank.simplemkl}
-    if kernels in presets:
-        return presets[kernels](normalize="mean_diagonal")
-    if not Path(kernels).is_file():
-        raise InvalidInputError(
-            f"--kernels must be 'default', 'simplemkl' or a TOML file, but there is no file {kernels!r}."
-        )
-    return KernelBank.from_dict({"normalize": "mean_diagonal", **read_toml(kernels)})
 
-
-def estimator_for(options: FitOptions, task: str, bank: KernelBank, y_train: NDArray[Any]) -> Any:
+def estimator_for(options: FitOptions, task: str, bank: KernelBank, y_train: Array) -> Any:
     """Return the estimator, not fitted; what depends on the unit of the target is set from its training values."""
-    estimator: Any = MKLClassifier(bank) if task == "classification" else MKLRegressor(bank)
+    estimator = untrained(options, task, bank)
     estimator.set_params(random_state=options.seed, verbose=verbosity())
     given = {name: value for name, value in options.settings.items() if value is not None}
     known = estimator.get_params(deep=False)
     foreign = [name for name, value in given.items() if name not in known and value != PARAMETERS[name].default]
     if foreign:
         option = foreign[0].replace("_", "-")
+        if options.cv is not None and foreign[0] in TUNED:
+            raise InvalidInputError(f"--{option} is chosen by --cv; leave one of them out.")
         raise InvalidInputError(f"--{option} is not for {task}; leave it out, or choose another --task.")
     estimator.set_params(**{name: value for name, value in given.items() if name in known})
     for name in set(shape_of(LOSSES[estimator.loss])).intersection(IN_UNITS).difference(given):
         estimator.set_params(**{name: PARAMETERS[name].default * target_unit(y_train)})
-    if "alpha" not in given:
+    if "alpha" in known and "alpha" not in given:
         estimator.set_params(alpha=default_alpha(estimator.loss, estimator.penalty, estimator.q, y_train, task))
     return estimator
 
 
-def hold_out(samples: Samples, test_size: float, seed: int) -> tuple[pd.DataFrame, Any, Any, Any]:
-    """Return training and test rows, classes in equal shares; without test rows if ``test_size`` is 0."""
+def untrained(options: FitOptions, task: str, bank: KernelBank) -> Any:
+    """Return the estimator of a task: at a given strength, or with one chosen in folds."""
+    classification = task == "classification"
+    if options.cv is None:
+        return MKLClassifier(bank) if classification else MKLRegressor(bank)
+    if options.groups is None:
+        folds: Any = options.cv
+    else:
+        folds = StratifiedGroupKFold(options.cv) if classification else GroupKFold(options.cv)
+    return MKLClassifierCV(bank, cv=folds) if classification else MKLRegressorCV(bank, cv=folds)
+
+
+def hold_out(samples: Samples, test_size: float, seed: int) -> tuple[Array, Array | None]:
+    """Return the positions of training and test rows, None for no test rows.
+
+    Classes are held out in equal shares, groups as a whole.
+    """
+    rows = np.arange(len(samples.target))
     if test_size == 0:
-        return samples.features, None, samples.target, None
-    stratify = samples.target if samples.task == "classification" else None
+        return rows, None
     try:
-        parts = train_test_split(
-            samples.features, samples.target, test_size=test_size, stratify=stratify, random_state=seed
-        )
+        if samples.groups is not None:
+            splitter = GroupShuffleSplit(1, test_size=test_size, random_state=seed)
+            return next(splitter.split(rows, samples.target, samples.groups))
+        stratify = samples.target if samples.task == "classification" else None
+        return tuple(train_test_split(rows, test_size=test_size, stratify=stratify, random_state=seed))
     except ValueError as error:
         raise InvalidInputError(
             f"The rows cannot be split for --test-size {test_size:g}: {error} Choose another --test-size; 0 fits on "
             "all rows."
         ) from error
-    return tuple(parts)
 
 
 def check_output(path: Path) -> None:
@@ -158,6 +181,9 @@ def _metadata(options: FitOptions, samples: Samples) -> dict[str, Any]:
         "target": options.target,
         "data": options.data.name,
         "left_out": [*options.drop, *options.ids],
+        "groups": options.groups,
+        "task": samples.task,
+        "drop_missing": options.drop_missing,
         "test_size": options.test_size,
         "seed": options.seed,
     }

@@ -15,10 +15,20 @@ from sklearn.base import is_classifier
 
 from manykernels.cli.console import Outcome, errors, printable
 from manykernels.cli.showing import score_facts
-from manykernels.cli.tables import as_csv, check_columns, numeric_features, quoted, read_table, write_table
+from manykernels.cli.tables import (
+    PARQUET,
+    as_csv,
+    check_columns,
+    numeric_features,
+    quoted,
+    read_chunks,
+    read_table,
+    write_table,
+)
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import load_model, read_metadata
+from manykernels.inspection.model_file.replacing import replacing
 from manykernels.inspection.reports.scores import held_out_scores
 from manykernels.kernels import FittedPrecomputedBank
 
@@ -35,6 +45,8 @@ class PredictOptions:
     ids : tuple of str
     force : bool
         Replace an existing output.
+    chunk_rows : int or None
+        Rows to read, predict and write at a time; None reads the whole table.
     """
 
     model: Path
@@ -43,6 +55,7 @@ class PredictOptions:
     proba: bool = False
     ids: tuple[str, ...] = ()
     force: bool = False
+    chunk_rows: int | None = None
 
 
 def run_predict(options: PredictOptions, outcome: Outcome) -> None:
@@ -58,6 +71,9 @@ def run_predict(options: PredictOptions, outcome: Outcome) -> None:
     if options.proba and isinstance(model, BaseMKL) and not hasattr(model, "predict_proba"):
         raise InvalidInputError("--proba needs a classifier fitted with --loss logistic; leave it out or fit again.")
     _check_output(options)
+    if options.chunk_rows is not None:
+        _predict_chunks(options, model, _targets(metadata.get("target")), outcome)
+        return
     frame = read_table(options.data)
     check_columns(frame, options.ids, "--id")
     features = features_of(model, frame)
@@ -83,6 +99,23 @@ def run_predict(options: PredictOptions, outcome: Outcome) -> None:
         "scores": known,
         "output": None if options.output is None else str(options.output),
     }
+
+
+def _predict_chunks(options: PredictOptions, model: Any, targets: Sequence[str], outcome: Outcome) -> None:
+    """Predict a table part by part into a CSV file, so that neither table nor predictions need memory."""
+    path = options.output
+    if path is None or path.suffix.lower() in PARQUET or path.suffix.lower() == ".gz":
+        raise InvalidInputError("--chunk-rows writes CSV as it goes; give --output a name that ends in .csv or .tsv.")
+    n_rows, separator = 0, "\t" if path.suffix.lower() == ".tsv" else ","
+    with replacing(path) as file:
+        for frame in read_chunks(options.data, options.chunk_rows or 1):
+            check_columns(frame, options.ids, "--id")
+            found = _predictions(model, features_of(model, frame), targets, options.proba)
+            table = pd.concat([frame[list(options.ids)], found], axis=1)
+            file.write(as_csv(table, separator, header=n_rows == 0).encode("utf-8"))
+            n_rows += len(frame)
+    outcome.result = {"model": str(options.model), "data": str(options.data), "n_rows": n_rows, "output": str(path)}
+    outcome.show(f"{n_rows} predictions written to {path}")
 
 
 def features_of(model: Any, frame: pd.DataFrame) -> pd.DataFrame:

@@ -8,7 +8,8 @@ import io
 import re
 import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -63,13 +64,13 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> None:
             file.write(as_csv(frame, "\t" if path.suffix.lower() == ".tsv" else ",").encode("utf-8"))
 
 
-def as_csv(frame: pd.DataFrame, separator: str = ",") -> str:
+def as_csv(frame: pd.DataFrame, separator: str = ",", *, header: bool = True) -> str:
     """Return a table as CSV in which no text is a formula: an apostrophe leads what a spreadsheet would compute.
 
     Texts that begin with ``=``, ``+``, ``-``, ``@``, a tab or a line break get it, unless they are numbers.
     """
     safe = frame.apply(lambda column: column if is_numeric_dtype(column.dtype) else column.map(_no_formula))
-    return safe.rename(columns=_no_formula).to_csv(index=False, sep=separator)
+    return safe.rename(columns=_no_formula).to_csv(index=False, sep=separator, header=header)
 
 
 def _no_formula(value: Any) -> Any:
@@ -211,16 +212,61 @@ def _with_pyarrow(action: Any) -> Any:
         ) from error
 
 
+def read_chunks(path: str | Path, n_rows: int) -> Iterator[pd.DataFrame]:
+    """Yield a table at most so many rows at a time, so that no more of it is in memory.
+
+    Types are those of the whole file for Parquet, and found anew in each part of a CSV.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`read_table` does, some only when the part that is wrong is reached.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InvalidInputError(f"There is no file {str(path)!r}.")
+    parts = _parquet_parts(path, n_rows) if path.suffix.lower() in PARQUET else _csv_parts(path, n_rows)
+    for part in parts:
+        part.columns = [str(name) for name in part.columns]
+        yield part.reset_index(drop=True)
+
+
+def _parquet_parts(path: Path, n_rows: int) -> Iterator[pd.DataFrame]:
+    def opened() -> Any:
+        from pyarrow.parquet import ParquetFile
+
+        return ParquetFile(path)
+
+    for batch in _with_pyarrow(opened).iter_batches(n_rows):
+        yield batch.to_pandas()
+
+
+def _csv_parts(path: Path, n_rows: int) -> Iterator[pd.DataFrame]:
+    with _csv_errors(path), pd.read_csv(path, chunksize=n_rows, low_memory=False, **_csv_form(path)) as reader:
+        yield from reader
+
+
 def _read_csv(path: Path) -> pd.DataFrame:
     """Return the table in a text file."""
+    with _csv_errors(path), warnings.catch_warnings():
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        return pd.read_csv(path, low_memory=False, **_csv_form(path))
+
+
+def _csv_form(path: Path) -> dict[str, Any]:
+    """Return how a text file is to be read, after a look at its size, its first lines and its column names."""
+    _check_unfolding(path)
+    delimiter, decimal = _dialect(path)
+    form: dict[str, Any] = {"sep": delimiter, "encoding": "utf-8-sig", "index_col": False, "skipinitialspace": True}
+    _check_names(path, pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False, **form))
+    return {**form, "decimal": decimal}
+
+
+@contextmanager
+def _csv_errors(path: Path) -> Iterator[None]:
+    """Say of what goes wrong in reading a text file what it is."""
     try:
-        _check_unfolding(path)
-        delimiter, decimal = _dialect(path)
-        form: Any = {"sep": delimiter, "encoding": "utf-8-sig", "index_col": False, "skipinitialspace": True}
-        _check_names(path, pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False, **form))
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            return pd.read_csv(path, decimal=decimal, low_memory=False, **form)
+        yield
     except pd.errors.EmptyDataError as error:
         raise InvalidInputError(f"The file {str(path)!r} is empty.") from error
     except UnicodeError as error:

@@ -34,6 +34,8 @@ class Samples:
         Why this task.
     notes : tuple of str
         What was left out, and what looks odd.
+    groups : ndarray or None
+        For each row the value of the column whose rows stay together.
     """
 
     features: pd.DataFrame
@@ -41,6 +43,7 @@ class Samples:
     task: str
     reason: str
     notes: tuple[str, ...]
+    groups: Array | None = None
 
     def describe_target(self) -> str:
         """Return the classes with their counts, or range and mean."""
@@ -59,6 +62,7 @@ def split_columns(
     drop: Sequence[str] = (),
     ids: Sequence[str] = (),
     drop_missing: bool = False,
+    groups: str | None = None,
 ) -> Samples:
     """Return features and target of a table, checked.
 
@@ -71,6 +75,8 @@ def split_columns(
         Columns that are no features.
     drop_missing : bool
         Leave out rows with a missing feature.
+    groups : str or None
+        Column that says which rows stay together; no feature.
 
     Returns
     -------
@@ -84,14 +90,16 @@ def split_columns(
     check_columns(frame, [target], "--target")
     check_columns(frame, drop, "--drop")
     check_columns(frame, ids, "--id")
-    if target in (*drop, *ids):
+    check_columns(frame, [groups] if groups else [], "--groups")
+    left_out = list(dict.fromkeys([*drop, *ids, *([groups] if groups else [])]))
+    if target in left_out:
         raise InvalidInputError(f"The target {target!r} cannot be left out.")
     notes = []
     known = frame[target].notna()
     if not known.all():
         notes.append(f"{int((~known).sum())} of {len(frame)} rows have no {target!r} and are left out.")
     frame = frame[known]
-    features = frame.drop(columns=[target, *drop, *(name for name in ids if name not in drop)])
+    features = frame.drop(columns=[target, *left_out])
     if drop_missing and (gaps := features.isna().any(axis=1)).any():
         notes.append(f"{int(gaps.sum())} of {len(features)} rows have missing values and are left out.")
         frame, features = frame[~gaps], features[~gaps]
@@ -105,7 +113,8 @@ def split_columns(
         notes.append(f"{quoted(counting)} {verb}. To leave out: {options}")
     chosen, reason = _task_of(frame[target], target, task)
     values = _labels(frame[target]) if chosen == "classification" else _numbers(frame[target], target)
-    return Samples(features.reset_index(drop=True), values, chosen, reason, tuple(notes))
+    together = frame[groups].astype(str).to_numpy(dtype=object) if groups else None
+    return Samples(features.reset_index(drop=True), values, chosen, reason, tuple(notes), together)
 
 
 def default_alpha(loss: str, penalty: str, q: float, target: Array, task: str) -> float:

@@ -1,0 +1,157 @@
+"""``manykernels plan`` and ``manykernels path``: what a fit would cost, and what each strength selects."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.table import Table
+
+from manykernels.cli.console import Outcome, fact_table, printable, verbosity
+from manykernels.cli.fit import FitOptions, read_samples
+from manykernels.cli.inspect import check_picture
+from manykernels.cli.tables import write_table
+from manykernels.cli.targets import Samples
+from manykernels.cli.views import bank_for
+from manykernels.estimators import regularization_path
+from manykernels.estimators.parameters import DEFAULT_LOSS, shape_of
+from manykernels.estimators.selection.path import RegularizationPath
+from manykernels.exceptions import InvalidInputError
+from manykernels.grams.plan import format_bytes, plan_stack
+from manykernels.inspection import PathDisplay
+from manykernels.objective.losses import LOSSES
+from manykernels.objective.regularizers import REGULARIZERS
+from manykernels.solvers import Status
+
+PASSED_ON = ("penalty", "solver", "tol", "max_iter", "fit_intercept", "n_jobs", "memory_budget")
+SHOWN_NAMES = 2
+
+
+def run_plan(options: FitOptions, outcome: Outcome) -> None:
+    """Tell how many kernels a fit has and what their Gram matrices take, without computing one.
+
+    Parameters
+    ----------
+    options : FitOptions
+    outcome : Outcome
+        Gets the result.
+    """
+    samples = read_samples(options, outcome)
+    bank = bank_for(options.kernels, options.views, list(samples.features.columns), outcome)
+    names = [entry[0] for entry in bank.expand(samples.features)]
+    n_targets = len(np.unique(samples.target)) if samples.task == "classification" else 1
+    n_targets = 1 if n_targets == 2 else n_targets
+    plan = plan_stack(
+        len(names), len(samples.target), memory_budget=options.settings.get("memory_budget"), n_targets=n_targets
+    )
+    outcome.result = {
+        "data": str(options.data),
+        "task": samples.task,
+        "n_samples": len(samples.target),
+        "n_kernels": len(names),
+        "n_targets": n_targets,
+        **asdict(plan),
+    }
+    facts = {
+        "table": f"{len(samples.target)} rows, {samples.features.shape[1]} columns to learn from",
+        "task": f"{samples.task}, since {samples.reason}",
+        "kernels": f"{len(names)}, such as {names[0]}",
+        "Gram matrices": plan.reason,
+        "memory": f"{format_bytes(plan.nbytes)} stored, {format_bytes(plan.working_nbytes)} of working arrays; "
+        f"{format_bytes(plan.budget)} allowed",
+    }
+    outcome.show(fact_table(facts))
+
+
+def run_path(options: FitOptions, n_alphas: int, output: Path | None, plot: Path | None, outcome: Outcome) -> None:
+    """Show what is selected as the penalty weakens: one certified model a strength, on all rows.
+
+    Parameters
+    ----------
+    options : FitOptions
+    n_alphas : int
+        Number of strengths.
+    output, plot : Path or None
+        Table of all weights, and picture, to write.
+    outcome : Outcome
+        Gets the result.
+    """
+    check_picture(plot)
+    samples = read_samples(options, outcome)
+    bank = bank_for(options.kernels, options.views, list(samples.features.columns), outcome)
+    path = regularization_path(
+        samples.features,
+        _numbers(samples),
+        kernels=bank,
+        n_alphas=n_alphas,
+        verbose=verbosity(),
+        **_settings(options, samples),
+    )
+    table = _table(path)
+    if output is not None:
+        write_table(path.frame(), output)
+    if plot is not None:
+        PathDisplay.from_path(path).plot().figure_.savefig(plot, dpi=100, bbox_inches="tight")
+    outcome.settle(Status.CONVERGED if (path.summary()["status"] == "converged").all() else Status.MAX_ITER)
+    outcome.result = {
+        "data": str(options.data),
+        "target": options.target,
+        "task": samples.task,
+        "alpha_max": path.alpha_max,
+        "path": table.to_dict("records"),
+        "output": None if output is None else str(output),
+        "plot": None if plot is None else str(plot),
+    }
+    outcome.show(_shown(table))
+    for written in (output, plot):
+        if written is not None:
+            outcome.show(f"Written to {written}")
+
+
+def _numbers(samples: Samples) -> Any:
+    """Return the target as the path takes it: -1 and 1 for two classes, numbers for a quantity."""
+    if samples.task == "regression":
+        return samples.target
+    classes = np.unique(samples.target)
+    if len(classes) != 2:
+        raise InvalidInputError(
+            f"A path is that of one model, but the target has {len(classes)} classes; fit --cv chooses for all of them."
+        )
+    return np.where(samples.target == classes[1], 1.0, -1.0)
+
+
+def _settings(options: FitOptions, samples: Samples) -> dict[str, Any]:
+    """Return the arguments of the path that the options stand for."""
+    given = {name: value for name, value in options.settings.items() if value is not None}
+    loss = given.get("loss", DEFAULT_LOSS[samples.task])
+    own = {name: given[name] for name in PASSED_ON if name in given}
+    return {
+        **own,
+        "loss": loss,
+        "penalty_parameters": {name: given[name] for name in shape_of(REGULARIZERS[given["penalty"]]) if name in given},
+        "loss_parameters": {name: given[name] for name in shape_of(LOSSES[loss]) if name in given},
+    }
+
+
+def _table(path: RegularizationPath) -> pd.DataFrame:
+    """Return a row a strength, with the kernels that enter there."""
+    entry, names = path.entry_alphas, np.array(path.kernel_names, dtype=object)
+    table = path.summary()[["alpha", "n_active", "primal", "relative_gap", "status"]]
+    return table.assign(enters=[names[entry == alpha].tolist() for alpha in path.alphas])
+
+
+def _shown(table: pd.DataFrame) -> Table:
+    """Return the table for people."""
+    shown = Table(box=None, padding=(0, 2, 0, 0), title="From the empty model down", title_justify="left")
+    for name in ("alpha", "kernels", "gap"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    shown.add_column("enter here", overflow="fold")
+    for row in table.to_dict("records"):
+        names = row["enters"][:SHOWN_NAMES]
+        rest = len(row["enters"]) - len(names)
+        entering = ", ".join(printable(name) for name in names) + (f" and {rest} more" if rest else "")
+        shown.add_row(f"{row['alpha']:.4g}", str(row["n_active"]), f"{row['relative_gap']:.1e}", entering)
+    return shown
