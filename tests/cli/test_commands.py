@@ -134,7 +134,22 @@ def test_options_reach_the_estimator() -> None:
     assert (model.random_state, model.memory_budget, model.delta) == (4, "1 GB", 1.35)
 
 
-OWN = {"data", "target", "task", "kernels", "test_size", "seed", "drop", "ids", "drop_missing", "output", "as_json"}
+OWN = {
+    "data",
+    "target",
+    "task",
+    "kernels",
+    "test_size",
+    "seed",
+    "drop",
+    "ids",
+    "drop_missing",
+    "cv",
+    "groups",
+    "views",
+    "output",
+    "as_json",
+}
 
 
 def test_every_parameter_is_an_option_with_the_default_of_python() -> None:

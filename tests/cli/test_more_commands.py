@@ -32,16 +32,19 @@ def test_fit_in_folds_on_views_keeps_groups_together(
     table.assign(clinic=np.arange(60) % 6).to_csv(tmp_path / "data.csv", index=False)
     words = ("--cv", 3, "--groups", "clinic", "--views", views, "--output", tmp_path / "m.mkl", "--json")
     found = run("fit", tmp_path / "data.csv", *FIT, *words).json
-    assert found["estimator"] == "MKLClassifierCV" and found["exit_code"] == 0
+    assert found["estimator"] == "MKLClassifierCV"
+    assert found["exit_code"] == 0
     assert found["n_test"] == 20, "two clinics of six, ten rows each"
     assert {row["name"].split(":")[0] for row in found["weights"]} <= {"body", "years"}
     model = load_model(tmp_path / "m.mkl")
-    assert isinstance(model, MKLClassifierCV) and model.n_folds_ == 3
+    assert isinstance(model, MKLClassifierCV)
+    assert model.n_folds_ == 3
 
 
 def test_what_folds_choose_cannot_be_given_too(run: Runner, data: Path) -> None:
     done = run("fit", data, *FIT, "--cv", 3, "--alpha", 0.1)
-    assert done.code == 1 and "--alpha is chosen by --cv" in done.err
+    assert done.code == 1
+    assert "--alpha is chosen by --cv" in done.err
 
 
 def test_views_of_a_file(views: Path, tmp_path: Path) -> None:
@@ -60,16 +63,21 @@ def test_views_of_a_file(views: Path, tmp_path: Path) -> None:
 def test_columns_without_a_view_are_named(run: Runner, data: Path, tmp_path: Path) -> None:
     (tmp_path / "v.toml").write_text('years = ["age"]')
     done = run("plan", data, *FIT, "--views", tmp_path / "v.toml", "--json")
-    assert done.json["n_kernels"] == 4 and "2 column(s) are in no view" in done.err
+    assert done.json["n_kernels"] == 4
+    assert "2 column(s) are in no view" in done.err
     both = run("plan", data, *FIT, "--views", tmp_path / "v.toml", "--kernels", "simplemkl")
-    assert both.code == 1 and "exclude one another" in both.err
+    assert both.code == 1
+    assert "exclude one another" in both.err
 
 
 def test_plan_says_what_a_fit_takes(run: Runner, data: Path) -> None:
     done = run("plan", data, *FIT)
-    assert done.code == 0 and "Packed float64" in done.out and "16" in done.out
+    assert done.code == 0
+    assert "Packed float64" in done.out
+    assert "16" in done.out
     small = run("plan", data, *FIT, "--memory-budget", "1 MB")
-    assert small.code == 1 and "cannot be fitted within the memory budget" in small.err
+    assert small.code == 1
+    assert "cannot be fitted within the memory budget" in small.err
 
 
 def test_path_goes_down_from_the_empty_model(run: Runner, data: Path, tmp_path: Path) -> None:
@@ -77,17 +85,21 @@ def test_path_goes_down_from_the_empty_model(run: Runner, data: Path, tmp_path: 
     words = ("--n-alphas", 4, "--output", written[0], "--plot", written[1], "--json")
     found = run("path", data, *FIT, *words).json
     steps = found["path"]
-    assert steps[0]["n_active"] == 0 and steps[0]["alpha"] == found["alpha_max"]
-    assert steps[-1]["n_active"] > 0 and all(step["relative_gap"] <= 1e-4 for step in steps)
+    assert steps[0]["n_active"] == 0
+    assert steps[0]["alpha"] == found["alpha_max"]
+    assert steps[-1]["n_active"] > 0
+    assert all(step["relative_gap"] <= 1e-4 for step in steps)
     weights = pd.read_csv(written[0])
     last = weights[np.isclose(weights["alpha"], steps[-1]["alpha"])]
-    assert len(last) == steps[-1]["n_active"] and written[1].stat().st_size > 1000
+    assert len(last) == steps[-1]["n_active"]
+    assert written[1].stat().st_size > 1000
 
 
 def test_path_of_many_classes_is_refused(run: Runner, table: pd.DataFrame, tmp_path: Path) -> None:
     table.assign(ill=np.arange(60) % 3).to_csv(tmp_path / "three.csv", index=False)
     done = run("path", tmp_path / "three.csv", *FIT)
-    assert done.code == 1 and "3 classes" in done.err
+    assert done.code == 1
+    assert "3 classes" in done.err
 
 
 def test_report_scores_the_rows_held_out_when_the_model_was_fitted(
@@ -101,7 +113,8 @@ def test_report_scores_the_rows_held_out_when_the_model_was_fitted(
     found = run("report", model, tmp_path / "new.csv", "--output", tmp_path / "r.html", "--json").json
     assert found["n_held_out"] == 30
     wrong = run("report", model, data, "--output", tmp_path / "r.pdf")
-    assert wrong.code == 1 and "must end in .html" in wrong.err
+    assert wrong.code == 1
+    assert "must end in .html" in wrong.err
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -113,8 +126,10 @@ def test_predictions_in_parts_are_those_of_the_whole(
     whole, parts = tmp_path / "whole.csv", tmp_path / "parts.csv"
     assert run("predict", model, source, "--proba", "--id", "patient", "--output", whole).code == 0
     done = run("predict", model, source, "--proba", "--id", "patient", "--output", parts, "--chunk-rows", 7)
-    assert done.code == 0 and "60 predictions" in done.out
+    assert done.code == 0
+    assert "60 predictions" in done.out
     left, right = pd.read_csv(whole), pd.read_csv(parts)
     pd.testing.assert_frame_equal(left, right, rtol=1e-9)
     refused = run("predict", model, source, "--chunk-rows", 7)
-    assert refused.code == 1 and "--output" in refused.err
+    assert refused.code == 1
+    assert "--output" in refused.err
