@@ -161,8 +161,10 @@ def test_the_explanation_names_every_solver_on_the_right_side(small: SmallProble
     [
         (BlockL1(0.1), "the regularizer selects kernels"),
         (BlockLq(0.1), "every kernel keeps a weight"),
-        (LpBall(0.1, p=2.0), "known, so they take turns with a learner"),
-        (ElasticNetBall(0.1, eta=0.5), "known, so they take turns with a learner"),
+        (LpBall(0.1, p=2.0), "every kernel keeps a weight"),
+        (LpBall(0.1, p=1.0), "the regularizer selects kernels"),
+        (ElasticNetBall(0.1, eta=0.5), "the regularizer selects kernels"),
+        (ElasticNetBall(0.1, eta=0.0), "every kernel keeps a weight"),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )

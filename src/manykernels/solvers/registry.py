@@ -60,8 +60,8 @@ REASONS = {
     "few Newton steps on it cost less than a working set",
     WorkingSet.name: "the regularizer selects kernels, so most passes can skip most of them",
     InteriorPoint.name: "every kernel keeps a weight, so all of them enter each step",
-    BlockCoordinate.name: "no Newton method here handles this set of weights, whose best weights for given norms are "
-    "known, so they take turns with a learner on the weighted sum",
+    BlockCoordinate.name: "the best weights for given norms are known, but no bounds on the dual norms that a Newton "
+    "method could use, so the weights take turns with a learner on the weighted sum",
 }
 """Why a solver is preferred among those that handle a problem."""
 

@@ -244,20 +244,34 @@ class RegularizerContract:
 
     def test_norm_bound(self, regularizer: Regularizer) -> None:
         """Check that the slopes of the penalty reach the bound of their weight, and the derivative of the bound."""
-        simplex = regularizer.simplex_size is not None
-        for t in self.positive(regularizer, "MULTIPLIERS"):
+        for t in () if regularizer.weight_set else self.positive(regularizer, "MULTIPLIERS"):
             one = _first(regularizer, t)
             u = _gradient(one, t)
             d, (low, high) = t / u, (np.broadcast_to(end, t.size) for end in one.weight_range)
             assert np.all((low * (1 - 1e-6) <= d) & (d <= high * (1 + 1e-6)))
             free = low < high
-            if simplex or not free.any():
+            if not free.any():
                 continue
             part, d = one.take(np.flatnonzero(free)), d[free]
             _close(np.sqrt(part.norm_bound(d)[0]) / u[free], 1.0, 1e-5)
             step = 1e-5 * np.minimum(d, high[free] - d)
             rise = (part.norm_bound(d + step)[0] - part.norm_bound(d - step)[0]) / 4
             _close(part.norm_bound(d)[1] * step / u[free] ** 2, rise / u[free] ** 2, 1e-9)
+
+    def test_weight_limit(self, regularizer: Regularizer) -> None:
+        """Check that best weights reach the limit of their set, with slopes in proportion to squared dual norms."""
+        for t in self.positive(regularizer, "MULTIPLIERS") if regularizer.weight_set else ():
+            one = _first(regularizer, t)
+            d, u = one.weights_from_norms(t), _gradient(one, t)
+            slopes, bends, missing = one.weight_limit(d)
+            ratios = u**2 / slopes
+            _close(ratios / ratios.max(), 1.0, 1e-6)
+            assert abs(missing) <= 1e-10 * float(slopes @ d)
+            steps = 1e-5 * d * np.eye(d.size)
+            limits = [(one.weight_limit(d + step), one.weight_limit(d - step)) for step in steps]
+            _close(np.array([(low[2] - high[2]) / 2e-5 for high, low in limits]) / (slopes * d), 1.0, 1e-5)
+            rise = np.array([(high[0] - low[0]).sum() / 2e-5 for high, low in limits])
+            _close(bends / slopes, rise / slopes, 1e-6)
 
     def test_declared_forms(self, regularizer: Regularizer) -> None:
         """Check the closed forms that a regularizer declares against its value."""

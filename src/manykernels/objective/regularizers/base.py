@@ -21,6 +21,7 @@ Array = NDArray[Any]
 OPTIONAL = {
     "second_derivative": Capability.CURVATURE,
     "norm_bound": Capability.MULTIPLIERS,
+    "weight_limit": Capability.MULTIPLIERS,
     "conjugate_derivative": Capability.SMOOTH_CONJUGATE,
     "derivative": Capability.WEIGHTS_FROM_NORMS,
 }
@@ -132,7 +133,7 @@ class Regularizer(abc.ABC):
         found |= {capability for capability, has in declared.items() if has}
         if self.dual_constraint or not self.separable:
             found.discard(Capability.SMOOTH_CONJUGATE)
-        return frozenset(found | ({Capability.MULTIPLIERS} if simplex else set()))
+        return frozenset(found)
 
     # --- what the problem is ----------------------------------------------------------------------------------------
 
@@ -355,6 +356,28 @@ class Regularizer(abc.ABC):
         Returns
         -------
         squares, slopes : ndarray of shape (n_kernels,)
+
+        Raises
+        ------
+        IncompatibleError
+            If this regularizer does not have it.
+        """
+        raise self._lacks(Capability.MULTIPLIERS)
+
+    def weight_limit(self, d: Array) -> tuple[Array, Array, float]:
+        """Return ``g'(d)``, ``d g''(d)`` (M,) and what ``sum_m g(d_m)`` lacks, where that sum limits a weight set.
+
+        ``g`` is convex and increasing, in any unit. At the optimum ``u_m^2 <= tau g'(d_m)`` with one ``tau`` for all
+        kernels, and equality where ``d_m > 0``.
+
+        Parameters
+        ----------
+        d : ndarray of shape (n_kernels,)
+
+        Returns
+        -------
+        slopes, bends : ndarray of shape (n_kernels,)
+        missing : float
 
         Raises
         ------

@@ -140,6 +140,10 @@ class Simplex(WeightSet):
         """``1 / lam``."""
         return 1.0 / self.strength
 
+    def weight_limit(self, d: Array) -> tuple[Array, Array, float]:
+        """``g(d) = d``, whose sum is ``1 / lam``."""
+        return np.ones(np.shape(d)), np.zeros(np.shape(d)), self.simplex_size - float(np.sum(d))
+
     def derivative(self, t: Array) -> Array:
         """``lam sum t``."""
         return np.full(np.shape(t), self.strength * float(np.sum(t)))
@@ -205,6 +209,17 @@ class LpBall(WeightSet):
         """``q = 2p/(p+1)``, in [1, 2)."""
         return 2.0 * self.p / (self.p + 1.0)
 
+    @property
+    def simplex_size(self) -> float | None:
+        """``1 / lam`` if p is 1."""
+        return 1.0 / self.strength if self.p == 1 else None
+
+    def weight_limit(self, d: Array) -> tuple[Array, Array, float]:
+        """``g(d) = (lam d)^p / (lam p)``, whose sum is ``1 / (lam p)``."""
+        theta = self.strength * np.asarray(d)
+        slopes = theta ** (self.p - 1.0)
+        return slopes, (self.p - 1.0) * slopes, (1.0 - float(theta @ slopes)) / (self.p * self.strength)
+
     def best_theta(self, t: Array) -> Array:
         """``t^(2/(p+1)) / (sum t^q)^(1/p)``."""
         top = float(np.max(t, initial=0.0))
@@ -266,6 +281,16 @@ class ElasticNetBall(WeightSet):
     def sparse(self) -> bool:
         """Whether the set has a corner, ``eta > 0``."""
         return self.eta > 0
+
+    @property
+    def simplex_size(self) -> float | None:
+        """``1 / lam`` if eta is 1."""
+        return 1.0 / self.strength if self.eta == 1 else None
+
+    def weight_limit(self, d: Array) -> tuple[Array, Array, float]:
+        """``g(d) = eta d + (1 - eta) lam d^2``, whose sum is ``1 / lam``."""
+        bends = 2.0 * (1.0 - self.eta) * self.strength * np.asarray(d)
+        return self.eta + bends, bends, 1.0 / self.strength - float(np.sum(d * (self.eta + bends / 2)))
 
     def iterated_weights(self, t: Array, start: Array) -> Array:
         """Return what Citi's own iteration finds (Algorithm 2)."""

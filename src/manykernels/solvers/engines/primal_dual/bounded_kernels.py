@@ -138,6 +138,9 @@ class PartlyFixedKernels:
     def weight_change(self) -> Array:
         return self._whole(self.inner.weight_change(), 0.0)
 
+    def centered(self, products: Array) -> Array:
+        return products
+
     def inactive(self, factor: float = 1.0) -> Array:
         return self._whole(self.inner.inactive(factor), 0.0) > 0
 

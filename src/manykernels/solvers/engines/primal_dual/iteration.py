@@ -27,7 +27,8 @@ from scipy.optimize import minimize_scalar
 from manykernels.objective.rounding import EPS, term_sizes
 from manykernels.solvers.engines.newton_system import NewtonSystem, add_rank_update
 from manykernels.solvers.engines.primal_dual.bounded_kernels import BoundedKernels
-from manykernels.solvers.engines.primal_dual.kernel_variables import PowerKernels, SimplexKernels
+from manykernels.solvers.engines.primal_dual.kernel_variables import PowerKernels
+from manykernels.solvers.engines.primal_dual.shared_kernels import RootKernels, SharedKernels
 from manykernels.solvers.engines.primal_dual.tuning import (
     AGREEMENT,
     CAUTIOUS_TRUST,
@@ -162,8 +163,8 @@ class PrimalDual:
 
     @property
     def shared_bound(self) -> float | None:
-        """Norm that the weights share as their bound on a simplex; None where each kernel has a bound of its own."""
-        return float(np.sqrt(self.kernels.bound)) if isinstance(self.kernels, SimplexKernels) else None
+        """Norm below which no kernel of a weight set has a weight; None where each kernel has a bound of its own."""
+        return float(np.sqrt(self.kernels.least_bound)) if isinstance(self.kernels, SharedKernels) else None
 
     def fit_weights(self, first: int = 0, largest: float = 1e6) -> None:
         """Multiply the weights from position ``first`` on by the factor with the smallest primal value.
@@ -173,7 +174,7 @@ class PrimalDual:
         have a pole.)
         """
         limited = np.isfinite(self.problem.regularizer.weight_range[1]).any()
-        if first >= self.kernels.n_pairs or limited or (self.shared_bound is not None and first == 0):
+        if first >= self.kernels.n_pairs or limited or (self.problem.regularizer.weight_set and first == 0):
             return
         chosen = np.arange(self.kernels.weights.size) >= first
 
@@ -261,10 +262,7 @@ class PrimalDual:
         couplings, _ = self.kernels.linearize(self._squared_norms, 0.0)
         matrix = self.problem.stack.combine(self.kernels.weights * self._inverse_penalties)
         matrix[np.diag_indices_from(matrix)] += diagonal
-        centered = self._products
-        if isinstance(self.kernels, SimplexKernels):
-            centered = centered - couplings @ centered / couplings.sum()
-        add_rank_update(matrix, centered, couplings)
+        add_rank_update(matrix, self.kernels.centered(self._products), couplings)
         return couplings, NewtonSystem(matrix, self.problem.fit_intercept)
 
     def _direction(self, system: NewtonSystem, couplings: Array, target: float) -> tuple[Array, float]:
@@ -294,7 +292,7 @@ class PrimalDual:
         """
         curvature = np.abs(dproducts @ drho) / 2
         room = self.kernels.squared_bound() + np.abs(self._squared_norms - self.kernels.squared_bound())
-        if isinstance(self.kernels, PowerKernels):
+        if isinstance(self.kernels, PowerKernels | SharedKernels | RootKernels):
             room = room + self._norm_rounding()
         bilinear = np.abs(self.kernels.weight_change() @ dproducts).max()
         scores = self.samples.scores()
@@ -304,7 +302,7 @@ class PrimalDual:
         return 1.0 if ratio <= trust else float(np.sqrt(trust / ratio))
 
     def _norm_rounding(self) -> Array:
-        """Squared norms that are nothing but rounding, which only a block q-norm has bounds as small as.
+        """Squared norms that are nothing but rounding: block q-norms and weight sets have bounds as small as these.
 
         Those of a kernel that the intercept absorbs, as that of a constant column, say nothing about a step.
         """

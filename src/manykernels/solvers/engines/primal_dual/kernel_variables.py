@@ -5,11 +5,11 @@ its multiplier, and equality where ``d_m > 0``. The bounds are those of `Regular
 
     block 1-norm   B = C                        elastic net    B = C l1 / (1 - C l2 d)
     block q-norm   B = C^{(r-1)/(r-2)} d^{1/(r-2)}, r = q/(q-1), always equality
-    simplex        B^2 = tau, one free number shared by all kernels, with sum_m d_m = 1/lambda
+    weight sets    B^2 = tau g'(d), tau one free number shared by all kernels, with sum_m g(d_m) = 1 (`shared_kernels`)
     ridge          d = 1/C, nothing to solve
 
 With the slack ``s_m = (B^2 - u_m^2)/2`` and ``q_m = K_m rho`` the linearized weights are
-``dd_m = shift_m + coupling_m q_m'drho`` (for the simplex with ``q_m`` measured from its coupling-weighted mean).
+``dd_m = shift_m + coupling_m q_m'drho`` (for weight sets with ``q_m`` measured from a coupling-weighted mean).
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from manykernels.solvers.engines.primal_dual.complementarity import lift, longest_step
-from manykernels.solvers.engines.primal_dual.tuning import SMALLEST_RELATIVE_SLACK
+from manykernels.solvers.engines.primal_dual.complementarity import longest_step
 
 if TYPE_CHECKING:
     from manykernels.objective.regularizers import Regularizer
@@ -59,6 +58,9 @@ class KernelVariables(Protocol):
 
     def weight_change(self) -> Array:
         """Return the current direction of the weights."""
+
+    def centered(self, products: Array) -> Array:
+        """Return the rows ``q_m`` as they enter the Newton matrix, each with its coupling."""
 
     def inactive(self, factor: float = 1.0) -> Array:
         """Return which kernels have zero weight at the optimum, in doubt those whose weight is small by ``factor``."""
@@ -100,6 +102,9 @@ class PairedKernels:
     def weight_change(self) -> Array:
         return self._dweights
 
+    def centered(self, products: Array) -> Array:
+        return products
+
     def inactive(self, factor: float = 1.0) -> Array:
         return self.weights * self.squared_bound() < factor * self.slack
 
@@ -114,54 +119,6 @@ def free_kernels(regularizer: Regularizer, n_kernels: int) -> tuple[Array, Array
     """Return which kernels have more than one possible weight, and the largest weight of each."""
     low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), n_kernels) for end in regularizer.weight_range)
     return low < high, np.array(high)
-
-
-@dataclass
-class SimplexKernels(PairedKernels):
-    """Squared 1-norm (weights on a simplex): ``u_m^2 <= tau``, ``sum_m d_m = total``."""
-
-    bound: float
-    total: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._coupling, self._dbound = np.zeros_like(self.weights), 0.0
-
-    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
-        self._target = target
-        self._residual = (squared_norms - self.bound) / 2 + self.slack
-        self._coupling = self.weights / self.slack
-        shift = self._wanted() / self.slack + self._coupling * self._residual
-        return self._coupling, shift - self._coupling * self._missing(shift) / self._coupling.sum()
-
-    def set_direction(self, products: Array) -> None:
-        shift = self._wanted() / self.slack + self._coupling * self._residual
-        missing = self._missing(shift + self._coupling * products)
-        self._dbound = 2.0 * missing / self._coupling.sum()
-        self._dweights = shift + self._coupling * (products - self._dbound / 2)
-        self._dslack = -self._residual - products + self._dbound / 2
-        self._second = self._dweights * self._dslack
-
-    def move(self, primal_step: float, dual_step: float) -> None:
-        self.weights = self.weights + dual_step * self._dweights
-        self.slack = self.slack + primal_step * self._dslack
-        self.bound += primal_step * self._dbound
-        self._second = 0.0
-
-    def resized(
-        self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer
-    ) -> SimplexKernels:
-        added = np.maximum((self.bound - squared_norms_added) / 2, SMALLEST_RELATIVE_SLACK * self.bound)
-        slack, weights = lift(self.slack[keep], self.weights[keep], barrier, self.bound)
-        weights = np.concatenate([weights, barrier / added])
-        return SimplexKernels(weights, np.concatenate([slack, added]), bound=self.bound, total=self.total)
-
-    def _missing(self, change: Array) -> float:
-        """By how much ``change`` of the weights overshoots what their sum still lacks."""
-        return float(change.sum() - (self.total - self.weights.sum()))
-
-    def squared_bound(self) -> Array:
-        return np.full(self.weights.size, self.bound)
 
 
 @dataclass
@@ -210,6 +167,9 @@ class PowerKernels:
     def weight_change(self) -> Array:
         return self._dweights
 
+    def centered(self, products: Array) -> Array:
+        return products
+
     def inactive(self, factor: float = 1.0) -> Array:
         return np.zeros(self.weights.size, dtype=bool)
 
@@ -257,6 +217,9 @@ class FixedKernels:
 
     def weight_change(self) -> Array:
         return np.zeros_like(self.weights)
+
+    def centered(self, products: Array) -> Array:
+        return products
 
     def inactive(self, factor: float = 1.0) -> Array:
         return np.zeros(self.weights.size, dtype=bool)

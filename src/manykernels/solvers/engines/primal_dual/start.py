@@ -18,17 +18,17 @@ from manykernels.solvers.engines.primal_dual.kernel_variables import (
     FixedKernels,
     KernelVariables,
     PowerKernels,
-    SimplexKernels,
     free_kernels,
 )
 from manykernels.solvers.engines.primal_dual.sample_variables import start_samples
+from manykernels.solvers.engines.primal_dual.shared_kernels import RootKernels, SharedKernels
 from manykernels.solvers.engines.primal_dual.tuning import (
     CLOSER_THAN_ROUGH,
+    EXPONENT_OF_ROOTS,
     MOST_ROUGH_STEPS,
     MOST_ZOOMS,
     NEAR_ONE,
     ROUGH_GAP,
-    SMALLEST_RELATIVE_SLACK,
     SMALLEST_WEIGHT,
     START_BARRIER,
     START_FRACTION,
@@ -47,7 +47,7 @@ def start_iteration(problem: Problem, rho: Array, b: float) -> PrimalDual:
     solution with the block 1-norm, which is near, and which Newton's method finds from anywhere.
     """
     q = problem.regularizer.norm_exponent
-    if q is not None and 1 < q < NEAR_ONE:
+    if problem.regularizer.separable and q is not None and 1 < q < NEAR_ONE:
         return _start_near_one(problem, rho, b, q)
     return _plain_start(problem, rho, b)
 
@@ -118,8 +118,8 @@ def best_scale(problem: Problem, rho: Array, norms: Array) -> tuple[float, float
 
 def start_kernels(regularizer: Regularizer, squared_norms: Array, barrier: float) -> KernelVariables:
     """Return kernel variables for these squared norms with complementarity near ``barrier``."""
-    if regularizer.simplex_size is not None:
-        return _start_simplex(squared_norms, barrier, regularizer.simplex_size)
+    if regularizer.weight_set:
+        return _start_set(squared_norms, barrier, regularizer)
     free, largest = free_kernels(regularizer, squared_norms.size)
     if not free.any():
         return FixedKernels(largest)
@@ -137,8 +137,9 @@ def _start_power(squared_norms: Array, strength: float, q: float) -> PowerKernel
     return PowerKernels.central(squared_norms, exponent, strength ** ((conjugate_exponent - 1.0) / exponent))
 
 
-def _start_simplex(squared_norms: Array, barrier: float, total: float) -> SimplexKernels:
-    bound = 1.1 * float(squared_norms.max())
-    slack = np.maximum((bound - squared_norms) / 2, SMALLEST_RELATIVE_SLACK * bound)
-    weights = barrier / slack
-    return SimplexKernels(weights * (total / weights.sum()), slack, bound=bound, total=total)
+def _start_set(squared_norms: Array, barrier: float, regularizer: Regularizer) -> KernelVariables:
+    """Return weights in their set; those of an lp ball with p > 2 follow from the norms."""
+    q = regularizer.norm_exponent
+    if q is not None and q > EXPONENT_OF_ROOTS:
+        return RootKernels.central(squared_norms, regularizer, q / (2.0 - q))
+    return SharedKernels.central(squared_norms, barrier, regularizer)

@@ -38,6 +38,8 @@ MOST_ZOOMS = 5  # of the search for a scale, each by a factor of about 200
 START_BARRIER = 0.1  # of the dual value of the start, shared by all complementarity products
 
 # Variables of the kernels
+EXPONENT_OF_ROOTS = 4.0 / 3.0  # q of an lp ball (p = 2) above which weights are concave in norms, not norms in weights
+SMALLEST_NORM = 1e-24  # squared, of the largest, from which the root of a norm is taken
 SMALLEST_RELATIVE_SLACK = 0.02  # of the bound on a squared norm, at the start
 
 # Kernels of bounded weight
