@@ -15,18 +15,21 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import (
     LOSSES,
     EpsilonInsensitive,
+    Gamma,
     Hinge,
     Huber,
     Logistic,
+    Poisson,
     Quantile,
     Squared,
     SquaredHinge,
     get_loss,
 )
 from manykernels.objective.losses import classification as classification_losses
+from manykernels.objective.losses import counts as count_losses
 from manykernels.objective.losses import regression as regression_losses
 from manykernels.objective.losses.base import Loss, piecewise_linear_minimizer
-from manykernels.testing.loss import LossContract
+from manykernels.testing.loss import LossContract, valid_targets
 
 INSTANCES = (
     Logistic(),
@@ -40,6 +43,8 @@ INSTANCES = (
     Huber(0.3),
     Quantile(),
     Quantile(0.9),
+    Poisson(),
+    Gamma(),
 )
 finite = st.floats(-1e6, 1e6)
 
@@ -53,7 +58,7 @@ class TestEveryLoss(LossContract):
 def test_every_concrete_loss_is_registered_and_tested() -> None:
     found = {
         kind
-        for module in (classification_losses, regression_losses)
+        for module in (classification_losses, regression_losses, count_losses)
         for kind in vars(module).values()
         if inspect.isclass(kind) and issubclass(kind, Loss) and not inspect.isabstract(kind)
     }
@@ -104,7 +109,8 @@ def test_the_contract_catches_a_corrupted_loss(loss: Loss, law: str) -> None:
 
 @given(y=finite, z=finite, share=st.floats(0, 1), loss=st.sampled_from(INSTANCES))
 def test_fenchel_young_for_any_numbers(y: float, z: float, share: float, loss: Loss) -> None:
-    target = np.array([np.sign(y) or 1.0 if loss.task == "classification" else y])
+    number = {"real": y, "non-negative": abs(y), "positive": abs(y) + 1e-6}[loss.support]
+    target = np.array([np.sign(y) or 1.0 if loss.task == "classification" else number])
     lo, hi = (np.clip(end, -1e3, 1e3) for end in loss.dual_bounds(target))
     r, score = lo + share * (hi - lo), np.array([z])
     gap = loss.value(target, score) + loss.conjugate(target, r) + r * score
@@ -120,7 +126,7 @@ def test_fenchel_young_for_any_numbers(y: float, z: float, share: float, loss: L
 def test_best_intercept_satisfies_stationarity(f: list[float], loss: Loss, seed: int) -> None:
     """Zero lies between the weighted slopes just left and just right of the minimizer."""
     rng = np.random.default_rng(seed)
-    y = np.where(np.arange(len(f)) % 2, 1.0, -1.0) if loss.task == "classification" else rng.normal(size=len(f))
+    y = valid_targets(loss, rng, len(f))
     scores, weight = np.array(f), rng.uniform(0.1, 2.0, len(f))
     b = loss.best_intercept(y, scores, weight)
     step = 1e-9 * (1 + np.abs(scores).max())
@@ -204,6 +210,8 @@ def test_bad_losses_are_refused(arguments, params, message) -> None:
     [
         (Hinge(), [0, 1], "needs labels -1 and \\+1, but y contains \\[0.0\\]"),
         (Hinge(), [np.nan, 1], "needs labels -1 and \\+1, but y contains \\[nan\\]"),
+        (Poisson(), [0.0, -1.0, 2.0, -3.0], "zero or more, but 2 of 4 targets are not, such as \\[-3.0, -1.0\\]"),
+        (Gamma(), [1.0, 0.0], "amounts above zero, but 1 of 2 targets are not, such as \\[0.0\\]"),
         (Squared(), [0.0, np.inf], "1 NaN or infinite value\\(s\\), the first at index 1"),
         (Squared(), ["a", "b"], "y must contain numbers"),
         (Squared(), [[1.0], [2.0]], "shape \\(2, 1\\)"),

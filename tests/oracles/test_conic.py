@@ -11,7 +11,7 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.kernel_ridge import KernelRidge
 from tests.support.conic import ConicOptimum, conic_optimum, cvxpy_optimum
-from tests.support.optima import belongs, fingerprint
+from tests.support.optima import COUNT, belongs, fingerprint
 
 from manykernels.testing.formulas import loss_value, penalty_value
 from manykernels.testing.problems import SmallProblem, random_problem
@@ -26,20 +26,22 @@ def test_the_file_of_other_problems_is_not_believed(problems: tuple[SmallProblem
         assert not belongs(replace(problem, y=problem.y[::-1]), fingerprint(problem))
 
 
-@pytest.mark.parametrize("index", range(0, 200, 13))
+@pytest.mark.parametrize("index", range(0, 500, 23))
 def test_a_stored_optimum_is_what_the_conic_solver_finds(
     index: int, problems: tuple[SmallProblem, ...], optimum: Callable[[int], ConicOptimum]
 ) -> None:
     assert cvxpy_optimum(problems[index]) == pytest.approx(optimum(index).primal, rel=2e-9)
 
 
-def test_each_of_the_200_optima_is_certified(
+def test_each_of_the_500_optima_is_certified(
     problems: tuple[SmallProblem, ...], optimum: Callable[[int], ConicOptimum]
 ) -> None:
     excess = np.array([optimum(index).excess for index in range(len(problems))])
     assert excess.max() < 1e-9
     # Rounding alone may put the bound above the value.
-    assert excess.min() > -1e-12
+    assert excess[:COUNT].min() > -1e-12
+    # Losses with a logarithmic link are differences of numbers ten times their size.
+    assert excess[COUNT:].min() > -1e-11
 
 
 def test_one_kernel_with_squared_loss_is_kernel_ridge() -> None:

@@ -1,4 +1,7 @@
-"""Every solver on 200 small nasty problems against CVXPY and Clarabel, and its certificate against plain NumPy."""
+"""Every solver on 200 small nasty problems against CVXPY and Clarabel, and its certificate against plain NumPy.
+
+The default solver meets 300 more, of the quantile, the Poisson and the gamma loss.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from functools import cache
 import numpy as np
 import pytest
 from tests.support.conic import ConicOptimum
+from tests.support.optima import COUNT, MORE, MORE_LOSSES
 
 from manykernels.objective.losses import get_loss
 from manykernels.objective.regularizers import get_regularizer
@@ -18,7 +22,6 @@ from manykernels.solvers.solution import Solution
 from manykernels.testing.checks import build_problem, check_certificate
 from manykernels.testing.problems import SmallProblem, random_problem, small_cases
 
-COUNT = 200
 FEWER = {"levelmkl": 100}  # an iteration solves a linear and a quadratic program: half of the problems is a minute less
 
 
@@ -36,7 +39,7 @@ PAIRS = [
     for solver in ("auto", *SOLVERS)
     for index, (loss, regularizer, _, _) in enumerate(small_cases(FEWER.get(solver, COUNT)))
     if accepts(solver, loss, regularizer)
-]
+] + [("auto", index) for index in range(COUNT, COUNT + MORE * len(MORE_LOSSES))]
 
 
 def solve_small(small: SmallProblem, solver: str, tol: float = 1e-8) -> Solution:

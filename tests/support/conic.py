@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import xlogy
 
 from manykernels.testing.formulas import penalty_value
 from manykernels.testing.oracles import (
@@ -206,6 +207,8 @@ def _conic_loss(cp: Any, problem: SmallProblem, z: Any) -> Any:
         "epsilon_insensitive": lambda: cp.pos(cp.abs(z - y) - params["epsilon"]),
         "huber": lambda: cp.huber(z - y, params["delta"]) / 2,
         "quantile": lambda: cp.maximum(params["tau"] * (y - z), (params["tau"] - 1) * (y - z)),
+        "poisson": lambda: cp.exp(z) - cp.multiply(y, z) - y + xlogy(y, y),
+        "gamma": lambda: cp.multiply(y, cp.exp(-z)) + z - 1 - np.log(y),
     }
     return s @ forms[problem.loss_name]()
 

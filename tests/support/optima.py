@@ -1,6 +1,6 @@
-"""Optima of the 200 small problems by the conic oracle, stored with the models that certify them.
+"""Optima of 500 small problems by the conic oracle, stored with the models that certify them.
 
-``python -m tests.support.optima`` (``make optima``) solves them anew, which takes a minute. The file holds, for each
+``python -m tests.support.optima`` (``make optima``) solves them anew, which takes two minutes. The file holds, for each
 problem, the objective at the conic solver's point and the model rebuilt from its multiplier. The lower end of the
 bracket is not taken on trust: it is the dual value of that model, recomputed in NumPy whenever the file is read. So is
 the identity of the problems, by sums that last bits do not change.
@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from tests.support.conic import ConicOptimum, conic_optimum
 
 from manykernels.testing.oracles import certificate_in_numpy
-from manykernels.testing.problems import SmallProblem, small_problems
+from manykernels.testing.problems import REGULARIZERS, SmallProblem, random_problem, small_problems
 
 COUNT = 200
+MORE_LOSSES = ("quantile", "poisson", "gamma")
+MORE = 100  # problems of each of these, with every regularizer, after the 200 of the other losses
 STORED = Path(__file__).parent / "optima.npz"
 PARTS = ("fingerprint", "dual_coef", "kernel_weights")
 TARGET = 1e-12  # of the excess, at which no further rung of the oracle's ladder is tried
@@ -28,8 +30,19 @@ Floats = NDArray[np.float64]
 
 @cache
 def all_problems() -> tuple[SmallProblem, ...]:
-    """Return the 200 problems."""
-    return tuple(small_problems(COUNT))
+    """Return the 200 problems of the common losses, then those of the others."""
+    more = [
+        random_problem(
+            seed,
+            loss=loss,
+            regularizer=REGULARIZERS[seed % len(REGULARIZERS)],
+            fit_intercept=bool(seed // len(REGULARIZERS) % 2),
+            weighted=bool(seed // (2 * len(REGULARIZERS)) % 2),
+        )
+        for loss in MORE_LOSSES
+        for seed in range(MORE)
+    ]
+    return (*small_problems(COUNT), *more)
 
 
 def fingerprint(problem: SmallProblem) -> Floats:
@@ -91,7 +104,7 @@ def compute() -> None:
         **{name: np.concatenate(arrays) for name, arrays in zip(PARTS, parts, strict=True)},
     )
     excess = max(each.excess for each in best)
-    print(f"{STORED.name}: {COUNT} optima, each at most {excess:.1e} above its lower bound, relative to it")  # noqa: T201
+    print(f"{STORED.name}: {len(best)} optima, each at most {excess:.1e} above its lower bound, relative to it")  # noqa: T201
 
 
 if __name__ == "__main__":

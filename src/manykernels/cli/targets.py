@@ -18,6 +18,7 @@ from manykernels.exceptions import InvalidInputError
 Array = NDArray[Any]
 
 MOST_CLASSES = 10  # whole numbers with more distinct values than this are taken for a quantity
+UNITLESS = ("poisson", "gamma")  # their scores are logarithms, which another unit of the target only shifts
 LOSS_DEGREES = {"squared": 2.0, "huber": 2.0, "epsilon_insensitive": 1.0, "quantile": 1.0}
 
 
@@ -136,7 +137,7 @@ def default_alpha(loss: str, penalty: str, q: float, target: Array, task: str) -
     float
     """
     alpha = float(PARAMETERS["alpha"].default)
-    if task == "classification":
+    if task == "classification" or loss in UNITLESS:
         return alpha
     degree = {"l1": 1.0, "elasticnet": 1.0, "lq": q}.get(penalty, 2.0)
     return alpha * target_unit(target) ** (LOSS_DEGREES.get(loss, 2.0) - degree)

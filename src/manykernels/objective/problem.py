@@ -98,11 +98,14 @@ class Problem:
         object.__setattr__(self, name, value)
 
     def _check_solvable(self) -> None:
-        if self.fit_intercept and self.loss.task == "classification" and len(np.unique(self.y)) < 2:
+        unsolvable = self.loss.why_no_constant(self.y) if self.fit_intercept else ""
+        if unsolvable and self.loss.task == "classification":
             raise InvalidInputError(
-                f"Every label is {self.y[0]:+g}: with one class and an intercept there is nothing to learn "
-                "(a logistic loss has no minimizer). Give samples of both classes or set fit_intercept=False."
+                f"{unsolvable} (a logistic loss has no minimizer). Give samples of both classes or set "
+                "fit_intercept=False."
             )
+        if unsolvable:
+            raise InvalidInputError(f"{unsolvable}. Give other targets or set fit_intercept=False.")
         if not np.isfinite(self.loss_at_zero):
             raise InvalidInputError(
                 f"The {self.loss.name} loss overflows at zero scores: y reaches {np.abs(self.y).max():.3g} and "

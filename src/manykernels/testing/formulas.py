@@ -48,6 +48,8 @@ _VALUES: dict[str, Callable[[Parameters, Floats, Floats], Any]] = {
     "epsilon_insensitive": lambda p, y, z: np.maximum(np.abs(z - y) - p["epsilon"], 0),
     "huber": lambda p, y, z: _huber(z - y, p["delta"]),
     "quantile": lambda p, y, z: np.maximum(p["tau"] * (y - z), (p["tau"] - 1) * (y - z)),
+    "poisson": lambda p, y, z: np.exp(z) - y * z - y + xlogy(y, y),
+    "gamma": lambda p, y, z: y * np.exp(-z) + z - 1 - np.log(y),
 }
 _CONJUGATES: dict[str, Callable[[Parameters, Floats, Floats], Any]] = {
     "logistic": lambda p, y, r: _entropy(y * r),
@@ -57,6 +59,8 @@ _CONJUGATES: dict[str, Callable[[Parameters, Floats, Floats], Any]] = {
     "epsilon_insensitive": lambda p, y, r: p["epsilon"] * np.abs(r) - y * r,
     "huber": lambda p, y, r: r**2 / 2 - y * r,
     "quantile": lambda p, y, r: -y * r,
+    "poisson": lambda p, y, r: xlogy(np.maximum(y - r, 0.0), np.maximum(y - r, 0.0)) + r - xlogy(y, y),
+    "gamma": lambda p, y, r: xlogy(np.maximum(1 + r, 0.0), np.maximum(1 + r, 0.0)) - r - r * np.log(y),
 }
 _INTERVALS: dict[str, Callable[[Parameters], tuple[float, float]]] = {
     "logistic": lambda p: (0.0, 1.0),
@@ -66,6 +70,7 @@ _INTERVALS: dict[str, Callable[[Parameters], tuple[float, float]]] = {
     "epsilon_insensitive": lambda p: (-1.0, 1.0),
     "huber": lambda p: (-p["delta"], p["delta"]),
     "quantile": lambda p: (p["tau"] - 1.0, p["tau"]),
+    "gamma": lambda p: (-1.0, np.inf),
 }
 _SIGNED = ("logistic", "hinge", "squared_hinge")  # their interval is one of y * r
 
@@ -114,6 +119,8 @@ def loss_bounds(name: str, params: Parameters, y: Floats) -> tuple[Floats, Float
     >>> lo.tolist(), hi.tolist()
     ([0.0, -1.0], [1.0, 0.0])
     """
+    if name == "poisson":
+        return np.full(y.shape, -np.inf), y.copy()
     low, high = _INTERVALS[name](params)
     if name not in _SIGNED:
         return np.full(y.shape, low), np.full(y.shape, high)

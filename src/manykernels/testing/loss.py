@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
+from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses.base import Loss
 
 __all__ = ["LossContract"]
@@ -17,6 +19,18 @@ Array = NDArray[Any]
 
 def _close(actual: Any, expected: Any, tolerance: float) -> None:
     np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+def valid_targets(loss: Loss, rng: np.random.Generator, size: int) -> Array:
+    """Return targets that the loss accepts, (size,), from the support that it declares."""
+    if loss.task != "regression":
+        return np.where(np.arange(size) % 2, 1.0, -1.0)
+    draws = {
+        "real": rng.normal,
+        "non-negative": lambda size: rng.poisson(1.5, size),
+        "positive": rng.standard_exponential,
+    }
+    return np.asarray(draws[loss.support](size=size), dtype=np.float64)
 
 
 class LossContract:
@@ -35,15 +49,27 @@ class LossContract:
     def samples(self, loss: Loss, size: int = 60) -> tuple[Array, Array, Array]:
         """Return targets, scores on both sides of every bend, and dual variables strictly inside the box."""
         rng = np.random.default_rng(0)
-        y = np.where(np.arange(size) % 2, 1.0, -1.0)
-        if loss.task == "regression":
-            y = rng.normal(size=size)
+        y = valid_targets(loss, rng, size)
         z = rng.normal(scale=2.5, size=size)
         lo, hi = (np.clip(end, -3.0, 3.0) for end in loss.dual_bounds(y))
         r = lo + (hi - lo) * rng.uniform(0.02, 0.98, size)
         for array in (y, z, r):
             array.flags.writeable = False
         return y, z, r
+
+    def test_targets_outside_the_support_are_refused(self, loss: Loss) -> None:
+        """Check that a loss of positive or non-negative targets refuses those that are not, and says so."""
+        worst = {"real": np.nan, "non-negative": -0.5, "positive": 0.0}[loss.support]
+        with pytest.raises(InvalidInputError, match=r"-0\.5|0\.0|nan|NaN"):
+            loss.check_target([1.0, 2.0 if loss.task == "regression" else -1.0, worst])
+
+    def test_mean_of_scores(self, loss: Loss) -> None:
+        """Check that predictions rise with scores, and that the best constant of one target predicts it."""
+        y, z, _ = self.samples(loss)
+        assert np.all(np.diff(loss.mean(np.sort(z))) >= 0)
+        if loss.task == "regression":
+            constants = [loss.mean(np.array(loss.best_intercept(np.full(3, t), np.zeros(3), np.ones(3)))) for t in y]
+            assert np.all(np.abs(constants - y) <= 1e-9 * (1 + np.abs(y)))
 
     def test_fenchel_young_inequality(self, loss: Loss) -> None:
         """Check ``l(y, z) + l*(y, -r) + r z >= 0`` for every pair."""

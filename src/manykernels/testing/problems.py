@@ -23,6 +23,10 @@ Floats = NDArray[np.float64]
 LOSSES = ("logistic", "hinge", "squared_hinge", "squared", "epsilon_insensitive", "huber")
 REGULARIZERS = ("l1", "elasticnet", "lq", "ridge", "simplex")
 _CLASSIFICATION = ("logistic", "hinge", "squared_hinge")
+_LOG_LINK: dict[str, Callable[[np.random.Generator, Floats], Floats]] = {
+    "poisson": lambda rng, mean: rng.poisson(mean) + 1.0 * (np.arange(mean.size) == 0),
+    "gamma": lambda rng, mean: mean * rng.gamma(2.0, 0.5, mean.size),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +97,7 @@ def random_problem(
     seed : int
         Seed of every draw.
     loss : str
-        One of ``LOSSES``, or ``"quantile"``.
+        One of ``LOSSES``, or ``"quantile"``, ``"poisson"`` or ``"gamma"``.
     regularizer : str
         One of ``REGULARIZERS``, or ``"lp_ball"`` or ``"elasticnet_ball"``.
     fit_intercept : bool
@@ -116,6 +120,8 @@ def random_problem(
     X = rng.normal(size=(n_samples, 4))
     kernels, kinds = _draw_kernels(rng, X, n_kernels)
     y = _draw_targets(rng, X, classify=loss in _CLASSIFICATION)
+    if loss in _LOG_LINK:
+        y = _LOG_LINK[loss](rng, np.exp(np.clip(y, -1.5, 1.5)))
     sample_weight = rng.uniform(0.2, 3.0, n_samples) if weighted else None
     penalties = np.exp(rng.uniform(-1.0, 1.0, n_kernels)) if weighted else None
     drawn = SmallProblem(

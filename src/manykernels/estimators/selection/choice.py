@@ -143,7 +143,7 @@ class CrossValidated:
         found: Candidates,
     ) -> list[FoldScores]:
         """Return the scores of every candidate on every fold."""
-        scorer = check_scoring(self, scoring=self._default_scoring if self.scoring is None else self.scoring)
+        scorer = check_scoring(self, scoring=self._scoring_of(loss))
         splits = list(self._splits(target, groups))
         as_bank(self.kernels).check(rows)
         folds = []
@@ -158,6 +158,12 @@ class CrossValidated:
                     fold.add(*fitted)
                 folds.append(fold)
         return folds
+
+    def _scoring_of(self: Any, loss: Loss) -> Any:
+        """Return what scores candidates; where squared errors say little, the share of the deviance explained."""
+        if self.scoring is not None:
+            return self.scoring
+        return self._default_scoring if loss.support == "real" else None
 
     def _scoring_weight(self: Any, y: Array, weight: Array | None) -> Array | None:
         """Return the weights of held-out samples in the score."""

@@ -54,7 +54,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # type: ignore[override]  #
         Folds of K-fold selection (5 by default), or any splitter of scikit-learn, such as ``ShuffleSplit`` for
         hold-out selection.
     scoring : str, callable or None, default=None
-        The mean squared error by default.
+        The mean squared error by default; for "poisson" and "gamma" the share of the deviance that is explained.
     solver : str or Solver, default="auto"
         Solver of every problem.
     fit_intercept : bool, default=True

@@ -39,6 +39,7 @@ class BaseMKL(BaseEstimator):
     _target_word: str
     _single: bool
     _n_samples: int
+    _loss: Loss
     _known_rows: Rows | None = None  # checked before, see ``_checked_rows``
 
     @property
@@ -210,6 +211,7 @@ class BaseMKL(BaseEstimator):
         weights = np.array([found.kernel_weights for found in fit.solutions])
         rho = np.array([found.dual_coef for found in fit.solutions])
         self._expansion = KernelExpansion.of(training.bank, training.prepared, weights, rho)
+        self._loss = fit.problems[0].loss
         self._keep(training.bank, fit, samples)
 
     def _keep(self, bank: FittedKernels[Any], fit: Fit, samples: Samples) -> None:

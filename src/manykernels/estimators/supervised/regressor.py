@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Samples
-from manykernels.estimators.supervised.targets import numeric_targets
+from manykernels.estimators.supervised.targets import numeric_targets, sample_weights
+from manykernels.objective.losses import Loss
 from manykernels.validation.arrays import Array
 
 
@@ -31,8 +33,11 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         (:meth:`KernelBank.default` with unit mean diagonals). With "precomputed", X is a :class:`KernelStack`, an
         (M, N, N) array or a list of (N, N) arrays, used as it is, without normalization; a :class:`PrecomputedBank`
         normalizes it.
-    loss : {"squared", "epsilon_insensitive", "huber", "quantile"} or Loss, default="squared"
-        Loss of a prediction for a target; the squared loss is ``(y - z)^2 / 2``.
+    loss : {"squared", "epsilon_insensitive", "huber", "quantile", "poisson", "gamma"} or Loss, default="squared"
+        Loss of a prediction for a target; the squared loss is ``(y - z)^2 / 2``. With "poisson" (counts) and "gamma"
+        (positive amounts), which are half the deviance, ``f(x) + b`` is the logarithm of the mean, and :meth:`predict`
+        returns the mean. Counts with an exposure are fitted as ``fit(X, counts / exposure, sample_weight=exposure)``,
+        amounts with an exposure as ``fit(X, amounts / exposure)``.
     penalty : str or Regularizer, default="l1"
         ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, or a set of kernel weights, ``"simplex"``, ``"lp_ball"``,
         ``"elasticnet_ball"``. A Regularizer object brings its own strength instead of ``alpha``.
@@ -197,7 +202,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_targets)
-            In the unit of y.
+            In the unit of y; the mean for losses with a logarithmic link.
 
         Examples
         --------
@@ -205,13 +210,71 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         >>> MKLRegressor(alpha=0.1).fit([[0.0], [1.0], [2.0], [3.0]], [0.0, 1.0, 2.0, 3.0]).predict([[1.5]]).round(3)
         array([1.5])
         """
+        scores = self.decision_function(X)
+        return self._loss.mean(scores)
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the scores ``f(x) + b``: the predictions, or their logarithms for "poisson" and "gamma".
+
+        Parameters
+        ----------
+        X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_targets)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import MKLRegressor
+        >>> X = [[0.0], [1.0], [2.0], [3.0]]
+        >>> model = MKLRegressor(loss="poisson").fit(X, [1, 2, 4, 9])
+        >>> np.allclose(np.exp(model.decision_function(X)), model.predict(X))
+        True
+        """
         scores = self._scores(X)
         return scores[:, 0] if self._single else scores
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the share of the variance that is explained; of the deviance for "poisson" and "gamma".
+
+        Parameters
+        ----------
+        X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
+            Samples.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Their targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples.
+
+        Returns
+        -------
+        float
+            ``1 - sum s l(y, z) / sum s l(y, b)`` with half the squared error or half the deviance ``l``, and the best
+            constant ``b``; averaged over targets.
+
+        Examples
+        --------
+        >>> from manykernels import MKLRegressor
+        >>> X, y = [[0.0], [1.0], [2.0], [3.0]], [1, 2, 4, 9]
+        >>> MKLRegressor(loss="poisson", alpha=0.001).fit(X, y).score(X, y) > 0.95
+        True
+        """
+        check_is_fitted(self)
+        if self._loss.support == "real":
+            return float(super().score(X, y, sample_weight))
+        scores = self._scores(X)
+        targets = numeric_targets(y).reshape(len(scores), -1)
+        weight = sample_weights(sample_weight, len(scores))
+        shares = [_explained(self._loss, target, z, weight) for target, z in zip(targets.T, scores.T, strict=True)]
+        return float(np.mean(shares))
 
     def decompose(self, X: Any) -> Array:
         """Return what each kernel adds to each prediction.
 
-        Summed over kernels and with ``intercept_`` added, this is ``predict(X)``.
+        Summed over kernels and with ``intercept_`` added, this is ``decision_function(X)``.
 
         Parameters
         ----------
@@ -241,3 +304,11 @@ class MKLRegressor(RegressorMixin, BaseMKL):
 
     def _target_labels(self) -> Array:
         return np.arange(len(self.kernel_weights_))
+
+
+def _explained(loss: Loss, target: Array, scores: Array, weight: Array) -> float:
+    """Return the share of the loss of the best constant that scores save."""
+    target = loss.check_target(target)
+    constant = loss.best_intercept(target, np.zeros(len(target)), weight)
+    left, whole = (float(weight @ loss.value(target, z)) for z in (scores, np.full(len(target), constant)))
+    return 1.0 - left / whole if whole > 0 else float(left == 0)

@@ -7,15 +7,18 @@ from typing import Any
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses.base import Loss
 from manykernels.objective.losses.classification import Hinge, Logistic, SquaredHinge
+from manykernels.objective.losses.counts import Gamma, Poisson
 from manykernels.objective.losses.regression import EpsilonInsensitive, Huber, Quantile, Squared
 
 __all__ = [
     "LOSSES",
     "EpsilonInsensitive",
+    "Gamma",
     "Hinge",
     "Huber",
     "Logistic",
     "Loss",
+    "Poisson",
     "Quantile",
     "Squared",
     "SquaredHinge",
@@ -23,7 +26,8 @@ __all__ = [
 ]
 
 LOSSES: dict[str, type[Loss]] = {
-    loss.name: loss for loss in (Logistic, Hinge, SquaredHinge, Squared, EpsilonInsensitive, Huber, Quantile)
+    loss.name: loss
+    for loss in (Logistic, Hinge, SquaredHinge, Squared, EpsilonInsensitive, Huber, Quantile, Poisson, Gamma)
 }
 
 

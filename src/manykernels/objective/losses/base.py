@@ -45,6 +45,8 @@ class Loss(abc.ABC):
         What the target is: labels in {-1, +1}, or finite numbers.
     smooth : bool
         Whether the loss is differentiable in ``z``.
+    support : {"real", "non-negative", "positive"}
+        Which numbers targets may be.
     entropic : bool
         Whether the conjugate is its own barrier (its derivative is infinite at the ends of the dual box).
     kink : float
@@ -75,6 +77,7 @@ class Loss(abc.ABC):
     name: ClassVar[str]
     task: ClassVar[str]
     smooth: ClassVar[bool]
+    support: ClassVar[str] = "real"
     entropic: ClassVar[bool] = False
     conjugate_form: ClassVar[str] = "general"
     curvature: ClassVar[float] = 0.0
@@ -130,6 +133,32 @@ class Loss(abc.ABC):
         InvalidInputError
             If a value cannot be used.
         """
+
+    def why_no_constant(self, y: Array) -> str:
+        """Return why no finite constant fits these targets best, in words; empty if one does.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n_samples,)
+
+        Returns
+        -------
+        str
+        """
+        return ""
+
+    def mean(self, z: Array) -> Array:
+        """Return what scores predict, in the unit of the target: the inverse link, by default the score itself.
+
+        Parameters
+        ----------
+        z : ndarray of any shape
+
+        Returns
+        -------
+        ndarray of the same shape
+        """
+        return z
 
     @abc.abstractmethod
     def value(self, y: Array, z: Array) -> Array:
@@ -345,6 +374,12 @@ class ClassificationLoss(Loss):
                 f"The {self.name} loss needs labels -1 and +1, but y contains {shown}. Encode them so."
             )
         return target
+
+    def why_no_constant(self, y: Array) -> str:
+        """One class has the best constant infinity, or none that is the best."""
+        if len(np.unique(y)) > 1:
+            return ""
+        return f"Every label is {y[0]:+g}: with one class and an intercept there is nothing to learn"
 
 
 class RegressionLoss(Loss):
