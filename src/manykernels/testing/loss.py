@@ -25,12 +25,9 @@ def valid_targets(loss: Loss, rng: np.random.Generator, size: int) -> Array:
     """Return targets that the loss accepts, (size,), from the support that it declares."""
     if loss.task != "regression":
         return np.where(np.arange(size) % 2, 1.0, -1.0)
-    draws = {
-        "real": rng.normal,
-        "non-negative": lambda size: rng.poisson(1.5, size),
-        "positive": rng.standard_exponential,
-    }
-    return np.asarray(draws[loss.support](size=size), dtype=np.float64)
+    if loss.support == "real":
+        return rng.normal(size=size)
+    return rng.standard_exponential(size) if loss.support == "positive" else rng.poisson(1.5, size).astype(np.float64)
 
 
 class LossContract:
