@@ -29,7 +29,14 @@ if TYPE_CHECKING:
         ModelFileError,
         NotPSDError,
     )
-    from manykernels.inspection import load_model, report, save_model
+    from manykernels.inspection import (
+        leave_one_out_importance,
+        load_model,
+        permutation_importance,
+        report,
+        save_model,
+        stability_selection,
+    )
     from manykernels.kernels import (
         ArdGaussian,
         ChiSquared,
@@ -103,12 +110,15 @@ __all__ = [
     "centered_alignment",
     "get_loss",
     "get_regularizer",
+    "leave_one_out_importance",
     "load_model",
+    "permutation_importance",
     "regularization_path",
     "report",
     "save_model",
     "solve",
     "solve_factored",
+    "stability_selection",
     "target_kernel",
 ]
 

@@ -15,6 +15,10 @@ from manykernels.inspection.displays import (
     WeightMapDisplay,
     plot_overview,
 )
+from manykernels.inspection.evidence.display import StabilityDisplay
+from manykernels.inspection.evidence.importance import permutation_importance
+from manykernels.inspection.evidence.leave_out import leave_one_out_importance
+from manykernels.inspection.evidence.stability import StabilitySelection, stability_selection
 from manykernels.inspection.model_file.file import load_model, read_metadata, save_model
 from manykernels.inspection.reports.document import report
 from manykernels.inspection.reports.report import MKLReport
@@ -30,12 +34,17 @@ __all__ = [
     "KernelWeightsDisplay",
     "MKLReport",
     "PathDisplay",
+    "StabilityDisplay",
+    "StabilitySelection",
     "WaterfallDisplay",
     "WeightMapDisplay",
+    "leave_one_out_importance",
     "load_model",
+    "permutation_importance",
     "plot_overview",
     "read_metadata",
     "report",
     "save_model",
+    "stability_selection",
     "summary_html",
 ]

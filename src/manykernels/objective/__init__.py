@@ -34,6 +34,7 @@ from manykernels.objective.regularizers import (
     get_regularizer,
 )
 from manykernels.objective.regularizers.elastic_net_ball import elastic_net_linear, elastic_net_reciprocals
+from manykernels.objective.screening import proved_inactive
 
 __all__ = [
     "LOSSES",
@@ -67,4 +68,5 @@ __all__ = [
     "elastic_net_reciprocals",
     "get_loss",
     "get_regularizer",
+    "proved_inactive",
 ]

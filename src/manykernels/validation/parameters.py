@@ -68,6 +68,12 @@ def check_random_state(value: Any) -> Any:
     return value
 
 
+def generator_from(random_state: Any) -> np.random.Generator:
+    """Return a generator seeded as ``random_state`` says; None draws a seed from the system."""
+    checked = check_random_state(random_state)
+    return np.random.default_rng(None if checked is None else seed_from(checked))
+
+
 def seed_from(random_state: int | np.random.RandomState | np.random.Generator) -> int:
     """Return a seed: the integer that is given, or one drawn from the generator."""
     source = check_random_state(random_state)

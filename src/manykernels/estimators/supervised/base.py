@@ -24,6 +24,7 @@ from manykernels.objective.constants import strength_from_alpha
 from manykernels.objective.losses import LOSSES, Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer, get_regularizer
+from manykernels.objective.screening import proved_inactive
 from manykernels.solvers import Status
 from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import Array
@@ -212,6 +213,9 @@ class BaseMKL(BaseEstimator):
         rho = np.array([found.dual_coef for found in fit.solutions])
         self._expansion = KernelExpansion.of(training.bank, training.prepared, weights, rho)
         self._loss = fit.problems[0].loss
+        pairs = zip(fit.problems, fit.solutions, strict=True)
+        proofs = np.array([proved_inactive(problem, found.certificate) for problem, found in pairs])
+        self.proved_inactive_ = proofs[0] if self._single else proofs
         self._keep(training.bank, fit, samples)
 
     def _keep(self, bank: FittedKernels[Any], fit: Fit, samples: Samples) -> None:

@@ -84,6 +84,9 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         The labels; with two, scores above zero mean the second.
     kernel_weights_ : ndarray of shape (n_kernels,) or (n_classes, n_kernels)
         Weights ``d`` of the kernels; one row a class with more than two classes.
+    proved_inactive_ : ndarray of the same shape, bool
+        Kernels that the certificate proves to be zero in every optimal model (L1 and elastic net, losses of bounded
+        curvature); a smaller ``tol`` proves more. See :func:`manykernels.objective.proved_inactive`.
     kernel_norms_ : ndarray of the same shape
         Norms ``||f_m||``.
     kernel_names_ : list of str

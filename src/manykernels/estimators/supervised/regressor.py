@@ -84,6 +84,9 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     ----------
     kernel_weights_ : ndarray of shape (n_kernels,) or (n_targets, n_kernels)
         Weights ``d`` of the kernels; one row a target if y has two dimensions.
+    proved_inactive_ : ndarray of the same shape, bool
+        Kernels that the certificate proves to be zero in every optimal model (L1 and elastic net, losses of bounded
+        curvature); a smaller ``tol`` proves more. See :func:`manykernels.objective.proved_inactive`.
     kernel_norms_ : ndarray of the same shape
         Norms ``||f_m||``.
     kernel_names_ : list of str
