@@ -139,6 +139,7 @@ def stability_selection(
     Returns
     -------
     StabilitySelection
+        Frequencies, what was selected, and the bound.
 
     Raises
     ------
