@@ -35,6 +35,7 @@ from manykernels.objective.regularizers import (
 )
 from manykernels.objective.regularizers.elastic_net_ball import elastic_net_linear, elastic_net_reciprocals
 from manykernels.objective.screening import proved_inactive
+from manykernels.objective.shared import Multinomial, SharedLoss, SharedProblem
 
 __all__ = [
     "LOSSES",
@@ -54,6 +55,7 @@ __all__ = [
     "Logistic",
     "Loss",
     "LpBall",
+    "Multinomial",
     "PaperProblem",
     "Poisson",
     "Problem",
@@ -61,6 +63,8 @@ __all__ = [
     "RegressionLoss",
     "Regularizer",
     "Ridge",
+    "SharedLoss",
+    "SharedProblem",
     "Simplex",
     "Squared",
     "SquaredHinge",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,8 @@ class Problem:
     True
     """
 
+    shared: ClassVar[bool] = False  # whether several targets share the kernel weights
+
     stack: GramStack
     y: Array
     loss: Loss
@@ -81,7 +83,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         self._set("stack", as_stack(self.stack))
-        self._set("loss", get_loss(self.loss))
+        self._set("loss", self._known_loss())
         if not isinstance(self.regularizer, Regularizer):
             raise InvalidInputError(
                 f"regularizer must be a Regularizer such as BlockL1(0.1), got {self.regularizer!r}; "
@@ -93,6 +95,10 @@ class Problem:
         self._set("sample_weight", _positive(self.sample_weight, self.n_samples, "sample_weight"))
         self._set("kernel_penalties", _positive(self.kernel_penalties, self.n_kernels, "kernel_penalties"))
         self._check_solvable()
+
+    def _known_loss(self) -> Any:
+        """Return the loss, which may be given by name."""
+        return get_loss(self.loss)
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -170,7 +176,7 @@ class Problem:
     @cached_property
     def loss_at_zero(self) -> float:
         """Weighted loss of the scores 0."""
-        return self.empirical_loss(np.zeros(self.n_samples))
+        return self.empirical_loss(self.constant_scores(0.0))
 
     @property
     def tiny(self) -> float:
@@ -211,6 +217,19 @@ class Problem:
         """
         penalties, regularizer = self.penalties[kernels], self.regularizer.take(kernels)
         return replace(self, stack=self.stack.take(kernels), kernel_penalties=penalties, regularizer=regularizer)
+
+    def constant_scores(self, b: float) -> Array:
+        """Scores (N,) of the model without kernels.
+
+        Parameters
+        ----------
+        b : float
+
+        Returns
+        -------
+        ndarray of shape (N,)
+        """
+        return np.full(self.n_samples, b)
 
     # --- primal and dual --------------------------------------------------------------------------------------------
 

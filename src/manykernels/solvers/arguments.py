@@ -24,7 +24,7 @@ def check_warm_start(warm_start: Any, n_samples: int, n_kernels: int) -> None:
         return
     if not isinstance(warm_start, Solution):
         raise InvalidInputError(f"warm_start must be None or a Solution, as solve returns it, got {warm_start!r}.")
-    found = warm_start.dual_coef.size, warm_start.kernel_weights.size
+    found = len(warm_start.dual_coef), warm_start.kernel_weights.size
     if found != (n_samples, n_kernels):
         raise InvalidInputError(
             f"warm_start has {found[0]} samples and {found[1]} kernels, but the problem has {n_samples} and "

@@ -66,6 +66,7 @@ class Solver(ABC):
     verbose: int = 0
 
     name: ClassVar[str]
+    shared: ClassVar[bool] = False  # whether it solves for several targets with one set of kernel weights
     needs: ClassVar[frozenset[Capability]] = frozenset()  # what it asks of loss and regularizer
     attainable_gap: ClassVar[float] = 1e-8  # relative, that the algorithm reaches on every problem it accepts
     fallback: ClassVar[type[Solver] | None] = None  # goes on where this one breaks down, stalls or is too slow
@@ -205,6 +206,10 @@ class Solver(ABC):
         -------
         list of str
         """
+        if cls.shared != problem.shared:
+            other = "one" if cls.shared else "several that share their kernel weights"
+            return [f"it learns {'several functions with the same kernel weights' if cls.shared else 'one function'}, "
+                    f"and there is a target for {other}"]  # fmt: skip
         owners: dict[str, Loss | Regularizer] = {"loss": problem.loss, "regularizer": problem.regularizer}
         return [
             f"it needs {need.words}, which the {need.owner} '{owners[need.owner].name}' does not have"
@@ -296,7 +301,7 @@ class Solver(ABC):
         if warm_start is not None:
             start = warm_start.dual_coef, warm_start.kernel_weights, warm_start.intercept
         found = certified(start, 0)
-        nothing = problem.empirical_loss(np.full(problem.n_samples, zero_b)) * (1.0 + ROUNDING)
+        nothing = problem.empirical_loss(problem.constant_scores(zero_b)) * (1.0 + ROUNDING)
         if not found.certificate.primal <= nothing:  # or no number: what is worse than no model is no start either
             start, found = zero, certified(zero, 0)
         yield found

@@ -130,11 +130,11 @@ class Solution:
 
     Parameters
     ----------
-    dual_coef : ndarray of shape (n_samples,)
+    dual_coef : ndarray of shape (n_samples,), or (n_samples, n_targets) with shared weights
         ``rho``.
     kernel_weights : ndarray of shape (n_kernels,)
         ``d``, non-negative.
-    intercept : float
+    intercept : float, or ndarray of shape (n_targets,) with shared weights
         ``b``, 0 without an intercept.
     certificate : Certificate
         Primal and dual value, absolute and relative gap of exactly this model.
@@ -165,7 +165,7 @@ class Solution:
 
     dual_coef: Array
     kernel_weights: Array
-    intercept: float
+    intercept: Any  # a float, or (T,) with shared weights
     certificate: Certificate
     status: Status
     message: str
@@ -193,7 +193,7 @@ class Solution:
         """
         if len(kept) == n_samples:
             return self
-        dual_coef = np.zeros(n_samples)
+        dual_coef = np.zeros((n_samples, *self.dual_coef.shape[1:]))
         dual_coef[kept] = self.dual_coef
         return replace(self, dual_coef=dual_coef)
 
@@ -205,7 +205,7 @@ class Solution:
     @property
     def support(self) -> Array:
         """Positions of the samples with nonzero dual coefficient."""
-        return np.flatnonzero(self.dual_coef)
+        return np.flatnonzero(self.dual_coef.reshape(len(self.dual_coef), -1).any(axis=1))
 
     def frame(self) -> pd.DataFrame:
         """Return the history as a table, one row an iteration.

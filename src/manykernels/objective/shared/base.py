@@ -1,0 +1,90 @@
+"""What a loss of several scores a sample is: value, derivative, curvature, conjugate, feasible duals, intercepts."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from typing import ClassVar
+
+from manykernels.objective.capabilities import Capability
+from manykernels.validation.arrays import Array
+
+
+@dataclass(frozen=True)
+class SharedLoss(abc.ABC):
+    """A smooth convex loss ``l(y_i, z_i)`` of the scores ``z_i`` (T,) of a sample, for several samples at once.
+
+    The dual variable is ``r_i = -dl/dz_i`` (T,), and ``conjugate`` is ``l*(y_i, -r_i)``.
+
+    Attributes
+    ----------
+    name : str
+    task : {"classification", "regression"}
+    coupled : bool
+        Whether the scores of a sample act on each other; if not, the loss is a sum over targets.
+    linear_dual : bool
+        Whether the curvature is one everywhere, as that of the squared loss.
+    entropic, kink, piecewise_linear
+        As in `Loss`.
+    """
+
+    coupled: ClassVar[bool] = False
+    kink: ClassVar[float] = 0.0
+    piecewise_linear: ClassVar[bool] = False
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """Name of the loss."""
+
+    @property
+    @abc.abstractmethod
+    def task(self) -> str:
+        """What the target is."""
+
+    @property
+    @abc.abstractmethod
+    def entropic(self) -> bool:
+        """Whether the conjugate is its own barrier."""
+
+    @property
+    @abc.abstractmethod
+    def linear_dual(self) -> bool:
+        """Whether the curvature is one everywhere."""
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """None of those that solvers for a single target ask for."""
+        return frozenset()
+
+    @abc.abstractmethod
+    def check_target(self, y: Array) -> Array:
+        """Return ``y`` as float64 (N, T), or raise ``InvalidInputError`` saying what cannot be used."""
+
+    @abc.abstractmethod
+    def parts(self, y: Array, z: Array) -> Array:
+        """Return the parts that move on their own: the loss of every sample and target (N, T), coupled ones (N, 1)."""
+
+    def value(self, y: Array, z: Array) -> Array:
+        """Loss of each sample, (N,)."""
+        return self.parts(y, z).sum(axis=1)
+
+    @abc.abstractmethod
+    def derivative(self, y: Array, z: Array) -> Array:
+        """``dl/dz`` (N, T)."""
+
+    @abc.abstractmethod
+    def curvature(self, y: Array, z: Array) -> Array:
+        """Second derivatives (N, T); of coupled losses the ``p`` in ``diag(p) - p p'``."""
+
+    @abc.abstractmethod
+    def conjugate(self, y: Array, r: Array) -> Array:
+        """``l*(y, -r)`` of each sample, (N,); infinite outside the domain."""
+
+    @abc.abstractmethod
+    def feasible(self, y: Array, rho: Array, weight: Array, *, sums: bool) -> Array:
+        """Return dual coefficients (N, T) near ``rho`` inside the domain, with column sums of zero if ``sums``."""
+
+    @abc.abstractmethod
+    def best_intercepts(self, y: Array, f: Array, weight: Array) -> Array:
+        """Minimizer over ``b`` (T,) of ``sum_i s_i l(y_i, f_i + b)``."""
