@@ -19,6 +19,7 @@ from manykernels.validation.parameters import check_flag, check_n_jobs, check_ra
 __all__ = ["DEFAULT_LOSS", "PARAMETERS", "Parameter", "Range", "check_parameters", "defaults", "shape_of"]
 
 DEFAULT_LOSS = {"classification": "logistic", "regression": "squared"}
+WEIGHTS = ("own", "shared")
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,13 @@ def _check_loss(value: Any) -> None:
 def _check_penalty(value: Any) -> None:
     if not isinstance(value, Regularizer) and (not isinstance(value, str) or value not in REGULARIZERS):
         raise InvalidInputError(f"Unknown penalty {value!r}. Known penalties: {', '.join(REGULARIZERS)}.")
+
+
+def _check_weights(value: Any) -> None:
+    if not isinstance(value, str) or value not in WEIGHTS:
+        raise InvalidInputError(
+            f"weights must be 'own' (kernel weights for each class or target) or 'shared' (one set), got {value!r}."
+        )
 
 
 def _check_solver(value: Any) -> None:
@@ -145,6 +153,7 @@ _ALL = (
         Range(open="both"),
     ),
     Parameter("tau", 0.5, "For 'quantile': which quantile.", _of_loss("quantile", "tau"), Range(high=1.0, open="both")),
+    Parameter("weights", "own", "Kernel weights of each class or target, or shared.", _check_weights, choices=WEIGHTS),
     Parameter("solver", "auto", "Name of a solver; 'auto' chooses.", _check_solver, choices=("auto", *SOLVERS)),
     Parameter(
         "fit_intercept",

@@ -206,10 +206,10 @@ class Solver(ABC):
         -------
         list of str
         """
-        if cls.shared != problem.shared:
-            other = "one" if cls.shared else "several that share their kernel weights"
-            return [f"it learns {'several functions with the same kernel weights' if cls.shared else 'one function'}, "
-                    f"and there is a target for {other}"]  # fmt: skip
+        if cls.shared and not problem.shared:
+            return ["it is for several classes or targets that share their kernel weights, and here is one target"]
+        if problem.shared and not cls.shared:
+            return ["it learns one function, and here several classes or targets share their kernel weights"]
         owners: dict[str, Loss | Regularizer] = {"loss": problem.loss, "regularizer": problem.regularizer}
         return [
             f"it needs {need.words}, which the {need.owner} '{owners[need.owner].name}' does not have"

@@ -17,6 +17,7 @@ from manykernels.solvers.methods.interior_point import InteriorPoint
 from manykernels.solvers.methods.levelmkl import LevelMKL
 from manykernels.solvers.methods.obscure import Obscure
 from manykernels.solvers.methods.pfbs.method import ForwardBackward
+from manykernels.solvers.methods.shared_newton import SharedNewton
 from manykernels.solvers.methods.silp import SILP
 from manykernels.solvers.methods.simplemkl import SimpleMKL
 from manykernels.solvers.methods.skm.method import SupportKernelMachine
@@ -45,6 +46,9 @@ SOLVERS: dict[str, type[Solver]] = {
     )
 }
 
+SHARED_SOLVERS: dict[str, type[Solver]] = {SharedNewton.name: SharedNewton}
+"""Solvers for several classes or targets with one set of kernel weights."""
+
 ALIASES = {"citi": "block_coordinate", "lpmkl": "block_coordinate", "group_lasso_mkl": "block_coordinate"}
 """Names from the literature: one alternation, told apart by the regularizer (elastic-net ball, lp ball, simplex)."""
 
@@ -62,6 +66,7 @@ REASONS = {
     InteriorPoint.name: "every kernel keeps a weight, so all of them enter each step",
     BlockCoordinate.name: "the best weights for given norms are known, but no bounds on the dual norms that a Newton "
     "method could use, so the weights take turns with a learner on the weighted sum",
+    SharedNewton.name: "several classes or targets share their kernel weights, and it is the solver for that",
 }
 """Why a solver is preferred among those that handle a problem."""
 
@@ -87,6 +92,8 @@ def solvers_for(problem: Problem) -> list[str]:
     >>> "pfbs" in solvers_for(problem), "skm" in solvers_for(problem)
     (True, False)
     """
+    if problem.shared:
+        return [name for name, cls in SHARED_SOLVERS.items() if not cls.refusals(problem)]
     names = [name for name, cls in SOLVERS.items() if not cls.refusals(problem)]
     first = [name for name in names if name == SmoothDual.name and _suits_smooth_dual(problem)]
     return first + [name for name in names if name not in first]
@@ -149,11 +156,12 @@ def get_solver(name: str) -> type[Solver]:
     """
     if not isinstance(name, str):
         raise InvalidInputError(f"solver must be a name or a configured solver such as SILP(tol=1e-6), got {name!r}.")
-    if ALIASES.get(name, name) not in SOLVERS:
-        known = ", ".join(map(repr, SOLVERS))
+    every = SOLVERS | SHARED_SOLVERS
+    if ALIASES.get(name, name) not in every:
+        known = ", ".join(map(repr, every))
         aliases = ", ".join(map(repr, ALIASES))
         raise InvalidInputError(f"Unknown solver {name!r}. Known: 'auto', {known}, and the aliases {aliases}.")
-    return SOLVERS[ALIASES.get(name, name)]
+    return every[ALIASES.get(name, name)]
 
 
 def check_alias(name: str, problem: Problem) -> None:
@@ -199,4 +207,4 @@ def choose_solver(problem: Problem) -> tuple[type[Solver], str]:
     if not able:
         lacking = "; ".join(f"'{name}': {cls.refusals(problem)[0]}" for name, cls in SOLVERS.items())
         raise IncompatibleError(f"No solver can solve this problem. {lacking}.")
-    return SOLVERS[able[0]], REASONS.get(able[0], "it is the first that has all it needs from loss and regularizer")
+    return get_solver(able[0]), REASONS.get(able[0], "it is the first that has all it needs from loss and regularizer")

@@ -55,6 +55,8 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # type: ignore[override]  #
         hold-out selection.
     scoring : str, callable or None, default=None
         The mean squared error by default; for "poisson" and "gamma" the share of the deviance that is explained.
+    weights : {"own", "shared"}, default="own"
+        Whether all targets share one set of kernel weights.
     solver : str or Solver, default="auto"
         Solver of every problem.
     fit_intercept : bool, default=True
@@ -135,6 +137,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # type: ignore[override]  #
         tau: float = 0.5,
         cv: Any = None,
         scoring: Any = None,
+        weights: str = "own",
         solver: Any = "auto",
         fit_intercept: bool = True,
         kernel_penalties: Any = None,
@@ -161,6 +164,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # type: ignore[override]  #
         self.tau = tau
         self.cv = cv
         self.scoring = scoring
+        self.weights = weights
         self.solver = solver
         self.fit_intercept = fit_intercept
         self.kernel_penalties = kernel_penalties
@@ -206,6 +210,8 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # type: ignore[override] 
         Folds of stratified K-fold selection (5 by default), or any splitter of scikit-learn.
     scoring : str, callable or None, default=None
         The share of correct labels by default.
+    weights : {"own", "shared"}, default="own"
+        Whether all classes share one set of kernel weights.
     solver : str or Solver, default="auto"
         Solver of every problem.
     fit_intercept : bool, default=True
@@ -280,6 +286,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # type: ignore[override] 
         eta: float = 0.5,
         cv: Any = None,
         scoring: Any = None,
+        weights: str = "own",
         solver: Any = "auto",
         fit_intercept: bool = True,
         class_weight: Any = None,
@@ -304,6 +311,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # type: ignore[override] 
         self.eta = eta
         self.cv = cv
         self.scoring = scoring
+        self.weights = weights
         self.solver = solver
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight

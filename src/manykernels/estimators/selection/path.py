@@ -11,17 +11,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from manykernels.estimators.parameters import check_parameters
 from manykernels.estimators.selection.descent import descend, without_bar
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas
 from manykernels.estimators.supervised.problems import Fit
-from manykernels.estimators.supervised.targets import kernel_factors
+from manykernels.estimators.supervised.targets import class_labels, encode_labels, kernel_factors, numeric_targets
 from manykernels.estimators.supervised.training import is_precomputed, open_training
-from manykernels.exceptions import ConvergenceWarning
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack
 from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
+from manykernels.objective.shared import SharedProblem
 from manykernels.solvers import Solution, Solver, Status
 from manykernels.solvers.progress import count_to
 from manykernels.threads import blas_threads
@@ -159,6 +161,7 @@ def regularization_path(
     fit_intercept: bool = True,
     sample_weight: ArrayLike | None = None,
     kernel_penalties: Any = None,
+    weights: str = "own",
     solver: str | Solver = "auto",
     memory_budget: int | str | None = None,
     n_jobs: int | None = None,
@@ -179,8 +182,8 @@ def regularization_path(
     X : DataFrame, array, KernelStack or GramStack
         Rows for the kernels of a bank, or the kernels themselves: a GramStack, or with ``kernels="precomputed"`` a
         KernelStack or an (M, N, N) array.
-    y : array_like of shape (n_samples,)
-        Labels -1 and +1 for a classification loss, numbers for a regression loss.
+    y : array_like of shape (n_samples,) or, with shared weights, (n_samples, n_targets)
+        Labels -1 and +1 for a classification loss, of any type with shared weights; numbers for a regression loss.
     kernels : None, KernelBank, PrecomputedBank or "precomputed"
         As in the estimators; of no account for a GramStack.
     loss : str or Loss, default="squared"
@@ -203,6 +206,9 @@ def regularization_path(
         Positive factors on the losses.
     kernel_penalties : array_like of shape (n_kernels,) or dict, optional
         Factors on the norms inside the penalty, as in the estimators.
+    weights : {"own", "shared"}, default="own"
+        With "shared", y may have several columns of targets, or hold labels of several classes, which share one set of
+        kernel weights; intercepts are then arrays.
     solver : str or Solver, default="auto"
         Solver of every problem.
     memory_budget : int, str or None
@@ -251,10 +257,13 @@ def regularization_path(
     (0, 'x1: gaussian(width=0.5*median)')
     """
     stack, names = _opened(X, kernels, memory_budget, n_jobs)
-    problem = Problem(
+    check_parameters({"weights": weights})
+    known = get_loss(loss, **(loss_parameters or {}))
+    kind, targets = (SharedProblem, _columns(y, known)) if weights == "shared" else (Problem, np.asarray(y))
+    problem = kind(
         stack,
-        np.asarray(y),
-        get_loss(loss, **(loss_parameters or {})),
+        targets,
+        known,
         get_regularizer("l1", 1.0),
         fit_intercept=fit_intercept,
         sample_weight=None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
@@ -292,6 +301,19 @@ def _completed(
         if not fits:
             raise
     return fits
+
+
+def _columns(y: Any, loss: Loss) -> Array:
+    """Return the targets of a problem with shared weights: a column of signs a class, or numbers."""
+    if loss.task != "classification":
+        return numeric_targets(y).reshape(len(y), -1)
+    classes, _, signs = encode_labels(class_labels(y))
+    if len(classes) == 2:
+        raise InvalidInputError(
+            f"y has two classes, {classes.tolist()}, of which one score says all: there is nothing to share. Encode "
+            "them as -1 and +1 and leave weights='own'."
+        )
+    return signs
 
 
 def _warn_interrupted(n_done: int, n_alphas: int) -> None:

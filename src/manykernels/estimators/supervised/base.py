@@ -25,6 +25,7 @@ from manykernels.objective.losses import LOSSES, Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer, get_regularizer
 from manykernels.objective.screening import proved_inactive
+from manykernels.objective.shared import SharedLoss
 from manykernels.solvers import Status
 from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import Array
@@ -66,7 +67,7 @@ class BaseMKL(BaseEstimator):
         DataFrame
             One row a kernel: ``name``, ``kernel``, ``columns``, ``weight`` (``d_m``), ``norm`` (``||f_m||``) and
             ``share`` (of the sum of norms); with several classes or targets, a row for each, led by ``class`` or
-            ``output``.
+            ``output``, unless they share their weights.
 
         Examples
         --------
@@ -204,18 +205,20 @@ class BaseMKL(BaseEstimator):
             fit_intercept=self.fit_intercept,
             sample_weight=samples.weight,
             kernel_penalties=kernel_factors(self.kernel_penalties, training.bank.names),
+            share_weights=self._shares_weights,
         )
         return training, problems
 
     def _keep_fit(self, training: Training, fit: Fit, samples: Samples) -> None:
         """Keep the model of solutions on these kernels."""
         weights = np.array([found.kernel_weights for found in fit.solutions])
-        rho = np.array([found.dual_coef for found in fit.solutions])
+        rho = np.vstack([found.dual_coef.T for found in fit.solutions])
         self._expansion = KernelExpansion.of(training.bank, training.prepared, weights, rho)
-        self._loss = fit.problems[0].loss
+        loss: Any = fit.problems[0].loss
+        self._loss = loss.each if isinstance(loss, SharedLoss) else loss
         pairs = zip(fit.problems, fit.solutions, strict=True)
         proofs = np.array([proved_inactive(problem, found.certificate) for problem, found in pairs])
-        self.proved_inactive_ = proofs[0] if self._single else proofs
+        self.proved_inactive_ = proofs[0] if self._single or self._shares_weights else proofs
         self._keep(training.bank, fit, samples)
 
     def _keep(self, bank: FittedKernels[Any], fit: Fit, samples: Samples) -> None:
@@ -224,15 +227,16 @@ class BaseMKL(BaseEstimator):
         self._n_samples = samples.n_given
         self._kernel_frame = bank.frame()[["name", "kernel", "columns"]]
         self.kernel_names_ = list(bank.names)
-        self.support_ = samples.kept[np.flatnonzero(np.any([found.dual_coef != 0 for found in solutions], axis=0))]
+        self.support_ = samples.kept[np.unique(np.concatenate([found.support for found in solutions]))]
         self.dual_gap_ = max(float(found.certificate.relative_gap) for found in solutions)
         self.n_iter_ = max(1, *(found.n_iter for found in solutions))
         weights = np.array([found.kernel_weights for found in solutions])
         intercepts = np.array([found.intercept for found in solutions])
         whole = tuple(found.scattered(samples.kept, samples.n_given) for found in solutions)
-        every: Any = (weights, fit.norms, rho, intercepts, whole)
-        values = (part[0] for part in every) if self._single else every
-        self.kernel_weights_, self.kernel_norms_, self.dual_coef_, self.intercept_, self.solution_ = values
+        every: Any = (weights, fit.norms, intercepts, whole)
+        values = (part[0] for part in every) if self._single or self._shares_weights else every
+        self.kernel_weights_, self.kernel_norms_, self.intercept_, self.solution_ = values
+        self.dual_coef_ = rho[0] if self._single else rho
         if self._single:
             self.intercept_ = float(self.intercept_)
 
@@ -260,6 +264,11 @@ class BaseMKL(BaseEstimator):
         return (
             f"alpha={alpha:g} is not below alpha_max={largest:.6g}, where the model becomes constant. Decrease alpha."
         )
+
+    @property
+    def _shares_weights(self) -> bool:
+        """Whether there are several classes or targets, with one set of kernel weights."""
+        return getattr(self, "weights", "own") == "shared" and not self._single
 
     @property
     def _n_threads(self) -> int:

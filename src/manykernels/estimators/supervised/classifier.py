@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
@@ -54,6 +55,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         For ``"lp_ball"``: exponent of the ball of weights, at least 1.
     eta : float, default=0.5
         For ``"elasticnet_ball"``: share of the 1-norm, between 0 and 1.
+    weights : {"own", "shared"}, default="own"
+        Whether every class has kernel weights of its own, or all classes share one set: see Notes.
     solver : str or Solver, default="auto"
         Name of a solver, or a configured one, whose own ``tol``, ``max_iter`` and ``verbose`` then count.
     fit_intercept : bool, default=True
@@ -83,7 +86,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     classes_ : ndarray of shape (n_classes,)
         The labels; with two, scores above zero mean the second.
     kernel_weights_ : ndarray of shape (n_kernels,) or (n_classes, n_kernels)
-        Weights ``d`` of the kernels; one row a class with more than two classes.
+        Weights ``d`` of the kernels; one row a class with more than two classes that do not share them.
     proved_inactive_ : ndarray of the same shape, bool
         Kernels that the certificate proves to be zero in every optimal model (L1 and elastic net, losses of bounded
         curvature); a smaller ``tol`` proves more. See :func:`manykernels.objective.proved_inactive`.
@@ -102,7 +105,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     n_iter_ : int
         Outer iterations, at least 1; the most over the classes.
     solution_ : Solution or tuple of Solution
-        Everything the solver reports, for each class with more than two.
+        Everything the solver reports, for each class with more than two; a single one with shared weights.
     n_features_in_ : int
         Number of columns of X; of training samples for precomputed kernels.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -116,6 +119,11 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     Notes
     -----
     ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i) + b``: prediction evaluates active kernels on support samples only.
+
+    With ``weights="shared"`` and more than two classes there is one problem for all of them, in which a kernel counts
+    with the norm over all classes, ``||f_m||^2 = sum_c ||f_mc||^2``, and is selected for all or for none. The logistic
+    loss is then the multinomial one, ``log sum_c exp(f_c) - f_y``, and the squared hinge loss is summed over the
+    classes against the rest; a hinge loss cannot be had. ``dual_gap_`` is of that problem.
 
     References
     ----------
@@ -149,6 +157,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         q: float = 1.5,
         p: float = 2.0,
         eta: float = 0.5,
+        weights: str = "own",
         solver: Any = "auto",
         fit_intercept: bool = True,
         class_weight: Any = None,
@@ -168,6 +177,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         self.q = q
         self.p = p
         self.eta = eta
+        self.weights = weights
         self.solver = solver
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
@@ -238,7 +248,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each class; for the logistic loss only.
 
-        With more than two classes, the probabilities of each class against the rest, divided by their sum.
+        With more than two classes, the probabilities of each class against the rest, divided by their sum; with shared
+        weights, those of the multinomial model.
 
         Parameters
         ----------
@@ -266,7 +277,8 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         >>> model.predict_proba([[0.5], [2.5]]).sum(axis=1)
         array([1., 1.])
         """
-        return class_probabilities(self._scores(X), self._single)
+        scores = self._scores(X)
+        return softmax(scores, axis=1) if self._shares_weights else class_probabilities(scores, self._single)
 
     def decompose(self, X: Any) -> Array:
         """Return what each kernel adds to each score.

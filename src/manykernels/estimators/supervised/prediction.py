@@ -31,7 +31,7 @@ class KernelExpansion:
     n_kernels : int
         Number of all kernels.
     weights : (K, m) float64
-        ``d`` of the active kernels.
+        ``d`` of the active kernels; (1, m) if all functions share them.
     coefficients : (K, n_support) float64
         ``rho`` of the support samples.
     """
@@ -56,7 +56,7 @@ class KernelExpansion:
     @property
     def n_targets(self) -> int:
         """Number of functions, K."""
-        return len(self.weights)
+        return len(self.coefficients)
 
     @property
     def _empty(self) -> bool:
@@ -68,7 +68,7 @@ class KernelExpansion:
         scores = np.zeros((rows.n_samples, self.n_targets))
         if self._empty:
             return scores
-        if self.n_targets == 1:
+        if len(self.weights) == 1:
             return cross_apply(self.bank, rows, self.support, self.weights[0], self.coefficients.T)
         for at in self._chunks(rows.n_samples):
             scores[at] = self._each(rows.take(at)).sum(axis=0)

@@ -16,6 +16,7 @@ from manykernels.grams import GramStack
 from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
+from manykernels.objective.shared import SharedProblem
 from manykernels.solvers import IterationRecord, Solution, Solver, Status, configured_solver
 from manykernels.threads import blas_threads, n_threads
 from manykernels.validation.arrays import Array
@@ -32,9 +33,9 @@ class Fit:
     ----------
     problems : list of Problem
     solutions : list of Solution
-        One a target, with dual coefficients of the samples that took part.
+        One a target, or one for all with shared weights, with dual coefficients of the samples that took part.
     norms : (K, M) float64
-        ``||f_m||`` of every target and kernel.
+        ``||f_m||`` of every target and kernel; of all targets together, (1, M), with shared weights.
     """
 
     problems: list[Problem]
@@ -51,8 +52,21 @@ def build_problems(
     fit_intercept: bool,
     sample_weight: Array,
     kernel_penalties: Array | None,
+    share_weights: bool = False,
 ) -> list[Problem]:
-    """Return one problem for each column of ``targets``; they share the kernels."""
+    """Return one problem for each column of ``targets``, on the same kernels, or one for all with shared weights."""
+    if share_weights:
+        return [
+            SharedProblem(
+                stack,
+                targets,
+                loss,
+                regularizer,
+                fit_intercept=fit_intercept,
+                sample_weight=sample_weight,
+                kernel_penalties=kernel_penalties,
+            )
+        ]
     return [
         Problem(
             stack,

@@ -24,7 +24,8 @@ class MKLRegressor(RegressorMixin, BaseMKL):
        \qquad f = \sum_m f_m,
 
     over one function :math:`f_m` a kernel, and proves by a duality gap how close to the minimum it came. With several
-    targets, one such problem is solved for each, on the same kernels; each target has kernel weights of its own.
+    targets, one such problem is solved for each, on the same kernels; each target has kernel weights of its own, unless
+    they are to share them.
 
     Parameters
     ----------
@@ -58,6 +59,8 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         For ``"huber"``: size of error, in the unit of y, beyond which the loss is linear.
     tau : float, default=0.5
         For ``"quantile"``: which quantile of y given x is estimated, strictly between 0 and 1; 0.5 is the median.
+    weights : {"own", "shared"}, default="own"
+        Whether every target has kernel weights of its own, or all targets share one set: see Notes.
     solver : str or Solver, default="auto"
         Name of a solver, or a configured one, whose own ``tol``, ``max_iter`` and ``verbose`` then count.
     fit_intercept : bool, default=True
@@ -83,7 +86,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     Attributes
     ----------
     kernel_weights_ : ndarray of shape (n_kernels,) or (n_targets, n_kernels)
-        Weights ``d`` of the kernels; one row a target if y has two dimensions.
+        Weights ``d`` of the kernels; one row a target if y has two dimensions and targets do not share them.
     proved_inactive_ : ndarray of the same shape, bool
         Kernels that the certificate proves to be zero in every optimal model (L1 and elastic net, losses of bounded
         curvature); a smaller ``tol`` proves more. See :func:`manykernels.objective.proved_inactive`.
@@ -102,7 +105,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     n_iter_ : int
         Outer iterations, at least 1; the most over the targets.
     solution_ : Solution or tuple of Solution
-        Everything the solver reports, for each target if y has two dimensions.
+        Everything the solver reports, for each target if y has two dimensions; a single one with shared weights.
     n_features_in_ : int
         Number of columns of X; of training samples for precomputed kernels.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -116,6 +119,11 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     Notes
     -----
     ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i) + b``: prediction evaluates active kernels on support samples only.
+
+    With ``weights="shared"`` and y of two dimensions there is one problem for all targets, in which a kernel counts
+    with the norm over all targets, ``||f_m||^2 = sum_t ||f_mt||^2``, and is selected for all or for none. The loss is
+    summed over the targets and must have derivatives: ``"squared"`` or ``"huber"``. Targets of larger scale then count
+    for more; standardize them if they should not. ``dual_gap_`` is of that problem.
 
     References
     ----------
@@ -151,6 +159,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         epsilon: float = 0.1,
         delta: float = 1.35,
         tau: float = 0.5,
+        weights: str = "own",
         solver: Any = "auto",
         fit_intercept: bool = True,
         kernel_penalties: Any = None,
@@ -172,6 +181,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         self.epsilon = epsilon
         self.delta = delta
         self.tau = tau
+        self.weights = weights
         self.solver = solver
         self.fit_intercept = fit_intercept
         self.kernel_penalties = kernel_penalties
@@ -306,7 +316,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         return self._contributions(X)
 
     def _target_labels(self) -> Array:
-        return np.arange(len(self.kernel_weights_))
+        return np.arange(len(self.dual_coef_))
 
 
 def _explained(loss: Loss, target: Array, scores: Array, weight: Array) -> float:

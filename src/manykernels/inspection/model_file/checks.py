@@ -112,13 +112,17 @@ def _expansion(expansion: KernelExpansion) -> Iterator[str]:
     if not isinstance(expansion.bank, (FittedBank, FittedPrecomputedBank)) or len(expansion.bank) != max(n_active, 1):
         yield "bank"
         return
-    n_targets, n_support = len(expansion.weights), expansion.support.n_samples
-    yield from _wrong_floats(expansion, weights=(n_targets, n_active), coefficients=(n_targets, n_support))
+    n_targets, n_support = len(expansion.coefficients), expansion.support.n_samples
+    n_sets = 1 if len(expansion.weights) == 1 else n_targets
+    yield from _wrong_floats(expansion, weights=(n_sets, n_active), coefficients=(n_targets, n_support))
     yield from _wrong_rows(expansion.bank, expansion.support)
 
 
 def _solution(solution: Solution) -> Iterator[str]:
-    yield from _wrong_floats(solution, dual_coef=(ANY,), kernel_weights=(ANY,))
+    several = np.ndim(solution.dual_coef) == 2  # with shared weights
+    yield from _wrong_floats(solution, dual_coef=(ANY, ANY) if several else (ANY,), kernel_weights=(ANY,))
+    if not _is_float(np.asarray(solution.intercept), solution.dual_coef.shape[1:]):
+        yield "intercept"
     if not isinstance(solution.certificate, Certificate) or not _all(solution.history, IterationRecord):
         yield "certificate"
 
@@ -129,16 +133,17 @@ def _model(model: BaseMKL) -> Iterator[str]:
         yield "_expansion"
         return
     n_kernels, (n_targets, n_support) = expansion.n_kernels, expansion.coefficients.shape
-    head = () if single else (n_targets,)
+    head, shared = () if single else (n_targets,), model._shares_weights
+    rows = () if shared else head
     yield from _wrong_floats(
-        model, kernel_weights_=(*head, n_kernels), kernel_norms_=(*head, n_kernels), dual_coef_=(*head, n_support)
+        model, kernel_weights_=(*rows, n_kernels), kernel_norms_=(*rows, n_kernels), dual_coef_=(*head, n_support)
     )
     if not _is_float(np.asarray(model.intercept_), head) or (single and n_targets != 1):
         yield "intercept_"
     if is_classifier(model) and model.classes_.shape != ((2,) if single else (n_targets,)):
         yield "classes_"
-    solutions = (model.solution_,) if single else model.solution_
-    if not _all(solutions, Solution, n_targets) or any(
+    solutions = (model.solution_,) if single or shared else model.solution_
+    if not _all(solutions, Solution, 1 if shared else n_targets) or any(
         (len(found.dual_coef), len(found.kernel_weights)) != (n_samples, n_kernels) for found in solutions
     ):
         yield "solution_"

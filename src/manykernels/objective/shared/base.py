@@ -6,7 +6,10 @@ import abc
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from manykernels.objective.capabilities import Capability
+from manykernels.objective.losses.base import Loss
 from manykernels.validation.arrays import Array
 
 
@@ -53,9 +56,27 @@ class SharedLoss(abc.ABC):
         """Whether the curvature is one everywhere."""
 
     @property
+    @abc.abstractmethod
+    def each(self) -> Loss:
+        """Loss of one score: what is left of this one for a single target or two classes."""
+
+    @property
+    @abc.abstractmethod
+    def curvature_bound(self) -> float:
+        """No eigenvalue of the second derivatives in ``z_i`` is larger."""
+
+    @property
     def capabilities(self) -> frozenset[Capability]:
-        """None of those that solvers for a single target ask for."""
-        return frozenset()
+        """Bounded second derivatives; nothing else that solvers for a single target ask for."""
+        return frozenset({Capability.BOUNDED_CURVATURE} if np.isfinite(self.curvature_bound) else set())
+
+    def why_no_constant(self, y: Array) -> str:
+        """Return why no finite constants fit these targets best, in words; empty if some do."""
+        for t, column in enumerate(y.T):
+            why = self.each.why_no_constant(column)
+            if why:
+                return f"Column {t} of y cannot be learned. {why}"
+        return ""
 
     @abc.abstractmethod
     def check_target(self, y: Array) -> Array:

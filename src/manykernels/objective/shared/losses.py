@@ -51,6 +51,16 @@ class Separable(SharedLoss):
         return self.loss.entropic
 
     @property
+    def each(self) -> Loss:
+        """The loss."""
+        return self.loss
+
+    @property
+    def curvature_bound(self) -> float:
+        """That of the loss."""
+        return self.loss.curvature_bound
+
+    @property
     def linear_dual(self) -> bool:
         """Whether it is the squared loss or has its form, with curvature one."""
         return self.loss.linear_dual and self.loss.curvature == 1

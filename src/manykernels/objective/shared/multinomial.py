@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import logsumexp, softmax, xlogy
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.objective.losses import Logistic, Loss
 from manykernels.objective.shared.base import SharedLoss
 from manykernels.validation.arrays import Array
 
@@ -53,6 +54,16 @@ class Multinomial(SharedLoss):
         return True
 
     @property
+    def each(self) -> Loss:
+        """The logistic loss."""
+        return Logistic()
+
+    @property
+    def curvature_bound(self) -> float:
+        """One half, with two classes of probability one half (D. Boehning, Ann. Inst. Stat. Math. 44, 1992)."""
+        return 0.5
+
+    @property
     def linear_dual(self) -> bool:
         """False."""
         return False
@@ -89,7 +100,7 @@ class Multinomial(SharedLoss):
 
     def conjugate(self, y: Array, r: Array) -> Array:
         """``sum_t p_t log p_t`` (N,) with ``p = e_c - r``."""
-        p = (y > 0) - r
+        p: Array = (y > 0) - r
         inside = (p >= -SLACK).all(axis=1) & (np.abs(p.sum(axis=1) - 1.0) <= SLACK * p.shape[1])
         p = np.clip(p, 0.0, 1.0)
         return np.where(inside, xlogy(p, p).sum(axis=1), np.inf)

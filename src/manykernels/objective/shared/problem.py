@@ -76,19 +76,6 @@ class SharedProblem(Problem):
     def _known_loss(self) -> Any:
         return get_shared_loss(self.loss)
 
-    def _check_solvable(self) -> None:
-        alike = [t for t, column in enumerate(self.y.T) if len(np.unique(column)) < 2]
-        if self.fit_intercept and self.loss.task == "classification" and alike:
-            raise InvalidInputError(
-                f"Column {alike[0]} of y has a single label, {self.y[0, alike[0]]:+g}: with an intercept there is "
-                "nothing to learn for that class. Leave the column out, or set fit_intercept=False."
-            )
-        if not np.isfinite(self.loss_at_zero):
-            raise InvalidInputError(
-                f"The {self.loss.name} loss overflows at zero scores: y reaches {np.abs(self.y).max():.3g} and "
-                f"sample_weight {self.weight.max():.3g}. Rescale them."
-            )
-
     @property
     def n_targets(self) -> int:
         """Number of classes or targets T."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from manykernels.objective.shared.problem import SharedProblem
     from manykernels.validation.arrays import Array
 
-Model = Any  # dual coefficients (N, T), kernel weights (M,) and intercepts (T,)
+Model = Any  # in place of that of one target: dual coefficients (N, T), kernel weights (M,) and intercepts (T,)
 
 
 @dataclass
@@ -78,7 +78,7 @@ class SharedNewton(Solver):
     name: ClassVar[str] = "shared_newton"
     shared: ClassVar[bool] = True
 
-    def initialize(self, problem: SharedProblem, start: Model) -> _State:
+    def initialize(self, problem: Any, start: Model) -> _State:
         """Start from the given model; a penalty that gives every kernel a weight, from weights for its norms."""
         rho, weights, b = start
         if not weights.any():
@@ -90,7 +90,7 @@ class SharedNewton(Solver):
         accuracy = INNER_SHARE * problem.loss_at_zero if weights.any() else np.inf
         return _State(machine.solve(accuracy), weights, rotation=rotation)
 
-    def observe(self, problem: SharedProblem, state: _State, certificate: Certificate) -> None:
+    def observe(self, problem: Any, state: _State, certificate: Certificate) -> None:
         """Keep the gap, which says how closely the next machine is worth solving, and the norms of all kernels."""
         state.gap = certificate.gap if np.isfinite(certificate.gap) else np.inf
         if not state.norms.size:
@@ -98,13 +98,14 @@ class SharedNewton(Solver):
         else:
             state.norms = certificate.dual_norms
 
-    def step(self, problem: SharedProblem, state: _State) -> None:
+    def step(self, problem: Any, state: _State) -> None:
         """Move the weights, solve the machine for them, and move less far if the objective has not fallen."""
         if Capability.FIXED_WEIGHTS in problem.regularizer.capabilities:
             state.machine.solve(self._accuracy(problem, state))
             return
         before = _primal(problem, state.machine, state.weights)
-        newton = Capability.MULTIPLIERS in problem.regularizer.capabilities
+        own_bounds = problem.regularizer.separable or problem.regularizer.simplex_size is not None
+        newton = own_bounds and Capability.MULTIPLIERS in problem.regularizer.capabilities
         wanted = _newton_weights(problem, state) if newton else None
         for attempt in range(MOST_SHORTENINGS if wanted is not None else 0):
             weights = state.weights + SHORTENING**attempt * (wanted - state.weights)
@@ -113,7 +114,7 @@ class SharedNewton(Solver):
         norms = state.weights * _norms(problem, state.machine.rho) * problem.penalties**2
         self._improved(problem, state, problem.regularizer.weights_from_norms(norms) / problem.penalties**2, np.inf)
 
-    def extract(self, problem: SharedProblem, state: _State) -> Model:
+    def extract(self, problem: Any, state: _State) -> Model:
         """Return dual coefficients, weights and intercepts."""
         machine, rotation = state.machine, state.rotation
         b = machine.b - machine.b.mean() if problem.loss.coupled else machine.b

@@ -1,0 +1,137 @@
+"""``weights="shared"``: shapes, predictions, reports, model files, paths and cross-validation, refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+
+from manykernels import (
+    IncompatibleError,
+    InvalidInputError,
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLRegressor,
+    MKLRegressorCV,
+    load_model,
+    regularization_path,
+    save_model,
+)
+from manykernels.inspection import ConvergenceDisplay, KernelWeightsDisplay, MKLReport
+
+X, CODES = (part[::2] for part in load_iris(return_X_y=True))
+LABELS = np.array(["setosa", "versicolor", "virginica"])[CODES]
+RNG = np.random.default_rng(0)
+TARGETS = np.column_stack([np.sin(X[:, 2]), X[:, 3] ** 2, X[:, 2] - X[:, 3]]) + 0.1 * RNG.normal(size=(len(X), 3))
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return MKLClassifier(weights="shared", tol=1e-6).fit(X, LABELS)
+
+
+@pytest.fixture(scope="module")
+def regressor():
+    return MKLRegressor(weights="shared").fit(X, TARGETS)
+
+
+def test_shapes_and_certificate(classifier):
+    n_kernels, n_support = len(classifier.kernel_names_), len(classifier.support_)
+    assert classifier.kernel_weights_.shape == classifier.kernel_norms_.shape == (n_kernels,)
+    assert classifier.dual_coef_.shape == (3, n_support)
+    assert classifier.intercept_.shape == (3,)
+    assert classifier.dual_gap_ == classifier.solution_.certificate.relative_gap <= 1e-6
+    np.testing.assert_array_equal(classifier.dual_coef_, classifier.solution_.dual_coef[classifier.support_].T)
+
+
+def test_scores_probabilities_and_parts_belong_together(classifier):
+    scores, probabilities = classifier.decision_function(X), classifier.predict_proba(X)
+    np.testing.assert_allclose(classifier.decompose(X).sum(axis=0) + classifier.intercept_, scores, atol=1e-10)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+    np.testing.assert_allclose(np.log(probabilities[:, 0] / probabilities[:, 1]), scores[:, 0] - scores[:, 1])
+    assert (classifier.predict(X) == classifier.classes_[scores.argmax(axis=1)]).all()
+    assert classifier.score(X, LABELS) > 0.9
+    # The probabilities of an unpenalized intercept add up to the frequencies of the classes.
+    np.testing.assert_allclose(probabilities.sum(axis=0), 25.0, rtol=1e-4)
+
+
+def test_the_table_of_kernels_has_no_column_of_classes(classifier):
+    frame = classifier.weights_frame()
+    assert frame.columns.tolist() == ["name", "kernel", "columns", "weight", "norm", "share"]
+    assert len(frame) == np.count_nonzero(classifier.kernel_weights_)
+
+
+def test_pictures_and_reports_take_the_model(classifier):
+    assert len(KernelWeightsDisplay.from_estimator(classifier).plot().frame()) == len(classifier.weights_frame())
+    assert len(ConvergenceDisplay.from_estimator(classifier).plot().frame()) > 1
+    report = MKLReport.from_estimator(classifier)
+    assert report.n_active == len(classifier.weights_frame())
+
+
+@pytest.mark.parametrize("kind", ["classifier", "regressor"])
+def test_model_files_keep_the_model(kind, request, tmp_path):
+    model = request.getfixturevalue(kind)
+    save_model(model, tmp_path / "model.mkl")
+    same = load_model(tmp_path / "model.mkl")
+    np.testing.assert_array_equal(same.predict(X), model.predict(X))
+    assert same.weights == "shared"
+    assert same.solution_.certificate == model.solution_.certificate
+
+
+def test_targets_are_predicted_together(regressor):
+    assert regressor.predict(X).shape == TARGETS.shape
+    assert regressor.score(X, TARGETS) > 0.8
+    np.testing.assert_allclose(
+        regressor.decompose(X).sum(axis=0) + regressor.intercept_, regressor.predict(X), atol=1e-10
+    )
+
+
+def test_one_target_or_two_classes_have_nothing_to_share():
+    one = MKLRegressor(weights="shared").fit(X, TARGETS[:, 0])
+    np.testing.assert_array_equal(one.dual_coef_, MKLRegressor().fit(X, TARGETS[:, 0]).dual_coef_)
+    two = MKLClassifier(weights="shared").fit(X[:50], LABELS[:50])
+    np.testing.assert_array_equal(two.dual_coef_, MKLClassifier().fit(X[:50], LABELS[:50]).dual_coef_)
+    column = MKLRegressor(weights="shared", tol=1e-6).fit(X, TARGETS[:, :1])
+    np.testing.assert_allclose(column.predict(X)[:, 0], one.predict(X), atol=0.02)
+
+
+def test_weights_of_samples_and_classes_count():
+    weight = np.where(np.arange(len(X)) % 3 == 0, 0.0, 1.0)
+    weighted = MKLClassifier(weights="shared", class_weight="balanced").fit(X, LABELS, sample_weight=weight)
+    assert weighted.solution_.dual_coef.shape == (len(X), 3)
+    assert not weighted.solution_.dual_coef[weight == 0].any()
+    assert not np.isin(weighted.support_, np.flatnonzero(weight == 0)).any()
+
+
+def test_cross_validation_and_path_share_too():
+    chosen = MKLClassifierCV(weights="shared", cv=3, n_alphas=5).fit(X, LABELS)
+    assert chosen.kernel_weights_.ndim == 1
+    assert clone(chosen).weights == "shared"
+    several = MKLRegressorCV(weights="shared", cv=3, alphas=[0.01]).fit(X, TARGETS)
+    assert several.dual_coef_.shape[0] == 3
+    path = regularization_path(X, TARGETS, weights="shared", n_alphas=4, tol=1e-6)
+    assert path.weights.shape == (4, len(path.kernel_names))
+    assert path.summary()["n_active"].iloc[0] == 0
+    last = MKLRegressor(weights="shared", alpha=float(path.alphas[-1]), tol=1e-6).fit(X, TARGETS)
+    assert path.solutions[-1].certificate.primal == pytest.approx(last.solution_.certificate.primal, rel=1e-5)
+    labels = regularization_path(X, LABELS, weights="shared", loss="logistic", n_alphas=3)
+    assert labels.solutions[-1].dual_coef.shape == (len(X), 3)
+
+
+@pytest.mark.parametrize("penalty", ["elasticnet", "lq", "ridge", "simplex", "lp_ball", "elasticnet_ball"])
+def test_every_penalty_shares(penalty):
+    model = MKLClassifier(weights="shared", penalty=penalty, loss="squared_hinge").fit(X, LABELS)
+    assert model.dual_gap_ <= 1e-4
+    assert model.score(X, LABELS) > 0.9
+
+
+def test_what_cannot_be_shared_is_refused_in_words():
+    with pytest.raises(InvalidInputError, match="weights must be 'own'"):
+        MKLClassifier(weights="common").fit(X, LABELS)
+    with pytest.raises(IncompatibleError, match=r"'hinge' has kinks. Use 'squared_hinge' or 'logistic'"):
+        MKLClassifier(weights="shared", loss="hinge").fit(X, LABELS)
+    with pytest.raises(IncompatibleError, match=r"Able: shared_newton"):
+        MKLClassifier(weights="shared", solver="pfbs").fit(X, LABELS)
+    with pytest.raises(InvalidInputError, match="there is nothing to share"):
+        regularization_path(X[:50], LABELS[:50], weights="shared", loss="logistic")

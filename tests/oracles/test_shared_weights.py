@@ -1,0 +1,69 @@
+"""Shared kernel weights on small random problems against CVXPY and Clarabel, and their certificate in plain NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.support.shared import SharedCase, shared_case, shared_optimum, shared_values
+
+from manykernels import get_regularizer
+from manykernels.objective import SharedProblem
+from manykernels.solvers import SharedNewton, Solution
+
+# 100 of the multinomial loss, 100 of several targets; the squared hinge loss takes the same way as the Huber loss.
+CASES = [
+    *(("logistic", index) for index in range(100)),
+    *((("squared", "huber")[index % 2], index) for index in range(100)),
+    *(("squared_hinge", index) for index in range(30)),
+]
+
+
+def solved(case: SharedCase, tol: float = 1e-8) -> tuple[SharedProblem, Solution]:
+    """Solve a small problem."""
+    problem = SharedProblem(
+        case.kernels,
+        case.y,
+        case.loss,
+        get_regularizer(case.penalty, case.strength, **case.parameters),
+        fit_intercept=case.fit_intercept,
+        sample_weight=case.sample_weight,
+        kernel_penalties=case.kernel_penalties,
+    )
+    return problem, SharedNewton(tol=tol).solve(problem)
+
+
+@pytest.mark.parametrize(("loss", "index"), CASES)
+def test_objective_and_certificate(loss: str, index: int) -> None:
+    case = shared_case(index, loss)
+    _, solution = solved(case)
+    assert solution.certificate.relative_gap <= 1e-8
+    assert solution.certificate.primal == pytest.approx(shared_optimum(case), rel=1e-6)
+    primal, dual = shared_values(case, solution.dual_coef, solution.kernel_weights, solution.intercept)
+    assert solution.certificate.primal == pytest.approx(primal, rel=1e-11)
+    assert solution.certificate.dual == pytest.approx(dual, rel=1e-7)
+    assert primal >= dual - 1e-7 * abs(primal)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared", "huber", "squared_hinge"])
+def test_a_corrupted_answer_is_found_out(loss: str) -> None:
+    case = shared_case(10, loss)  # block 1-norm, with intercepts
+    problem, solution = solved(case)
+    wrong = 1.01 * solution.kernel_weights
+    certificate = problem.certificate(solution.dual_coef, wrong, solution.intercept)
+    assert certificate.relative_gap > 1e-6
+    primal, dual = shared_values(case, solution.dual_coef, wrong, solution.intercept)
+    assert certificate.primal == pytest.approx(primal, rel=1e-11)
+    assert certificate.dual == pytest.approx(dual, rel=1e-7)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared", "huber", "squared_hinge"])
+def test_no_dual_value_is_above_the_optimum(loss: str) -> None:
+    case = shared_case(10, loss)
+    problem, solution = solved(case)
+    rng = np.random.default_rng(0)
+    for size in (0.1, 1.0, 10.0):
+        rho = solution.dual_coef + size * rng.normal(size=case.y.shape)
+        assert problem.dual(rho) <= solution.certificate.primal
+        feasible = problem.feasible_dual(rho)
+        assert np.isfinite(problem.conjugate_loss(feasible))
+        np.testing.assert_allclose(feasible.sum(axis=0), 0.0, atol=1e-12 * np.abs(feasible).sum())
