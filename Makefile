@@ -16,13 +16,14 @@ EXTRAS_demo := plot
 EXTRAS_test := test,plot,parquet
 EXTRAS_lint := lint,test,plot
 EXTRAS_docs := docs,plot
+EXTRAS_dist := release
 
 # One thread a process: the tests run in WORKERS processes, and small factorizations are slower on several threads.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=Agg
 # The tests of a file stay on one worker: fixtures of files run experiments.
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-portable optima fuzz lint format docs examples bench-smoke experiments clean
+.PHONY: help demo test test-portable optima fuzz lint format docs examples bench-smoke experiments dist clean
 .NOTPARALLEL:
 
 help:
@@ -37,6 +38,7 @@ help:
 	@echo "make examples     run every example"
 	@echo "make bench-smoke  run every benchmark on its smallest problem"
 	@echo "make experiments  run the quick variant of every experiment on the data in DATA=$(DATA)"
+	@echo "make dist         build the wheel and the source archive into dist/ and check what is in them"
 	@echo "make clean        remove everything that was built, .venv included"
 
 demo: $(VENV)/.installed-demo
@@ -66,6 +68,7 @@ lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --strict lint/client.py
 	$(ONE_THREAD) $(BIN)/python -m pytest -q lint
 
 format: $(VENV)/.installed-lint
@@ -85,6 +88,17 @@ bench-smoke: $(VENV)/.installed-test
 	@set -e; for script in benchmarks/[a-z]*.py; do \
 	  echo "$$script --smoke"; $(ONE_THREAD) $(BIN)/python "$$script" --smoke; \
 	done
+
+# The wheel is tried where nothing but its own requirements is installed.
+dist: $(VENV)/.installed-dist
+	rm -rf dist build/release
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python lint/distribution.py dist
+	$(BIN)/python -m venv build/release
+	build/release/bin/python -m pip install --quiet dist/*.whl
+	cd build && release/bin/manykernels --version && release/bin/python -c \
+	  "from manykernels import MKLRegressor; MKLRegressor().fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])"
 
 # A file without a leading underscore is a program; its helpers have one.
 experiments: $(VENV)/.installed-test

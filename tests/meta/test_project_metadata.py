@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
+import zipfile
 from importlib.metadata import metadata, version
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import manykernels
@@ -58,3 +61,33 @@ def test_the_oldest_dependencies_are_those_of_the_project() -> None:
     for requirement in PROJECT["project"]["dependencies"]:
         name, bound = requirement.split(">=")
         assert pinned[name] == bound
+
+
+def test_the_conda_recipe_is_that_of_the_project() -> None:
+    recipe = (ROOT / "conda" / "recipe.yaml").read_text()
+    assert f'version: "{PROJECT["project"]["version"]}"' in recipe
+    needed = recipe.partition("  run:\n")[2].partition("\ntests:")[0]
+    listed = {line.strip("- ").replace(" ", "") for line in needed.splitlines() if line.strip()}
+    asked = PROJECT["project"]["requires-python"]
+    assert listed == {f"python{asked}", *PROJECT["project"]["dependencies"]}
+
+
+def test_a_release_without_junk_passes_and_junk_is_named(tmp_path: Path) -> None:
+    spec = spec_from_file_location("distribution", ROOT / "lint" / "distribution.py")
+    assert spec is not None
+    assert spec.loader is not None
+    distribution = module_from_spec(spec)
+    spec.loader.exec_module(distribution)
+    assert list(distribution.complaints(tmp_path)) == [
+        f"{tmp_path} must hold one wheel and one source archive, not 0 and 0"
+    ]
+    for extra in ((), ("manykernels/old/__pycache__/x.pyc", "tests/test_x.py")):
+        with zipfile.ZipFile(tmp_path / "manykernels-1-py3-none-any.whl", "w") as wheel:
+            for name in (*distribution.IN_WHEEL, *extra):
+                wheel.writestr(name, "")
+        with tarfile.open(tmp_path / "manykernels-1.tar.gz", "w:gz") as archive:
+            for name in distribution.IN_ARCHIVE:
+                archive.addfile(tarfile.TarInfo(f"manykernels-1/{name}"))
+        found = list(distribution.complaints(tmp_path))
+        assert len(found) == len(extra)
+    assert any("tests/test_x.py is no part of the package" in line for line in found)
