@@ -2,9 +2,9 @@
 
     python benchmarks/install.py [--smoke]
 
-Sizes are those of the files of each distribution as installed here, with all that it needs itself. Seconds are wall-clock
-times of new processes: the command's version, the import of an estimator, and a first fit with an empty cache of compiled
-loops and with a filled one.
+Sizes are those of the files of each distribution as installed here, with all that it needs itself. Seconds are
+wall-clock times of new processes: the command's version, the import of an estimator, and a first fit with an empty
+cache of compiled loops and with a filled one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def needed(name: str, seen: dict[str, float]) -> None:
 def seconds(words: list[str], cache: str) -> float:
     """Return the wall-clock time of a new process."""
     start = time.perf_counter()
-    subprocess.run([sys.executable, *words], check=True, capture_output=True, env={**os.environ, "NUMBA_CACHE_DIR": cache})
+    settings = {**os.environ, "NUMBA_CACHE_DIR": cache}
+    subprocess.run([sys.executable, *words], check=True, capture_output=True, env=settings)
     return time.perf_counter() - start
 
 

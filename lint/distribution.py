@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-JUNK = re.compile(r"__pycache__|\.pyc$|\.nb[ic]$|(^|/)\.(venv|git|ci|mypy_cache|ruff_cache)/|_build/|demo_output|/results/")
+JUNK = re.compile(r"__pycache__|\.pyc$|\.nb[ic]$|(^|/)\.(venv|git|ci|\w+_cache)/|_build/|demo_output|/results/")
 MOST_BYTES = 5_000_000
 IN_WHEEL = ("manykernels/__init__.py", "manykernels/py.typed", "manykernels/cli/__main__.py")
 IN_ARCHIVE = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile", "src/manykernels/__init__.py")
