@@ -15,7 +15,7 @@ CANDIDATES := $(PYTHON) python3.13 python3.12 python3.11 python3 python
 EXTRAS_demo := plot
 EXTRAS_test := test,plot,parquet
 EXTRAS_lint := lint,test,plot
-EXTRAS_docs := docs,plot
+EXTRAS_docs := docs,plot,report
 EXTRAS_dist := release
 
 # One thread a process: the tests run in WORKERS processes, and small factorizations are slower on several threads.
@@ -76,11 +76,11 @@ format: $(VENV)/.installed-lint
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.installed-docs
-	rm -rf docs/_build docs/generated
+	rm -rf docs/_build docs/generated docs/gallery
 	$(ONE_THREAD) $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 examples: $(VENV)/.installed-test
-	@set -e; for script in examples/[a-z]*.py; do \
+	@set -e; for script in examples/[a-z]*.py examples/gallery/*/*.py; do \
 	  echo "$$script"; $(ONE_THREAD) $(BIN)/python "$$script"; \
 	done
 
@@ -114,7 +114,7 @@ experiments: $(VENV)/.installed-test
 	done
 
 clean:
-	rm -rf $(VENV) $(OUTPUT) build dist docs/_build docs/generated benchmarks/results experiments/results
+	rm -rf $(VENV) $(OUTPUT) build dist docs/_build docs/generated docs/gallery benchmarks/results experiments/results
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests lint benchmarks examples experiments -name __pycache__ -type d -prune -exec rm -rf {} +
 

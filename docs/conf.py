@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import version as installed_version
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "_extensions"))
 
 project = "manykernels"
 author = "the manykernels developers"
@@ -11,17 +16,20 @@ release = installed_version("manykernels")
 version = release
 
 extensions = [
+    "mathml",
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
+    "sphinx_gallery.gen_gallery",
 ]
+# Neither MathJax nor any other script from elsewhere: the pages are read offline, too.
+html_math_renderer = "mathml"
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 templates_path = ["_templates"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "gallery/**/*.ipynb", "gallery/**/*.py"]
 nitpicky = False
 
 # A package's __all__ is its public face: what it names is documented there, wherever it is defined.
@@ -32,7 +40,29 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 
+# Every script below examples/gallery runs when the pages are built, and its output is shown.
+sphinx_gallery_conf = {
+    "examples_dirs": str(HERE.parent / "examples" / "gallery"),
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"[/\\]\w+\.py$",
+    "ignore_pattern": r"__init__\.py",
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_memory": False,
+    "reset_modules": ("matplotlib",),
+    "default_thumb_file": str(HERE / "_static" / "demo.png"),
+}
+
 html_theme = "pydata_sphinx_theme"
 html_static_path = ["_static"]
 html_title = "manykernels"
-html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False}
+html_css_files = ["pages.css"]
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "header_links_before_dropdown": 7,
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}

@@ -29,11 +29,12 @@ def run_page(text: str, name: str) -> None:
 
 
 WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-WRITTEN += [*sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("experiments/*.md"))]
+FOLDERS = (".", "guide", "coming_from", "experiments")
+WRITTEN += [page for folder in FOLDERS for page in sorted((ROOT / "docs" / folder).glob("*.md"))]
 PAGES = [path for path in WRITTEN if python_blocks(path.read_text())]
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_page_runs(path: Path) -> None:
     run_page(path.read_text(), path.name)
 

@@ -11,6 +11,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from manykernels.estimators.notebook import NotebookCard
 from manykernels.estimators.parameters import check_parameters, shape_of
 from manykernels.estimators.supervised.prediction import KernelExpansion
 from manykernels.estimators.supervised.problems import Fit, build_problems, solve_problems
@@ -31,7 +32,7 @@ from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import Array
 
 
-class BaseMKL(BaseEstimator):
+class BaseMKL(NotebookCard, BaseEstimator):
     """Base of the estimators; not meant to be used by itself."""
 
     fitted_extras: ClassVar[tuple[str, ...]] = ()  # attributes of the fitted estimator that only this class has

@@ -1,0 +1,20 @@
+"""
+Which strength?
+===============
+
+``MKLClassifierCV`` fits whole paths on folds and takes the strength with the best mean score. The curve shows what
+was gained by looking, and the standard errors how sure that is: where the curve is flat, the sparser end predicts as
+well.
+"""
+
+from sklearn.datasets import load_wine
+from sklearn.model_selection import cross_val_score
+
+from manykernels import MKLClassifier, MKLClassifierCV
+from manykernels.inspection import CVCurveDisplay
+
+X, y = load_wine(return_X_y=True, as_frame=True)
+search = MKLClassifierCV(cv=4, n_alphas=10).fit(X, y)
+print(f"strength {search.alpha_:.3g}, mean score of its folds {search.best_score_:.3f}")
+print(f"untouched, for comparison: {cross_val_score(MKLClassifier(), X, y, cv=4).mean():.3f}")
+CVCurveDisplay.from_estimator(search).plot()
