@@ -51,6 +51,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,
+    "show_signature": False,
     "reset_modules": ("matplotlib",),
     "default_thumb_file": str(HERE / "_static" / "demo.png"),
 }

@@ -22,3 +22,7 @@ model = MKLRegressorCV(cv=4, n_alphas=8).fit(X_train, y_train)
 print(f"held-out R2 {model.score(X_test, y_test):.2f}, relative duality gap {model.dual_gap_:.0e}")
 print(model.weights_frame()[["name", "share"]].head(6).to_string(index=False))
 display = KernelWeightsDisplay.from_estimator(model, by="feature", value="share").plot()
+
+# %%
+# The largest bars are the columns that the model uses most; kernels on all columns count for each of them in equal
+# parts.

@@ -24,3 +24,6 @@ model = MKLClassifier(PrecomputedBank("mean_diagonal"))
 print(f"random folds  {cross_val_score(model, stack, y, cv=KFold(5, shuffle=True, random_state=0)).mean():.3f}")
 print(f"grouped folds {cross_val_score(model, stack, y, groups=groups, cv=GroupKFold(5)).mean():.3f}")
 print(model.fit(stack, y).weights_frame()[["name", "weight", "share"]].to_string(index=False))
+
+# %%
+# The kernels are split on both axes, whatever the splitter; scales are learned on the training rows of every fold.

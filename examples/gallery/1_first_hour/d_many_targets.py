@@ -23,3 +23,7 @@ errors = ((model.predict(X_test) - Y_test) ** 2).mean(axis=0)
 print(f"{Y_train.shape[1]} targets, explained variance {1 - errors.sum() / Y_test.var(axis=0).sum():.2f}")
 print("kernels of each target:", (np.asarray(model.kernel_weights_) > 0).sum(axis=1))
 WeightMapDisplay.from_estimator(model, across="target").plot()
+
+# %%
+# Each target is a column of the map. Corners of the image never have ink: their models are constant, and say so by
+# weights of zero.

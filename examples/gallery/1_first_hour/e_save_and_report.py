@@ -22,3 +22,6 @@ same = load_model(folder / "wine.mkl")
 print("the loaded model predicts the same:", (same.predict(X) == model.predict(X)).all())
 page = report(model, X, y, folder / "wine.html", cv=3, question="Which chemistry tells the wines apart?")
 print(f"{page.name}: {page.stat().st_size / 1000:.0f} kB")
+
+# %%
+# What such a page contains is described in :doc:`the report </report>`.

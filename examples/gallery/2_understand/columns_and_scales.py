@@ -7,13 +7,19 @@ columns together. The penalty leaves a few of them, and the map says which measu
 wide Gaussian is a smooth trend, a narrow one a local pattern.
 """
 
+import matplotlib.pyplot as plt
 from sklearn.datasets import load_breast_cancer
 
 from manykernels import KernelBank, MKLClassifier
-from manykernels.inspection import plot_overview
+from manykernels.inspection import KernelWeightsDisplay, WeightMapDisplay
 
 X, y = load_breast_cancer(return_X_y=True, as_frame=True)
 bank = KernelBank.simplemkl(normalize="mean_diagonal")
 model = MKLClassifier(bank, loss="logistic", alpha=0.02).fit(X, y)
 print(f"{len(model.weights_frame())} of {len(bank.fit(X).names)} kernels, relative duality gap {model.dual_gap_:.1e}")
-figure = plot_overview(model, title="Which measurements tell benign from malignant tumors?")
+figure, axes = plt.subplots(1, 2, figsize=(13, 7), width_ratios=[1, 2], layout="constrained")
+KernelWeightsDisplay.from_estimator(model, value="share").plot(axes[0])
+WeightMapDisplay.from_estimator(model).plot(axes[1])
+
+# %%
+# A similar picture comes from a model file: ``manykernels inspect model.mkl --plot model.png``.

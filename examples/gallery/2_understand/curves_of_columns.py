@@ -28,3 +28,6 @@ for axis, column in zip(axes.flat, columns, strict=False):
 for axis in axes.flat[len(columns) :]:
     axis.set_axis_off()
 axes[0, 0].set_ylabel("effect, in deviations of y")
+
+# %%
+# The shaded bottom of each panel shows where the data are: where there are none, a curve means nothing.

@@ -34,3 +34,7 @@ figure, axis = plt.subplots(figsize=(6, 3), layout="constrained")
 axis.errorbar([row[1] for row in rows], range(len(rows)), xerr=[row[2] for row in rows], fmt="o")
 axis.set_yticks(range(len(rows)), [f"{row[0]}\n{row[3]:.0f} kernels" for row in rows])
 axis.set_xlabel("accuracy, with its standard error over folds")
+
+# %%
+# The scores differ by about their standard errors, the numbers of kernels by a factor of ten: here the sparse model
+# loses little.

@@ -16,3 +16,6 @@ bank = KernelBank.per_feature(widths=["0.5*median", "2*median"], standardize=Tru
 path = regularization_path(X, (y - y.mean()) / y.std(), kernels=bank, n_alphas=12, ratio=0.05)
 print(path.frame().groupby("alpha", sort=False)["kernel"].agg(["size", "first"]).rename(columns={"size": "kernels"}))
 PathDisplay.from_path(path, top=6).plot()
+
+# %%
+# The strength is chosen by folds: :doc:`/gallery/3_choose/strength_by_folds`.

@@ -29,3 +29,6 @@ bank = KernelBank.from_views(views, normalize="mean_diagonal", standardize=True)
 model = MKLClassifier(bank, alpha=0.003, class_weight="balanced").fit(X_train, y_train)
 print(f"held-out accuracy {model.score(X_test, y_test):.3f}")
 WeightMapDisplay.from_estimator(model, across="target").plot()
+
+# %%
+# A column of the map is a digit, a row a view with its kernels.

@@ -30,3 +30,7 @@ for column, color in enumerate(["red", "green", "blue"]):
     axis.plot(curve["x"], curve["effect"], color=color, label=color)
 axis.set(xlabel="value of the color", ylabel="speaks for the flower")
 axis.legend()
+
+# %%
+# Colors of the flower are reddish and dark; the temple is under a bright blue sky. What a pass over the rows costs is
+# in :doc:`/large`.

@@ -22,3 +22,6 @@ for loss in ("squared", "huber"):
     for name, target in (("clean", y_train.to_numpy()), ("spoiled", spoiled)):
         model = MKLRegressor(loss=loss, delta=0.5, alpha=0.03).fit(X_train, target)
         print(f"{loss:8} on {name:8} R2 on clean held-out rows {r2_score(y_test, model.predict(X_test)):6.2f}")
+
+# %%
+# ``delta`` is where an error stops counting by its square, in units of y.

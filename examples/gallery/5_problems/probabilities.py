@@ -25,3 +25,6 @@ for name, model in (("plain", plain), ("calibrated", CalibratedClassifierCV(plai
     score, low, high = brier_score_loss(y_test, probability), probability.min(), probability.max()
     print(f"{name:11} Brier score {score:.4f}, from {low:.2f} to {high:.2f}")
     CalibrationDisplay.from_predictions(y_test, probability, n_bins=6, name=name, ax=axis)
+
+# %%
+# A calibrated model lies on the diagonal.

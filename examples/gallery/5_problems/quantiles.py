@@ -28,3 +28,6 @@ axis.plot(range(len(order)), middle[order], label="median")
 axis.plot(range(len(order)), y_test.to_numpy()[order], ".", label="observed")
 axis.set(xlabel="held-out patients, by predicted median", ylabel="progression")
 axis.legend()
+
+# %%
+# How to choose the strength for a quantile: ``MKLRegressorCV(loss="quantile", tau=0.9)``.

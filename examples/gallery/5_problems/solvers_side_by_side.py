@@ -24,3 +24,6 @@ for name in ("working_set", "block_coordinate", "hessianmkl", "simplemkl", "leve
     certificate = runs[name].certificate
     print(f"{name:16} {runs[name].status}, gap {certificate.relative_gap:.0e}, {runs[name].passes:.0f} passes")
 ConvergenceDisplay.from_solution(runs).plot(x="passes")
+
+# %%
+# A pass is one reading of all kernels, the unit of cost. All reach the same optimum; see :doc:`/solvers`.

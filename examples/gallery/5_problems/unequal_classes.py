@@ -24,3 +24,6 @@ for weight in (None, "balanced"):
     found = recall_score(y_test, predicted, pos_label=0)
     balanced = balanced_accuracy_score(y_test, predicted)
     print(f"class_weight={weight!s:9} malignant found {found:.2f}, balanced accuracy {balanced:.2f}")
+
+# %%
+# How ``sample_weight`` is routed through pipelines is said in :ref:`conventions <metadata_routing>`.
