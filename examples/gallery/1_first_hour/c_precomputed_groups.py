@@ -19,7 +19,7 @@ patches = images.reshape(2, 10, 40, 16, 40, 3).swapaxes(2, 3).reshape(320, 40, 4
 groups = [f"{n} {i // 4} {j // 4}" for n in (0, 1) for i in range(10) for j in range(16)]
 y = np.repeat(["temple", "flower"], 160)
 parts = patches.mean(axis=(1, 2)), patches.std(axis=(1, 2)), patches[:, ::8, ::8].reshape(320, -1)
-stack = KernelStack([rbf_kernel(part) for part in parts], names=["colors", "spread", "coarse image"])
+stack = KernelStack([rbf_kernel(part / part.std()) for part in parts], names=["colors", "spread", "coarse image"])
 model = MKLClassifier(PrecomputedBank("mean_diagonal"))
 print(f"random folds  {cross_val_score(model, stack, y, cv=KFold(5, shuffle=True, random_state=0)).mean():.3f}")
 print(f"grouped folds {cross_val_score(model, stack, y, groups=groups, cv=GroupKFold(5)).mean():.3f}")

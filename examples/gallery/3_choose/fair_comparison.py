@@ -14,12 +14,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from manykernels import MKLClassifierCV
+from manykernels import MKLClassifier
 
 X, y = load_breast_cancer(return_X_y=True, as_frame=True)
 svc, logistic = make_pipeline(StandardScaler(), SVC()), make_pipeline(StandardScaler(), LogisticRegression())
 models = {
-    "manykernels, tuned": MKLClassifierCV(cv=3, n_alphas=5, ratio=2e-4, tol=1e-3),
+    "manykernels, untouched": MKLClassifier(),
+    "manykernels, tuned": GridSearchCV(MKLClassifier(tol=1e-3), {"alpha": [0.005, 0.015]}, cv=3),
     "SVC, untouched": svc,
     "SVC, tuned": GridSearchCV(svc, {"svc__C": [1, 3, 10, 30], "svc__gamma": [0.003, 0.01, 0.03]}, cv=3),
     "logistic regression, tuned": GridSearchCV(logistic, {"logisticregression__C": np.logspace(-2, 1, 4)}, cv=3),
