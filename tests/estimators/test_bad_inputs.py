@@ -26,6 +26,7 @@ from manykernels import (
     MKLRegressor,
     NotPSDError,
     PrecomputedBank,
+    Views,
     solve,
 )
 
@@ -55,6 +56,16 @@ def put(array: Any, index: Any, value: Any) -> Any:
     return changed
 
 
+NOTES = [f"came in after {i} days" for i in range(40)]
+MIXED = pd.DataFrame({"age": X[:, 0], "dose": X[:, 1], "weight": np.where(X[:, 2] > 0, "high", "low")})
+UNUSABLE = FRAME.assign(age=put(X[:, 0], 3, np.nan), dose=put(X[:, 1], 5, np.inf), note=NOTES, parts=[[1]] * 40)
+BANK = KernelBank([Linear()])
+VIEWS = Views({"left": FRAME[["age", "dose"]], "right": FRAME[["weight"]]})
+STRANGERS = Views({"a": FRAME, "b": FRAME.set_index(np.arange(40) + 100)})
+FEWER = Views({"left": FRAME[["age"]]})
+TWISTED = pd.Series(Y)[::-1]
+
+
 def classify(X: Any = X, y: Any = Y, weight: Any = None, **parameters: Any) -> MKLClassifier:
     return MKLClassifier(**parameters).fit(X, y, weight)
 
@@ -81,17 +92,45 @@ class Case:
 CASES = [
     # data
     Case("X with a NaN", lambda: classify(put(X, (3, 1), np.nan)), "contains NaN"),
-    Case("a DataFrame with a NaN", lambda: classify(FRAME.mask(FRAME > 2.2)), r"column\(s\) .*Impute or drop"),
+    Case("a DataFrame with a NaN", lambda: classify(FRAME.mask(FRAME > 2.2)), r"'age' \(1 of 40\).*impute or drop"),
     Case("X with an infinite value", lambda: classify(put(X, (0, 0), np.inf)), "contains infinity"),
     Case("X with one dimension", lambda: classify(X[:3, 0]), "Reshape your data"),
     Case("X without rows", lambda: classify(X[:0], Y[:0]), "minimum of 1 is required"),
-    Case("a column of text", lambda: classify(FRAME.assign(site="left")), "'site' are not numeric.*Encode them"),
+    Case(
+        "a column of text", lambda: classify(FRAME.assign(note=NOTES)), "'note' \\(a different value .*TableVectorizer"
+    ),
+    Case(
+        "text in a kernel of numbers",
+        lambda: classify(FRAME.assign(site="left"), kernels=BANK),
+        "'site'.*OneHotEncoder",
+    ),
+    Case(
+        "all sorts of columns at once",
+        lambda: classify(UNUSABLE),
+        r"'parts'.*'note'.*'dose' \(1 of 40\).*'age' \(1 of 40\)",
+    ),
+    Case(
+        "an array for a bank of categories",
+        lambda: KernelBank.default().fit(MIXED).prepare(X),
+        "which an array has not",
+    ),
+    Case("text where a model reads numbers", lambda: classify(MIXED).predict(MIXED.assign(age="old")), "'age'.*in fit"),
+    Case("views without common samples", lambda: classify(STRANGERS), "'a' has no sample in common"),
+    Case(
+        "views with labels of two types", lambda: Views({"a": FRAME, "b": FRAME.set_index(DATES.astype(str))}), "type"
+    ),
+    Case("views of different lengths", lambda: Views({"a": FRAME, "b": FRAME[:9]}), "must be equally long"),
+    Case("a sample twice in a view", lambda: Views({"a": pd.concat([FRAME, FRAME])}), "more than one sample"),
+    Case("targets in another order than views", lambda: classify(VIEWS, TWISTED), "views.align"),
+    Case("a view with fewer columns in predict", lambda: classify(VIEWS).predict(FEWER), "lacks 1 column"),
+    Case("a bank of views on one table", lambda: classify(FRAME, kernels=KernelBank.per_view(Linear())), "Pass Views"),
+    Case("groups of unknown columns", lambda: KernelBank.from_groups({"g": ["x9"]}).fit(FRAME), "unknown='drop'"),
+    Case("an unknown way with gaps", lambda: KernelBank.default(missing="mean"), "'error', 'mask', 'indicator'"),
     Case("X as a sparse matrix", lambda: classify(sparse.csr_matrix(X)), r"sparse matrix.*Pass X.toarray\(\)"),
     Case("X as a dict of columns", lambda: classify(dict(FRAME)), r"X is a dict.*pandas.DataFrame\(X\)"),
     Case("X as a generator", lambda: classify(row for row in X), r"only once. Pass list\(X\)"),
     Case("X with masked entries", lambda: classify(np.ma.masked_greater(X, 2.0)), "masked array with 3 masked values"),
     Case("an array of dates as X", lambda: classify(DATES[:, None]), r"X holds dates or durations \(datetime64\[D\]\)"),
-    Case("a column of dates", lambda: classify(FRAME.assign(seen=DATES)), "'seen' are not numeric"),
     Case(
         "column names of several types", lambda: classify(FRAME.rename(columns={"age": 1})), "names are only supported"
     ),

@@ -83,7 +83,7 @@ def test_names_need_a_data_frame() -> None:
 
 
 def test_columns_that_are_not_numbers_are_named_only_if_used(frame: pd.DataFrame) -> None:
-    with pytest.raises(InvalidInputError, match=r"'city' are not numeric.*OneHotEncoder"):
+    with pytest.raises(InvalidInputError, match=r"(?s)Not numeric.*'city' \(2 values.*linear\(\).*OneHotEncoder"):
         KernelBank([("k", Linear())]).fit(frame)
     fitted = KernelBank([("k", Linear(), NUMBERS)], normalize=None).fit(frame)
     rows = fitted.prepare(frame)
@@ -99,7 +99,7 @@ def test_columns_that_are_not_numbers_are_named_only_if_used(frame: pd.DataFrame
         (pd.Categorical([1, 2, 3]), False),
         (np.array(["1", "2", "3"], dtype=object), False),
         (np.array([1 + 2j, 1, 1]), False),
-        (pd.date_range("2020", periods=3), False),
+        (pd.date_range("2020", periods=3), True),
     ],
     ids=["nullable", "object numbers", "categorical", "digits as text", "complex", "dates"],
 )
@@ -108,7 +108,7 @@ def test_what_counts_as_numeric(values: Any, accepted: bool) -> None:
     if accepted:
         assert table.numeric([0]).dtype == np.float64
     else:
-        with pytest.raises(InvalidInputError, match="'a' are not numeric"):
+        with pytest.raises(InvalidInputError, match="'a' \\("):
             table.numeric([0])
 
 
@@ -121,8 +121,11 @@ def test_what_counts_as_numeric(values: Any, accepted: bool) -> None:
         (np.empty((0, 2)), "0 sample"),
         (np.empty((2, 0)), "0 feature"),
         ([["a", "b"]], "could not convert"),
-        (pd.DataFrame({"a": [1.0, np.nan], "b": [1.0, 2.0]}), "column\\(s\\) 'a'.*1 NaN or infinite"),
-        (pd.DataFrame({"a": pd.array([1, None], dtype="Int64")}), "'a'.*1 NaN"),
+        (
+            pd.DataFrame({"a": [1.0, np.nan], "b": [1.0, 2.0]}),
+            "NaN: missing values in 1 column: 'a' \\(1 of 2\\)",
+        ),
+        (pd.DataFrame({"a": pd.array([1, None], dtype="Int64")}), "'a' \\(1 of 2\\)"),
         (pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]), "\\['a'\\] appear more than once"),
         (pd.DataFrame({"a": []}), "at least one row"),
     ],

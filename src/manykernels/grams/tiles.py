@@ -45,6 +45,9 @@ class TileEvaluator:
         if not self.bank.center:
             for group in self.bank.groups:
                 values[list(group.kernels)] = [gaussian_coefficient(spec) for spec in group.specs]
+        for side in (self.left, self.right):
+            if side.factors is not None:  # rows that lack a column are zero: left to the bank
+                values[~side.factors.all(axis=1)] = np.nan
         return values
 
     @cached_property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from manykernels.kernels.bank.bank import FittedBank, KernelBank
 from manykernels.kernels.bank.contract import FittedKernels, Group, PreparedRows
 from manykernels.kernels.bank.grids import DefaultKernels, width_grid
-from manykernels.kernels.bank.patterns import BankEntry, Joint, OnColumns, PerFeature, PerView
+from manykernels.kernels.bank.patterns import BankEntry, Joint, OnColumns, PerFeature, PerGroup, PerView
 from manykernels.kernels.bank.prepared import Prepared
 from manykernels.kernels.precomputed.bank import FittedPrecomputedBank, PrecomputedBank
 from manykernels.kernels.precomputed.prepared import PreparedKernels
@@ -23,7 +23,11 @@ from manykernels.kernels.specs import (
     Laplacian,
     Linear,
     Matern,
+    Missing,
+    Ordinal,
+    Overlap,
     Pairwise,
+    Periodic,
     Polynomial,
     Product,
     Scaled,
@@ -33,6 +37,7 @@ from manykernels.kernels.specs import (
     spec_from_dict,
 )
 from manykernels.kernels.specs.widths import MedianWidth
+from manykernels.kernels.tables.views import Views
 
 __all__ = [
     "KERNELS",
@@ -57,10 +62,15 @@ __all__ = [
     "Linear",
     "Matern",
     "MedianWidth",
+    "Missing",
     "OnColumns",
+    "Ordinal",
+    "Overlap",
     "Pairwise",
     "PerFeature",
+    "PerGroup",
     "PerView",
+    "Periodic",
     "Polynomial",
     "PrecomputedBank",
     "Prepared",
@@ -69,6 +79,7 @@ __all__ = [
     "Product",
     "Scaled",
     "Sum",
+    "Views",
     "WeightedPolynomial",
     "register_kernel",
     "spec_from_dict",

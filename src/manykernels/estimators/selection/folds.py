@@ -99,7 +99,7 @@ class FoldScores:
         """Score a model."""
         given = {} if self.sample_weight is None else {"sample_weight": self.sample_weight}
         # A scorer of the user's sees what the user gave, not what it became inside.
-        X = self.rows.data if isinstance(self.rows, Table) else self.rows
+        X = self.rows.given if isinstance(self.rows, Table) else self.rows
         self.scores.append(float(self.scorer(model, X, self.target, **given)))
         self.n_active.append(float(np.mean([found.active.size for found in fit.solutions])))
         self.unfinished += any(found.status is not Status.CONVERGED for found in fit.solutions)

@@ -15,7 +15,7 @@ from manykernels.estimators.notebook import NotebookCard
 from manykernels.estimators.parameters import check_parameters, shape_of
 from manykernels.estimators.supervised.prediction import KernelExpansion
 from manykernels.estimators.supervised.problems import Fit, build_problems, solve_problems
-from manykernels.estimators.supervised.samples import Rows, Samples, checked_rows
+from manykernels.estimators.supervised.samples import Rows, Samples, check_alignment, checked_rows
 from manykernels.estimators.supervised.targets import check_lengths, kernel_factors, sample_weights
 from manykernels.estimators.supervised.training import Training, is_precomputed, open_training
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
@@ -139,13 +139,14 @@ class BaseMKL(NotebookCard, BaseEstimator):
         if y is None:
             raise InvalidInputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
         rows = self._checked_rows(X, reset=True)
+        check_alignment(rows, y)
         target = self._checked_target(y)
         check_lengths(len(rows), len(target))
         return rows, target
 
     def _checked_rows(self, X: Any, *, reset: bool) -> Rows:
         """Return X as a bank takes it; the held-out rows that every model of a fold predicts are known."""
-        if isinstance(self._known_rows, Table) and X is self._known_rows.data:
+        if isinstance(self._known_rows, Table) and X is self._known_rows.given:
             return self._known_rows
         return checked_rows(self, X, precomputed=self._takes_kernels, reset=reset)
 

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from manykernels.estimators.supervised.targets import check_lengths, invalid_input
+from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelStack
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.precomputed.stack import as_kernel_stack
@@ -27,10 +28,25 @@ def checked_rows(estimator: BaseEstimator, X: Any, *, precomputed: bool, reset: 
             estimator.n_features_in_ = stack.n_samples
         return stack
     table = Table.of(X)
+    if not reset:
+        table = table.completed(getattr(estimator, "feature_names_in_", None))
     with invalid_input():
-        named = X if isinstance(X, pd.DataFrame) else table.data
-        validate_data(estimator, named, reset=reset, skip_check_array=True)
+        validate_data(estimator, table.data, reset=reset, skip_check_array=True)
     return table
+
+
+def check_alignment(rows: Rows, y: Any) -> None:
+    """Refuse views without common samples, and targets with the labels of their samples in another order."""
+    if not isinstance(rows, Table) or rows.views is None:
+        return
+    rows.views.check_overlap()
+    if not isinstance(y, (pd.Series, pd.DataFrame)):
+        return
+    index = rows.views.index
+    if len(index) == len(y) and not y.index.equals(index) and not len(index.difference(y.index)):
+        raise InvalidInputError(
+            "y has the labels of the samples of the views, but in another order. Pass views.align(y)."
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,9 @@ from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.prediction import KernelExpansion
 from manykernels.kernels import FittedBank, FittedPrecomputedBank, KernelSpec, Prepared, PreparedKernels
 from manykernels.kernels.bank.normalization import check_normalization
+from manykernels.kernels.tables.encoding import Encoding
+from manykernels.kernels.tables.kinds import READ_AS
+from manykernels.kernels.tables.problems import check_missing
 from manykernels.objective.certificate import Certificate
 from manykernels.solvers import IterationRecord, Solution
 
@@ -43,6 +46,12 @@ def _bank(bank: FittedBank) -> Iterator[str]:
         grand_means=(n_kernels,) if bank.center else None,
         reference=(ANY, n_used) if bank.center else None,
     )
+    check_missing(bank.missing)
+    gaps, reference = bank.reference_gaps, bank.reference
+    if gaps is not None and (reference is None or gaps.dtype != bool or gaps.shape != reference.shape):
+        yield "reference_gaps"
+    if bank.encodings and not (_all(bank.encodings, Encoding, n_used) and all(map(_is_encoding, bank.encodings))):
+        yield "encodings"
     if not _all(bank.specs, KernelSpec, n_kernels):
         yield "specs"
     whole = _all(bank.positions, tuple, n_kernels) and all(_all(columns, int) for columns in bank.positions)
@@ -52,6 +61,13 @@ def _bank(bank: FittedBank) -> Iterator[str]:
         yield "names"
     for spec, columns in zip(bank.specs, bank.positions, strict=False):
         spec.check_columns(len(columns))
+
+
+def _is_encoding(encoding: Encoding) -> bool:
+    """Tell whether an encoding is one that a column may have."""
+    levels = encoding.levels
+    plain = isinstance(levels, tuple) and all(isinstance(level, (str, bool, int, float)) for level in levels)
+    return encoding.kind in READ_AS and plain and len(set(levels)) == len(levels)
 
 
 def _precomputed_bank(bank: FittedPrecomputedBank) -> Iterator[str]:
@@ -83,6 +99,8 @@ def _wrong_rows(bank: Any, rows: Any) -> Iterator[str]:
         "row_means": (n_kernels, n_rows) if bank.center else None,
         "factors": (n_kernels, n_rows) if bank.unit_diagonal else None,
     }
+    if isinstance(bank, FittedBank) and rows.factors is not None:
+        normalization["factors"] = (n_kernels, n_rows)  # rows may lack columns whatever the normalization
     yield from _wrong_floats(rows, **normalization)
     if rows.names != bank.names:
         yield "support.names"

@@ -39,12 +39,14 @@ from manykernels.kernels import (
     KernelSpec,
     OnColumns,
     PerFeature,
+    PerGroup,
     PerView,
     PrecomputedBank,
     Prepared,
     PreparedKernels,
     spec_from_dict,
 )
+from manykernels.kernels.tables.encoding import Encoding
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import LOSSES
 from manykernels.objective.regularizers import REGULARIZERS
@@ -56,7 +58,7 @@ Array = NDArray[Any]
 ESTIMATORS: dict[str, type[Any]] = {
     name: cls for name, cls in vars(estimators).items() if isinstance(cls, type) and issubclass(cls, BaseEstimator)
 }
-BANKS = (KernelBank, PrecomputedBank, OnColumns, PerFeature, PerView, Joint, DefaultKernels)
+BANKS = (KernelBank, PrecomputedBank, OnColumns, PerFeature, PerView, PerGroup, Joint, DefaultKernels, Encoding)
 FITTED = (KernelExpansion, FittedBank, Prepared, FittedPrecomputedBank, PreparedKernels, AlignedWeights, PenaltyFamily)
 RESULTS = (Solution, Certificate, KKTResiduals, IterationRecord)
 FAMILIES = tuple(cls for cls in vars(discovery).values() if isinstance(cls, type) and issubclass(cls, KernelFamily))

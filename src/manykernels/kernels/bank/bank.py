@@ -10,15 +10,18 @@ from typing import Any, Self
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.bank.columns import Table
+from manykernels.kernels.bank.columns import NUMBERS, Table
 from manykernels.kernels.bank.constructors import BankConstructors
 from manykernels.kernels.bank.fitted import FittedBank
 from manykernels.kernels.bank.normalization import check_normalization, training_scales
-from manykernels.kernels.bank.patterns import BankEntry, NamedKernel, OnColumns, as_entry
+from manykernels.kernels.bank.patterns import BankEntry, NamedKernel, OnColumns, as_entry, indicators
 from manykernels.kernels.bank.prepared import Prepared
-from manykernels.kernels.bank.standardization import column_statistics, standardized
+from manykernels.kernels.bank.standardization import column_statistics, present_medians, standardized
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.widths import MedianDistances
+from manykernels.kernels.tables.encoding import Encoding
+from manykernels.kernels.tables.kinds import READ_AS
+from manykernels.kernels.tables.problems import check_missing, entries_problems, refuse
 from manykernels.validation.arrays import Array
 
 __all__ = ["FittedBank", "KernelBank"]
@@ -40,6 +43,11 @@ class KernelBank(BankConstructors):
         What is made 1: the trace of the training Gram matrix, its mean diagonal, or every ``k(x, x)``.
     center : bool, default=False
         Subtract the training mean in the feature space of every kernel.
+    missing : {"error", "mask", "indicator"}, default="error"
+        What a missing value means. "mask": the row and the column of the sample are zero in every kernel of the column
+        that it lacks, so that these kernels say nothing of it; standardization, widths and normalization are those of
+        the samples that have it. "indicator": the same, and a kernel :class:`Missing` for every pattern of gaps.
+        Nothing is imputed. Samples that lack a whole view of :class:`Views` are masked in any case.
 
     Raises
     ------
@@ -64,6 +72,7 @@ class KernelBank(BankConstructors):
     standardize: bool = False
     normalize: str | None = "trace"
     center: bool = False
+    missing: str = "error"
 
     def __post_init__(self) -> None:
         if isinstance(self.kernels, (str, Mapping)) or not isinstance(self.kernels, Sequence) or not self.kernels:
@@ -73,6 +82,7 @@ class KernelBank(BankConstructors):
         entries = tuple(as_entry(entry) for entry in self.kernels)
         _check_unique([entry.name for entry in entries if isinstance(entry, OnColumns)])
         check_normalization(self.normalize)
+        check_missing(self.missing)
         for name in ("standardize", "center"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
                 raise InvalidInputError(f"{name} must be True or False, got {getattr(self, name)!r}.")
@@ -94,7 +104,7 @@ class KernelBank(BankConstructors):
         Raises
         ------
         InvalidInputError
-            If a column is missing, not numeric or not finite, or a kernel cannot be normalized on these rows.
+            Naming at once all columns that cannot be used, or if a kernel cannot be normalized on these rows.
 
         Examples
         --------
@@ -133,11 +143,10 @@ class KernelBank(BankConstructors):
         table = Table.of(X)
         kernels = self.expand(table)
         used = _used(kernels)
-        values = table.numeric(used)
-        means, deviations = column_statistics(values) if self.standardize else _no_statistics(len(used))
+        values = self._checked(table, kernels, used)
+        encodings = tuple(table.encoding(j) for j in used)
+        means, deviations = self._statistics(values, encodings)
         values = standardized(values, means, deviations)
-        with np.errstate(over="ignore"):
-            shifts = np.median(values, axis=0)
         bare = FittedBank(
             names=tuple(name for name, _, _ in kernels),
             specs=resolve_specs(kernels, values, used),
@@ -147,22 +156,51 @@ class KernelBank(BankConstructors):
             feature_names=_string_names(table),
             column_means=means,
             column_scales=deviations,
-            shifts=shifts,
+            shifts=present_medians(values),
+            encodings=encodings if any(encoding != NUMBERS for encoding in encodings) else (),
+            missing=self.missing,
         )
         return self._learn(bare, values)
 
+    def _statistics(self, values: Array, encodings: Sequence[Encoding]) -> tuple[Array, Array]:
+        """Return what is subtracted from columns and what they are divided by: 0 and 1 for codes of categories."""
+        means, deviations = column_statistics(values)
+        scaled = np.array([self.standardize and encoding.scaled for encoding in encodings], dtype=bool)
+        centered = scaled | np.array([encoding.centered for encoding in encodings], dtype=bool)
+        return np.where(centered, means, 0.0), np.where(scaled, deviations, 1.0)
+
     def _learn(self, bare: FittedBank, values: Array) -> tuple[FittedBank, Prepared]:
+        """Learn centering and normalization from the columns in use, NaN where something is missing."""
         points = bare.points(values)
         bank = replace(bare, normalize=self.normalize, center=bool(self.center))
+        present = np.ones((1, points.n_samples)) if points.factors is None else points.factors
+        counts = present.sum(axis=1)
         if self.center:
-            points = replace(points, row_means=bare.row_means(points, points))
-            bank = replace(bank, grand_means=points.row_means.mean(axis=1), reference=values)  # type: ignore[union-attr]
-        diagonals = np.array([bank.centered_diagonal(points, m) for m in range(bank.n_kernels)])
-        bank = replace(bank, scales=training_scales(diagonals, self.normalize, bank.names))
+            row_means = bare.row_means(points, points)
+            grand_means = (row_means * present).sum(axis=1) / np.maximum(counts, 1)
+            points = replace(points, row_means=row_means)
+            bank = replace(bank, grand_means=grand_means, **bank.reference_of(values))
+        diagonals = np.array([bank.centered_diagonal(points, m) for m in range(bank.n_kernels)]) * present
+        counts = np.broadcast_to(counts, (bank.n_kernels,))
+        bank = replace(bank, scales=training_scales(diagonals, self.normalize, bank.names, counts))
         return bank, bank.with_factors(points)
 
+    def _checked(self, table: Table, kernels: Sequence[NamedKernel], used: Array) -> Array:
+        """Return the columns in use, NaN where a gap is allowed, or refuse all that cannot be used at once."""
+        problems = {found.column: found for entry in self.kernels for found in entry.problems(table)}
+        for _, spec, positions in kernels:
+            for place, j in enumerate(positions):
+                for found in table.unreadable(j, spec.reads(place), f"{spec.label} needs numbers"):
+                    problems.setdefault(found.column, found)
+        readable = [int(j) for j in used if table.kind(j) in READ_AS]
+        values = table.codes(readable)
+        names = [table.names[j] for j in readable]
+        gaps = entries_problems(values, table.lacking(readable), names, self.missing)
+        refuse([*problems.values(), *gaps])
+        return values
+
     def check(self, X: Any) -> None:
-        """Check that the columns which the kernels use hold finite numbers; a Table remembers what was found.
+        """Check that the kernels can read the columns which they use; a Table remembers what was found.
 
         Parameters
         ----------
@@ -171,7 +209,7 @@ class KernelBank(BankConstructors):
         Raises
         ------
         InvalidInputError
-            If a column is missing, is not numeric, or has NaN or infinite values.
+            Naming at once all columns that cannot be used, and why.
 
         Examples
         --------
@@ -179,7 +217,8 @@ class KernelBank(BankConstructors):
         >>> KernelBank([("narrow", Gaussian(0.5))]).check([[0.0], [1.0]])
         """
         table = Table.of(X)
-        table.numeric(_used(self.expand(table)))
+        kernels = self.expand(table)
+        self._checked(table, kernels, _used(kernels))
 
     def expand(self, X: Any) -> list[NamedKernel]:
         """Return ``(name, kernel, column positions)`` of every kernel on the columns of a table.
@@ -205,6 +244,8 @@ class KernelBank(BankConstructors):
         """
         table = Table.of(X)
         kernels = [kernel for entry in self.kernels for kernel in entry.expand(table)]
+        if self.missing == "indicator":
+            kernels += indicators(table, kernels)
         _check_unique([name for name, _, _ in kernels])
         for name, spec, positions in kernels:
             spec.check_columns(len(positions), f"Kernel {name!r}")
@@ -216,7 +257,7 @@ class KernelBank(BankConstructors):
         Parameters
         ----------
         **changes
-            ``kernels``, ``standardize``, ``normalize`` or ``center``.
+            ``kernels``, ``standardize``, ``normalize``, ``center`` or ``missing``.
 
         Returns
         -------
@@ -238,7 +279,7 @@ class KernelBank(BankConstructors):
     def __add__(self, other: Any) -> KernelBank:
         if not isinstance(other, KernelBank):
             return NotImplemented
-        options = ("standardize", "normalize", "center")
+        options = ("standardize", "normalize", "center", "missing")
         differing = [name for name in options if getattr(self, name) != getattr(other, name)]
         if differing:
             raise InvalidInputError(f"The banks differ in {', '.join(differing)}; make them agree with .replace(...).")
@@ -252,6 +293,7 @@ class KernelBank(BankConstructors):
 
     def __repr__(self) -> str:
         options = f"standardize={self.standardize}, normalize={self.normalize!r}, center={self.center}"
+        options += f", missing={self.missing!r}" if self.missing != "error" else ""
         kinds = ", ".join(dict.fromkeys(type(entry).__name__ for entry in self.kernels))
         return f"KernelBank({len(self.kernels)} entries: {kinds}; {options})"
 
@@ -272,7 +314,8 @@ def resolve_specs(kernels: Sequence[NamedKernel], values: Array, used: Array) ->
     resolved = []
     for _, spec, positions in kernels:
         if spec.pending and positions not in medians:
-            medians[positions] = MedianDistances(values[:, np.searchsorted(used, positions)])
+            chosen = values[:, np.searchsorted(used, positions)]
+            medians[positions] = MedianDistances(chosen[~np.isnan(chosen).any(axis=1)])
         resolved.append(spec.resolve(medians[positions]) if spec.pending else spec)
     return tuple(resolved)
 
@@ -286,10 +329,6 @@ def _check_unique(names: list[str]) -> None:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise InvalidInputError(f"Kernel names must differ, but {repeated[:5]} appear more than once.")
-
-
-def _no_statistics(n_columns: int) -> tuple[Array, Array]:
-    return np.zeros(n_columns), np.ones(n_columns)
 
 
 def _string_names(table: Table) -> tuple[str, ...] | None:

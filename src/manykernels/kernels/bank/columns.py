@@ -1,39 +1,53 @@
-"""Which columns a kernel acts on: names, positions, slices, masks, selectors; and the numeric table behind them."""
+"""The table behind the kernels: its columns as numbers, by what they hold, and where they are in a new table."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import infer_dtype, is_bool_dtype, is_complex_dtype, is_numeric_dtype
 from sklearn.utils.validation import check_array
 
 from manykernels.exceptions import InvalidInputError, InvalidInputTypeError
-from manykernels.validation.arrays import Array, check_finite, check_readable
+from manykernels.kernels.tables.encoding import Encoding
+from manykernels.kernels.tables.kinds import READ_AS, describe, kind_of, kind_of_dtype
+from manykernels.kernels.tables.problems import Problem, entries_problems, refuse
+from manykernels.kernels.tables.selection import select_columns, some
+from manykernels.kernels.tables.views import Views
+from manykernels.validation.arrays import Array, check_readable
+
+NUMBERS = Encoding()
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A checked table: its column names (None for an array) and a way to its columns as float64.
+    """A table: its column names (None for an array) and a way to its columns as float64.
 
-    Indexed by rows it is a table again, which nobody needs to check once more.
+    Indexed by rows it is a table again, which nobody needs to read once more.
     """
 
     data: pd.DataFrame | Array
     columns: tuple[Any, ...] | None
-    _read: dict[int, Array] = field(default_factory=dict)  # columns of a DataFrame that were checked and converted
+    views: Views | None = None
+    _kinds: dict[int, str] = field(default_factory=dict)
+    _encodings: dict[int, Encoding] = field(default_factory=dict)
+    _read: dict[int, Array] = field(default_factory=dict)  # columns of a DataFrame by their own encodings
 
     @classmethod
     def of(cls, X: Any) -> Table:
-        """Check ``X`` (DataFrame, array or nested lists) and wrap it; a table is returned as it is."""
+        """Check the shape of ``X`` (DataFrame, Views, array, nested lists) and wrap it; a table stays as it is."""
         if isinstance(X, Table):
             return X
+        if isinstance(X, pd.DataFrame) and X.columns.nlevels == 2:
+            X = Views(X)
+        if isinstance(X, Views):
+            return cls(X.frame, tuple(X.frame.columns), X)
         if hasattr(X, "to_pandas") and not isinstance(X, pd.DataFrame):
-            X = X.to_pandas()
+            X = _as_pandas(X)
         if not isinstance(X, pd.DataFrame):
             return cls(_checked_array(X), None)
         if X.shape[0] == 0 or X.shape[1] == 0:
@@ -47,8 +61,18 @@ class Table:
         return int(self.data.shape[0])
 
     def __getitem__(self, rows: Array) -> Table:
-        data = self.data.iloc[rows] if isinstance(self.data, pd.DataFrame) else self.data[rows]
-        return Table(data, self.columns, {j: column[rows] for j, column in self._read.items()})
+        views = None if self.views is None else self.views[rows]
+        if views is not None:
+            data: pd.DataFrame | Array = views.frame
+        else:
+            data = self.data.iloc[rows] if isinstance(self.data, pd.DataFrame) else self.data[rows]
+        read = {j: column[rows] for j, column in self._read.items()}
+        return Table(data, self.columns, views, self._kinds, self._encodings, read)
+
+    @property
+    def given(self) -> Any:
+        """The rows as they were given: views, or a DataFrame or array."""
+        return self.data if self.views is None else self.views
 
     @property
     def n_columns(self) -> int:
@@ -62,48 +86,119 @@ class Table:
             return tuple(f"x{j}" for j in range(self.n_columns))
         return tuple(str(column) for column in self.columns)
 
+    @cached_property
+    def places(self) -> dict[Any, int] | None:
+        """Where each column is, by its name; None for an array."""
+        return None if self.columns is None else {column: j for j, column in enumerate(self.columns)}
+
     def positions(self, selection: Any) -> tuple[int, ...]:
         """Return the integer positions of a column selection, see :func:`select_columns`."""
-        return select_columns(selection, self.data, self.columns)
+        return select_columns(selection, self.data, self.places)
 
-    def numeric(self, positions: Iterable[int]) -> Array:
-        """Return those columns as an (n, len(positions)) finite float64 array."""
+    @cached_property
+    def view_positions(self) -> dict[str, tuple[int, ...]]:
+        """The columns of every view; no view for other tables."""
+        if self.views is None or self.places is None:
+            return {}
+        return {name: tuple(self.places[j] for j in columns) for name, columns in self.views.columns.items()}
+
+    def completed(self, columns: Sequence[str] | None) -> Table:
+        """Return the table with the views that a model knows, ``columns`` being all of its columns."""
+        if self.views is None or columns is None or self.columns == tuple(columns):
+            return self
+        return Table.of(self.views.completed(columns))
+
+    # --- what the columns hold ---------------------------------------------------------------------------------------
+
+    def kind(self, column: int) -> str:
+        """Return what a column holds, see `manykernels.kernels.tables.kinds`."""
+        if not isinstance(self.data, pd.DataFrame):
+            return "number"
+        if column not in self._kinds:
+            kind = kind_of_dtype(self._dtypes[column])
+            self._kinds[column] = kind_of(self.data.iloc[:, column]) if kind is None else kind
+        return self._kinds[column]
+
+    @cached_property
+    def _dtypes(self) -> list[Any]:
+        return list(self.data.dtypes) if isinstance(self.data, pd.DataFrame) else []
+
+    def encoding(self, column: int) -> Encoding:
+        """Return how a column becomes numbers, if a kernel can read it at all."""
+        if not isinstance(self.data, pd.DataFrame):
+            return NUMBERS
+        if column not in self._encodings:
+            kind = self.kind(column)
+            plain = READ_AS.get(kind) == "number"
+            self._encodings[column] = Encoding(kind) if plain else Encoding.of(self.data.iloc[:, column], kind)
+        return self._encodings[column]
+
+    def codes(self, positions: Iterable[int], encodings: Iterable[Encoding] | None = None) -> Array:
+        """Return columns as (n, k) float64, NaN where a value is missing; by their own encodings or by given ones."""
         positions = [int(j) for j in positions]
         if not isinstance(self.data, pd.DataFrame):
             return self.data[:, positions]
+        chosen = [self.encoding(j) for j in positions] if encodings is None else list(encodings)
+        self._read_new(
+            [j for j, given in zip(positions, chosen, strict=True) if self._encodings.setdefault(j, given) == given]
+        )
+        return (
+            np.array(
+                [
+                    self._read[j] if self._encodings[j] == given else given.encode(self.data.iloc[:, j])
+                    for j, given in zip(positions, chosen, strict=True)
+                ]
+            )
+            .reshape(len(positions), len(self))
+            .T
+        )
+
+    def _read_new(self, positions: list[int]) -> None:
+        """Read the columns that nobody asked for yet."""
         new = [j for j in positions if j not in self._read]
         if new:
-            self._read.update(zip(new, _numbers_of(self.data.iloc[:, new]).T, strict=True))
-        return np.array([self._read[j] for j in positions]).T
+            assert isinstance(self.data, pd.DataFrame)
+            columns = _numbers_of(self.data.iloc[:, new], [self._encodings[j] for j in new])
+            self._read.update(zip(new, columns, strict=True))
+
+    def lacking(self, positions: Sequence[int]) -> Array | None:
+        """Return which entries belong to a view that the sample lacks, (n, k) bool; None if there are no views."""
+        if self.views is None:
+            return None
+        owner = {j: v for v, columns in enumerate(self.view_positions.values()) for j in columns}
+        absent = ~self.views.present.to_numpy()
+        return absent[:, [owner[int(j)] for j in positions]]
+
+    def numeric(self, positions: Iterable[int]) -> Array:
+        """Return those columns as (n, k) finite float64, or refuse everything that is no finite number at once."""
+        positions = [int(j) for j in positions]
+        problems = [
+            found for j in positions for found in self.unreadable(j, frozenset({"number"}), "numbers are needed")
+        ]
+        readable = [j for j in positions if READ_AS.get(self.kind(j)) == "number"]
+        values = self.codes(readable)
+        refuse(problems + entries_problems(values, None, [self.names[j] for j in readable], "error"))
+        return values
+
+    def unreadable(self, column: int, kinds: frozenset[str], kernel: str) -> list[Problem]:
+        """Return why a kernel that reads these kinds of columns cannot read this one, if so."""
+        kind = self.kind(column)
+        if READ_AS.get(kind) in kinds:
+            return []
+        held = describe(self.data.iloc[:, column])  # type: ignore[union-attr]  # arrays hold numbers only
+        if kind not in READ_AS:
+            return [Problem(self.names[column], "unusable", held)]
+        return [Problem(self.names[column], "numbers", f"{held}; {kernel}")]
 
 
-def _numbers_of(chosen: pd.DataFrame) -> Array:
-    """Return columns as finite float64, (n, n_columns), or say which of them cannot be numbers."""
-    refused = [str(name) for name, column in chosen.items() if not _is_number_like(column)]
-    if refused:
-        raise InvalidInputError(
-            f"Column(s) {_some(refused)} are not numeric. Encode them (for instance with OneHotEncoder) or leave "
-            "them out of the kernels' columns."
-        )
-    return _finite_columns(chosen.to_numpy(dtype=np.float64, na_value=np.nan), [str(name) for name in chosen])
-
-
-def select_columns(selection: Any, data: Any, columns: tuple[Any, ...] | None) -> tuple[int, ...]:
-    """Return the positions of a column selection, as scikit-learn's ColumnTransformer understands it."""
-    if callable(selection):
-        selection = selection(data)
-    n_columns = int(data.shape[1])
-    if selection is None:
-        chosen = list(range(n_columns))
-    elif isinstance(selection, slice):
-        chosen = list(range(n_columns))[_positional(selection, columns)]
-    else:
-        chosen = _listed(selection, n_columns, columns)
-    if not chosen:
-        raise InvalidInputError(f"The column selection {selection!r} selects no column.")
-    if len(set(chosen)) < len(chosen):
-        raise InvalidInputError(f"The column selection {selection!r} names a column more than once.")
-    return tuple(chosen)
+def _numbers_of(chosen: pd.DataFrame, encodings: list[Encoding]) -> list[Array]:
+    """Return columns as float64, NaN where a value is missing; all at once where all are plain numbers."""
+    plain = {type(dtype) for dtype in chosen.dtypes.unique()}
+    if all(issubclass(kind, np.dtype) for kind in plain) and all(
+        dtype.kind in "biuf" for dtype in chosen.dtypes.unique()
+    ):
+        return list(chosen.to_numpy(dtype=np.float64).T)
+    return [encoding.encode(chosen.iloc[:, j]) for j, encoding in enumerate(encodings)]
 
 
 def locate_columns(
@@ -117,48 +212,23 @@ def locate_columns(
             )
         return tuple(int(j) for j in used)
     wanted = [feature_names[j] for j in used]
-    missing = sorted(set(wanted) - set(table.columns))
+    place: Any = table.places
+    missing = sorted(set(wanted) - set(place))
     if missing:
-        raise InvalidInputError(f"X lacks {len(missing)} column(s) that the kernels use: {_some(missing)}.")
-    place = {name: j for j, name in enumerate(table.columns)}
+        raise InvalidInputError(f"X lacks {len(missing)} column(s) that the kernels use: {some(missing)}.")
     return tuple(place[name] for name in wanted)
 
 
-def _listed(selection: Any, n_columns: int, columns: tuple[Any, ...] | None) -> list[int]:
-    items: list[Any] = [selection] if isinstance(selection, str) or np.ndim(selection) == 0 else list(selection)
-    if items and all(isinstance(item, (bool, np.bool_)) for item in items):
-        if len(items) != n_columns:
-            raise InvalidInputError(f"The column mask has {len(items)} entries, but X has {n_columns} columns.")
-        return [j for j, chosen in enumerate(items) if chosen]
-    if all(isinstance(item, (int, np.integer)) and not isinstance(item, bool) for item in items):
-        return [_position(int(item), n_columns) for item in items]
-    return [_named(item, columns) for item in items]
-
-
-def _position(index: int, n_columns: int) -> int:
-    if not -n_columns <= index < n_columns:
-        raise InvalidInputError(f"Column position {index} is out of range: X has {n_columns} column(s).")
-    return index % n_columns
-
-
-def _named(name: Any, columns: tuple[Any, ...] | None) -> int:
-    if columns is None:
+def _as_pandas(X: Any) -> pd.DataFrame:
+    """Return a table of another library (polars, Arrow) as a DataFrame."""
+    try:
+        frame = X.to_pandas()
+    except ImportError as error:
         raise InvalidInputError(
-            f"Column {name!r} is selected by name, but X is no DataFrame. Pass one or use positions."
-        )
-    if name not in columns:
-        raise InvalidInputError(f"Unknown column {name!r}; X has {_some([str(column) for column in columns])}.")
-    return columns.index(name)
-
-
-def _positional(selection: slice, columns: tuple[Any, ...] | None) -> slice:
-    ends = (selection.start, selection.stop)
-    if not any(isinstance(end, str) for end in ends):
-        return selection
-    start = None if ends[0] is None else _named(ends[0], columns)
-    # A slice of names includes its end, as in pandas.
-    stop = None if ends[1] is None else _named(ends[1], columns) + 1
-    return slice(start, stop, selection.step)
+            f"A {type(X).__module__.split('.')[0]} table becomes a pandas table with the help of pyarrow ({error}). "
+            "Install it with: python -m pip install 'manykernels[polars]'."
+        ) from error
+    return frame if isinstance(frame, pd.DataFrame) else frame.to_frame()
 
 
 def _checked_array(X: Any) -> Array:
@@ -168,28 +238,10 @@ def _checked_array(X: Any) -> Array:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
-            return check_array(X, dtype=np.float64, input_name="X")
+            return check_array(X, dtype=np.float64, input_name="X", ensure_all_finite=False)
     except RuntimeWarning as warning:
         raise InvalidInputError(f"X cannot be read as float64: {warning}.") from warning
     except TypeError as error:
         raise InvalidInputTypeError(str(error)) from error
     except ValueError as error:
         raise InvalidInputError(str(error)) from error
-
-
-def _is_number_like(column: pd.Series) -> bool:
-    if is_complex_dtype(column.dtype):
-        return False
-    if is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype):
-        return True
-    return column.dtype == object and infer_dtype(column, skipna=True) in ("integer", "floating", "mixed-integer-float")
-
-
-def _finite_columns(values: Array, names: list[str]) -> Array:
-    bad = [name for name, column in zip(names, values.T, strict=True) if not np.isfinite(column).all()]
-    return check_finite(values, f"X (column(s) {_some(bad)})") if bad else values
-
-
-def _some(names: list[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

@@ -7,9 +7,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import pandas as pd
+
+from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.file import read_description, read_toml
-from manykernels.kernels.bank.grids import DEFAULT_SPECS, DefaultKernels, simplemkl_specs, with_gaussians
-from manykernels.kernels.bank.patterns import Joint, PerFeature, PerView
+from manykernels.kernels.bank.grids import (
+    DEFAULT_SPECS,
+    DefaultKernels,
+    entries_by_type,
+    simplemkl_specs,
+    unusable_columns,
+    with_gaussians,
+)
+from manykernels.kernels.bank.patterns import Joint, PerFeature, PerGroup, PerView
+from manykernels.kernels.specs.inner import Linear
+from manykernels.kernels.tables.problems import refuse
+from manykernels.kernels.tables.views import Views
 
 
 class BankConstructors(ABC):
@@ -32,7 +45,7 @@ class BankConstructors(ABC):
         widths : sequence, default=()
             Gaussian kernels of these widths are added: numbers, "median", "0.5*median".
         **options
-            ``standardize``, ``normalize``, ``center``.
+            ``standardize``, ``normalize``, ``center``, ``missing``.
 
         Returns
         -------
@@ -47,17 +60,18 @@ class BankConstructors(ABC):
         return cls._build([PerFeature(with_gaussians(specs, widths), columns)], options)
 
     @classmethod
-    def per_view(cls, specs: Any = (), views: Any = (), *, widths: Any = (), **options: Any) -> Self:
+    def per_view(cls, specs: Any = (), views: Any = None, *, widths: Any = (), **options: Any) -> Self:
         """Return every kernel on every view, a named selection of columns.
 
         Parameters
         ----------
         specs : KernelSpec or sequence of KernelSpec, default=()
-        views : mapping of str to column selection
+        views : mapping of str to column selection, or None
+            None is the views of the :class:`Views` that the bank is fitted on.
         widths : sequence, default=()
             Gaussian kernels of these widths are added.
         **options
-            ``standardize``, ``normalize``, ``center``.
+            ``standardize``, ``normalize``, ``center``, ``missing``.
 
         Returns
         -------
@@ -70,7 +84,7 @@ class BankConstructors(ABC):
         >>> [name for name, _, _ in bank.expand([[1.0, 2.0, 3.0]])]
         ['left: linear()', 'right: linear()']
         """
-        return cls._build([PerView(with_gaussians(specs, widths), views)], options)
+        return cls._build([PerView(with_gaussians(specs, widths), _columns_of(views))], options)
 
     @classmethod
     def joint(cls, specs: Any = (), columns: Any = None, *, widths: Any = (), **options: Any) -> Self:
@@ -84,7 +98,7 @@ class BankConstructors(ABC):
         widths : sequence, default=()
             Gaussian kernels of these widths are added.
         **options
-            ``standardize``, ``normalize``, ``center``.
+            ``standardize``, ``normalize``, ``center``, ``missing``.
 
         Returns
         -------
@@ -93,21 +107,106 @@ class BankConstructors(ABC):
         return cls._build([Joint(with_gaussians(specs, widths), columns)], options)
 
     @classmethod
-    def from_views(cls, views: Any, specs: Any = None, **options: Any) -> Self:
+    def from_views(cls, views: Any = None, specs: Any = None, **options: Any) -> Self:
         """Return a bank of views; without kernels, Gaussians at 0.5, 1 and 2 median distances and a linear kernel each.
 
         Parameters
         ----------
-        views : mapping of str to column selection
+        views : mapping of str to column selection, Views, mapping of str to DataFrame, or None
+            Columns of one table. For tables, and None, the views are those of the :class:`Views` that the bank is
+            fitted on; without kernels these get what their columns call for, see :class:`DefaultKernels`.
         specs : KernelSpec or sequence of KernelSpec, optional
         **options
-            ``standardize`` (here True unless given), ``normalize``, ``center``.
+            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``.
 
         Returns
         -------
         KernelBank
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from manykernels import KernelBank, Views
+        >>> views = Views({"left": pd.DataFrame({"a": [1.0, 2.0]}), "right": pd.DataFrame({"b": [3.0, 5.0]})})
+        >>> KernelBank.from_views(views).fit(views).names[:2]
+        ('left: gaussian(width=0.5*median)', 'left: gaussian(width=median)')
         """
-        return cls._build([PerView(DEFAULT_SPECS if specs is None else specs, views)], {"standardize": True, **options})
+        columns = _columns_of(views)
+        if specs is None and columns is None:
+            return cls.default(**options)
+        return cls._build(
+            [PerView(DEFAULT_SPECS if specs is None else specs, columns)], {"standardize": True, **options}
+        )
+
+    @classmethod
+    def from_groups(
+        cls, groups: Any, specs: Any = None, *, least: int = 1, unknown: str = "error", **options: Any
+    ) -> Self:
+        """Return a bank of groups of columns, of thousands, such as gene sets or regions; a linear kernel each.
+
+        Parameters
+        ----------
+        groups : mapping of str to names or positions of columns
+        specs : KernelSpec or sequence of KernelSpec, optional
+        least : int, default=1
+            Groups with fewer columns in the table are left out.
+        unknown : {"error", "drop"}, default="error"
+            What to do with columns that the table does not have.
+        **options
+            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``.
+
+        Returns
+        -------
+        KernelBank
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from manykernels import KernelBank
+        >>> genes = pd.DataFrame({"g1": [1.0, 2.0], "g2": [3.0, 5.0], "g3": [2.0, 2.5]})
+        >>> sets = {"repair": ["g1", "g3"], "growth": ["g2", "g9"]}
+        >>> KernelBank.from_groups(sets, unknown="drop").fit(genes).names
+        ('repair: linear()', 'growth: linear()')
+        """
+        entry = PerGroup((Linear(),) if specs is None else specs, groups, least, unknown)
+        return cls._build([entry], {"standardize": True, **options})
+
+    @classmethod
+    def auto(cls, X: Any = None, **options: Any) -> Self:
+        """Return kernels for every column of a table by what it holds, see :class:`DefaultKernels`.
+
+        Parameters
+        ----------
+        X : DataFrame, optional
+            Decides now; the entries of the bank name its columns. Without it, the table that the bank is fitted on
+            decides, which is :meth:`default`.
+        **options
+            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``.
+
+        Returns
+        -------
+        KernelBank
+
+        Raises
+        ------
+        InvalidInputError
+            Naming at once all columns for which there is no kernel.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from manykernels import KernelBank
+        >>> table = pd.DataFrame({"age": [30, 40, 50], "city": ["Rome", "Oslo", "Rome"]})
+        >>> [type(entry).__name__ for entry in KernelBank.auto(table)]
+        ['PerFeature', 'PerFeature']
+        >>> KernelBank.auto(table).fit(table).names[-1]
+        'city: overlap()'
+        """
+        if X is None:
+            return cls.default(**options)
+        table = Table.of(X)
+        refuse(unusable_columns(table))
+        return cls._build(entries_by_type(table), {"standardize": True, **options})
 
     @classmethod
     def simplemkl(cls, **options: Any) -> Self:
@@ -119,7 +218,7 @@ class BankConstructors(ABC):
         Parameters
         ----------
         **options
-            ``standardize`` (here True unless given), ``normalize``, ``center``.
+            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``.
 
         Returns
         -------
@@ -145,7 +244,7 @@ class BankConstructors(ABC):
         Parameters
         ----------
         **options
-            ``standardize`` (here True unless given), ``normalize``, ``center``.
+            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``.
 
         Returns
         -------
@@ -186,7 +285,7 @@ class BankConstructors(ABC):
 
         ::
 
-            standardize = true                 # optional, as are normalize and center
+            standardize = true                 # optional, as are normalize, center and missing
             preset = "simplemkl"               # optional: "simplemkl" or "default", before the kernels below
 
             [views]                            # optional, for on = "views"
@@ -213,3 +312,9 @@ class BankConstructors(ABC):
             If the file cannot be read, is no TOML, or a key is wrong; the message names it.
         """
         return cls.from_dict(read_toml(path))
+
+
+def _columns_of(views: Any) -> Any:
+    """Return the columns of every view; None for views that are tables, which bring their columns when fitted."""
+    tables = isinstance(views, Mapping) and any(isinstance(table, pd.DataFrame) for table in views.values())
+    return None if tables or isinstance(views, Views) else views

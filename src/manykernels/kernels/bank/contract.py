@@ -27,9 +27,10 @@ class Group:
 
     Attributes
     ----------
-    family : {"squared_distance", "inner_product", "other"}
+    family : {"squared_distance", "inner_product", "other", "missing"}
         Kernels of the first two share one matrix of squared distances or inner products and have
-        ``from_squared_distance`` or ``from_inner_product``; those of the third are called on the points.
+        ``from_squared_distance`` or ``from_inner_product``; others are called on the points, which tell those of the
+        last what is missing.
     positions : tuple of int
         Columns of the training table.
     kernels : tuple of int
@@ -64,7 +65,8 @@ class PreparedRows(ABC):
     row_means : (M, n) float64 or None
         With centering: mean of every raw kernel of each row with the training rows.
     factors : (M, n) float64 or None
-        With unit diagonal: ``1 / sqrt(k(x, x))``, 0 where the diagonal is 0.
+        By which rows of kernels are multiplied: with unit diagonal ``1 / sqrt(k(x, x))``, 0 where the diagonal is 0;
+        and 0 where a column of the kernel is missing. None: all one.
     """
 
     names: tuple[str, ...]
@@ -164,9 +166,9 @@ class Side(Generic[Rows]):
         return self.prepared.row_means[kernel][self.rows]
 
     def factors(self, kernel: int) -> Array:
-        """Unit-diagonal factors of a kernel, (size,)."""
-        assert self.prepared.factors is not None
-        return self.prepared.factors[kernel][self.rows]
+        """Factors of the rows of a kernel, (size,)."""
+        factors = self.prepared.factors
+        return np.ones(self.size) if factors is None else factors[kernel][self.rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -369,7 +371,7 @@ class FittedKernels(ABC, Generic[Rows]):
         means = factors = None
         if self.grand_means is not None:
             means = (left.row_means(kernel), right.row_means(kernel), float(self.grand_means[kernel]))
-        if self.unit_diagonal:
+        if left.prepared.factors is not None or right.prepared.factors is not None:
             factors = (left.factors(kernel), right.factors(kernel))
         normalize_block(block, float(self.scales[kernel]), means, factors)
 

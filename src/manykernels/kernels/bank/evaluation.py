@@ -48,7 +48,7 @@ def _points_of(side: Side[Prepared], group: int) -> tuple[Array, Array]:
 
 def raw_diagonal(spec: KernelSpec, points: Array, norms: Array) -> Array:
     """Return ``k(x, x)`` from the points of the kernel's group and their squared norms, (n,) float64."""
-    if spec.family == "other":
+    if spec.family in ("other", "missing"):
         return spec.diag(points)
     if spec.unit_diagonal:
         return np.ones(len(points))

@@ -14,7 +14,7 @@ from manykernels.kernels.bank.grids import DefaultKernels, simplemkl_specs
 from manykernels.kernels.bank.patterns import BankEntry, Joint, OnColumns, PerFeature, PerView
 from manykernels.kernels.specs.base import KERNELS, KernelSpec, spec_from_dict
 
-OPTIONS = ("standardize", "normalize", "center")
+OPTIONS = ("standardize", "normalize", "center", "missing")
 PLACES = ("joint", "each", "views")
 # Parameters that are lists themselves: given once, not as a grid.
 LIST_PARAMETERS = {

@@ -11,13 +11,15 @@ import numpy as np
 import pandas as pd
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.bank.columns import Table, locate_columns
+from manykernels.kernels.bank.columns import NUMBERS, Table, locate_columns
 from manykernels.kernels.bank.contract import FittedKernels, Group, Index, PreparedRows, Side
 from manykernels.kernels.bank.evaluation import evaluate_group, raw_diagonal
 from manykernels.kernels.bank.normalization import centered_diagonal, check_diagonal, unit_factors
 from manykernels.kernels.bank.prepared import Prepared, build_groups, prepare_points
 from manykernels.kernels.bank.standardization import standardized
 from manykernels.kernels.specs.base import KernelSpec
+from manykernels.kernels.tables.encoding import Encoding
+from manykernels.kernels.tables.problems import entries_problems, refuse
 from manykernels.validation.arrays import Array, check_indices
 
 CHUNK_ENTRIES = 4 * 2**20
@@ -47,9 +49,15 @@ class FittedBank(FittedKernels[Prepared]):
     center : bool
     grand_means : (M,) float64 or None
         With centering: mean of each raw kernel over all training pairs.
+    encodings : tuple of Encoding
+        How each used column becomes numbers; empty if all are numbers.
+    missing : {"error", "mask", "indicator"}
+        What a missing value means.
     reference : (n_train, n_used) float64 or None
         With centering: the used columns of the training rows. The mean of ``k(x, x_i)`` over *all* training rows is
         needed for every new row, so they are kept, also by a model with few support samples.
+    reference_gaps : (n_train, n_used) bool or None
+        Which of them are missing.
     """
 
     names: tuple[str, ...]
@@ -65,6 +73,9 @@ class FittedBank(FittedKernels[Prepared]):
     center: bool = False
     grand_means: Array | None = None
     reference: Array | None = None
+    encodings: tuple[Encoding, ...] = ()
+    missing: str = "error"
+    reference_gaps: Array | None = None
 
     @property
     def n_features_in_(self) -> int:
@@ -98,11 +109,21 @@ class FittedBank(FittedKernels[Prepared]):
     @cached_property
     def _bare(self) -> FittedBank:
         ones = np.ones(self.n_kernels)
-        return replace(self, scales=ones, normalize=None, center=False, grand_means=None, reference=None)
+        return replace(
+            self, scales=ones, normalize=None, center=False, grand_means=None, reference=None, reference_gaps=None
+        )
 
     @cached_property
     def _reference(self) -> Prepared | None:
-        return None if self.reference is None else self.points(self.reference)
+        if self.reference is None:
+            return None
+        gaps = self.reference_gaps
+        return self.points(self.reference if gaps is None else np.where(gaps, np.nan, self.reference))
+
+    def reference_of(self, values: Array) -> dict[str, Any]:
+        """Return the fields that keep training rows, (n, n_used) with NaN where something is missing."""
+        gaps = np.isnan(values)
+        return {"reference": np.where(gaps, 0.0, values), "reference_gaps": gaps if gaps.any() else None}
 
     def __repr__(self) -> str:
         return f"FittedBank({self.n_kernels} kernels on {len(self.used)} columns, normalize={self.normalize!r})"
@@ -122,11 +143,27 @@ class FittedBank(FittedKernels[Prepared]):
         Raises
         ------
         InvalidInputError
-            Missing or non-numeric columns, NaN or infinite values, or values whose kernels overflow.
+            Columns that are not there or cannot be read, values that are missing against ``missing`` or infinite, or
+            values whose kernels overflow.
         """
-        table = Table.of(X)
-        values = table.numeric(locate_columns(table, self.used, self.n_features, self.feature_names))
+        table = Table.of(X).completed(self.feature_names)
+        places = locate_columns(table, self.used, self.n_features, self.feature_names)
+        values = self._read(table, places)
         return self.normalized(self.points(standardized(values, self.column_means, self.column_scales)))
+
+    def _read(self, table: Table, places: tuple[int, ...]) -> Array:
+        """Return columns as in fit, (n, n_used), NaN where a gap is allowed."""
+        encodings = self.encodings or (NUMBERS,) * len(places)
+        if not self.encodings:
+            refuse([found for j in places for found in table.unreadable(j, frozenset({"number"}), "numbers in fit")])
+        elif table.columns is None and any(found.kind != "number" for found in encodings):
+            raise InvalidInputError(
+                "The kernels read categories, dates or booleans of a DataFrame, which an array has not; pass one."
+            )
+        values = table.codes(places, encodings)
+        names = [table.names[j] for j in places]
+        refuse(entries_problems(values, table.lacking(places), names, self.missing))
+        return values
 
     def _evaluate(self, left: Side[Prepared], right: Side[Prepared], same: bool, kernels: Array, out: Array) -> None:
         for group, slots in self._runs(kernels):
@@ -179,6 +216,10 @@ class FittedBank(FittedKernels[Prepared]):
             shifts=self.shifts[keep],
             grand_means=None if self.grand_means is None else self.grand_means[chosen],
             reference=None if self.reference is None else np.ascontiguousarray(self.reference[:, keep]),
+            encodings=tuple(found for found, kept in zip(self.encodings, keep, strict=True) if kept)
+            if self.encodings
+            else (),
+            reference_gaps=None if self.reference_gaps is None else self.reference_gaps[:, keep],
         )
 
     def narrow(self, prepared: PreparedRows) -> Prepared:
@@ -227,21 +268,37 @@ class FittedBank(FittedKernels[Prepared]):
             diagonal = self.centered_diagonal(points, m)
             if self.unit_diagonal:
                 factors.append(unit_factors(check_diagonal(diagonal, self.names[m])))
-        return replace(points, factors=np.array(factors)) if self.unit_diagonal else points
+        if not self.unit_diagonal:
+            return points
+        present = 1.0 if points.factors is None else points.factors
+        return replace(points, factors=np.array(factors) * present)
 
     def points(self, values: Array) -> Prepared:
-        """Return the used columns (n, n_used), already standardized, as points without normalization."""
-        return prepare_points(self.groups, self.names, values, self.used, self.shifts)
+        """Return the used columns (n, n_used), already standardized, as points without normalization.
+
+        NaN is missing: the factors of the points are zero in the kernels of that column.
+        """
+        gaps = np.isnan(values)
+        return prepare_points(self.groups, self.names, values, self.used, self.shifts, gaps if gaps.any() else None)
 
     def row_means(self, points: Prepared, reference: Prepared) -> Array:
-        """Return the mean of every raw kernel of each row with the reference rows, (M, n) float64, block by block."""
+        """Return the mean of every raw kernel of each row with the reference rows, (M, n) float64, block by block.
+
+        Over those reference rows that have the columns of the kernel.
+        """
         means = np.empty((self.n_kernels, points.n_samples))
+        present = None if reference.factors is None else reference.factors
+        points, reference = replace(points, factors=None), replace(reference, factors=None)
         for group in self.groups:
             kernels = np.array(group.kernels)
             step = max(1, CHUNK_ENTRIES // (len(kernels) * reference.n_samples))
             for start in range(0, points.n_samples, step):
                 block = self._bare.block(points, reference, kernels, rows=slice(start, start + step))
-                means[kernels, start : start + step] = block.mean(axis=2)
+                if present is None:
+                    means[kernels, start : start + step] = block.mean(axis=2)
+                else:
+                    sums = np.einsum("kij,kj->ki", block, present[kernels])
+                    means[kernels, start : start + step] = sums / np.maximum(present[kernels].sum(axis=1), 1)[:, None]
         return means
 
     def centered_diagonal(self, points: Prepared, kernel: int) -> Array:

@@ -6,17 +6,33 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.patterns import BankEntry, Joint, NamedKernel, PerFeature, as_specs
 from manykernels.kernels.specs.base import KernelSpec
+from manykernels.kernels.specs.categorical import Ordinal, Overlap
 from manykernels.kernels.specs.inner import Linear, Polynomial
+from manykernels.kernels.specs.periodic import Periodic
 from manykernels.kernels.specs.radial import Gaussian
 from manykernels.kernels.specs.widths import MedianWidth, width_grid
+from manykernels.kernels.tables.kinds import READ_AS, describe
+from manykernels.kernels.tables.problems import Problem
+from manykernels.validation.arrays import Array
 
-__all__ = ["DEFAULT_SPECS", "DefaultKernels", "simplemkl_specs", "width_grid", "with_gaussians"]
+__all__ = [
+    "DEFAULT_SPECS",
+    "DefaultKernels",
+    "entries_by_type",
+    "simplemkl_specs",
+    "unusable_columns",
+    "width_grid",
+    "with_gaussians",
+]
 
 DEFAULT_SPECS: tuple[KernelSpec, ...] = (*(Gaussian(MedianWidth(factor)) for factor in (0.5, 1.0, 2.0)), Linear())
 MANY_FEATURES = 200
+YEAR, WEEK = 365.2425, 7.0  # days
 
 
 def simplemkl_specs() -> tuple[KernelSpec, ...]:
@@ -35,13 +51,92 @@ def with_gaussians(specs: Any, widths: Any) -> tuple[KernelSpec, ...]:
 
 @dataclass(frozen=True)
 class DefaultKernels(BankEntry):
-    """What is used when nobody chose: Gaussians at half, once and twice the median distance, and a linear kernel.
+    """What is used when nobody chose: kernels for every column by what it holds, and for the numbers together.
 
-    On every column by itself and on all columns together: ``4 (d + 1)`` kernels for d columns. Beyond 200 columns only
-    the linear kernel is taken per column, ``d + 4`` kernels. One column alone gets 4 kernels.
+    Numbers: Gaussians at half, once and twice the median distance, and a linear kernel, on every column by itself and
+    on all of them together, ``4 (d + 1)`` kernels for d columns. Beyond 200 columns only the linear kernel is taken per
+    column, ``d + 4`` kernels; one column alone gets 4. Dates: the same four kernels, and periodic ones of the year, the
+    week and the day as far as the dates differ in them. Ordered categoricals: :class:`Ordinal`. Text, booleans and
+    other categories: :class:`Overlap`, on every column and on all of them together. Kernels on several columns leave
+    out those with missing values. Of :class:`Views`, the numbers of a view are taken together only.
     """
 
     def expand(self, table: Table) -> list[NamedKernel]:
         """Return the kernels, column by column and then the joint ones."""
-        alone = PerFeature(DEFAULT_SPECS if table.n_columns <= MANY_FEATURES else (Linear(),)).expand(table)
-        return alone + Joint(DEFAULT_SPECS).expand(table) if table.n_columns > 1 else alone
+        return [kernel for entry in entries_by_type(table) for kernel in entry.expand(table)]
+
+    def problems(self, table: Table) -> list[Problem]:
+        """Return the columns that hold text or what no kernel can read."""
+        return unusable_columns(table)
+
+
+def entries_by_type(table: Table) -> list[BankEntry]:
+    """Return the entries of a bank for what the columns of a table hold; none for text and what cannot be read."""
+    by_kind: dict[str, list[int]] = {}
+    for j in range(table.n_columns):
+        by_kind.setdefault(table.kind(j), []).append(j)
+    numbers = sorted(by_kind.get("number", []) + by_kind.get("duration", []))
+    categories = sorted(by_kind.get("category", []) + by_kind.get("boolean", []))
+    entries = _entries_of_numbers(table, numbers)
+    for j in by_kind.get("date", []):
+        entries.append(PerFeature(DEFAULT_SPECS + _periods(table.codes([j])[:, 0]), _named(table, [j])))
+    if by_kind.get("ordered"):
+        entries.append(PerFeature((Ordinal(),), _named(table, by_kind["ordered"])))
+    if categories:
+        entries.append(PerFeature((Overlap(),), _named(table, categories)))
+        together = _complete(table, categories)
+        if len(together) > 1:
+            entries.append(Joint((Overlap(),), _named(table, together), "categories"))
+    return entries
+
+
+def unusable_columns(table: Table) -> list[Problem]:
+    """Return the columns for which there is no kernel."""
+    found = []
+    for j in range(table.n_columns):
+        kind = table.kind(j)
+        if kind == "text" or kind not in READ_AS:
+            held = describe(table.data.iloc[:, j])  # type: ignore[union-attr]  # arrays hold numbers only
+            found.append(Problem(table.names[j], "text" if kind == "text" else "unusable", held))
+    return found
+
+
+def _entries_of_numbers(table: Table, numbers: list[int]) -> list[BankEntry]:
+    """Return the kernels of numeric columns: view by view, or column by column and all together."""
+    if table.view_positions:
+        views = {name: [j for j in columns if j in set(numbers)] for name, columns in table.view_positions.items()}
+        return [Joint(DEFAULT_SPECS, _named(table, own), name) for name, own in views.items() if own]
+    if not numbers:
+        return []
+    specs = DEFAULT_SPECS if table.n_columns <= MANY_FEATURES else (Linear(),)
+    everything = len(numbers) == table.n_columns
+    entries: list[BankEntry] = [PerFeature(specs, None if everything else _named(table, numbers))]
+    together = _complete(table, numbers)
+    if len(together) > 1:
+        whole = len(together) == table.n_columns
+        name = "all" if whole else "numbers" if together == numbers else "complete numbers"
+        entries.append(Joint(DEFAULT_SPECS, None if whole else _named(table, together), name))
+    return entries
+
+
+def _complete(table: Table, positions: list[int]) -> list[int]:
+    """Return the columns without missing values; a kernel on several columns says nothing of a row that lacks one."""
+    gaps: Array = np.isnan(table.codes(positions)).any(axis=0)
+    return [j for j, gap in zip(positions, gaps, strict=True) if not gap]
+
+
+def _periods(days: Array) -> tuple[KernelSpec, ...]:
+    """Return periodic kernels of the year, the week and the day, as far as the dates reach and differ."""
+    present = days[np.isfinite(days)]
+    if not len(present):
+        return ()
+    span = float(np.ptp(present))
+    chosen = [period for period in (YEAR, WEEK) if span >= period]
+    if (present % 1.0).any():
+        chosen.append(1.0)
+    return tuple(Periodic(period) for period in chosen)
+
+
+def _named(table: Table, positions: list[int]) -> tuple[Any, ...]:
+    """Return columns by name where there are names, so that a bank can be read."""
+    return tuple(positions) if table.columns is None else tuple(table.columns[j] for j in positions)

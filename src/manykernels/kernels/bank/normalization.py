@@ -7,6 +7,9 @@ In this order, for every kernel:
 2. *scaling*: ``"trace"`` divides by the sum, ``"mean_diagonal"`` by the mean, of the training diagonal;
    ``"unit_diagonal"`` divides ``k(x, z)`` by ``sqrt(k(x, x) k(z, z))``; None does nothing.
 
+A row that lacks a column of a kernel is zero in it. Means and scales are those of the rows that have it, so that a
+kernel with gaps is, among the rows without, the kernel that these rows alone would have.
+
 Scaling comes last so that the normalized kernel has the property that its name promises.
 """
 
@@ -41,13 +44,19 @@ def centered_diagonal(diagonal: Array, row_means: Array, grand_mean: Array | flo
     return np.where(np.abs(centered) <= CENTERED_ZERO * size, 0.0, centered)
 
 
-def training_scales(diagonals: Array, normalize: str | None, names: tuple[str, ...]) -> Array:
-    """Return the factors of kernels from their (centered) training diagonals (M, N); 0 for a kernel that is zero."""
+def training_scales(
+    diagonals: Array, normalize: str | None, names: tuple[str, ...], counts: Array | None = None
+) -> Array:
+    """Return the factors of kernels from their (centered) training diagonals (M, N); 0 for a kernel that is zero.
+
+    ``counts`` (M,) are the rows that each kernel is known on, all N for None; the diagonal is zero on the others.
+    """
     for m in np.flatnonzero(~((diagonals >= 0) & (diagonals < np.inf)).all(axis=1)):
         check_diagonal(diagonals[m], names[m])
     zero = ~diagonals.any(axis=1)
     with np.errstate(over="ignore", under="ignore"):
-        means = diagonals.mean(axis=1)
+        counts = np.full(len(diagonals), diagonals.shape[1]) if counts is None else np.maximum(counts, 1)
+        means = diagonals.mean(axis=1) * (diagonals.shape[1] / counts)
     for m in np.flatnonzero(~zero & ~((means >= SMALLEST_DIAGONAL) & (means <= 1 / SMALLEST_DIAGONAL))):
         raise InvalidInputError(
             f"Kernel {names[m]!r} has a mean diagonal of {means[m]:.3g}, at the end of the range of float64. Rescale "
@@ -55,7 +64,7 @@ def training_scales(diagonals: Array, normalize: str | None, names: tuple[str, .
         )
     if normalize in (None, "unit_diagonal"):
         return np.where(zero, 0.0, 1.0)
-    totals = np.where(zero, 1.0, means * diagonals.shape[1] if normalize == "trace" else means)
+    totals = np.where(zero, 1.0, means * counts if normalize == "trace" else means)
     return np.where(zero, 0.0, 1.0 / totals)
 
 

@@ -12,6 +12,10 @@ import numpy as np
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.specs.base import KernelSpec
+from manykernels.kernels.specs.categorical import Missing
+from manykernels.kernels.tables.kinds import READ_AS
+from manykernels.kernels.tables.problems import Problem
+from manykernels.validation.arrays import check_choice, check_count
 
 NamedKernel: TypeAlias = tuple[str, KernelSpec, tuple[int, ...]]
 
@@ -22,6 +26,20 @@ class BankEntry(ABC):
     @abstractmethod
     def expand(self, table: Table) -> list[NamedKernel]:
         """Return ``(name, spec, positions)`` of every kernel of this entry on the columns of ``table``."""
+
+    def problems(self, table: Table) -> list[Problem]:
+        """Return the columns that this entry is meant for and has no kernel for.
+
+        Parameters
+        ----------
+        table : Table
+
+        Returns
+        -------
+        list of Problem
+            None, for entries that name their kernels.
+        """
+        return []
 
 
 @dataclass(frozen=True)
@@ -84,23 +102,31 @@ class PerView(BankEntry):
     Parameters
     ----------
     specs : KernelSpec or sequence of KernelSpec
-    views : mapping of str to column selection, or sequence of such pairs
-        For instance ``{"clinical": ["age", "bmi"], "genes": slice(2, None)}``.
+    views : mapping of str to column selection, or sequence of such pairs; None
+        For instance ``{"clinical": ["age", "bmi"], "genes": slice(2, None)}``. None: those of the :class:`Views` that
+        the bank is fitted on.
     """
 
     specs: tuple[KernelSpec, ...]
-    views: Any
+    views: Any = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "specs", as_specs(self.specs))
+        if self.views is None:
+            return
         pairs = tuple(self.views.items() if isinstance(self.views, Mapping) else self.views)
         if not pairs:
             raise InvalidInputError("views must name at least one selection of columns.")
-        object.__setattr__(self, "specs", as_specs(self.specs))
         object.__setattr__(self, "views", tuple((str(name), freeze_columns(columns)) for name, columns in pairs))
 
     def expand(self, table: Table) -> list[NamedKernel]:
         """Return the kernels, view by view."""
-        views = [(name, table.positions(columns)) for name, columns in self.views]
+        if self.views is None and not table.view_positions:
+            raise InvalidInputError(
+                "The bank is meant for Views, but X is one table. Pass Views, or name the columns of each view."
+            )
+        selected = table.view_positions if self.views is None else dict(self.views)
+        views = [(name, table.positions(columns)) for name, columns in selected.items()]
         return [(f"{name}: {spec.label}", spec, positions) for name, positions in views for spec in self.specs]
 
 
@@ -129,6 +155,75 @@ class Joint(BankEntry):
         """Return the kernels."""
         positions = table.positions(self.columns)
         return [(f"{self.name}: {spec.label}", spec, positions) for spec in self.specs]
+
+
+@dataclass(frozen=True)
+class PerGroup(BankEntry):
+    """Every kernel on every group of columns, of thousands, say gene sets; named ``"group: kernel"``.
+
+    Parameters
+    ----------
+    specs : KernelSpec or sequence of KernelSpec
+    groups : mapping of str to names or positions of columns, or sequence of such pairs
+    least : int, default=1
+        Groups with fewer columns in the table are left out.
+    unknown : {"error", "drop"}, default="error"
+        What to do with columns that the table does not have; "drop" leaves them out.
+    """
+
+    specs: tuple[KernelSpec, ...]
+    groups: Any
+    least: int = 1
+    unknown: str = "error"
+
+    def __post_init__(self) -> None:
+        pairs = tuple(self.groups.items() if isinstance(self.groups, Mapping) else self.groups)
+        if not pairs:
+            raise InvalidInputError("groups must name at least one group of columns.")
+        check_choice(self.unknown, ("error", "drop"), "unknown")
+        object.__setattr__(self, "least", check_count(self.least, "least"))
+        object.__setattr__(self, "specs", as_specs(self.specs))
+        object.__setattr__(self, "groups", tuple((str(name), tuple(columns)) for name, columns in pairs))
+
+    def expand(self, table: Table) -> list[NamedKernel]:
+        """Return the kernels, group by group."""
+        places = table.places if table.places is not None else {j: j for j in range(table.n_columns)}
+        lost = [column for _, columns in self.groups for column in columns if column not in places]
+        if lost and self.unknown == "error":
+            raise InvalidInputError(
+                f"X lacks {len(set(lost))} column(s) of the groups, such as {lost[0]!r}. Correct the names, or leave "
+                "out what is not there with unknown='drop'."
+            )
+        found = [(name, tuple(dict.fromkeys(places[j] for j in own if j in places))) for name, own in self.groups]
+        kept = [(name, positions) for name, positions in found if len(positions) >= self.least]
+        if not kept:
+            raise InvalidInputError(f"No group has {self.least} or more of its columns in X.")
+        return [(f"{name}: {spec.label}", spec, positions) for name, positions in kept for spec in self.specs]
+
+
+def indicators(table: Table, kernels: list[NamedKernel]) -> list[NamedKernel]:
+    """Return a kernel of missingness for every pattern of gaps in the columns of kernels, named after the first."""
+    found: dict[bytes, NamedKernel] = {}
+    seen: set[tuple[int, ...]] = set()
+    for name, spec, positions in kernels:
+        if positions in seen or spec.family == "missing":
+            continue
+        seen.add(positions)
+        gaps = np.isnan(table.codes(j for j in positions if table.kind(j) in READ_AS)).any(axis=1)
+        if gaps.any():
+            label = name.removesuffix(f": {spec.label}")
+            found.setdefault(gaps.tobytes(), (f"{label}: missing", Missing(), _incomplete(table, positions)))
+    return list(found.values())
+
+
+def _incomplete(table: Table, positions: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the columns with gaps; one of those that have the same."""
+    patterns: dict[bytes, int] = {}
+    for j in positions:
+        gaps = np.isnan(table.codes([j])[:, 0]) if table.kind(j) in READ_AS else np.zeros(1, dtype=bool)
+        if gaps.any():
+            patterns.setdefault(gaps.tobytes(), j)
+    return tuple(sorted(patterns.values()))
 
 
 def as_entry(entry: Any) -> BankEntry:

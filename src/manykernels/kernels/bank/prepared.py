@@ -11,6 +11,7 @@ import numpy as np
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.contract import Group, PreparedRows
 from manykernels.kernels.specs.base import KernelSpec
+from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.specs.distances import row_norms
 from manykernels.validation.arrays import Array
 
@@ -34,7 +35,8 @@ class Prepared(PreparedRows):
     row_means : (M, n) float64 or None
         With centering: mean of every raw kernel of each row with the training rows.
     factors : (M, n) float64 or None
-        With unit diagonal: ``1 / sqrt(k(x, x))``, 0 where the diagonal is 0.
+        By which rows of kernels are multiplied: with unit diagonal ``1 / sqrt(k(x, x))``, 0 where the diagonal is 0;
+        and 0 where a column of the kernel is missing. None: all one.
     """
 
     names: tuple[str, ...]
@@ -95,27 +97,49 @@ def build_groups(specs: Sequence[KernelSpec], positions: Sequence[tuple[int, ...
 
 
 def prepare_points(
-    groups: Sequence[Group], names: tuple[str, ...], values: Array, used: Array, shifts: Array
+    groups: Sequence[Group],
+    names: tuple[str, ...],
+    values: Array,
+    used: Array,
+    shifts: Array,
+    gaps: Array | None = None,
 ) -> Prepared:
-    """Return the points of every group from a table of its used columns."""
+    """Return the points of every group from a table of its used columns, of which ``gaps`` (n, n_used) are missing."""
+    if gaps is not None:
+        # What stands in a gap reaches no model: the row is zero there. It only has to be a number that kernels take.
+        values = np.where(gaps, shifts, values)
     known: dict[tuple[Any, ...], tuple[Array, Array]] = {}
     for group in groups:
         key = _points_key(group)
         if key not in known:
-            points = _group_points(group, values, np.searchsorted(used, group.positions), shifts)
+            points = _group_points(group, values, np.searchsorted(used, group.positions), shifts, gaps)
             known[key] = (points, _checked_norms(points, group, names))
     shared = [known[_points_key(group)] for group in groups]
     data, norms = (tuple(part) for part in zip(*shared, strict=True))
-    return Prepared(names, tuple(group.key for group in groups), len(values), data, norms)
+    present = None if gaps is None else _presence(groups, len(names), used, gaps)
+    return Prepared(names, tuple(group.key for group in groups), len(values), data, norms, factors=present)
+
+
+def _presence(groups: Sequence[Group], n_kernels: int, used: Array, gaps: Array) -> Array | None:
+    """Return 1 where a row has every column of a kernel, else 0, (M, n) float64; None if no row lacks any."""
+    present = np.ones((n_kernels, len(gaps)))
+    for group in groups:
+        if group.family != "missing":
+            present[list(group.kernels)] = ~gaps[:, np.searchsorted(used, group.positions)].any(axis=1)
+    return None if present.all() else present
 
 
 def _points_key(group: Group) -> tuple[Any, ...]:
     shifted = group.family == "squared_distance" and len(group.positions) > 1
-    return group.positions, shifted, group.column_widths if group.family == "squared_distance" else None
+    widths = group.column_widths if group.family == "squared_distance" else None
+    return group.positions, shifted, widths, group.family in ("other", "missing") and group.family
 
 
-def _group_points(group: Group, values: Array, columns: Array, shifts: Array) -> Array:
+def _group_points(group: Group, values: Array, columns: Array, shifts: Array, gaps: Array | None) -> Array:
+    """Return the columns of a group as its kernels read them."""
     points = values[:, columns]
+    if group.family == "missing":
+        return np.where(False if gaps is None else gaps[:, columns], UNSEEN, 0.0) + np.zeros_like(points)
     if group.family == "squared_distance":
         if len(columns) > 1:
             points = points - shifts[columns]
@@ -125,6 +149,9 @@ def _group_points(group: Group, values: Array, columns: Array, shifts: Array) ->
 
 
 def _checked_norms(points: Array, group: Group, names: tuple[str, ...]) -> Array:
+    """Return the squared norms of points for the families that need them, zeros for others."""
+    if group.family in ("other", "missing"):
+        return np.zeros(len(points))  # their points may be codes, whose squares overflow
     with np.errstate(over="ignore", under="ignore"):
         norms = row_norms(points)
         largest = 4.0 * norms.max(initial=0.0)

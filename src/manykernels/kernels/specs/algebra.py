@@ -29,6 +29,11 @@ class CompositeSpec(KernelSpec):
             flat.extend(part.parts if isinstance(part, CompositeSpec) and type(part) is type(self) else (part,))
         if not flat:
             raise InvalidInputError(f"A {self.kind} of kernels needs at least one kernel.")
+        families = {part.family == "missing" for part in flat}
+        if len(families) == 2:
+            raise InvalidInputError(
+                f"Kernels of missingness see gaps, not values; they cannot be parts of a {self.kind}."
+            )
         object.__setattr__(self, "parts", tuple(flat))
 
     @property
@@ -55,6 +60,10 @@ class CompositeSpec(KernelSpec):
     def resolve(self, medians: MedianDistances) -> Self:
         """Return the kernel with every width a number."""
         return replace(self, parts=tuple(part.resolve(medians) for part in self.parts))
+
+    def reads(self, column: int) -> frozenset[str]:
+        """Kinds of columns that every part can read."""
+        return frozenset.intersection(*(part.reads(column) for part in self.parts))
 
     def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
         """Raise if a part cannot act on ``n_columns`` columns."""
@@ -226,6 +235,10 @@ class Scaled(KernelSpec):
     def resolve(self, medians: MedianDistances) -> Self:
         """Return the kernel with every width a number."""
         return replace(self, base=self.base.resolve(medians))
+
+    def reads(self, column: int) -> frozenset[str]:
+        """Kinds of columns that the kernel can read."""
+        return self.base.reads(column)
 
     def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
         """Raise if the kernel cannot act on ``n_columns`` columns."""

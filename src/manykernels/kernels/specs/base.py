@@ -105,8 +105,23 @@ class KernelSpec(ABC):
 
     @property
     def family(self) -> str:
-        """What values are computed from: ``"squared_distance"``, ``"inner_product"`` or ``"other"`` (the rows)."""
+        """Of what values are computed: "squared_distance", "inner_product", "other" (the rows) or "missing" (gaps)."""
         return "other"
+
+    def reads(self, column: int) -> frozenset[str]:
+        """Return the kinds of columns that the kernel can read: ``"number"``, ``"ordered"``, ``"category"``.
+
+        Parameters
+        ----------
+        column : int
+            Position among the columns of the kernel.
+
+        Returns
+        -------
+        frozenset of str
+            Numbers only, unless a kernel says otherwise: codes of categories have no distances.
+        """
+        return frozenset({"number"})
 
     @property
     def column_widths(self) -> tuple[float, ...] | None:

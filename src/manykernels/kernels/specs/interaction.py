@@ -113,6 +113,14 @@ class Interaction(KernelSpec):
                 "positions count from 0 among the kernel's own columns."
             )
 
+    def reads(self, column: int) -> frozenset[str]:
+        """Kinds of columns that every part on this column can read; any kind where no part is."""
+        kinds = frozenset({"number", "ordered", "category"})
+        for spec, columns in self.parts:
+            for place in (at for at, position in enumerate(columns) if position == column):
+                kinds &= spec.reads(place)
+        return kinds
+
     def features(self, A: Array) -> Array:
         """Return the product of the linear parts of one column, ``prod_p x[column_p]``, (n,) float64.
 
@@ -176,6 +184,8 @@ def _checked_part(part: Any) -> Part:
             "A part of an interaction is a pair (kernel, column positions), such as (Linear(), (0,)), with positions "
             f"counted from 0; got {part!r}."
         )
+    if spec.family == "missing":
+        raise InvalidInputError("A kernel of missingness sees gaps, not values; it cannot be part of an interaction.")
     spec.check_columns(len(positions), f"the part {spec.label!r}")
     return spec, tuple(int(value) for value in positions)
 

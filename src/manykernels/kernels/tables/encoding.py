@@ -1,0 +1,128 @@
+"""How a column becomes numbers that kernels can read; learned on training rows, and the same for all rows after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.kernels.specs.categorical import UNSEEN
+from manykernels.kernels.tables.kinds import READ_AS
+from manykernels.validation.arrays import Array
+
+EPOCH, DAY = pd.Timestamp("1970-01-01"), pd.Timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What the values of a column are as numbers: themselves, days, positions in a list of levels, or ranks.
+
+    Attributes
+    ----------
+    kind : str
+        As in `manykernels.kernels.tables.kinds.READ_AS`.
+    levels : tuple
+        The categories of the training rows, in their order; empty for numbers and dates.
+    """
+
+    kind: str = "number"
+    levels: tuple[Any, ...] = ()
+
+    @classmethod
+    def of(cls, column: pd.Series, kind: str) -> Encoding:
+        """Return the encoding of a column of categories, ordered or not, or of text."""
+        categories = (
+            column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column.dropna().unique()
+        )
+        return cls(kind, tuple(dict.fromkeys(plain(level) for level in categories)))
+
+    @property
+    def read_as(self) -> str:
+        """What kernels take the column for: ``"number"``, ``"ordered"`` or ``"category"``."""
+        return READ_AS[self.kind]
+
+    @property
+    def scaled(self) -> bool:
+        """Whether standardization divides the column: not days, whose unit has a meaning, and no codes."""
+        return self.kind in ("number", "boolean", "duration")
+
+    @property
+    def centered(self) -> bool:
+        """Whether its mean is always subtracted: days since 1970 are far from zero."""
+        return self.kind == "date"
+
+    def encode(self, column: pd.Series) -> Array:
+        """Return the column as float64, (n,): NaN for what is missing, `UNSEEN` for a category that is not a level."""
+        try:
+            if self.read_as != "number":
+                return self._codes(column)
+            if self.kind == "date":
+                return _days(column)
+            if self.kind == "duration":
+                return np.asarray(pd.to_timedelta(column) / DAY, dtype=np.float64)
+            return _numbers(column)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidInputError(
+                f"Column {str(column.name)!r} cannot be read as {_WORDS[self.kind]}, as in fit: {error}."
+            ) from error
+
+    def _codes(self, column: pd.Series) -> Array:
+        """Return positions of levels, or their ranks between 0 and 1 if they have an order."""
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            of_category = self._places([plain(value) for value in column.cat.categories])
+            codes = np.append(of_category, np.nan)[column.cat.codes.to_numpy()]
+        else:
+            missing = column.isna().to_numpy(dtype=bool)
+            codes = np.full(len(column), np.nan)
+            codes[~missing] = self._places([plain(value) for value in column[~missing]])
+        if self.kind == "ordered":
+            codes = np.where(codes == UNSEEN, UNSEEN, codes / max(len(self.levels) - 1, 1))
+        return codes
+
+    def _places(self, values: list[Any]) -> Array:
+        place = {level: float(at) for at, level in enumerate(self.levels)}
+        return np.array([place.get(value, UNSEEN) for value in values], dtype=np.float64)
+
+
+_WORDS = {"number": "numbers", "boolean": "true and false", "date": "dates", "duration": "durations"}
+_WORDS |= dict.fromkeys(("ordered", "category", "text"), "categories")
+
+
+def plain(level: Any) -> Any:
+    """Return a category as text or a number of Python, whatever it was: what a model file can hold."""
+    value = level.item() if isinstance(level, np.generic) else level
+    return value if isinstance(value, (str, bool, int, float)) else str(value)
+
+
+def _numbers(column: pd.Series) -> Array:
+    """Return numbers or booleans, nullable and Arrow types and objects among them, as float64."""
+    if column.dtype == object:
+        column = pd.to_numeric(column.map(_as_float, na_action="ignore"))
+    return column.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _as_float(value: Any) -> float:
+    if isinstance(value, str):
+        raise ValueError(f"could not convert string to float: {value!r}")
+    return float(value)
+
+
+def _days(column: pd.Series) -> Array:
+    """Return dates as days since 1970, by the clock on the wall where they have a time zone."""
+    if isinstance(column.dtype, pd.PeriodDtype):
+        column = column.dt.to_timestamp()
+    if not isinstance(column.dtype, np.dtype) or column.dtype.kind != "M":
+        values: Any = [None if pd.isna(value) else _wall_clock(value) for value in column]
+        column = pd.Series(pd.to_datetime(values), index=column.index)
+    return np.asarray((column - EPOCH) / DAY, dtype=np.float64)
+
+
+def _wall_clock(value: Any) -> pd.Timestamp:
+    """Return a date without its time zone; text is read as ISO 8601 says."""
+    if not isinstance(value, str) and not hasattr(value, "year"):
+        raise ValueError(f"{value!r} is no date")
+    stamp = value.to_timestamp() if isinstance(value, pd.Period) else pd.Timestamp(value)
+    return stamp.tz_localize(None)

@@ -1,0 +1,94 @@
+"""Everything in a table that cannot be used, said at once: which columns, how much of each, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.validation.arrays import Array, check_choice
+
+MISSING = ("error", "mask", "indicator")
+SHOWN = 8  # columns of each sort that a message names
+
+HEADS = {
+    "missing": "Input X contains NaN: missing values in",
+    "infinite": "Input X contains infinity: infinite values in",
+    "numbers": "Not numeric, but in kernels that need numbers:",
+    "text": "Text that is no category:",
+    "unusable": "Values that no kernel can read:",
+}
+REMEDIES = {
+    "missing": (
+        "Say what a gap means, as in KernelBank.default(missing='mask'): 'mask' leaves a row out of the kernels of "
+        "columns it lacks, 'indicator' does so and adds kernels of missingness. Or impute or drop them before fitting"
+    ),
+    "infinite": "Correct them, or make them missing (NaN)",
+    "numbers": (
+        "KernelBank.auto(X) chooses kernels by type: such columns get Overlap(), or Ordinal() if they are ordered "
+        "categoricals. Or encode them (for instance with OneHotEncoder), or leave them out of the kernels' columns"
+    ),
+    "text": (
+        "Drop these columns, turn them into numbers (for instance with skrub's TableVectorizer in a pipeline), or if "
+        "they are categories all the same, make them so: X[name].astype('category')"
+    ),
+    "unusable": "Drop these columns, or turn them into numbers, dates, text or categories",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One column, and why it cannot be used.
+
+    Attributes
+    ----------
+    column : str
+    sort : str
+        A key of `HEADS`.
+    detail : str
+        Counts, or what the column holds.
+    """
+
+    column: str
+    sort: str
+    detail: str
+
+
+def refuse(problems: Sequence[Problem]) -> None:
+    """Raise one ``InvalidInputError`` that names every problem, if there are any."""
+    if problems:
+        # What is missing comes last: it is what may be many, and the rest has to be settled first.
+        order = ("unusable", "text", "numbers", "infinite", "missing")
+        parts = [_part(sort, [found for found in problems if found.sort == sort]) for sort in order]
+        raise InvalidInputError("\n".join(part for part in parts if part))
+
+
+def _part(sort: str, found: list[Problem]) -> str:
+    """Return head, columns and remedy of problems of one sort."""
+    if not found:
+        return ""
+    listed = ", ".join(f"{problem.column!r} ({problem.detail})" for problem in found[:SHOWN])
+    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    columns = "" if HEADS[sort].endswith(":") else f"{len(found)} column{'s' * (len(found) > 1)}: "
+    return f"{HEADS[sort]} {columns}{listed}{more}. {REMEDIES[sort]}."
+
+
+def entries_problems(values: Array, allowed: Array | None, names: Sequence[str], missing: str) -> list[Problem]:
+    """Return problems of entries: NaN unless ``missing`` or ``allowed`` (n, k) says otherwise, and infinite ones."""
+    if np.isfinite(values).all():
+        return []
+    gaps = np.isnan(values) & (~allowed if allowed is not None else True) if missing == "error" else None
+    found = [] if gaps is None else _counted("missing", gaps, names)
+    return found + _counted("infinite", np.isinf(values), names)
+
+
+def _counted(sort: str, where: Array, names: Sequence[str]) -> list[Problem]:
+    counts = where.sum(axis=0)
+    return [Problem(names[j], sort, f"{counts[j]} of {len(where)}") for j in map(int, np.flatnonzero(counts))]
+
+
+def check_missing(missing: str) -> str:
+    """Return ``missing`` if it says what to do with gaps."""
+    return check_choice(missing, MISSING, "missing")

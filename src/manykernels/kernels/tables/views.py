@@ -1,0 +1,330 @@
+"""Several tables of the same samples, aligned by index, some of which may lack samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.kernels.tables.selection import select_columns
+from manykernels.validation.arrays import Array
+
+SEPARATOR = "/"
+
+
+class Views:
+    """Tables of the same samples, by name and aligned by index; samples may lack some of them.
+
+    A sample lacks a view if the index of that view does not have it, or if all its values there are missing. Its row
+    and column are zero in the kernels of that view, and nothing else changes: the model of a sample is the sum over
+    the views that it has. Rows of all views are samples, in the order in which their labels first appear.
+
+    Parameters
+    ----------
+    views : mapping of str to DataFrame, array or AnnData, a MuData, or a DataFrame with two levels of columns
+        Tables are aligned by their indices (``obs_names``). Arrays have no index and must be equally long.
+
+    Raises
+    ------
+    InvalidInputError
+        If an index repeats a label, labels are of several types, or tables without labels are not equally long.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from manykernels import Views
+    >>> left = pd.DataFrame({"a": [1.0, 2.0, 3.0]}, index=["p", "q", "r"])
+    >>> right = pd.DataFrame({"b": [4.0, 5.0]}, index=["r", "s"])
+    >>> views = Views({"left": left, "right": right})
+    >>> len(views), views.names, list(views.index)
+    (4, ('left', 'right'), ['p', 'q', 'r', 's'])
+    >>> views.summary()["lacking"].tolist()
+    [1, 2]
+    """
+
+    def __init__(self, views: Any) -> None:
+        tables = {str(name): _as_frame(table, str(name)) for name, table in _blocks(views).items()}
+        if not tables or any(SEPARATOR in name for name in tables):
+            raise InvalidInputError(
+                f"Views need at least one table, and no {SEPARATOR!r} in names; got {list(tables)}."
+            )
+        index = _common_index(tables)
+        columns = {name: tuple(f"{name}{SEPARATOR}{column}" for column in table) for name, table in tables.items()}
+        aligned = [table.set_axis(columns[name], axis=1).reindex(index) for name, table in tables.items()]
+        lacking = [table.isna().all(axis=1).to_numpy(dtype=bool) for table in aligned]
+        self._set(pd.concat(aligned, axis=1), columns, np.array(lacking).T)
+
+    def _set(self, frame: pd.DataFrame, columns: Mapping[str, tuple[str, ...]], lacking: Array) -> Views:
+        """Set what makes these views: one wide table, the columns of each, and who lacks what."""
+        self._frame, self._columns, self._lacking = frame, columns, lacking
+        return self
+
+    @classmethod
+    def from_columns(cls, table: pd.DataFrame, columns: Mapping[str, Any]) -> Views:
+        """Return views of one table, each a selection of its columns.
+
+        Parameters
+        ----------
+        table : DataFrame
+        columns : mapping of str to column selection
+            Names, positions, slices, masks or callables, as in scikit-learn's ColumnTransformer.
+
+        Returns
+        -------
+        Views
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from manykernels import Views
+        >>> table = pd.DataFrame({"age": [50, 60], "g1": [0.1, 0.2], "g2": [0.3, 0.4]})
+        >>> Views.from_columns(table, {"clinical": ["age"], "genes": slice("g1", None)}).names
+        ('clinical', 'genes')
+        """
+        places = {column: j for j, column in enumerate(table.columns)}
+        chosen = {name: select_columns(selection, table, places) for name, selection in columns.items()}
+        return cls({name: table.iloc[:, list(positions)] for name, positions in chosen.items()})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the views."""
+        return tuple(self._columns)
+
+    @property
+    def index(self) -> pd.Index:
+        """Labels of the samples, in the order of the rows."""
+        return self._frame.index
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """All views side by side, columns named ``view/column``; NaN where a sample lacks a view."""
+        return self._frame
+
+    @property
+    def columns(self) -> dict[str, tuple[str, ...]]:
+        """Columns of every view in `frame`."""
+        return dict(self._columns)
+
+    @property
+    def present(self) -> pd.DataFrame:
+        """Whether a sample (row) has a view (column)."""
+        return pd.DataFrame(~self._lacking, index=self.index, columns=list(self.names))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of samples and of columns of all views."""
+        return self._frame.shape
+
+    @property
+    def ndim(self) -> int:
+        """Always 2."""
+        return 2
+
+    def __len__(self) -> int:
+        return len(self._frame)
+
+    def __getitem__(self, chosen: Any) -> Any:
+        """Return a view by its name, or the views of chosen samples (positions, slice or mask)."""
+        if isinstance(chosen, str):
+            if chosen not in self._columns:
+                raise InvalidInputError(f"There is no view {chosen!r}; there are {', '.join(map(repr, self.names))}.")
+            return self._frame[list(self._columns[chosen])].set_axis(self._plain_names(chosen), axis=1)
+        rows = chosen[0] if isinstance(chosen, tuple) else chosen  # scikit-learn asks for [rows, ...]
+        at = np.atleast_1d(np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows)])
+        return Views.__new__(Views)._set(self._frame.iloc[at], self._columns, self._lacking[at])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __repr__(self) -> str:
+        parts = (f"{name} ({len(columns)} columns)" for name, columns in self._columns.items())
+        return f"Views({len(self)} samples: {', '.join(parts)})"
+
+    def _plain_names(self, view: str) -> list[str]:
+        return [column.removeprefix(f"{view}{SEPARATOR}") for column in self._columns[view]]
+
+    def summary(self) -> pd.DataFrame:
+        """Return who has what: one row a view, with its numbers of columns and of samples with and without it.
+
+        Returns
+        -------
+        DataFrame
+            ``view``, ``columns``, ``samples``, ``lacking``, ``share`` of the samples that have it, and ``only``: the
+            number of samples that have no other view.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from manykernels import Views
+        >>> right = pd.DataFrame({"b": [4.0]}, index=[2])
+        >>> Views({"left": pd.DataFrame({"a": [1.0, 2.0, 3.0]}), "right": right}).summary()["share"].round(2).tolist()
+        [1.0, 0.33]
+        """
+        present = ~self._lacking
+        alone = present & (present.sum(axis=1) == 1)[:, None]
+        return pd.DataFrame(
+            {
+                "view": self.names,
+                "columns": [len(columns) for columns in self._columns.values()],
+                "samples": present.sum(axis=0),
+                "lacking": self._lacking.sum(axis=0),
+                "share": present.mean(axis=0),
+                "only": alone.sum(axis=0),
+            }
+        )
+
+    def patterns(self) -> pd.DataFrame:
+        """Return how many samples have which views together, the most frequent first.
+
+        Returns
+        -------
+        DataFrame
+            A column of booleans for each view, and ``samples``.
+        """
+        counts = self.present.value_counts().rename("samples").reset_index()
+        return counts.sort_values("samples", ascending=False, kind="stable", ignore_index=True)
+
+    def check_overlap(self) -> None:
+        """Refuse views of which one shares no sample with any other: nothing could be learned of them together.
+
+        Raises
+        ------
+        InvalidInputError
+            Naming the view, with a few of its labels.
+        """
+        present = ~self._lacking
+        for v, name in enumerate(self.names):
+            others = np.delete(present, v, axis=1).any(axis=1)
+            if len(self.names) > 1 and not (present[:, v] & others).any():
+                own, foreign = list(self.index[present[:, v]][:3]), list(self.index[others][:3])
+                raise InvalidInputError(
+                    f"The view {name!r} has no sample in common with any other: it has {own} ..., others have "
+                    f"{foreign} .... Are the labels written alike?"
+                )
+
+    def align(self, target: pd.Series | pd.DataFrame) -> Any:
+        """Return a target in the order of the samples.
+
+        Parameters
+        ----------
+        target : Series or DataFrame
+            With the labels of the samples as its index; further labels are left out.
+
+        Returns
+        -------
+        Series or DataFrame
+
+        Raises
+        ------
+        InvalidInputError
+            If a sample has no target.
+        """
+        lost = self.index.difference(target.index)
+        if len(lost):
+            raise InvalidInputError(
+                f"{len(lost)} of {len(self)} samples have no target, such as {lost[0]!r}. Take the others: "
+                "views[views.index.isin(target.index)]."
+            )
+        return target.loc[self.index]
+
+    def completed(self, columns: Sequence[str]) -> Views:
+        """Return these views with those that no sample here has, of which ``columns`` (``view/column``) tell.
+
+        Parameters
+        ----------
+        columns : sequence of str
+            Columns that a model was fitted on.
+
+        Returns
+        -------
+        Views
+            With the views of ``columns`` in that order; views that ``columns`` does not know are left out.
+
+        Raises
+        ------
+        InvalidInputError
+            If a view is here, but not all of its columns.
+        """
+        known: dict[str, list[str]] = {}
+        for column in columns:
+            known.setdefault(column.split(SEPARATOR, 1)[0], []).append(column)
+        here = {name: set(own) for name, own in self._columns.items()}
+        for name, wanted in known.items():
+            if name in here and (lost := [column for column in wanted if column not in here[name]]):
+                raise InvalidInputError(f"The view {name!r} lacks {len(lost)} column(s) of the model: {lost[:5]}.")
+        if not set(known) & set(here):
+            raise InvalidInputError(f"The model knows the views {list(known)}, and these are {list(here)}.")
+        lacking = [
+            self._lacking[:, self.names.index(name)] if name in here else np.ones(len(self), dtype=bool)
+            for name in known
+        ]
+        frame = self._frame.reindex(columns=[column for own in known.values() for column in own])
+        own = {name: tuple(wanted) for name, wanted in known.items()}
+        return Views.__new__(Views)._set(frame, own, np.array(lacking).T)
+
+
+def _blocks(views: Any) -> Mapping[Any, Any]:
+    """Return the tables by name, from whatever holds several of them."""
+    if isinstance(views, Views):
+        return {name: views[name] for name in views.names}
+    if isinstance(views, pd.DataFrame) and views.columns.nlevels == 2:
+        return {name: views[name] for name in views.columns.get_level_values(0).unique()}
+    if hasattr(views, "mod") and isinstance(views.mod, Mapping):
+        return views.mod
+    if isinstance(views, Mapping):
+        return views
+    raise InvalidInputError(
+        "Views are a mapping of names to tables, a MuData, or a DataFrame with two levels of columns; got "
+        f"{type(views).__name__}. Views.from_columns(table, ...) makes views of the columns of one table."
+    )
+
+
+def _as_frame(table: Any, name: str) -> pd.DataFrame:
+    """Return a table as a DataFrame with distinct columns and index; AnnData by its X, obs_names and var_names."""
+    if hasattr(table, "obs_names") and hasattr(table, "var_names"):
+        values = table.X.toarray() if sparse.issparse(table.X) else np.asarray(table.X)
+        table = pd.DataFrame(values, index=pd.Index(table.obs_names), columns=pd.Index(table.var_names))
+    elif hasattr(table, "to_pandas") and not isinstance(table, pd.DataFrame):
+        table = table.to_pandas()
+    elif sparse.issparse(table):
+        table = pd.DataFrame(table.toarray())
+    elif isinstance(table, pd.Series):
+        table = table.to_frame(name if table.name is None else table.name)
+    elif not isinstance(table, pd.DataFrame):
+        array = np.asarray(table)
+        if array.ndim != 2:
+            raise InvalidInputError(f"The view {name!r} must be a table, got an array of shape {array.shape}.")
+        table = pd.DataFrame(array)
+    if not table.shape[1]:
+        raise InvalidInputError(f"The view {name!r} has no columns.")
+    for what, labels in (("sample", table.index), ("column", table.columns)):
+        if not labels.is_unique:
+            twice = list(labels[labels.duplicated()].unique()[:3])
+            raise InvalidInputError(f"The view {name!r} has more than one {what} {twice}; each must be there once.")
+    return table
+
+
+def _is_counted(index: pd.Index) -> bool:
+    """Tell whether an index only counts the rows of a table."""
+    return isinstance(index, pd.RangeIndex) and index.start == 0 and index.step == 1
+
+
+def _common_index(tables: Mapping[str, pd.DataFrame]) -> pd.Index:
+    """Return all labels in the order of their first appearance, after a look whether they can mean the same samples."""
+    unlabeled = {name: len(table) for name, table in tables.items() if _is_counted(table.index)}
+    if len(set(unlabeled.values())) > 1:
+        raise InvalidInputError(
+            f"Views without labels must be equally long, got {unlabeled} rows: nobody knows which belong together. "
+            "Give the tables the labels of their samples as index."
+        )
+    index = next(iter(tables.values())).index
+    for table in list(tables.values())[1:]:
+        index = index.append(table.index.difference(index, sort=False))
+    kinds = {name: "text" if table.index.inferred_type == "string" else "not text" for name, table in tables.items()}
+    if len(set(kinds.values())) > 1:
+        raise InvalidInputError(f"The labels of samples must be of one type in all views, but are {kinds}.")
+    return index
