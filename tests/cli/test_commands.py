@@ -144,6 +144,7 @@ OWN = {
     "drop",
     "ids",
     "drop_missing",
+    "missing",
     "cv",
     "groups",
     "views",
@@ -222,7 +223,7 @@ def test_what_is_left_out_is_told(run: Runner, table: pd.DataFrame, tmp_path: Pa
     ("words", "message"),
     [
         (("--target", "nothing"), "there is no column 'nothing'"),
-        (("--target", "ill"), "not numeric: 'patient'"),
+        (("--target", "ill"), "no category, or cannot be read: 'patient'"),
         ((*FIT, "--kernels", "nothing.toml"), "there is no file 'nothing.toml'"),
         ((*FIT, "--loss", "squared"), "loss 'squared' is for regression"),
         ((*FIT, "--loss", "x"), "Unknown loss 'x'"),

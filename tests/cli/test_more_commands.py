@@ -133,3 +133,22 @@ def test_predictions_in_parts_are_those_of_the_whole(
     refused = run("predict", model, source, "--chunk-rows", 7)
     assert refused.code == 1
     assert "--output" in refused.err
+
+
+def test_a_mixed_table_with_gaps_is_fitted_and_predicted(run: Runner, table: pd.DataFrame, tmp_path: Path) -> None:
+    mixed = table.drop(columns=["patient", "cost"]).assign(
+        site=np.where(table["age"] > 0, "north", "south"), seen=[f"2024-{i % 12 + 1:02d}-05" for i in range(60)]
+    )
+    mixed.loc[::5, "bmi"], mixed.loc[1::9, "site"] = np.nan, None
+    source, model = tmp_path / "mixed.csv", tmp_path / "mixed.mkl"
+    mixed.to_csv(source, index=False)
+    words = ("fit", source, "--target", "ill", "--output", model)
+    refused = run(*words)
+    assert refused.code == 1
+    assert "'bmi' (12 of 60 rows), 'site' (7 of 60 rows)" in refused.err.replace("\n", " ")
+    assert run(*words, "--missing", "indicator", "--alpha", "0.005").code == 0
+    names = load_model(model).kernel_names_
+    assert {"site: overlap()", "bmi: missing", "seen: linear()"} <= set(names)
+    assert run("predict", model, source, "--json").json["scores"]["accuracy"] > 0.7
+    assert run("report", model, source, "--output", tmp_path / "r.html").code == 0
+    assert run("plan", source, "--target", "ill", "--missing", "mask").code == 0

@@ -13,8 +13,10 @@ import pytest
 
 from manykernels import InvalidInputError
 from manykernels.cli import tables
-from manykernels.cli.tables import looks_like_identifier, numeric_features, read_table, write_table
+from manykernels.cli.features import usable_features
+from manykernels.cli.tables import looks_like_identifier, read_table, write_table
 from manykernels.cli.targets import default_alpha, split_columns
+from manykernels.kernels.tables.kinds import kind_of
 
 FRAME = pd.DataFrame({"a": [1.5, 2.0, -3.25], "name of b": [1, 2, 3], "c": ["x", "y, z", "w"]})
 
@@ -149,26 +151,37 @@ def test_parquet_says_what_to_install(tmp_path: Path, monkeypatch: pytest.Monkey
         read_table(tmp_path / "data.parquet")
 
 
-def test_columns_of_text_are_described() -> None:
+def test_everything_that_cannot_be_used_is_said_at_once() -> None:
     frame = pd.DataFrame(
         {
-            "city": ["x", "y"] * 10,
-            "size": ["1", "2", "?", "4"] * 5,
-            "key": [f"k{i}" for i in range(20)],
-            "when": pd.date_range("2020-01-01", periods=20),
-            "n": 1.0,
+            "city": ["x", "y"] * 20,
+            "key": [f"k{i}" for i in range(40)],
+            "size": [*map(str, range(39)), "?"],
+            "gap": [np.nan, 1.0] * 20,
+            "high": [np.inf, 1.0] * 20,
         }
     )
-    with pytest.raises(
-        InvalidInputError, match=r"4 columns are not numeric: 'city' \(2 values, such as 'x'\)"
-    ) as error:
-        numeric_features(frame)
-    text = str(error.value)
-    assert "'size' (5 of 20 values are no numbers, such as '?')" in text
+    with pytest.raises(InvalidInputError) as error:
+        usable_features(frame)
+    text, gaps, infinite = str(error.value).split("\n")
+    assert text.startswith("2 columns are text that is no category")
     assert "'key' (a different value in each row, such as 'k0': an identifier?)" in text
-    assert "--drop city --drop size --drop key --drop when" in text
-    assert "'city' (2 values, such as 'x')" in text
-    assert "'n'" not in text
+    assert "'size' (numbers as text in 40 rows, of which 1 are none, such as '?'" in text
+    assert text.endswith("--drop key --drop size")
+    assert "'gap' (20 of 40 rows)" in gaps
+    assert "'high' (20 of 40 rows)" in infinite
+    assert "'city'" not in str(error.value)
+    with pytest.raises(InvalidInputError, match="1 column has infinite values"):
+        usable_features(frame[["gap", "high"]], missing="mask")
+
+
+def test_texts_that_are_all_dates_become_dates() -> None:
+    frame = pd.DataFrame(
+        {"day": ["2024-01-31", None], "time": ["2024-01-31T12:30", "2024-02-01 00:00:01"], "no": "2024"}
+    )
+    found = usable_features(frame, missing="mask")
+    assert [kind_of(found[name]) for name in found] == ["date", "date", "category"]
+    assert found["time"][0] == pd.Timestamp("2024-01-31 12:30")
 
 
 @pytest.mark.parametrize("missing", [np.nan, None, pd.NA])
@@ -176,12 +189,12 @@ def test_missing_values_are_counted(missing: Any) -> None:
     frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b b": [1.0, missing, missing]})
     frame["b b"] = frame["b b"].astype("Float64")
     with pytest.raises(InvalidInputError, match=r"'b b' \(2 of 3 rows\).*--drop 'b b'.*--drop-missing"):
-        numeric_features(frame)
+        usable_features(frame)
 
 
 def test_infinite_values_are_named() -> None:
     with pytest.raises(InvalidInputError, match=r"1 column has infinite values: 'b'.*--drop b"):
-        numeric_features(pd.DataFrame({"a": [1.0, 2.0], "b": [np.inf, 1.0]}))
+        usable_features(pd.DataFrame({"a": [1.0, 2.0], "b": [np.inf, 1.0]}))
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,14 @@ class Task(StrEnum):
     REGRESSION = "regression"
 
 
+class Gaps(StrEnum):
+    """What a missing value means."""
+
+    ERROR = "error"
+    MASK = "mask"
+    INDICATOR = "indicator"
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else there.")]
 Data = Annotated[Path, typer.Argument(help="Table: CSV (comma, semicolon, tab) or Parquet, a header line first.")]
 ModelFile = Annotated[Path, typer.Argument(help="File written by 'manykernels fit'.")]
@@ -45,6 +53,10 @@ Target = Annotated[str, typer.Option(help="Column to predict.")]
 Kernels = Annotated[str, typer.Option(help="'default', 'simplemkl' or a TOML file.")]
 Ids = Annotated[list[str] | None, typer.Option("--id", help="Column that names rows; may be repeated.")]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
+Missing = Annotated[
+    Gaps,
+    typer.Option(help="Missing values: refuse them, leave rows out of the kernels they lack, or tell that they lack."),
+]
 Drop = Annotated[list[str] | None, typer.Option(help="Column that is no feature; may be repeated.")]
 
 
@@ -106,6 +118,7 @@ def fit(
     drop: Drop = None,
     ids: Ids = None,
     drop_missing: DropMissing = False,
+    missing: Missing = Gaps.ERROR,
     cv: Annotated[int | None, typer.Option(min=2, help="Choose the strength in this many folds.")] = None,
     groups: Annotated[str | None, typer.Option(help="Column whose equal rows are never split; no feature.")] = None,
     views: Views = None,
@@ -128,6 +141,7 @@ def fit(
         drop=tuple(drop or ()),
         ids=tuple(ids or ()),
         drop_missing=drop_missing,
+        missing=missing.value,
         settings=settings,
     )
     with running("fit", as_json=as_json) as outcome:
@@ -197,6 +211,7 @@ def path(
     drop: Drop = None,
     ids: Ids = None,
     drop_missing: DropMissing = False,
+    missing: Missing = Gaps.ERROR,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV or Parquet file for all weights.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Picture to write (.png, .svg, .pdf).")] = None,
     as_json: Json = False,
@@ -212,6 +227,7 @@ def path(
         drop=tuple(drop or ()),
         ids=tuple(ids or ()),
         drop_missing=drop_missing,
+        missing=missing.value,
         settings=settings,
     )
     with running("path", as_json=as_json) as outcome:
@@ -228,6 +244,7 @@ def plan(
     drop: Drop = None,
     ids: Ids = None,
     drop_missing: DropMissing = False,
+    missing: Missing = Gaps.ERROR,
     memory_budget: Annotated[str | None, typer.Option(help=PARAMETERS["memory_budget"].help)] = None,
     as_json: Json = False,
 ) -> None:
@@ -241,6 +258,7 @@ def plan(
         drop=tuple(drop or ()),
         ids=tuple(ids or ()),
         drop_missing=drop_missing,
+        missing=missing.value,
         settings={"memory_budget": memory_budget},
     )
     with running("plan", as_json=as_json) as outcome:

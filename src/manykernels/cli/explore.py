@@ -40,7 +40,7 @@ def run_plan(options: FitOptions, outcome: Outcome) -> None:
         Gets the result.
     """
     samples = read_samples(options, outcome)
-    bank = bank_for(options.kernels, options.views, list(samples.features.columns), outcome)
+    bank = bank_for(options.kernels, options.views, list(samples.features.columns), outcome, options.missing)
     names = [entry[0] for entry in bank.expand(samples.features)]
     n_targets = len(np.unique(samples.target)) if samples.task == "classification" else 1
     n_targets = 1 if n_targets == 2 else n_targets
@@ -81,7 +81,7 @@ def run_path(options: FitOptions, n_alphas: int, output: Path | None, plot: Path
     """
     check_picture(plot)
     samples = read_samples(options, outcome)
-    bank = bank_for(options.kernels, options.views, list(samples.features.columns), outcome)
+    bank = bank_for(options.kernels, options.views, list(samples.features.columns), outcome, options.missing)
     path = regularization_path(
         samples.features,
         _numbers(samples),

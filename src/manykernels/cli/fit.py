@@ -40,6 +40,8 @@ class FitOptions:
     seed : int
     drop, ids : tuple of str
     drop_missing : bool
+    missing : {"error", "mask", "indicator"}
+        What is done with missing values.
     cv : int or None
         Folds in which the strength of the penalty is chosen; None takes ``alpha``.
     groups : str or None
@@ -60,6 +62,7 @@ class FitOptions:
     drop: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
     drop_missing: bool = False
+    missing: str = "error"
     cv: int | None = None
     groups: str | None = None
     views: Path | None = None
@@ -78,7 +81,7 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
     check_output(options.output)
     check_parameters({name: value for name, value in options.settings.items() if value is not None})
     samples = read_samples(options, outcome)
-    bank = bank_for(options.kernels, options.views, list(samples.features.columns), outcome)
+    bank = bank_for(options.kernels, options.views, list(samples.features.columns), outcome, options.missing)
     train, test = hold_out(samples, options.test_size, options.seed)
     X_train, y_train = samples.features.iloc[train], samples.target[train]
     X_test, y_test = (None, None) if test is None else (samples.features.iloc[test], samples.target[test])
@@ -108,6 +111,7 @@ def read_samples(options: FitOptions, outcome: Outcome) -> Samples:
         drop=options.drop,
         ids=options.ids,
         drop_missing=options.drop_missing,
+        missing=options.missing,
         groups=options.groups,
     )
     for note in samples.notes:
@@ -184,6 +188,7 @@ def _metadata(options: FitOptions, samples: Samples) -> dict[str, Any]:
         "groups": options.groups,
         "task": samples.task,
         "drop_missing": options.drop_missing,
+        "missing": options.missing,
         "test_size": options.test_size,
         "seed": options.seed,
     }

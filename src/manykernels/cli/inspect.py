@@ -111,6 +111,7 @@ def _parts(
         seed=metadata["seed"],
         ids=tuple(metadata["left_out"]),
         drop_missing=metadata["drop_missing"],
+        missing=metadata.get("missing", "error"),
         groups=metadata["groups"],
     )
     samples = read_samples(options, outcome)

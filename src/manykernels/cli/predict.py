@@ -14,12 +14,12 @@ import typer
 from sklearn.base import is_classifier
 
 from manykernels.cli.console import Outcome, errors, printable
+from manykernels.cli.features import check_entries
 from manykernels.cli.showing import score_facts
 from manykernels.cli.tables import (
     PARQUET,
     as_csv,
     check_columns,
-    numeric_features,
     quoted,
     read_chunks,
     read_table,
@@ -119,7 +119,7 @@ def _predict_chunks(options: PredictOptions, model: Any, targets: Sequence[str],
 
 
 def features_of(model: Any, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns that the model was fitted on, in its order, as checked numbers.
+    """Return the columns that the model was fitted on, in its order, checked.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def features_of(model: Any, frame: pd.DataFrame) -> pd.DataFrame:
     Raises
     ------
     InvalidInputError
-        If columns are missing, are no numbers or have gaps, or the model needs precomputed kernels.
+        If columns are missing or have gaps, or the model needs precomputed kernels.
     """
     if not isinstance(model, BaseMKL):
         raise InvalidInputError(
@@ -148,23 +148,21 @@ def features_of(model: Any, frame: pd.DataFrame) -> pd.DataFrame:
             raise InvalidInputError(
                 f"The model was fitted on {model.n_features_in_} columns without names; the table has {frame.shape[1]}."
             )
-        return numeric_features(frame).set_axis(range(frame.shape[1]), axis=1)
+        return _checked(model, frame).set_axis(range(frame.shape[1]), axis=1)
     missing = [name for name in names if name not in frame.columns]
     if missing:
         raise InvalidInputError(
             f"The table lacks {len(missing)} of the {len(names)} columns that the model was fitted on: "
             f"{quoted(missing)}."
         )
-    return _numbers(frame[list(names)])
+    return _checked(model, frame[list(names)])
 
 
-def _numbers(features: pd.DataFrame) -> pd.DataFrame:
-    try:
-        return numeric_features(features)
-    except InvalidInputError as error:
-        # The way out of a gap differs: the model needs each of its columns.
-        message = str(error).split(". Fill them")[0].split(". Encode them")[0].split(". Correct them")[0]
-        raise InvalidInputError(f"{message}. The model needs all of its columns as numbers in every row.") from error
+def _checked(model: BaseMKL, features: pd.DataFrame) -> pd.DataFrame:
+    """Return the features after a look at the columns that kernels of the model use."""
+    bank: Any = model._expansion.bank
+    check_entries(features.iloc[:, list(bank.used)], bank.missing)
+    return features
 
 
 def _check_output(options: PredictOptions) -> None:

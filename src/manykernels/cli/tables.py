@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import memory_bytes
@@ -88,34 +88,6 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], option: str) -> Non
             raise InvalidInputError(f"{option}: there is no column {name!r}; {hint}")
 
 
-def numeric_features(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns as numbers, all present, or name the columns that are not and what can be done.
-
-    Raises
-    ------
-    InvalidInputError
-        For columns of text, missing or infinite values.
-    """
-    if frame.shape[1] == 0:
-        raise InvalidInputError("There is no column left to learn from.")
-    text = [str(name) for name, column in frame.items() if not _is_number(column)]
-    if text:
-        described = [f"{name!r} ({_describe(frame[name])})" for name in text[:6]]
-        raise InvalidInputError(
-            f"{_count(text)} not numeric: {_and_more(described, len(text))}. Encode them as numbers, or leave them "
-            f"out: {_drops(text)}"
-        )
-    _check_present(frame)
-    values = frame.astype(np.float64)
-    infinite = [str(name) for name in values.columns if np.isinf(values[name]).any()]
-    if infinite:
-        raise InvalidInputError(
-            f"{_count(infinite, 'has', 'have')} infinite values: {quoted(infinite)}. Correct them, or leave the "
-            f"columns out: {_drops(infinite)}"
-        )
-    return frame
-
-
 def looks_like_identifier(name: str, column: pd.Series) -> bool:
     """Tell whether a numeric column only numbers the rows: all different and whole, in order or called so."""
     if len(column) < 10 or not is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype):
@@ -130,53 +102,13 @@ def looks_like_identifier(name: str, column: pd.Series) -> bool:
 
 def quoted(names: Sequence[Any], most: int = 8) -> str:
     """Return names in quotes, the first few of many."""
-    return _and_more([repr(str(name)) for name in names[:most]], len(names))
+    return and_more([repr(str(name)) for name in names[:most]], len(names))
 
 
-def _and_more(shown: list[str], total: int) -> str:
+def and_more(shown: list[str], total: int) -> str:
+    """Return what is shown of many, and how many more there are."""
     rest = total - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _count(names: Sequence[str], one: str = "is", many: str = "are") -> str:
-    return f"1 column {one}" if len(names) == 1 else f"{len(names)} columns {many}"
-
-
-def _drops(names: Sequence[str]) -> str:
-    options = [f"--drop {name!r}" if re.search(r"[^\w.-]", name) else f"--drop {name}" for name in names]
-    return " ".join(options[:6]) + (" ..." if len(options) > 6 else "")
-
-
-def _is_number(column: pd.Series) -> bool:
-    numeric = is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype)
-    return numeric and not is_complex_dtype(column.dtype)
-
-
-def _describe(column: pd.Series) -> str:
-    present = column.dropna()
-    if present.empty:
-        return "no values"
-    # Nanoseconds since 1970 are numbers, but not those of the table.
-    if not pd.api.types.is_datetime64_any_dtype(column.dtype):
-        numbers = pd.to_numeric(present.astype(str), errors="coerce")
-        odd = present[numbers.isna()]
-        if 0 < len(odd) < len(present) / 2:
-            return f"{len(odd)} of {len(present)} values are no numbers, such as {str(odd.iloc[0])!r}"
-    if present.is_unique and len(present) > 10:
-        return f"a different value in each row, such as {str(present.iloc[0])!r}: an identifier?"
-    return f"{present.nunique()} values, such as {str(present.iloc[0])!r}"
-
-
-def _check_present(frame: pd.DataFrame) -> None:
-    missing = frame.isna().sum()
-    missing = missing[missing > 0]
-    if len(missing):
-        described = [f"{name!r} ({count} of {len(frame)} rows)" for name, count in missing.head(6).items()]
-        names = [str(name) for name in missing.index]
-        raise InvalidInputError(
-            f"{_count(names, 'has', 'have')} missing values: {_and_more(described, len(missing))}. Fill them, leave "
-            f"the columns out ({_drops(names)}), or leave out the rows: --drop-missing"
-        )
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:

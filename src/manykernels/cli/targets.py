@@ -11,7 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
-from manykernels.cli.tables import check_columns, looks_like_identifier, numeric_features, quoted
+from manykernels.cli.features import usable_features
+from manykernels.cli.tables import check_columns, looks_like_identifier, quoted
 from manykernels.estimators.parameters import PARAMETERS
 from manykernels.exceptions import InvalidInputError
 
@@ -64,6 +65,7 @@ def split_columns(
     ids: Sequence[str] = (),
     drop_missing: bool = False,
     groups: str | None = None,
+    missing: str = "error",
 ) -> Samples:
     """Return features and target of a table, checked.
 
@@ -78,6 +80,8 @@ def split_columns(
         Leave out rows with a missing feature.
     groups : str or None
         Column that says which rows stay together; no feature.
+    missing : {"error", "mask", "indicator"}
+        What is done with missing features.
 
     Returns
     -------
@@ -106,7 +110,7 @@ def split_columns(
         frame, features = frame[~gaps], features[~gaps]
     if len(frame) < 2:
         raise InvalidInputError(f"{len(frame)} row(s) are left to learn from; at least 2 are needed.")
-    numeric_features(features)
+    features = usable_features(features, missing)
     counting = [name for name, column in features.items() if looks_like_identifier(str(name), column)]
     if counting:
         options = " ".join(f"--id {name!r}" for name in counting)

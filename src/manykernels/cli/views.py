@@ -31,8 +31,12 @@ def bank_named(kernels: str) -> KernelBank:
     return KernelBank.from_dict({"normalize": "mean_diagonal", **read_toml(kernels)})
 
 
-def bank_for(kernels: str, views: Path | None, columns: Sequence[str], outcome: Outcome) -> KernelBank:
+def bank_for(
+    kernels: str, views: Path | None, columns: Sequence[str], outcome: Outcome, missing: str = "error"
+) -> KernelBank:
     """Return the bank that ``--kernels`` or ``--views`` ask for, for a table of these columns.
+
+    ``missing`` other than "error" overrides what a file says of gaps.
 
     Raises
     ------
@@ -40,14 +44,15 @@ def bank_for(kernels: str, views: Path | None, columns: Sequence[str], outcome: 
         If both are given, or a file is wrong.
     """
     if views is None:
-        return bank_named(kernels)
+        bank = bank_named(kernels)
+        return bank if missing == "error" else bank.replace(missing=missing)
     if kernels != "default":
         raise InvalidInputError("--views and --kernels exclude one another; a TOML file of --kernels has [views] too.")
     found = read_views(views, columns)
     idle = [name for name in columns if not any(name in members for members in found.values())]
     if idle:
         outcome.note(f"{len(idle)} column(s) are in no view and are not used: {quoted(idle)}.")
-    return KernelBank.from_views(found, normalize="mean_diagonal")
+    return KernelBank.from_views(found, normalize="mean_diagonal", missing=missing)
 
 
 def read_views(path: Path, columns: Sequence[str]) -> dict[str, list[str]]:

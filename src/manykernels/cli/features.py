@@ -1,0 +1,123 @@
+"""What of a table can be learned from: everything that cannot, in one message with the options that leave it out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import is_numeric_dtype
+
+from manykernels.cli.tables import and_more
+from manykernels.exceptions import InvalidInputError
+from manykernels.kernels.tables.kinds import READ_AS, describe, kind_of
+from manykernels.validation.arrays import Array
+
+ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}:?\d{2})?")
+MOST_NAMED = 6
+
+
+def usable_features(frame: pd.DataFrame, missing: str = "error") -> pd.DataFrame:
+    """Return the columns with dates read as such, or name all columns that cannot be used and what can be done.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    missing : {"error", "mask", "indicator"}
+        What is done with missing values.
+
+    Returns
+    -------
+    DataFrame
+
+    Raises
+    ------
+    InvalidInputError
+        For columns of text that is no category, missing or infinite values.
+    """
+    if frame.shape[1] == 0:
+        raise InvalidInputError("There is no column left to learn from.")
+    frame = frame.apply(_with_dates)
+    kinds = {str(name): kind_of(column) for name, column in frame.items()}
+    useless = {name: describe(frame[name]) for name, kind in kinds.items() if kind == "text" or kind not in READ_AS}
+    parts = [*_of_text(useless), *(_of_gaps(frame) if missing == "error" else []), *_of_infinite(frame)]
+    if parts:
+        raise InvalidInputError("\n".join(parts))
+    return frame
+
+
+def check_entries(frame: pd.DataFrame, missing: str) -> None:
+    """Refuse gaps and infinite values where a model that was fitted with ``missing`` needs numbers."""
+    parts = [*(_of_gaps(frame) if missing == "error" else []), *_of_infinite(frame)]
+    if parts:
+        # The way out of a gap is another one than in a fit: the model needs each of its columns.
+        found = " ".join(part.split(". ")[0] + "." for part in parts)
+        raise InvalidInputError(f"{found} The model needs all of its columns in every row; fit it with --missing mask.")
+
+
+def _with_dates(column: pd.Series) -> pd.Series:
+    """Return a column of texts that are all dates as dates; others as they are."""
+    if is_numeric_dtype(column.dtype) or isinstance(column.dtype, pd.CategoricalDtype):
+        return column
+    present = column.dropna()
+    if present.empty or not all(isinstance(value, str) and ISO_DATE.fullmatch(value.strip()) for value in present):
+        return column
+    dates = pd.to_datetime(column.str.strip(), format="ISO8601", errors="coerce", utc=True).dt.tz_localize(None)
+    return dates if dates.notna().sum() == len(present) else column
+
+
+def _of_text(useless: dict[str, str]) -> list[str]:
+    if not useless:
+        return []
+    shown = [f"{name!r} ({held})" for name, held in list(useless.items())[:MOST_NAMED]]
+    return [
+        f"{_count(list(useless))} text that is no category, or cannot be read: {and_more(shown, len(useless))}. Turn "
+        f"into numbers or categories what should count, or leave it out: {_drops(list(useless))}"
+    ]
+
+
+def _of_gaps(frame: pd.DataFrame) -> list[str]:
+    found = _counted(frame, lambda column: column.isna().to_numpy(dtype=bool))
+    if not found:
+        return []
+    return [
+        f"{_count(list(found), 'has', 'have')} missing values: {_shown(found, len(frame))}. Say what a gap means (--"
+        f"missing mask or indicator), fill them, leave the columns out ({_drops(list(found))}), or leave out the rows: "
+        "--drop-missing"
+    ]
+
+
+def _of_infinite(frame: pd.DataFrame) -> list[str]:
+    found = _counted(frame, _is_infinite)
+    if not found:
+        return []
+    return [
+        f"{_count(list(found), 'has', 'have')} infinite values: {_shown(found, len(frame))}. Correct them, or leave "
+        f"the columns out: {_drops(list(found))}"
+    ]
+
+
+def _is_infinite(column: pd.Series) -> Array:
+    if not is_numeric_dtype(column.dtype):
+        return np.zeros(len(column), dtype=bool)
+    return np.isinf(column.to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def _counted(frame: pd.DataFrame, where: Callable[[pd.Series], Array]) -> dict[str, int]:
+    counts = {str(name): int(where(column).sum()) for name, column in frame.items()}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _shown(found: dict[str, int], n_rows: int) -> str:
+    listed = [f"{name!r} ({count} of {n_rows} rows)" for name, count in list(found.items())[:MOST_NAMED]]
+    return and_more(listed, len(found))
+
+
+def _count(names: Sequence[str], one: str = "is", many: str = "are") -> str:
+    return f"1 column {one}" if len(names) == 1 else f"{len(names)} columns {many}"
+
+
+def _drops(names: Sequence[str]) -> str:
+    options = [f"--drop {name!r}" if re.search(r"[^\w.-]", name) else f"--drop {name}" for name in names]
+    return " ".join(options[:MOST_NAMED]) + (" ..." if len(options) > MOST_NAMED else "")
