@@ -198,7 +198,7 @@ class Views:
         """
         present = ~self._lacking
         for v, name in enumerate(self.names):
-            others = np.delete(present, v, axis=1).any(axis=1)
+            others: Array = np.asarray(np.delete(present, v, axis=1).any(axis=1))
             if len(self.names) > 1 and not (present[:, v] & others).any():
                 own, foreign = list(self.index[present[:, v]][:3]), list(self.index[others][:3])
                 raise InvalidInputError(
