@@ -121,7 +121,7 @@ def _entries_of_numbers(table: Table, numbers: list[int]) -> list[BankEntry]:
 
 def _complete(table: Table, positions: list[int]) -> list[int]:
     """Return the columns without missing values; a kernel on several columns says nothing of a row that lacks one."""
-    gaps = np.isnan(table.codes(positions)).any(axis=0).tolist()
+    gaps = np.asarray(np.isnan(table.codes(positions)).any(axis=0))
     return [j for j, gap in zip(positions, gaps, strict=True) if not gap]
 
 
