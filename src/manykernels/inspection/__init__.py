@@ -19,6 +19,7 @@ from manykernels.inspection.evidence.display import StabilityDisplay
 from manykernels.inspection.evidence.importance import permutation_importance
 from manykernels.inspection.evidence.leave_out import leave_one_out_importance
 from manykernels.inspection.evidence.stability import StabilitySelection, stability_selection
+from manykernels.inspection.functions.shape import ShapeDisplay
 from manykernels.inspection.model_file.file import load_model, read_metadata, save_model
 from manykernels.inspection.reports.document import report
 from manykernels.inspection.reports.report import MKLReport
@@ -34,6 +35,7 @@ __all__ = [
     "KernelWeightsDisplay",
     "MKLReport",
     "PathDisplay",
+    "ShapeDisplay",
     "StabilityDisplay",
     "StabilitySelection",
     "WaterfallDisplay",

@@ -1,0 +1,1 @@
+"""What the learned functions look like."""

@@ -1,0 +1,228 @@
+"""Shape functions: what an additive model adds for each value of a column, beside how many rows have such values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
+from sklearn.utils.validation import check_is_fitted
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.inspection.displays.decomposition import for_target
+from manykernels.inspection.displays.kernel_table import kernel_table, known_features
+from manykernels.inspection.displays.plotting import clean, color_of, cut_text, ink_of, plain, require_matplotlib, write
+from manykernels.validation.arrays import Array, check_count
+
+BLUE = 0
+MOST_CATEGORIES = 20
+COLUMNS_OF_AXES = 3
+WIDTH, HEIGHT = 3.0, 2.4  # of one curve, in inches
+SHARE_FOR_DENSITY = 0.18  # of the height of the axes
+
+
+class ShapeDisplay:
+    r"""One curve a column: :math:`g_j(x) = \sum_{m:\, \text{kernel } m \text{ acts on } j \text{ alone}} f_m(x)`.
+
+    With kernels on single columns the model is additive, and these curves are all of it: the score of a row is the sum
+    of its values on them and a constant. Kernels of several columns have no part in them; ``left_out`` names those that
+    are in the model. Make it with :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    shapes : DataFrame
+        ``column``, ``x``, ``effect`` (of mean zero over the rows given), ``density`` (share of the rows at the value).
+    left_out : tuple of str
+        Active kernels of several columns.
+    target : str
+        Class or output, where there are several.
+
+    Attributes
+    ----------
+    axes_ : ndarray of matplotlib Axes
+    figure_ : matplotlib Figure
+        Set by :meth:`plot`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import KernelBank, MKLRegressor
+    >>> from manykernels.inspection import ShapeDisplay
+    >>> X = np.random.default_rng(0).uniform(-2, 2, (80, 3))
+    >>> model = MKLRegressor(KernelBank.per_feature(widths=[1.0]), alpha=1e-3).fit(X, X[:, 0] ** 2 - X[:, 2])
+    >>> shapes = ShapeDisplay.from_estimator(model, X).frame()
+    >>> sorted(shapes["column"].unique())[:1], shapes.columns.tolist()
+    (['x0'], ['column', 'x', 'effect', 'density'])
+    """
+
+    def __init__(self, *, shapes: pd.DataFrame, left_out: tuple[str, ...] = (), target: str = "") -> None:
+        self.shapes = shapes
+        self.left_out = left_out
+        self.target = target
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        columns: Sequence[str] | None = None,
+        top: int = 6,
+        n_points: int = 100,
+        target: Any = None,
+    ) -> Self:
+        """Evaluate the functions of single columns.
+
+        Parameters
+        ----------
+        estimator : MKLClassifier, MKLRegressor or a search
+            Fitted on columns, not on precomputed kernels.
+        X : DataFrame or array-like of shape (n_samples, n_features)
+            Rows, such as those of training: they say which values occur.
+        columns : sequence of str or None, default=None
+            Columns to show; None takes those whose function varies most.
+        top : int, default=6
+            Most columns to show if ``columns`` is None.
+        n_points : int, default=100
+            Values of each numeric column.
+        target : label, int or None, default=None
+            The class or output, needed where there are several.
+
+        Returns
+        -------
+        ShapeDisplay
+
+        Raises
+        ------
+        InvalidInputError
+            If the model has no kernel on a single column, or a column or target does not exist.
+        """
+        check_is_fitted(estimator)
+        names, rows = known_features(estimator), _frame(estimator, X)
+        table = kernel_table(estimator)
+        active = np.asarray(kernel_table(estimator, target)["weight"]) > 0
+        members = {name: np.flatnonzero(active & (table["columns"] == name).to_numpy()) for name in names}
+        members = {name: own for name, own in members.items() if len(own)}
+        unknown = [name for name in columns or () if name not in names]
+        if unknown:
+            raise InvalidInputError(f"There is no column {unknown[0]!r}; the model knows {names[:10]}.")
+        if not members:
+            raise InvalidInputError("No kernel on a single column is active, so that there is no curve to draw.")
+        wanted = list(columns) if columns is not None else list(members)
+        shapes = [_shape(estimator, rows, name, members.get(name, []), n_points, target) for name in wanted]
+        if columns is None:
+            shapes = sorted(shapes, key=_spread, reverse=True)[: check_count(top, "top")]
+        several = tuple(table["name"][active & ~table["columns"].isin(names)])
+        return cls(shapes=pd.concat(shapes, ignore_index=True), left_out=several, target=str(target or ""))
+
+    def frame(self) -> pd.DataFrame:
+        """Return what is drawn.
+
+        Returns
+        -------
+        DataFrame
+            ``column``, ``x``, ``effect``, ``density``.
+        """
+        return self.shapes.copy()
+
+    def plot(self, figure: Any = None, **line_style: Any) -> Self:
+        """Draw one curve a column, all on the same scale, above the density of the rows.
+
+        Parameters
+        ----------
+        figure : matplotlib Figure or None, default=None
+            Empty figure to draw into; None makes one.
+        **line_style
+            Passed to ``Axes.plot``.
+
+        Returns
+        -------
+        ShapeDisplay
+        """
+        require_matplotlib("ShapeDisplay.plot")
+        from matplotlib.figure import Figure
+        from matplotlib.pyplot import figure as new_figure
+
+        parts = list(self.shapes.groupby("column", sort=False))
+        n_columns = min(COLUMNS_OF_AXES, len(parts))
+        n_rows = -(-len(parts) // n_columns)
+        size = (WIDTH * n_columns + 0.6, HEIGHT * n_rows + 0.4)
+        drawn: Figure = new_figure(figsize=size) if figure is None else figure
+        axes = drawn.subplots(n_rows, n_columns, sharey=True, squeeze=False)
+        low, high = self.shapes["effect"].min(), self.shapes["effect"].max()
+        margin = 0.08 * (high - low or 1.0)
+        for ax, (name, shape) in zip(axes.flat, parts, strict=False):
+            ax.set_ylim(low - margin - SHARE_FOR_DENSITY * (high - low + 2 * margin), high + margin)
+            _draw(ax, str(name), shape, line_style)
+        for ax in axes.flat[len(parts) :]:
+            ax.set_visible(False)
+        for ax in axes[:, 0]:
+            write(ax, ylabel="added to the score" + (f" of {plain(cut_text(self.target, 12))}" if self.target else ""))
+        drawn.tight_layout()
+        self.axes_, self.figure_ = axes, drawn
+        return self
+
+
+def _frame(estimator: Any, X: Any) -> pd.DataFrame:
+    """Return the rows as a DataFrame with the names that the estimator knows."""
+    if isinstance(X, pd.DataFrame):
+        return X.set_axis([str(name) for name in X.columns], axis=1)
+    values = np.asarray(X)
+    if values.ndim != 2 or values.shape[1] != estimator.n_features_in_:
+        raise InvalidInputError(
+            f"Shape functions need rows of {estimator.n_features_in_} columns, got an array of shape {values.shape}."
+        )
+    return pd.DataFrame(values, columns=known_features(estimator))
+
+
+def _shape(estimator: Any, rows: pd.DataFrame, name: str, members: Any, n_points: int, target: Any) -> pd.DataFrame:
+    """Return the function of one column at values that stand for its range."""
+    points, density = _points(rows[name], n_points)
+    # The other columns do not matter: of the parts of these rows only those of this column's own kernels are taken.
+    probe = rows.iloc[np.zeros(len(points), dtype=int)].reset_index(drop=True)
+    probe[name] = pd.Series(points).astype(rows[name].dtype) if rows[name].dtype == object else np.asarray(points)
+    known = hasattr(estimator, "feature_names_in_")
+    if known:
+        probe.columns = list(estimator.feature_names_in_)
+    parts, _ = for_target(estimator, estimator.decompose(probe if known else probe.to_numpy()), target)
+    effect = parts[np.asarray(members, dtype=int)].sum(axis=0)
+    return pd.DataFrame({"column": name, "x": points, "effect": effect - density @ effect, "density": density})
+
+
+def _points(values: pd.Series, n_points: int) -> tuple[Any, Array]:
+    """Return values of a column and the share of the rows that are nearest to each."""
+    present = values.dropna()
+    if not is_numeric_dtype(values.dtype) or is_bool_dtype(values.dtype):
+        counts = present.value_counts().head(MOST_CATEGORIES)
+        return counts.index.to_numpy(), counts.to_numpy() / counts.sum()
+    numbers = present.to_numpy(dtype=np.float64)
+    points = np.linspace(numbers.min(), numbers.max(), check_count(n_points, "n_points"))
+    edges = np.concatenate([[-np.inf], 0.5 * (points[1:] + points[:-1]), [np.inf]])
+    return points, np.histogram(numbers, bins=edges)[0] / len(numbers)
+
+
+def _spread(shape: pd.DataFrame) -> float:
+    """Return the mean square of the effect over the rows."""
+    return float((shape["density"] * shape["effect"] ** 2).sum())
+
+
+def _draw(ax: Any, name: str, shape: pd.DataFrame, line_style: dict[str, Any]) -> None:
+    """Draw one function and, at the foot of its axes, the density of the rows."""
+    ink, numeric = ink_of(ax), is_numeric_dtype(shape["x"].dtype)
+    x = shape["x"].to_numpy() if numeric else np.arange(len(shape))
+    style = {"color": color_of(ax, BLUE), **line_style}
+    ax.axhline(0.0, color=ink.muted, linewidth=0.8, zorder=0)
+    bottom, top = ax.get_ylim()
+    heights = shape["density"] / shape["density"].max() * SHARE_FOR_DENSITY * (top - bottom)
+    if numeric:
+        ax.fill_between(x, bottom, bottom + heights, color=ink.muted, alpha=0.35, linewidth=0, step="mid")
+        ax.plot(x, shape["effect"], **style)
+    else:
+        ax.bar(x, heights, bottom=bottom, color=ink.muted, alpha=0.35)
+        ax.plot(x, shape["effect"], **{"marker": "o", "linestyle": "", **style})
+        ax.set_xticks(x, [plain(cut_text(str(value), 10)) for value in shape["x"]], rotation=90)
+    ax.set_ylim(bottom, top)
+    write(ax, title=plain(cut_text(name, 28)))
+    clean(ax, grid="y")

@@ -1,0 +1,80 @@
+"""Shape functions are the parts of an additive model, for numbers and for classes, drawn small and large."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from manykernels import Gaussian, KernelBank, Linear, MKLClassifier, MKLRegressor
+from manykernels.exceptions import InvalidInputError
+from manykernels.inspection import ShapeDisplay
+
+ADDITIVE = KernelBank.per_feature(widths=[0.5, 1.0], standardize=True, normalize="mean_diagonal")
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    values = np.random.default_rng(0).uniform(-2, 2, size=(60, 3))
+    return pd.DataFrame(values, columns=["first, in mm", "second", "third"])
+
+
+@pytest.fixture(scope="module")
+def model(table: pd.DataFrame) -> Any:
+    return MKLRegressor(ADDITIVE, alpha=1e-3).fit(table, np.sin(2 * table["second"]) + table["third"])
+
+
+def test_a_curve_is_what_predictions_do_when_its_column_changes(model: Any, table: pd.DataFrame) -> None:
+    display = ShapeDisplay.from_estimator(model, table, n_points=30)
+    assert display.left_out == ()
+    for name, shape in display.frame().groupby("column"):
+        rows = pd.concat([table.iloc[[7]]] * len(shape), ignore_index=True).assign(**{name: shape["x"].to_numpy()})
+        predicted = model.predict(rows)
+        np.testing.assert_allclose(np.diff(predicted), np.diff(shape["effect"]), atol=1e-9)
+        assert shape["density"].sum() == pytest.approx(1.0)
+        assert shape["density"] @ shape["effect"] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_columns_that_vary_most_come_first(model: Any, table: pd.DataFrame) -> None:
+    shown = ShapeDisplay.from_estimator(model, table, top=2).frame()["column"].unique()
+    assert set(shown) == {"second", "third"}
+    asked = ShapeDisplay.from_estimator(model, table.to_numpy(), columns=["first, in mm"]).frame()
+    assert asked["column"].unique().tolist() == ["first, in mm"]
+
+
+def test_classes_and_kernels_of_several_columns(table: pd.DataFrame) -> None:
+    codes = np.digitize(table["second"], [-0.7, 0.7])
+    bank = KernelBank([("alone", Gaussian(1.0), ["second"]), ("both", Linear(), ["second", "third"])])
+    several = MKLClassifier(bank, alpha=1e-4).fit(table, codes)
+    display = ShapeDisplay.from_estimator(several, table, target=2)
+    assert display.target == "2"
+    assert display.frame()["column"].unique().tolist() == ["second"]
+    assert set(display.left_out) <= {"both"}
+    with pytest.raises(InvalidInputError, match="Choose one of several targets"):
+        ShapeDisplay.from_estimator(several, table)
+
+
+def test_what_cannot_be_shown_is_said(model: Any, table: pd.DataFrame) -> None:
+    with pytest.raises(InvalidInputError, match="no column 'fourth'"):
+        ShapeDisplay.from_estimator(model, table, columns=["fourth"])
+    with pytest.raises(InvalidInputError, match="3 columns"):
+        ShapeDisplay.from_estimator(model, table.to_numpy()[:, :2])
+    joint = MKLRegressor(KernelBank([Linear()]), alpha=1e-4).fit(table, table["third"])
+    with pytest.raises(InvalidInputError, match="No kernel on a single column"):
+        ShapeDisplay.from_estimator(joint, table)
+
+
+@pytest.mark.parametrize("style", ["default", "dark_background"])
+@pytest.mark.parametrize("size", [(3.0, 2.5), (10.0, 6.0)])
+def test_pictures(model: Any, table: pd.DataFrame, style: str, size: tuple[float, float]) -> None:
+    with plt.style.context(style):
+        display = ShapeDisplay.from_estimator(model, table).plot(plt.figure(figsize=size))
+        titles = [ax.get_title() for ax in display.axes_.flat if ax.get_visible()]
+        assert "first, in mm" in titles
+        assert len(titles) == 3
+        limits = {ax.get_ylim() for ax in display.axes_.flat if ax.get_visible()}
+        assert len(limits) == 1, "curves are compared on one scale"
+    plt.close("all")
