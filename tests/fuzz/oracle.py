@@ -236,7 +236,7 @@ class TrueBounds:
 
     @property
     def relative_gap(self) -> float:
-        """Gap over the primal value, or over 1e-10 times the loss at zero where that is larger."""
+        """Gap over the primal value, or over 1e-10 times the loss of the best constant where that is larger."""
         return float(
             (self.primal - self.dual) / max(abs(self.primal), 1e-10 * self.at_zero, float(np.finfo(float).tiny))
         )
@@ -258,8 +258,8 @@ def true_bounds(case: Any, rho: Any, d: Any, b: float) -> TrueBounds:
     bound = -(s * loss_conjugate(name, y, scale * r / s, p)).sum() - conjugate(
         case.regularizer, c, scale * u, case.parameters
     )
-    at_zero = (s * loss_value(name, y, np.zeros_like(y), p)).sum()
-    return TrueBounds(value, bound, at_zero)
+    loss_at_zero = (s * loss_value(name, y, np.zeros_like(y), p)).sum()
+    return TrueBounds(value, bound, max(zero_value(case), 1e-19 * loss_at_zero))
 
 
 def zero_value(case: Any) -> Any:

@@ -209,7 +209,7 @@ def test_an_interrupt_of_the_fallback_keeps_the_first_model(monkeypatch: pytest.
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(BlockCoordinate, "solve", interrupted)
+    monkeypatch.setattr(BlockCoordinate, "_solve", interrupted)
     with pytest.warns(ConvergenceWarning, match="scripted"):
         found = Rescued(script=(good, ValueError("no")), tol=1e-12).solve(posed)
     assert found.status is Status.INTERRUPTED

@@ -17,7 +17,7 @@ from manykernels.objective.losses import get_loss
 from manykernels.objective.losses.base import Loss
 from manykernels.objective.projection import project_box_hyperplane
 from manykernels.objective.regularizers.base import Regularizer
-from manykernels.objective.rounding import dual_rounding, primal_rounding
+from manykernels.objective.rounding import EPS, FEW, dual_rounding, primal_rounding
 from manykernels.validation.arrays import check_positive_vector, check_vector
 
 __all__ = ["Certificate", "KKTResiduals", "Problem"]
@@ -178,10 +178,17 @@ class Problem:
         """Weighted loss of the scores 0."""
         return self.empirical_loss(self.constant_scores(0.0))
 
-    @property
+    @cached_property
     def tiny(self) -> float:
-        """Floor of the denominator of the relative gap: 1e-10 times the loss at zero."""
-        return max(1e-10 * self.loss_at_zero, float(np.finfo(np.float64).tiny))
+        """Floor of the denominator of the relative gap: 1e-10 times the loss of the best constant.
+
+        Not less than what rounding makes of a loss that is zero: scores are off by a few units in the last place.
+        """
+        constant = self.loss_at_zero
+        if self.fit_intercept:
+            b = self.loss.best_intercept(self.y, np.zeros(self.n_samples), self.weight)
+            constant = self.empirical_loss(np.full(self.n_samples, b))
+        return max(1e-10 * constant, (FEW * EPS) ** 2 * self.loss_at_zero, float(np.finfo(np.float64).tiny))
 
     @cached_property
     def dual_box(self) -> tuple[Array, Array]:

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
+from manykernels.grams.definite import definite_copy
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.losses import Loss
@@ -21,7 +22,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.arguments import check_problem, check_warm_start
 from manykernels.solvers.deadline import OutOfTimeError, deadline
-from manykernels.solvers.run import ROUNDING, CertifiedModel, Run, continued
+from manykernels.solvers.run import ROUNDING, CertifiedModel, Run, continued, on_rounded_kernels
 from manykernels.solvers.solution import Callback, Limits, Model, Solution, Status
 from manykernels.threads import blas_threads
 from manykernels.validation.parameters import check_flag
@@ -256,8 +257,14 @@ class Solver(ABC):
         solution = self._solve(problem, warm_start)
         if solution.status in UNFINISHED:
             problem.stack.prove_definite()  # no algorithm converges on an indefinite kernel, and few of them say so
-        if self.fallback is not None and solution.status in UNFINISHED and not self.fallback.refusals(problem):
-            solution = self._fall_back(self.fallback, problem, solution)
+        fallback = self.fallback
+        while fallback is not None and solution.status in UNFINISHED:
+            if not fallback.refusals(problem):
+                solution = self._fall_back(fallback, problem, solution)
+            fallback = fallback.fallback
+        if solution.status in UNFINISHED and (stack := definite_copy(problem.stack)) is not None:
+            again = replace(self, time_limit=self._time_left(solution))
+            solution = on_rounded_kernels(problem, solution, again._solve_apart(problem.over(stack), None))
         if problem.stack.prove_definite(np.flatnonzero(solution.kernel_weights)):
             model = solution.dual_coef, solution.kernel_weights, solution.intercept
             solution = replace(solution, certificate=problem.certificate(*model))
@@ -325,14 +332,16 @@ class Solver(ABC):
 
     def _fall_back(self, fallback: type[Solver], problem: Problem, first: Solution) -> Solution:
         """Go on with another solver from the best model of a run that did not converge; return the better of both."""
-        left = None if self.time_limit is None else max(self.time_limit - first.elapsed_s, 1e-9)
+        left = self._time_left(first)
         second = fallback(tol=self.tol, time_limit=left, callback=self.callback, verbose=self.verbose)
         if first.status is Status.MAX_ITER:
             second = replace(second, max_iter=self.max_iter)
         warm = first if first.certificate.relative_gap < WORTH_KEEPING else None
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                return continued(first, second.solve(problem, warm))
+            return continued(first, second._solve(problem, warm))
         except KeyboardInterrupt:  # before the first certificate of the second
             return replace(first, status=Status.INTERRUPTED)
+
+    def _time_left(self, first: Solution) -> float | None:
+        """Return what a run leaves of the time limit."""
+        return None if self.time_limit is None else max(self.time_limit - first.elapsed_s, 1e-9)

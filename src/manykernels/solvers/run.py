@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from manykernels.objective.certificate import Certificate
+    from manykernels.objective.problem import Problem
     from manykernels.validation.arrays import Array
 
 PROGRESS = 0.999  # share of the smallest gap so far that counts as a smaller one
@@ -268,6 +269,23 @@ def better_solution(first: Solution, second: Solution) -> Solution:
     if second.status is Status.CONVERGED or first.status is Status.CONVERGED:
         return second if second.status is Status.CONVERGED else first
     return second if _better(second, first) else first
+
+
+def on_rounded_kernels(problem: Problem, first: Solution, second: Solution) -> Solution:
+    """Return the better of a run and of one on the nearest definite kernels, both certified on those of ``problem``.
+
+    Where the second converged, nothing but rounding of the kernels is to blame.
+    """
+    model = second.dual_coef, second.kernel_weights, second.intercept
+    gap, solved = second.certificate.relative_gap, second.status in (Status.CONVERGED, Status.INACCURATE)
+    ending = Status.INACCURATE if solved else first.status
+    found = continued(first, replace(second, certificate=problem.certificate(*model), status=ending))
+    message = (
+        f"Solver '{first.solver}' stopped ({ending}) after {found.n_iter} iterations at relative duality gap "
+        f"{found.certificate.relative_gap:.2e}: rounding to float32 left kernels indefinite; on the nearest definite "
+        f"ones, the gap is {gap:.2e}. Hold the kernels in float64, or increase alpha."
+    )
+    return replace(found, status=ending, message=message)
 
 
 def continued(first: Solution, second: Solution) -> Solution:

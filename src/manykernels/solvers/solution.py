@@ -21,7 +21,8 @@ Model = tuple[Array, Array, float]
 class Status(StrEnum):
     """Why a solver stopped; each is also its own text.
 
-    ``CONVERGED``: the relative gap is within ``tol``. ``INACCURATE``: it is, but rounding alone could be above it.
+    ``CONVERGED``: the relative gap is within ``tol``. ``INACCURATE``: it is, but rounding alone could be above it, or
+    it would be, had rounding to float32 not left kernels indefinite.
     ``MAX_ITER``, ``TIME_LIMIT``: a limit came first. ``STALLED``: no certificate in a row was better.
     ``INTERRUPTED``: Ctrl-C. ``STOPPED_BY_CALLBACK``: the callback returned a true value.
     ``NUMERICAL_ERROR``: numbers became useless. Whatever the status, the solution is the best model found.

@@ -47,6 +47,7 @@ from manykernels.solvers.engines.primal_dual.tuning import (
     SHORTEST_FRACTION,
     SMALL_SHARES,
     START_FRACTION,
+    STEADY_SHARE,
     TRUST,
     WANTED_SHARE,
 )
@@ -72,7 +73,7 @@ class PrimalDual:
     def __post_init__(self) -> None:
         self._inverse_penalties = self.problem.penalties**-2.0
         self._origin = copy.deepcopy((self.samples, self.kernels, self.b))
-        self._cautious = False
+        self._cautious, self._steady = False, False
         self._bounds: tuple[float, float] | None = None
         self._useless, self._best_gap, self._patience = 0, np.inf, PATIENCE
         self._largest_product = 0.0
@@ -103,11 +104,13 @@ class PrimalDual:
             raise FloatingPointError("the Newton direction is not finite")
         dproducts = self._products_of(drho)
         trusted = self._trusted_step(drho, dproducts)
+        if self._steady:
+            trusted = min(trusted, self._steady_step(drho, dproducts))
         longest = self._longest_steps()
         steps = min(self._shortened(longest[0]), trusted), min(self._shortened(longest[1]), trusted)
         if self._cautious:
             steps = min(steps[0], self.samples.interior_steps(SHORTEST_FRACTION)[0]), steps[1]
-        if self._scores_agree():
+        if self._scores_agree() or self._steady:
             steps = min(steps), min(steps)
         if self._cautious:
             steps = self._tamed(steps, drho, dproducts, db)
@@ -126,7 +129,8 @@ class PrimalDual:
         if self._patience >= LONGEST_PATIENCE:
             raise LinAlgError("the iteration broke down again and again")
         self._patience *= 2
-        self._cautious, self._useless, self._best_gap = not self._cautious, 0, np.inf
+        self._steady = self._cautious
+        self._cautious, self._useless, self._best_gap = True, 0, np.inf
         self.samples, self.kernels, self.b = copy.deepcopy(self._origin)
         self._set_products(self._products_of(self.samples.rho))
 
@@ -283,7 +287,8 @@ class PrimalDual:
             return 0.0
         after = self.samples.complementarity_after(primal_step, dual_step)
         after += self.kernels.complementarity_after(primal_step, dual_step)
-        return float(np.clip(after / (barrier * (self.samples.n_pairs + self.kernels.n_pairs)), 0.0, 1.0)) ** 3
+        share = float(np.clip(after / (barrier * (self.samples.n_pairs + self.kernels.n_pairs)), 0.0, 1.0)) ** 3
+        return max(share, STEADY_SHARE) if self._steady else share
 
     def _trusted_step(self, drho: Array, dproducts: Array) -> float:
         """Return the step at which what the linearization leaves out is as large as what it is about.
@@ -300,6 +305,21 @@ class PrimalDual:
         ratio = max(float((curvature / room).max()), float(bilinear / max(size, self.problem.tiny)))
         trust = CAUTIOUS_TRUST if self._cautious else TRUST
         return 1.0 if ratio <= trust else float(np.sqrt(trust / ratio))
+
+    def _steady_step(self, drho: Array, dproducts: Array) -> float:
+        """Return the step at which what the linearization leaves out costs half of what the step gains.
+
+        It gains what scores disagree by, at the price of the dual coefficients, and a step without that must leave the
+        complementarity products worth more than its own error.
+        """
+        prices = np.abs(self.samples.rho)
+        left_out = float(prices @ np.abs(self.kernels.weight_change() @ dproducts))
+        left_out += 0.5 * float(self.kernels.weights @ np.abs(dproducts @ drho))
+        gained = 0.5 * float(prices @ np.abs(self.samples.scores() - self.scores()))
+        kept = 0.5 * (self.samples.complementarity() + self.kernels.complementarity())
+        if left_out <= gained + kept:
+            return 1.0
+        return (gained + float(np.sqrt(gained**2 + 4.0 * left_out * kept))) / (2.0 * left_out)
 
     def _norm_rounding(self) -> Array:
         """Squared norms that are nothing but rounding: block q-norms and weight sets have bounds as small as these.

@@ -12,6 +12,7 @@ FAR = 1.5  # excess over the bound of a norm at which the dual coefficients are 
 START_FRACTION = 0.8  # of the bound, which they are scaled down to
 TRUST = 2.0  # most that a step may leave out of its linearization, in units of what it linearizes
 CAUTIOUS_TRUST = 0.1  # the same once the iteration had to start again
+STEADY_SHARE = 0.3  # of the products, which a step keeps at least once the iteration had to start again twice
 AGREEMENT = 1e-3  # of the scores; where both sides agree that well, unequal steps would only tear them apart again
 LARGEST_RISE = 4.0  # factor by which a step may raise the primal value
 MOST_HALVINGS = 12  # of a step that raises it by more

@@ -1,0 +1,60 @@
+"""Problems of the fuzzer that once ended unconverged, and what is said where rounding is to blame."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.fuzz.generator import draw
+from tests.fuzz.judge import judge, problem_of
+from tests.solvers.test_weight_sets import nasty_problem
+
+from manykernels.exceptions import ConvergenceWarning
+from manykernels.grams import DenseStack, as_stack
+from manykernels.grams.definite import definite_copy
+from manykernels.objective import LpBall, Problem, Simplex, get_loss
+from manykernels.solvers import Status, choose_solver
+
+
+@pytest.mark.parametrize("seed", [30415])
+def test_a_cycle_of_the_iteration_is_broken_by_steady_steps(seed: int) -> None:
+    verdict = judge(draw(seed, hostile=True))
+    assert verdict.converged, verdict
+
+
+@pytest.mark.parametrize("seed", [3, 4, 10])
+def test_weak_penalties_on_kernels_of_different_scale_need_no_second_solver(seed: int) -> None:
+    problem = nasty_problem(seed, LpBall(1.0, 1.0))
+    solution = choose_solver(problem)[0](tol=1e-8).solve(problem)
+    assert solution.status is Status.CONVERGED
+    assert "went on" not in solution.message
+
+
+@pytest.mark.parametrize("seed", [30373, 60101, 60141])
+def test_kernels_that_float32_left_indefinite_are_named_as_the_reason(seed: int) -> None:
+    case = draw(seed, hostile=seed % 4 != 0)
+    problem = problem_of(case)
+    with pytest.warns(ConvergenceWarning, match="rounding to float32 left kernels indefinite"):
+        solution = choose_solver(problem)[0](tol=case.tol).solve(problem)
+    assert solution.status is Status.INACCURATE
+    assert solution.certificate == problem.certificate(solution.dual_coef, solution.kernel_weights, solution.intercept)
+    assert judge(case).failure == ""
+
+
+def test_only_indefinite_float32_kernels_are_copied() -> None:
+    factor = np.random.default_rng(0).standard_normal((30, 2))
+    gram = factor @ factor.T
+    single = np.stack([gram, np.eye(30)]).astype(np.float32)
+    assert definite_copy(as_stack(np.eye(30, dtype=np.float32)[None])) is None
+    assert definite_copy(DenseStack(single.astype(np.float64))) is None
+    copied = definite_copy(DenseStack(single))
+    assert copied is not None
+    assert copied.dtype == np.float64
+    assert np.linalg.eigvalsh(copied.array)[:, 0].min() >= -1e-13 * np.abs(gram).max() * 30
+    np.testing.assert_allclose(copied.array, single, atol=1e-6)
+
+
+def test_the_unit_of_the_gap_does_not_grow_with_a_shift_of_the_target() -> None:
+    gram, y = np.eye(6)[None], np.array([0.0, 1.0, -1.0, 2.0, 0.5, 0.0])
+    tiny = [Problem(gram, y + shift, get_loss("squared"), Simplex(1.0)).tiny for shift in (0.0, 1e4)]
+    assert tiny[1] == pytest.approx(tiny[0], rel=1e-6)
+    assert Problem(gram, y + 1e4, get_loss("squared"), Simplex(1.0), fit_intercept=False).tiny > 1e4 * tiny[0]
