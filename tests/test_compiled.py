@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from numba.core import caching, config
 
 import manykernels.compiled
 
@@ -41,9 +43,22 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def answer(folder: Path, script: str = RUN, cache: str = "cache") -> tuple[float, int]:
-    """Return what a new process computes with its cache in a folder, and how many loops it found there."""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder / cache), "NUMBA_CACHE_LOCATOR_CLASSES": ""}
+@pytest.fixture
+def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return that folder, with a cache in it for loops that this process defines."""
+    monkeypatch.setattr(config, "CACHE_DIR", str(folder / "cache"))
+    return folder
+
+
+def answer_here(folder: Path) -> tuple[float, int]:
+    """Return what the loop, defined anew, computes, and how many times it was found in the cache."""
+    half = runpy.run_path(str(folder / "loops.py"))["half"]
+    return half(28.0), sum(half.stats.cache_hits.values())
+
+
+def answer(folder: Path, script: str) -> tuple[float, int]:
+    """Return the same of a new process."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache"), "NUMBA_CACHE_LOCATOR_CLASSES": ""}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", script],
         env=environment,
@@ -57,10 +72,12 @@ def answer(folder: Path, script: str = RUN, cache: str = "cache") -> tuple[float
     return float(value), int(hits)
 
 
-def test_numba_alone_fails_without_a_folder(folder: Path) -> None:
-    (folder / "loops.py").write_text("from numba import njit\n@njit(cache=True)\ndef half(x):\n    return x / 2\n")
-    with pytest.raises(AssertionError, match="no locator available"):
-        answer(folder, NO_FOLDER + RUN)
+def test_numba_alone_fails_without_a_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "loops.py").write_text("from numba import njit\n@njit(cache=True)\ndef half(x):\n    return x / 2\n")
+    classes = getattr(caching, "CacheImpl", None) or caching._CacheImpl
+    monkeypatch.setattr(classes, "_locator_classes", [])
+    with pytest.raises(RuntimeError, match="no locator available"):
+        answer_here(here)
 
 
 def test_the_library_computes_without_a_folder(folder: Path) -> None:
@@ -68,24 +85,30 @@ def test_the_library_computes_without_a_folder(folder: Path) -> None:
     assert not (folder / "cache").exists()
 
 
-def test_a_cache_folder_that_cannot_be_one_is_no_obstacle(folder: Path) -> None:
-    assert answer(folder, RUN, cache="loops.py/cache") == (14.0, 0)
+def test_a_cache_folder_that_cannot_be_one_is_no_obstacle(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "CACHE_DIR", str(here / "loops.py" / "cache"))
+    assert answer_here(here) == (14.0, 0)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limits on the size of files")
-def test_a_full_disk_is_no_obstacle(folder: Path) -> None:
-    assert answer(folder, FULL_DISK + RUN) == (14.0, 0)
-    assert answer(folder) == (14.0, 0)
-    assert answer(folder) == (14.0, 1)
+def test_a_full_disk_is_no_obstacle(here: Path) -> None:
+    assert answer(here, FULL_DISK + RUN) == (14.0, 0)
+    assert answer_here(here) == (14.0, 0)
+    assert answer_here(here) == (14.0, 1)
+
+
+def test_loops_are_found_in_the_cache(here: Path) -> None:
+    assert answer_here(here) == (14.0, 0)
+    assert answer_here(here) == (14.0, 1)
 
 
 @pytest.mark.parametrize("ending", [".nbi", ".nbc"])
 @pytest.mark.parametrize("share", [0.0, 0.5])
-def test_cut_files_are_compiled_and_written_again(ending: str, share: float, folder: Path) -> None:
-    assert answer(folder) == (14.0, 0)
-    files = list((folder / "cache").rglob(f"*{ending}"))
+def test_cut_files_are_compiled_and_written_again(ending: str, share: float, here: Path) -> None:
+    assert answer_here(here) == (14.0, 0)
+    files = list((here / "cache").rglob(f"*{ending}"))
     assert len(files) == 1
     data = files[0].read_bytes()
     files[0].write_bytes(data[: int(share * len(data))])
-    assert answer(folder) == (14.0, 0)
-    assert answer(folder) == (14.0, 1)
+    assert answer_here(here) == (14.0, 0)
+    assert answer_here(here) == (14.0, 1)

@@ -30,10 +30,10 @@ def drawn_task() -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:No kernel was selected")
 @parametrize_with_checks(
     [
-        GaussianMKL(max_iter=5),
-        GaussianMKL("logistic", max_iter=5),
-        GaussianMKL("hinge", stages=2, max_iter=3),
-        GaussianMKL(search="sampling", max_iter=4, random_state=0),
+        GaussianMKL(max_iter=2),
+        GaussianMKL("logistic", max_iter=2, tol=0.1),
+        GaussianMKL("hinge", stages=2, max_iter=1),
+        GaussianMKL(search="sampling", max_iter=1, random_state=0),
     ],
     expected_failed_checks=lambda estimator: {} if estimator.loss == "squared" else BY_ROWS,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from copy import copy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,14 @@ MODELS: dict[str, Any] = {
 
 
 def fitted(name: str) -> tuple[Any, Any]:
-    """Return a fitted estimator and the rows to predict."""
+    """Return a copy of a fitted estimator, whose parts a test may replace, and the rows to predict."""
+    model, rows = _fitted(name)
+    return copy(model), rows
+
+
+@cache
+def _fitted(name: str) -> tuple[Any, Any]:
+    """Fit an estimator once."""
     model, X = MODELS[name], table()
     target: Any = np.sin(X["age"]) + X["dose"] ** 2
     if name in ("classes", "cv_classifier"):
@@ -135,7 +143,7 @@ def test_a_choice_by_cross_validation_comes_back_whole(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:The best strength")
 def test_a_choice_that_lacks_a_part_is_refused(tmp_path: Path) -> None:
-    model = copy(fitted("cv_regressor")[0])
+    model = fitted("cv_regressor")[0]
     del model.alpha_
     save_model(model, tmp_path / "model.mkl")
     with pytest.raises(ModelFileError, match="do not fit the rest: alpha_"):
@@ -144,7 +152,7 @@ def test_a_choice_that_lacks_a_part_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:The best strength")
 def test_a_scorer_is_refused_by_its_name(tmp_path: Path) -> None:
-    scored = copy(fitted("cv_regressor")[0])
+    scored = fitted("cv_regressor")[0]
     scored.scoring = lambda model, X, y: -1.0
     with pytest.raises(ModelFileError, match="scoring is a function"):
         save_model(scored, tmp_path / "model.mkl")

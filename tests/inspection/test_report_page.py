@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, mean_absolute_error, r2_score, roc_auc_score
 
 from manykernels import (
@@ -103,12 +105,28 @@ MAKERS: dict[str, Callable[[], tuple[Any, Any, Any]]] = {
 }
 
 
+@cache
+def made(name: str) -> tuple[Any, Any, Any]:
+    """Return a fitted model with its rows and its target; reports change none of them."""
+    return MAKERS[name]()
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """Return what makes the report of a model, once."""
+    folder = tmp_path_factory.mktemp("reports")
+
+    @cache
+    def html(name: str) -> str:
+        return report(*made(name), folder / "r.html", cv=2, n_draws=50).read_text(encoding="utf-8")
+
+    return html
+
+
 @pytest.mark.filterwarnings("ignore:The best strength")
 @pytest.mark.parametrize("name", MAKERS)
-def test_every_estimator_has_a_report(name: str, tmp_path: Path) -> None:
-    model, X, y = MAKERS[name]()
-    path = report(model, X, y, tmp_path / "r.html", cv=2, n_draws=50)
-    html = path.read_text(encoding="utf-8")
+def test_every_estimator_has_a_report(name: str, told: Callable[[str], str]) -> None:
+    (model, _, y), html = made(name), told(name)
     page = Page(html)
     for heading in ("The question", "Data and views", "How well it predicts", "What was selected", "What was proved"):
         assert heading in page.text
@@ -244,16 +262,13 @@ def test_rows_of_the_fit_are_predicted_by_refits(tmp_path: Path) -> None:
     assert CONSTANT not in seen
 
 
-def test_simpler_models_are_compared_or_left_out_with_a_reason(tmp_path: Path) -> None:
-    model, X, y = MAKERS["classes"]()
-    text = Page(report(model, X, y, tmp_path / "r.html", cv=2, n_draws=50).read_text(encoding="utf-8")).text
+def test_simpler_models_are_compared_or_left_out_with_a_reason(told: Callable[[str], str]) -> None:
+    text = Page(told("classes")).text
     assert all(name in text for name in (CONSTANT, SUM, ONE_KERNEL["classification"]))
     assert "Left out" not in text
-    model, X, y = MAKERS["gaussian"]()
-    text = Page(report(model, X, y, tmp_path / "r.html", cv=2, n_draws=50).read_text(encoding="utf-8")).text
+    text = Page(told("gaussian")).text
     assert f"Left out: {SUM}, since the model finds its kernels while it learns" in text
-    model, X, y = MAKERS["precomputed"]()
-    text = Page(report(model, X, y, tmp_path / "r.html", cv=2, n_draws=50).read_text(encoding="utf-8")).text
+    text = Page(told("precomputed")).text
     assert f"Left out: {ONE_KERNEL['classification']}, since the data are kernels" in text
     assert f"better than the {CONSTANT}" in text
 
@@ -314,7 +329,7 @@ def test_ticks_are_few_and_inside(low: float, high: float) -> None:
 
 
 def test_data_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    model, X, y = MAKERS["classes"]()
+    model, X, y = made("classes")
     with pytest.raises(InvalidInputError, match="X and y differ in length: 60 rows and 59 targets"):
         report(model, X, y[:-1], tmp_path / "r.html")
     with pytest.raises(InvalidInputError, match="Give both X_test and y_test, or neither"):
@@ -322,14 +337,10 @@ def test_data_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "r.html").exists()
 
 
-def test_without_jinja_one_learns_what_to_install() -> None:
-    code = (
-        "import sys; sys.modules['jinja2'] = None\n"
-        "import manykernels\n"
-        "try:\n    manykernels.report(None, None, None)\nexcept ImportError as error:\n    print(error)\n"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "python -m pip install 'manykernels[report]'" in found.stdout
+def test_without_jinja_one_learns_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ImportError, match=re.escape("python -m pip install 'manykernels[report]'")):
+        report(None, None, None)
 
 
 # --- a browser ---
@@ -340,25 +351,26 @@ def _browser() -> str | None:
 
 
 @pytest.mark.skipif(_browser() is None, reason="needs Chromium")
-@pytest.mark.parametrize("width", [1280, 400])
-@pytest.mark.parametrize("name", ["many classes", "outputs"])
-def test_a_browser_lays_it_out_without_sideways_scrolling(name: str, width: int, tmp_path: Path) -> None:
-    model, X, y = MAKERS[name]()
-    X = X.rename(columns={"c0": "a_rather_long_name_of_a_column_without_any_space_" * 3})
-    model = model.fit(X, y)
-    page = report(model, X, y, tmp_path / "r.html", cv=2, n_draws=20)
-    # In a frame, since windows have a smallest width; without the policy, which lets the page run nothing.
-    source = re.sub(r"<meta http-equiv[^>]*>", "", page.read_text(encoding="utf-8"))
-    measure = "<script>parent.postMessage(document.documentElement.scrollWidth, '*')</script></body>"
-    (tmp_path / "framed.html").write_text(source.replace("</body>", measure), encoding="utf-8")
-    listen = "<script>onmessage = event => { document.title = 'W' + event.data + 'W' }</script>"
-    frame = f"<iframe src='framed.html' style='width:{width}px;height:900px;border:0'></iframe>"
-    (tmp_path / "outer.html").write_text(f"<title></title>{listen}{frame}", encoding="utf-8")
+def test_a_browser_lays_it_out_without_sideways_scrolling(tmp_path: Path) -> None:
+    """Two reports in frames of two widths each, since windows have a smallest width."""
+    frames = ""
+    for name in ("many classes", "outputs"):
+        model, X, y = made(name)
+        X = X.rename(columns={"c0": "a_rather_long_name_of_a_column_without_any_space_" * 3})
+        page = report(clone(model).fit(X, y), X, y, tmp_path / "r.html", cv=2, n_draws=20)
+        # Without the policy, which lets the page run nothing.
+        source = re.sub(r"<meta http-equiv[^>]*>", "", page.read_text(encoding="utf-8"))
+        measure = "<script>parent.postMessage([innerWidth, document.documentElement.scrollWidth], '*')</script></body>"
+        (tmp_path / f"{name}.html").write_text(source.replace("</body>", measure), encoding="utf-8")
+        for width in (1280, 400):
+            frames += f"<iframe src='{name}.html' style='width:{width}px;height:900px;border:0'></iframe>"
+    listen = "<script>onmessage = event => { document.title += 'W' + event.data + 'W' }</script>"
+    (tmp_path / "outer.html").write_text(f"<title></title>{listen}{frames}", encoding="utf-8")
     command = [
         str(_browser()), "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
         "--virtual-time-budget=5000", "--dump-dom", (tmp_path / "outer.html").as_uri(),
     ]  # fmt: skip
     dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
-    found = re.search(r"W(\d+)W", dom)
-    assert found is not None
-    assert int(found[1]) <= width
+    found = [(int(own), int(content)) for own, content in re.findall(r"W(\d+),(\d+)W", dom)]
+    assert sorted(own for own, _ in found) == [400, 400, 1280, 1280]
+    assert all(content <= own for own, content in found), found

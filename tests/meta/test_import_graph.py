@@ -38,6 +38,12 @@ def imported(node: ast.AST, modules: set[str]) -> set[str]:
     return set()
 
 
+@cache
+def package_graph() -> Graph:
+    """Return the import graph of the package."""
+    return graph_of(sources())
+
+
 def graph_of(texts: Mapping[str, str]) -> Graph:
     """Return who imports whom: at module level, inside functions and under TYPE_CHECKING alike."""
     modules = set(texts)
@@ -92,7 +98,7 @@ def upward(graph: Graph) -> list[str]:
 
 
 def test_no_module_imports_itself_through_others() -> None:
-    assert circle(graph_of(sources())) == []
+    assert circle(package_graph()) == []
 
 
 def test_imports_inside_functions_are_for_optional_packages() -> None:
@@ -105,11 +111,11 @@ def test_no_folder_is_a_shed() -> None:
 
 
 def test_no_engine_knows_a_method() -> None:
-    assert upward(graph_of(sources())) == []
+    assert upward(package_graph()) == []
 
 
 def test_the_graph_is_that_of_the_package() -> None:
-    graph = graph_of(sources())
+    graph = package_graph()
     assert "manykernels.solvers.run" in graph["manykernels.solvers.base"]
     assert "manykernels.grams" in graph["manykernels.objective.problem"]
     assert sum(map(len, graph.values())) > 500

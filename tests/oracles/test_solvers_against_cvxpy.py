@@ -15,6 +15,7 @@ from tests.support.conic import ConicOptimum
 from tests.support.optima import COUNT, MORE, MORE_LOSSES
 
 from manykernels.objective.losses import get_loss
+from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import solve
 from manykernels.solvers.registry import SOLVERS
@@ -25,12 +26,15 @@ from manykernels.testing.problems import SmallProblem, random_problem, small_cas
 FEWER = {"levelmkl": 100}  # an iteration solves a linear and a quadratic program: half of the problems is a minute less
 
 
-@cache
 def accepts(solver: str, loss: str, regularizer: str) -> bool:
     """Return what the solver says of any problem of this loss and this regularizer."""
-    return solver == "auto" or not SOLVERS[solver].refusals(
-        build_problem(random_problem(0, loss=loss, regularizer=regularizer))
-    )
+    return solver == "auto" or not SOLVERS[solver].refusals(example(loss, regularizer))
+
+
+@cache
+def example(loss: str, regularizer: str) -> Problem:
+    """Return one problem of this loss and this regularizer."""
+    return build_problem(random_problem(0, loss=loss, regularizer=regularizer))
 
 
 # What a solver refuses is not collected: `test_a_refusal_depends_on_loss_and_regularizer_only` looks at all problems.

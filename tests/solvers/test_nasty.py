@@ -13,6 +13,7 @@ from tests.support.conic import conic_optimum
 from tests.support.nasty import TRAITS, float64_resolution, nasty_problem, nasty_problems
 
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError
+from manykernels.objective.problem import Problem
 from manykernels.solvers import SOLVERS, configured_solver, solvers_for
 from manykernels.testing.checks import build_problem
 from manykernels.testing.oracles import certificate_in_numpy
@@ -39,8 +40,13 @@ def problems() -> tuple[SmallProblem, ...]:
     return tuple(nasty_problems(COUNT))
 
 
+@cache
+def posed() -> tuple[Problem, ...]:
+    return tuple(build_problem(small) for small in problems())
+
+
 def accepted(solver: str) -> list[int]:
-    return [i for i, small in enumerate(problems()) if not SOLVERS[solver].refusals(build_problem(small))]
+    return [i for i, problem in enumerate(posed()) if not SOLVERS[solver].refusals(problem)]
 
 
 @pytest.mark.parametrize(

@@ -276,8 +276,8 @@ def test_the_gap_is_reached_on_lp_balls(loss: str) -> None:
 
 @cache
 def nasty() -> list[tuple[type[OnlineSolver], int]]:
-    cases = [(solver, number) for solver in ONLINE for number in range(100)]
-    return [case for case in cases if not case[0].refusals(build_problem(nasty_problem(case[1])))]
+    problems = [build_problem(nasty_problem(number)) for number in range(100)]
+    return [(solver, number) for solver in ONLINE for number in range(100) if not solver.refusals(problems[number])]
 
 
 def marked(solver: type[OnlineSolver], number: int) -> object:

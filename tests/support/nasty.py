@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -39,6 +40,7 @@ def nasty_problems(n: int = 100) -> Iterator[SmallProblem]:
     return map(nasty_problem, range(n))
 
 
+@cache
 def nasty_problem(number: int) -> SmallProblem:
     """Return the nasty problem of that number: always the same one.
 

@@ -137,10 +137,10 @@ def bisect_decreasing(function: Callable[[float], float], low: float, high: floa
     """
     for _ in range(_GEOMETRIC_STEPS if geometric else _STEPS):
         middle = float(np.sqrt(low * high)) if geometric else (low + high) / 2
-        if function(middle) > 0:
-            low = middle
-        else:
-            high = middle
+        before = (low, high)
+        low, high = (middle, high) if function(middle) > 0 else (low, middle)
+        if (low, high) == before:  # neighbors: the other halvings would change nothing
+            break
     return (low + high) / 2
 
 

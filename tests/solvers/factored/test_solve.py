@@ -73,7 +73,7 @@ def test_the_reported_gap_is_never_below_the_brute_force_gap(block: int, monkeyp
     for seed in PROBLEMS[block : block + 25]:
         rng = np.random.default_rng(seed)
         name = rng.choice(["logistic", "squared", "squared_hinge", "huber", "hinge", "quantile", "epsilon_insensitive"])
-        X, y = data(rng, int(rng.integers(40, 100)), int(rng.integers(2, 4)), name)
+        X, y = data(rng, int(rng.integers(24, 50)), int(rng.integers(2, 4)), name)
         specs = [Gaussian(float(width)) for width in rng.choice([0.3, 0.6, 1.0, 2.0, 5.0], 2, replace=False)]
         extra = [(), (Linear(),), (Polynomial(3),), (Laplacian(1.0),)][int(rng.integers(4))]
         bank = KernelBank.per_feature([*specs, *extra], standardize=bool(rng.integers(2)))
@@ -93,8 +93,8 @@ def test_the_reported_gap_is_never_below_the_brute_force_gap(block: int, monkeyp
         loss = get_loss(str(name))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            # Few rounds: coarse factors and missing kernels leave gaps of every size.
-            rounds = int(rng.integers(1, 6))
+            # Few rounds: coarse factors and missing kernels leave gaps of every size. Bends take seconds in the later.
+            rounds = min(int(rng.integers(1, 6)), 5 if loss.smooth else 2)
             model = solve_factored(X, y, bank, loss=loss, regularizer=regularizer, max_rounds=rounds, **options)
         brute = brute_force(model, grams, y, loss, regularizer, options)
         assert model.dual_gap >= brute - 1e-9, (seed, model.dual_gap, brute)
