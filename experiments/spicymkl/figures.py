@@ -66,7 +66,7 @@ class Sizes:
 
 
 FULL = Sizes((50, 150, 500, 1500, 6000), 200, (500, 1000, 2000, 3000), 20, 3, 20.0)
-QUICK = Sizes((10, 30), 50, (50, 100), 8, 1, 2.0)
+QUICK = Sizes((5, 10), 30, (30, 60), 5, 1, 2.0)
 
 
 def random_kernels(n_kernels: int, n_features: int, seed: int) -> KernelBank:

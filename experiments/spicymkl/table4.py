@@ -64,7 +64,7 @@ class Sizes:
 
 
 FULL = Sizes(DATA_SETS, CONSTANTS, 10, 3, 20.0, 10**6, 10**6)
-QUICK = Sizes(("liver", "wpbc"), (0.05, 0.5), 2, 1, 2.0, 40, 2)
+QUICK = Sizes(("liver", "wpbc"), (0.05, 0.5), 2, 1, 2.0, 40, 1)
 
 
 @dataclass(frozen=True)

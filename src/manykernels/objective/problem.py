@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -466,6 +467,26 @@ class Problem:
         >>> problem.certificate(rho, np.zeros(1), b).primal
         1.0
         """
+        return self.certificate_apart(rho, d, b)[1]()
+
+    def certificate_apart(self, rho: Array, d: Array, b: float) -> tuple[Certificate, Callable[[], Certificate]]:
+        """Return `certificate` without its bound on rounding, and a function that adds the bound.
+
+        A run certifies every iteration, and only the last needs the bound, which costs a small problem as much as the
+        rest. A negative gap is judged by it here and now.
+
+        Parameters
+        ----------
+        rho, d, b
+            As in `certificate`.
+
+        Returns
+        -------
+        Certificate
+            With ``rounding`` nan, unless the gap is negative.
+        callable
+            Returns the whole certificate; it costs no pass.
+        """
         rho, d, b = self._check_model(rho, d, b)
         f, t = self.model_parts(rho, d)
         feasible = self.feasible_dual(rho)
@@ -473,12 +494,18 @@ class Problem:
         u = np.maximum(signed, 0.0)
         scale = self.regularizer.dual_scale(u)
         with np.errstate(over="ignore", invalid="ignore"):
-            certificate = self._compare((rho, d, b), f, t, scale * feasible, scale * signed, scale)
-        return replace(certificate, dual_norms=u)
+            return self._compare((rho, d, b), f, t, scale * feasible, scale * signed, scale, u)
 
     def _compare(
-        self, model: tuple[Array, Array, float], f: Array, t: Array, feasible: Array, signed: Array, scale: float
-    ) -> Certificate:
+        self,
+        model: tuple[Array, Array, float],
+        f: Array,
+        t: Array,
+        feasible: Array,
+        signed: Array,
+        scale: float,
+        norms: Array,
+    ) -> tuple[Certificate, Callable[[], Certificate]]:
         """Put both sides together; ``feasible`` and ``signed`` norms are scaled, the model is as it was given."""
         rho, d, b = model
         u = np.maximum(signed, 0.0)
@@ -497,8 +524,20 @@ class Problem:
             intercept=_ratio(abs(float(np.sum(rho))), float(np.sum(sizes))) if self.fit_intercept else 0.0,
             scaling=1.0 - scale,
         )
-        rounding = primal_rounding(self, rho, d, f, b, t, values) + dual_rounding(self, feasible, signed, conjugates, z)
-        return Certificate.from_values(primal, -float(np.sum(conjugates)) - conjugate, denominator, kkt, rounding)
+        dual = -float(np.sum(conjugates)) - conjugate
+
+        @cache
+        def whole() -> Certificate:
+            with np.errstate(over="ignore", invalid="ignore"):
+                rounding = primal_rounding(self, rho, d, f, b, t, values)
+                rounding += dual_rounding(self, feasible, signed, conjugates, z)
+            found = Certificate.from_values(primal, dual, denominator, kkt, rounding)
+            return replace(found, dual_norms=norms)
+
+        if not primal >= dual:
+            return whole(), whole
+        found = Certificate(primal, dual, primal - dual, (primal - dual) / denominator, kkt, np.nan, np.nan, norms)
+        return (found if np.isfinite(found.gap) else whole()), whole
 
     def _check_model(self, rho: Array, d: Array, b: float) -> tuple[Array, Array, float]:
         """Return the model as float64, or say which part of it cannot be one."""

@@ -212,10 +212,11 @@ class Solver(ABC):
         if problem.shared and not cls.shared:
             return ["it learns one function, and here several classes or targets share their kernel weights"]
         owners: dict[str, Loss | Regularizer] = {"loss": problem.loss, "regularizer": problem.regularizer}
+        found = {name: owner.capabilities for name, owner in owners.items()}
         return [
             f"it needs {need.words}, which the {need.owner} '{owners[need.owner].name}' does not have"
             for need in Capability
-            if need in cls.needs and need not in owners[need.owner].capabilities
+            if need in cls.needs and need not in found[need.owner]
         ]
 
     def solve(self, problem: Problem, warm_start: Solution | None = None) -> Solution:
@@ -299,8 +300,10 @@ class Solver(ABC):
         before = problem.stack.counters.passes
 
         def certified(model: Model, newton_steps: int) -> CertifiedModel:
-            certificate = problem.certificate(*model)
-            return CertifiedModel(*model, certificate, problem.stack.counters.passes - before, newton_steps)
+            certificate, whole = problem.certificate_apart(*model)
+            return CertifiedModel(
+                *model, certificate, problem.stack.counters.passes - before, newton_steps, whole=whole
+            )
 
         zero_rho, zero_b = problem.zero_model()
         zero: Model = zero_rho, np.zeros(problem.n_kernels), zero_b

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.objective.capabilities import Capability
@@ -92,11 +92,16 @@ def solvers_for(problem: Problem) -> list[str]:
     >>> "pfbs" in solvers_for(problem), "skm" in solvers_for(problem)
     (True, False)
     """
-    if problem.shared:
-        return [name for name, cls in SHARED_SOLVERS.items() if not cls.refusals(problem)]
-    names = [name for name, cls in SOLVERS.items() if not cls.refusals(problem)]
-    first = [name for name in names if name == SmoothDual.name and _suits_smooth_dual(problem)]
-    return first + [name for name in names if name not in first]
+    return list(_able(problem))
+
+
+def _able(problem: Problem) -> Iterator[str]:
+    """Yield those names; who takes the first only asks no other solver."""
+    solvers = SHARED_SOLVERS if problem.shared else SOLVERS
+    smooth = not problem.shared and not SmoothDual.refusals(problem) and _suits_smooth_dual(problem)
+    if smooth:
+        yield SmoothDual.name
+    yield from (n for n, cls in solvers.items() if not (smooth and n == SmoothDual.name) and not cls.refusals(problem))
 
 
 def _suits_smooth_dual(problem: Problem) -> bool:
@@ -203,8 +208,8 @@ def choose_solver(problem: Problem) -> tuple[type[Solver], str]:
     >>> choose_solver(problem)[0].name
     'working_set'
     """
-    able = solvers_for(problem)
-    if not able:
+    able = next(_able(problem), None)
+    if able is None:
         lacking = "; ".join(f"'{name}': {cls.refusals(problem)[0]}" for name, cls in SOLVERS.items())
         raise IncompatibleError(f"No solver can solve this problem. {lacking}.")
-    return get_solver(able[0]), REASONS.get(able[0], "it is the first that has all it needs from loss and regularizer")
+    return get_solver(able), REASONS.get(able, "it is the first that has all it needs from loss and regularizer")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -65,7 +65,7 @@ class Certified(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class CertifiedModel:
-    """A `Certified` model of a solver."""
+    """A `Certified` model of a solver; ``whole`` returns its certificate with the bound on rounding."""
 
     dual_coef: Array
     kernel_weights: Array
@@ -73,6 +73,7 @@ class CertifiedModel:
     certificate: Certificate
     passes: float
     newton_steps: int
+    whole: Callable[[], Certificate] | None = field(default=None, kw_only=True)
 
 
 C = TypeVar("C", bound=Certified)
@@ -189,7 +190,7 @@ class Run(Generic[C]):
         show(record)
         stopped = limits.callback is not None and limits.callback(record)
         if self._converged(model):
-            accurate = model.certificate.relative_rounding <= CAUTION * limits.tol
+            accurate = _whole(model).relative_rounding <= CAUTION * limits.tol
             self.status = Status.CONVERGED if accurate else Status.INACCURATE
         elif stopped:
             self.status = Status.STOPPED_BY_CALLBACK
@@ -228,7 +229,7 @@ class Run(Generic[C]):
             dual_coef=best.dual_coef,
             kernel_weights=best.kernel_weights,
             intercept=best.intercept,
-            certificate=best.certificate,
+            certificate=_whole(best),
             status=status,
             message=self._message(status, best.certificate.relative_gap),
             history=tuple(self.history),
@@ -248,6 +249,12 @@ class Run(Generic[C]):
             f"{self._title} stopped ({status}) after {self._iteration} iterations at relative duality gap {gap:.2e}, "
             f"{side} tol {tol:.2e}{self.reason}. {ADVICE[status]}"
         )
+
+
+def _whole(model: Certified) -> Certificate:
+    """Return the certificate with its bound on rounding."""
+    whole = getattr(model, "whole", None)
+    return model.certificate if whole is None else whole()
 
 
 def _better(model: Certified | Solution, other: Certified | Solution) -> bool:
