@@ -31,6 +31,7 @@ def make_problem(rng, loss="logistic", regularizer=None, weighted=True, **option
     if weighted:
         options |= {"sample_weight": rng.uniform(0.2, 3.0, 12), "kernel_penalties": rng.uniform(0.5, 2.0, 4)}
     y = make_target(rng, LOSSES[loss].task)
+    y = y if LOSSES[loss].support == "real" else np.abs(y)
     return kernels, Problem(kernels, y, loss, regularizer or BlockL1(0.3), **options)
 
 

@@ -494,19 +494,26 @@ class Problem:
         u = np.maximum(signed, 0.0)
         scale = self.regularizer.dual_scale(u)
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._compare((rho, d, b), f, t, scale * feasible, scale * signed, scale, u)
+            parts = self._compare((rho, d, b), f, t, scale * feasible, scale * signed, scale)
+        primal, dual, denominator, kkt, rounding = parts
+
+        @cache
+        def whole() -> Certificate:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return replace(Certificate.from_values(primal, dual, denominator, kkt, rounding()), dual_norms=u)
+
+        gap = primal - dual
+        if not 0.0 <= gap < np.inf:
+            return whole(), whole
+        return Certificate(primal, dual, gap, gap / denominator, kkt, np.nan, np.nan, u), whole
 
     def _compare(
-        self,
-        model: tuple[Array, Array, float],
-        f: Array,
-        t: Array,
-        feasible: Array,
-        signed: Array,
-        scale: float,
-        norms: Array,
-    ) -> tuple[Certificate, Callable[[], Certificate]]:
-        """Put both sides together; ``feasible`` and ``signed`` norms are scaled, the model is as it was given."""
+        self, model: tuple[Array, Array, Any], f: Array, t: Array, feasible: Array, signed: Array, scale: float
+    ) -> tuple[float, float, float, KKTResiduals, Callable[[], float]]:
+        """Return primal, dual, denominator, residuals and what bounds the rounding.
+
+        ``feasible`` and ``signed`` norms are scaled, the model is as it was given.
+        """
         rho, d, b = model
         u = np.maximum(signed, 0.0)
         z = f + b
@@ -524,20 +531,12 @@ class Problem:
             intercept=_ratio(abs(float(np.sum(rho))), float(np.sum(sizes))) if self.fit_intercept else 0.0,
             scaling=1.0 - scale,
         )
-        dual = -float(np.sum(conjugates)) - conjugate
 
-        @cache
-        def whole() -> Certificate:
-            with np.errstate(over="ignore", invalid="ignore"):
-                rounding = primal_rounding(self, rho, d, f, b, t, values)
-                rounding += dual_rounding(self, feasible, signed, conjugates, z)
-            found = Certificate.from_values(primal, dual, denominator, kkt, rounding)
-            return replace(found, dual_norms=norms)
+        def rounding() -> float:
+            moved = primal_rounding(self, rho, d, f, b, t, values)
+            return moved + dual_rounding(self, feasible, signed, conjugates, z)
 
-        if not primal >= dual:
-            return whole(), whole
-        found = Certificate(primal, dual, primal - dual, (primal - dual) / denominator, kkt, np.nan, np.nan, norms)
-        return (found if np.isfinite(found.gap) else whole()), whole
+        return primal, -float(np.sum(conjugates)) - conjugate, denominator, kkt, rounding
 
     def _check_model(self, rho: Array, d: Array, b: float) -> tuple[Array, Array, float]:
         """Return the model as float64, or say which part of it cannot be one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import GramStack
-from manykernels.objective.certificate import Certificate, KKTResiduals
+from manykernels.objective.certificate import KKTResiduals
 from manykernels.objective.problem import Problem
 from manykernels.objective.rounding import EPS, FEW, INDEPENDENT, growth, norm_error
 from manykernels.objective.shared.losses import get_shared_loss
@@ -142,7 +143,7 @@ class SharedProblem(Problem):
 
     def _compare(
         self, model: tuple[Array, Array, Any], f: Array, t: Array, feasible: Array, signed: Array, scale: float
-    ) -> Certificate:
+    ) -> tuple[float, float, float, KKTResiduals, Callable[[], float]]:
         rho, d, b = model
         u, z = np.maximum(signed, 0.0), f + b
         losses = self.weight * self.loss.value(self.y, z)
@@ -161,8 +162,11 @@ class SharedProblem(Problem):
             else 0.0,
             scaling=1.0 - scale,
         )
-        rounding = self._primal_rounding(rho, d, z, t) + self._dual_rounding(feasible, signed, conjugates, z)
-        return Certificate.from_values(primal, -float(conjugates.sum()) - conjugate, denominator, kkt, rounding)
+
+        def rounding() -> float:
+            return self._primal_rounding(rho, d, z, t) + self._dual_rounding(feasible, signed, conjugates, z)
+
+        return primal, -float(conjugates.sum()) - conjugate, denominator, kkt, rounding
 
     def _sizes(self, rho: Array) -> Array:
         """Roots of what the terms of ``tr(R' K_m R)`` add up to in size, (M,)."""
