@@ -477,7 +477,9 @@ class Problem:
 
         Parameters
         ----------
-        rho, d, b
+        rho : ndarray of shape (N,)
+        d : ndarray of shape (M,)
+        b : float
             As in `certificate`.
 
         Returns
