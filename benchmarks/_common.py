@@ -144,7 +144,9 @@ def dense_kernels(kernels: list[RandomGaussian], X: np.ndarray) -> np.ndarray:
 
 def bank_of(kernels: list[RandomGaussian]) -> KernelBank:
     """Return the same kernels as a bank, for stacks that are never dense."""
-    return KernelBank([(f"k{m}", Gaussian(kernel.width), kernel.columns) for m, kernel in enumerate(kernels)])
+    return KernelBank(
+        [(f"k{m}", Gaussian(kernel.width), kernel.columns) for m, kernel in enumerate(kernels)], normalize="trace"
+    )
 
 
 # --- tables and records --------------------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ def load(smoke: bool, seed: int) -> tuple[dict[str, GramStack], np.ndarray, np.n
     if smoke:
         X, labels = X.iloc[:100, :3], labels.iloc[:100]
     X_train, _, y_train, _ = train_test_split(X, labels, train_size=0.8, stratify=labels, random_state=seed)
-    bank, prepared = KernelBank.simplemkl().fit_prepare(X_train)
+    bank, prepared = KernelBank.simplemkl(normalize="trace").fit_prepare(X_train)
     dense = build_stack(bank, prepared, kind="dense", dtype=np.float64)
     kernels = dense.block(None, None, None)
     stacks = {"dense64": DenseStack(kernels), "packed64": PackedStack.from_dense(kernels)}

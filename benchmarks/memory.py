@@ -41,7 +41,7 @@ def bank(kind: str, n_kernels: int, rng: np.random.Generator) -> KernelBank:
     """Return Gaussians on random column subsets, or on every column by itself over a geometric grid of widths."""
     if kind == "random":
         return common.bank_of(common.random_gaussians(n_kernels, N_FEATURES, rng))
-    return KernelBank.per_feature(widths=np.geomspace(0.1, 20.0, n_kernels // N_FEATURES).tolist())
+    return KernelBank.per_feature(widths=np.geomspace(0.1, 20.0, n_kernels // N_FEATURES).tolist(), normalize="trace")
 
 
 def measure(kind: str, n_samples: int, n_kernels: int, seed: int) -> tuple[list[Stage], dict[str, object]]:

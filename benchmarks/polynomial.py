@@ -115,7 +115,9 @@ METHODS = (
 def _linear_and_cubic(n_columns: int) -> KernelBank:
     """Return a linear kernel a column and one cubic kernel of all columns."""
     entries = [(f"x{j}", Linear(), [j]) for j in range(n_columns)]
-    return KernelBank([*entries, ("cubic", Polynomial(DEGREE), list(range(n_columns)))], standardize=True)
+    return KernelBank(
+        [*entries, ("cubic", Polynomial(DEGREE), list(range(n_columns)))], standardize=True, normalize="trace"
+    )
 
 
 def measure(

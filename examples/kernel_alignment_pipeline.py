@@ -15,7 +15,7 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, train_size=200, strati
 
 # A narrow and a wide Gaussian kernel on each of 30 measurements, in standard deviations.
 kernels = [(f"{name}, width {width:g}", Gaussian(width), [name]) for name in X.columns for width in (0.5, 2.0)]
-bank = KernelBank(kernels, standardize=True, normalize="mean_diagonal")
+bank = KernelBank(kernels, standardize=True)
 
 print("method                       alignment   kernels   held-out accuracy")
 for method in ("uniform", "independent", "joint"):

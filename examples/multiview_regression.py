@@ -19,7 +19,7 @@ data = make_multiview(300, (4, 6, 3, 8, 5, 4), n_informative=2, task="regression
 X_train, X_test, y_train, y_test, _, effects = train_test_split(data.X, data.y, data.effects, random_state=0)
 
 # Gaussian kernels of three widths and a linear kernel on each view: 24 kernels.
-bank = KernelBank.from_views(data.views, normalize="mean_diagonal")
+bank = KernelBank.from_views(data.views)
 search = GridSearchCV(MKLRegressor(bank), {"alpha": [0.01, 0.03, 0.1]}, cv=4).fit(X_train, y_train)
 model = search.best_estimator_
 

@@ -42,7 +42,7 @@ stack = KernelStack(
 )
 
 # The stack is split like an array of 200 samples; centering and scaling are learned on the training part.
-model = MKLClassifier(PrecomputedBank(normalize="mean_diagonal", center=True))
+model = MKLClassifier(PrecomputedBank(center=True))
 search = GridSearchCV(model, {"alpha": [0.01, 0.03, 0.1]}, cv=4)
 train, test, y_train, y_test = train_test_split(stack, y, test_size=0.3, random_state=0)
 search.fit(train, y_train)

@@ -16,7 +16,7 @@ y = y.map({0: "malignant", 1: "benign"})
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.2, stratify=y, random_state=0)
 
 # 27 kernels (Gaussians of 24 widths, polynomials of degree 1 to 3) on each column, and 27 on all columns together.
-model = MKLClassifier(KernelBank.simplemkl(), loss="hinge", penalty="l1", alpha=0.001)
+model = MKLClassifier(KernelBank.simplemkl(), loss="hinge")
 model.fit(X_train, y_train)
 
 svc = make_pipeline(StandardScaler(), SVC())

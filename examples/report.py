@@ -16,7 +16,7 @@ y = y.map({0: "Barolo", 1: "Grignolino", 2: "Barbera"}).rename("wine")
 phenols = ["total_phenols", "flavanoids", "nonflavanoid_phenols", "proanthocyanins"]
 color = ["color_intensity", "hue", "od280/od315_of_diluted_wines"]
 views = {"phenols": phenols, "color": color, "other": [name for name in X if name not in phenols + color]}
-model = MKLClassifierCV(KernelBank.from_views(views, normalize="mean_diagonal"), cv=5, n_alphas=10)
+model = MKLClassifierCV(KernelBank.from_views(views), cv=5, n_alphas=10)
 model.fit(X, y)
 
 # Every row is scored by a model that did not see it: five refits, each with its own choice of the strength.

@@ -88,7 +88,7 @@ class Split:
 def make_split(X: Array, y: Array, seed: int) -> Split:
     """Split 80/20 at random and evaluate the kernels of the SimpleMKL protocol, 27 (p + 1) of unit trace."""
     train, test = train_test_split(np.arange(len(y)), test_size=0.2, random_state=seed)
-    bank = KernelBank.simplemkl().fit(X[train])
+    bank = KernelBank.simplemkl(normalize="trace").fit(X[train])
     return Split(bank, build_stack(bank, X[train], kind="packed", memory_budget="4 GB"), X, y, train, test)
 
 

@@ -42,7 +42,7 @@ def test_fit_does_what_the_estimator_does(run: Runner, data: Path, table: pd.Dat
     found = run("fit", data, *FIT, "--alpha", 0.02, "--seed", 3, "--output", tmp_path / "m.mkl", "--json").json
     X, y = table[["age", "bmi", "blood pressure"]], table["ill"].to_numpy(dtype=object)
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.2, stratify=y, random_state=3)
-    model = MKLClassifier(KernelBank.default(normalize="mean_diagonal"), alpha=0.02).fit(X_train, y_train)
+    model = MKLClassifier(KernelBank.default(), alpha=0.02).fit(X_train, y_train)
     assert found["scores"]["accuracy"] == accuracy_score(y_test, model.predict(X_test))
     assert [row["weight"] for row in found["weights"]] == pytest.approx(model.weights_frame()["weight"], rel=1e-10)
     saved = load_model(tmp_path / "m.mkl")
@@ -80,10 +80,11 @@ def test_fit_a_quantity(run: Runner, data: Path, table: pd.DataFrame, tmp_path: 
     options = ("--target", "cost", "--drop", "ill", "--id", "patient", "--output", tmp_path / "m.mkl")
     found = run("fit", data, *options, "--json").json
     X, y = table[["age", "bmi", "blood pressure"]], table["cost"].to_numpy()
-    _, X_test, y_train, y_test = train_test_split(X, y, test_size=0.2, random_state=0)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.2, random_state=0)
     model = load_model(tmp_path / "m.mkl")
     assert isinstance(model, MKLRegressor)
-    assert model.alpha == pytest.approx(0.01 * y_train.std(), rel=1e-12)
+    assert model.alpha == "auto"
+    assert model.alpha_ == MKLRegressor(random_state=0).fit(X_train, y_train).alpha_
     assert found["scores"]["r2"] == r2_score(y_test, model.predict(X_test)) > 0.8
 
 
@@ -124,14 +125,14 @@ def test_options_reach_the_estimator() -> None:
     options = FitOptions(
         Path("x"), "y", seed=4,
         settings={"loss": "huber", "penalty": "ridge", "alpha": 0.5, "tol": 1e-3, "max_iter": 7,
-                  "solver": "interior_point", "memory_budget": "1 GB", "delta": None},
+                  "solver": "interior_point", "memory_budget": "1 GB", "n_jobs": None},
     )  # fmt: skip
-    model = estimator_for(options, "regression", KernelBank.default(), np.array([0.0, 2.0]))
+    model = estimator_for(options, "regression", KernelBank.default())
     found = {name: getattr(model, name) for name in ("loss", "penalty", "alpha", "tol", "max_iter", "solver")}
     assert found == {
         "loss": "huber", "penalty": "ridge", "alpha": 0.5, "tol": 1e-3, "max_iter": 7, "solver": "interior_point",
     }  # fmt: skip
-    assert (model.random_state, model.memory_budget, model.delta) == (4, "1 GB", 1.35)
+    assert (model.random_state, model.memory_budget, model.delta) == (4, "1 GB", "auto")
 
 
 OWN = {
@@ -158,7 +159,6 @@ def test_every_parameter_is_an_option_with_the_default_of_python() -> None:
     options = {option.name: option.default for option in command.params}
     settings = {name: PARAMETERS[name].default for name in PARAMETERS if name not in ("random_state", "verbose")}
     assert set(options) == OWN | set(settings)
-    settings |= {"alpha": None, "epsilon": None, "delta": None}  # in the unit of the target
     assert {name: options[name] for name in settings} == settings
     for cls in (MKLClassifier, MKLRegressor):
         given = set(cls().get_params()) - {"kernels", "class_weight", "kernel_penalties", "random_state", "verbose"}

@@ -15,7 +15,7 @@ from manykernels import InvalidInputError
 from manykernels.cli import tables
 from manykernels.cli.features import usable_features
 from manykernels.cli.tables import looks_like_identifier, read_table, write_table
-from manykernels.cli.targets import default_alpha, split_columns
+from manykernels.cli.targets import split_columns
 from manykernels.kernels.tables.kinds import kind_of
 
 FRAME = pd.DataFrame({"a": [1.5, 2.0, -3.25], "name of b": [1, 2, 3], "c": ["x", "y, z", "w"]})
@@ -267,15 +267,3 @@ def test_text_that_is_different_in_each_row_is_no_class() -> None:
     frame = pd.DataFrame({"x": np.arange(20.0) ** 2, "y": [f"name {i}" for i in range(20)]})
     with pytest.raises(InvalidInputError, match="a different text in each row"):
         split_columns(frame, "y")
-
-
-@pytest.mark.parametrize("loss", ["squared", "epsilon_insensitive", "quantile"])
-@pytest.mark.parametrize("penalty", ["l1", "lq", "ridge", "simplex"])
-def test_the_default_strength_follows_the_unit_of_the_target(loss: str, penalty: str) -> None:
-    """Ten times the target: loss and penalty of ten times the model grow alike, so that the minimum stays."""
-    y = np.random.default_rng(0).normal(size=50)
-    alpha, larger = (default_alpha(loss, penalty, 1.5, values, "regression") for values in (y, 10 * y))
-    degrees = {"l1": 1.0, "lq": 1.5, "ridge": 2.0, "simplex": 2.0}
-    loss_growth = 100.0 if loss == "squared" else 10.0
-    assert larger / alpha * 10 ** degrees[penalty] == pytest.approx(loss_growth, rel=1e-12)
-    assert default_alpha("hinge", penalty, 1.5, y, "classification") == 0.01

@@ -13,7 +13,7 @@ import typer
 from manykernels.cli.console import running
 from manykernels.cli.demo import run_demo
 from manykernels.cli.explore import run_path, run_plan
-from manykernels.cli.fit import IN_UNITS, FitOptions, run_fit
+from manykernels.cli.fit import FitOptions, run_fit
 from manykernels.cli.inspect import run_inspect, run_report
 from manykernels.cli.predict import PredictOptions, run_predict
 from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, Parameter
@@ -80,19 +80,27 @@ def _option(parameter: Parameter) -> inspect.Parameter:
     default, text = parameter.default, parameter.help
     kind: Any = str if parameter.range is None else int if parameter.range.whole else float
     kind = {"fit_intercept": bool, "n_jobs": int}.get(parameter.name, kind)
+    kind = str if isinstance(default, str) else kind  # a number will do as well, see ``_number_or_text``
     if parameter.choices:
         text += f" One of {', '.join(parameter.choices)}."
     if parameter.name == "loss":
         text += f" Default {' or '.join(DEFAULT_LOSS.values())}."
-    if parameter.name in IN_UNITS:
-        text += f" Default {default:g} in the unit of the target."
-        default = None
     return inspect.Parameter(
         parameter.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=default,
         annotation=Annotated[kind | None if default is None else kind, typer.Option(help=text)],
     )
+
+
+def _number_or_text(name: str, value: Any) -> Any:
+    """Return the number that the text of an option is, for parameters that may also be "auto"."""
+    if not isinstance(value, str) or PARAMETERS[name].range is None:
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        return value
 
 
 def with_settings(command: Any) -> Any:
@@ -142,7 +150,7 @@ def fit(
         ids=tuple(ids or ()),
         drop_missing=drop_missing,
         missing=missing.value,
-        settings=settings,
+        settings={name: _number_or_text(name, value) for name, value in settings.items()},
     )
     with running("fit", as_json=as_json) as outcome:
         run_fit(options, outcome)

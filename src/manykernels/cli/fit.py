@@ -14,18 +14,16 @@ from sklearn.model_selection import GroupKFold, GroupShuffleSplit, StratifiedGro
 from manykernels.cli.console import Outcome, verbosity
 from manykernels.cli.showing import report_tables
 from manykernels.cli.tables import read_table
-from manykernels.cli.targets import Samples, default_alpha, split_columns, target_unit
+from manykernels.cli.targets import Samples, split_columns
 from manykernels.cli.views import bank_for
 from manykernels.estimators import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
-from manykernels.estimators.parameters import PARAMETERS, check_parameters, shape_of
+from manykernels.estimators.parameters import PARAMETERS, check_parameters
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import MKLReport, save_model
 from manykernels.kernels import KernelBank
-from manykernels.objective.losses import LOSSES
 from manykernels.validation.arrays import Array
 
 TUNED = ("alpha", "l1_ratio")  # what --cv chooses
-IN_UNITS = ("alpha", "epsilon", "delta")  # whose defaults are in the unit of the target
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class FitOptions:
     views : Path or None
         TOML file that names groups of columns; each gets kernels of its own.
     settings : mapping of str to value
-        Parameters of the estimators, by the names of their table; None is a default in the unit of the target.
+        Parameters of the estimators, by the names of their table; None is their default.
     """
 
     data: Path
@@ -85,7 +83,7 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
     train, test = hold_out(samples, options.test_size, options.seed)
     X_train, y_train = samples.features.iloc[train], samples.target[train]
     X_test, y_test = (None, None) if test is None else (samples.features.iloc[test], samples.target[test])
-    estimator = estimator_for(options, samples.task, bank, y_train)
+    estimator = estimator_for(options, samples.task, bank)
     routed = {} if options.cv is None or samples.groups is None else {"groups": samples.groups[train]}
     estimator.fit(X_train, y_train, **routed)
     save_model(estimator, options.output, metadata=_metadata(options, samples))
@@ -119,8 +117,8 @@ def read_samples(options: FitOptions, outcome: Outcome) -> Samples:
     return samples
 
 
-def estimator_for(options: FitOptions, task: str, bank: KernelBank, y_train: Array) -> Any:
-    """Return the estimator, not fitted; what depends on the unit of the target is set from its training values."""
+def estimator_for(options: FitOptions, task: str, bank: KernelBank) -> Any:
+    """Return the estimator, not fitted."""
     estimator = untrained(options, task, bank)
     estimator.set_params(random_state=options.seed, verbose=verbosity())
     given = {name: value for name, value in options.settings.items() if value is not None}
@@ -132,10 +130,6 @@ def estimator_for(options: FitOptions, task: str, bank: KernelBank, y_train: Arr
             raise InvalidInputError(f"--{option} is chosen by --cv; leave one of them out.")
         raise InvalidInputError(f"--{option} is not for {task}; leave it out, or choose another --task.")
     estimator.set_params(**{name: value for name, value in given.items() if name in known})
-    for name in set(shape_of(LOSSES[estimator.loss])).intersection(IN_UNITS).difference(given):
-        estimator.set_params(**{name: PARAMETERS[name].default * target_unit(y_train)})
-    if "alpha" in known and "alpha" not in given:
-        estimator.set_params(alpha=default_alpha(estimator.loss, estimator.penalty, estimator.q, y_train, task))
     return estimator
 
 

@@ -37,7 +37,7 @@ def report_tables(report: MKLReport, facts: Mapping[str, Any]) -> list[Any]:
     -------
     list of rich renderables
     """
-    strength = "" if report.alpha is None else f", alpha {report.alpha:.4g}"
+    strength = f", {report.strength}" if report.strength else ""
     shown = {
         **facts,
         "model": f"{report.loss} loss, {report.penalty} penalty{strength}",

@@ -13,14 +13,11 @@ from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
 from manykernels.cli.features import usable_features
 from manykernels.cli.tables import check_columns, looks_like_identifier, quoted
-from manykernels.estimators.parameters import PARAMETERS
 from manykernels.exceptions import InvalidInputError
 
 Array = NDArray[Any]
 
 MOST_CLASSES = 10  # whole numbers with more distinct values than this are taken for a quantity
-UNITLESS = ("poisson", "gamma")  # their scores are logarithms, which another unit of the target only shifts
-LOSS_DEGREES = {"squared": 2.0, "huber": 2.0, "epsilon_insensitive": 1.0, "quantile": 1.0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,37 +117,6 @@ def split_columns(
     values = _labels(frame[target]) if chosen == "classification" else _numbers(frame[target], target)
     together = frame[groups].astype(str).to_numpy(dtype=object) if groups else None
     return Samples(features.reset_index(drop=True), values, chosen, reason, tuple(notes), together)
-
-
-def default_alpha(loss: str, penalty: str, q: float, target: Array, task: str) -> float:
-    """Return the default strength of the estimators in units of the target.
-
-    Losses of degree l and penalties of degree p (in the size of y and f) balance alike for ``c y`` and for ``y`` when
-    ``alpha`` is multiplied by ``c^(l - p)``.
-
-    Parameters
-    ----------
-    loss, penalty : str
-    q : float
-        Degree of the penalty "lq".
-    target : ndarray
-    task : {"classification", "regression"}
-
-    Returns
-    -------
-    float
-    """
-    alpha = float(PARAMETERS["alpha"].default)
-    if task == "classification" or loss in UNITLESS:
-        return alpha
-    degree = {"l1": 1.0, "elasticnet": 1.0, "lq": q}.get(penalty, 2.0)
-    return alpha * target_unit(target) ** (LOSS_DEGREES.get(loss, 2.0) - degree)
-
-
-def target_unit(target: Array) -> float:
-    """Return the standard deviation of the target, 1 if it is constant."""
-    spread = float(np.std(target))
-    return spread if np.isfinite(spread) and spread > 0 else 1.0
 
 
 def _task_of(column: pd.Series, name: str, task: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from manykernels.estimators.strength import AUTO, check_alpha, number_or_auto
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import memory_bytes
 from manykernels.objective.losses import LOSSES, Loss
@@ -51,7 +52,7 @@ class Parameter:
     check : callable
         Raises ``InvalidInputError`` for a value that cannot be used, whether or not loss and penalty use it.
     range : Range or None
-        Which numbers it may be, for parameters that are numbers.
+        Which numbers it may be, for parameters that are numbers; "auto" will do too where that is the default.
     choices : tuple of str
         Names it may be; an object of the kind that they name will always do as well.
     """
@@ -111,9 +112,10 @@ _ALL = (
     Parameter("penalty", "l1", "What keeps kernels small or out.", _check_penalty, choices=tuple(REGULARIZERS)),
     Parameter(
         "alpha",
-        0.01,
-        "Strength of the penalty relative to the mean loss.",
-        lambda value: check_positive(value, "alpha"),
+        AUTO,
+        "Strength of the penalty relative to the mean loss; '0.1*max' is a tenth of the one that leaves an empty "
+        "model, 'auto' 0.5/sqrt(n) of it.",
+        check_alpha,
         Range(open="both"),
     ),
     Parameter(
@@ -140,16 +142,16 @@ _ALL = (
     ),
     Parameter(
         "epsilon",
-        0.1,
-        "For 'epsilon_insensitive': errors up to this size do not count.",
-        _of_loss("epsilon_insensitive", "epsilon"),
+        AUTO,
+        "For 'epsilon_insensitive': errors up to this size do not count; 'auto' is 0.1 standard deviations of y.",
+        number_or_auto(_of_loss("epsilon_insensitive", "epsilon")),
         Range(open="high"),
     ),
     Parameter(
         "delta",
-        1.35,
-        "For 'huber': size of error beyond which the loss is linear.",
-        _of_loss("huber", "delta"),
+        AUTO,
+        "For 'huber': size of error beyond which the loss is linear; 'auto' is 1.35 standard deviations of y.",
+        number_or_auto(_of_loss("huber", "delta")),
         Range(open="both"),
     ),
     Parameter("tau", 0.5, "For 'quantile': which quantile.", _of_loss("quantile", "tau"), Range(high=1.0, open="both")),
@@ -190,7 +192,7 @@ def defaults(*names: str) -> dict[str, Any]:
     Examples
     --------
     >>> defaults("alpha", "q")
-    {'alpha': 0.01, 'q': 1.5}
+    {'alpha': 'auto', 'q': 1.5}
     """
     chosen = names or tuple(name for name in PARAMETERS if name != "loss")
     return {name: PARAMETERS[name].default for name in chosen}

@@ -436,6 +436,48 @@ class Problem:
         """
         return self.regularizer.strength_max(self.dual_norms(self.zero_model()[0]))
 
+    def at_fraction(self, fraction: float) -> Problem:
+        """Return the problem with its penalty at a fraction of the strength that leaves nothing to gain: one pass.
+
+        With the block 1-norm that strength is `strength_max`; see :meth:`Regularizer.relative`.
+
+        Parameters
+        ----------
+        fraction : float
+            Positive.
+
+        Returns
+        -------
+        Problem
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import get_loss, get_regularizer
+        >>> from manykernels.objective import Problem
+        >>> problem = Problem(np.eye(2)[None], np.array([1.0, 3.0]), get_loss("squared"), get_regularizer("l1", 0.5))
+        >>> round(problem.at_fraction(0.5).regularizer.strength, 6)
+        0.707107
+        """
+        rho, b = self.zero_model()
+        loss = self.empirical_loss(np.full(self.n_samples, b))
+        return self.with_penalty(self.regularizer.relative(fraction, self.dual_norms(rho), loss))
+
+    def with_penalty(self, regularizer: Regularizer) -> Problem:
+        """Return the problem with another penalty: nothing is checked again.
+
+        Parameters
+        ----------
+        regularizer : Regularizer
+
+        Returns
+        -------
+        Problem
+        """
+        problem = copy.copy(self)
+        object.__setattr__(problem, "regularizer", regularizer)
+        return problem
+
     # --- certificate ------------------------------------------------------------------------------------------------
 
     def certificate(self, rho: Array, d: Array, b: float) -> Certificate:

@@ -13,6 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.notebook import NotebookCard
 from manykernels.estimators.parameters import check_parameters, shape_of
+from manykernels.estimators.strength import AUTO, IN_UNIT_SPREAD, in_unit_of, strength_fraction
+from manykernels.estimators.supervised.emptiness import why_none, why_some
 from manykernels.estimators.supervised.prediction import KernelExpansion
 from manykernels.estimators.supervised.problems import Fit, build_problems, solve_problems
 from manykernels.estimators.supervised.samples import Rows, Samples, check_alignment, checked_rows
@@ -21,7 +23,7 @@ from manykernels.estimators.supervised.training import Training, is_precomputed,
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.kernels import FittedKernels
 from manykernels.kernels.bank.columns import Table
-from manykernels.objective.constants import strength_from_alpha
+from manykernels.objective.constants import alpha_from_strength, strength_from_alpha
 from manykernels.objective.losses import LOSSES, Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer, get_regularizer
@@ -120,7 +122,7 @@ class BaseMKL(NotebookCard, BaseEstimator):
         ConvergenceWarning
             If a duality gap stays above ``tol``.
         UserWarning
-            If ``alpha`` is so large that no kernel is selected.
+            If no kernel is selected, for all or for some of the classes or targets; the message names them.
 
         Examples
         --------
@@ -163,7 +165,11 @@ class BaseMKL(NotebookCard, BaseEstimator):
         given = self.get_params(deep=False)
         check_parameters(given)
         named = isinstance(self.loss, str)
-        loss = get_loss(self.loss, **_own(LOSSES[self.loss], given)) if named else get_loss(self.loss)
+        own = _own(LOSSES[self.loss], given) if named else {}
+        # Sizes of errors that wait for the target are those of a target of unit spread until then.
+        loss = get_loss(
+            self.loss, **{name: IN_UNIT_SPREAD[name] if value == AUTO else value for name, value in own.items()}
+        )
         if loss.task != self._task:
             raise InvalidInputError(
                 f"The loss {loss.name!r} is for {loss.task}, but this is an {type(self).__name__}; use {self._other}, "
@@ -175,15 +181,24 @@ class BaseMKL(NotebookCard, BaseEstimator):
         if isinstance(self.penalty, Regularizer):
             return self.penalty
         own = _own(REGULARIZERS[self.penalty], self.get_params(deep=False))
-        return get_regularizer(self.penalty, strength_from_alpha(self.alpha, total_weight), **own)
+        alpha = 1.0 if isinstance(self.alpha, str) else self.alpha  # found for each problem, see ``_learn``
+        return get_regularizer(self.penalty, strength_from_alpha(alpha, total_weight), **own)
 
     def _learn(self, samples: Samples, loss: Loss) -> Fit:
         """Learn from checked samples and keep the model."""
-        return self._solve(samples, loss, self._checked_penalty(samples.total_weight))
+        named = isinstance(self.penalty, str)
+        fraction = strength_fraction(self.alpha, len(samples.weight)) if named else None
+        fit = self._solve(samples, loss, self._checked_penalty(samples.total_weight), fraction)
+        if named:
+            alphas = np.array([alpha_from_strength(p.regularizer.strength, p.total_weight) for p in fit.problems])
+            self.alpha_ = float(alphas[0]) if self._single else alphas
+        return fit
 
-    def _solve(self, samples: Samples, loss: Loss, regularizer: Regularizer) -> Fit:
-        """Solve one problem a column of targets and keep the model."""
+    def _solve(self, samples: Samples, loss: Loss, regularizer: Regularizer, fraction: float | None = None) -> Fit:
+        """Solve one problem a column of targets and keep the model; each with a strength of its own if asked for."""
         training, problems = self._open(samples, loss, regularizer)
+        if fraction is not None:
+            problems = [problem.at_fraction(fraction) for problem in problems]
         settings = {"tol": self.tol, "max_iter": self.max_iter, "verbose": self.verbose}
         fit = solve_problems(problems, self.solver, self.n_jobs, random_state=self.random_state, **settings)
         self._keep_fit(training, fit, samples)
@@ -202,7 +217,7 @@ class BaseMKL(NotebookCard, BaseEstimator):
         problems = build_problems(
             training.stack,
             samples.y,
-            loss,
+            [in_unit_of(loss, self._left_open, target, samples.weight) for target in samples.y.T],
             regularizer,
             fit_intercept=self.fit_intercept,
             sample_weight=samples.weight,
@@ -250,22 +265,18 @@ class BaseMKL(NotebookCard, BaseEstimator):
             rest = len(unfinished) - 1
             more = f" So did {rest} more of the {len(fit.solutions)} problems." if rest else ""
             warnings.warn(worst.message + more, ConvergenceWarning, stacklevel=3)
-        elif not any(found.kernel_weights.any() for found in fit.solutions):
+            return
+        empty = [number for number, found in enumerate(fit.solutions) if not found.kernel_weights.any()]
+        if len(empty) == len(fit.solutions):
             warnings.warn(f"No kernel was selected: {self._why_none(fit)}", UserWarning, stacklevel=3)
+        elif empty:
+            searched = "alpha" not in self.get_params(deep=False)
+            told = why_some(empty, self._target_labels(), self._target_word, self.alpha, searched=searched)
+            warnings.warn(told, UserWarning, stacklevel=3)
 
     def _why_none(self, fit: Fit) -> str:
-        total = fit.problems[0].total_weight
-        alpha, largest = (
-            fit.problems[0].regularizer.strength / total,
-            max(problem.strength_max() for problem in fit.problems) / total,
-        )
-        if largest == 0:
-            return "none of them can improve on the best constant. Is y constant, or are all kernels zero?"
-        if alpha < largest:
-            return f"at alpha={alpha:g} the best constant is optimal within tol={self.tol:g}. Decrease alpha or tol."
-        return (
-            f"alpha={alpha:g} is not below alpha_max={largest:.6g}, where the model becomes constant. Decrease alpha."
-        )
+        """Return why no target has a kernel."""
+        return why_none(fit, self.tol)
 
     @property
     def _shares_weights(self) -> bool:
@@ -276,6 +287,11 @@ class BaseMKL(NotebookCard, BaseEstimator):
     def _n_threads(self) -> int:
         """Number of threads that prediction may use."""
         return n_threads(getattr(self, "n_jobs", None))
+
+    @property
+    def _left_open(self) -> dict[str, Any]:
+        """Parameters of a loss given by name; one that is an object is as it was given."""
+        return self.get_params(deep=False) if isinstance(self.loss, str) else {}
 
     # --- predicting -------------------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     ----------
     kernels : KernelBank, PrecomputedBank, "precomputed" or None, default=None
         The kernels. None: Gaussian kernels of three widths and a linear kernel, on every column and on all columns
-        (:meth:`KernelBank.default` with unit mean diagonals). With "precomputed", X is a :class:`KernelStack`, an
+        (:meth:`KernelBank.default`). With "precomputed", X is a :class:`KernelStack`, an
         (M, N, N) array or a list of (N, N) arrays, used as it is, without normalization; a :class:`PrecomputedBank`
         normalizes it.
     loss : {"logistic", "hinge", "squared_hinge"} or Loss, default="logistic"
@@ -45,8 +45,10 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
     penalty : str or Regularizer, default="l1"
         ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, or a set of kernel weights, ``"simplex"``, ``"lp_ball"``,
         ``"elasticnet_ball"``. A Regularizer object brings its own strength instead of ``alpha``.
-    alpha : float, default=0.01
-        Strength of the penalty relative to the mean loss, positive.
+    alpha : float or str, default="auto"
+        Strength of the penalty relative to the mean loss, positive. Text is relative to the strength at which the model
+        of a class is empty, so that every class has its own: ``"0.1*max"`` is a tenth of it, ``"auto"`` the fraction
+        ``0.5 / sqrt(n_samples)``, which no scale of the kernels and no number of classes changes.
     l1_ratio : float, default=0.5
         For ``"elasticnet"``: 1 is ``"l1"``, 0 is ``"ridge"``.
     q : float, default=1.5
@@ -87,6 +89,9 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         The labels; with two, scores above zero mean the second.
     kernel_weights_ : ndarray of shape (n_kernels,) or (n_classes, n_kernels)
         Weights ``d`` of the kernels; one row a class with more than two classes that do not share them.
+    alpha_ : float or ndarray of shape (n_classes,)
+        Strength that was used, relative to the mean loss; for ``"elasticnet"`` that of both terms together. Not there
+        if the penalty is an object.
     proved_inactive_ : ndarray of the same shape, bool
         Kernels that the certificate proves to be zero in every optimal model (L1 and elastic net, losses of bounded
         curvature); a smaller ``tol`` proves more. See :func:`manykernels.objective.proved_inactive`.
@@ -152,7 +157,7 @@ class MKLClassifier(ClassifierMixin, BaseMKL):
         *,
         loss: Any = "logistic",
         penalty: Any = "l1",
-        alpha: float = 0.01,
+        alpha: float | str = "auto",
         l1_ratio: float = 0.5,
         q: float = 1.5,
         p: float = 2.0,

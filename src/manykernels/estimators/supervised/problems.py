@@ -46,7 +46,7 @@ class Fit:
 def build_problems(
     stack: GramStack,
     targets: Array,
-    loss: Loss,
+    losses: Sequence[Loss],
     regularizer: Regularizer,
     *,
     fit_intercept: bool,
@@ -54,13 +54,13 @@ def build_problems(
     kernel_penalties: Array | None,
     share_weights: bool = False,
 ) -> list[Problem]:
-    """Return one problem for each column of ``targets``, on the same kernels, or one for all with shared weights."""
+    """Return one problem for each column of ``targets`` and its loss, or one for all with shared weights and one loss."""
     if share_weights:
         return [
             SharedProblem(
                 stack,
                 targets,
-                loss,
+                losses[0],
                 regularizer,
                 fit_intercept=fit_intercept,
                 sample_weight=sample_weight,
@@ -77,7 +77,7 @@ def build_problems(
             sample_weight=sample_weight,
             kernel_penalties=kernel_penalties,
         )
-        for target in targets.T
+        for target, loss in zip(targets.T, losses, strict=True)
     ]
 
 

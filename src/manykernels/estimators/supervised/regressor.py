@@ -31,7 +31,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     ----------
     kernels : KernelBank, PrecomputedBank, "precomputed" or None, default=None
         The kernels. None: Gaussian kernels of three widths and a linear kernel, on every column and on all columns
-        (:meth:`KernelBank.default` with unit mean diagonals). With "precomputed", X is a :class:`KernelStack`, an
+        (:meth:`KernelBank.default`). With "precomputed", X is a :class:`KernelStack`, an
         (M, N, N) array or a list of (N, N) arrays, used as it is, without normalization; a :class:`PrecomputedBank`
         normalizes it.
     loss : {"squared", "epsilon_insensitive", "huber", "quantile", "poisson", "gamma"} or Loss, default="squared"
@@ -42,9 +42,11 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     penalty : str or Regularizer, default="l1"
         ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, or a set of kernel weights, ``"simplex"``, ``"lp_ball"``,
         ``"elasticnet_ball"``. A Regularizer object brings its own strength instead of ``alpha``.
-    alpha : float, default=0.01
+    alpha : float or str, default="auto"
         Strength of the penalty relative to the mean loss, positive. Targets are not standardized: with the squared loss
-        and ``"l1"``, multiplying them by c calls for c times this strength.
+        and ``"l1"``, multiplying them by c calls for c times a number given here. Text is relative to the strength at
+        which the model of a target is empty, so that every target has its own: ``"0.1*max"`` is a tenth of it,
+        ``"auto"`` the fraction ``0.5 / sqrt(n_samples)``, which no unit of y and no scale of the kernels changes.
     l1_ratio : float, default=0.5
         For ``"elasticnet"``: 1 is ``"l1"``, 0 is ``"ridge"``.
     q : float, default=1.5
@@ -53,10 +55,12 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         For ``"lp_ball"``: exponent of the ball of weights, at least 1.
     eta : float, default=0.5
         For ``"elasticnet_ball"``: share of the 1-norm, between 0 and 1.
-    epsilon : float, default=0.1
-        For ``"epsilon_insensitive"``: errors up to this size, in the unit of y, do not count.
-    delta : float, default=1.35
-        For ``"huber"``: size of error, in the unit of y, beyond which the loss is linear.
+    epsilon : float or "auto", default="auto"
+        For ``"epsilon_insensitive"``: errors up to this size, in the unit of y, do not count; "auto" is 0.1 standard
+        deviations of y.
+    delta : float or "auto", default="auto"
+        For ``"huber"``: size of error, in the unit of y, beyond which the loss is linear; "auto" is 1.35 standard
+        deviations of y.
     tau : float, default=0.5
         For ``"quantile"``: which quantile of y given x is estimated, strictly between 0 and 1; 0.5 is the median.
     weights : {"own", "shared"}, default="own"
@@ -87,6 +91,9 @@ class MKLRegressor(RegressorMixin, BaseMKL):
     ----------
     kernel_weights_ : ndarray of shape (n_kernels,) or (n_targets, n_kernels)
         Weights ``d`` of the kernels; one row a target if y has two dimensions and targets do not share them.
+    alpha_ : float or ndarray of shape (n_targets,)
+        Strength that was used, relative to the mean loss; for ``"elasticnet"`` that of both terms together. Not there
+        if the penalty is an object.
     proved_inactive_ : ndarray of the same shape, bool
         Kernels that the certificate proves to be zero in every optimal model (L1 and elastic net, losses of bounded
         curvature); a smaller ``tol`` proves more. See :func:`manykernels.objective.proved_inactive`.
@@ -151,13 +158,13 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         *,
         loss: Any = "squared",
         penalty: Any = "l1",
-        alpha: float = 0.01,
+        alpha: float | str = "auto",
         l1_ratio: float = 0.5,
         q: float = 1.5,
         p: float = 2.0,
         eta: float = 0.5,
-        epsilon: float = 0.1,
-        delta: float = 1.35,
+        epsilon: float | str = "auto",
+        delta: float | str = "auto",
         tau: float = 0.5,
         weights: str = "own",
         solver: Any = "auto",

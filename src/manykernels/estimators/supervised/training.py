@@ -29,13 +29,9 @@ def is_precomputed(kernels: Any) -> bool:
 
 
 def as_bank(kernels: Any) -> KernelBank | PrecomputedBank:
-    """Return the bank that the parameter ``kernels`` of an estimator stands for.
-
-    The default bank has unit mean diagonals, not unit traces: only then does one ``alpha`` mean the same for 100 and
-    for 100 000 samples (with unit traces, kernel values shrink as 1/N and a fixed ``alpha`` ends by selecting nothing).
-    """
+    """Return the bank that the parameter ``kernels`` of an estimator stands for."""
     if kernels is None:
-        return KernelBank.default(normalize="mean_diagonal")
+        return KernelBank.default()
     if isinstance(kernels, str) and kernels == PRECOMPUTED:
         return PrecomputedBank(normalize=None)
     if isinstance(kernels, (KernelBank, PrecomputedBank)):

@@ -64,7 +64,7 @@ class FourierStack(FactoredStack):
 
     @classmethod
     def grid(
-        cls, X: Any, widths: Sequence[float], *, standardize: bool = True, normalize: str | None = "trace"
+        cls, X: Any, widths: Sequence[float], *, standardize: bool = True, normalize: str | None = "mean_diagonal"
     ) -> FourierStack:
         """Return every width on every column of a table, column by column.
 
@@ -74,7 +74,7 @@ class FourierStack(FactoredStack):
         widths : sequence of float
             In units of each column's deviation if ``standardize``.
         standardize : bool, default=True
-        normalize : {"trace", "mean_diagonal", None}, default="trace"
+        normalize : {"trace", "mean_diagonal", None}, default="mean_diagonal"
 
         Returns
         -------

@@ -7,6 +7,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
 from sklearn.base import is_classifier
 
@@ -26,7 +27,7 @@ class MKLReport:
     Attributes
     ----------
     estimator, task, loss, penalty : str
-    alpha : float or None
+    alpha : float, tuple of float or None
         None if the penalty is an object with its own strength.
     n_samples, n_features, n_support : int
         Training samples, columns, samples with a nonzero dual coefficient.
@@ -68,7 +69,7 @@ class MKLReport:
     task: str
     loss: str
     penalty: str
-    alpha: float | None
+    alpha: float | tuple[float, ...] | None
     n_samples: int
     n_features: int
     n_support: int
@@ -126,7 +127,7 @@ class MKLReport:
             task="classification" if is_classifier(estimator) else "regression",
             loss=_name(estimator.loss),
             penalty=_name(penalty),
-            alpha=float(estimator.alpha) if isinstance(penalty, str) else None,
+            alpha=_alpha(estimator) if isinstance(penalty, str) else None,
             n_samples=len(solutions[0].dual_coef),
             n_features=int(estimator.n_features_in_),
             n_support=len(estimator.support_),
@@ -165,7 +166,7 @@ class MKLReport:
         -------
         str
         """
-        strength = "" if self.alpha is None else f", alpha {self.alpha:.4g}"
+        strength = f", {self.strength}" if self.strength else ""
         lines = [
             f"{self.estimator} ({self.task}): {self.loss} loss, {self.penalty} penalty{strength}",
             f"{self.n_samples} samples, {self.n_features} columns; {self.n_active} of {self.n_kernels} kernels active, "
@@ -177,6 +178,14 @@ class MKLReport:
             lines.append(f"on {self.n_test} test samples: {shown}")
         columns = [name for name in ("class", "output", "name", "weight", "share") if name in self.weights]
         return "\n".join([*lines, "", self.weights[columns].head(SHOWN_KERNELS).to_string(index=False)])
+
+    @property
+    def strength(self) -> str:
+        """The strength as text, the smallest and the largest of several; empty for a penalty that is an object."""
+        if self.alpha is None:
+            return ""
+        low, high = f"{np.min(self.alpha):.4g}", f"{np.max(self.alpha):.4g}"
+        return f"alpha {low}" if low == high else f"alpha {low} to {high}"
 
     @property
     def asked(self) -> str:
@@ -242,6 +251,12 @@ class MKLReport:
 
 def _name(value: Any) -> str:
     return value if isinstance(value, str) else str(getattr(value, "name", value))
+
+
+def _alpha(estimator: Any) -> float | tuple[float, ...]:
+    """Return the strength that was used, or those of several targets."""
+    found = np.asarray(getattr(estimator, "alpha_", estimator.alpha), dtype=np.float64)
+    return float(found) if found.ndim == 0 else tuple(found.tolist())
 
 
 def _n_active(solutions: tuple[Solution, ...]) -> int:

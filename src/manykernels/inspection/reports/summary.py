@@ -54,7 +54,7 @@ def summary_html(model: Any) -> str:
     except NotFittedError:
         return f'<div style="{CARD}"><code>{escape(_parameters(model))}</code><br><i>not fitted</i></div>'
     facts = MKLReport.from_estimator(model)
-    strength = "" if facts.alpha is None else f", alpha {facts.alpha:.3g}"
+    strength = f", {facts.strength}" if facts.strength else ""
     lines = [
         f"<b>{escape(facts.estimator)}</b> <span style='{MUTED}'>{escape(facts.loss)} loss, {escape(facts.penalty)} "
         f"penalty{escape(strength)}</span>",

@@ -39,7 +39,7 @@ class KernelBank(BankConstructors):
         are names, positions, slices, masks or selectors, as in scikit-learn's ColumnTransformer.
     standardize : bool, default=False
         Subtract the training mean of every column and divide by its training standard deviation first.
-    normalize : {"trace", "mean_diagonal", "unit_diagonal", None}, default="trace"
+    normalize : {"trace", "mean_diagonal", "unit_diagonal", None}, default="mean_diagonal"
         What is made 1: the trace of the training Gram matrix, its mean diagonal, or every ``k(x, x)``.
     center : bool, default=False
         Subtract the training mean in the feature space of every kernel.
@@ -70,7 +70,7 @@ class KernelBank(BankConstructors):
     kernels: Any
     _: KW_ONLY
     standardize: bool = False
-    normalize: str | None = "trace"
+    normalize: str | None = "mean_diagonal"
     center: bool = False
     missing: str = "error"
 

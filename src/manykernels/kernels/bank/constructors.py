@@ -213,7 +213,7 @@ class BankConstructors(ABC):
         """Return the kernels of the SimpleMKL protocol, 27 (d + 1) for d columns.
 
         Gaussians of width 0.1, 0.25, 0.5, 0.75, 1, 2, ..., 20 and polynomials of degree 1, 2, 3, on every column and on
-        all columns; unit trace, standardized columns.
+        all columns; unit mean diagonal, standardized columns. The paper has unit traces: ``normalize="trace"``.
 
         Parameters
         ----------
@@ -239,7 +239,7 @@ class BankConstructors(ABC):
 
     @classmethod
     def default(cls, **options: Any) -> Self:
-        """Return the bank used when nobody chose one, see :class:`DefaultKernels`; unit trace, standardized columns.
+        """Return the bank used when nobody chose one, see :class:`DefaultKernels`; standardized columns.
 
         Parameters
         ----------

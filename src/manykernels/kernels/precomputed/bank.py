@@ -31,7 +31,7 @@ class PrecomputedBank:
 
     Parameters
     ----------
-    normalize : {"trace", "mean_diagonal", "unit_diagonal", None}, default="trace"
+    normalize : {"trace", "mean_diagonal", "unit_diagonal", None}, default="mean_diagonal"
         What becomes one on the training samples: the trace, the mean of the diagonal, or its every entry.
     center : bool, default=False
         Whether the training mean is subtracted in the feature space of each kernel first.
@@ -45,7 +45,7 @@ class PrecomputedBank:
     array([0.5])
     """
 
-    normalize: str | None = "trace"
+    normalize: str | None = "mean_diagonal"
     center: bool = False
 
     def __post_init__(self) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -232,6 +232,55 @@ class Regularizer(abc.ABC):
         float
         """
         return np.inf if np.any(np.asarray(u) > 0) else 0.0
+
+    def relative(self, fraction: float, u: Array, loss: float) -> Self:
+        """Return this penalty at a fraction of the strength at which it leaves nothing to gain.
+
+        That strength is `strength_max` where it is finite. Elsewhere it is the strength at which the conjugate, the
+        most that a model of slope ``u`` can gain to first order, is the loss that there is to lose:
+        ``Omega*(u) = loss``. Both grow alike with the kernels and with the unit of the target, so that the same
+        fraction means the same for all of them; for ridge and squared loss, the strength is the Rayleigh quotient
+        ``rho' (sum_m K_m / w_m^2) rho / rho'rho``.
+
+        Parameters
+        ----------
+        fraction : float
+            Positive.
+        u : ndarray of shape (n_kernels,)
+            Dual norms at the zero model.
+        loss : float
+            Loss of the zero model.
+
+        Returns
+        -------
+        Regularizer
+            The strength is ``fraction`` itself if there is nothing to gain at any strength.
+
+        Raises
+        ------
+        InvalidInputError
+            If that strength leaves the range of float64.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import get_regularizer
+        >>> get_regularizer("l1", 1.0).relative(0.1, np.array([3.0, 5.0]), 2.0)
+        BlockL1(strength=0.5)
+        >>> get_regularizer("ridge", 1.0).relative(0.1, np.array([3.0, 5.0]), 2.0)
+        Ridge(strength=0.85)
+        """
+        return replace(self, strength=fraction * (self._reference(u, loss) or 1.0))
+
+    def _reference(self, u: Array, loss: float) -> float:
+        """Return the strength at which nothing is left to gain; 0 if there is nothing to gain at any."""
+        largest = self.strength_max(u)
+        if np.isfinite(largest) or not loss > 0:
+            return largest if np.isfinite(largest) else 0.0
+        exponent = self.norm_exponent if self.separable and self.norm_exponent is not None else 2.0
+        # Omega* is homogeneous of degree q / (q - 1): the loss is divided out first, or squares would overflow.
+        slopes = np.asarray(u) / loss ** ((exponent - 1.0) / exponent)
+        return float(replace(self, strength=1.0).conjugate(slopes) ** (exponent - 1.0))
 
     def take(self, kernels: Any) -> Regularizer:
         """Return the regularizer of some of the kernels: itself, unless it has coefficients of each kernel.

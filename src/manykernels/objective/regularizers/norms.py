@@ -158,6 +158,12 @@ class ElasticNet(LinearAndRidge):
         """``max u / (1 - lam)``; infinite for ridge."""
         return _largest(u) / self.l1_ratio if self.l1_ratio > 0 else super().strength_max(u)
 
+    def relative(self, fraction: float, u: Array, loss: float) -> ElasticNet:
+        """Scale both terms, each by its own: no common strength suits ``t`` and ``t^2`` in every unit of the target."""
+        linear = self.l1_ratio * BlockL1(1.0).relative(fraction, u, loss).strength
+        ridge = (1.0 - self.l1_ratio) * Ridge(1.0).relative(fraction, u, loss).strength
+        return ElasticNet(linear + ridge, l1_ratio=linear / (linear + ridge))
+
 
 @dataclass(frozen=True)
 class BlockLq(Regularizer):

@@ -1,0 +1,73 @@
+"""Parameters in no unit: what ``alpha``, ``epsilon`` and ``delta`` stand for when they are left to the data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.objective.losses import Loss
+from manykernels.validation.arrays import Array, check_positive
+
+__all__ = ["AUTO", "IN_UNIT_SPREAD", "check_alpha", "in_unit_of", "number_or_auto", "strength_fraction"]
+
+AUTO = "auto"
+SHARE = 0.5  # chosen by benchmarks/defaults.py, see `strength_fraction`
+IN_UNIT_SPREAD = {"epsilon": 0.1, "delta": 1.35}  # sizes of errors for a target of standard deviation 1
+RELATIVE = re.compile(r"\s*([0-9.]+(?:[eE][-+]?[0-9]+)?)\s*\*\s*max\s*")
+
+
+def check_alpha(alpha: Any) -> None:
+    """Raise ``InvalidInputError`` unless ``alpha`` is a positive number, "auto", or text such as "0.1*max"."""
+    if isinstance(alpha, str):
+        strength_fraction(alpha, 1)
+    else:
+        check_positive(alpha, "alpha")
+
+
+def strength_fraction(alpha: Any, n_samples: int) -> float | None:
+    """Return the fraction that ``alpha`` asks for of the strength that leaves nothing to gain, or None for a number.
+
+    "auto" is ``0.5 / sqrt(n)``. What noise adds to ``sum_i rho_i f(x_i)`` grows with the root of the number of samples,
+    and the strength that leaves nothing to gain with the number itself.
+    """
+    if not isinstance(alpha, str):
+        return None
+    if alpha == AUTO:
+        return SHARE / float(np.sqrt(n_samples))
+    found = RELATIVE.fullmatch(alpha)
+    try:
+        return check_positive(float(found[1] if found else "none"), "alpha")
+    except ValueError as error:
+        raise InvalidInputError(
+            f"alpha must be a positive number, 'auto', or a positive multiple of the strength at which the model is "
+            f"empty, such as '0.1*max', got {alpha!r}."
+        ) from error
+
+
+def number_or_auto(check: Callable[[Any], object]) -> Callable[[Any], object]:
+    """Return the check of a parameter that is either what ``check`` accepts or "auto"."""
+    return lambda value: None if isinstance(value, str) and value == AUTO else check(value)
+
+
+def in_unit_of(loss: Loss, given: Mapping[str, Any], target: Array, weight: Array) -> Loss:
+    """Return the loss with the sizes of errors that ``given`` leaves open in standard deviations of the target."""
+    left_open = [name for name in IN_UNIT_SPREAD if hasattr(loss, name) and given.get(name) == AUTO]
+    if not left_open:
+        return loss
+    unit = _spread(target, weight)
+    return replace(loss, **{name: IN_UNIT_SPREAD[name] * unit for name in left_open})
+
+
+def _spread(target: Array, weight: Array) -> float:
+    """Return the weighted standard deviation of a target, 1 if it is constant."""
+    top = float(np.abs(target).max())
+    if not top > 0:
+        return 1.0
+    scaled = target / top  # squares of very large or small targets would leave the range of float64
+    deviations = scaled - np.average(scaled, weights=weight)
+    return top * float(np.sqrt(np.average(np.square(deviations), weights=weight))) or 1.0

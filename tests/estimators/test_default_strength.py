@@ -1,0 +1,217 @@
+"""Untouched estimators mean the same in every unit, normalization and number of classes; a number means what it did."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.model_selection import train_test_split
+
+from manykernels import (
+    InvalidInputError,
+    KernelBank,
+    MKLClassifier,
+    MKLRegressor,
+    PrecomputedBank,
+    get_regularizer,
+    load_model,
+    regularization_path,
+    save_model,
+    solve,
+)
+from manykernels.kernels import Gaussian, Linear
+from manykernels.objective.regularizers import REGULARIZERS
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-2.0, 2.0, size=(30, 2))
+NEW = RNG.uniform(-2.0, 2.0, size=(9, 2))
+Y = np.sin(2.0 * X[:, 0]) + 0.2 * RNG.normal(size=30)
+LABELS = np.where(X[:, 0] ** 2 + X[:, 1] + 0.5 * RNG.normal(size=30) > 1.0, "yes", "no")
+BANK = KernelBank.per_feature([Linear(), Gaussian(0.7)])
+GRAMS = np.array([BANK.fit(X).block(BANK.fit(X).prepare(X), BANK.fit(X).prepare(X))])[0]
+TIGHT: dict[str, Any] = {"tol": 1e-9, "max_iter": 500}
+LOSSES = ["squared", "epsilon_insensitive", "huber", "quantile"]
+
+
+# --- units ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("penalty", list(REGULARIZERS))
+def test_a_unit_of_y_changes_the_unit_of_predictions(loss: str, penalty: str) -> None:
+    first, second = (
+        MKLRegressor(BANK, loss=loss, penalty=penalty, **TIGHT).fit(X, 1000.0 * Y * unit + 7.0 * unit).predict(NEW)
+        / unit
+        for unit in (1.0, 1e-5)
+    )
+    np.testing.assert_allclose(second, first, atol=2e-3 * np.ptp(first))
+
+
+@pytest.mark.parametrize("model", [MKLRegressor(**TIGHT), MKLClassifier(**TIGHT)], ids=["regressor", "classifier"])
+def test_units_of_standardized_columns_change_nothing(model: Any) -> None:
+    y = Y if isinstance(model, MKLRegressor) else LABELS
+    score = model.predict if isinstance(model, MKLRegressor) else lambda rows: model.decision_function(rows)
+    first = (model.fit(X, y), score(NEW))[1]
+    unit, origin = np.array([1e3, 1e-4]), np.array([50.0, -2.0])
+    second = (model.fit(X * unit + origin, y), score(NEW * unit + origin))[1]
+    np.testing.assert_allclose(second, first, atol=1e-4 * np.ptp(first))
+
+
+@pytest.mark.parametrize("penalty", list(REGULARIZERS))
+def test_a_common_factor_of_the_kernels_changes_nothing(penalty: str) -> None:
+    model = MKLClassifier("precomputed", penalty=penalty, **TIGHT)
+    first, second = (model.fit(factor * GRAMS, LABELS).decision_function(factor * GRAMS) for factor in (1.0, 1e-3))
+    np.testing.assert_allclose(second, first, atol=1e-3 * np.ptp(first))
+
+
+def test_traces_and_mean_diagonals_give_one_model() -> None:
+    first, second = (
+        MKLClassifier(PrecomputedBank(normalize), **TIGHT).fit(GRAMS, LABELS).decision_function(GRAMS)
+        for normalize in ("trace", "mean_diagonal")
+    )
+    np.testing.assert_allclose(second, first, atol=1e-4 * np.ptp(first))
+
+
+def test_weights_times_a_constant_change_nothing() -> None:
+    first, second = (
+        MKLRegressor(BANK, **TIGHT).fit(X, Y, sample_weight=np.full(30, factor)).predict(NEW) for factor in (1.0, 40.0)
+    )
+    np.testing.assert_allclose(second, first, atol=1e-4 * np.ptp(first))
+
+
+# --- classes and targets --------------------------------------------------------------------------------------------
+
+
+def test_a_class_does_not_depend_on_how_many_others_there_are() -> None:
+    inside = X[:, 0] > 0.8
+    rest = RNG.integers(0, 5, size=30)
+    few, many = (np.where(inside, "in", np.char.add("out ", (rest % n).astype(str))) for n in (2, 5))
+    found = [MKLClassifier(BANK, **TIGHT).fit(X, labels) for labels in (few, many)]
+    assert [len(model.classes_) for model in found] == [3, 6]
+    np.testing.assert_allclose(found[0].alpha_[0], found[1].alpha_[0], rtol=1e-12)
+    np.testing.assert_allclose(found[0].decision_function(NEW)[:, 0], found[1].decision_function(NEW)[:, 0], atol=1e-6)
+
+
+def test_every_class_of_many_has_kernels_and_the_rows_are_told_apart() -> None:
+    centers = np.array([(3.0 * i, 3.0 * j) for i in range(6) for j in range(5)])
+    y = np.repeat(np.arange(30), 6)
+    rows = centers[y] + 0.4 * np.random.default_rng(1).normal(size=(180, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = MKLClassifier(tol=1e-2).fit(rows, y)
+    assert (model.kernel_weights_.max(axis=1) > 0).all()
+    assert model.score(rows, y) > 0.95
+
+
+def test_every_target_has_a_strength_of_its_own() -> None:
+    both = MKLRegressor(BANK, **TIGHT).fit(X, np.column_stack([Y, 1e4 * X[:, 1]]))
+    alone = MKLRegressor(BANK, **TIGHT).fit(X, 1e4 * X[:, 1])
+    assert both.alpha_.shape == (2,)
+    assert both.alpha_[1] == alone.alpha_
+    np.testing.assert_allclose(both.predict(NEW)[:, 1], alone.predict(NEW), rtol=1e-9)
+
+
+# --- what a number, and what text, means ----------------------------------------------------------------------------
+
+
+def test_a_number_is_the_strength_relative_to_the_mean_loss_in_the_unit_of_y() -> None:
+    weight = RNG.uniform(0.5, 2.0, size=30)
+    model = MKLRegressor("precomputed", alpha=0.03, **TIGHT).fit(GRAMS, 100.0 * Y, sample_weight=weight)
+    penalty = get_regularizer("l1", 0.03 * weight.sum())
+    found = solve(GRAMS, 100.0 * Y, loss="squared", regularizer=penalty, sample_weight=weight, tol=1e-9)
+    assert model.alpha_ == pytest.approx(0.03, rel=1e-12)
+    assert model.solution_.certificate.primal == pytest.approx(found.certificate.primal, rel=1e-8)
+
+
+def test_text_is_a_multiple_of_the_largest_useful_strength() -> None:
+    alpha_max = regularization_path(X, Y, kernels=BANK, n_alphas=2).alpha_max
+    assert MKLRegressor(BANK, alpha="0.1*max").fit(X, Y).alpha_ == pytest.approx(0.1 * alpha_max, rel=1e-9)
+    assert MKLRegressor(BANK).fit(X, Y).alpha_ == pytest.approx(0.5 / np.sqrt(30) * alpha_max, rel=1e-9)
+    assert MKLRegressor(BANK, alpha=" 9.99e-1 * max", **TIGHT).fit(X, Y).kernel_weights_.any()
+    with pytest.warns(UserWarning, match="No kernel was selected"):
+        assert not MKLRegressor(BANK, alpha="1.001*max").fit(X, Y).kernel_weights_.any()
+
+
+def test_half_a_ridge_is_between_both_ends() -> None:
+    ends = [MKLRegressor(BANK, penalty=penalty).fit(X, Y).alpha_ for penalty in ("l1", "ridge")]
+    mixed = [MKLRegressor(BANK, penalty="elasticnet", l1_ratio=share).fit(X, Y).alpha_ for share in (1.0, 0.5, 0.0)]
+    np.testing.assert_allclose(mixed, [ends[0], np.mean(ends), ends[1]], rtol=1e-9)
+
+
+def test_strength_of_ridge_is_a_share_of_the_rayleigh_quotient() -> None:
+    centered = Y - Y.mean()
+    quotient = centered @ GRAMS.sum(axis=0) @ centered / (centered @ centered)
+    found = MKLRegressor("precomputed", penalty="ridge", alpha="0.2*max").fit(GRAMS, Y)
+    assert found.alpha_ == pytest.approx(0.2 * quotient / 30, rel=1e-9)
+
+
+@pytest.mark.parametrize("wrong", ["much", "0*max", "-1*max", "1.2.3*max", "nan*max", "max", "0.1", 0, None, True])
+def test_what_alpha_may_be_is_said(wrong: Any) -> None:
+    with pytest.raises(InvalidInputError, match="alpha must be a"):
+        MKLRegressor(alpha=wrong).fit(X, Y)
+
+
+@pytest.mark.parametrize("name", ["epsilon", "delta"])
+def test_sizes_of_errors_are_in_the_unit_of_y_unless_left_open(name: str) -> None:
+    loss = {"epsilon": "epsilon_insensitive", "delta": "huber"}[name]
+    given = {"epsilon": 0.1, "delta": 1.35}[name] * Y.std()
+    open_, number = (
+        MKLRegressor(BANK, loss=loss, alpha=0.01, **{name: value}, **TIGHT).fit(X, Y).predict(NEW)
+        for value in ("auto", given)
+    )
+    np.testing.assert_allclose(open_, number, rtol=1e-9)
+
+
+def test_the_strength_is_kept_in_the_file(tmp_path: Any) -> None:
+    for y in (Y, np.column_stack([Y, X[:, 0]])):
+        model = MKLRegressor(BANK).fit(X, y)
+        save_model(model, tmp_path / "model.mkl")
+        again = load_model(tmp_path / "model.mkl")
+        assert again.alpha == "auto"
+        np.testing.assert_array_equal(again.alpha_, model.alpha_)
+
+
+# --- what is told ---------------------------------------------------------------------------------------------------
+
+
+def test_classes_without_kernels_are_named_with_the_remedy() -> None:
+    y = np.array(["large"] * 24 + ["rare", "odd"] * 3)
+    rows = np.column_stack([np.repeat([0.0, 1.0], [24, 6]) + 0.1 * RNG.normal(size=30), RNG.normal(size=30)])
+    with pytest.warns(UserWarning, match=r"2 of 3 classes \('odd', 'rare'\).*alpha='auto' gives each"):
+        MKLClassifier(alpha=0.2).fit(rows, y)
+
+
+def test_targets_without_kernels_are_named() -> None:
+    y = np.column_stack([100.0 * X[:, 0], np.zeros(30)])
+    with pytest.warns(UserWarning, match=r"1 of 2 outputs \(1\).*Check those outputs"):
+        MKLRegressor(BANK).fit(X, y)
+
+
+# --- the defaults that failed ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bank", "least"),
+    [
+        (None, 0.94),
+        (KernelBank.default(), 0.94),
+        (KernelBank.per_feature(Gaussian(1.0), standardize=True), 0.94),
+        (KernelBank.per_feature(Gaussian(1.0)), 0.9),
+    ],
+    ids=["none", "default", "per_feature standardized", "per_feature"],
+)
+def test_any_bank_is_good_enough_untouched(bank: Any, least: float) -> None:
+    data, labels = load_breast_cancer(return_X_y=True)
+    train, test, y_train, y_test = train_test_split(data, labels, train_size=200, stratify=labels, random_state=0)
+    assert MKLClassifier(bank, tol=1e-2).fit(train, y_train).score(test, y_test) >= least
+
+
+def test_an_untouched_regressor_beats_the_mean() -> None:
+    data, y = load_diabetes(return_X_y=True)
+    train, test, y_train, y_test = train_test_split(data, y, train_size=200, random_state=0)
+    scores = [MKLRegressor(tol=1e-2).fit(train, unit * y_train).score(test, unit * y_test) for unit in (1.0, 0.01)]
+    assert scores[0] > 0.3
+    assert scores[1] == pytest.approx(scores[0], abs=1e-6)
