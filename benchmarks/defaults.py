@@ -2,10 +2,10 @@
 
 ``python benchmarks/defaults.py [--data DIR] [--rows 200 800] [--penalties l1 ridge] [--smoke] [--output DIR]``
 
-First table: banks and targets on which untouched estimators failed when ``alpha`` was 0.01 and banks had unit traces,
-with those settings given as numbers (before) and untouched (after). Second table: held-out accuracy or R2 of the default
-bank at multiples of the default strength, mean over splits. Third: for each multiple what it loses, in the mean over the
-sets, to the best multiple of each. Sets that are not in the folder of ``--data`` are left out, with a line that says so.
+First table: banks and targets on which untouched estimators failed when ``alpha`` was 0.01 and traces were 1, with
+those settings given as numbers (before) and untouched (after). Second table: held-out accuracy or R2 of the default
+bank at multiples of the default strength, mean over splits. Third: for each multiple what it loses, in the mean over
+the sets, to the best multiple of each. Sets that are not in the folder of ``--data`` are left out, with a line.
 """
 
 from __future__ import annotations

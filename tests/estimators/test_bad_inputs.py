@@ -206,7 +206,11 @@ CASES = [
     ),
     Case("alpha=0", lambda: classify(alpha=0), "alpha must be a finite positive number, got 0"),
     Case("a negative alpha", lambda: regress(alpha=-0.1), "alpha must be a finite positive number, got -0.1"),
-    Case("alpha as text", lambda: regress(alpha="0.1"), "alpha must be a positive number, got '0.1'"),
+    Case(
+        "alpha as text",
+        lambda: regress(alpha="0.1"),
+        "alpha must be a positive number, 'auto', or a positive multiple of the strength at which .* got '0.1'",
+    ),
     Case("l1_ratio above 1", lambda: classify(penalty="elasticnet", l1_ratio=1.5), "l1_ratio.*at most 1"),
     Case("q=1", lambda: classify(penalty="lq", q=1.0), "1 < q <= 2.*penalty 'l1'"),
     Case("q above 2", lambda: classify(penalty="lq", q=3.0), "q must be.*at most 2"),

@@ -95,7 +95,7 @@ def test_a_second_parameter_is_chosen_too(given: dict[str, Any]) -> None:
 def test_classes_are_scored_on_held_out_samples(n_classes: int) -> None:
     X, y = classification(n_classes=n_classes)
     splitter = StratifiedKFold(3)
-    model = MKLClassifierCV(bank(), cv=3, alphas=[0.01, 0.002, 0.005], tol=1e-7).fit(X, y)
+    model = MKLClassifierCV(bank(), cv=3, alphas=[0.004, 0.001, 0.002], tol=1e-7).fit(X, y)
     expected = [
         np.mean(
             [
@@ -105,7 +105,7 @@ def test_classes_are_scored_on_held_out_samples(n_classes: int) -> None:
                 for train, test in splitter.split(X, y)
             ]
         )
-        for a in (0.01, 0.005, 0.002)
+        for a in (0.004, 0.002, 0.001)
     ]
     np.testing.assert_allclose(model.cv_frame()["mean_score"], expected, rtol=1e-12)
     assert set(model.classes_) == set(y)

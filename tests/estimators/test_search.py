@@ -89,7 +89,7 @@ BANK = KernelBank([("first", Gaussian(1.0), [0]), ("line", Linear(), [1, 2])], s
 
 def test_a_regressor_agrees_with_the_same_kernels_given(data: Any) -> None:
     model = TwoKernels().fit(data.frame, data.y)
-    given = MKLRegressor(BANK, tol=1e-7).fit(data.frame, data.y)
+    given = MKLRegressor(BANK, alpha=0.01, tol=1e-7).fit(data.frame, data.y)
     np.testing.assert_allclose(model.predict(data.frame), given.predict(data.frame), atol=1e-3)
     np.testing.assert_allclose(model.kernel_weights_, given.kernel_weights_, rtol=1e-2)
     np.testing.assert_allclose(model.kernel_norms_, given.kernel_norms_, rtol=1e-2)
@@ -104,7 +104,7 @@ def test_a_regressor_agrees_with_the_same_kernels_given(data: Any) -> None:
 
 def test_a_classifier_agrees_with_the_same_kernels_given(data: Any) -> None:
     model = TwoKernels(loss="logistic").fit(data.X, data.labels)
-    given = MKLClassifier(BANK, tol=1e-7).fit(data.X, data.labels)
+    given = MKLClassifier(BANK, alpha=0.01, tol=1e-7).fit(data.X, data.labels)
     assert is_classifier(model)
     np.testing.assert_allclose(model.predict_proba(data.X), given.predict_proba(data.X), atol=1e-3)
     np.testing.assert_array_equal(model.classes_, ["no", "yes"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import suppress
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
@@ -80,7 +81,7 @@ def _option(parameter: Parameter) -> inspect.Parameter:
     default, text = parameter.default, parameter.help
     kind: Any = str if parameter.range is None else int if parameter.range.whole else float
     kind = {"fit_intercept": bool, "n_jobs": int}.get(parameter.name, kind)
-    kind = str if isinstance(default, str) else kind  # a number will do as well, see ``_number_or_text``
+    kind = str if isinstance(default, str) else kind  # a number will do as well, see ``_numbers_or_text``
     if parameter.choices:
         text += f" One of {', '.join(parameter.choices)}."
     if parameter.name == "loss":
@@ -93,14 +94,14 @@ def _option(parameter: Parameter) -> inspect.Parameter:
     )
 
 
-def _number_or_text(name: str, value: Any) -> Any:
-    """Return the number that the text of an option is, for parameters that may also be "auto"."""
-    if not isinstance(value, str) or PARAMETERS[name].range is None:
-        return value
-    try:
-        return float(value)
-    except ValueError:
-        return value
+def _numbers_or_text(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with the numbers that texts are, for parameters that may also be "auto"."""
+    found = dict(settings)
+    for name, value in settings.items():
+        if isinstance(value, str) and PARAMETERS[name].range is not None:
+            with suppress(ValueError):
+                found[name] = float(value)
+    return found
 
 
 def with_settings(command: Any) -> Any:
@@ -150,7 +151,7 @@ def fit(
         ids=tuple(ids or ()),
         drop_missing=drop_missing,
         missing=missing.value,
-        settings={name: _number_or_text(name, value) for name, value in settings.items()},
+        settings=_numbers_or_text(settings),
     )
     with running("fit", as_json=as_json) as outcome:
         run_fit(options, outcome)
@@ -236,7 +237,7 @@ def path(
         ids=tuple(ids or ()),
         drop_missing=drop_missing,
         missing=missing.value,
-        settings=settings,
+        settings=_numbers_or_text(settings),
     )
     with running("path", as_json=as_json) as outcome:
         run_path(options, n_alphas, output, plot, outcome)

@@ -19,10 +19,11 @@ from manykernels.cli.views import bank_for
 from manykernels.estimators import regularization_path
 from manykernels.estimators.parameters import DEFAULT_LOSS, shape_of
 from manykernels.estimators.selection.path import RegularizationPath
+from manykernels.estimators.strength import AUTO, in_unit_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import format_bytes, plan_stack
 from manykernels.inspection import PathDisplay
-from manykernels.objective.losses import LOSSES
+from manykernels.objective.losses import LOSSES, get_loss
 from manykernels.objective.regularizers import REGULARIZERS
 from manykernels.solvers import Status
 
@@ -127,12 +128,12 @@ def _settings(options: FitOptions, samples: Samples) -> dict[str, Any]:
     """Return the arguments of the path that the options stand for."""
     given = {name: value for name, value in options.settings.items() if value is not None}
     loss = given.get("loss", DEFAULT_LOSS[samples.task])
+    sizes = {name: given[name] for name in shape_of(LOSSES[loss]) if name in given and given[name] != AUTO}
     own = {name: given[name] for name in PASSED_ON if name in given}
     return {
         **own,
-        "loss": loss,
+        "loss": in_unit_of(get_loss(loss, **sizes), given, samples.target, np.ones(len(samples.target))),
         "penalty_parameters": {name: given[name] for name in shape_of(REGULARIZERS[given["penalty"]]) if name in given},
-        "loss_parameters": {name: given[name] for name in shape_of(LOSSES[loss]) if name in given},
     }
 
 

@@ -17,18 +17,14 @@ PRESETS = {"default": KernelBank.default, "simplemkl": KernelBank.simplemkl}
 
 
 def bank_named(kernels: str) -> KernelBank:
-    """Return the bank called ``default`` or ``simplemkl``, or the one in a TOML file.
-
-    Kernels get unit mean diagonals unless the file says otherwise, so that one ``--alpha`` means the same for few and
-    for many rows.
-    """
+    """Return the bank called ``default`` or ``simplemkl``, or the one in a TOML file."""
     if kernels in PRESETS:
-        return PRESETS[kernels](normalize="mean_diagonal")
+        return PRESETS[kernels]()
     if not Path(kernels).is_file():
         raise InvalidInputError(
             f"--kernels must be 'default', 'simplemkl' or a TOML file, but there is no file {kernels!r}."
         )
-    return KernelBank.from_dict({"normalize": "mean_diagonal", **read_toml(kernels)})
+    return KernelBank.from_dict(read_toml(kernels))
 
 
 def bank_for(
@@ -52,7 +48,7 @@ def bank_for(
     idle = [name for name in columns if not any(name in members for members in found.values())]
     if idle:
         outcome.note(f"{len(idle)} column(s) are in no view and are not used: {quoted(idle)}.")
-    return KernelBank.from_views(found, normalize="mean_diagonal", missing=missing)
+    return KernelBank.from_views(found, missing=missing)
 
 
 def read_views(path: Path, columns: Sequence[str]) -> dict[str, list[str]]:

@@ -18,7 +18,7 @@ from manykernels.validation.arrays import Array
 __all__ = ["MKLClassifierCV", "MKLRegressorCV"]
 
 
-class MKLRegressorCV(CrossValidated, MKLRegressor):  # type: ignore[override]  # fit also takes groups
+class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     """Regression with many kernels, with the strength of the penalty chosen by cross-validation.
 
     The grid of strengths starts at the smallest ``alpha`` under which no kernel is selected and falls geometrically.
@@ -176,7 +176,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # type: ignore[override]  #
         self.verbose = verbose
 
 
-class MKLClassifierCV(CrossValidated, MKLClassifier):  # type: ignore[override]  # fit also takes groups
+class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     """Classification with many kernels, with the strength of the penalty chosen by cross-validation.
 
     The grid of strengths starts at the smallest ``alpha`` under which no kernel is selected and falls geometrically.

@@ -45,6 +45,7 @@ class BaseMKL(NotebookCard, BaseEstimator):
     _single: bool
     _n_samples: int
     _loss: Loss
+    alpha_: Any
     _known_rows: Rows | None = None  # checked before, see ``_checked_rows``
 
     @property

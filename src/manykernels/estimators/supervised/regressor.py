@@ -180,7 +180,7 @@ class MKLRegressor(RegressorMixin, BaseMKL):
         self.kernels = kernels
         self.loss = loss
         self.penalty = penalty
-        self.alpha = alpha
+        self.alpha: Any = alpha
         self.l1_ratio = l1_ratio
         self.q = q
         self.p = p
