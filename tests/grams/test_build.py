@@ -41,7 +41,7 @@ def normalized(A, B):
 
 @pytest.fixture
 def bank():
-    return KernelBank(ENTRIES).fit(X)
+    return KernelBank(ENTRIES, normalize="trace").fit(X)
 
 
 @pytest.mark.parametrize(("kind", "cls"), [("dense", DenseStack), ("packed", PackedStack), ("lazy", LazyStack)])
@@ -142,7 +142,7 @@ def test_lazy_temporaries_stay_small():
 
     rows = np.random.default_rng(0).normal(size=(400, 2))
     entries = [(f"{w:.3f} {c}", Gaussian(w), c) for w in np.linspace(0.1, 20, 120) for c in ([0], [0, 1])]
-    bank = KernelBank([*entries, *[(f"p{k}", Polynomial(k), [1]) for k in range(1, 11)]]).fit(rows)
+    bank = KernelBank([*entries, *[(f"p{k}", Polynomial(k), [1]) for k in range(1, 11)]], normalize="trace").fit(rows)
     stack = build_stack(bank, rows, kind="lazy")
     r, d = np.ones(400), np.ones(250)
     for operation in (lambda: stack.quad(r), lambda: stack.apply(d, r), lambda: stack.combine(d)):

@@ -108,7 +108,7 @@ def mixed_bank(**options):
         ("ard", ArdGaussian((1.0, 3.0)), [1, 2]),
         ("matern", Matern(1.0), [0]),
     ]
-    return KernelBank([entries[k] for k in (3, 0, 5, 1, 4, 6, 2, 7)], **options).fit(X)
+    return KernelBank([entries[k] for k in (3, 0, 5, 1, 4, 6, 2, 7)], **{"normalize": "trace", **options}).fit(X)
 
 
 def formulas() -> np.ndarray:

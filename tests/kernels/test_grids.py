@@ -81,13 +81,13 @@ def test_simplemkl_is_the_protocol_of_the_papers(frame: pd.DataFrame) -> None:
     kernels = bank.expand(frame)
     assert len(kernels) == 27 * 4
     assert bank.standardize
-    assert bank.normalize == "trace"
+    assert bank.normalize == "mean_diagonal"
     per_column = [spec for _, spec, positions in kernels if positions == (1,)]
     assert [spec.width for spec in per_column[:24]] == [0.1, 0.25, 0.5, 0.75, *range(1, 21)]  # type: ignore[attr-defined]
     assert per_column[24:] == [Polynomial(1), Polynomial(2), Polynomial(3)]
     assert [spec for _, spec, positions in kernels if positions == (0, 1, 2)] == per_column
     fitted, rows = bank.fit_prepare(frame)
-    np.testing.assert_allclose(fitted.diag(rows).sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(fitted.diag(rows).mean(axis=1), 1.0, rtol=1e-12)
 
 
 def test_the_default_bank_stays_moderate(rng: np.random.Generator) -> None:

@@ -22,7 +22,7 @@ def test_kernels_far_beyond_their_bound_do_not_throw_the_iteration_off(constant:
     rng = np.random.default_rng(3)
     rows = rng.permutation(len(X))[:100]
     y = np.where(rng.random(100) < 0.25, 1.0, -1.0)
-    bank = KernelBank.simplemkl().fit(X[rows])
+    bank = KernelBank.simplemkl(normalize="trace").fit(X[rows])
     problem = conversions.spicymkl(constant, "hinge").problem(build_stack(bank, X[rows], kind="packed"), y)
     solution = WorkingSet(tol=1e-2, max_iter=20).solve(problem)
     assert solution.status == "converged"
@@ -35,7 +35,7 @@ def test_a_loose_tolerance_still_gives_a_sparse_model() -> None:
     rng = np.random.default_rng(5)
     X = rng.normal(size=(60, 8))
     y = np.sign(X[:, 0] * X[:, 1] + rng.normal(size=60))
-    bank, prepared = KernelBank.simplemkl().fit_prepare(X)
+    bank, prepared = KernelBank.simplemkl(normalize="trace").fit_prepare(X)
     problem = Problem(build_stack(bank, prepared), y, "hinge", BlockL1(0.002))
     solution = InteriorPoint(tol=1e-2).solve(problem)
     assert solution.certificate.relative_gap <= 1e-2

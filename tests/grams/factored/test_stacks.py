@@ -50,7 +50,7 @@ def rows(rng: np.random.Generator, n: int) -> Array:
 
 def bank(kind: type[FactoredStack], **options: Any) -> KernelBank:
     entries = [(f"{number}", spec, list(columns)) for number, (spec, columns) in enumerate(SPECS[kind])]
-    return KernelBank(entries, **options)
+    return KernelBank(entries, **{"normalize": "trace", **options})
 
 
 def stack_of(kind: type[FactoredStack], X: Array, **options: Any) -> FactoredStack:
@@ -167,7 +167,7 @@ def test_exact_functions_near_a_factors_function_are_within_its_excess() -> None
     """The norm and the scores of ``K alpha`` beside those of ``Z v``, with ``alpha = Z Lambda^-1 v``."""
     rng = np.random.default_rng(7)
     X = rows(rng, 250)
-    stack = FourierStack.grid(X, [0.2, 1.0, 6.0])
+    stack = FourierStack.grid(X, [0.2, 1.0, 6.0], normalize="trace")
     grams = stack.block()
     for operator in stack.operators(range(stack.n_kernels), 1e-6):
         Z = operator.rows(np.arange(250))
@@ -196,7 +196,7 @@ def test_functions_go_to_zero_outside_the_data() -> None:
 def test_a_narrow_kernel_on_a_column_of_outliers_takes_landmarks() -> None:
     rng = np.random.default_rng(10)
     X = np.concatenate([rng.normal(size=150), [400.0, -300.0]])[:, None]
-    stack = FourierStack.grid(X, [0.2, 5.0], standardize=False)
+    stack = FourierStack.grid(X, [0.2, 5.0], standardize=False, normalize="trace")
     grams = stack.block()
     rho = rng.normal(size=152)
     assert (np.abs(stack.quad(rho) - np.einsum("i,mij,j->m", rho, grams, rho)) <= stack.error_bound(rho)).all()

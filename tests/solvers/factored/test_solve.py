@@ -76,9 +76,9 @@ def test_the_reported_gap_is_never_below_the_brute_force_gap(block: int, monkeyp
         X, y = data(rng, int(rng.integers(24, 50)), int(rng.integers(2, 4)), name)
         specs = [Gaussian(float(width)) for width in rng.choice([0.3, 0.6, 1.0, 2.0, 5.0], 2, replace=False)]
         extra = [(), (Linear(),), (Polynomial(3),), (Laplacian(1.0),)][int(rng.integers(4))]
-        bank = KernelBank.per_feature([*specs, *extra], standardize=bool(rng.integers(2)))
+        bank = KernelBank.per_feature([*specs, *extra], standardize=bool(rng.integers(2)), normalize="trace")
         if rng.integers(2):
-            bank += KernelBank([("pair", Gaussian(1.0), [0, 1])], standardize=bank.standardize)
+            bank += KernelBank([("pair", Gaussian(1.0), [0, 1])], standardize=bank.standardize, normalize="trace")
         fitted, prepared = bank.fit_prepare(X)
         grams = fitted.block(prepared, prepared)
         options: dict[str, Any] = {"fit_intercept": bool(rng.integers(2))}
