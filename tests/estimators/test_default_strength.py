@@ -114,6 +114,14 @@ def test_every_target_has_a_strength_of_its_own() -> None:
     np.testing.assert_allclose(both.predict(NEW)[:, 1], alone.predict(NEW), rtol=1e-9)
 
 
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_targets_with_shared_weights_have_one_strength_in_their_unit(loss: str) -> None:
+    both = np.column_stack([Y, X[:, 1]])
+    found = [MKLRegressor(BANK, loss=loss, weights="shared", **TIGHT).fit(X, unit * both) for unit in (1.0, 1e4)]
+    assert isinstance(found[0].alpha_, float)
+    np.testing.assert_allclose(1e-4 * found[1].predict(NEW), found[0].predict(NEW), atol=1e-3)
+
+
 # --- what a number, and what text, means ----------------------------------------------------------------------------
 
 

@@ -64,10 +64,10 @@ def in_unit_of(loss: Loss, given: Mapping[str, Any], target: Array, weight: Arra
 
 
 def _spread(target: Array, weight: Array) -> float:
-    """Return the weighted standard deviation of a target, 1 if it is constant."""
+    """Return the weighted standard deviation of a target, or the root mean square of several; 1 if all are constant."""
     top = float(np.abs(target).max())
     if not top > 0:
         return 1.0
     scaled = target / top  # squares of very large or small targets would leave the range of float64
-    deviations = scaled - np.average(scaled, weights=weight)
-    return top * float(np.sqrt(np.average(np.square(deviations), weights=weight))) or 1.0
+    deviations = scaled - np.average(scaled, axis=0, weights=weight)
+    return top * float(np.sqrt(np.mean(np.average(np.square(deviations), axis=0, weights=weight)))) or 1.0

@@ -460,7 +460,7 @@ class Problem:
         0.707107
         """
         rho, b = self.zero_model()
-        loss = self.empirical_loss(np.full(self.n_samples, b))
+        loss = self.empirical_loss(self.constant_scores(b))
         return self.with_penalty(self.regularizer.relative(fraction, self.dual_norms(rho), loss))
 
     def with_penalty(self, regularizer: Regularizer) -> Problem:

@@ -192,7 +192,7 @@ class BaseMKL(NotebookCard, BaseEstimator):
         fit = self._solve(samples, loss, self._checked_penalty(samples.total_weight), fraction)
         if named:
             alphas = np.array([alpha_from_strength(p.regularizer.strength, p.total_weight) for p in fit.problems])
-            self.alpha_ = float(alphas[0]) if self._single else alphas
+            self.alpha_ = float(alphas[0]) if self._single or self._shares_weights else alphas
         return fit
 
     def _solve(self, samples: Samples, loss: Loss, regularizer: Regularizer, fraction: float | None = None) -> Fit:
@@ -215,10 +215,11 @@ class BaseMKL(NotebookCard, BaseEstimator):
             n_jobs=self.n_jobs if n_targets == 1 else None,
             n_targets=n_targets,
         )
+        targets = [samples.y] if self._shares_weights else samples.y.T
         problems = build_problems(
             training.stack,
             samples.y,
-            [in_unit_of(loss, self._left_open, target, samples.weight) for target in samples.y.T],
+            [in_unit_of(loss, self._left_open, target, samples.weight) for target in targets],
             regularizer,
             fit_intercept=self.fit_intercept,
             sample_weight=samples.weight,

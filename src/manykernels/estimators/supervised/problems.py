@@ -54,7 +54,7 @@ def build_problems(
     kernel_penalties: Array | None,
     share_weights: bool = False,
 ) -> list[Problem]:
-    """Return one problem for each column of ``targets`` and its loss, or one for all with shared weights and one loss."""
+    """Return one problem for each column of ``targets`` with its loss, or one for all with shared weights."""
     if share_weights:
         return [
             SharedProblem(
