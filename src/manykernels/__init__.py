@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         MKLRegressorCV,
         NonlinearMKL,
         PolynomialMKL,
+        nested_cross_validation,
         regularization_path,
     )
     from manykernels.exceptions import (
@@ -122,6 +123,7 @@ __all__ = [
     "get_regularizer",
     "leave_one_out_importance",
     "load_model",
+    "nested_cross_validation",
     "permutation_importance",
     "regularization_path",
     "report",

@@ -45,7 +45,7 @@ def plain_model(alpha: float, X: Array, y: Array, kind: Any = MKLRegressor) -> A
 def test_scores_are_those_of_a_plain_loop() -> None:
     X, y = regression()
     splitter = KFold(3, shuffle=True, random_state=0)
-    model = MKLRegressorCV(bank(), cv=splitter, n_alphas=6, ratio=1e-2, tol=1e-8).fit(X, y)
+    model = MKLRegressorCV(bank(), cv=splitter, penalty="l1", n_alphas=6, ratio=1e-2, tol=1e-8).fit(X, y)
     expected = [
         [
             -mean_squared_error(
@@ -67,7 +67,7 @@ def test_scores_are_those_of_a_plain_loop() -> None:
 
 def test_the_first_strength_is_the_first_useful_one() -> None:
     X, y = regression()
-    model = MKLRegressorCV(bank(), cv=3, n_alphas=5).fit(X, y)
+    model = MKLRegressorCV(bank(), cv=3, penalty="l1", n_alphas=5).fit(X, y)
     with pytest.warns(UserWarning, match="No kernel was selected"):
         MKLRegressor(bank(), alpha=model.alphas_[0] * (1 + 1e-6), tol=1e-9).fit(X, y)
     assert MKLRegressor(bank(), alpha=0.99 * model.alphas_[0], tol=1e-9).fit(X, y).kernel_weights_.any()
@@ -114,7 +114,7 @@ def test_classes_are_scored_on_held_out_samples(n_classes: int) -> None:
 
 def test_probabilities_can_be_scored() -> None:
     X, y = classification()
-    model = MKLClassifierCV(bank(), cv=3, n_alphas=6, ratio=0.05, scoring="neg_log_loss").fit(X, y)
+    model = MKLClassifierCV(bank(), cv=3, penalty="l1", n_alphas=6, ratio=0.05, scoring="neg_log_loss").fit(X, y)
     assert -np.log(2) < model.best_score_ < 0
     assert model.predict_proba(X).shape == (90, 2)
 
@@ -134,19 +134,22 @@ def test_class_weights_count_in_the_choice() -> None:
 @pytest.mark.filterwarnings("ignore:The best strength:UserWarning")
 def test_hold_out_and_grouped_splits() -> None:
     X, y = regression()
-    once = MKLRegressorCV(bank(), cv=ShuffleSplit(1, test_size=0.3, random_state=0), n_alphas=5).fit(X, y)
+    once = MKLRegressorCV(bank(), cv=ShuffleSplit(1, test_size=0.3, random_state=0), penalty="l1", n_alphas=5).fit(X, y)
     assert once.n_folds_ == 1
     groups = np.arange(60) // 10
-    grouped = MKLRegressorCV(bank(), cv=GroupKFold(3), n_alphas=5).fit(X, y, groups=groups)
+    grouped = MKLRegressorCV(bank(), cv=GroupKFold(3), penalty="l1", n_alphas=5).fit(X, y, groups=groups)
     assert grouped.n_folds_ == 3
 
 
 def test_precomputed_kernels_are_sliced_on_both_sides() -> None:
     X, y = regression()
     kernels = np.stack([np.exp(-((X[:, None, j] - X[:, j]) ** 2) / 2) for j in range(3)])
-    found = [MKLRegressorCV("precomputed", cv=3, n_alphas=5).fit(given, y) for given in (KernelStack(kernels), kernels)]
+    found = [
+        MKLRegressorCV("precomputed", cv=3, penalty="l1", n_alphas=5).fit(given, y)
+        for given in (KernelStack(kernels), kernels)
+    ]
     plain = MKLRegressorCV(
-        KernelBank([(f"x{j}", Gaussian(1.0), [j]) for j in range(3)], normalize=None), cv=3, n_alphas=5
+        KernelBank([(f"x{j}", Gaussian(1.0), [j]) for j in range(3)], normalize=None), cv=3, penalty="l1", n_alphas=5
     ).fit(X, y)
     for model in found:
         pd.testing.assert_frame_equal(model.cv_frame(), plain.cv_frame(), rtol=1e-6)
@@ -156,7 +159,7 @@ def test_several_targets_and_sample_weights() -> None:
     X, y = regression()
     both = np.column_stack([y, X[:, 0] ** 2])
     weight = np.where(np.arange(60) % 7 == 0, 0.0, 1.0)
-    model = MKLRegressorCV(bank(), cv=KFold(3), n_alphas=5).fit(X, both, sample_weight=weight)
+    model = MKLRegressorCV(bank(), cv=KFold(3), penalty="l1", n_alphas=5).fit(X, both, sample_weight=weight)
     assert model.predict(X).shape == (60, 2)
     assert model.kernel_weights_.shape == (2, 6)
     assert not set(model.support_) & set(np.flatnonzero(weight == 0))
@@ -176,7 +179,7 @@ def test_the_edge_of_the_grid_is_reported() -> None:
         MKLRegressorCV(bank(), cv=3, alphas=[1e-4, 5e-5], tol=1e-2).fit(X, y)
     noise = np.random.default_rng(0).normal(size=60)
     with pytest.warns(UserWarning, match="the kernels do not help to predict y"):
-        MKLRegressorCV(bank(), cv=3, n_alphas=4).fit(X, noise)
+        MKLRegressorCV(bank(), cv=3, penalty="l1", n_alphas=4).fit(X, noise)
 
 
 def test_unfinished_folds_are_reported_once() -> None:
@@ -211,7 +214,7 @@ def test_a_dense_penalty_is_chosen_from_given_strengths() -> None:
 
 def test_clones_and_refits_start_afresh() -> None:
     X, y = regression()
-    model = MKLRegressorCV(bank(), cv=3, n_alphas=5)
+    model = MKLRegressorCV(bank(), cv=3, penalty="l1", n_alphas=5)
     first = model.fit(X, y).predict(X)
     np.testing.assert_array_equal(clone(model).fit(X, y).predict(X), first)
     np.testing.assert_array_equal(model.fit(X, y).predict(X), first)
@@ -224,7 +227,10 @@ SAMPLE_WEIGHTS = "kernel normalization and folds count training rows, not their 
 @pytest.mark.filterwarnings("ignore:No kernel was selected:UserWarning", "ignore:The best strength:UserWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(
-    [MKLRegressorCV(n_alphas=2, ratio=0.1, cv=2, tol=1e-2), MKLClassifierCV(n_alphas=2, ratio=0.1, cv=2, tol=1e-2)],
+    [
+        MKLRegressorCV(penalty="l1", n_alphas=2, ratio=0.1, cv=2, tol=1e-2),
+        MKLClassifierCV(penalty="ridge", cv=2, tol=1e-2),
+    ],
     expected_failed_checks=lambda estimator: {"check_sample_weight_equivalence_on_dense_data": SAMPLE_WEIGHTS},
 )
 def test_scikit_learn_accepts_the_estimator(estimator: Any, check: Any) -> None:

@@ -68,7 +68,7 @@ MODELS: dict[str, Any] = {
     "classifier": MKLClassifier(),
     "classes": MKLClassifier(KernelBank.default(center=True)),
     "regressor": MKLRegressor(penalty="elasticnet"),
-    "cv_classifier": MKLClassifierCV(n_alphas=4, cv=KFold(3, shuffle=True, random_state=0)),
+    "cv_classifier": MKLClassifierCV(penalty="l1", n_alphas=4, cv=KFold(3, shuffle=True, random_state=0)),
     "cv_regressor": MKLRegressorCV(penalty="elasticnet", l1_ratios=(0.5, 0.9), n_alphas=4, cv=3),
     "mus": MKLRegressorCV(penalty="elasticnet", mus=(0.01, 0.1), n_alphas=4, cv=3),
     "aligner": KernelAligner(),

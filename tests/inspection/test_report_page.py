@@ -96,7 +96,7 @@ MAKERS: dict[str, Callable[[], tuple[Any, Any, Any]]] = {
     "many classes": lambda: _classes(MKLClassifier(alpha=0.005), 4),
     "numbers": lambda: _numbers(MKLRegressor()),
     "outputs": lambda: _numbers(MKLRegressor(), 2),
-    "classes, chosen": lambda: _classes(MKLClassifierCV(cv=3, n_alphas=4)),
+    "classes, chosen": lambda: _classes(MKLClassifierCV(cv=3, penalty="l1", n_alphas=4)),
     "numbers, chosen": lambda: _numbers(MKLRegressorCV(cv=3, n_alphas=4, penalty="elasticnet", l1_ratios=[0.3, 0.8])),
     "gaussian": lambda: _numbers(GaussianMKL(tol=0.05, random_state=0)),
     "gaussian classes": lambda: _classes(GaussianMKL("logistic", tol=0.05, random_state=0)),

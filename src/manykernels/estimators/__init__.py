@@ -8,6 +8,7 @@ from manykernels.estimators.searches.hierarchical import HierarchicalMKL
 from manykernels.estimators.searches.nonlinear import NonlinearMKL
 from manykernels.estimators.searches.polynomial import PolynomialMKL
 from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
+from manykernels.estimators.selection.nested import NestedScores, nested_cross_validation
 from manykernels.estimators.selection.path import RegularizationPath, regularization_path
 from manykernels.estimators.supervised.classifier import MKLClassifier
 from manykernels.estimators.supervised.regressor import MKLRegressor
@@ -20,8 +21,10 @@ __all__ = [
     "MKLClassifierCV",
     "MKLRegressor",
     "MKLRegressorCV",
+    "NestedScores",
     "NonlinearMKL",
     "PolynomialMKL",
     "RegularizationPath",
+    "nested_cross_validation",
     "regularization_path",
 ]

@@ -29,8 +29,8 @@ def progress_of(limits: Limits) -> Iterator[Callable[[IterationRecord], None]]:
 
 
 @contextmanager
-def count_to(total: int, name: str, verbose: int) -> Iterator[Callable[[str], None]]:
-    """Yield a function to call with a line of text after each of ``total`` runs."""
+def count_to(total: int | None, name: str, verbose: int) -> Iterator[Callable[[str], None]]:
+    """Yield a function to call with a line of text after each of ``total`` runs; None where nobody knows how many."""
     if verbose <= 0:
         yield lambda line: None
         return

@@ -13,6 +13,7 @@ from sklearn.model_selection import check_cv
 
 from manykernels.estimators.parameters import shape_of
 from manykernels.estimators.selection.folds import Candidates, FoldScores, follow_paths
+from manykernels.estimators.selection.mixing.choosing import ChoosesMixtures
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Rows, Samples
@@ -24,14 +25,18 @@ from manykernels.objective.losses import Loss
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer
 from manykernels.solvers.progress import count_to
 from manykernels.threads import blas_threads
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, check_positive
+
+AUTO = "auto"
+RULES = ("best", "one_standard_error")
 
 
-class CrossValidated:
+class CrossValidated(ChoosesMixtures):
     """Choice of the strength; what comes after it is the plain estimator."""
 
     fitted_extras: ClassVar[tuple[str, ...]] = (
-        "alpha_", "alphas_", "best_index_", "best_score_", "cv_results_", "l1_ratio_", "mu_", "n_folds_",
+        "alpha_", "alphas_", "best_index_", "best_per_target_", "best_score_", "cv_results_", "l1_ratio_", "mixing_",
+        "mu_", "n_folds_",
     )  # fmt: skip
     _plain: type[BaseMKL]  # the estimator at a given strength
     _default_scoring: str
@@ -70,7 +75,8 @@ class CrossValidated:
         ConvergenceWarning
             If a duality gap stays above ``tol``.
         UserWarning
-            If the best strength is the first or the last of the grid.
+            If the best strength is the first or the last of a given grid, or the score still rises where a search
+            had to end.
 
         Notes
         -----
@@ -78,6 +84,8 @@ class CrossValidated:
         model so far, with a warning.
         """
         loss = self._checked_loss()
+        if self._searches:
+            return self._fit_by_search(loss, X, y, sample_weight, groups)
         families = self._families()
         rows, target = self._checked_data(X, y)
         weight = sample_weights(sample_weight, len(target))
@@ -90,6 +98,39 @@ class CrossValidated:
         self._warn_at_edge(found)
         return self
 
+    @property
+    def _searches(self: Any) -> bool:
+        """Whether mixtures are searched, on grids of their own; not where classes or targets share their weights."""
+        return (
+            self.weights == "own"
+            and self._named_penalty in ("auto", "ridge")
+            and self.alphas is None
+            and self.mus is None
+        )
+
+    @property
+    def _named_penalty(self: Any) -> str | Regularizer:
+        """The penalty of a grid; with strengths of the user's, "auto" is the one that they are strengths of."""
+        given = self.alphas is not None or self.mus is not None or self.weights == "shared"
+        if not isinstance(self.penalty, str) or self.penalty != AUTO or not given:
+            return self.penalty
+        return "l1" if self.l1_ratios is None and self.mus is None else "elasticnet"
+
+    def _plain_estimator(self: Any) -> BaseMKL:
+        """Return the plain estimator with these parameters; the penalty is named where a search decides it."""
+        own = self._plain._get_param_names()
+        given = {name: value for name, value in self.get_params(deep=False).items() if name in own}
+        named = self._named_penalty
+        return self._plain(**(given | {"penalty": "l1" if isinstance(named, str) and named == AUTO else named}))
+
+    def _checked_loss(self: Any) -> Loss:
+        """Return the loss after a look at all parameters."""
+        if self.rule not in RULES:
+            raise InvalidInputError(f"rule must be one of {', '.join(map(repr, RULES))}, got {self.rule!r}.")
+        if self.fold_tol is not None:
+            check_positive(self.fold_tol, "fold_tol")
+        return self._plain_estimator()._checked_loss()
+
     def cv_frame(self: Any) -> pd.DataFrame:
         """Return a row for each candidate, in the order tried.
 
@@ -97,27 +138,29 @@ class CrossValidated:
         -------
         DataFrame
             ``alpha``, ``l1_ratio`` and ``mu`` where they were tried, ``mean_score``, ``std_score``, ``n_active`` (mean
-            over the folds) and a column of scores a fold.
+            over the folds) and a column of scores a fold. After a search also ``kernels`` (which took part),
+            ``mixing``, and ``fraction`` of the strength at which next to nothing is left: folds share the fraction,
+            ``alpha`` is what it means on all rows (a geometric mean over targets, whose scores are averaged).
         """
         return self.cv_results_.copy()
 
     def _families(self: Any) -> list[PenaltyFamily]:
         """Return the penalties to try, after a look at what decides the grid, also where it is given."""
         alpha_grid(1.0, self.n_alphas, self.ratio)
-        mixtures = [PenaltyFamily("elasticnet", {"l1_ratio": float(ratio)}) for ratio in np.ravel(self.l1_ratios)]
+        ratios = 0.5 if self.l1_ratios is None else self.l1_ratios
+        penalty = self._named_penalty
         if self.mus is not None:
-            return [PenaltyFamily(self.penalty, {}, float(mu)) for mu in np.ravel(self.mus)]
-        if self.penalty == "elasticnet":
-            return mixtures
-        if isinstance(self.penalty, Regularizer):
-            return [PenaltyFamily(self.penalty, {})]
-        own = {name: getattr(self, name) for name in shape_of(REGULARIZERS[self.penalty])}
-        return [PenaltyFamily(self.penalty, own)]
+            return [PenaltyFamily(penalty, {}, float(mu)) for mu in np.ravel(self.mus)]
+        if penalty == "elasticnet":
+            return [PenaltyFamily("elasticnet", {"l1_ratio": float(ratio)}) for ratio in np.ravel(ratios)]
+        if isinstance(penalty, Regularizer):
+            return [PenaltyFamily(penalty, {})]
+        own = {name: getattr(self, name) for name in shape_of(REGULARIZERS[penalty])}
+        return [PenaltyFamily(penalty, own)]
 
     def _at_given_strength(self: Any, rows: Rows) -> BaseMKL:
         """Return the plain estimator with these parameters, which knows the columns of these rows."""
-        own = self._plain._get_param_names()
-        model = self._plain(**{name: value for name, value in self.get_params(deep=False).items() if name in own})
+        model = self._plain_estimator()
         model.n_features_in_ = len(rows) if isinstance(rows, KernelStack) else self.n_features_in_
         if hasattr(self, "feature_names_in_"):
             model.feature_names_in_ = self.feature_names_in_

@@ -1,4 +1,4 @@
-"""Estimators that choose the strength of the penalty by cross-validation."""
+"""Estimators that choose strength and mixing of the penalty by cross-validation."""
 
 from __future__ import annotations
 
@@ -19,12 +19,21 @@ __all__ = ["MKLClassifierCV", "MKLRegressorCV"]
 
 
 class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
-    """Regression with many kernels, with the strength of the penalty chosen by cross-validation.
+    """Regression with many kernels, with strength and mixing chosen by cross-validation.
 
-    The grid of strengths starts at the smallest ``alpha`` under which no kernel is selected and falls geometrically.
-    Every fold learns the normalization of its kernels from its own training samples, builds them once, and walks each
-    path from the strongest penalty down, with warm starts where the solver gains from them. The best candidate is then
-    learned anew on all samples.
+    One search decides how strong the penalty is and how far kernels are selected or averaged: from the block 1-norm
+    over the elastic net to ridge, whose model is a kernel machine on the sum of the kernels. Averages are also tried of
+    the kernels on several columns, and of each kind or view of them alone, so that one well-chosen Gaussian is among
+    the candidates. Every walk goes from strong to weak penalties, in coarse steps for as long as the score may rise,
+    then in finer ones around the best; the choice averages each score with its neighbors, so that no lucky strength
+    decides. The winner is learned anew on all samples, to ``tol`` and with its certificate.
+
+    Every fold learns standardization, widths and normalization of its kernels from its own training samples and builds
+    them once. Averages take one eigendecomposition for all strengths, targets and classes. Strengths are fractions of
+    those at which next to nothing is left, for each target and class, so that units do not matter.
+
+    With a named ``penalty`` or with ``alphas``, the grid of strengths is as given: by default it starts at the smallest
+    ``alpha`` under which no kernel is selected and falls geometrically, and every strength is solved in every fold.
 
     Parameters
     ----------
@@ -32,17 +41,20 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         As in :class:`MKLRegressor`, and so are all parameters not described here.
     loss : str or Loss, default="squared"
         Loss of a prediction.
-    penalty : str or Regularizer, default="l1"
-        Name of the penalty, or an object, whose strength is replaced by those that are tried. One that gives every
-        kernel a weight ("lq", "ridge", weight sets) needs ``alphas``.
+    penalty : "auto", str or Regularizer, default="auto"
+        "auto" searches strength and mixing; "ridge" without ``alphas`` searches the strength of the sum of all kernels.
+        Else the name of a penalty, or an object, whose strength is replaced by those of a grid. Another penalty that
+        gives every kernel a weight ("lq", weight sets) needs ``alphas``.
     alphas : array-like or None, default=None
-        Strengths relative to the mean loss, instead of the default grid.
+        Strengths relative to the mean loss, instead of a search; "auto" then is "l1", or "elasticnet" with
+        ``l1_ratios``. So it is with shared weights.
     n_alphas : int, default=25
-        Length of the default grid.
+        Length of the grid; a search takes every third of it first, and goes on below it if that may help.
     ratio : float, default=0.001
-        Smallest strength of the default grid over the largest.
-    l1_ratios : float or sequence of float, default=0.5
-        For ``"elasticnet"``: mixtures to try, each with a path of its own.
+        Smallest strength of the grid over the largest.
+    l1_ratios : float or sequence of float or None, default=None
+        Mixtures to try, each on a path of its own: 1 selects, 0 averages. None is (1, 0.5, 0) for a search and 0.5 for
+        ``"elasticnet"``.
     mus : float, sequence of float or None, default=None
         For ``"elasticnet"``, instead of ``l1_ratios``: weights of the squared norms to try, each fixed along a path in
         which ``alpha`` is the weight of the norms. These are ``mu`` and ``tau`` of the PFBS paper.
@@ -54,11 +66,17 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         Folds of K-fold selection (5 by default), or any splitter of scikit-learn, such as ``ShuffleSplit`` for
         hold-out selection.
     scoring : str, callable or None, default=None
-        The mean squared error by default; for "poisson" and "gamma" the share of the deviance that is explained.
+        The mean squared error by default; for "poisson" and "gamma" the share of the deviance that is explained. With
+        several targets, a search scores and chooses for each of them.
+    rule : {"best", "one_standard_error"}, default="best"
+        For a search. With the second, of all candidates within one standard error of the best the one with the fewest
+        kernels, and of these the strongest.
+    fold_tol : float or None, default=None
+        Relative duality gap of the models of the folds in a search; None is 0.01, or ``tol`` if that is larger.
     weights : {"own", "shared"}, default="own"
         Whether all targets share one set of kernel weights.
     solver : str or Solver, default="auto"
-        Solver of every problem.
+        Solver of every problem; of averages only unless "auto".
     fit_intercept : bool, default=True
         Whether to learn the constant.
     kernel_penalties : array-like of shape (n_kernels,), dict or None, default=None
@@ -70,25 +88,30 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     memory_budget : int, str or None, default=None
         What Gram matrices may take.
     n_jobs : int or None, default=None
-        Threads of the loops over kernels.
+        Threads: of the folds in a search, else of the loops over kernels.
     random_state : int, RandomState instance or None, default=None
         For solvers that draw random numbers, as in :class:`MKLRegressor`.
     verbose : int, default=0
         1 shows a bar that counts the models of the folds, 2 also a line for each; then the last fit is shown as in
-        :class:`MKLRegressor`. The models of the folds are fitted one after the other, whatever ``n_jobs``.
+        :class:`MKLRegressor`.
 
     Attributes
     ----------
-    alpha_ : float
-        The chosen strength.
-    l1_ratio_, mu_ : float or None
-        The chosen mixture, where there was one to choose.
+    alpha_ : float or ndarray of shape (n_outputs,)
+        The chosen strength; of each target or class where they differ.
+    l1_ratio_, mu_ : float, ndarray or None
+        What the penalty ``"elasticnet"`` of a plain estimator needs for the same model of all kernels.
+    mixing_ : float or ndarray
+        After a search: 1 for selection, 0 for averaging, as in ``l1_ratios``. Unlike ``l1_ratio_`` it means the same in
+        every unit of y.
     alphas_ : ndarray of shape (n_alphas,) or (n_paths, n_alphas)
-        The grid, decreasing.
+        The strengths tried, decreasing.
     best_score_ : float
         Mean score of the choice over the folds.
     best_index_ : int
         Its row in ``cv_results_``.
+    best_per_target_ : ndarray of shape (n_targets,) or None
+        Rows of the choices for several targets, after a search.
     cv_results_ : DataFrame
         A row a candidate, also from :meth:`cv_frame`.
     n_folds_ : int
@@ -110,8 +133,11 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-2, 2, size=(60, 3))
     >>> y = np.sin(2 * X[:, 1]) + 0.3 * rng.normal(size=60)
-    >>> model = MKLRegressorCV(cv=3, n_alphas=10).fit(X, y)
-    >>> len(model.cv_frame()), bool(model.alphas_[0] > model.alpha_ > model.alphas_[-1])
+    >>> model = MKLRegressorCV(cv=3).fit(X, y)
+    >>> model.mixing_ in (0.0, 0.5, 1.0), bool(model.dual_gap_ <= model.tol), model.score(X, y) > 0.8
+    (True, True, True)
+    >>> path = MKLRegressorCV(penalty="l1", cv=3, n_alphas=10).fit(X, y)
+    >>> len(path.cv_frame()), bool(path.alphas_[0] > path.alpha_ > path.alphas_[-1])
     (10, True)
     """
 
@@ -123,11 +149,11 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         kernels: Any = None,
         *,
         loss: Any = "squared",
-        penalty: Any = "l1",
+        penalty: Any = "auto",
         alphas: Any = None,
         n_alphas: int = 25,
         ratio: float = 1e-3,
-        l1_ratios: float | Sequence[float] = 0.5,
+        l1_ratios: float | Sequence[float] | None = None,
         mus: float | Sequence[float] | None = None,
         q: float = 1.5,
         p: float = 2.0,
@@ -137,6 +163,8 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         tau: float = 0.5,
         cv: Any = None,
         scoring: Any = None,
+        rule: str = "best",
+        fold_tol: float | None = None,
         weights: str = "own",
         solver: Any = "auto",
         fit_intercept: bool = True,
@@ -164,6 +192,8 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         self.tau = tau
         self.cv = cv
         self.scoring = scoring
+        self.rule = rule
+        self.fold_tol = fold_tol
         self.weights = weights
         self.solver = solver
         self.fit_intercept = fit_intercept
@@ -177,12 +207,21 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
 
 
 class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
-    """Classification with many kernels, with the strength of the penalty chosen by cross-validation.
+    """Classification with many kernels, with strength and mixing chosen by cross-validation.
 
-    The grid of strengths starts at the smallest ``alpha`` under which no kernel is selected and falls geometrically.
-    Every fold learns the normalization of its kernels from its own training samples, builds them once, and walks each
-    path from the strongest penalty down, with warm starts where the solver gains from them. The best candidate is then
-    learned anew on all samples.
+    One search decides how strong the penalty is and how far kernels are selected or averaged: from the block 1-norm
+    over the elastic net to ridge, whose model is a kernel machine on the sum of the kernels. Averages are also tried of
+    the kernels on several columns, and of each kind or view of them alone, so that one well-chosen Gaussian is among
+    the candidates. Every walk goes from strong to weak penalties, in coarse steps for as long as the score may rise,
+    then in finer ones around the best; the choice averages each score with its neighbors, so that no lucky strength
+    decides. The winner is learned anew on all samples, to ``tol`` and with its certificate.
+
+    Every fold learns standardization, widths and normalization of its kernels from its own training samples and builds
+    them once. Averages take one eigendecomposition for all strengths, targets and classes. Strengths are fractions of
+    those at which next to nothing is left, for each target and class, so that units do not matter.
+
+    With a named ``penalty`` or with ``alphas``, the grid of strengths is as given: by default it starts at the smallest
+    ``alpha`` under which no kernel is selected and falls geometrically, and every strength is solved in every fold.
 
     Parameters
     ----------
@@ -190,17 +229,20 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         As in :class:`MKLClassifier`, and so are all parameters not described here.
     loss : str or Loss, default="logistic"
         Loss of a score for a label.
-    penalty : str or Regularizer, default="l1"
-        Name of the penalty, or an object, whose strength is replaced by those that are tried. One that gives every
-        kernel a weight ("lq", "ridge", weight sets) needs ``alphas``.
+    penalty : "auto", str or Regularizer, default="auto"
+        "auto" searches strength and mixing; "ridge" without ``alphas`` searches the strength of the sum of all kernels.
+        Else the name of a penalty, or an object, whose strength is replaced by those of a grid. Another penalty that
+        gives every kernel a weight ("lq", weight sets) needs ``alphas``.
     alphas : array-like or None, default=None
-        Strengths relative to the mean loss, instead of the default grid.
+        Strengths relative to the mean loss, instead of a search; "auto" then is "l1", or "elasticnet" with
+        ``l1_ratios``. So it is with shared weights.
     n_alphas : int, default=25
-        Length of the default grid.
+        Length of the grid; a search takes every third of it first, and goes on below it if that may help.
     ratio : float, default=0.001
-        Smallest strength of the default grid over the largest.
-    l1_ratios : float or sequence of float, default=0.5
-        For ``"elasticnet"``: mixtures to try, each with a path of its own.
+        Smallest strength of the grid over the largest.
+    l1_ratios : float or sequence of float or None, default=None
+        Mixtures to try, each on a path of its own: 1 selects, 0 averages. None is (1, 0.5, 0) for a search and 0.5 for
+        ``"elasticnet"``.
     mus : float, sequence of float or None, default=None
         For ``"elasticnet"``, instead of ``l1_ratios``: weights of the squared norms to try, each fixed along a path in
         which ``alpha`` is the weight of the norms.
@@ -210,10 +252,15 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         Folds of stratified K-fold selection (5 by default), or any splitter of scikit-learn.
     scoring : str, callable or None, default=None
         The share of correct labels by default.
+    rule : {"best", "one_standard_error"}, default="best"
+        For a search. With the second, of all candidates within one standard error of the best the one with the fewest
+        kernels, and of these the strongest.
+    fold_tol : float or None, default=None
+        Relative duality gap of the models of the folds in a search; None is 0.01, or ``tol`` if that is larger.
     weights : {"own", "shared"}, default="own"
         Whether all classes share one set of kernel weights.
     solver : str or Solver, default="auto"
-        Solver of every problem.
+        Solver of every problem; of averages only unless "auto".
     fit_intercept : bool, default=True
         Whether to learn the constant.
     class_weight : dict, "balanced" or None, default=None
@@ -227,25 +274,30 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     memory_budget : int, str or None, default=None
         What Gram matrices may take.
     n_jobs : int or None, default=None
-        Threads of the loops over kernels.
+        Threads: of the folds in a search, else of the loops over kernels.
     random_state : int, RandomState instance or None, default=None
         For solvers that draw random numbers, as in :class:`MKLClassifier`.
     verbose : int, default=0
         1 shows a bar that counts the models of the folds, 2 also a line for each; then the last fit is shown as in
-        :class:`MKLClassifier`. The models of the folds are fitted one after the other, whatever ``n_jobs``.
+        :class:`MKLClassifier`.
 
     Attributes
     ----------
-    alpha_ : float
-        The chosen strength.
-    l1_ratio_, mu_ : float or None
-        The chosen mixture, where there was one to choose.
+    alpha_ : float or ndarray of shape (n_outputs,)
+        The chosen strength; of each target or class where they differ.
+    l1_ratio_, mu_ : float, ndarray or None
+        What the penalty ``"elasticnet"`` of a plain estimator needs for the same model of all kernels.
+    mixing_ : float or ndarray
+        After a search: 1 for selection, 0 for averaging, as in ``l1_ratios``. Unlike ``l1_ratio_`` it means the same in
+        every unit of y.
     alphas_ : ndarray of shape (n_alphas,) or (n_paths, n_alphas)
-        The grid, decreasing.
+        The strengths tried, decreasing.
     best_score_ : float
         Mean score of the choice over the folds.
     best_index_ : int
         Its row in ``cv_results_``.
+    best_per_target_ : ndarray of shape (n_targets,) or None
+        Rows of the choices for several targets, after a search.
     cv_results_ : DataFrame
         A row a candidate, also from :meth:`cv_frame`.
     n_folds_ : int
@@ -262,8 +314,8 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(80, 3))
     >>> y = np.where(X[:, 0] ** 2 + X[:, 1] + 0.5 * rng.normal(size=80) > 1, "yes", "no")
-    >>> model = MKLClassifierCV(cv=3, n_alphas=10).fit(X, y)
-    >>> bool(model.alphas_[0] > model.alpha_), model.score(X, y) > 0.8
+    >>> model = MKLClassifierCV(cv=3).fit(X, y)
+    >>> bool(model.dual_gap_ <= model.tol), model.score(X, y) > 0.8
     (True, True)
     """
 
@@ -275,17 +327,19 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         kernels: Any = None,
         *,
         loss: Any = "logistic",
-        penalty: Any = "l1",
+        penalty: Any = "auto",
         alphas: Any = None,
         n_alphas: int = 25,
         ratio: float = 1e-3,
-        l1_ratios: float | Sequence[float] = 0.5,
+        l1_ratios: float | Sequence[float] | None = None,
         mus: float | Sequence[float] | None = None,
         q: float = 1.5,
         p: float = 2.0,
         eta: float = 0.5,
         cv: Any = None,
         scoring: Any = None,
+        rule: str = "best",
+        fold_tol: float | None = None,
         weights: str = "own",
         solver: Any = "auto",
         fit_intercept: bool = True,
@@ -311,6 +365,8 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         self.eta = eta
         self.cv = cv
         self.scoring = scoring
+        self.rule = rule
+        self.fold_tol = fold_tol
         self.weights = weights
         self.solver = solver
         self.fit_intercept = fit_intercept

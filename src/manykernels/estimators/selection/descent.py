@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,20 +22,25 @@ INTERIOR = frozenset({"working_set", "interior_point"})  # solvers whose iterate
 
 def descend(
     problems: list[Problem],
-    regularizers: list[Regularizer],
+    regularizers: Iterable[Regularizer | Sequence[Regularizer]],
     solver: str | Solver,
     *,
+    start: list[Solution] | None = None,
     random_state: Any = None,
     **parameters: Any,
 ) -> Iterator[Fit]:
     """Solve the problems under each penalty in turn, each started from its solution before; warnings are left out.
 
+    An element of ``regularizers`` is the penalty of all problems or one for each; ``start`` has solutions to begin
+    from.
+
     Interior-point iterations are started afresh: they gain nothing from a start at the boundary, where solutions lie,
     and can stall there. So is any problem that does not converge from the solution before.
     """
-    previous: list[Solution | None] = [None] * len(problems)
-    for regularizer in regularizers:
-        posed = [replace(problem, regularizer=regularizer) for problem in problems]
+    previous: list[Solution | None] = [None] * len(problems) if start is None else list(start)
+    for given in regularizers:
+        penalties = [given] * len(problems) if isinstance(given, Regularizer) else given
+        posed = [replace(problem, regularizer=own) for problem, own in zip(problems, penalties, strict=True)]
         solvers = [chosen_solver(solver, problem, random_state, **parameters) for problem in posed]
         solutions = [_solve_from(*each) for each in zip(posed, solvers, previous, strict=True)]
         previous = list(solutions)

@@ -58,7 +58,7 @@ class CVCurveDisplay:
     >>> from manykernels.inspection import CVCurveDisplay
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-2, 2, (60, 2))
-    >>> model = MKLRegressorCV(cv=3, n_alphas=8).fit(X, np.sin(2 * X[:, 1]) + 0.5 * rng.normal(size=60))
+    >>> model = MKLRegressorCV(cv=3, penalty="l1", n_alphas=8).fit(X, np.sin(2 * X[:, 1]) + 0.5 * rng.normal(size=60))
     >>> display = CVCurveDisplay.from_estimator(model)
     >>> bool(display.frame()["mean_score"].max() == model.best_score_)
     True

@@ -1,0 +1,231 @@
+"""Models at fixed kernel weights, at every strength, for all targets at once: one eigendecomposition pays for all.
+
+With weights ``g`` the ridge penalty ``C/2 sum_m ||f_m||^2 / g_m`` is that of one kernel, ``K = sum_m g_m K_m``. In the
+eigenbasis of the centered ``K`` the squared loss has its optimum in closed form, for every strength and every target;
+smooth losses take Newton steps, whose systems are solved by conjugate gradients with the spectrum as preconditioner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import eigh
+
+from manykernels.objective.losses import Loss
+from manykernels.validation.arrays import Array
+
+NEGLIGIBLE = 1e-11  # eigenvalues below this share of the largest are rounding
+MOST_STEPS, MOST_PRODUCTS, MOST_HALVINGS = 60, 60, 30
+FORCING = 0.1  # residual of a Newton system, relative to its right-hand side; less where the decrement is smaller
+ARMIJO = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Eigenvectors of one kernel among training samples, scaled to features, with the same features of new rows.
+
+    Attributes
+    ----------
+    features : (n, r) float64
+        ``U sqrt(L)`` of the kernel, centered if there is an intercept.
+    values : (r,) float64
+        Eigenvalues ``L``, decreasing.
+    held_out : (n_new, r) float64
+    means : (n,) float64
+        Of the columns of the kernel; zero without an intercept.
+    centered : bool
+    """
+
+    features: Array
+    values: Array
+    held_out: Array
+    means: Array
+    centered: bool
+
+    @classmethod
+    def of(cls, gram: Array, cross: Array, *, centered: bool) -> Spectrum:
+        """Decompose a kernel; both matrices are overwritten.
+
+        Parameters
+        ----------
+        gram : ndarray of shape (n, n)
+        cross : ndarray of shape (n_new, n)
+        centered : bool
+        """
+        means = gram.mean(axis=0) if centered else np.zeros(len(gram))
+        if centered:
+            cross -= cross.mean(axis=1)[:, None] + means
+            cross += means.mean()
+            gram -= means[:, None] + means
+            gram += means.mean()
+        values, vectors = eigh(gram, overwrite_a=True, check_finite=False, driver="evd")
+        kept = np.flatnonzero(values > NEGLIGIBLE * max(values[-1], 0.0))[::-1]
+        values, vectors = values[kept], vectors[:, kept]
+        roots = np.sqrt(values)
+        return cls(vectors * roots, values, cross @ vectors / roots, means, centered)
+
+    def expanded(self, models: AverageModels) -> tuple[Array, Array]:
+        """Return the models as ``K a + b`` on the kernel itself: ``a`` (n, K) and ``b`` (K,)."""
+        coefficients = self.features @ (models.coefficients / self.values[:, None])
+        return coefficients, models.intercepts - self.means @ coefficients
+
+
+@dataclass(frozen=True, eq=False)
+class AverageModels:
+    """One model a target in the features of a spectrum.
+
+    Attributes
+    ----------
+    coefficients : (r, K) float64
+    intercepts : (K,) float64
+        For centered features.
+    finished : bool
+        Whether every model is within the tolerance.
+    """
+
+    coefficients: Array
+    intercepts: Array
+    finished: bool = True
+
+    def scores(self, features: Array) -> Array:
+        """Return the scores of rows with these features, (n, K)."""
+        return features @ self.coefficients + self.intercepts
+
+
+def can_average(losses: Sequence[Loss]) -> bool:
+    """Whether these losses have the derivatives that the models need."""
+    return all(loss.smooth and np.isfinite(loss.curvature_bound) for loss in losses)
+
+
+def fit_averages(
+    spectrum: Spectrum,
+    losses: Sequence[Loss],
+    targets: Array,
+    weight: Array,
+    strengths: Array,
+    *,
+    tol: float,
+    start: AverageModels | None = None,
+) -> AverageModels:
+    """Minimize ``sum_i s_i l(y_i, f_i + b) + C/2 ||v||^2`` for every target.
+
+    Parameters
+    ----------
+    spectrum : Spectrum
+    losses : sequence of Loss
+        One a target.
+    targets : ndarray of shape (n, K)
+    weight : ndarray of shape (n,)
+    strengths : ndarray of shape (K,)
+        ``C`` of every target.
+    tol : float
+        Newton decrement, relative to the objective.
+    start : AverageModels or None
+        Where to begin.
+    """
+    if all(loss.linear_dual for loss in losses) and np.ptp(weight) == 0:
+        return _closed_form(spectrum, losses, targets, weight[0], strengths)
+    return _Newton(spectrum, losses, targets, weight, strengths).solve(tol, start)
+
+
+def _closed_form(
+    spectrum: Spectrum, losses: Sequence[Loss], targets: Array, weight: float, strengths: Array
+) -> AverageModels:
+    curvatures = weight / np.array([loss.curvature for loss in losses])
+    means = targets.mean(axis=0) if spectrum.centered else np.zeros(targets.shape[1])
+    slopes = spectrum.features.T @ (targets - means)
+    return AverageModels(slopes * curvatures / (spectrum.values[:, None] * curvatures + strengths), means)
+
+
+class _Newton:
+    """Newton's method for all targets side by side; those that are done stay where they are."""
+
+    def __init__(
+        self, spectrum: Spectrum, losses: Sequence[Loss], targets: Array, weight: Array, strengths: Array
+    ) -> None:
+        self.spectrum, self.losses, self.targets = spectrum, losses, targets
+        self.weight, self.strengths = weight[:, None], strengths
+        self.alike = all(loss == losses[0] for loss in losses)
+
+    def solve(self, tol: float, start: AverageModels | None) -> AverageModels:
+        """Return the models within ``tol``, or where the steps ran out."""
+        v, b = (start.coefficients, start.intercepts) if start is not None else self._constants()
+        finished = False
+        for _ in range(MOST_STEPS):
+            scores = self.spectrum.features @ v + b
+            slopes = self.weight * self._of("derivative", scores)
+            curves = self.weight * self._of("second_derivative", scores)
+            gradient = self.spectrum.features.T @ slopes + self.strengths * v
+            rise = slopes.sum(axis=0) if self.spectrum.centered else np.zeros(len(b))
+            step, shift = self._direction(gradient, rise, curves)
+            decrement = -((gradient * step).sum(axis=0) + rise * shift)
+            values = self._objective(v, scores)
+            if finished := bool((decrement <= 2 * tol * np.maximum(values, np.finfo(float).tiny)).all()):
+                break
+            moved = self._moved(v, b, step, shift, decrement, values)
+            if moved is None:
+                break
+            v, b = moved
+        return AverageModels(v, b, finished)
+
+    def _constants(self) -> tuple[Array, Array]:
+        """Return the best constants."""
+        zero = np.zeros(len(self.targets))
+        each = zip(self.losses, self.targets.T, strict=True)
+        best = [loss.best_intercept(y, zero, self.weight[:, 0]) if self.spectrum.centered else 0.0 for loss, y in each]
+        return np.zeros((len(self.spectrum.values), len(best))), np.array(best)
+
+    def _of(self, name: str, scores: Array) -> Array:
+        """Return values or derivatives of the losses, (n, K)."""
+        if self.alike:
+            return getattr(self.losses[0], name)(self.targets.ravel(), scores.ravel()).reshape(scores.shape)
+        columns = zip(self.losses, self.targets.T, scores.T, strict=True)
+        return np.column_stack([getattr(loss, name)(y, z) for loss, y, z in columns])
+
+    def _objective(self, v: Array, scores: Array) -> Array:
+        return (self.weight * self._of("value", scores)).sum(axis=0) + 0.5 * self.strengths * (v * v).sum(axis=0)
+
+    def _moved(
+        self, v: Array, b: Array, step: Array, shift: Array, decrement: Array, values: Array
+    ) -> tuple[Array, Array] | None:
+        """Halve the step of each target until its objective falls enough; None if none of them moves."""
+        length = np.ones(len(b))
+        along = self.spectrum.features @ step + shift
+        scores = self.spectrum.features @ v + b
+        for _ in range(MOST_HALVINGS):
+            new = self._objective(v + length * step, scores + length * along)
+            low = new <= values - ARMIJO * length * decrement
+            if low.all():
+                break
+            length = np.where(low, length, length / 2)
+        length = np.where(new < values, length, 0.0)
+        return (v + length * step, b + length * shift) if length.any() else None
+
+    def _direction(self, gradient: Array, rise: Array, curves: Array) -> tuple[Array, Array]:
+        """Solve the Newton systems by preconditioned conjugate gradients, all targets in step."""
+        features, centered = self.spectrum.features, self.spectrum.centered
+        totals = np.maximum(curves.sum(axis=0), np.finfo(float).tiny)
+        inverse = 1.0 / (self.spectrum.values[:, None] * curves.mean(axis=0) + self.strengths)
+        inverse_b = 1.0 / totals if centered else np.zeros(len(rise))
+        x, t = np.zeros_like(gradient), np.zeros_like(rise)
+        r, q = -gradient, -rise
+        z, w = inverse * r, inverse_b * q
+        p, o = z, w
+        energy = (r * z).sum(axis=0) + q * w
+        goal = FORCING**2 * energy
+        for _ in range(MOST_PRODUCTS):
+            bent = curves * (features @ p + o)
+            down, down_b = features.T @ bent + self.strengths * p, bent.sum(axis=0) if centered else 0.0 * o
+            curvature = (p * down).sum(axis=0) + o * down_b
+            length = np.where((energy > goal) & (curvature > 0), energy / np.where(curvature > 0, curvature, 1.0), 0.0)
+            x, t = x + length * p, t + length * o
+            r, q = r - length * down, q - length * down_b
+            z, w = inverse * r, inverse_b * q
+            fresh = (r * z).sum(axis=0) + q * w
+            if (fresh <= goal).all() or not length.any():
+                break
+            turn = np.where(energy > 0, fresh / np.where(energy > 0, energy, 1.0), 0.0)
+            p, o, energy = z + turn * p, w + turn * o, fresh
+        return x, t

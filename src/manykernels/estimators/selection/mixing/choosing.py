@@ -1,0 +1,196 @@
+"""How a search over mixtures chooses, and what the estimator keeps of it."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.metrics import check_scoring
+
+from manykernels.estimators.selection.mixing.last_fit import learned
+from manykernels.estimators.selection.mixing.mixtures import (
+    Mixture,
+    Scale,
+    averages_of,
+    drawn_averages,
+    selections_of,
+)
+from manykernels.estimators.selection.mixing.opened import OpenedFold, scales_of
+from manykernels.estimators.selection.mixing.scoring import HeldOut
+from manykernels.estimators.selection.mixing.search import Candidate, Folds, chosen, results_of, searched
+from manykernels.estimators.selection.penalties import alpha_grid
+from manykernels.estimators.supervised.samples import Samples
+from manykernels.estimators.supervised.targets import sample_weights
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.grams.plan import memory_bytes
+from manykernels.objective.regularizers import BlockL1, ElasticNet, Regularizer
+from manykernels.solvers.progress import count_to
+from manykernels.threads import n_threads
+from manykernels.validation.parameters import seed_from
+
+if TYPE_CHECKING:
+    from manykernels.estimators.supervised.samples import Rows
+    from manykernels.estimators.supervised.training import Training
+    from manykernels.objective.losses import Loss
+    from manykernels.objective.problem import Problem
+    from manykernels.validation.arrays import Array
+
+MIXINGS = (1.0, 0.5, 0.0)  # from selection to averaging
+FOLD_TOL = 1e-2  # relative gap of the models of the folds
+MOST_SELECTED = 10  # targets or classes up to which kernels are selected for each; beyond, weights are drawn
+
+
+class ChoosesMixtures:
+    """The part of the estimators with built-in cross-validation that searches mixtures."""
+
+    def _fit_by_search(self: Any, loss: Loss, X: Any, y: Any, sample_weight: Any, groups: Any) -> Any:
+        """Search strength, mixing and kernels together, then learn the choice on all samples."""
+        alpha_grid(1.0, self.n_alphas, self.ratio)
+        rows, target = self._checked_data(X, y)
+        weight = sample_weights(sample_weight, len(target))
+        scoring_weight = self._scoring_weight(target, None if sample_weight is None else weight)
+        encoded = self._encoded(Samples.of(rows, target, weight))
+        plain = self._at_given_strength(rows)
+        training, problems = plain._open(encoded, loss, BlockL1(1.0))
+        mixtures = self._mixtures(training, len(problems))
+        folds = self._opened(rows, target, weight, scoring_weight, groups, loss)
+        scales = {id(mixture): _whole_scales(problems, mixture) for pair in mixtures for mixture in pair}
+        with count_to(None, "strengths tried in all folds", self.verbose) as advance:
+            workers = min(n_threads(self.n_jobs), len(folds))
+            spare = {key: [scale.times(1.0 / problems[0].total_weight) for scale in own] for key, own in scales.items()}
+            tried = Folds(folds, workers, lambda mixture: spare[id(mixture)], advance)
+            found = searched(tried, mixtures[0], mixtures[1], self.n_alphas, self.ratio)
+        self.n_folds_ = len(folds)
+        del folds, tried
+        self._keep_choice(found, scales, problems)
+        self._learn_choice(found, scales, training, problems, encoded)
+        return self
+
+    def _mixtures(self: Any, training: Training, n_problems: int) -> tuple[list[Mixture], list[Mixture]]:
+        """Return the averages and the selections to try."""
+        own = np.ones(len(training.bank))
+        averages, ratios = averages_of(training.bank, own), self._ratios()
+        if self._named_penalty == "ridge" or len(own) == 1:
+            return averages[:1], []
+        many = n_problems > MOST_SELECTED
+        if many:
+            averages += drawn_averages(own, 0 if self.random_state is None else seed_from(self.random_state))
+        return averages if 0.0 in ratios else averages[:1], [] if many else selections_of(own, ratios)
+
+    def _ratios(self: Any) -> list[float]:
+        given = MIXINGS if self.l1_ratios is None else np.ravel(self.l1_ratios)
+        return [ElasticNet(1.0, l1_ratio=float(ratio)).l1_ratio for ratio in given]
+
+    def _opened(
+        self: Any, rows: Rows, target: Array, weight: Array, scoring_weight: Array | None, groups: Any, loss: Loss
+    ) -> list[OpenedFold]:
+        """Return the folds, each with its kernels on its own training rows; held-out rows are not looked at."""
+        # The accuracy, and the mean squared error where that is the default, are computed without a scorer.
+        plainly = self.scoring is None and loss.support == "real"
+        scorer = None if plainly else check_scoring(self, scoring=self.scoring)
+        splits, stop = list(self._splits(target, groups)), Event()
+        folds = []
+        for train, test in splits:
+            held_out = HeldOut(
+                rows[test], target[test], None if scoring_weight is None else scoring_weight[test], scorer
+            )
+            samples = Samples.of(rows[train], target[train], weight[train])
+            plain = self._at_given_strength(samples.rows)
+            if not plain._takes_kernels:
+                plain.memory_budget = memory_bytes(self.memory_budget) // (len(splits) + 1)
+            plain._known_rows, plain._loss = held_out.rows, loss
+            encoded = plain._encoded(samples)
+            training, problems = plain._open(encoded, loss, BlockL1(1.0))
+            folds.append(OpenedFold(plain, encoded, training, problems, held_out, self._fold_tol, stop))
+        return folds
+
+    @property
+    def _fold_tol(self: Any) -> float:
+        """Relative gap of the models of the folds: no reason to tell models apart by what no score can see."""
+        return max(self.tol, FOLD_TOL) if self.fold_tol is None else float(self.fold_tol)
+
+    def _keep_choice(
+        self: Any, found: list[Candidate], scales: dict[int, list[Scale]], problems: list[Problem]
+    ) -> None:
+        """Set the attributes that tell what was chosen."""
+        scores = np.array([candidate.scores for candidate in found])
+        if not np.isfinite(scores.mean(axis=1)).any():
+            raise InvalidInputError("No candidate has a finite mean score over the folds; check scoring and cv.")
+        best = chosen(found, self.rule)
+        means = scores.mean(axis=1)
+        shared = [replace(candidate, scores=candidate.scores.mean(axis=1, keepdims=True)) for candidate in found]
+        self.best_index_ = int(chosen(shared, self.rule)[0])
+        self.best_per_target_ = best if len(best) > 1 else None
+        self.best_score_ = float(means[best, np.arange(len(best))].mean())
+        total = problems[0].total_weight
+        penalties = [[scale.at(c.fraction) for scale in scales[id(c.mixture)]] for c in found]
+        strengths = [float(np.exp(np.mean(np.log([each.strength for each in own])))) / total for own in penalties]
+        ratios = [float(np.mean([_l1_ratio(each) for each in own])) for own in penalties]
+        self.cv_results_ = results_of(found, strengths, ratios)
+        self.alphas_ = np.array(sorted(set(strengths), reverse=True))
+        self.mu_ = None
+
+    def _learn_choice(
+        self: Any,
+        found: list[Candidate],
+        scales: dict[int, list[Scale]],
+        training: Training,
+        problems: list[Problem],
+        encoded: Samples,
+    ) -> None:
+        """Learn what was chosen on all rows."""
+        best = self.best_per_target_ if self.best_per_target_ is not None else [self.best_index_] * len(problems)
+        mine = [found[index] for index in best]
+        penalties = [scales[id(c.mixture)][k].at(c.fraction) for k, c in enumerate(mine)]
+        settings = {"tol": self.tol, "max_iter": self.max_iter, "verbose": self.verbose}
+        settings["random_state"] = self.random_state
+        fit = learned(problems, [c.mixture for c in mine], penalties, self.solver, self.n_jobs, **settings)
+        alphas = np.array([penalty.strength for penalty in penalties]) / problems[0].total_weight
+        ratios, mixings = (
+            np.array([_l1_ratio(penalty) for penalty in penalties]),
+            np.array([c.mixture.mixing for c in mine]),
+        )
+        single = self._single or len(set(alphas)) == 1
+        self.alpha_ = float(alphas[0]) if single else alphas
+        self.l1_ratio_ = float(ratios[0]) if single else ratios
+        self.mixing_ = float(mixings[0]) if single else mixings
+        self._keep_fit(training, fit, encoded)
+        self._warn(fit)
+        self._warn_of_search(found, mine)
+
+    def _warn_of_search(self: Any, found: list[Candidate], mine: list[Candidate]) -> None:
+        if any(candidate.edge for candidate in mine):
+            warnings.warn(
+                f"The score was still rising at the smallest strength that was tried, alpha={np.min(self.alpha_):.4g}: "
+                "the kernels fit the target almost without noise, or the folds are not independent. To go on, give "
+                "alphas, or a smaller ratio.",
+                UserWarning,
+                stacklevel=4,
+            )
+        unfinished = sum(candidate.unfinished for candidate in found)
+        if unfinished:
+            warnings.warn(
+                f"{unfinished} of {len(found) * self.n_folds_} models of the folds stopped short of a relative gap of "
+                f"{self._fold_tol:g}: raise max_iter, or loosen fold_tol.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+
+def _whole_scales(problems: list[Problem], mixture: Mixture) -> list[Scale]:
+    """Return the scales of all rows; those of a target that nothing can explain are of no account."""
+    found = scales_of(problems, mixture)
+    if all(scale.empty for scale in found):
+        raise InvalidInputError(
+            "The best constant model fits the target perfectly, or every kernel is zero: there is nothing that a "
+            "search could choose by. Check y and the kernels."
+        )
+    return [Scale(mixture.mixing, 1.0, 1.0) if scale.empty else scale for scale in found]
+
+
+def _l1_ratio(regularizer: Regularizer) -> float:
+    """Return the share of the norms in a penalty."""
+    return float(getattr(regularizer, "l1_ratio", 1.0 if isinstance(regularizer, BlockL1) else 0.0))

@@ -1,0 +1,145 @@
+"""What a search may try: which kernels take part, with which weights, and how far they are selected or averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from manykernels.objective.regularizers import BlockL1, ElasticNet, Regularizer, Ridge
+
+if TYPE_CHECKING:
+    from manykernels.kernels import FittedKernels
+    from manykernels.objective.problem import Problem
+    from manykernels.validation.arrays import Array
+
+EVERY = "all kernels"
+MOST_KINDS = 6  # kinds of kernels, or views, that are each tried by themselves
+MOST_DRAWS = 16  # random weights that are tried where there are many targets
+CONCENTRATIONS = (0.1, 1.0)  # of the Dirichlet distributions that they come from, in turn
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Kernels with relative weights, under a penalty between selection and averaging.
+
+    Attributes
+    ----------
+    label : str
+    weights : (M,) float64
+        Relative weights; kernels of weight zero take no part.
+    mixing : float
+        1 selects kernels by the block 1-norm, 0 averages them by the squared norms, between them is an elastic net.
+    """
+
+    label: str
+    weights: Array
+    mixing: float
+
+    @property
+    def kernels(self) -> Array:
+        """Positions of the kernels that take part."""
+        return np.flatnonzero(self.weights)
+
+    @property
+    def penalty(self) -> str:
+        """Name of the penalty."""
+        return {0.0: "ridge", 1.0: "l1"}.get(self.mixing, "elasticnet")
+
+    def pose(self, problem: Problem) -> Problem:
+        """Return the problem on these kernels, read in place, with penalties that stand for the weights."""
+        if (self.weights == 1.0).all():
+            return problem
+        kept = self.kernels
+        penalties = problem.penalties[kept] / np.sqrt(self.weights[kept])
+        return replace(problem, stack=problem.stack.view(kept), kernel_penalties=penalties)
+
+    def scale(self, dual_norms: Array, loss: float) -> Scale:
+        """Return what a fraction of the strength means, from the dual norms ``u`` and the loss of the best constant."""
+        u = dual_norms[self.kernels] * np.sqrt(self.weights[self.kernels])
+        return Scale(self.mixing, float(u.max(initial=0.0)), float(u @ u) / (2.0 * loss) if loss > 0 else 0.0)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Strengths that leave next to nothing: of the norms, and of the squared norms.
+
+    The first is the largest dual norm, beyond which the model is empty; the second the strength at which the most that
+    a model can gain to first order, ``sum u^2 / (2 C)``, is the loss that there is to lose. A fraction of both means
+    the same in every unit of the target.
+    """
+
+    mixing: float
+    linear: float
+    squared: float
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing can be gained at any strength."""
+        return not (self.linear > 0 and self.squared > 0)
+
+    def times(self, share: float) -> Scale:
+        """Return the strengths for a share of the samples."""
+        return Scale(self.mixing, share * self.linear, share * self.squared)
+
+    def at(self, fraction: float) -> Regularizer:
+        """Return the penalty at a fraction of the strengths."""
+        linear, squared = fraction * self.mixing * self.linear, fraction * (1.0 - self.mixing) * self.squared
+        if self.mixing == 1.0:
+            return BlockL1(linear)
+        if self.mixing == 0.0:
+            return Ridge(squared)
+        return ElasticNet(linear + squared, l1_ratio=linear / (linear + squared))
+
+
+def averages_of(bank: FittedKernels[Any], own: Array) -> list[Mixture]:
+    """Return the averages worth a look: of all kernels, of those on several columns, and of each kind or view of them.
+
+    Parameters
+    ----------
+    bank : FittedKernels
+    own : ndarray of shape (M,)
+        1 for every kernel, so that each average is uniform under the user's own penalties.
+    """
+    found: dict[bytes, Mixture] = {}
+
+    def add(label: str, kernels: Array) -> None:
+        weights = np.where(kernels, own, 0.0)
+        if kernels.any():
+            found.setdefault(weights.tobytes(), Mixture(label, weights, 0.0))
+
+    everything = np.ones(len(own), dtype=bool)
+    add(EVERY, everything)
+    sizes = np.array([len(columns) for columns in getattr(bank, "positions", ())] or [1] * len(own))
+    broad = sizes > 1 if (sizes > 1).any() else everything
+    add("kernels on several columns", broad)
+    for parts in _named_parts(bank.names, views=bool(broad.all())):
+        kinds = [np.array([part == kind for part in parts]) & broad for kind in dict.fromkeys(parts)]
+        kinds = [kernels for kernels in kinds if kernels.any()]
+        if 1 < len(kinds) <= MOST_KINDS:
+            for kernels in kinds:
+                add(parts[int(np.argmax(kernels))], kernels)
+    return list(found.values())
+
+
+def _named_parts(names: Sequence[str], *, views: bool) -> list[list[str]]:
+    """Return what follows the columns in each name, and what comes before: ``view: kernel``; else the whole names."""
+    if not all(": " in name for name in names):
+        return [list(names)]
+    after = [name.rpartition(": ")[2] for name in names]
+    return [after, [name.rpartition(": ")[0] for name in names]] if views else [after]
+
+
+def drawn_averages(own: Array, seed: int) -> list[Mixture]:
+    """Return averages with random weights on the simplex, sparse and dense in turn, for many targets at once."""
+    rng = np.random.default_rng(seed)
+    draws = [rng.dirichlet(np.full(len(own), CONCENTRATIONS[k % 2])) for k in range(MOST_DRAWS if len(own) > 1 else 0)]
+    kept = [np.where(draw > 1e-3 * draw.max(), draw, 0.0) for draw in draws]
+    return [Mixture(f"draw {k}", own * draw * len(own), 0.0) for k, draw in enumerate(kept)]
+
+
+def selections_of(own: Array, mixings: Sequence[float]) -> list[Mixture]:
+    """Return the mixtures of all kernels that select, the sparsest first."""
+    return [Mixture(EVERY, own, mixing) for mixing in sorted(mixings, reverse=True) if mixing > 0]

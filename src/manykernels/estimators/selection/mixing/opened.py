@@ -1,0 +1,177 @@
+"""One fold of a search: its kernels opened on its training rows once, and every mixture tried on them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from manykernels.estimators.selection.descent import descend, without_bar
+from manykernels.estimators.selection.mixing.averages import AverageModels, Spectrum, can_average, fit_averages
+from manykernels.estimators.selection.mixing.mixtures import Mixture, Scale
+from manykernels.estimators.selection.mixing.scoring import HeldOut
+from manykernels.estimators.selection.mixing.spreading import spread
+from manykernels.estimators.supervised.prediction import KernelExpansion
+from manykernels.estimators.supervised.problems import Fit
+from manykernels.grams import cross_combine
+from manykernels.solvers import Solution, Status
+
+if TYPE_CHECKING:
+    from manykernels.estimators.supervised.base import BaseMKL
+    from manykernels.estimators.supervised.samples import Samples
+    from manykernels.estimators.supervised.training import Training
+    from manykernels.objective.problem import Problem
+    from manykernels.validation.arrays import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """What a fold says of one candidate: its scores (T,), its mean number of kernels, whether it was solved."""
+
+    scores: Array
+    n_active: float
+    finished: bool
+
+
+def scales_of(problems: Sequence[Problem], mixture: Mixture) -> list[Scale]:
+    """Return what a fraction of the strength means in each problem."""
+    found = []
+    for problem in problems:
+        rho, b = problem.zero_model()
+        loss = problem.empirical_loss(np.full(problem.n_samples, b))
+        found.append(mixture.scale(problem.dual_norms(rho), loss))
+    return found
+
+
+@dataclass(eq=False)
+class OpenedFold:
+    """The kernels of a fold on its training rows, and what is remembered of the mixture at hand.
+
+    Attributes
+    ----------
+    model : BaseMKL
+        With the parameters of every model; knows the classes of its fold.
+    samples : Samples
+        Encoded by this model.
+    training : Training
+    problems : list of Problem
+        One a target, under any penalty.
+    held_out : HeldOut
+    tol : float
+        Relative gap of its models.
+    stop : Event
+        Set when nothing more is wanted.
+    """
+
+    model: BaseMKL
+    samples: Samples
+    training: Training
+    problems: list[Problem]
+    held_out: HeldOut
+    tol: float
+    stop: Event
+    _spectra: dict[int, Spectrum] = field(default_factory=dict)
+    _known: dict[int, dict[float, Any]] = field(default_factory=dict)
+    _scales: dict[int, list[Scale]] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        """Drop what was remembered of mixtures."""
+        self._spectra.clear()
+        self._known.clear()
+
+    def tried(self, mixture: Mixture, fractions: Sequence[float], spare: list[Scale]) -> list[Trial]:
+        """Return what a mixture scores at decreasing fractions of its strengths.
+
+        ``spare`` are the scales of all rows, per unit of weight, for folds in which nothing can be gained.
+        """
+        own = self._scales.setdefault(id(mixture), scales_of(self.problems, mixture))
+        if len(spare) == len(own):  # a fold may lack a class
+            share = self.samples.total_weight
+            own = [other.times(share) if scale.empty else scale for scale, other in zip(own, spare, strict=True)]
+        scales = own
+        averaged = mixture.mixing == 0 and can_average([problem.loss for problem in self.problems])
+        trials = self._averaged(mixture, fractions, scales) if averaged else self._solved(mixture, fractions, scales)
+        found = []
+        for trial in trials:
+            if self.stop.is_set():
+                raise KeyboardInterrupt
+            found.append(trial)
+        return found
+
+    # --- averages ---------------------------------------------------------------------------------------------------
+
+    def _averaged(self, mixture: Mixture, fractions: Sequence[float], scales: list[Scale]) -> Iterator[Trial]:
+        spectrum, known = self._spectrum(mixture), self._known.setdefault(id(mixture), {})
+        losses = [problem.loss for problem in self.problems]
+        targets = np.column_stack([problem.y for problem in self.problems])
+        for fraction in fractions:
+            strengths = np.array([scale.at(fraction).strength for scale in scales])
+            start = known[_nearest(known, fraction)] if known else None
+            models: AverageModels = fit_averages(
+                spectrum, losses, targets, self.samples.weight, strengths, tol=self.tol, start=start
+            )
+            known[fraction] = models
+            scores = models.scores(spectrum.held_out)
+
+            def complete(models: AverageModels = models, strengths: Array = strengths) -> BaseMKL:
+                return self._complete(mixture, spectrum, models, strengths)
+
+            yield Trial(self.held_out.score(self.model, scores, complete), len(mixture.kernels), models.finished)
+
+    def _spectrum(self, mixture: Mixture) -> Spectrum:
+        if id(mixture) not in self._spectra:
+            weights = mixture.weights / self.problems[0].penalties ** 2
+            gram = self.training.stack.combine(weights)
+            held = self.training.bank.prepare(self.held_out.rows)
+            cross = cross_combine(self.training.bank, held, self.training.prepared, weights)
+            self._spectra[id(mixture)] = Spectrum.of(gram, cross, centered=self.problems[0].fit_intercept)
+        return self._spectra[id(mixture)]
+
+    def _complete(self, mixture: Mixture, spectrum: Spectrum, models: AverageModels, strengths: Array) -> BaseMKL:
+        """Return the whole model, for scorers that look at more than the held-out rows."""
+        penalties = self.problems[0].penalties
+        coefficients, intercepts = spectrum.expanded(models)
+        weights = mixture.weights / penalties**2 / strengths[:, None]
+        model = copy.copy(self.model)
+        model._expansion = KernelExpansion.of(
+            self.training.bank, self.training.prepared, weights, (coefficients * strengths).T
+        )
+        model.intercept_ = intercepts
+        return model
+
+    # --- everything else --------------------------------------------------------------------------------------------
+
+    def _solved(self, mixture: Mixture, fractions: Sequence[float], scales: list[Scale]) -> Iterator[Trial]:
+        known: dict[float, list[Solution]] = self._known.setdefault(id(mixture), {})
+        posed = [mixture.pose(problem) for problem in self.problems]
+        settings = {"tol": self.tol, "max_iter": self.model.max_iter, "random_state": self.model.random_state}
+        solver = without_bar(self.model.solver, self.model.verbose)
+        start = known[_nearest(known, fractions[0])] if known else None
+        steps = descend(posed, ([scale.at(f) for scale in scales] for f in fractions), solver, start=start, **settings)
+        for fraction, fit in zip(fractions, steps, strict=True):
+            known[fraction] = fit.solutions
+            yield self._trial(spread(fit, mixture, self.problems))
+
+    def _trial(self, fit: Fit) -> Trial:
+        weights = np.array([found.kernel_weights for found in fit.solutions])
+        rho = np.array([found.dual_coef for found in fit.solutions])
+        expansion = KernelExpansion.of(self.training.bank, self.training.prepared, weights, rho)
+        scores = expansion.scores(self.held_out.rows) + np.array([found.intercept for found in fit.solutions])
+
+        def complete() -> BaseMKL:
+            model = copy.copy(self.model)
+            model._keep_fit(self.training, fit, self.samples)
+            return model
+
+        n_active = float(np.mean([found.active.size for found in fit.solutions]))
+        finished = all(found.status is Status.CONVERGED for found in fit.solutions)
+        return Trial(self.held_out.score(self.model, scores, complete), n_active, finished)
+
+
+def _nearest(known: dict[float, Any], fraction: float) -> float:
+    """Return the fraction among those known from which to begin."""
+    return min(known, key=lambda other: abs(np.log(other / fraction)))

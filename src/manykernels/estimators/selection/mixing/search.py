@@ -1,0 +1,172 @@
+"""The search: every mixture is walked down in all folds side by side, and the best candidate of each score is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from manykernels.estimators.selection.mixing.mixtures import Mixture, Scale
+from manykernels.estimators.selection.mixing.opened import OpenedFold, Trial
+from manykernels.estimators.selection.mixing.walk import Grid, Walk
+from manykernels.threads import blas_threads
+from manykernels.validation.arrays import Array
+
+AVERAGING_RATIO = 1e-6  # smallest fraction of the first grid of an average
+AVERAGING_STEPS = 25
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One candidate with what the folds say of it.
+
+    Attributes
+    ----------
+    mixture : Mixture
+    fraction : float
+        Of the strengths at which next to nothing is left.
+    scores : (n_folds, T) float64
+    n_active : float
+    unfinished : int
+        Folds whose model was not solved to its tolerance.
+    edge : bool
+        Whether its walk had to end there although the score was still rising.
+    """
+
+    mixture: Mixture
+    fraction: float
+    scores: Array
+    n_active: float
+    unfinished: int
+    edge: bool
+
+
+@dataclass(eq=False)
+class Folds:
+    """The folds, and threads to try them in.
+
+    Attributes
+    ----------
+    folds : list of OpenedFold
+    workers : int
+        Folds that are tried at once.
+    spare : dict
+        By mixture, the scales of all rows, for folds in which nothing can be gained.
+    advance : callable
+        Told in a line about each strength.
+    """
+
+    folds: list[OpenedFold]
+    workers: int
+    spare: Callable[[Mixture], list[Scale]]
+    advance: Callable[[str], None]
+
+    def walk(self, mixture: Mixture, grid: Grid) -> Walk:
+        """Walk down one mixture, then let the folds forget it."""
+        spare = self.spare(mixture)
+
+        def try_at(numbers: Sequence[int]) -> dict[int, list[Trial]]:
+            fractions = [grid.fraction(number) for number in numbers]
+            rows = self._each(lambda fold: fold.tried(mixture, fractions, spare))
+            found = {number: list(trials) for number, *trials in zip(numbers, *rows, strict=True)}
+            for number, trials in found.items():
+                score = float(np.mean([trial.scores.mean() for trial in trials]))
+                self.advance(f"{mixture.label}  {mixture.penalty}  fraction {grid.fraction(number):.2g}  {score:.4g}")
+            return found
+
+        try:
+            return Walk(mixture, grid).follow(try_at)
+        finally:
+            for fold in self.folds:
+                fold.forget()
+
+    def _each(self, function: Callable[[OpenedFold], list[Trial]]) -> list[list[Trial]]:
+        with blas_threads(1):
+            if self.workers == 1:
+                return [function(fold) for fold in self.folds]
+            with ThreadPoolExecutor(self.workers) as pool:
+                futures = [pool.submit(function, fold) for fold in self.folds]
+                try:
+                    return [future.result() for future in futures]
+                except BaseException:
+                    self.folds[0].stop.set()  # Ctrl-C reaches this thread only; the others end at their next model
+                    raise
+
+
+def searched(
+    folds: Folds, averages: list[Mixture], selections: list[Mixture], n_alphas: int, ratio: float
+) -> list[Candidate]:
+    """Return all candidates tried: averages of every kind, then mixtures that select, the sparsest last but one."""
+    walks = [folds.walk(mixture, Grid(AVERAGING_STEPS, AVERAGING_RATIO)) for mixture in averages]
+    walks += [folds.walk(mixture, Grid(n_alphas, ratio)) for mixture in selections]
+    return [candidate for walk in walks for candidate in _candidates(walk)]
+
+
+def _candidates(walk: Walk) -> list[Candidate]:
+    end = walk.numbers[-1]
+    at_end = end >= walk.grid.last and bool((walk.best() == end).any()) and not walk.flat()
+    return [
+        Candidate(
+            walk.mixture,
+            walk.grid.fraction(number),
+            np.array([trial.scores for trial in walk.trials[number]]),
+            float(np.mean([trial.n_active for trial in walk.trials[number]])),
+            sum(not trial.finished for trial in walk.trials[number]),
+            at_end and number == end,
+        )
+        for number in walk.numbers
+    ]
+
+
+def chosen(candidates: Sequence[Candidate], rule: str) -> Array:
+    """Return the position of the best candidate of every score, (T,).
+
+    Scores of few folds jump from strength to strength: each mean is averaged with those of its neighbors. With
+    ``rule="one_standard_error"``, of the candidates whose mean is within a standard error of the best, the one with the
+    fewest kernels, and of these the strongest.
+    """
+    scores = np.array([candidate.scores for candidate in candidates])
+    means = _smoothed(candidates, np.where(np.isfinite(scores).all(axis=1), scores.mean(axis=1), -np.inf))
+    best = means.argmax(axis=0)
+    if rule == "best":
+        return best
+    errors = scores.std(axis=1, ddof=min(1, scores.shape[1] - 1)) / np.sqrt(scores.shape[1])
+    simplicity = [(candidate.n_active, -candidate.fraction) for candidate in candidates]
+    order = np.array(sorted(range(len(candidates)), key=simplicity.__getitem__))
+    columns = np.arange(means.shape[1])
+    good = means[order] >= means[best, columns] - errors[best, columns]
+    return order[good.argmax(axis=0)]
+
+
+def _smoothed(candidates: Sequence[Candidate], means: Array) -> Array:
+    """Return the means with half of their weight on the two neighbors along each walk."""
+    smooth = means.copy()
+    owners = np.array([id(candidate.mixture) for candidate in candidates])
+    for owner in dict.fromkeys(owners.tolist()):
+        at = np.flatnonzero(owners == owner)
+        before, after = (
+            np.where(np.isfinite(near), near, means[at])
+            for near in (means[np.r_[at[0], at[:-1]]], means[np.r_[at[1:], at[-1]]])
+        )
+        smooth[at] = 0.25 * before + 0.5 * means[at] + 0.25 * after
+    return smooth
+
+
+def results_of(candidates: Sequence[Candidate], alphas: Sequence[float], ratios: Sequence[float]) -> pd.DataFrame:
+    """Return a row a candidate."""
+    scores = np.array([candidate.scores.mean(axis=1) for candidate in candidates])
+    columns: dict[str, Any] = {
+        "alpha": np.array(alphas),
+        "kernels": [candidate.mixture.label for candidate in candidates],
+        "mixing": [candidate.mixture.mixing for candidate in candidates],
+        "l1_ratio": np.array(ratios),
+        "fraction": [candidate.fraction for candidate in candidates],
+        "mean_score": scores.mean(axis=1),
+        "std_score": scores.std(axis=1),
+        "n_active": [candidate.n_active for candidate in candidates],
+    }
+    return pd.DataFrame(columns | {f"score_{fold}": row for fold, row in enumerate(scores.T)})

@@ -1,0 +1,313 @@
+"""One search over strength, mixing and kernels: its averages, its walks, its choice, and that nothing leaks."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.metrics import make_scorer, r2_score
+from sklearn.model_selection import GroupKFold, KFold, RepeatedKFold, TimeSeriesSplit
+
+from manykernels import (
+    Gaussian,
+    KernelBank,
+    Linear,
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLRegressor,
+    MKLRegressorCV,
+    get_loss,
+    load_model,
+    nested_cross_validation,
+    save_model,
+    solve,
+)
+from manykernels.estimators.selection.mixing.averages import Spectrum, fit_averages
+from manykernels.estimators.selection.mixing.mixtures import EVERY, Mixture, averages_of
+from manykernels.estimators.selection.mixing.opened import Trial
+from manykernels.estimators.selection.mixing.search import Candidate, chosen
+from manykernels.estimators.selection.mixing.walk import Grid, Walk
+from manykernels.exceptions import InvalidInputError
+
+RNG = np.random.default_rng(3)
+X = RNG.uniform(-2, 2, size=(60, 3))
+Y = np.sin(2 * X[:, 1]) + 0.3 * RNG.normal(size=60)
+LABELS = np.where(Y > 0.1, "high", "low")
+
+
+def bank() -> KernelBank:
+    own = [(f"x{j}: gaussian({w})", Gaussian(w), [j]) for j in range(3) for w in (0.5, 2.0)]
+    return KernelBank([*own, ("all: gaussian(1)", Gaussian(1.0), None), ("all: linear", Linear(), None)])
+
+
+def matrices(n: int = 30, new: int = 7) -> tuple[Any, Any]:
+    rows = RNG.normal(size=(n + new, 4))
+    gram = np.exp(-((rows[:, None] - rows) ** 2).sum(axis=2) / 8)
+    return gram[:n, :n], gram[n:, :n]
+
+
+# --- averages --------------------------------------------------------------------------------------------------------
+
+
+def test_the_closed_form_is_kernel_ridge_regression() -> None:
+    gram, cross = matrices()
+    targets, strengths = RNG.normal(size=(30, 3)), np.array([0.1, 1.0, 5.0])
+    spectrum = Spectrum.of(gram.copy(), cross.copy(), centered=False)
+    found = fit_averages(spectrum, [get_loss("squared")] * 3, targets, np.ones(30), strengths, tol=1e-9)
+    expected = KernelRidge(kernel="precomputed", alpha=strengths).fit(gram, targets).predict(cross)
+    np.testing.assert_allclose(found.scores(spectrum.held_out), expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge", "squared", "huber"])
+@pytest.mark.parametrize("centered", [True, False])
+def test_averages_are_those_of_the_solver(loss: str, centered: bool) -> None:
+    gram, _ = matrices()
+    targets = RNG.normal(size=(30, 2)) if loss in ("squared", "huber") else np.sign(RNG.normal(size=(30, 2)))
+    weight, strengths = RNG.uniform(0.5, 2.0, 30), np.array([0.05, 2.0])
+    spectrum = Spectrum.of(gram.copy(), gram.copy(), centered=centered)
+    found = fit_averages(spectrum, [get_loss(loss)] * 2, targets, weight, strengths, tol=1e-13).scores(
+        spectrum.held_out
+    )
+    for k in range(2):
+        wanted = solve(
+            gram[None], targets[:, k], loss=loss, regularizer="ridge", strength=strengths[k], sample_weight=weight,
+            fit_intercept=centered, tol=1e-11,
+        )  # fmt: skip
+        scores = wanted.kernel_weights[0] * gram @ wanted.dual_coef + wanted.intercept
+        np.testing.assert_allclose(found[:, k], scores, atol=2e-4)
+
+
+def test_averages_of_a_bank_are_told_by_kind() -> None:
+    found = {mixture.label: mixture.kernels.tolist() for mixture in averages_of(bank().fit(X), np.ones(8))}
+    assert found == {
+        EVERY: list(range(8)), "kernels on several columns": [6, 7], "gaussian(1)": [6], "linear": [7],
+    }  # fmt: skip
+    views = KernelBank.from_views({"a": [0], "b": [1, 2]}, specs=[Gaussian(1.0), Linear()], standardize=False)
+    labels = [mixture.label for mixture in averages_of(views.fit(X), np.ones(4))]
+    assert labels[0] == EVERY
+    assert {"gaussian(width=1)", "linear()"} <= set(labels)
+
+
+# --- walks -----------------------------------------------------------------------------------------------------------
+
+
+def walked(score: Any, grid: Grid) -> Walk:
+    """Walk where the fold scores at a number are known."""
+
+    def try_at(numbers: Any) -> dict[int, list[Trial]]:
+        return {n: [Trial(np.array([score(n) + noise]), 1.0, True) for noise in (-0.1, 0.1)] for n in numbers}
+
+    return Walk(Mixture(EVERY, np.ones(2), 1.0), grid).follow(try_at)
+
+
+@pytest.mark.parametrize("best", [0, 1, 5, 11, 24, 31])
+def test_a_walk_finds_the_best_strength_also_beyond_its_grid(best: int) -> None:
+    walk = walked(lambda n: -abs(n - best), Grid(25, 1e-3))
+    assert walk.best()[0] == best
+    assert len(walk.trials) < 20
+
+
+def test_a_walk_stops_on_a_plateau_and_at_its_end() -> None:
+    grid = Grid(25, 1e-3)
+    flat = walked(lambda n: min(n, 6) - 6.0, grid)
+    assert flat.numbers[-1] < grid.last
+    rising = walked(lambda n: float(n), grid)
+    assert rising.numbers[-1] >= grid.last
+    assert not rising.flat()
+
+
+def test_the_rule_of_one_standard_error_takes_the_simplest() -> None:
+    scores = [[0.5, 0.5], [0.79, 0.87], [0.8, 0.9], [0.8, 0.89]]
+    found = [
+        Candidate(Mixture(EVERY, np.ones(9), 1.0), 0.1, np.array(pair)[:, None], n, 0, False)
+        for pair, n in zip(scores, (1, 2, 9, 5), strict=True)
+    ]
+    assert chosen(found, "best").tolist() == [2]
+    assert chosen(found, "one_standard_error").tolist() == [1]
+
+
+def test_one_lucky_strength_does_not_decide() -> None:
+    walks = [Mixture(EVERY, np.ones(9), mixing) for mixing in (0.0, 1.0)]
+    scores = [(0, 0.7), (0, 0.85), (0, 0.7), (1, 0.8), (1, 0.82), (1, 0.8)]
+    found = [Candidate(walks[k], 0.1, np.array([[score], [score]]), 1, 0, False) for k, score in scores]
+    assert chosen(found, "best").tolist() == [4]
+
+
+# --- the search ------------------------------------------------------------------------------------------------------
+
+
+def test_the_choice_is_a_certified_model_of_a_plain_estimator() -> None:
+    model = MKLRegressorCV(bank(), cv=3).fit(X, Y)
+    assert model.dual_gap_ <= model.tol
+    assert model.score(X, Y) > 0.7
+    frame = model.cv_frame()
+    assert {0.0, 0.5, 1.0} == set(frame["mixing"])
+    row = frame.iloc[model.best_index_]
+    assert model.best_score_ == row["mean_score"] > frame["mean_score"].max() - frame["std_score"].min()
+    np.testing.assert_allclose([model.alpha_, model.l1_ratio_], [row["alpha"], row["l1_ratio"]])
+    if row["kernels"] == EVERY:
+        plain = MKLRegressor(bank(), penalty="elasticnet", alpha=model.alpha_, l1_ratio=model.l1_ratio_).fit(X, Y)
+        np.testing.assert_allclose(model.predict(X), plain.predict(X), atol=0.02)
+
+
+def test_scores_are_those_of_models_at_the_fractions_of_their_folds() -> None:
+    model = MKLRegressorCV(bank(), penalty="ridge", cv=KFold(3)).fit(X, Y)
+    row = model.cv_frame().iloc[4]
+    train, test = next(KFold(3).split(X))
+    gram = bank().fit(X[train])
+    prepared = gram.prepare(X[train])
+    kernels = gram.block(prepared, prepared)
+    rho = Y[train] - Y[train].mean()
+    strength = row["fraction"] * float(rho @ kernels.sum(axis=0) @ rho) / float(rho @ rho)
+    plain = MKLRegressor(bank(), penalty="ridge", alpha=strength / len(train), tol=1e-10).fit(X[train], Y[train])
+    np.testing.assert_allclose(row["score_0"], -np.mean((plain.predict(X[test]) - Y[test]) ** 2), rtol=1e-5)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_the_choice_does_not_depend_on_units(unit: float) -> None:
+    first, second = (MKLRegressorCV(bank(), cv=2, n_alphas=6).fit(X, y) for y in (Y, unit * Y + unit))
+    assert first.cv_frame()["kernels"][first.best_index_] == second.cv_frame()["kernels"][second.best_index_]
+    np.testing.assert_allclose(unit * first.predict(X) + unit, second.predict(X), atol=1e-3 * unit)
+
+
+def test_held_out_rows_change_nothing_that_a_fold_learns() -> None:
+    splits = [(np.arange(40), np.arange(40, 60))]
+    spoiled, wrong = X.copy(), Y.copy()
+    spoiled[40:], wrong[40:] = 1e3 * RNG.normal(size=(20, 3)), 1e3
+    seen: list[Any] = []
+
+    def predictions(model: Any, rows: Any, y: Any) -> float:
+        seen.append(model.predict(X[:5]))
+        return 0.0
+
+    for rows, y in ((X, Y), (spoiled, wrong)):
+        MKLRegressorCV(bank(), cv=splits, scoring=predictions, n_alphas=3, tol=1e-3).fit(rows, y)
+    half = len(seen) // 2
+    assert len(seen) == 2 * half
+    np.testing.assert_array_equal(seen[:half], seen[half:])
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared_hinge"])
+def test_classes_are_chosen_for(loss: str) -> None:
+    small = KernelBank([(f"x{j}", Gaussian(1.0), [j]) for j in range(3)])
+    three = np.digitize(Y, [-0.5, 0.5]) if loss == "logistic" else LABELS
+    model = MKLClassifierCV(small, loss=loss, cv=2, n_alphas=4, ratio=0.03, l1_ratios=(1.0, 0.0)).fit(X, three)
+    assert model.dual_gap_ <= model.tol
+    assert model.score(X, three) > 0.7
+    assert np.ndim(model.alpha_) == (1 if loss == "logistic" else 0)
+
+
+def test_targets_have_strengths_of_their_own() -> None:
+    both = np.column_stack([Y, 100 * RNG.normal(size=60), 5 * X[:, 0] ** 2])
+    model = MKLRegressorCV(bank(), cv=2, n_alphas=6).fit(X, both)
+    assert model.alpha_.shape == model.mixing_.shape == (3,)
+    assert model.kernel_weights_.shape == (3, 8)
+    single = MKLRegressorCV(bank(), cv=2, n_alphas=6).fit(X, both[:, 2])
+    np.testing.assert_allclose(model.predict(X)[:, 2], single.predict(X), atol=0.05)
+    scored = MKLRegressorCV(bank(), cv=2, penalty="ridge", scoring="r2").fit(X, both)
+    assert scored.best_per_target_.shape == (3,)
+
+
+def test_many_targets_are_learned_at_drawn_weights() -> None:
+    many = np.column_stack([np.sin((1 + k % 3) * X[:, k % 3]) for k in range(12)]) + 0.1 * RNG.normal(size=(60, 12))
+    small = KernelBank([(f"x{j}", Gaussian(0.5), [j]) for j in range(3)])
+    model = MKLRegressorCV(small, cv=3).fit(X, many)
+    assert model.dual_gap_ <= model.tol
+    assert np.mean((model.predict(X) - many) ** 2) < 0.1
+    heaviest = model.kernel_weights_.argmax(axis=1)
+    assert np.mean(heaviest == np.arange(12) % 3) > 0.9
+
+
+def test_every_splitter_of_scikit_learn_will_do() -> None:
+    groups = np.arange(60) // 6
+    repeated = RepeatedKFold(n_splits=2, n_repeats=2)
+    for splitter, given, n_folds in ((GroupKFold(4), groups, 4), (TimeSeriesSplit(3), None, 3), (repeated, None, 4)):
+        model = MKLRegressorCV(bank(), penalty="ridge", cv=splitter).fit(X, Y, groups=given)
+        assert model.n_folds_ == n_folds
+
+
+def test_threads_find_the_same() -> None:
+    one, two = (MKLClassifierCV(bank(), cv=2, n_alphas=4, n_jobs=n).fit(X, LABELS) for n in (None, 2))
+    pd.testing.assert_frame_equal(one.cv_frame(), two.cv_frame())
+    np.testing.assert_array_equal(one.kernel_weights_, two.kernel_weights_)
+
+
+def test_a_scorer_sees_whole_models() -> None:
+    asked: list[int] = []
+
+    def scorer(model: Any, rows: Any, y: Any) -> float:
+        asked.append(len(rows))
+        everywhere = model.predict(X)
+        np.testing.assert_allclose(
+            model.predict(rows), everywhere[[np.flatnonzero((row == X).all(1))[0] for row in rows]]
+        )
+        return r2_score(y, model.predict(rows))
+
+    named = MKLRegressorCV(bank(), cv=3, n_alphas=3, scoring=make_scorer(r2_score)).fit(X, Y)
+    own = MKLRegressorCV(bank(), cv=3, n_alphas=3, scoring=scorer).fit(X, Y)
+    assert set(asked) == {20}
+    np.testing.assert_allclose(own.cv_frame()["mean_score"], named.cv_frame()["mean_score"], rtol=1e-9)
+
+
+def test_a_narrower_kernel_does_not_lower_the_score() -> None:
+    new = RNG.uniform(-2, 2, size=(300, 3))
+    truth = np.sin(2 * new[:, 1])
+    scores = []
+    for widths in ((1.0, 2.0), (0.05, 1.0, 2.0)):
+        own = KernelBank([(f"all: gaussian({w})", Gaussian(w), None) for w in widths], normalize="mean_diagonal")
+        scores.append(MKLRegressorCV(own, cv=3, l1_ratios=(1.0, 0.0)).fit(X, Y).score(new, truth))
+    assert scores[1] > scores[0] - 0.03
+
+
+def test_a_chosen_model_is_saved_and_loaded(tmp_path: Any) -> None:
+    model = MKLRegressorCV(bank(), cv=3, penalty="ridge").fit(X, Y)
+    save_model(model, tmp_path / "model.mkm")
+    again = load_model(tmp_path / "model.mkm")
+    np.testing.assert_allclose(again.predict(X), model.predict(X))
+    assert again.mixing_ == 0.0
+
+
+def test_what_cannot_be_searched_is_said() -> None:
+    with pytest.raises(InvalidInputError, match="rule must be one of 'best', 'one_standard_error', got 'median'"):
+        MKLRegressorCV(rule="median").fit(X, Y)
+    with pytest.raises(InvalidInputError, match="fold_tol must be a finite positive number"):
+        MKLRegressorCV(fold_tol=0).fit(X, Y)
+    with pytest.raises(InvalidInputError, match="nothing that a search could choose by"):
+        MKLRegressorCV(bank()).fit(X, np.ones(60))
+
+
+def test_plain_labels_need_no_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        MKLClassifierCV(bank(), cv=3).fit(X, LABELS)
+    assert MKLClassifier(bank(), alpha=0.01).fit(X, LABELS).score(X, LABELS) > 0.7
+
+
+# --- nested ----------------------------------------------------------------------------------------------------------
+
+
+def test_nested_scores_are_those_of_outer_folds() -> None:
+    model = MKLRegressorCV(bank(), penalty="ridge", cv=3)
+    nested = nested_cross_validation(model, X, Y, cv=KFold(3))
+    train, test = next(KFold(3).split(X))
+    first = model.fit(X[train], Y[train])
+    np.testing.assert_allclose(nested.scores[0], first.score(X[test], Y[test]))
+    np.testing.assert_allclose(nested.predictions[test], first.predict(X[test]))
+    np.testing.assert_allclose(nested.chosen["alpha"][0], first.alpha_)
+    assert nested.standard_error > 0
+
+
+def test_nested_groups_reach_both_splitters_and_kernels_are_sliced() -> None:
+    groups = np.arange(60) // 6
+    model = MKLRegressorCV("precomputed", penalty="ridge", cv=GroupKFold(3))
+    kernels = np.stack([np.exp(-((X[:, None, j] - X[:, j]) ** 2)) for j in range(3)])
+    nested = nested_cross_validation(model, kernels, Y, cv=GroupKFold(4), groups=groups, scoring="r2")
+    assert len(nested.scores) == 4
+    assert nested.mean > 0.3
+    repeated = nested_cross_validation(KernelRidge(kernel="rbf"), X, Y, cv=RepeatedKFold(n_splits=2, n_repeats=2))
+    assert repeated.predictions is None
+    assert list(repeated.chosen) == ["score", "n_train", "n_test"]
