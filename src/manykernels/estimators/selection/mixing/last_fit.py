@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -84,5 +84,5 @@ def _certified(problem: Problem, scores: Array, settings: dict[str, Any]) -> Sol
     limits = Limits(tol=settings["tol"], verbose=settings.get("verbose", 0), name="eigenvectors")
     certificate = problem.certificate(rho, weights, b)
     model = CertifiedModel(rho, weights, b, certificate, problem.stack.counters.passes, 1)
-    models: Iterator[CertifiedModel | None] = iter([model])
-    return Run(limits, "The average of the kernels").follow(models).solution()
+    run: Run[CertifiedModel] = Run(limits, "The average of the kernels")
+    return run.follow(iter([model])).solution()

@@ -76,7 +76,7 @@ class HeldOut:
         X = self.rows.data if isinstance(self.rows, Table) else self.rows
         shown = copy.copy(model)
         # Scorers predict these rows again and again; whatever else they ask of the model is computed.
-        vars(shown)["_scores"] = lambda asked: scores if asked is X else complete()._scores(asked)
+        shown.__dict__["_scores"] = lambda asked: scores if asked is X else complete()._scores(asked)
         return np.array([float(self.scorer(shown, X, self.target, **given))])
 
     def _accuracy(self, scores: Array, classes: Array) -> Array:
