@@ -231,6 +231,7 @@ class CrossValidated(ChoosesMixtures):
         family = found.families[path]
         self.alpha_ = float(np.concatenate(found.alphas)[self.best_index_])
         self.l1_ratio_, self.mu_ = family.parameters.get("l1_ratio"), family.mu
+        self.mixing_ = self.best_per_target_ = None  # of searches
         self._family, self._position = family, (path, self.best_index_ - int(ends[path] - len(found.alphas[path])))
         self.cv_results_ = _results(found, scores, np.mean([fold.n_active for fold in folds], axis=0))
         unfinished = sum(fold.unfinished for fold in folds)

@@ -101,7 +101,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         The chosen strength; of each target or class where they differ.
     l1_ratio_, mu_ : float, ndarray or None
         What the penalty ``"elasticnet"`` of a plain estimator needs for the same model of all kernels.
-    mixing_ : float or ndarray
+    mixing_ : float, ndarray or None
         After a search: 1 for selection, 0 for averaging, as in ``l1_ratios``. Unlike ``l1_ratio_`` it means the same in
         every unit of y.
     alphas_ : ndarray of shape (n_alphas,) or (n_paths, n_alphas)
@@ -287,7 +287,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         The chosen strength; of each target or class where they differ.
     l1_ratio_, mu_ : float, ndarray or None
         What the penalty ``"elasticnet"`` of a plain estimator needs for the same model of all kernels.
-    mixing_ : float or ndarray
+    mixing_ : float, ndarray or None
         After a search: 1 for selection, 0 for averaging, as in ``l1_ratios``. Unlike ``l1_ratio_`` it means the same in
         every unit of y.
     alphas_ : ndarray of shape (n_alphas,) or (n_paths, n_alphas)
