@@ -84,7 +84,9 @@ def nested_cross_validation(
     estimator : estimator
         :class:`MKLClassifierCV`, :class:`MKLRegressorCV`, or any other estimator, such as ``GridSearchCV``.
     X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
+        Samples.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        Labels or targets.
     cv : int, splitter or iterable, default=5
         Outer folds: any splitter of scikit-learn, grouped, blocked in time, or repeated.
     groups : array-like of shape (n_samples,) or None, default=None
