@@ -44,6 +44,7 @@ class BaseMKL(NotebookCard, BaseEstimator):
     _target_word: str
     _single: bool
     _n_samples: int
+    _n_targets: int
     _loss: Loss
     alpha_: Any
     _known_rows: Rows | None = None  # checked before, see ``_checked_rows``
@@ -207,7 +208,7 @@ class BaseMKL(NotebookCard, BaseEstimator):
 
     def _open(self, samples: Samples, loss: Loss, regularizer: Regularizer) -> tuple[Training, list[Problem]]:
         """Return the kernels on these samples and one problem a column of targets."""
-        n_targets = samples.y.shape[1]
+        n_targets = self._n_targets = samples.y.shape[1]
         training = open_training(
             self.kernels,
             samples.rows,
@@ -283,7 +284,7 @@ class BaseMKL(NotebookCard, BaseEstimator):
     @property
     def _shares_weights(self) -> bool:
         """Whether there are several classes or targets, with one set of kernel weights."""
-        return getattr(self, "weights", "own") == "shared" and not self._single
+        return getattr(self, "weights", "own") == "shared" and self._n_targets > 1
 
     @property
     def _n_threads(self) -> int:

@@ -48,8 +48,8 @@ class SharedNewton(Solver):
     :math:`F = \sum_m d_m K_m R + b`, the problem is to minimize :math:`J(d) + h(d)` over the weights. Its derivatives
     are :math:`-u_m^2/2` and :math:`\langle K_m R, P K_l R \rangle`, with the inverse :math:`P` that the last Newton
     step of the machine has factorized. Each iteration solves the quadratic program that these define over the kernels
-    that matter, and then the machine. Penalties without the bounds on norms that the program needs (``lp_ball``,
-    ``elasticnet_ball``) take turns with the machine: the best weights for given norms are known.
+    that matter, and then the machine. Penalties without bounds on the norms, which the program needs, take turns with
+    the machine: the best weights for given norms are known.
 
     Notes
     -----
@@ -104,8 +104,7 @@ class SharedNewton(Solver):
             state.machine.solve(self._accuracy(problem, state))
             return
         before = _primal(problem, state.machine, state.weights)
-        own_bounds = problem.regularizer.separable or problem.regularizer.simplex_size is not None
-        newton = own_bounds and Capability.MULTIPLIERS in problem.regularizer.capabilities
+        newton = Capability.MULTIPLIERS in problem.regularizer.capabilities
         wanted = _newton_weights(problem, state) if newton else None
         for attempt in range(MOST_SHORTENINGS if wanted is not None else 0):
             weights = state.weights + SHORTENING**attempt * (wanted - state.weights)
@@ -163,7 +162,8 @@ def _first_weights(problem: SharedProblem, rho: Array) -> Array:
         scale, _ = best_scale(problem, rho, norms)
         weights = regularizer.weights(regularizer.conjugate_derivative(scale * norms), scale * norms)
     elif regularizer.weight_set:
-        weights = regularizer.weights_from_norms(np.ones(norms.shape))
+        chosen = norms >= np.sort(norms)[-min(FIRST_SET, norms.size)] if regularizer.sparse else norms >= 0
+        weights = regularizer.weights_from_norms(chosen.astype(np.float64))
     else:
         return np.zeros(norms.shape)
     return weights / problem.penalties**2
@@ -193,7 +193,6 @@ def _newton_weights(problem: SharedProblem, state: _State) -> Array:
         quadratic=machine.system.products(products),
         current=state.weights[kernels] * squares,
         regularizer=own,
-        total=own.simplex_size,
     )
     weights = np.zeros(problem.n_kernels)
     weights[kernels] = program.solve() / squares
@@ -213,11 +212,19 @@ def _candidates(problem: SharedProblem, state: _State) -> Array:
     regularizer, active = problem.regularizer, state.weights > 0
     if not regularizer.sparse:
         return np.arange(problem.n_kernels)
-    bounds = np.broadcast_to(regularizer.inactive_below, active.shape)
-    if regularizer.simplex_size is not None:
-        bounds = np.full(active.shape, state.norms[active].max() if active.any() else state.norms.max())
+    bounds = np.broadcast_to(_least_bound(problem, state), active.shape)
     ratios = np.divide(state.norms, bounds, out=np.full(active.shape, np.inf), where=bounds > 0)
     room = max(FIRST_SET, int(active.sum()))
     worst = np.flatnonzero(~active & (ratios >= NEARLY_VIOLATED))
     worst = worst[np.argsort(-ratios[worst], kind="stable")][:room]
     return np.sort(np.concatenate([np.flatnonzero(active), worst]))
+
+
+def _least_bound(problem: SharedProblem, state: _State) -> Any:
+    """Return the dual norm below which a kernel has no weight; in a set of weights, as those with a weight suggest."""
+    regularizer, active = problem.regularizer, state.weights > 0
+    if not regularizer.weight_set:
+        return regularizer.inactive_below
+    slopes = regularizer.weight_limit((problem.penalties**2 * state.weights)[active])[0]
+    least = regularizer.weight_limit(np.zeros(1))[0][0]
+    return np.sqrt(least * float((state.norms[active] ** 2 / slopes).max()))
