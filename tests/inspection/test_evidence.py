@@ -162,6 +162,13 @@ def test_leaving_out_views_of_a_classifier() -> None:
     assert found["n_kernels"].tolist() == [1, 1]
 
 
+def test_leaving_out_columns_with_gaps() -> None:
+    X, y = _table(9)
+    X = X[["c1", "c2"]].mask(np.random.default_rng(0).random((60, 2)) < 0.1)
+    found = leave_one_out_importance(MKLRegressor(KernelBank.default(missing="indicator"), alpha=0.01), X, y, cv=3)
+    assert found["name"].tolist() == ["c1", "c2"]
+
+
 def test_what_cannot_be_left_out_is_refused() -> None:
     X, y = _table(8)
     with pytest.raises(InvalidInputError, match="nothing can be left out"):

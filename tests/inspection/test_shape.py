@@ -57,6 +57,22 @@ def test_classes_and_kernels_of_several_columns(table: pd.DataFrame) -> None:
         ShapeDisplay.from_estimator(several, table)
 
 
+def test_categories_truth_values_and_dates_have_curves_too() -> None:
+    rng = np.random.default_rng(1)
+    days = pd.to_datetime("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, 60), unit="D")
+    frame = pd.DataFrame({"kind": rng.choice(["a", "b", "c"], 60), "old": rng.random(60) > 0.5, "day": days})
+    y = 1.0 * (frame["kind"] == "b") + frame["old"] + np.asarray(days.month) / 12
+    model = MKLRegressor(KernelBank.default(), alpha=1e-4).fit(frame, y)
+    shapes = ShapeDisplay.from_estimator(model, frame, n_points=25)
+    sizes = shapes.frame().groupby("column").size()
+    assert sizes.to_dict() == {"kind": 3, "old": 2, "day": 25}
+    kinds = shapes.frame().query("column == 'kind'").set_index("x")["effect"]
+    assert kinds.idxmax() == "b"
+    labels = next(ax for ax in shapes.plot().axes_.flat if ax.get_title() == "old").get_xticklabels()
+    assert {label.get_text() for label in labels} == {"True", "False"}
+    plt.close("all")
+
+
 def test_what_cannot_be_shown_is_said(model: Any, table: pd.DataFrame) -> None:
     with pytest.raises(InvalidInputError, match="no column 'fourth'"):
         ShapeDisplay.from_estimator(model, table, columns=["fourth"])

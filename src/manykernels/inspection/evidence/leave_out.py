@@ -131,7 +131,9 @@ class _Columns:
 
 def _without(bank: KernelBank, places: list[tuple[str, Any]], left_out: str | None) -> KernelBank:
     """Return the bank without the kernels on one view; joint kernels of all columns stay out of every comparison."""
-    return bank.replace(kernels=[entry for place, entry in places if place not in (left_out, "all")])
+    kept = [entry for place, entry in places if place not in (left_out, "all")]
+    # The kernels of missingness are among the entries already.
+    return bank.replace(kernels=kept, missing="mask" if bank.missing == "indicator" else bank.missing)
 
 
 def _score(model: Any, X: Any, y: Array, split: tuple[Array, Array], scoring: Any) -> float:

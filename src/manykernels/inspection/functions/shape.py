@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_bool_dtype, is_numeric_dtype
+from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.exceptions import InvalidInputError
@@ -194,13 +194,21 @@ def _shape(estimator: Any, rows: pd.DataFrame, name: str, members: Any, n_points
 def _points(values: pd.Series, n_points: int) -> tuple[Any, Array]:
     """Return values of a column and the share of the rows that are nearest to each."""
     present = values.dropna()
-    if not is_numeric_dtype(values.dtype) or is_bool_dtype(values.dtype):
+    if is_datetime64_any_dtype(values.dtype):
+        points, density = _points(present.astype("int64"), n_points)
+        return pd.to_datetime(points.astype("int64"), unit=np.datetime_data(present.dtype)[0]).to_numpy(), density
+    if not _continuous(values):
         counts = present.value_counts().head(MOST_CATEGORIES)
         return counts.index.to_numpy(), counts.to_numpy() / counts.sum()
     numbers = present.to_numpy(dtype=np.float64)
     points = np.linspace(numbers.min(), numbers.max(), check_count(n_points, "n_points"))
     edges = np.concatenate([[-np.inf], 0.5 * (points[1:] + points[:-1]), [np.inf]])
     return points, np.histogram(numbers, bins=edges)[0] / len(numbers)
+
+
+def _continuous(values: pd.Series) -> bool:
+    """Tell numbers and times from categories; truth values are categories."""
+    return is_datetime64_any_dtype(values.dtype) or (is_numeric_dtype(values.dtype) and not is_bool_dtype(values.dtype))
 
 
 def _spread(shape: pd.DataFrame) -> float:
@@ -210,7 +218,11 @@ def _spread(shape: pd.DataFrame) -> float:
 
 def _draw(ax: Any, name: str, shape: pd.DataFrame, line_style: dict[str, Any]) -> None:
     """Draw one function and, at the foot of its axes, the density of the rows."""
-    ink, numeric = ink_of(ax), is_numeric_dtype(shape["x"].dtype)
+    from matplotlib.dates import AutoDateLocator
+
+    shape = shape.assign(x=shape["x"].infer_objects())  # columns of several kinds share one table
+    ink = ink_of(ax)
+    numeric, dates = _continuous(shape["x"]), is_datetime64_any_dtype(shape["x"].dtype)
     x = shape["x"].to_numpy() if numeric else np.arange(len(shape))
     style = {"color": color_of(ax, BLUE), **line_style}
     ax.axhline(0.0, color=ink.muted, linewidth=0.8, zorder=0)
@@ -223,6 +235,10 @@ def _draw(ax: Any, name: str, shape: pd.DataFrame, line_style: dict[str, Any]) -
         ax.bar(x, heights, bottom=bottom, color=ink.muted, alpha=0.35)
         ax.plot(x, shape["effect"], **{"marker": "o", "linestyle": "", **style})
         ax.set_xticks(x, [plain(cut_text(str(value), 10)) for value in shape["x"]], rotation=90)
+        ax.margins(x=0.5 / len(shape) + 0.05)
+    if dates:
+        ax.tick_params(axis="x", rotation=30, labelsize="small")
+        ax.xaxis.set_major_locator(AutoDateLocator(minticks=2, maxticks=4))
     ax.set_ylim(bottom, top)
     write(ax, title=plain(cut_text(name, 28)))
     clean(ax, grid="y")
