@@ -195,8 +195,9 @@ def _points(values: pd.Series, n_points: int) -> tuple[Any, Array]:
     """Return values of a column and the share of the rows that are nearest to each."""
     present = values.dropna()
     if is_datetime64_any_dtype(values.dtype):
-        points, density = _points(present.astype("int64"), n_points)
-        return pd.to_datetime(points.astype("int64"), unit=np.datetime_data(present.dtype)[0]).to_numpy(), density
+        start = present.min()
+        seconds, density = _points((present - start).dt.total_seconds(), n_points)
+        return (start + pd.to_timedelta(seconds, unit="s")).to_numpy(), density
     if not _continuous(values):
         counts = present.value_counts().head(MOST_CATEGORIES)
         return counts.index.to_numpy(), counts.to_numpy() / counts.sum()
