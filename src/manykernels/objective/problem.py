@@ -187,8 +187,7 @@ class Problem:
         """
         constant = self.loss_at_zero
         if self.fit_intercept:
-            b = self.loss.best_intercept(self.y, np.zeros(self.n_samples), self.weight)
-            constant = self.empirical_loss(np.full(self.n_samples, b))
+            constant = self.empirical_loss(self.constant_scores(self._best_constant()))
         return max(1e-10 * constant, (FEW * EPS) ** 2 * self.loss_at_zero, float(np.finfo(np.float64).tiny))
 
     @cached_property
@@ -238,6 +237,12 @@ class Problem:
         ndarray of shape (N,)
         """
         return np.full(self.n_samples, b)
+
+    def _best_constant(self) -> Any:
+        """Return the intercept of the model without kernels, or 0 if there is none."""
+        if not self.fit_intercept:
+            return 0.0
+        return self.loss.best_intercept(self.y, np.zeros(self.n_samples), self.weight)
 
     # --- primal and dual --------------------------------------------------------------------------------------------
 
@@ -411,8 +416,7 @@ class Problem:
         >>> rho, round(b, 6)
         (array([-1.,  1.]), 2.0)
         """
-        f = np.zeros(self.n_samples)
-        b = self.loss.best_intercept(self.y, f, self.weight) if self.fit_intercept else 0.0
+        f, b = np.zeros(self.n_samples), self._best_constant()
         lo, hi = self.loss.dual_interval(self.y, f + b)
         lo, hi = self.weight * lo, self.weight * hi
         return self.feasible_dual(project_box_hyperplane(f, lo, hi) if self.fit_intercept else np.clip(f, lo, hi)), b

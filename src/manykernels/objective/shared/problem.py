@@ -135,9 +135,13 @@ class SharedProblem(Problem):
         rho : ndarray of shape (N, T)
         b : ndarray of shape (T,)
         """
-        zero = np.zeros(self.y.shape)
-        b = self.loss.best_intercepts(self.y, zero, self.weight) if self.fit_intercept else np.zeros(self.n_targets)
-        return self.feasible_dual(-self.weight[:, None] * self.loss.derivative(self.y, zero + b)), b
+        b = self._best_constant()
+        return self.feasible_dual(-self.weight[:, None] * self.loss.derivative(self.y, self.constant_scores(b))), b
+
+    def _best_constant(self) -> Any:
+        if not self.fit_intercept:
+            return np.zeros(self.n_targets)
+        return self.loss.best_intercepts(self.y, np.zeros(self.y.shape), self.weight)
 
     # --- certificate ------------------------------------------------------------------------------------------------
 
