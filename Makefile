@@ -19,7 +19,8 @@ EXTRAS_docs := docs,plot,report
 EXTRAS_dist := release
 
 # One thread a process: the tests run in WORKERS processes, and small factorizations are slower on several threads.
-ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=Agg
+# Bytecode is kept: tests that start Python anew, and the next run, need not compile every module again.
+ONE_THREAD := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=Agg
 # The tests of a file stay on one worker: fixtures of files run experiments.
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
