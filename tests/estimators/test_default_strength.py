@@ -11,6 +11,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.model_selection import train_test_split
 
 from manykernels import (
+    GaussianMKL,
     InvalidInputError,
     KernelBank,
     MKLClassifier,
@@ -182,12 +183,33 @@ def test_the_strength_is_kept_in_the_file(tmp_path: Any) -> None:
         np.testing.assert_array_equal(again.alpha_, model.alpha_)
 
 
+# --- kernels that are found -----------------------------------------------------------------------------------------
+
+
+def test_a_search_for_widths_has_the_strength_of_its_best_kernel() -> None:
+    widths = np.geomspace(0.05, 50.0, 9)
+    centered, rows = Y - Y.mean(), (X - X.mean(axis=0)) / X.std(axis=0)
+    quotients = [centered @ Gaussian(width)(rows) @ centered / (centered @ centered) for width in widths]
+    model = GaussianMKL(alpha="0.3*max").fit(X, Y)
+    assert model.alpha_ == pytest.approx(0.3 * max(quotients) / 30, rel=1e-9)
+    np.testing.assert_allclose(GaussianMKL().fit(X, 1e3 * Y).predict(X), 1e3 * GaussianMKL().fit(X, Y).predict(X))
+
+
+def test_an_untouched_search_for_widths_learns_a_wave() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(-2.0, 2.0, size=(150, 2))
+    y = np.sin(3.0 * rows[:, 0]) * rows[:, 1] + 0.1 * rng.normal(size=150)
+    assert GaussianMKL().fit(rows[:100], y[:100]).score(rows[100:], y[100:]) > 0.8
+    assert GaussianMKL("logistic").fit(rows[:100], y[:100] > 0).score(rows[100:], y[100:] > 0) > 0.75
+
+
 # --- what is told ---------------------------------------------------------------------------------------------------
 
 
 def test_classes_without_kernels_are_named_with_the_remedy() -> None:
     y = np.array(["large"] * 24 + ["rare", "odd"] * 3)
-    rows = np.column_stack([np.repeat([0.0, 1.0], [24, 6]) + 0.1 * RNG.normal(size=30), RNG.normal(size=30)])
+    noise = np.random.default_rng(3).normal(size=(30, 2))
+    rows = np.column_stack([np.repeat([0.0, 1.0], [24, 6]) + 0.1 * noise[:, 0], noise[:, 1]])
     with pytest.warns(UserWarning, match=r"2 of 3 classes \('odd', 'rare'\).*alpha='auto' gives each"):
         MKLClassifier(alpha=0.2).fit(rows, y)
 

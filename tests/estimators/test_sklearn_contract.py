@@ -9,8 +9,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from manykernels import MKLClassifier, MKLRegressor
 
-# Repeating a row changes what the bank learns from the rows (means, deviations, median distances, mean diagonals), a
-# weight does not; and two fits within tol = 1e-4 of one optimum differ by more than the check's 1e-7.
+# Repeating a row changes what the bank learns from the rows (means, deviations, median distances, mean diagonals) and
+# the default strength, a weight does not; and two fits within tol = 1e-4 of one optimum differ by more than the
+# check's 1e-7.
 # test_weights.py shows the equivalence where the kernels are fixed.
 EXPECTED_FAILURES = {
     "check_sample_weight_equivalence_on_dense_data": "kernel normalization counts training rows, not their weights"

@@ -443,7 +443,8 @@ class Problem:
     def at_fraction(self, fraction: float) -> Problem:
         """Return the problem with its penalty at a fraction of the strength that leaves nothing to gain: one pass.
 
-        With the block 1-norm that strength is `strength_max`; see :meth:`Regularizer.relative`.
+        With the block 1-norm that strength is `strength_max`; see :meth:`Regularizer.relative`. Where the target is
+        constant there is none, and the fraction is that of the sum of weights.
 
         Parameters
         ----------
@@ -463,6 +464,8 @@ class Problem:
         >>> round(problem.at_fraction(0.5).regularizer.strength, 6)
         0.707107
         """
+        if np.ptp(self.y, axis=0).max() <= FEW * EPS * np.abs(self.y).max():
+            return self.with_penalty(replace(self.regularizer, strength=fraction * self.total_weight))
         rho, b = self.zero_model()
         loss = self.empirical_loss(self.constant_scores(b))
         return self.with_penalty(self.regularizer.relative(fraction, self.dual_norms(rho), loss))

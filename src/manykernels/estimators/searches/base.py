@@ -14,15 +14,19 @@ from sklearn.utils.metaestimators import available_if
 from manykernels.discovery import Discovery
 from manykernels.estimators.parameters import check_parameters
 from manykernels.estimators.searches.found import kernel_norms, on_bank, union, unique_names
+from manykernels.estimators.strength import strength_fraction
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.prediction import KernelExpansion, class_probabilities
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Rows, Samples
 from manykernels.estimators.supervised.targets import class_labels, encode_labels, numeric_targets
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels import KernelBank, Linear
-from manykernels.objective.constants import strength_from_alpha
+from manykernels.grams import DenseStack
+from manykernels.kernels import KernelBank, KernelSpec, Linear
+from manykernels.objective.constants import alpha_from_strength, strength_from_alpha
 from manykernels.objective.losses import Loss, get_loss
+from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import Simplex
 from manykernels.solvers import Status
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array
@@ -117,15 +121,31 @@ class BaseKernelSearch(BaseMKL):
         names = [f"x{j}" for j in range(bank.n_features_in_)]
         if hasattr(self, "feature_names_in_"):
             names = [str(name) for name in self.feature_names_in_]
-        strength = strength_from_alpha(self.alpha, float(weight.sum()))
+        strengths = [self._strength(points, target, weight, loss) for target in targets.T]
+        alphas = np.array([alpha_from_strength(strength, float(weight.sum())) for strength in strengths])
+        self.alpha_ = float(alphas[0]) if self._single else alphas
         found: list[Discovery] = []
         with blas_threads(len(points), None):
-            for target in targets.T:
+            for target, strength in zip(targets.T, strengths, strict=True):
                 # Only Ctrl-C does this, and targets without a model leave no estimator to return.
                 if found and found[-1].solution.status is Status.INTERRUPTED:
                     raise KeyboardInterrupt
                 found.append(self._search(points, names, target, weight, loss, strength))
         return found
+
+    def _strength(self, points: Array, target: Array, weight: Array, loss: Loss) -> float:
+        """Return the strength for one target; text is relative to what leaves nothing to gain by a reference kernel."""
+        fraction = strength_fraction(self.alpha, len(points)) if self._reference_kernels() else None
+        if fraction is None:
+            return strength_from_alpha(self.alpha, float(weight.sum()))
+        options: dict[str, Any] = {"fit_intercept": self.fit_intercept, "sample_weight": weight}
+        stacks = (DenseStack(kernel(points)[None]) for kernel in self._reference_kernels())
+        problems = (Problem(stack, target, loss, Simplex(1.0), **options) for stack in stacks)
+        return max(problem.at_fraction(fraction).regularizer.strength for problem in problems)
+
+    def _reference_kernels(self) -> list[KernelSpec]:
+        """Return kernels by which a strength given as text is measured; none if this search takes numbers only."""
+        return []
 
     def _keep_found(self, samples: Samples, found: list[Discovery]) -> Fit:
         """Join the kernels of all targets in one bank and keep the model."""
@@ -145,7 +165,8 @@ class BaseKernelSearch(BaseMKL):
         return fit
 
     def _why_none(self, fit: Fit) -> str:
-        return f"at alpha={self.alpha:g} the best constant is optimal within tol={self.tol:g}. Decrease alpha or tol."
+        alpha = float(np.max(self.alpha_))
+        return f"at alpha={alpha:g} the best constant is optimal within tol={self.tol:g}. Decrease alpha or tol."
 
     # --- predicting -------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
+
 from manykernels.discovery import (
     ArdGaussianFamily,
     Discovery,
@@ -25,11 +27,13 @@ from manykernels.estimators.searches.found import with_widths
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.exceptions import InvalidInputError
+from manykernels.kernels import KernelSpec
 from manykernels.objective.losses import Loss
 from manykernels.validation.arrays import Array, check_choice, check_count, check_parameter_range
 from manykernels.validation.parameters import check_flag
 
 SEARCHES = ("greedy", "sampling")
+N_REFERENCES = 9  # members of the family by which a strength given as text is measured
 
 
 class GaussianMKL(BaseKernelSearch):
@@ -47,8 +51,10 @@ class GaussianMKL(BaseKernelSearch):
     ----------
     loss : {"squared", "logistic", "hinge"}, default="squared"
         "squared" learns numbers, the others learn classes.
-    alpha : float, default=0.01
-        Strength of the penalty relative to the mean loss, positive.
+    alpha : float or str, default="auto"
+        Strength of the penalty relative to the mean loss, positive. Text is relative to the strength at which the best
+        kernel of the family leaves nothing to gain to first order, for each class or target by itself: ``"0.1*max"`` is
+        a tenth of it, ``"auto"`` the fraction ``0.5 / sqrt(n_samples)``; see :class:`MKLClassifier`.
     search : {"greedy", "sampling"}, default="greedy"
         "greedy" adds the kernel that helps most (GCD), "sampling" draws widths and takes stochastic gradient steps
         (SGD-1s).
@@ -148,7 +154,7 @@ class GaussianMKL(BaseKernelSearch):
         self,
         loss: str = "squared",
         *,
-        alpha: float = 0.01,
+        alpha: float | str = "auto",
         search: str = "greedy",
         stages: int = 1,
         update: str = "corrective",
@@ -167,7 +173,7 @@ class GaussianMKL(BaseKernelSearch):
         verbose: int = 0,
     ) -> None:
         self.loss = loss
-        self.alpha = alpha
+        self.alpha: Any = alpha
         self.search = search
         self.stages = stages
         self.update = update
@@ -256,6 +262,13 @@ class GaussianMKL(BaseKernelSearch):
                 f"per_feature=True is for Gaussian kernels, but family is {self.family!r}; give one of the two."
             )
         return self.family
+
+    def _reference_kernels(self) -> list[KernelSpec]:
+        """Return members of the family with equal parameters, from end to end."""
+        family = self._checked_family()
+        ends = family.coordinate(np.array([family.low, family.high]))
+        sizes = family.parameter(np.linspace(ends[0], ends[1], N_REFERENCES))
+        return [family.spec(np.full(family.n_parameters(self.n_features_in_), size)) for size in sizes]
 
     def _why_none(self, fit: Fit) -> str:
         if self.stages == 1:
