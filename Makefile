@@ -64,6 +64,7 @@ fuzz: $(VENV)/.installed-test
 # The file is part of the repository; it is written anew when the problems of `manykernels.testing.problems` change.
 optima: $(VENV)/.installed-test
 	$(ONE_THREAD) $(BIN)/python -m tests.support.optima
+	$(ONE_THREAD) $(BIN)/python -m tests.support.shared
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.support.shared import SharedCase, shared_case, shared_optimum, shared_values
+from tests.support.shared import CASES, SharedCase, shared_case, shared_optimum, shared_values, stored_optima
 
 from manykernels import get_regularizer
 from manykernels.objective import SharedProblem
 from manykernels.solvers import SharedNewton, Solution
-
-# 100 of the multinomial loss, 100 of several targets; the squared hinge loss takes the same way as the Huber loss.
-CASES = [
-    *(("logistic", index) for index in range(100)),
-    *((("squared", "huber")[index % 2], index) for index in range(100)),
-    *(("squared_hinge", index) for index in range(30)),
-]
 
 
 def solved(case: SharedCase, tol: float = 1e-8) -> tuple[SharedProblem, Solution]:
@@ -37,7 +30,7 @@ def test_objective_and_certificate(loss: str, index: int) -> None:
     case = shared_case(index, loss)
     _, solution = solved(case)
     assert solution.certificate.relative_gap <= 1e-8
-    assert solution.certificate.primal == pytest.approx(shared_optimum(case), rel=1e-6)
+    assert solution.certificate.primal == pytest.approx(stored_optima()[loss, index], rel=1e-6)
     primal, dual = shared_values(case, solution.dual_coef, solution.kernel_weights, solution.intercept)
     assert solution.certificate.primal == pytest.approx(primal, rel=1e-11)
     assert solution.certificate.dual == pytest.approx(dual, rel=1e-7)
@@ -67,3 +60,8 @@ def test_no_dual_value_is_above_the_optimum(loss: str) -> None:
         feasible = problem.feasible_dual(rho)
         assert np.isfinite(problem.conjugate_loss(feasible))
         np.testing.assert_allclose(feasible.sum(axis=0), 0.0, atol=1e-12 * np.abs(feasible).sum())
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared", "squared_hinge"])
+def test_the_stored_optimum_is_what_the_conic_solver_finds(loss: str) -> None:
+    assert stored_optima()[loss, 4] == pytest.approx(shared_optimum(shared_case(4, loss)), rel=1e-8)

@@ -1,16 +1,31 @@
-"""Small random problems of several targets with shared kernel weights, their conic optimum and certificate in NumPy."""
+"""Small random problems of several targets with shared kernel weights, their conic optimum and certificate in NumPy.
+
+``python -m tests.support.shared`` (part of ``make optima``) solves them by CVXPY and Clarabel and stores the objectives
+at the solver's points, with numbers by which the problems are known again. That nothing lies below them is not taken on
+trust: the tests compute dual values in NumPy.
+"""
 
 from __future__ import annotations
 
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+
+STORED = Path(__file__).parent / "shared_optima.npz"
+# 100 of the multinomial loss, 100 of several targets; the squared hinge loss takes the same way as the Huber loss.
+CASES = (
+    *(("logistic", index) for index in range(100)),
+    *((("squared", "huber")[index % 2], index) for index in range(100)),
+    *(("squared_hinge", index) for index in range(30)),
+)
 
 PENALTIES: tuple[tuple[str, dict[str, float]], ...] = (
     ("l1", {}),
@@ -201,3 +216,37 @@ def _conjugate(case: SharedCase, u: Floats) -> float:
         r = own["q"] / (own["q"] - 1)
         return float(c / r * ((u / c) ** r).sum())
     return float(((u**2).sum() if case.penalty == "ridge" else u.max() ** 2) / (2 * c))
+
+
+# --- stored optima ---------------------------------------------------------------------------------------------------
+
+
+def fingerprint(case: SharedCase) -> Floats:
+    """Return numbers that no other problem shares, and that last bits do not change."""
+    waves = np.cos(1.0 + np.arange(case.kernels.size))
+    parts = (case.kernels.ravel(), case.y.ravel(), case.s, case.w)
+    return np.array([*(part @ waves[: part.size] for part in parts), case.strength, float(case.fit_intercept)])
+
+
+@cache
+def stored_optima() -> dict[tuple[str, int], float]:
+    """Return the stored optimum of every problem, having seen that they are the problems of the file."""
+    with np.load(STORED) as archive:
+        optima, fingerprints = archive["optima"], archive["fingerprints"]
+    now = np.array([fingerprint(shared_case(index, loss)) for loss, index in CASES])
+    np.testing.assert_allclose(now, fingerprints, rtol=1e-9, atol=1e-9)
+    return dict(zip(CASES, optima.tolist(), strict=True))
+
+
+def store() -> None:
+    """Solve all problems by the conic solver and write the file."""
+    cases = [shared_case(index, loss) for loss, index in CASES]
+    np.savez_compressed(
+        STORED,
+        optima=np.array([shared_optimum(case) for case in cases]),
+        fingerprints=np.array([fingerprint(case) for case in cases]),
+    )
+
+
+if __name__ == "__main__":
+    store()
