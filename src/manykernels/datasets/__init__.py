@@ -9,11 +9,14 @@ from manykernels.datasets.breiman import (
     wave_shapes,
 )
 from manykernels.datasets.bundled import load_bundled
+from manykernels.datasets.mixed import MixedData, make_mixed_table
 from manykernels.datasets.multiview import MultiviewData, make_multiview
 
 __all__ = [
+    "MixedData",
     "MultiviewData",
     "load_bundled",
+    "make_mixed_table",
     "make_multiview",
     "make_ringnorm",
     "make_twonorm",

@@ -11,7 +11,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array, check_choice
 
 MISSING = ("error", "mask", "indicator")
-SHOWN = 8  # columns of each sort that a message names
+SHOWN = 30  # columns of each sort that a message names
 
 HEADS = {
     "missing": "Input X contains NaN: missing values in",
