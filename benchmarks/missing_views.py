@@ -51,7 +51,7 @@ def losing(tables: dict[str, pd.DataFrame], share: float, rng: np.random.Generat
 
 def classifier() -> MKLClassifier:
     """Return the classifier that all methods share."""
-    return MKLClassifier(KernelBank.from_views(normalize="mean_diagonal"), alpha=0.01)
+    return MKLClassifier(KernelBank.from_views())
 
 
 def accuracies(

@@ -14,8 +14,8 @@ print(data.X.head(4).to_string())
 print(f"missing entries: {data.X.isna().mean().mean():.0%}")
 
 for missing in ("mask", "indicator"):
-    bank = KernelBank.auto(missing=missing, normalize="mean_diagonal")
-    model = MKLClassifier(bank, alpha=0.01).fit(X_train, y_train)
+    bank = KernelBank.auto(missing=missing)
+    model = MKLClassifier(bank).fit(X_train, y_train)
     auc = roc_auc_score(y_test, model.decision_function(X_test))
     print(f"{missing}: AUC {auc:.2f}, {len(model.kernel_names_)} kernels, gap {model.dual_gap_:.0e}")
 print(f"the generator's own log odds: AUC {roc_auc_score(y_test, data.score[500:]):.2f}")

@@ -6,7 +6,7 @@ Run with ``python examples/views_with_gaps.py``.
 import numpy as np
 import pandas as pd
 
-from manykernels import KernelBank, MKLClassifier, Views
+from manykernels import KernelBank, MKLClassifierCV, Views
 from manykernels.datasets import make_multiview
 
 data = make_multiview(240, (6, 6, 6), n_informative=2, effect="linear", random_state=1)
@@ -20,7 +20,7 @@ views = Views({name: table[lost != v] for v, (name, table) in enumerate(tables.i
 print(views.summary().to_string(index=False))
 
 views, new = views[:160], views[160:]
-model = MKLClassifier(KernelBank.from_views(normalize="mean_diagonal"), alpha=0.01).fit(views, views.align(y))
+model = MKLClassifierCV(KernelBank.from_views(), cv=4, n_alphas=8).fit(views, views.align(y))
 truth = new.align(y)
 print(f"informative: {', '.join(data.informative)}; gap {model.dual_gap_:.0e}")
 print(model.weights_frame()[["name", "share"]].head(4).to_string(index=False))
