@@ -118,7 +118,7 @@ def _informative(n: int, sizes: list[int], rng: np.random.Generator) -> tuple[pd
     columns: dict[str, Any] = {
         "age": age,
         "dose": np.log(dose),
-        "grade": pd.Categorical.from_codes(grade, list(GRADES), ordered=True),
+        "grade": pd.Categorical(np.array(GRADES)[grade], categories=list(GRADES), ordered=True),
         "visit": START + pd.to_timedelta(day, unit="D"),
     }
     columns |= {name: _codes(values, "v") for name, values in codes.items()}
