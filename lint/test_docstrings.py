@@ -132,6 +132,34 @@ def test_methods_that_a_user_meets_say_what_they_return_or_show_it() -> None:
     assert not says_what_comes_back("Return something.")
 
 
+# Methods without an example of their own or of what they override. Add none; a method that gets one leaves the list.
+WITHOUT_EXAMPLE = {
+    *(
+        f"manykernels.estimators.searches.{name}MKL.predict_proba"
+        for name in ("gaussian.Gaussian", "hierarchical.Hierarchical", "nonlinear.Nonlinear", "polynomial.Polynomial")
+    ),
+    "manykernels.estimators.selection.cross_validation.MKLClassifierCV.cv_frame",
+    "manykernels.estimators.selection.cross_validation.MKLRegressorCV.cv_frame",
+    *(
+        f"manykernels.kernels.specs.algebra.{name}.from_{values}"
+        for name in ("Product", "Scaled", "Sum")
+        for values in ("inner_product", "squared_distance")
+    ),
+    *(f"manykernels.kernels.tables.views.Views.{name}" for name in ("align", "check_overlap", "completed", "patterns")),
+}
+
+
+def shows_an_example(text: str) -> bool:
+    """Return whether a docstring, or one that it overrides, has an example."""
+    return re.search(r"^Examples\n-+$", text, flags=re.MULTILINE) is not None
+
+
+def test_methods_that_a_user_meets_show_an_example() -> None:
+    lacking = {path for path, text in methods_met().items() if not shows_an_example(text)}
+    assert lacking == WITHOUT_EXAMPLE
+    assert not shows_an_example("Return something.\n\nReturns\n-------\nstr")
+
+
 class Planted:
     """Say what it is.
 

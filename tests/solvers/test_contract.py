@@ -32,7 +32,7 @@ def concrete(cls: type[Solver]) -> Iterator[type[Solver]]:
 
 
 def test_no_solver_is_left_out_of_the_registry() -> None:
-    for module in pkgutil.iter_modules(manykernels.solvers.__path__, "manykernels.solvers."):
+    for module in pkgutil.walk_packages(manykernels.solvers.__path__, "manykernels.solvers."):
         importlib.import_module(module.name)
     assert set(concrete(Solver)) == {*SOLVERS.values(), *SHARED_SOLVERS.values()}
     assert all(name == cls.name for name, cls in (SOLVERS | SHARED_SOLVERS).items())

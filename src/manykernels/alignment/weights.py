@@ -83,6 +83,14 @@ class AlignedWeights:
         -------
         DataFrame
             The alignment is that of the kernel by itself.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels.alignment import aligned_weights
+        >>> y = np.array([1.0, 1.0, -1.0, -1.0])
+        >>> aligned_weights(np.stack([np.eye(4), np.outer(y, y)]), y, center=False).frame()["name"].tolist()
+        ['kernel_1', 'kernel_0']
         """
         names = self.names or tuple(f"kernel_{m}" for m in range(len(self.weights)))
         table = pd.DataFrame({"name": names, "weight": self.weights, "alignment": self.kernel_alignments})

@@ -30,7 +30,6 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import load_model, read_metadata
 from manykernels.inspection.model_file.replacing import replacing
 from manykernels.inspection.reports.scores import held_out_scores
-from manykernels.kernels import FittedPrecomputedBank
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ def features_of(model: Any, frame: pd.DataFrame) -> pd.DataFrame:
         raise InvalidInputError(
             f"The file holds a {type(model).__name__}, which predicts nothing by itself: use Python."
         )
-    if isinstance(model._expansion.bank, FittedPrecomputedBank):
+    if model.__sklearn_tags__().input_tags.pairwise:
         raise InvalidInputError("The model was fitted on precomputed kernels, which a table does not hold: use Python.")
     names = getattr(model, "feature_names_in_", None)
     if names is None:

@@ -191,6 +191,14 @@ class Solution:
         -------
         Solution
             With dual coefficients of shape ``(n_samples,)``, zero off ``kept``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import solve
+        >>> found = solve(np.eye(2)[None], np.array([1.0, 3.0]), loss="squared", regularizer="l1", strength=0.5)
+        >>> np.flatnonzero(found.scattered(np.array([0, 3]), 5).dual_coef)
+        array([0, 3])
         """
         if len(kept) == n_samples:
             return self

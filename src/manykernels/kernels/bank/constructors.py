@@ -103,6 +103,12 @@ class BankConstructors(ABC):
         Returns
         -------
         KernelBank
+
+        Examples
+        --------
+        >>> from manykernels.kernels import KernelBank, Linear
+        >>> KernelBank.joint(Linear(), widths=[0.5]).fit([[0.0, 1.0], [1.0, 0.0]]).names
+        ('all: linear()', 'all: gaussian(width=0.5)')
         """
         return cls._build([Joint(with_gaussians(specs, widths), columns)], options)
 
@@ -249,6 +255,12 @@ class BankConstructors(ABC):
         Returns
         -------
         KernelBank
+
+        Examples
+        --------
+        >>> from manykernels.kernels import KernelBank
+        >>> KernelBank.default().standardize, KernelBank.default(standardize=False).standardize
+        (True, False)
         """
         return cls._build([DefaultKernels()], {"standardize": True, **options})
 
@@ -310,6 +322,18 @@ class BankConstructors(ABC):
         ------
         InvalidInputError
             If the file cannot be read, is no TOML, or a key is wrong; the message names it.
+
+        Examples
+        --------
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> from manykernels.kernels import KernelBank
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "bank.toml"
+        ...     _ = path.write_text("kernels = [{kernel = 'gaussian', width = [0.5, 1.0]}]")
+        ...     bank = KernelBank.from_toml(path)
+        >>> bank.fit([[0.0], [1.0]]).names
+        ('all: gaussian(width=0.5)', 'all: gaussian(width=1)')
         """
         return cls.from_dict(read_toml(path))
 

@@ -115,6 +115,13 @@ class KernelStack:
         Returns
         -------
         Unproven or None
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import KernelStack
+        >>> KernelStack(np.eye(2)[None]).unproven(slice(None)) is None
+        True
         """
         return None if self._unproven is None else self._unproven.take(kernels)
 

@@ -120,6 +120,12 @@ class KernelSpec(ABC):
         -------
         frozenset of str
             Numbers only, unless a kernel says otherwise: codes of categories have no distances.
+
+        Examples
+        --------
+        >>> from manykernels import Gaussian
+        >>> Gaussian(1.0).reads(0)
+        frozenset({'number'})
         """
         return frozenset({"number"})
 
@@ -155,6 +161,14 @@ class KernelSpec(ABC):
         Returns
         -------
         KernelSpec
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import Gaussian
+        >>> from manykernels.kernels.specs.widths import MedianDistances
+        >>> Gaussian("median").resolve(MedianDistances(np.array([[0.0], [2.0]])))
+        Gaussian(width=2.0)
         """
         return self
 
@@ -171,6 +185,14 @@ class KernelSpec(ABC):
         ------
         InvalidInputError
             If it cannot.
+
+        Examples
+        --------
+        >>> from manykernels import Interaction, Linear
+        >>> Interaction(((Linear(), (0,)), (Linear(), (2,)))).check_columns(2)
+        Traceback (most recent call last):
+            ...
+        manykernels.exceptions.InvalidInputError: the kernel is an interaction that uses column position 2, ...
         """
         return
 

@@ -31,6 +31,13 @@ class InnerProductSpec(KernelSpec):
         -------
         ndarray
             Of the same shape.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import Polynomial
+        >>> Polynomial(2).from_inner_product(np.array([0.0, 2.0]))
+        array([1., 9.])
         """
 
     @property

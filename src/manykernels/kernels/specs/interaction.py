@@ -92,6 +92,12 @@ class Interaction(KernelSpec):
         Returns
         -------
         str
+
+        Examples
+        --------
+        >>> from manykernels import Interaction, Linear
+        >>> Interaction(((Linear(), (0,)), (Linear(), (1,)))).named(["age", "dose"])
+        'age x dose'
         """
         return (
             " x ".join(_part_name(spec, [names[position] for position in columns]) for spec, columns in self.parts)
@@ -132,6 +138,12 @@ class Interaction(KernelSpec):
         -------
         (n,) float64
             The feature whose outer product with itself is the kernel, if ``is_monomial``.
+
+        Examples
+        --------
+        >>> from manykernels import Interaction, Linear
+        >>> Interaction(((Linear(), (0,)), (Linear(), (1,)))).features([[2.0, 3.0], [1.0, -1.0]])
+        array([ 6., -1.])
         """
         points = as_points(A)
         self.check_columns(points.shape[1])

@@ -33,6 +33,13 @@ class RadialSpec(KernelSpec):
         -------
         ndarray
             Of the same shape.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import Gaussian
+        >>> Gaussian(1.0).from_squared_distance(np.array([0.0, 2.0 * np.log(2.0)]))
+        array([1. , 0.5])
         """
 
     @property
