@@ -18,7 +18,7 @@ from manykernels.estimators.selection.mixing.mixtures import (
     drawn_averages,
     selections_of,
 )
-from manykernels.estimators.selection.mixing.opened import OpenedFold, scales_of
+from manykernels.estimators.selection.mixing.opened import OpenedFold, empty_models
 from manykernels.estimators.selection.mixing.scoring import HeldOut
 from manykernels.estimators.selection.mixing.search import Candidate, Folds, chosen, results_of, searched
 from manykernels.estimators.selection.penalties import alpha_grid
@@ -57,7 +57,8 @@ class ChoosesMixtures:
         training, problems = plain._open(encoded, loss, BlockL1(1.0))
         mixtures = self._mixtures(training, len(problems))
         folds = self._opened(rows, target, weight, scoring_weight, groups, loss)
-        scales = {id(mixture): _whole_scales(problems, mixture) for pair in mixtures for mixture in pair}
+        empty = empty_models(problems)
+        scales = {id(mixture): _whole_scales(empty, mixture) for pair in mixtures for mixture in pair}
         with count_to(None, "strengths tried in all folds", self.verbose) as advance:
             workers = min(n_threads(self.n_jobs), len(folds))
             spare = {key: [scale.times(1.0 / problems[0].total_weight) for scale in own] for key, own in scales.items()}
@@ -180,9 +181,9 @@ class ChoosesMixtures:
             )
 
 
-def _whole_scales(problems: list[Problem], mixture: Mixture) -> list[Scale]:
+def _whole_scales(empty: list[tuple[Array, float]], mixture: Mixture) -> list[Scale]:
     """Return the scales of all rows; those of a target that nothing can explain are of no account."""
-    found = scales_of(problems, mixture)
+    found = [mixture.scale(*model) for model in empty]
     if all(scale.empty for scale in found):
         raise InvalidInputError(
             "The best constant model fits the target perfectly, or every kernel is zero: there is nothing that a "

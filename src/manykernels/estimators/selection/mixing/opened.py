@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -37,13 +38,12 @@ class Trial:
     finished: bool
 
 
-def scales_of(problems: Sequence[Problem], mixture: Mixture) -> list[Scale]:
-    """Return what a fraction of the strength means in each problem."""
+def empty_models(problems: Sequence[Problem]) -> list[tuple[Array, float]]:
+    """Return dual norms and loss of the best constant of each problem: one pass each, for all mixtures."""
     found = []
     for problem in problems:
         rho, b = problem.zero_model()
-        loss = problem.empirical_loss(np.full(problem.n_samples, b))
-        found.append(mixture.scale(problem.dual_norms(rho), loss))
+        found.append((problem.dual_norms(rho), problem.empirical_loss(np.full(problem.n_samples, b))))
     return found
 
 
@@ -76,7 +76,11 @@ class OpenedFold:
     stop: Event
     _spectra: dict[int, Spectrum] = field(default_factory=dict)
     _known: dict[int, dict[float, Any]] = field(default_factory=dict)
-    _scales: dict[int, list[Scale]] = field(default_factory=dict)
+
+    @cached_property
+    def empty(self) -> list[tuple[Array, float]]:
+        """Dual norms and losses of the best constants."""
+        return empty_models(self.problems)
 
     def forget(self) -> None:
         """Drop what was remembered of mixtures."""
@@ -88,7 +92,7 @@ class OpenedFold:
 
         ``spare`` are the scales of all rows, per unit of weight, for folds in which nothing can be gained.
         """
-        own = self._scales.setdefault(id(mixture), scales_of(self.problems, mixture))
+        own = [mixture.scale(*empty) for empty in self.empty]
         if len(spare) == len(own):  # a fold may lack a class
             share = self.samples.total_weight
             own = [other.times(share) if scale.empty else scale for scale, other in zip(own, spare, strict=True)]
