@@ -30,6 +30,7 @@ from manykernels.inspection import (
     WaterfallDisplay,
     WeightMapDisplay,
 )
+from manykernels.inspection.reports.document import _cv_curve
 
 Named = Callable[[str], tuple[Any, Any]]
 
@@ -160,6 +161,16 @@ def test_a_curve_needs_a_search(named: Named) -> None:
         CVCurveDisplay.from_estimator(named("binary")[0])
     with pytest.raises(InvalidInputError, match="got MKLClassifierCV"):
         CVCurveDisplay.from_estimator(MKLClassifierCV())
+
+
+def test_a_search_has_a_curve_for_each_mixture() -> None:
+    X = np.random.default_rng(0).uniform(-2, 2, (40, 2))
+    model = MKLRegressorCV(cv=2, n_alphas=4).fit(X, np.sin(2 * X[:, 1]))
+    frame = CVCurveDisplay.from_estimator(model).frame()
+    wanted = model.cv_frame().groupby(["kernels", "mixing"], sort=False).ngroups
+    assert frame["curve"].nunique() == wanted > 3
+    assert "all kernels, mixing 0.5" in set(frame["curve"])
+    assert _cv_curve(model) is not None
 
 
 # --- matrices ---

@@ -94,12 +94,8 @@ class CVCurveDisplay:
             )
         n_folds = int(estimator.n_folds_)
         errors = found["std_score"] / np.sqrt(max(n_folds - 1, 1))
-        tried = [name for name in found if name not in GIVEN and not str(name).startswith("score_")]
         frame = found[["alpha", "mean_score", "n_active"]].assign(std_error=errors)
-        frame["curve"] = [
-            ", ".join(f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in row)
-            for row in ([(name, row[name]) for name in tried] for row in found.to_dict("records"))
-        ]
+        frame["curve"] = [_curve(row) for row in found.to_dict("records")]
         scoring = estimator.scoring if isinstance(estimator.scoring, str) else None
         named = scoring or ("accuracy" if hasattr(estimator, "classes_") else "r2")
         return cls(results=frame, chosen=int(estimator.best_index_), n_folds=n_folds, scoring=named)
@@ -177,3 +173,13 @@ class CVCurveDisplay:
             text = f"{row['n_active']:.0f}" + (" kernels" if taken == -np.inf else "")
             taken = place + (0.3 if taken == -np.inf else 0.0)
             ax.annotate(text, (row["alpha"], 1.01), xycoords=("data", "axes fraction"), annotation_clip=False, **style)
+
+
+def _curve(row: dict[str, Any]) -> str:
+    """Return which curve a candidate belongs to: what was tried beside strengths."""
+    if "mixing" in row:  # of a search, where shares of a penalty change with its strength
+        return f"{row['kernels']}, mixing {row['mixing']:g}"
+    tried = {name: value for name, value in row.items() if name not in GIVEN and not str(name).startswith("score_")}
+    return ", ".join(
+        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in tried.items()
+    )
