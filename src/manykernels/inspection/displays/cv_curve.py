@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -175,7 +176,7 @@ class CVCurveDisplay:
             ax.annotate(text, (row["alpha"], 1.01), xycoords=("data", "axes fraction"), annotation_clip=False, **style)
 
 
-def _curve(row: dict[str, Any]) -> str:
+def _curve(row: Mapping[Any, Any]) -> str:
     """Return which curve a candidate belongs to: what was tried beside strengths."""
     if "mixing" in row:  # of a search, where shares of a penalty change with its strength
         return f"{row['kernels']}, mixing {row['mixing']:g}"
