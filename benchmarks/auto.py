@@ -2,9 +2,9 @@
 
 ``python benchmarks/auto.py [--tol 1e-4] [--time-limit 5] [--smoke] [--output DIR]``
 
-Ringnorm, Gaussian kernels of unit mean diagonal in memory. For each penalty and loss, fewer kernels than samples and
-more; the table has the seconds of what "auto" takes and of its best rival. Solvers that wrap a machine or visit samples
-one by one are left out: they are slower by orders of magnitude. The balls of weights have one solver.
+Ringnorm, Gaussian kernels of unit mean diagonal in memory, and standardized columns with a linear kernel each.
+For each penalty and loss, fewer kernels than samples and more; the table has the seconds of what "auto" takes and of
+its best rival. Solvers that wrap a machine or visit samples one by one are left out: they are much slower.
 """
 
 from __future__ import annotations
@@ -16,13 +16,24 @@ import numpy as np
 import pandas as pd
 
 from manykernels.datasets import make_ringnorm
-from manykernels.objective import BlockL1, BlockLq, ElasticNet, Problem, Regularizer, Simplex, get_loss
+from manykernels.objective import (
+    BlockL1,
+    BlockLq,
+    ElasticNet,
+    ElasticNetBall,
+    LpBall,
+    Problem,
+    Regularizer,
+    Ridge,
+    Simplex,
+    get_loss,
+)
 from manykernels.solvers import choose_solver, get_solver, solvers_for
 
 RIVALS = ("working_set", "interior_point", "smooth_dual", "spicymkl", "block_coordinate")
 LOSSES = ("hinge", "logistic", "squared", "squared_hinge", "epsilon_insensitive", "huber")
-SIZES = ((500, 50), (150, 600))  # samples, kernels
-SMOKE_SIZES = ((30, 6),)
+SHAPES = ((500, 50, "gaussian"), (150, 600, "gaussian"), (234, 604, "columns"))  # samples, kernels
+SMOKE_SHAPES = ((30, 6, "gaussian"), (10, 12, "columns"))
 ALPHAS = (1e-3, 1e-2)
 N_FEATURES = 20
 
@@ -34,7 +45,10 @@ def penalties(strength: float) -> dict[str, Regularizer]:
         "elastic net 0.5": ElasticNet(strength, 0.5),
         "elastic net 0.9": ElasticNet(strength, 0.9),
         "q-norm 1.33": BlockLq(strength, 4 / 3),
+        "ridge": Ridge(strength),
         "simplex": Simplex(strength),
+        "lp ball 1.5": LpBall(strength, 1.5),
+        "elastic-net ball 0.5": ElasticNetBall(strength, 0.5),
     }
 
 
@@ -49,28 +63,38 @@ def seconds(problem: Problem, options: argparse.Namespace) -> dict[str, float]:
     return found
 
 
-def compare(kernels: np.ndarray, y: np.ndarray, options: argparse.Namespace) -> list[dict[str, object]]:
+def drawn(n_samples: int, n_kernels: int, kind: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return kernels of unit mean diagonal and labels."""
+    rng = np.random.default_rng(seed)
+    if kind == "columns":
+        columns = rng.standard_normal((n_kernels, n_samples))
+        columns /= np.sqrt((columns**2).mean(axis=1, keepdims=True))
+        return columns[:, :, None] * columns[:, None], np.sign(columns[:5].sum(axis=0) + rng.standard_normal(n_samples))
+    X, y = make_ringnorm(n_samples, N_FEATURES, random_state=rng)
+    return common.dense_kernels(common.random_gaussians(n_kernels, N_FEATURES, rng), X) * n_samples, y
+
+
+def compare(shape: str, kernels: np.ndarray, y: np.ndarray, options: argparse.Namespace) -> list[dict[str, object]]:
     """Return a row a problem: what "auto" takes, its seconds, the best other solver and its seconds."""
     rows = []
-    for alpha in ALPHAS:
+    for alpha in options.alphas:
         for penalty, regularizer in penalties(alpha * len(y)).items():
-            for loss in LOSSES:
+            for loss in options.losses:
                 problem = Problem(kernels, y, get_loss(loss), regularizer)
                 found = seconds(problem, options)
                 auto = choose_solver(problem)[0].name
                 rival = min((name for name in found if name != auto), key=found.__getitem__)
                 ratio = found[rival] / found[auto]
                 rows.append(
-                    {"penalty": penalty, "loss": loss, "alpha": alpha, "N": len(y), "M": len(kernels), "auto": auto}
+                    {"penalty": penalty, "loss": loss, "alpha": alpha, "shape": shape, "auto": auto}
                     | {"s": found[auto], "best rival": rival, "rival s": found[rival], "rival / auto": ratio}
                 )
     return rows
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return, for each penalty and side of M = N, how often "auto" was fastest, and by how much on average."""
-    groups = frame.assign(side=np.where(frame["M"] <= frame["N"], "M <= N", "M > N")).groupby(["penalty", "side"])
-    return groups["rival / auto"].agg(
+    """Return, for each penalty and shape, how often "auto" was fastest, and by how much on average."""
+    return frame.groupby(["penalty", "shape"])["rival / auto"].agg(
         problems="size", fastest=lambda r: (r >= 1).sum(), mean=lambda r: np.exp(np.log(r).mean()), worst="min"
     )
 
@@ -82,7 +106,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--time-limit", type=float, default=5.0, help="wall-clock seconds a run may take")
     parser.add_argument("--repeats", type=int, default=2, help="runs, of which the best counts")
     options = parser.parse_args()
-    options.sizes = SMOKE_SIZES if options.smoke else SIZES
+    options.shapes = SMOKE_SHAPES if options.smoke else SHAPES
+    options.alphas, options.losses = (ALPHAS[-1:], LOSSES[:2]) if options.smoke else (ALPHAS, LOSSES)
     return options
 
 
@@ -92,11 +117,9 @@ def main() -> int:
     record = common.environment()
     common.print_environment(record)
     rows: list[dict[str, object]] = []
-    for n_samples, n_kernels in options.sizes:
-        rng = np.random.default_rng(options.seed)
-        X, y = make_ringnorm(n_samples, N_FEATURES, random_state=rng)
-        kernels = common.dense_kernels(common.random_gaussians(n_kernels, N_FEATURES, rng), X) * n_samples
-        rows += compare(kernels, y, options)
+    for n_samples, n_kernels, kind in options.shapes:
+        kernels, y = drawn(n_samples, n_kernels, kind, options.seed)
+        rows += compare(f"{n_kernels} {kind}, {n_samples} rows", kernels, y, options)
     frame = pd.DataFrame(rows)
     common.print_table(
         frame,

@@ -11,8 +11,9 @@ from tests.solvers.test_weight_sets import nasty_problem
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import DenseStack, as_stack
 from manykernels.grams.definite import definite_copy
-from manykernels.objective import LpBall, Problem, Simplex, get_loss
-from manykernels.solvers import Status, choose_solver
+from manykernels.objective import BlockLq, ElasticNet, LpBall, Problem, Simplex, get_loss
+from manykernels.solvers import InteriorPoint, Status, choose_solver
+from manykernels.solvers.registry import SOLVERS
 
 
 @pytest.mark.parametrize("seed", [30415])
@@ -58,3 +59,28 @@ def test_the_unit_of_the_gap_does_not_grow_with_a_shift_of_the_target() -> None:
     tiny = [Problem(gram, y + shift, get_loss("squared"), Simplex(1.0)).tiny for shift in (0.0, 1e4)]
     assert tiny[1] == pytest.approx(tiny[0], rel=1e-6)
     assert Problem(gram, y + 1e4, get_loss("squared"), Simplex(1.0), fit_intercept=False).tiny > 1e4 * tiny[0]
+
+
+@pytest.mark.parametrize("q", [1.2, 1.5])
+def test_kernels_of_next_to_no_norm_do_not_shorten_steps(q: float) -> None:
+    """With one kernel a column some norms are next to nothing at any time: steps were a hundredth of their length."""
+    rng = np.random.default_rng(0)
+    columns = rng.standard_normal((60, 25))
+    grams, y = columns[:, :, None] * columns[:, None], np.sign(columns[:5].sum(axis=0))
+    for regularizer in (BlockLq(0.25, q), LpBall(0.25, q), LpBall(0.25, 4.0)):
+        solution = InteriorPoint(tol=1e-6).solve(Problem(grams, y, get_loss("logistic"), regularizer))
+        assert solution.status is Status.CONVERGED
+        assert solution.n_iter <= 25
+
+
+@pytest.mark.parametrize("name", sorted(SOLVERS))
+def test_a_limit_that_is_over_at_once_ends_every_solver_with_a_model(name: str) -> None:
+    factors = np.random.default_rng(0).standard_normal((3, 30, 5))
+    grams, y = factors @ factors.transpose(0, 2, 1), np.sign(factors[0, :, 0])
+    regularizers = (Simplex(0.1), ElasticNet(0.1, 0.5), LpBall(0.1, 2.0))
+    problems = [Problem(grams, y, loss, one) for loss in ("hinge", "squared") for one in regularizers]
+    problem = next(problem for problem in problems if not SOLVERS[name].refusals(problem))
+    with pytest.warns(ConvergenceWarning, match="time_limit"):
+        solution = SOLVERS[name].configured(tol=1e-12, time_limit=1e-9).solve(problem)
+    assert solution.status is Status.TIME_LIMIT
+    assert np.isfinite(solution.certificate.primal)

@@ -319,9 +319,8 @@ class Solver(ABC):
         self.observe(problem, state, found.certificate)
         while True:
             try:
-                with suppress(OutOfTimeError):  # what the state holds is certified all the same
-                    self.step(problem, state)
-            except (ArithmeticError, ValueError, LinAlgError):
+                self.step(problem, state)
+            except (ArithmeticError, ValueError, LinAlgError, OutOfTimeError):
                 # What was reached before may be far better than what was last worth a certificate.
                 with suppress(ArithmeticError, ValueError, LinAlgError, AssertionError):
                     yield certified(self.extract(problem, state), self.newton_steps(state))

@@ -32,3 +32,8 @@ def check_deadline() -> None:
     """Raise `OutOfTimeError` if the time is over; every loop around something costly calls this."""
     if time.perf_counter() > _DEADLINE.get():
         raise OutOfTimeError
+
+
+def seconds_left() -> float:
+    """Return how long the time is not yet over; infinite without a limit."""
+    return max(_DEADLINE.get() - time.perf_counter(), 0.0)

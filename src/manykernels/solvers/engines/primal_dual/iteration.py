@@ -298,7 +298,9 @@ class PrimalDual:
         curvature = np.abs(dproducts @ drho) / 2
         room = self.kernels.squared_bound() + np.abs(self._squared_norms - self.kernels.squared_bound())
         if isinstance(self.kernels, PowerKernels | SharedKernels | RootKernels):
-            room = room + self._norm_rounding()
+            # What matters little, as a kernel that has next to no norm, should hinder no step: hence the mean.
+            weights = np.maximum(self.kernels.weights, np.finfo(np.float64).tiny)
+            room = room + self._norm_rounding() + np.average(room, weights=weights)
         bilinear = np.abs(self.kernels.weight_change() @ dproducts).max()
         scores = self.samples.scores()
         size = np.abs(scores - self.scores()).max() + np.abs(scores).max()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import eigh
 
+from manykernels.solvers.deadline import check_deadline
 from manykernels.solvers.engines.cone_program import ConeProgram
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ class DualProgram:
         self._worth = problem.loss_at_zero / problem.n_samples or 1.0
         self._linear, self._ridge = _coefficients(problem)
         self._factors = [_factor(kernel) for kernel in problem.stack.block()]
-        sizes = self.unit * np.array([np.linalg.norm(factor, 2) for factor in self._factors])
+        squares = [np.einsum("ij,ij->j", factor, factor).max(initial=0.0) for factor in self._factors]
+        sizes = self.unit * np.sqrt(np.array(squares))  # columns are orthogonal: the longest is the norm
         self._coned = np.flatnonzero((sizes > 0) & ~self._plain)
         self._sizes = sizes[self._coned]
         self._lay_out_bounds()
@@ -160,7 +162,8 @@ def _coefficients(problem: Problem) -> tuple[Array, Array]:
 
 
 def _factor(kernel: Array) -> Array:
-    """Return ``L`` of shape (N, rank) with ``K = L L'``; no columns for a zero kernel."""
+    """Return ``L`` of shape (N, rank) with ``K = L L'`` and orthogonal columns; none for a zero kernel."""
+    check_deadline()
     values, vectors = eigh(kernel)
     kept = values > SMALLEST_EIGENVALUE * max(float(values[-1]), np.finfo(np.float64).tiny)
     return vectors[:, kept] * np.sqrt(values[kept])

@@ -10,6 +10,7 @@ from scipy.linalg import LinAlgError
 
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
+from manykernels.solvers.deadline import check_deadline, seconds_left
 from manykernels.solvers.engines.cone_program import import_clarabel
 from manykernels.solvers.engines.refinement import refinements, with_best_intercept
 from manykernels.solvers.methods.conic.dual_program import DualProgram
@@ -98,8 +99,8 @@ class Conic(Solver):
             raise LinAlgError("Clarabel reached the limits of float64 with all settings")
         options = dict(LADDER[state.attempts])
         options |= dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), options.pop("tolerance"))
-        limit = np.inf if self.time_limit is None else self.time_limit
-        rho, d, b, steps = state.program.solve(max_iter=MOST_STEPS, time_limit=limit, **options)
+        check_deadline()
+        rho, d, b, steps = state.program.solve(max_iter=MOST_STEPS, time_limit=seconds_left(), **options)
         state.attempts += 1
         state.steps += steps
         if np.isfinite(rho).all() and np.isfinite(d).all() and np.isfinite(b):
@@ -108,6 +109,8 @@ class Conic(Solver):
     def extract(self, problem: Problem, state: _State) -> Model:
         """Return the model with feasible coefficients, the best intercept for its scores and few kernels."""
         rho, d, _ = state.model
+        if state.attempts == 0:  # out of time
+            return state.model
         tol = PRUNING_TOLERANCE * self.tol
         models = [sparsest(problem, candidate, d, tol) for candidate in refinements(problem, rho, d)]
         return min(models, key=lambda model: problem.certificate(*model).relative_gap)
