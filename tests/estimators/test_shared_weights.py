@@ -19,7 +19,13 @@ from manykernels import (
     regularization_path,
     save_model,
 )
-from manykernels.inspection import ConvergenceDisplay, KernelWeightsDisplay, MKLReport
+from manykernels.inspection import (
+    ConvergenceDisplay,
+    DecompositionDisplay,
+    KernelWeightsDisplay,
+    MKLReport,
+    WeightMapDisplay,
+)
 
 # Of scikit-learn's checks, those that learn several classes or targets: with one, nothing is shared.
 CHECKS = {
@@ -84,8 +90,10 @@ def test_the_table_of_kernels_has_no_column_of_classes(classifier):
 def test_pictures_and_reports_take_the_model(classifier):
     assert len(KernelWeightsDisplay.from_estimator(classifier).plot().frame()) == len(classifier.weights_frame())
     assert len(ConvergenceDisplay.from_estimator(classifier).plot().frame()) > 1
-    report = MKLReport.from_estimator(classifier)
-    assert report.n_active == len(classifier.weights_frame())
+    assert len(WeightMapDisplay.from_estimator(classifier).plot().frame()) > 0
+    assert MKLReport.from_estimator(classifier).n_active == len(classifier.weights_frame())
+    parts = DecompositionDisplay.from_estimator(classifier, X, target="setosa").plot().frame()
+    assert len(parts) > 0
 
 
 @pytest.mark.parametrize("kind", ["classifier", "regressor"])
@@ -104,6 +112,21 @@ def test_targets_are_predicted_together(regressor):
     np.testing.assert_allclose(
         regressor.decompose(X).sum(axis=0) + regressor.intercept_, regressor.predict(X), atol=1e-10
     )
+
+
+def test_counts_of_several_targets_are_predicted_as_means():
+    counts = RNG.poisson(np.exp(np.column_stack([X[:, 2] / 3.0, X[:, 3]])))
+    model = MKLRegressor(weights="shared", loss="poisson").fit(X, counts)
+    assert (model.predict(X) > 0).all()
+    # The mean of the predictions is that of the counts, as an intercept without penalty makes it.
+    np.testing.assert_allclose(model.predict(X).mean(axis=0), counts.mean(axis=0), rtol=1e-3)
+    assert model.score(X, counts) > 0.3
+
+
+def test_what_the_certificate_proves_to_be_zero_is_zero(classifier):
+    assert classifier.proved_inactive_.shape == classifier.kernel_weights_.shape
+    assert classifier.proved_inactive_.any()
+    assert not classifier.kernel_weights_[classifier.proved_inactive_].any()
 
 
 def test_one_target_or_two_classes_have_nothing_to_share():

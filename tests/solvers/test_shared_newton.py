@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from sklearn.kernel_ridge import KernelRidge
 
 from manykernels import IncompatibleError, get_loss, get_regularizer, solve
-from manykernels.objective import Problem, SharedProblem
+from manykernels.exceptions import ConvergenceWarning
+from manykernels.objective import Capability, LpBall, Problem, SharedProblem
 from manykernels.solvers import SharedNewton, configured_solver, solvers_for
 from manykernels.solvers.engines.shared_weights import systems
 
@@ -55,6 +59,19 @@ def test_more_targets_than_samples_are_rotated_and_rotated_back():
     assert solution.dual_coef.shape == (30, 80)
     certificate = problem.certificate(solution.dual_coef, solution.kernel_weights, solution.intercept)
     assert certificate.relative_gap <= 1e-9
+
+
+def test_memory_grows_with_samples_times_samples_and_targets():
+    n_samples, n_targets = 60, 3000
+    points = RNG.normal(size=(20, n_samples, 2))
+    many = points[0] @ RNG.normal(size=(2, n_targets)) + RNG.normal(size=(n_samples, n_targets))
+    problem = SharedProblem(points @ points.transpose(0, 2, 1), many, "squared", get_regularizer("l1", 100.0))
+    tracemalloc.start()
+    SharedNewton(tol=1e-6).solve(problem)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # Products of all 20 kernels with all targets would take 20 such arrays by themselves.
+    assert peak <= 18 * 8 * n_samples * (n_samples + n_targets)
 
 
 def test_targets_that_are_copies_of_one_are_the_same_problem():
@@ -134,3 +151,43 @@ def test_solvers_for_one_target_and_for_several_refuse_each_other():
         configured_solver("pfbs", shared)
     with pytest.raises(IncompatibleError, match="here is one target"):
         configured_solver("shared_newton", own)
+
+
+@pytest.mark.parametrize(
+    ("limits", "status"),
+    [
+        ({"max_iter": 1}, "max_iter"),
+        ({"time_limit": 1e-9}, "time_limit"),
+        ({"callback": lambda record: True}, "stopped_by_callback"),
+    ],
+)
+def test_limits_leave_a_certified_model(limits, status):
+    problem = SharedProblem(KERNELS, LABELS, "logistic", get_regularizer("l1", 1.0))
+    with pytest.warns(ConvergenceWarning, match=status):
+        solution = SharedNewton(tol=1e-12, **limits).solve(problem)
+    assert solution.status == status
+    again = problem.certificate(solution.dual_coef, solution.kernel_weights, solution.intercept)
+    assert again.relative_gap == pytest.approx(solution.certificate.relative_gap, rel=1e-6)
+
+
+def test_nothing_that_was_given_is_modified():
+    kernels, y = KERNELS.copy(), NUMBERS.copy()
+    kernels.flags.writeable = y.flags.writeable = False
+    found(y, "huber", get_regularizer("elasticnet", 1.0), kernels=kernels)
+    np.testing.assert_array_equal(kernels, KERNELS)
+
+
+def test_a_penalty_without_bounds_takes_turns_with_the_machine():
+    @dataclass(frozen=True)
+    class Turns(LpBall):
+        """An lp ball of which only the best weights for given norms are known."""
+
+        @property
+        def capabilities(self):
+            return super().capabilities - {Capability.MULTIPLIERS}
+
+    _, slow = found(LABELS, "squared_hinge", Turns(1.0), tol=1e-5)
+    _, fast = found(LABELS, "squared_hinge", LpBall(1.0), tol=1e-8)
+    assert slow.status == "converged"
+    assert slow.n_iter > fast.n_iter
+    assert slow.certificate.primal == pytest.approx(fast.certificate.primal, rel=2e-5)
