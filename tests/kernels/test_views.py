@@ -21,8 +21,10 @@ from manykernels import (
     MKLRegressor,
     Views,
     load_model,
+    report,
     save_model,
 )
+from manykernels.inspection import KernelWeightsDisplay
 
 NAMES = [f"p{i}" for i in range(80)]
 
@@ -146,6 +148,15 @@ def test_a_frame_with_two_levels_of_columns_is_views(views, y):
     expected = MKLClassifier(alpha=0.01).fit(views, y).decision_function(views)
     model = clone(MKLClassifier(alpha=0.01)).fit(wide, y)
     np.testing.assert_allclose(model.decision_function(wide), expected)
+
+
+def test_reports_and_displays_name_the_views(views, y, tmp_path):
+    model = MKLClassifier(alpha=0.05).fit(views, y)
+    page = tmp_path / "report.html"
+    report(model, views, y, page, cv=None)
+    assert "rna: " in page.read_text(encoding="utf-8")
+    shown = KernelWeightsDisplay.from_estimator(model, by="view", value="share").frame()
+    assert set(shown["name"]) <= {"rna", "clinic", "clinic/site"}
 
 
 def test_targets_are_aligned_by_label(views, y, rng):

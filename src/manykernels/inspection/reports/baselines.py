@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from manykernels.estimators import KernelAligner
-from manykernels.kernels import KernelBank, KernelStack, PrecomputedBank
+from manykernels.kernels import KernelBank, KernelStack, PrecomputedBank, Views
 
 CONSTANT, SUM = "best constant", "plain sum of the same kernels"
 ONE_KERNEL = {
@@ -57,12 +57,21 @@ def _why_no_sum(model: Any, X: Any, n_kernels: int) -> str:
 def _why_no_single_kernel(X: Any) -> str:
     if isinstance(X, KernelStack):
         return "the data are kernels, not columns"
+    if isinstance(X, Views):
+        return "the data are several tables, not one"
     numeric = X.select_dtypes("number").shape[1] == X.shape[1] if isinstance(X, pd.DataFrame) else _is_numeric(X)
     if not numeric:
         return "some columns are not numbers"
     if bool(np.asarray(pd.isna(X)).any()):
         return "some values are missing"
     return "" if len(X) <= MOST_ROWS else f"{len(X):,} samples would take too long for a comparison"
+
+
+def as_frame(X: Any) -> pd.DataFrame:
+    """Return the columns of a table, an array or views as a DataFrame."""
+    if isinstance(X, Views):
+        return X.frame
+    return X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
 
 
 def _is_numeric(X: Any) -> bool:

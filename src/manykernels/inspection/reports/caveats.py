@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from manykernels.inspection.reports.baselines import CONSTANT
+from manykernels.inspection.reports.baselines import CONSTANT, as_frame
 from manykernels.inspection.reports.evaluation import HELD_OUT, IMBALANCED, TRAINING, Evaluation
 from manykernels.inspection.reports.report import MKLReport
 from manykernels.inspection.reports.words import percent
@@ -141,7 +141,7 @@ def _edge(case: Case) -> Iterator[Caveat]:
 def _duplicates(case: Case) -> Iterator[Caveat]:
     if isinstance(case.X, KernelStack):
         return
-    table = case.X if isinstance(case.X, pd.DataFrame) else pd.DataFrame(np.asarray(case.X))
+    table = as_frame(case.X)
     copies = table.duplicated(keep=False).to_numpy()
     n_copies = int(table.duplicated().sum())
     if not n_copies or case.y.ndim > 1:

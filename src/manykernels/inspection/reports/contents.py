@@ -13,9 +13,10 @@ import pandas as pd
 
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table, summed_by
 from manykernels.inspection.displays.plotting import cut_text, short_label
+from manykernels.inspection.reports.baselines import as_frame
 from manykernels.inspection.reports.charts import histogram
 from manykernels.inspection.reports.evaluation import Evaluation
-from manykernels.kernels import KernelStack
+from manykernels.kernels import KernelStack, Views
 
 MOST_VIEWS, MOST_KERNELS, MOST_CLASSES, MOST_COLUMNS = 10, 15, 12, 8
 LONGEST = 48  # letters of a name
@@ -86,8 +87,8 @@ def data_facts(X: Any, n_test: int) -> list[tuple[str, str]]:
     facts = [("samples", f"{len(X):,}" + (f", and {n_test:,} held out" if n_test else ""))]
     if isinstance(X, KernelStack):
         return [*facts, ("kernels given", f"{len(X.names):,} precomputed")]
-    table = X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
-    names = [str(name) if isinstance(X, pd.DataFrame) else f"x{name}" for name in table.columns]
+    table = as_frame(X)
+    names = [str(name) if isinstance(X, (pd.DataFrame, Views)) else f"x{name}" for name in table.columns]
     more = f", and {len(names) - MOST_COLUMNS:,} more" if len(names) > MOST_COLUMNS else ""
     shown = ", ".join(cut_text(name, 30) for name in names[:MOST_COLUMNS])
     kinds = table.dtypes.astype(str).value_counts()

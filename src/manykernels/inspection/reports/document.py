@@ -18,7 +18,7 @@ from manykernels.inspection.reports import charts, contents, words
 from manykernels.inspection.reports.caveats import Case, caveats_of
 from manykernels.inspection.reports.evaluation import FOLDS, HELD_OUT, TRAINING, Evaluation, evaluate
 from manykernels.inspection.reports.report import MKLReport
-from manykernels.kernels import KernelStack, PrecomputedBank
+from manykernels.kernels import KernelStack, PrecomputedBank, Views
 from manykernels.validation.arrays import check_count
 
 Array = NDArray[Any]
@@ -151,7 +151,7 @@ def _checked(model: Any, X: Any, y: Any, what: str) -> tuple[Any, Array, str]:
     kernels = getattr(model, "kernels", None)
     if isinstance(kernels, PrecomputedBank) or (isinstance(kernels, str) and kernels == "precomputed"):
         X = X if isinstance(X, KernelStack) else KernelStack(X)
-    elif not hasattr(X, "iloc"):
+    elif not hasattr(X, "iloc") and not isinstance(X, Views):
         X = np.asarray(X)
     values = np.asarray(y)
     if len(X) != len(values):

@@ -73,7 +73,7 @@ class HeldOut:
             outputs = zip(model._loss.mean(scores).T, self.target.T, strict=True)
             return np.array([self.scorer(_OneOutput(z), np.zeros((len(z), 1)), y, **given) for z, y in outputs])
         # A scorer of the user's sees what the user gave, not what it became inside.
-        X = self.rows.data if isinstance(self.rows, Table) else self.rows
+        X = self.rows.given if isinstance(self.rows, Table) else self.rows
         shown = copy.copy(model)
         # Scorers predict these rows again and again; whatever else they ask of the model is computed.
         shown.__dict__["_scores"] = lambda asked: scores if asked is X else complete()._scores(asked)
