@@ -77,8 +77,8 @@ QUICK = Sizes(
     tols=(1e-2,),
     limit=2.0,
     compared=(0.0, 0.5, 1.0),
-    n_curves=80,
-    n_compared=60,
+    n_curves=50,
+    n_compared=40,
     sets=("ionosphere", "sonar"),
     protocol=_accuracy.Protocol(etas=(0.0, 0.5, 1.0), splits=2, holdouts=1, most_train=60),
 )
