@@ -48,6 +48,7 @@ sphinx_gallery_conf = {
     "ignore_pattern": r"__init__\.py",
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
+    "capture_repr": (),
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,
@@ -64,6 +65,7 @@ html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "header_links_before_dropdown": 7,
+    "secondary_sidebar_items": {"gallery/**": [], "**": ["page-toc", "sourcelink"]},
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }

@@ -2,8 +2,9 @@
 A mixed table
 =============
 
-Numbers and text in one table: how does diabetes progress within a year? Every column gets kernels by what it holds, so
-that nothing has to be encoded; cross-validation chooses how many of them stay.
+Numbers and text in one table: how does diabetes progress within a year? Every column gets kernels
+by what it holds, so that nothing has to be encoded; cross-validation chooses how many of them
+stay.
 """
 
 from sklearn.datasets import load_diabetes
@@ -22,5 +23,5 @@ print(model.weights_frame()[["name", "share"]].head(6).to_string(index=False))
 display = KernelWeightsDisplay.from_estimator(model, by="feature", value="share").plot()
 
 # %%
-# The largest bars are the columns that the model uses most; kernels on all columns count for each of them in equal
-# parts.
+# The largest bars are the columns that the model uses most; kernels on all columns count for each
+# of them in equal parts.

@@ -2,8 +2,8 @@
 Save, load and report
 =====================
 
-A model file that runs no code when it is opened, and a page for a colleague: one HTML file that loads nothing from
-elsewhere.
+A model file that runs no code when it is opened, and a page for a colleague: one HTML file that
+loads nothing from elsewhere.
 """
 
 import tempfile
@@ -20,7 +20,9 @@ folder = Path(tempfile.mkdtemp())
 save_model(model, folder / "wine.mkl", metadata={"target": "wine"})
 same = load_model(folder / "wine.mkl")
 print("the loaded model predicts the same:", (same.predict(X) == model.predict(X)).all())
-page = report(model, X, y, folder / "wine.html", cv=3, question="Which chemistry tells the wines apart?")
+page = report(
+    model, X, y, folder / "wine.html", cv=3, question="Which chemistry tells the wines apart?"
+)
 print(f"{page.name}: {page.stat().st_size / 1000:.0f} kB")
 
 # %%

@@ -2,9 +2,10 @@
 Which columns, at which scale?
 ==============================
 
-837 kernels on 30 measurements of tumors: 24 Gaussian widths and three polynomial degrees on each column, and on all
-columns together. The penalty leaves a few of them, and the map says which measurement is looked at how closely: a
-wide Gaussian is a smooth trend, a narrow one a local pattern.
+837 kernels on 30 measurements of tumors: 24 Gaussian widths and three polynomial degrees on each
+column, and on all columns together. The penalty leaves a few of them, and the map says which
+measurement is looked at how closely: a wide Gaussian is a smooth trend, a narrow one a local
+pattern.
 """
 
 import matplotlib.pyplot as plt
@@ -16,7 +17,10 @@ from manykernels.inspection import KernelWeightsDisplay, WeightMapDisplay
 X, y = load_breast_cancer(return_X_y=True, as_frame=True)
 bank = KernelBank.simplemkl(normalize="mean_diagonal")
 model = MKLClassifier(bank, loss="logistic", alpha=0.02).fit(X, y)
-print(f"{len(model.weights_frame())} of {len(bank.fit(X).names)} kernels, relative duality gap {model.dual_gap_:.1e}")
+n_kernels = len(model.kernel_names_)
+print(
+    f"{len(model.weights_frame())} of {n_kernels} kernels, relative duality gap {model.dual_gap_:.1e}"
+)
 figure, axes = plt.subplots(1, 2, figsize=(13, 7), width_ratios=[1, 2], layout="constrained")
 KernelWeightsDisplay.from_estimator(model, value="share").plot(axes[0])
 WeightMapDisplay.from_estimator(model).plot(axes[1])

@@ -2,9 +2,9 @@
 One curve a column
 ==================
 
-With kernels on single columns the model is additive: a curve for each selected column, as users of pyGAM and of
-explainable boosting know it. Here every curve has its width chosen among 135 kernels at once, columns can drop out,
-and the gap says how far any other choice could be better.
+With kernels on single columns the model is additive: a curve for each selected column, as users
+of pyGAM and of explainable boosting know it. Here every curve has its width chosen among 135
+kernels at once, columns can drop out, and the gap says how far any other choice could be better.
 """
 
 import matplotlib.pyplot as plt
@@ -30,4 +30,5 @@ for axis in axes.flat[len(columns) :]:
 axes[0, 0].set_ylabel("effect, in deviations of y")
 
 # %%
-# The shaded bottom of each panel shows where the data are: where there are none, a curve means nothing.
+# The shaded bottom of each panel shows where the data are: where there are none, a curve means
+# nothing.

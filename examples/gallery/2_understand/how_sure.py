@@ -2,9 +2,10 @@
 How sure is the selection?
 ==========================
 
-Would other patients have selected the same columns? Stability selection fits halves of the rows, again and again, and
-counts. With the promise of at most one false column, it keeps those that nearly all halves agree on. What the model
-loses without a column is another question, and has a p-value.
+Would other patients have selected the same columns? Stability selection fits halves of the rows,
+again and again, and counts. With the promise of at most one false column, it keeps those that
+nearly all halves agree on. What the model loses without a column is another question, and has a
+p-value.
 """
 
 from sklearn.datasets import load_diabetes
@@ -15,8 +16,12 @@ from manykernels.inspection import StabilityDisplay
 
 X, y = load_diabetes(return_X_y=True, as_frame=True)
 y = (y - y.mean()) / y.std()
-bank = KernelBank.per_feature(widths=["0.5*median", "2*median"], standardize=True, normalize="mean_diagonal")
-found = stability_selection(MKLRegressor(bank), X, y, by="view", n_pairs=15, expected_false=1.0, random_state=0)
+bank = KernelBank.per_feature(
+    widths=["0.5*median", "2*median"], standardize=True, normalize="mean_diagonal"
+)
+found = stability_selection(
+    MKLRegressor(bank), X, y, by="view", n_pairs=15, expected_false=1.0, random_state=0
+)
 print(found.frame().to_string(index=False))
 StabilityDisplay.from_selection(found).plot()
 
@@ -27,4 +32,5 @@ model = MKLRegressor(bank, alpha=0.03).fit(X_train, y_train)
 print(permutation_importance(model, X_test, y_test, random_state=0).to_string(index=False))
 
 # %%
-# What both say, and what else there is, is explained in :doc:`selection one can believe </evidence>`.
+# What both say, and what else there is, is explained in :doc:`selection one can believe
+# </evidence>`.

@@ -2,8 +2,9 @@
 What does a kernel see?
 =======================
 
-A Gram matrix with its samples sorted by class: a kernel that tells the classes apart has bright blocks. The alignment
-of two kernels says how much they say the same; its first row, how much a kernel says about the target by itself.
+A Gram matrix with its samples sorted by class: a kernel that tells the classes apart has bright
+blocks. The alignment of two kernels says how much they say the same; its first row, how much a
+kernel says about the target by itself.
 """
 
 import matplotlib.pyplot as plt

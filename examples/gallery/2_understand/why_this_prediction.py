@@ -2,8 +2,8 @@
 Why this prediction?
 ====================
 
-The score of a sample is a sum of one number a kernel. Drawn from the intercept to the score, they say what spoke for
-and against the class of this tumor.
+The score of a sample is a sum of one number a kernel. Drawn from the intercept to the score, they
+say what spoke for and against the class of this tumor.
 """
 
 from sklearn.datasets import load_breast_cancer
@@ -18,7 +18,8 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_sta
 
 bank = KernelBank.per_feature(widths=["median"], standardize=True, normalize="mean_diagonal")
 model = MKLClassifier(bank, alpha=0.02).fit(X_train, y_train)
-print(f"held-out accuracy {model.score(X_test, y_test):.3f}, {len(model.weights_frame())} of 30 columns")
+print(f"held-out accuracy {model.score(X_test, y_test):.3f}")
+print(f"{len(model.weights_frame())} of 30 columns")
 
 # %%
 # The tumor of which the model is least sure:

@@ -2,9 +2,10 @@
 Dense or sparse?
 ================
 
-The same 124 kernels under five penalties, from the sparsest to the plain sum. Where a few columns carry the signal, a
-sparse penalty says which; where all carry a little, an even one predicts better. Measure on your data: accuracies of
-repeated folds with their standard errors, and how many kernels are left.
+The same 124 kernels under five penalties, from the sparsest to the plain sum. Where a few columns
+carry the signal, a sparse penalty says which; where all carry a little, an even one predicts
+better. Measure on your data: accuracies of repeated folds with their standard errors, and how
+many kernels are left.
 """
 
 import matplotlib.pyplot as plt
@@ -25,9 +26,13 @@ models = {
 }
 rows = []
 for name, choice in models.items():
-    result = cross_validate(MKLClassifier(bank, alpha=0.01, tol=1e-3, **choice), X, y, cv=folds, return_estimator=True)
+    result = cross_validate(
+        MKLClassifier(bank, alpha=0.01, tol=1e-3, **choice), X, y, cv=folds, return_estimator=True
+    )
     kernels = np.mean([len(model.weights_frame()) for model in result["estimator"]])
-    rows.append((name, result["test_score"].mean(), result["test_score"].std(ddof=1) / 3**0.5, kernels))
+    rows.append(
+        (name, result["test_score"].mean(), result["test_score"].std(ddof=1) / 3**0.5, kernels)
+    )
     print(f"{name:20} accuracy {rows[-1][1]:.3f} +- {rows[-1][2]:.3f}, {kernels:.0f} kernels")
 
 figure, axis = plt.subplots(figsize=(6, 3), layout="constrained")
@@ -36,5 +41,5 @@ axis.set_yticks(range(len(rows)), [f"{row[0]}\n{row[3]:.0f} kernels" for row in 
 axis.set_xlabel("accuracy, with its standard error over folds")
 
 # %%
-# The scores differ by about their standard errors, the numbers of kernels by a factor of ten: here the sparse model
-# loses little.
+# The scores differ by about their standard errors, the numbers of kernels by a factor of ten:
+# here the sparse model loses little.

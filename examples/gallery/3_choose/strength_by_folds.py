@@ -2,9 +2,9 @@
 Which strength?
 ===============
 
-``MKLClassifierCV`` fits whole paths on folds and takes the strength with the best mean score. The curve shows what
-was gained by looking, and the standard errors how sure that is: where the curve is flat, the sparser end predicts as
-well.
+``MKLClassifierCV`` fits whole paths on folds and takes the strength with the best mean score. The
+curve shows what was gained by looking, and the standard errors how sure that is: where the curve
+is flat, the sparser end predicts as well.
 """
 
 from sklearn.datasets import load_wine

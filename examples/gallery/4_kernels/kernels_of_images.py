@@ -2,8 +2,9 @@
 A kernel for histograms
 =======================
 
-Histograms are compared by the chi-squared kernel, not by their Euclidean distance. A bank mixes both kinds on the
-same columns, and the model says which it prefers: colors of patches of two photographs.
+Histograms are compared by the chi-squared kernel, not by their Euclidean distance. A bank mixes
+both kinds on the same columns, and the model says which it prefers: colors of patches of two
+photographs.
 """
 
 import numpy as np

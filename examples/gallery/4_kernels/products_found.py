@@ -2,9 +2,9 @@
 Products of columns that matter
 ===============================
 
-Does the effect of one measurement depend on another? ``PolynomialMKL`` weighs all 66 products of up to two columns
-without forming their kernels one by one. ``HierarchicalMKL`` selects, and takes a product only along with its
-factors.
+Does the effect of one measurement depend on another? ``PolynomialMKL`` weighs all 66 products of
+up to two columns without forming their kernels one by one. ``HierarchicalMKL`` selects, and takes
+a product only along with its factors.
 """
 
 from sklearn.datasets import load_diabetes
@@ -18,8 +18,10 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
 for model in (PolynomialMKL(degree=2, alpha=0.3), HierarchicalMKL(degree=2, alpha=0.01)):
     model.fit(X_train, y_train)
     frame = model.weights_frame()
-    print(f"{type(model).__name__}: held-out R2 {model.score(X_test, y_test):.2f}, {len(frame)} products")
+    score = model.score(X_test, y_test)
+    print(f"{type(model).__name__}: held-out R2 {score:.2f}, {len(frame)} products")
     print(frame[["name", "share"]].head(6).to_string(index=False))
 
 # %%
-# Both agree on the columns that lead. The products are worth little here, which is a result as well.
+# Both agree on the columns that lead. The products are worth little here, which is a result as
+# well.

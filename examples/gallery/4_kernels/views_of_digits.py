@@ -2,8 +2,9 @@
 Three views of a digit
 ======================
 
-Pixels, their profile (sums of rows and columns) and their spectrum, each with kernels of its own. With several
-classes, each class has its own weights: the map shows which digit is recognized by what.
+Pixels, their profile (sums of rows and columns) and their spectrum, each with kernels of its own.
+With several classes, each class has its own weights: the map shows which digit is recognized by
+what.
 """
 
 import numpy as np
@@ -23,7 +24,9 @@ blocks = {
 }
 X = pd.concat({name: pd.DataFrame(block) for name, block in blocks.items()}, axis=1)
 views = {name: np.flatnonzero(X.columns.get_level_values(0) == name) for name in blocks}
-X_train, X_test, y_train, y_test = train_test_split(X.to_numpy(), y, train_size=300, stratify=y, random_state=0)
+X_train, X_test, y_train, y_test = train_test_split(
+    X.to_numpy(), y, train_size=300, stratify=y, random_state=0
+)
 
 bank = KernelBank.from_views(views, normalize="mean_diagonal", standardize=True)
 model = MKLClassifier(bank, alpha=0.003, class_weight="balanced").fit(X_train, y_train)

@@ -2,8 +2,8 @@
 Widths that nobody lists
 ========================
 
-``GaussianMKL`` searches all widths while it learns, and its duality gap bounds what any width could still add: no
-grid is left to doubt.
+``GaussianMKL`` searches all widths while it learns, and its duality gap bounds what any width
+could still add: no grid is left to doubt.
 """
 
 from sklearn.datasets import load_diabetes
@@ -17,8 +17,9 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
 for alpha in (0.1, 0.03, 0.01):
     model = GaussianMKL(alpha=alpha).fit(X_train, y_train)
     found = ", ".join(model.kernel_names_)
-    print(f"alpha {alpha}: held-out R2 {model.score(X_test, y_test):.2f}, {found}, gap {model.dual_gap_:.0e}")
+    score = model.score(X_test, y_test)
+    print(f"alpha {alpha}: held-out R2 {score:.2f}, {found}, gap {model.dual_gap_:.0e}")
 
 # %%
-# One or two widths are enough: the best width found with all others in view, and a proof that no third one helps
-# much.
+# One or two widths are enough: the best width found with all others in view, and a proof that no
+# third one helps much.

@@ -2,8 +2,8 @@
 Outliers in y
 =============
 
-One value in ten is spoiled, as by a slipped decimal point. The squared loss follows them; the Huber loss gives them a
-limited say.
+One value in ten is spoiled, as by a slipped decimal point. The squared loss follows them; the
+Huber loss gives them a limited say.
 """
 
 import numpy as np
@@ -21,7 +21,8 @@ spoiled[rng.choice(len(spoiled), size=len(spoiled) // 10, replace=False)] *= 10
 for loss in ("squared", "huber"):
     for name, target in (("clean", y_train.to_numpy()), ("spoiled", spoiled)):
         model = MKLRegressor(loss=loss, delta=0.5, alpha=0.03).fit(X_train, target)
-        print(f"{loss:8} on {name:8} R2 on clean held-out rows {r2_score(y_test, model.predict(X_test)):6.2f}")
+        score = r2_score(y_test, model.predict(X_test))
+        print(f"{loss:8} on {name:8} R2 on clean held-out rows {score:6.2f}")
 
 # %%
 # ``delta`` is where an error stops counting by its square, in units of y.

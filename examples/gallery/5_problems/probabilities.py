@@ -2,9 +2,9 @@
 Probabilities one can use
 =========================
 
-The logistic loss gives probabilities. Are they right? Of the tumors that get 80 %, eight of ten should be benign. The
-penalty pulls all of them toward the middle; scikit-learn's calibration mends that, since the estimators are
-scikit-learn's.
+The logistic loss gives probabilities. Are they right? Of the tumors that get 80 %, eight of ten
+should be benign. The penalty pulls all of them toward the middle; scikit-learn's calibration
+mends that, since the estimators are scikit-learn's.
 """
 
 import matplotlib.pyplot as plt
@@ -17,7 +17,9 @@ from manykernels import KernelBank, MKLClassifier
 
 X, y = load_breast_cancer(return_X_y=True, as_frame=True)
 X = X[["mean texture", "mean smoothness", "mean symmetry"]]  # a hard problem: no sizes
-X_train, X_test, y_train, y_test = train_test_split(X, y, train_size=0.5, stratify=y, random_state=0)
+X_train, X_test, y_train, y_test = train_test_split(
+    X, y, train_size=0.5, stratify=y, random_state=0
+)
 plain = MKLClassifier(KernelBank.default(normalize="mean_diagonal"), alpha=0.03)
 figure, axis = plt.subplots(figsize=(5, 5), layout="constrained")
 for name, model in (("plain", plain), ("calibrated", CalibratedClassifierCV(plain, cv=4))):

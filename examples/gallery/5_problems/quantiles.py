@@ -2,8 +2,9 @@
 Quantiles instead of a mean
 ===========================
 
-Three models with the quantile loss: between the first and the last lie eight of ten new patients, if the model is
-right. The band is as wide as the data there ask for; check its coverage on rows that were held out.
+Three models with the quantile loss: between the first and the last lie eight of ten new patients,
+if the model is right. The band is as wide as the data there ask for; check its coverage on rows
+that were held out.
 """
 
 import matplotlib.pyplot as plt
@@ -15,9 +16,13 @@ from manykernels import MKLRegressor
 
 X, y = load_diabetes(return_X_y=True, as_frame=True)
 X_train, X_test, y_train, y_test = train_test_split(X[["bmi", "s5", "bp"]], y, random_state=0)
-fits = [MKLRegressor(loss="quantile", tau=tau, tol=1e-3).fit(X_train, y_train) for tau in (0.1, 0.5, 0.9)]
+fits = [
+    MKLRegressor(loss="quantile", tau=tau, tol=1e-3).fit(X_train, y_train)
+    for tau in (0.1, 0.5, 0.9)
+]
 low, middle, high = (model.predict(X_test) for model in fits)
-print(f"inside the band: {np.mean((low <= y_test) & (y_test <= high)):.0%} of held-out patients (80% promised)")
+inside = np.mean((low <= y_test) & (y_test <= high))
+print(f"inside the band: {inside:.0%} of held-out patients (80% promised)")
 errors = [np.median(abs(y_test - guess)) for guess in (middle, y_train.median())]
 print(f"median absolute error {errors[0]:.0f}; of the constant {errors[1]:.0f}")
 

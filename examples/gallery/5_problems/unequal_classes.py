@@ -3,8 +3,8 @@ Unequal classes and weights
 ===========================
 
 Twenty malignant tumors among three hundred: without weights the rare class is given up first.
-``class_weight="balanced"`` gives both the same total; ``sample_weight`` sets each row's, through pipelines and
-searches, too.
+``class_weight="balanced"`` gives both the same total; ``sample_weight`` sets each row's, through
+pipelines and searches, too.
 """
 
 import numpy as np
@@ -23,7 +23,10 @@ for weight in (None, "balanced"):
     predicted = model.predict(X_test)
     found = recall_score(y_test, predicted, pos_label=0)
     balanced = balanced_accuracy_score(y_test, predicted)
-    print(f"class_weight={weight!s:9} malignant found {found:.2f}, balanced accuracy {balanced:.2f}")
+    print(
+        f"class_weight={weight!s:9} malignant found {found:.2f}, balanced accuracy {balanced:.2f}"
+    )
 
 # %%
-# How ``sample_weight`` is routed through pipelines is said in :ref:`conventions <metadata_routing>`.
+# How ``sample_weight`` is routed through pipelines is said in :ref:`conventions
+# <metadata_routing>`.
