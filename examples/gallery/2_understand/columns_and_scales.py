@@ -18,9 +18,7 @@ X, y = load_breast_cancer(return_X_y=True, as_frame=True)
 bank = KernelBank.simplemkl(normalize="mean_diagonal")
 model = MKLClassifier(bank, loss="logistic", alpha=0.02).fit(X, y)
 n_kernels = len(model.kernel_names_)
-print(
-    f"{len(model.weights_frame())} of {n_kernels} kernels, relative duality gap {model.dual_gap_:.1e}"
-)
+print(f"{len(model.weights_frame())} of {n_kernels} kernels, duality gap {model.dual_gap_:.1e}")
 figure, axes = plt.subplots(1, 2, figsize=(13, 7), width_ratios=[1, 2], layout="constrained")
 KernelWeightsDisplay.from_estimator(model, value="share").plot(axes[0])
 WeightMapDisplay.from_estimator(model).plot(axes[1])
