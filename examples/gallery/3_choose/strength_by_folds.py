@@ -7,14 +7,15 @@ curve shows what was gained by looking, and the standard errors how sure that is
 is flat, the sparser end predicts as well.
 """
 
-from sklearn.datasets import load_wine
+from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import cross_val_score
 
 from manykernels import MKLClassifier, MKLClassifierCV
 from manykernels.inspection import CVCurveDisplay
 
-X, y = load_wine(return_X_y=True, as_frame=True)
-search = MKLClassifierCV(cv=4, n_alphas=8).fit(X, y)
+X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+X = X.filter(like="mean")
+search = MKLClassifierCV(penalty="l1", cv=4, n_alphas=8).fit(X, y)
 print(f"strength {search.alpha_:.3g}, mean score of its folds {search.best_score_:.3f}")
 print(f"untouched, for comparison: {cross_val_score(MKLClassifier(), X, y, cv=4).mean():.3f}")
 CVCurveDisplay.from_estimator(search).plot()
