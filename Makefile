@@ -117,7 +117,7 @@ experiments: $(VENV)/.installed-test
 
 clean:
 	rm -rf $(VENV) $(OUTPUT) build dist docs/_build docs/generated docs/gallery benchmarks/results experiments/results
-	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .pytest_cache .mypy_cache .ruff_cache examples/gallery/.ruff_cache .hypothesis
 	find src tests lint benchmarks examples experiments -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is newer than pyproject.toml once its extras are installed, so nothing is installed twice.
