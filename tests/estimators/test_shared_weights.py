@@ -129,6 +129,22 @@ def test_what_the_certificate_proves_to_be_zero_is_zero(classifier):
     assert not classifier.kernel_weights_[classifier.proved_inactive_].any()
 
 
+def test_targets_under_ridge_are_learned_by_one_factorization():
+    several = MKLRegressor(penalty="ridge", alpha=0.1).fit(X, TARGETS, sample_weight=np.arange(1.0, len(X) + 1.0))
+    assert several.kernel_weights_.shape[0] == len(several.solution_) == 3
+    for t, solution in enumerate(several.solution_):
+        one = MKLRegressor(penalty="ridge", alpha=0.1, tol=1e-9).fit(
+            X, TARGETS[:, t], sample_weight=np.arange(1.0, len(X) + 1.0)
+        )
+        assert "by one factorization" in solution.message
+        assert solution.certificate.relative_gap <= 1e-9
+        np.testing.assert_allclose(several.predict(X)[:, t], one.predict(X), atol=1e-5)
+        assert solution.certificate.primal == pytest.approx(one.solution_.certificate.primal, rel=1e-8)
+    # Strengths that differ from target to target, or another solver, are learned one by one.
+    apart = MKLRegressor(penalty="ridge", alpha=0.1, solver="interior_point").fit(X, TARGETS)
+    assert "by one factorization" not in apart.solution_[0].message
+
+
 def test_one_target_or_two_classes_have_nothing_to_share():
     one = MKLRegressor(weights="shared").fit(X, TARGETS[:, 0])
     np.testing.assert_array_equal(one.dual_coef_, MKLRegressor().fit(X, TARGETS[:, 0]).dual_coef_)

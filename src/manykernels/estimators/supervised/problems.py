@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from manykernels.estimators.supervised.batched import solved_together
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import GramStack
 from manykernels.objective.losses import Loss
@@ -92,7 +93,8 @@ def solve_problems(
     # The outer limit is what the threads return to: each of them sets and restores one that all of them share.
     with warnings.catch_warnings(), blas_threads(problems[0].n_samples, n_jobs):
         warnings.simplefilter("ignore", ConvergenceWarning)
-        solutions = _run(problems, chosen, workers)
+        together = None if isinstance(solver, Solver) else solved_together(problems, solver, **parameters)
+        solutions = _run(problems, chosen, workers) if together is None else together
     norms = [
         problem.model_parts(found.dual_coef, found.kernel_weights)[1] / problem.penalties
         for problem, found in zip(problems, solutions, strict=True)
