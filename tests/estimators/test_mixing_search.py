@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from manykernels import (
 from manykernels.estimators.selection.mixing.averages import Spectrum, fit_averages
 from manykernels.estimators.selection.mixing.mixtures import EVERY, Mixture, averages_of
 from manykernels.estimators.selection.mixing.opened import Trial
-from manykernels.estimators.selection.mixing.search import Candidate, chosen
+from manykernels.estimators.selection.mixing.search import Candidate, Folds, chosen, searched
 from manykernels.estimators.selection.mixing.walk import Grid, Walk
 from manykernels.exceptions import InvalidInputError
 
@@ -137,11 +138,28 @@ def test_one_lucky_strength_does_not_decide() -> None:
     assert chosen(found, "best").tolist() == [4]
 
 
+def test_what_lies_between_is_left_out_where_selection_is_behind() -> None:
+    def won(average: float, selection: float, *, every: bool = False) -> set[float]:
+        levels = {0.0: average, 1.0: selection, 0.5: 0.9}
+
+        def tried(mixture: Any, fractions: Any, spare: Any) -> list[Trial]:
+            return [Trial(np.array([levels[mixture.mixing]]), 1.0, True) for _ in fractions]
+
+        folds: list[Any] = [SimpleNamespace(tried=tried, forget=lambda: None) for _ in range(3)]
+        mixtures = [Mixture(EVERY, np.ones(2), mixing) for mixing in (0.0, 1.0, 0.5)]
+        search = Folds(folds, 1, lambda mixture: [], lambda line: None)
+        found = searched(search, mixtures[:1], mixtures[1:], 4, 0.1, every=every)
+        return {candidate.mixture.mixing for candidate in found}
+
+    assert won(0.8, 0.7) == {0.0, 1.0}
+    assert won(0.7, 0.8) == won(0.8, 0.7, every=True) == {0.0, 0.5, 1.0}
+
+
 # --- the search ------------------------------------------------------------------------------------------------------
 
 
 def test_the_choice_is_a_certified_model_of_a_plain_estimator() -> None:
-    model = MKLRegressorCV(bank(), cv=3).fit(X, Y)
+    model = MKLRegressorCV(bank(), cv=3, l1_ratios=(1.0, 0.5, 0.0)).fit(X, Y)
     assert model.dual_gap_ <= model.tol
     assert model.score(X, Y) > 0.7
     frame = model.cv_frame()

@@ -53,8 +53,8 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     ratio : float, default=0.001
         Smallest strength of the grid over the largest.
     l1_ratios : float or sequence of float or None, default=None
-        Mixtures to try, each on a path of its own: 1 selects, 0 averages. None is (1, 0.5, 0) for a search and 0.5 for
-        ``"elasticnet"``.
+        Mixtures to try, each on a path of its own: 1 selects, 0 averages. None is 0.5 for ``"elasticnet"``, and
+        (1, 0.5, 0) for a search, which leaves out 0.5 where 1 is behind 0 by more than a standard error.
     mus : float, sequence of float or None, default=None
         For ``"elasticnet"``, instead of ``l1_ratios``: weights of the squared norms to try, each fixed along a path in
         which ``alpha`` is the weight of the norms. These are ``mu`` and ``tau`` of the PFBS paper.
@@ -241,8 +241,8 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     ratio : float, default=0.001
         Smallest strength of the grid over the largest.
     l1_ratios : float or sequence of float or None, default=None
-        Mixtures to try, each on a path of its own: 1 selects, 0 averages. None is (1, 0.5, 0) for a search and 0.5 for
-        ``"elasticnet"``.
+        Mixtures to try, each on a path of its own: 1 selects, 0 averages. None is 0.5 for ``"elasticnet"``, and
+        (1, 0.5, 0) for a search, which leaves out 0.5 where 1 is behind 0 by more than a standard error.
     mus : float, sequence of float or None, default=None
         For ``"elasticnet"``, instead of ``l1_ratios``: weights of the squared norms to try, each fixed along a path in
         which ``alpha`` is the weight of the norms.

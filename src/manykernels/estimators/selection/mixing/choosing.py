@@ -63,7 +63,8 @@ class ChoosesMixtures:
             workers = min(n_threads(self.n_jobs), len(folds))
             spare = {key: [scale.times(1.0 / problems[0].total_weight) for scale in own] for key, own in scales.items()}
             tried = Folds(folds, workers, lambda mixture: spare[id(mixture)], advance)
-            found = searched(tried, mixtures[0], mixtures[1], self.n_alphas, self.ratio)
+            every = self.l1_ratios is not None
+            found = searched(tried, mixtures[0], mixtures[1], self.n_alphas, self.ratio, every=every)
         self.n_folds_ = len(folds)
         del folds, tried
         self._keep_choice(found, scales, problems)

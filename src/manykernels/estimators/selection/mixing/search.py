@@ -98,12 +98,41 @@ class Folds:
 
 
 def searched(
-    folds: Folds, averages: list[Mixture], selections: list[Mixture], n_alphas: int, ratio: float
+    folds: Folds,
+    averages: Sequence[Mixture],
+    selections: Sequence[Mixture],
+    n_alphas: int,
+    ratio: float,
+    *,
+    every: bool,
 ) -> list[Candidate]:
-    """Return all candidates tried: averages of every kind, then mixtures that select, the sparsest last but one."""
+    """Return all candidates tried: averages of every kind, then mixtures that select, the sparsest first.
+
+    Unless ``every`` is true, mixtures after the first that selects are left out where that one is behind the best
+    average by more than a standard error: what lies between the two would take time and win nothing.
+    """
     walks = [folds.walk(mixture, Grid(AVERAGING_STEPS, AVERAGING_RATIO)) for mixture in averages]
-    walks += [folds.walk(mixture, Grid(n_alphas, ratio)) for mixture in selections]
+    grid, rivals = Grid(n_alphas, ratio), len(walks)
+    for number, mixture in enumerate(selections):
+        if number == 1 and rivals and not every and _behind(walks[-1], walks[:rivals]):
+            break
+        walks.append(folds.walk(mixture, grid))
     return [candidate for walk in walks for candidate in _candidates(walk)]
+
+
+def _behind(walk: Walk, rivals: Sequence[Walk]) -> bool:
+    """Whether the best of a walk is more than a standard error below the best of others, for every score."""
+    own, other = (_best_scores(walks) for walks in ([walk], rivals))
+    gaps = own - other
+    errors = gaps.std(axis=0, ddof=min(1, len(gaps) - 1)) / np.sqrt(len(gaps))
+    return bool((gaps.mean(axis=0) < -errors).all())
+
+
+def _best_scores(walks: Sequence[Walk]) -> Array:
+    """Return the scores of the folds at the best mean, (n_folds, T)."""
+    scores = np.concatenate([walk.scores() for walk in walks])
+    best = scores.mean(axis=1).argmax(axis=0)
+    return np.array(scores[best, :, np.arange(scores.shape[2])]).T
 
 
 def _candidates(walk: Walk) -> list[Candidate]:
