@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.alignment import CODINGS, METHODS, AlignedWeights, aligned_weights
+from manykernels.estimators.banks import SettableBank
 from manykernels.estimators.supervised.samples import checked_rows
 from manykernels.estimators.supervised.targets import check_lengths
 from manykernels.estimators.supervised.training import Training, is_precomputed, open_training
@@ -19,7 +20,7 @@ from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import Array, check_choice
 
 
-class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SettableBank, BaseEstimator):
     r"""Combine many kernels into the one that is most like the target, for any learner with a precomputed kernel.
 
     The first of two stages: kernel weights :math:`\theta \ge 0` are chosen before anything is learned, by the
@@ -32,7 +33,7 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     ----------
     kernels : KernelBank, PrecomputedBank, "precomputed" or None, default=None
         The kernels. None: Gaussian kernels of three widths and a linear kernel, on every column and on all columns
-        (:meth:`KernelBank.default` with unit mean diagonals). With "precomputed", X is a :class:`KernelStack`, an
+        (:meth:`KernelBank.default`). With "precomputed", X is a :class:`KernelStack`, an
         (M, N, N) array or a list of (N, N) arrays, used as it is; a :class:`PrecomputedBank` normalizes it.
     method : {"joint", "independent", "uniform"}, default="joint"
         ``"joint"`` maximizes the alignment of the combination (alignf), ``"independent"`` weighs each kernel by its

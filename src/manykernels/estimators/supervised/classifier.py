@@ -8,6 +8,7 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
+from manykernels.estimators.banks import SettableBank
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.prediction import class_probabilities
 from manykernels.estimators.supervised.samples import Samples
@@ -22,7 +23,7 @@ def _is_logistic(classifier: MKLClassifier) -> bool:
     return True
 
 
-class MKLClassifier(ClassifierMixin, BaseMKL):
+class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
     r"""Classifier that learns from many kernels which of them matter.
 
     Minimizes

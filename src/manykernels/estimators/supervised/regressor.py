@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from manykernels.estimators.banks import SettableBank
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import numeric_targets, sample_weights
@@ -15,7 +16,7 @@ from manykernels.objective.losses import Loss
 from manykernels.validation.arrays import Array
 
 
-class MKLRegressor(RegressorMixin, BaseMKL):
+class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
     r"""Regression function that learns from many kernels which of them matter.
 
     Minimizes

@@ -14,6 +14,7 @@ from manykernels.kernels.bank.columns import NUMBERS, Table
 from manykernels.kernels.bank.constructors import BankConstructors
 from manykernels.kernels.bank.fitted import FittedBank
 from manykernels.kernels.bank.normalization import check_normalization, training_scales
+from manykernels.kernels.bank.parameters import BankParameters
 from manykernels.kernels.bank.patterns import BankEntry, NamedKernel, OnColumns, as_entry, indicators
 from manykernels.kernels.bank.prepared import Prepared
 from manykernels.kernels.bank.standardization import column_statistics, present_medians, standardized
@@ -28,7 +29,7 @@ __all__ = ["FittedBank", "KernelBank"]
 
 
 @dataclass(frozen=True, repr=False)
-class KernelBank(BankConstructors):
+class KernelBank(BankParameters, BankConstructors):
     """An ordered list of named kernels on columns; immutable, and fitted on training rows only.
 
     Parameters

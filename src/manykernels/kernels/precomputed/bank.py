@@ -17,6 +17,7 @@ from manykernels.kernels.bank.normalization import (
     training_scales,
     unit_factors,
 )
+from manykernels.kernels.bank.parameters import BankParameters
 from manykernels.kernels.precomputed.prepared import PreparedKernels, row_means
 from manykernels.kernels.precomputed.stack import KernelStack, as_kernel_stack
 from manykernels.validation.arrays import Array, check_indices
@@ -26,7 +27,7 @@ ARRAYS = ("scales", "row_means", "grand_means", "factors", "probe")
 
 
 @dataclass(frozen=True)
-class PrecomputedBank:
+class PrecomputedBank(BankParameters):
     """How precomputed kernels are normalized; the counterpart of :class:`KernelBank` for a :class:`KernelStack`.
 
     Parameters
