@@ -54,8 +54,8 @@ def test_a_pipeline_reaches_its_bank_and_clones_keep_it() -> None:
 def test_every_estimator_with_a_bank_takes_its_parameters(kind: Any) -> None:
     assert kind().set_params(kernels__standardize=False).kernels.normalize == "mean_diagonal"
     assert kind("precomputed").set_params(kernels__normalize="trace").kernels == PrecomputedBank("trace")
-    with pytest.raises(InvalidInputError, match="has no parameter 'normalise'; it has kernels, standardize"):
-        kind(BANK).set_params(kernels__normalise="trace")
+    with pytest.raises(InvalidInputError, match="has no parameter 'normalization'; it has kernels, standardize"):
+        kind(BANK).set_params(kernels__normalization="trace")
     with pytest.raises(InvalidInputError, match="normalize must be one of"):
         kind(BANK).set_params(kernels__normalize="norm")
     with pytest.raises(ValueError, match="Invalid parameter"):

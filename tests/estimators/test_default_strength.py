@@ -214,10 +214,13 @@ def test_classes_without_kernels_are_named_with_the_remedy() -> None:
         MKLClassifier(alpha=0.2).fit(rows, y)
 
 
-def test_targets_without_kernels_are_named() -> None:
-    y = np.column_stack([100.0 * X[:, 0], np.zeros(30)])
-    with pytest.warns(UserWarning, match=r"1 of 2 outputs \(1\).*Check those outputs"):
-        MKLRegressor(BANK).fit(X, y)
+def test_targets_without_kernels_are_named_unless_they_are_constant() -> None:
+    y = np.column_stack([100.0 * X[:, 0], 0.01 * X[:, 1], np.full(30, 0.3)])
+    with pytest.warns(UserWarning, match=r"1 of 3 outputs \(1\).*alpha='auto' gives each of the outputs"):
+        MKLRegressor(BANK, alpha=0.05).fit(X, y)
+    assert (MKLRegressor(BANK).fit(X, y).kernel_weights_.max(axis=1) > 0).tolist() == [True, True, False]
+    with pytest.warns(UserWarning, match="Is y constant"):
+        MKLRegressor(BANK).fit(X, y[:, 2])
 
 
 # --- the defaults that failed ---------------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ class Problem:
         Not less than what rounding makes of a loss that is zero: scores are off by a few units in the last place.
         """
         constant = self.loss_at_zero
-        if self.fit_intercept:
+        if self.fit_intercept and np.ptp(self.y, axis=0).any():  # a constant target is fitted up to rounding
             constant = self.empirical_loss(self.constant_scores(self._best_constant()))
         return max(1e-10 * constant, (FEW * EPS) ** 2 * self.loss_at_zero, float(np.finfo(np.float64).tiny))
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from manykernels.estimators.notebook import NotebookCard
 from manykernels.estimators.parameters import check_parameters, shape_of
 from manykernels.estimators.strength import AUTO, IN_UNIT_SPREAD, in_unit_of, strength_fraction
-from manykernels.estimators.supervised.emptiness import why_none, why_some
+from manykernels.estimators.supervised.emptiness import constant_targets, why_none, why_some
 from manykernels.estimators.supervised.prediction import KernelExpansion
 from manykernels.estimators.supervised.problems import Fit, build_problems, solve_problems
 from manykernels.estimators.supervised.samples import Rows, Samples, check_alignment, checked_rows
@@ -272,7 +272,10 @@ class BaseMKL(NotebookCard, BaseEstimator):
         empty = [number for number, found in enumerate(fit.solutions) if not found.kernel_weights.any()]
         if len(empty) == len(fit.solutions):
             warnings.warn(f"No kernel was selected: {self._why_none(fit)}", UserWarning, stacklevel=3)
-        elif empty:
+            return
+        constant = constant_targets(fit)  # the best that a model of them can be is empty
+        empty = [number for number in empty if number not in constant]
+        if empty:
             searched = "alpha" not in self.get_params(deep=False)
             told = why_some(empty, self._target_labels(), self._target_word, self.alpha, searched=searched)
             warnings.warn(told, UserWarning, stacklevel=3)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from manykernels.estimators.strength import AUTO
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.validation.arrays import Array
@@ -12,12 +14,17 @@ MOST_NAMED = 10
 PLURALS = {"class": "classes", "output": "outputs"}
 
 
+def constant_targets(fit: Fit) -> set[int]:
+    """Return the numbers of the targets that have one value only."""
+    return {number for number, problem in enumerate(fit.problems) if not np.ptp(problem.y, axis=0).any()}
+
+
 def why_none(fit: Fit, tol: float) -> str:
     """Return why no target has a kernel."""
     total = fit.problems[0].total_weight
     alpha = max(problem.regularizer.strength for problem in fit.problems) / total
     largest = max(problem.strength_max() for problem in fit.problems) / total
-    if largest == 0:
+    if largest == 0 or len(constant_targets(fit)) == len(fit.problems):
         return "none of them can improve on the best constant. Is y constant, or are all kernels zero?"
     if alpha < largest:
         return f"at alpha={alpha:g} the best constant is optimal within tol={tol:g}. Decrease alpha or tol."
