@@ -283,6 +283,21 @@ class Problem:
         """
         return float(np.sum(self.weight * self.loss.conjugate(self.y, rho / self.weight)))
 
+    def conjugate_of_share(self, rho: Array, scale: float) -> float:
+        """Return the conjugate loss at ``scale * rho``.
+
+        Parameters
+        ----------
+        rho : ndarray of shape (N,)
+        scale : float
+            In [0, 1].
+
+        Returns
+        -------
+        float
+        """
+        return self.conjugate_loss(scale * rho)
+
     def dual_norms(self, rho: Array) -> Array:
         """``u_m = sqrt(rho' K_m rho) / w_m`` (M,): one pass.
 

@@ -84,20 +84,50 @@ def primal_rounding(problem: Sizes, rho: Array, d: Array, f: Array, b: float, t:
     rho, d, f, b, t, losses : arrays and float
         The model, its scores without intercept, its block norms and its loss on each sample.
     """
-    active = np.flatnonzero(d)
-    roots, factors = problem.entry_roots[active], problem.penalties[active] * d[active]
-    sizes = term_sizes(roots, rho)
-    products = growth(problem.n_samples) * ((d[active] * sizes) @ roots)
-    scores = products + FEW * EPS * (np.abs(f) + abs(b) + np.abs(problem.y))
+    scores = _score_errors(problem, rho, d) + FEW * EPS * (np.abs(f) + abs(b) + np.abs(problem.y))
     rising = np.zeros_like(f)
     for moved in (f + b - scores, f + b + scores):
         rising = np.maximum(rising, problem.loss.value(problem.y, moved) - losses)
     fitted = growth(problem.n_samples) * float(problem.weight @ losses)
     fitted += INDEPENDENT * float(np.linalg.norm(problem.weight * rising))
+    return fitted + _penalty_rounding(problem, rho, d, t)
+
+
+def joint_primal_rounding(
+    problem: Sizes, rho: Array, d: Array, f: Array, t: Array, gradient: Array, summed: float
+) -> float:
+    """Return the same where the loss couples samples, from its gradient and the rounding of its own sums.
+
+    Parameters
+    ----------
+    problem : Problem
+    rho, d, f, t : arrays
+        The model, its scores and its block norms.
+    gradient : ndarray of shape (N,)
+        Of the loss at the scores, of either sign.
+    summed : float
+        What the sums inside the loss are rounded by.
+    """
+    scores = _score_errors(problem, rho, d) + FEW * EPS * np.abs(f)
+    fitted = summed + INDEPENDENT * float(np.linalg.norm(gradient * scores))
+    return fitted + _penalty_rounding(problem, rho, d, t)
+
+
+def _score_errors(problem: Sizes, rho: Array, d: Array) -> Array:
+    """Return by how much rounding may move the scores of a model, (N,)."""
+    active = np.flatnonzero(d)
+    roots = problem.entry_roots[active]
+    return np.asarray(growth(problem.n_samples) * ((d[active] * term_sizes(roots, rho)) @ roots))
+
+
+def _penalty_rounding(problem: Sizes, rho: Array, d: Array, t: Array) -> float:
+    """Return by how much rounding may move the penalty of a model."""
+    active = np.flatnonzero(d)
+    factors, sizes = problem.penalties[active] * d[active], term_sizes(problem.entry_roots[active], rho)
     worse = t.copy()
     worse[active] += factors * norm_error(t[active] / factors, sizes, problem.n_samples)
     penalty = problem.regularizer.value(t)
-    return fitted + max(problem.regularizer.value(worse) - penalty, 0.0) + growth(problem.n_kernels) * penalty
+    return max(problem.regularizer.value(worse) - penalty, 0.0) + growth(problem.n_kernels) * penalty
 
 
 def dual_rounding(problem: Sizes, feasible: Array, signed: Array, conjugates: Array, z: Array) -> float:
@@ -106,11 +136,24 @@ def dual_rounding(problem: Sizes, feasible: Array, signed: Array, conjugates: Ar
     Norms with a negative sign belong to kernels that are not definite, as rounding to float32 leaves them. With the
     nearest definite kernel they are larger by that much, and so are those of the model: hence twice.
     """
+    summed = float((np.abs(problem.y) + np.abs(z)) @ np.abs(feasible)) + float(np.abs(conjugates).sum())
+    return joint_dual_rounding(problem, feasible, signed, summed)
+
+
+def joint_dual_rounding(problem: Sizes, feasible: Array, signed: Array, summed: float) -> float:
+    """Return the same from the sum of the sizes of what the conjugate loss adds up.
+
+    Parameters
+    ----------
+    problem : Problem
+    feasible, signed : arrays
+        Coefficients and their signed norms.
+    summed : float
+    """
     regularizer, u = problem.regularizer, np.maximum(signed, 0.0)
     sizes = term_sizes(problem.entry_roots, feasible) / problem.penalties
     worse = u + norm_error(u, sizes, problem.n_samples) + 2.0 * np.maximum(-signed, 0.0)
     shrunk = regularizer.dual_scale(worse)
     conjugate = regularizer.conjugate(u)
-    summed = float((np.abs(problem.y) + np.abs(z)) @ np.abs(feasible)) + float(np.abs(conjugates).sum())
     rising = max(regularizer.conjugate(shrunk * worse) - conjugate, 0.0)
     return (1.0 - shrunk + growth(problem.n_samples)) * summed + rising + growth(problem.n_kernels) * conjugate

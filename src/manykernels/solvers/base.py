@@ -69,6 +69,7 @@ class Solver(ABC):
     name: ClassVar[str]
     shared: ClassVar[bool] = False  # whether it solves for several targets with one set of kernel weights
     needs: ClassVar[frozenset[Capability]] = frozenset()  # what it asks of loss and regularizer
+    couples: ClassVar[bool] = False  # whether it solves losses of all samples together, such as a partial likelihood
     attainable_gap: ClassVar[float] = 1e-8  # relative, that the algorithm reaches on every problem it accepts
     fallback: ClassVar[type[Solver] | None] = None  # goes on where this one breaks down, stalls or is too slow
 
@@ -196,6 +197,16 @@ class Solver(ABC):
             raise IncompatibleError(f"Solver '{self.name}' cannot solve this problem: {reasons[0]}.")
 
     @classmethod
+    def all_needs(cls) -> frozenset[Capability]:
+        """Return ``needs``, and a loss that is a sum over samples unless ``couples`` says otherwise.
+
+        Returns
+        -------
+        frozenset of Capability
+        """
+        return cls.needs if cls.couples else cls.needs | {Capability.SAMPLEWISE}
+
+    @classmethod
     def refusals(cls, problem: Problem) -> list[str]:
         """Return what this algorithm lacks for ``problem``, in words; empty if nothing.
 
@@ -216,7 +227,11 @@ class Solver(ABC):
         return [
             f"it needs {need.words}, which the {need.owner} '{owners[need.owner].name}' does not have"
             for need in Capability
+<<<<<<< HEAD
             if need in cls.needs and need not in found[need.owner]
+=======
+            if need in cls.all_needs() and need not in owners[need.owner].capabilities
+>>>>>>> 38176ed (wip cox core)
         ]
 
     def solve(self, problem: Problem, warm_start: Solution | None = None) -> Solution:

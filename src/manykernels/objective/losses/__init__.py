@@ -8,14 +8,19 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses.base import Loss
 from manykernels.objective.losses.classification import Hinge, Logistic, SquaredHinge
 from manykernels.objective.losses.counts import Gamma, Poisson
+from manykernels.objective.losses.cox import CoxPartial, survival_target
+from manykernels.objective.losses.joint import JointLoss
 from manykernels.objective.losses.regression import EpsilonInsensitive, Huber, Quantile, Squared
 
 __all__ = [
+    "JOINT_LOSSES",
     "LOSSES",
+    "CoxPartial",
     "EpsilonInsensitive",
     "Gamma",
     "Hinge",
     "Huber",
+    "JointLoss",
     "Logistic",
     "Loss",
     "Poisson",
@@ -23,12 +28,16 @@ __all__ = [
     "Squared",
     "SquaredHinge",
     "get_loss",
+    "survival_target",
 ]
 
 LOSSES: dict[str, type[Loss]] = {
     loss.name: loss
     for loss in (Logistic, Hinge, SquaredHinge, Squared, EpsilonInsensitive, Huber, Quantile, Poisson, Gamma)
 }
+
+JOINT_LOSSES: dict[str, type[JointLoss]] = {CoxPartial.name: CoxPartial}
+"""Losses that couple samples: those of a `JointProblem`."""
 
 
 def get_loss(loss: str | Loss, **params: Any) -> Loss:

@@ -103,6 +103,7 @@ class Loss(abc.ABC):
         """What solvers may ask of this loss, derived from its data."""
         linear = self.piecewise_linear and self.kink == 0
         found = {
+            Capability.SAMPLEWISE: True,
             Capability.CURVED_CONJUGATE: self.conjugate_form != "kinked",
             Capability.CLOSED_CONJUGATE: self.conjugate_form in ("quadratic", "binary_entropy"),
             Capability.BOUNDED_CURVATURE: bool(np.isfinite(self.curvature_bound)),
@@ -366,7 +367,7 @@ class ClassificationLoss(Loss):
 
     def check_target(self, y: Any) -> Array:
         """Return labels as float64 (N,); anything but -1 and +1 is refused."""
-        target = _float_vector(y)
+        target = float_vector(y)
         bad = ~np.isin(target, (-1.0, 1.0))
         if bad.any():
             shown = np.unique(target[bad])[:5].tolist()
@@ -389,7 +390,7 @@ class RegressionLoss(Loss):
 
     def check_target(self, y: Any) -> Array:
         """Return targets as float64 (N,); NaN and infinite values are refused."""
-        target = _float_vector(y)
+        target = float_vector(y)
         bad = ~np.isfinite(target)
         if bad.any():
             raise InvalidInputError(
@@ -399,7 +400,7 @@ class RegressionLoss(Loss):
         return target
 
 
-def _float_vector(y: Any) -> Array:
+def float_vector(y: Any) -> Array:
     """Return ``y`` as a fresh float64 vector, or say what it is instead."""
     try:
         target = np.array(y, dtype=np.float64)

@@ -56,6 +56,21 @@ class NewtonSystem:
         return scale * x
 
 
+class GroupedNewtonSystem(NewtonSystem):
+    """The same with a border for each of several groups: ``groups' x = total``."""
+
+    def __init__(self, matrix: Array, groups: Array) -> None:
+        super().__init__(matrix, border=False)
+        self.groups = groups
+        self._borders = self._solve(groups)
+
+    def solve_groups(self, right: Array, totals: Array) -> Array:
+        """Return ``x``; what shifts of the groups add to ``right`` plays no part."""
+        x = self._solve(right)
+        multipliers = np.linalg.solve(self.groups.T @ self._borders, self.groups.T @ x - totals)
+        return x - self._borders @ multipliers
+
+
 def _factorize(matrix: Array) -> tuple[Array, bool]:
     if not np.isfinite(matrix).all():
         raise LinAlgError("the Newton matrix has entries that are not finite")

@@ -10,7 +10,7 @@ import numpy as np
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.primal_dual.iteration import PrimalDual
-from manykernels.solvers.engines.primal_dual.start import start_iteration
+from manykernels.solvers.engines.primal_dual.start import scores_of, start_iteration
 from manykernels.solvers.engines.primal_dual.tuning import PRUNING_TOLERANCE
 from manykernels.solvers.methods.block_coordinate.method import BlockCoordinate
 
@@ -71,13 +71,14 @@ class InteriorPoint(Solver):
     max_iter: int = 500
 
     name: ClassVar[str] = "interior_point"
+    couples: ClassVar[bool] = True
     fallback: ClassVar[type[Solver] | None] = BlockCoordinate
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.MULTIPLIERS})
 
     def initialize(self, problem: Problem, start: Model) -> _State:
         """Start from the given model, moved into the interior."""
-        rho, _, b = start
-        return _State(start_iteration(problem, rho, b))
+        rho, d, b = start
+        return _State(start_iteration(problem, rho, b, scores_of(problem, rho, d)))
 
     def step(self, problem: Problem, state: _State) -> None:
         """Take one predictor-corrector step."""

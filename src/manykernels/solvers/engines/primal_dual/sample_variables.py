@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from manykernels.objective.joint_problem import JointProblem
 from manykernels.solvers.engines.primal_dual.complementarity import lift, longest_step
 from manykernels.solvers.engines.primal_dual.entropic_samples import EntropicSamples
+from manykernels.solvers.engines.primal_dual.joint_samples import JointSamples
 
 if TYPE_CHECKING:
     from manykernels.objective.losses import Loss
@@ -41,7 +43,7 @@ class SampleVariables(Protocol):
         """Return the sum of all complementarity products."""
 
     def linearize(self, target: float) -> tuple[Array, Array]:
-        """Return ``(diagonal, shift)`` of the linearized scores."""
+        """Return ``(diagonal, shift)`` of the linearized scores; a matrix in its place if the loss couples samples."""
 
     def set_direction(self, drho: Array) -> None:
         """Derive the directions of all other variables from that of ``rho``."""
@@ -266,8 +268,13 @@ class BoxSamples:
         self._dtilt = np.zeros_like(self.tilt)
 
 
-def start_samples(problem: Problem, rho: Array, b: float, barrier: float) -> SampleVariables:
+def start_samples(
+    problem: Problem, rho: Array, b: float, barrier: float, scores: Array | None = None
+) -> SampleVariables:
     """Return the variables of the loss at ``rho``, inside the box, with complementarity ``barrier``."""
+    if isinstance(problem, JointProblem):
+        joint = problem.joint
+        return JointSamples(joint, joint.centered(rho), joint.centered(np.zeros_like(rho) if scores is None else scores))
     low, high = problem.dual_box
     loss, y, weight = problem.loss, problem.y, problem.weight
     if loss.entropic:

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.linalg import LinAlgError
 from scipy.optimize import minimize_scalar
 
+from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.projection import project_box_hyperplane
 from manykernels.objective.regularizers.norms import BlockL1
 from manykernels.solvers.engines.primal_dual.bounded_kernels import BoundedKernels, PartlyFixedKernels
@@ -40,7 +41,12 @@ if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
 
 
-def start_iteration(problem: Problem, rho: Array, b: float) -> PrimalDual:
+def scores_of(problem: Problem, rho: Array, d: Array) -> Array | None:
+    """Return the scores of a model where the loss couples samples: coefficients alone do not tell them."""
+    return problem.model_parts(rho, d)[0] if isinstance(problem, JointProblem) else None
+
+
+def start_iteration(problem: Problem, rho: Array, b: float, scores: Array | None = None) -> PrimalDual:
     """Return the iteration at dual coefficients near ``rho``, moved into the interior and scaled.
 
     Weights of a block q-norm with q near 1 are high powers of the norms: there the iteration starts from a rough
@@ -48,14 +54,14 @@ def start_iteration(problem: Problem, rho: Array, b: float) -> PrimalDual:
     """
     q = problem.regularizer.norm_exponent
     if problem.regularizer.separable and q is not None and 1 < q < NEAR_ONE:
-        return _start_near_one(problem, rho, b, q)
-    return _plain_start(problem, rho, b)
+        return _start_near_one(problem, rho, b, q, scores)
+    return _plain_start(problem, rho, b, scores)
 
 
-def _start_near_one(problem: Problem, rho: Array, b: float, q: float) -> PrimalDual:
+def _start_near_one(problem: Problem, rho: Array, b: float, q: float, scores: Array | None) -> PrimalDual:
     """Take the steps with the block 1-norm, then let the norms of the kernels follow from their weights."""
     plain = replace(problem, regularizer=BlockL1(problem.regularizer.strength))
-    rough = _plain_start(plain, rho, b)
+    rough = _plain_start(plain, rho, b, scores)
     with suppress(LinAlgError):
         for _ in range(MOST_ROUGH_STEPS):
             primal, dual = rough.bounds()
@@ -67,7 +73,7 @@ def _start_near_one(problem: Problem, rho: Array, b: float, q: float) -> PrimalD
     return PrimalDual(problem, rough.samples, kernels, rough.b)
 
 
-def _plain_start(problem: Problem, rho: Array, b: float) -> PrimalDual:
+def _plain_start(problem: Problem, rho: Array, b: float, scores: Array | None) -> PrimalDual:
     """Start from coefficients scaled to the largest dual value, with weights that fit the scores best."""
     rho = interior_point(problem, rho)
     norms = problem.dual_norms(rho)
@@ -75,7 +81,7 @@ def _plain_start(problem: Problem, rho: Array, b: float) -> PrimalDual:
     scale *= START_FRACTION
     n_pairs = 2 * problem.n_samples + problem.n_kernels
     barrier = START_BARRIER * max(value, 1e-3 * problem.loss_at_zero, problem.tiny) / n_pairs
-    samples = start_samples(problem, scale * rho, b, barrier)
+    samples = start_samples(problem, scale * rho, b, barrier, scores)
     kernels = start_kernels(problem.regularizer, (scale * norms) ** 2, barrier)
     iteration = PrimalDual(problem, samples, kernels, b)
     iteration.fit_weights()
@@ -84,6 +90,8 @@ def _plain_start(problem: Problem, rho: Array, b: float) -> PrimalDual:
 
 def interior_point(problem: Problem, rho: Array, margin: float = 0.05) -> Array:
     """Return the point nearest to ``rho`` that stays off the ends of the box by ``margin`` of its width."""
+    if isinstance(problem, JointProblem):
+        return rho
     low, high = problem.dual_box
     width = high - low
     width = np.where(np.isfinite(width), width, max(float(np.abs(rho).max(initial=0.0)), problem.tiny))
@@ -101,7 +109,7 @@ def best_scale(problem: Problem, rho: Array, norms: Array) -> tuple[float, float
 
     def negative_dual(scale: float) -> float:
         with np.errstate(over="ignore"):
-            return problem.conjugate_loss(scale * rho) + regularizer.conjugate(scale * norms)
+            return problem.conjugate_of_share(rho, scale) + regularizer.conjugate(scale * norms)
 
     while largest > 0 and not np.isfinite(negative_dual(largest)):  # an infinite plateau tells a search nothing
         largest *= 0.5

@@ -10,7 +10,7 @@ import numpy as np
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.primal_dual.iteration import PrimalDual
-from manykernels.solvers.engines.primal_dual.start import start_iteration
+from manykernels.solvers.engines.primal_dual.start import scores_of, start_iteration
 from manykernels.solvers.engines.primal_dual.tuning import PRUNING_TOLERANCE
 from manykernels.solvers.methods.block_coordinate.method import BlockCoordinate
 from manykernels.solvers.methods.working_set.tuning import (
@@ -91,6 +91,7 @@ class WorkingSet(Solver):
     initial_size: int = 50
 
     name: ClassVar[str] = "working_set"
+    couples: ClassVar[bool] = True
     fallback: ClassVar[type[Solver] | None] = BlockCoordinate
     needs: ClassVar[frozenset[Capability]] = frozenset(
         {Capability.CURVED_CONJUGATE, Capability.MULTIPLIERS, Capability.SELECTION}
@@ -141,7 +142,7 @@ class WorkingSet(Solver):
         size = max(self.initial_size, 0 if problem.regularizer.dual_constraint else problem.n_kernels // DENSE_START)
         worst = np.argsort(-norms, kind="stable")[: size + always]
         state.kernels = np.union1d(worst, np.flatnonzero(d))
-        state.iteration = start_iteration(state.copy.choose(state.kernels), rho, b)
+        state.iteration = start_iteration(state.copy.choose(state.kernels), rho, b, scores_of(problem, rho, d))
         state.gap = FIRST_GAP / INNER_PROGRESS
 
     def _revise(self, problem: Problem, state: _State, iteration: PrimalDual) -> None:

@@ -1,0 +1,1 @@
+"""Survival: times until an event, with censoring, and models of hazards."""

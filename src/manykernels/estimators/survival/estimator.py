@@ -1,0 +1,331 @@
+"""Cox's proportional hazards with many kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from manykernels.estimators.parameters import check_parameters
+from manykernels.estimators.supervised.base import BaseMKL
+from manykernels.estimators.supervised.problems import Fit
+from manykernels.estimators.supervised.samples import Samples
+from manykernels.estimators.supervised.training import Training
+from manykernels.estimators.survival.baseline import baseline_hazard, cumulative_hazards
+from manykernels.estimators.survival.scores import concordance_index
+from manykernels.estimators.survival.targets import FIELDS, check_survival
+from manykernels.exceptions import InvalidInputError
+from manykernels.objective.losses import CoxPartial, survival_target
+from manykernels.validation.arrays import Array, check_vector
+
+
+class MKLSurvival(BaseMKL):
+    r"""Relative hazards that are sums of functions of many kernels, of which it learns which ones matter.
+
+    Minimizes Cox's negative log partial likelihood with a penalty,
+
+    .. math:: \sum_e s_e \Big[\log \sum_{j \in R_e} s_j e^{f(x_j)} - f(x_e)\Big]
+       + \alpha \Big(\sum_i s_i\Big)\, \Omega(\|f_1\|, \dots, \|f_M\|), \qquad f = \sum_m f_m,
+
+    over events :math:`e` and the samples :math:`R_e` at risk at their times, and proves by a duality gap how close to
+    the minimum it came.
+
+    Parameters
+    ----------
+    kernels : KernelBank, PrecomputedBank, "precomputed" or None, default=None
+        The kernels, as for :class:`MKLRegressor`.
+    ties : {"efron", "breslow"}, default="efron"
+        How events of one time share a risk set.
+    penalty : str or Regularizer, default="l1"
+        As for :class:`MKLRegressor`; so are all parameters below.
+    alpha : float, default=0.01
+        Strength of the penalty relative to the mean loss of a sample, positive.
+    l1_ratio, q, p, eta : float
+        Shape of the penalties "elasticnet", "lq", "lp_ball" and "elasticnet_ball".
+    solver : str or Solver, default="auto"
+        One that solves losses of all samples together: "working_set" or "interior_point".
+    kernel_penalties : array-like of shape (n_kernels,), dict or None, default=None
+        Positive factors on the norms inside the penalty.
+    tol : float, default=1e-4
+        Relative duality gap to reach.
+    max_iter : int, default=200
+        Most outer iterations of the solver.
+    memory_budget : int, str or None, default=None
+        What Gram matrices may take.
+    n_jobs : int or None, default=None
+        Threads.
+    random_state : int, RandomState instance or None, default=None
+        Not used by the solvers of this loss.
+    verbose : int, default=0
+        1 shows the gap falling toward ``tol``, 2 prints a line an iteration.
+
+    Attributes
+    ----------
+    kernel_weights_, kernel_norms_ : ndarray of shape (n_kernels,)
+        Weights ``d`` and norms ``||f_m||`` of the kernels.
+    kernel_names_ : list of str
+        Names of the kernels.
+    dual_coef_ : ndarray of shape (n_support,)
+        Dual coefficients: for each sample, observed less expected events (martingale residuals) at the optimum.
+    support_ : ndarray of shape (n_support,)
+        Positions of the training samples with a nonzero dual coefficient.
+    baseline_ : DataFrame
+        ``stratum``, ``time``, ``cumulative_hazard``: Breslow's estimate, a row for each time of an event.
+    event_times_ : ndarray
+        All times of events.
+    dual_gap_ : float
+        Relative duality gap.
+    n_iter_ : int
+        Outer iterations.
+    solution_ : Solution
+        Everything the solver reports.
+    n_features_in_, feature_names_in_ : int, ndarray
+        As for :class:`MKLRegressor`.
+
+    See Also
+    --------
+    MKLSurvivalCV : The same with the strength chosen by cross-validation.
+
+    Notes
+    -----
+    The target is scikit-survival's: a structured array of events and times; `survival_array` makes one. Its field
+    "stratum", if there is one, numbers groups with baselines of their own. A linear kernel with ``penalty="ridge"`` is
+    the ridge penalized Cox regression.
+
+    References
+    ----------
+    D. R. Cox, "Regression models and life-tables", JRSS B 34 (1972).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import MKLSurvival, survival_array
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-2, 2, size=(80, 3))
+    >>> time = rng.exponential(np.exp(-np.sin(2 * X[:, 1])))
+    >>> y = survival_array(time < 2, np.minimum(time, 2))
+    >>> model = MKLSurvival(alpha=0.02).fit(X, y)
+    >>> model.score(X, y) > 0.7, model.predict_survival_function(X[:2], [0.5, 1.0]).shape
+    (True, (2, 2))
+    """
+
+    fitted_extras = ("baseline_", "event_times_")
+    fit_intercept = False  # the baseline hazard takes its place
+
+    _task = "survival"
+    _other = "MKLRegressor"
+    _target_word = "output"
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        *,
+        ties: str = "efron",
+        penalty: Any = "l1",
+        alpha: float = 0.01,
+        l1_ratio: float = 0.5,
+        q: float = 1.5,
+        p: float = 2.0,
+        eta: float = 0.5,
+        solver: Any = "auto",
+        kernel_penalties: Any = None,
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        memory_budget: int | str | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernels = kernels
+        self.ties = ties
+        self.penalty = penalty
+        self.alpha = alpha
+        self.l1_ratio = l1_ratio
+        self.q = q
+        self.p = p
+        self.eta = eta
+        self.solver = solver
+        self.kernel_penalties = kernel_penalties
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def _checked_loss(self) -> Any:
+        check_parameters(self.get_params(deep=False))
+        return CoxPartial(self.ties)
+
+    def _checked_target(self, y: Any) -> Array:
+        target = check_survival(y)
+        if not target["event"].any():
+            raise InvalidInputError(
+                f"There is no event among the {len(target)} samples: all are censored, and nothing tells hazards apart."
+            )
+        return target
+
+    def _encoded(self, samples: Samples) -> Samples:
+        self._single = True
+        event, time, stratum = (samples.y[name] for name in FIELDS.names or ())
+        if not event.any():
+            raise InvalidInputError("There is no event among the samples of positive weight.")
+        self._target_of_fit = samples.y
+        return samples.with_targets(survival_target(event, time, stratum)[:, None])
+
+    def _keep_fit(self, training: Training, fit: Fit, samples: Samples) -> None:
+        super()._keep_fit(training, fit, samples)
+        found = fit.solutions[0]
+        scores = fit.problems[0].model_parts(found.dual_coef, found.kernel_weights)[0]
+        self.baseline_ = baseline_hazard(self._target_of_fit, scores, samples.weight)
+        self.event_times_ = np.unique(self.baseline_["time"].to_numpy())
+
+    def predict(self, X: Any) -> Array:
+        """Return risk scores ``f(x)``, logarithms of relative hazards: higher means earlier events.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import MKLSurvival, survival_array
+        >>> X = np.arange(8.0)[:, None]
+        >>> model = MKLSurvival().fit(X, survival_array(np.ones(8, bool), 8.0 - X[:, 0]))
+        >>> bool(model.predict([[6.0]]) > model.predict([[1.0]]))
+        True
+        """
+        return self._scores(X)[:, 0]
+
+    def predict_cumulative_hazard_function(self, X: Any, times: Any = None, strata: Any = None) -> Array:
+        """Return cumulative hazards ``H_0(t) exp(f(x))``.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
+            Samples.
+        times : array-like of shape (n_times,), default=None
+            ``event_times_`` by default.
+        strata : array-like of int of shape (n_samples,), default=None
+            Stratum of each sample; not needed if training had one.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_times)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import MKLSurvival, survival_array
+        >>> X = np.arange(8.0)[:, None]
+        >>> model = MKLSurvival().fit(X, survival_array(np.ones(8, bool), 8.0 - X[:, 0]))
+        >>> model.predict_cumulative_hazard_function(X[:1], [0.0]).tolist()
+        [[0.0]]
+        """
+        scores = self.predict(X)
+        at = self.event_times_ if times is None else check_vector(times, None, "times")
+        return cumulative_hazards(self.baseline_, scores, at, self._strata(strata, len(scores)))
+
+    def predict_survival_function(self, X: Any, times: Any = None, strata: Any = None) -> Array:
+        """Return the probabilities of no event up to some times, ``exp(-H_0(t) exp(f(x)))``.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
+            Samples.
+        times : array-like of shape (n_times,), default=None
+            ``event_times_`` by default.
+        strata : array-like of int of shape (n_samples,), default=None
+            Stratum of each sample; not needed if training had one.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_times)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import MKLSurvival, survival_array
+        >>> X = np.arange(8.0)[:, None]
+        >>> model = MKLSurvival().fit(X, survival_array(np.ones(8, bool), 8.0 - X[:, 0]))
+        >>> model.predict_survival_function(X[:1], [0.0]).tolist()
+        [[1.0]]
+        """
+        return np.exp(-self.predict_cumulative_hazard_function(X, times, strata))
+
+    def _strata(self, strata: Any, n_samples: int) -> Array:
+        known = self.baseline_["stratum"].unique()
+        if strata is None and len(known) > 1:
+            raise InvalidInputError(f"Training had the strata {known.tolist()}; say the stratum of each sample.")
+        if strata is None:
+            return np.full(n_samples, known[0])
+        found = np.asarray(strata)
+        if found.shape != (n_samples,):
+            raise InvalidInputError(f"strata must have shape ({n_samples},), got {found.shape}.")
+        return found
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the concordance index of the risk scores.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
+            Samples.
+        y : structured array of shape (n_samples,)
+            Their events and times.
+        sample_weight : None
+            Not used: samples of weight zero must be left out.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import MKLSurvival, survival_array
+        >>> X = np.arange(8.0)[:, None]
+        >>> y = survival_array(np.ones(8, bool), 8.0 - X[:, 0])
+        >>> MKLSurvival().fit(X, y).score(X, y)
+        1.0
+        """
+        check_is_fitted(self)
+        return concordance_index(y, self.predict(X))
+
+    def decompose(self, X: Any) -> Array:
+        """Return what each kernel adds to each risk score; summed over kernels, this is ``predict(X)``.
+
+        Parameters
+        ----------
+        X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
+            Samples.
+
+        Returns
+        -------
+        ndarray of shape (n_kernels, n_samples)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import MKLSurvival, survival_array
+        >>> X = np.arange(8.0)[:, None]
+        >>> model = MKLSurvival().fit(X, survival_array(np.ones(8, bool), 8.0 - X[:, 0]))
+        >>> np.allclose(model.decompose(X).sum(axis=0), model.predict(X))
+        True
+        """
+        return self._contributions(X)
+
+    def _target_labels(self) -> Array:
+        return np.arange(1)
