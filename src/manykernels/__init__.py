@@ -17,10 +17,15 @@ if TYPE_CHECKING:
         MKLClassifierCV,
         MKLRegressor,
         MKLRegressorCV,
+        MKLSurvival,
+        MKLSurvivalCV,
         NonlinearMKL,
         PolynomialMKL,
+        brier_score,
+        concordance_index,
         nested_cross_validation,
         regularization_path,
+        survival_array,
     )
     from manykernels.exceptions import (
         ConvergenceWarning,
@@ -96,6 +101,8 @@ __all__ = [
     "MKLClassifierCV",
     "MKLRegressor",
     "MKLRegressorCV",
+    "MKLSurvival",
+    "MKLSurvivalCV",
     "Matern",
     "MedianWidth",
     "MemoryBudgetError",
@@ -118,7 +125,9 @@ __all__ = [
     "WeightedPolynomial",
     "__version__",
     "aligned_weights",
+    "brier_score",
     "centered_alignment",
+    "concordance_index",
     "get_loss",
     "get_regularizer",
     "leave_one_out_importance",
@@ -131,6 +140,7 @@ __all__ = [
     "solve",
     "solve_factored",
     "stability_selection",
+    "survival_array",
     "target_kernel",
 ]
 

@@ -12,6 +12,10 @@ from manykernels.estimators.selection.nested import NestedScores, nested_cross_v
 from manykernels.estimators.selection.path import RegularizationPath, regularization_path
 from manykernels.estimators.supervised.classifier import MKLClassifier
 from manykernels.estimators.supervised.regressor import MKLRegressor
+from manykernels.estimators.survival.cross_validation import MKLSurvivalCV
+from manykernels.estimators.survival.estimator import MKLSurvival
+from manykernels.estimators.survival.scores import brier_score, concordance_index
+from manykernels.estimators.survival.targets import survival_array
 
 __all__ = [
     "GaussianMKL",
@@ -21,10 +25,15 @@ __all__ = [
     "MKLClassifierCV",
     "MKLRegressor",
     "MKLRegressorCV",
+    "MKLSurvival",
+    "MKLSurvivalCV",
     "NestedScores",
     "NonlinearMKL",
     "PolynomialMKL",
     "RegularizationPath",
+    "brier_score",
+    "concordance_index",
     "nested_cross_validation",
     "regularization_path",
+    "survival_array",
 ]

@@ -5,12 +5,15 @@ from __future__ import annotations
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.conversions import PaperProblem
+from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.losses import (
     LOSSES,
+    CoxPartial,
     EpsilonInsensitive,
     Gamma,
     Hinge,
     Huber,
+    JointLoss,
     Logistic,
     Loss,
     Poisson,
@@ -18,6 +21,7 @@ from manykernels.objective.losses import (
     Squared,
     SquaredHinge,
     get_loss,
+    survival_target,
 )
 from manykernels.objective.losses.base import ClassificationLoss, RegressionLoss
 from manykernels.objective.problem import Problem
@@ -45,12 +49,15 @@ __all__ = [
     "Capability",
     "Certificate",
     "ClassificationLoss",
+    "CoxPartial",
     "ElasticNet",
     "ElasticNetBall",
     "EpsilonInsensitive",
     "Gamma",
     "Hinge",
     "Huber",
+    "JointLoss",
+    "JointProblem",
     "KKTResiduals",
     "Logistic",
     "Loss",
@@ -73,4 +80,5 @@ __all__ = [
     "get_loss",
     "get_regularizer",
     "proved_inactive",
+    "survival_target",
 ]

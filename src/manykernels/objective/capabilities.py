@@ -21,7 +21,6 @@ class Capability(Enum):
     (True, False)
     """
 
-    SAMPLEWISE = "loss", "a sum over samples"
     CURVED_CONJUGATE = "loss", "a conjugate that is twice differentiable inside its box, but for a kink at zero"
     CLOSED_CONJUGATE = "loss", "a conjugate that is quadratic on its box, but for a kink at zero, or a binary entropy"
     BOUNDED_CURVATURE = "loss", "a bounded second derivative"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -44,10 +44,10 @@ class JointProblem(Problem):
         P(f)   = L(f_1, ..., f_N) + Omega(t),     t_m = w_m ||f_m||
         D(rho) = - L*(-rho) - Omega*(u),          u_m = sqrt(rho' K_m rho) / w_m
 
-    ``L*`` is known at gradients only. So the certificate of a model takes ``-grad L`` at the scores of that model, or at
-    scores near them whose gradient comes closer to the coefficients; it is feasible for the loss. The point is scaled
-    until it is feasible for the penalty, and ``L*`` there bounded by the mixture that belongs to it. The better of both
-    bounds counts.
+    ``L*`` is known at gradients only. So the certificate of a model takes ``-grad L`` at the scores of that model, or
+    at scores near them whose gradient comes closer to the coefficients; it is feasible for the loss. The point is
+    scaled until it is feasible for the penalty, and ``L*`` there bounded by the mixture that belongs to it. The better
+    of both bounds counts.
 
     Parameters
     ----------
@@ -73,6 +73,8 @@ class JointProblem(Problem):
     >>> problem.certificate(rho, np.array([0.5]), b).gap > 0
     True
     """
+
+    joint_loss: ClassVar[bool] = True
 
     _: KW_ONLY
     fit_intercept: bool = False
@@ -219,8 +221,6 @@ class JointProblem(Problem):
             )
             sizes = float(self.weight @ (1.0 + np.abs(f)))
             rounding = joint_primal_rounding(self, rho, d, f, t, point.rho, growth(self.n_samples) * (loss + sizes))
-            rounding += joint_dual_rounding(
-                self, scale * point.rho, scale * point.signed, abs(point.conjugate) + sizes
-            )
+            rounding += joint_dual_rounding(self, scale * point.rho, scale * point.signed, abs(point.conjugate) + sizes)
             certificate = Certificate.from_values(primal, point.value, denominator, kkt, rounding)
         return replace(certificate, dual_norms=u)

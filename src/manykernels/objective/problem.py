@@ -72,6 +72,7 @@ class Problem:
     """
 
     shared: ClassVar[bool] = False  # whether several targets share the kernel weights
+    joint_loss: ClassVar[bool] = False  # whether the loss is one of all samples together, no sum over them
 
     stack: GramStack
     y: Array

@@ -197,16 +197,6 @@ class Solver(ABC):
             raise IncompatibleError(f"Solver '{self.name}' cannot solve this problem: {reasons[0]}.")
 
     @classmethod
-    def all_needs(cls) -> frozenset[Capability]:
-        """Return ``needs``, and a loss that is a sum over samples unless ``couples`` says otherwise.
-
-        Returns
-        -------
-        frozenset of Capability
-        """
-        return cls.needs if cls.couples else cls.needs | {Capability.SAMPLEWISE}
-
-    @classmethod
     def refusals(cls, problem: Problem) -> list[str]:
         """Return what this algorithm lacks for ``problem``, in words; empty if nothing.
 
@@ -222,16 +212,14 @@ class Solver(ABC):
             return ["it is for several classes or targets that share their kernel weights, and here is one target"]
         if problem.shared and not cls.shared:
             return ["it learns one function, and here several classes or targets share their kernel weights"]
+        if problem.joint_loss and not cls.couples:
+            return [f"it needs a sum over samples, and the loss '{problem.loss.name}' is one of all samples together"]
         owners: dict[str, Loss | Regularizer] = {"loss": problem.loss, "regularizer": problem.regularizer}
         found = {name: owner.capabilities for name, owner in owners.items()}
         return [
             f"it needs {need.words}, which the {need.owner} '{owners[need.owner].name}' does not have"
             for need in Capability
-<<<<<<< HEAD
             if need in cls.needs and need not in found[need.owner]
-=======
-            if need in cls.all_needs() and need not in owners[need.owner].capabilities
->>>>>>> 38176ed (wip cox core)
         ]
 
     def solve(self, problem: Problem, warm_start: Solution | None = None) -> Solution:

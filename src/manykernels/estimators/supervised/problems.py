@@ -14,7 +14,8 @@ import numpy as np
 from manykernels.estimators.supervised.batched import solved_together
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import GramStack
-from manykernels.objective.losses import Loss
+from manykernels.objective.joint_problem import JointProblem
+from manykernels.objective.losses import JointLoss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.objective.shared import SharedProblem
@@ -47,7 +48,7 @@ class Fit:
 def build_problems(
     stack: GramStack,
     targets: Array,
-    losses: Sequence[Loss],
+    losses: Sequence[Any],
     regularizer: Regularizer,
     *,
     fit_intercept: bool,
@@ -69,7 +70,7 @@ def build_problems(
             )
         ]
     return [
-        Problem(
+        (JointProblem if isinstance(loss, JointLoss) else Problem)(
             stack,
             target,
             loss,

@@ -67,7 +67,7 @@ def cumulative_hazards(baseline: pd.DataFrame, scores: Array, times: Array, stra
         If a stratum was not there in training.
     """
     found = np.empty((len(scores), len(times)))
-    known = dict(list(baseline.groupby("stratum")))
+    known = {int(number): baseline[baseline["stratum"] == number] for number in baseline["stratum"].unique()}
     for stratum in np.unique(strata):
         if stratum not in known:
             raise InvalidInputError(f"Stratum {stratum} has no baseline: training had {sorted(known)} with events.")

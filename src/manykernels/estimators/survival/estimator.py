@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -110,7 +110,7 @@ class MKLSurvival(BaseMKL):
     (True, (2, 2))
     """
 
-    fitted_extras = ("baseline_", "event_times_")
+    fitted_extras: ClassVar[tuple[str, ...]] = ("baseline_", "event_times_")
     fit_intercept = False  # the baseline hazard takes its place
 
     _task = "survival"
@@ -183,7 +183,8 @@ class MKLSurvival(BaseMKL):
         super()._keep_fit(training, fit, samples)
         found = fit.solutions[0]
         scores = fit.problems[0].model_parts(found.dual_coef, found.kernel_weights)[0]
-        self.baseline_ = baseline_hazard(self._target_of_fit, scores, samples.weight)
+        target = self.__dict__.pop("_target_of_fit")  # nothing but the baseline needs it, which is kept
+        self.baseline_ = baseline_hazard(target, scores, samples.weight)
         self.event_times_ = np.unique(self.baseline_["time"].to_numpy())
 
     def predict(self, X: Any) -> Array:

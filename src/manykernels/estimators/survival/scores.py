@@ -87,8 +87,8 @@ def brier_score(y_train: Any, y: Any, survival: Any, times: Any) -> Array:
 
     References
     ----------
-    E. Graf, C. Schmoor, W. Sauerbrei, M. Schumacher, "Assessment and comparison of prognostic classification schemes for
-    survival data", Statistics in Medicine 18 (1999).
+    E. Graf, C. Schmoor, W. Sauerbrei, M. Schumacher, "Assessment and comparison of prognostic classification schemes
+    for survival data", Statistics in Medicine 18 (1999).
 
     Examples
     --------
@@ -107,7 +107,7 @@ def brier_score(y_train: Any, y: Any, survival: Any, times: Any) -> Array:
     late = target["time"][:, None] > at
     if (uncensored[early.any(axis=1)] <= 0).any() or (at_times <= 0).any():
         raise InvalidInputError(
-            "By some of these times everybody in y_train is censored, so that no weight is known: ask for earlier times."
+            "By some of these times everybody in y_train is censored, so that no weight is known: ask for earlier ones."
         )
     with np.errstate(divide="ignore"):
         weights = np.where(early, 1.0 / uncensored[:, None], 0.0) + np.where(late, 1.0 / at_times, 0.0)

@@ -14,7 +14,7 @@ __all__ = ["check_survival", "survival_array"]
 
 FIELDS = np.dtype([("event", np.bool_), ("time", np.float64), ("stratum", np.int64)])
 HINT = (
-    "Give a structured array of one field of booleans (was the event seen) and one of times, as scikit-survival has it: "
+    "Give a structured array of one field of booleans (was the event seen) and one of times, as scikit-survival has: "
     "survival_array(event, time) makes one."
 )
 

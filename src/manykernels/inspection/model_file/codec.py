@@ -48,7 +48,7 @@ from manykernels.kernels import (
 )
 from manykernels.kernels.tables.encoding import Encoding
 from manykernels.objective.certificate import Certificate, KKTResiduals
-from manykernels.objective.losses import LOSSES
+from manykernels.objective.losses import JOINT_LOSSES, LOSSES
 from manykernels.objective.regularizers import REGULARIZERS
 from manykernels.solvers import IterationRecord, Solution, Status
 from manykernels.solvers.registry import SHARED_SOLVERS, SOLVERS
@@ -75,7 +75,13 @@ MOST_DEEP = 100  # nodes inside one another
 def known_classes() -> dict[str, type[Any]]:
     """Return the classes whose objects a model file may hold, by name."""
     fixed = (*BANKS, *FITTED, *RESULTS, *FAMILIES, *SPLITTERS)
-    registered = (*LOSSES.values(), *REGULARIZERS.values(), *SOLVERS.values(), *SHARED_SOLVERS.values())
+    registered = (
+        *LOSSES.values(),
+        *JOINT_LOSSES.values(),
+        *REGULARIZERS.values(),
+        *SOLVERS.values(),
+        *SHARED_SOLVERS.values(),
+    )
     return ESTIMATORS | {cls.__name__: cls for cls in (*fixed, *registered)}
 
 

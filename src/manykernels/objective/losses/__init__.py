@@ -71,6 +71,8 @@ def get_loss(loss: str | Loss, **params: Any) -> Loss:
                 f"{loss!r} already has its parameters; drop {sorted(params)} or pass the loss by name."
             )
         return loss
+    if isinstance(loss, JointLoss) or loss in JOINT_LOSSES:
+        raise InvalidInputError(f"{loss!r} is a loss of all samples together: make a JointProblem, or use MKLSurvival.")
     if not isinstance(loss, str) or loss not in LOSSES:
         raise InvalidInputError(f"Unknown loss {loss!r}. Known losses: {', '.join(LOSSES)}.")
     try:

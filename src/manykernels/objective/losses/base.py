@@ -103,7 +103,6 @@ class Loss(abc.ABC):
         """What solvers may ask of this loss, derived from its data."""
         linear = self.piecewise_linear and self.kink == 0
         found = {
-            Capability.SAMPLEWISE: True,
             Capability.CURVED_CONJUGATE: self.conjugate_form != "kinked",
             Capability.CLOSED_CONJUGATE: self.conjugate_form in ("quadratic", "binary_entropy"),
             Capability.BOUNDED_CURVATURE: bool(np.isfinite(self.curvature_bound)),

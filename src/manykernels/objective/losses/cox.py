@@ -66,8 +66,8 @@ class CoxPartial(JointLoss):
         bad = ~np.isfinite(target) | (target == 0)
         if bad.any():
             raise InvalidInputError(
-                f"Signed times must be finite and not zero, but {int(bad.sum())} of {len(target)} are not, the first at "
-                f"index {int(np.argmax(bad))}. An event at time t is +t, a sample censored at t is -t."
+                f"Signed times must be finite and not zero, but {int(bad.sum())} of {len(target)} are not, the first "
+                f"at index {int(np.argmax(bad))}. An event at time t is +t, a sample censored at t is -t."
             )
         if not (target > 0).any():
             raise InvalidInputError("There is no event: every sample is censored, and nothing tells hazards apart.")

@@ -60,6 +60,7 @@ class JointLoss(abc.ABC):
     piecewise_linear: ClassVar[bool] = False
     kink: ClassVar[float] = 0.0
     linear_dual: ClassVar[bool] = False
+    support: ClassVar[str] = "survival"
     capabilities: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE})
 
     @abc.abstractmethod

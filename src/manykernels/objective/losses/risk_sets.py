@@ -7,6 +7,7 @@ All sums are kept as logarithms, group by group: a *group* holds the samples of 
 
 from __future__ import annotations
 
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -222,7 +223,7 @@ class RiskSets:
 def _slices(new: NDArray[np.bool_]) -> list[slice]:
     """Return the slices that begin where ``new`` is true."""
     ends = np.r_[np.flatnonzero(new), len(new)]
-    return [slice(int(start), int(stop)) for start, stop in zip(ends[:-1], ends[1:], strict=True)]
+    return [slice(int(start), int(stop)) for start, stop in pairwise(ends)]
 
 
 def _reduce(logs: Array, starts: Positions) -> Array:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manykernels.solvers.engines.newton_system import GroupedNewtonSystem, add_rank_update
-from manykernels.solvers.engines.primal_dual.tuning import LARGEST_SCORE_CHANGE
+from manykernels.solvers.engines.primal_dual.tuning import LARGEST_JOINT_CHANGE
 
 if TYPE_CHECKING:
     from manykernels.objective.losses.joint import BoundLoss
@@ -20,8 +20,8 @@ class JointSamples:
     """Dual coefficients ``rho`` and scores ``z``, with ``rho + grad L(z) = 0`` linearized in ``z``.
 
     With the Hessian ``H`` at ``z``, ``dz = shift - H^- drho``, where ``H^-`` is a matrix in the place of the diagonal
-    that losses of single samples have. Shifts of a whole group of scores are invisible to the loss, and the coefficients
-    of a group sum to zero, which borders of the Newton system see to.
+    that losses of single samples have. Shifts of a whole group of scores are invisible to the loss, and the
+    coefficients of a group sum to zero, which borders of the Newton system see to.
     """
 
     joint: BoundLoss
@@ -71,8 +71,9 @@ class JointSamples:
         self._dz = shift - inverse @ drho
 
     def longest_steps(self) -> tuple[float, float]:
-        """Limit the change of scores to the range in which the curvature of the loss means anything."""
-        step = min(1.0, LARGEST_SCORE_CHANGE / max(float(np.abs(self._dz).max()), LARGEST_SCORE_CHANGE))
+        """Damp steps as far as scores change: exponentials of them make Newton's method cycle otherwise."""
+        change = float(np.abs(self._dz).max())
+        step = float(np.log1p(change)) / change if change > LARGEST_JOINT_CHANGE else 1.0
         return step, step
 
     def complementarity_after(self, primal_step: float, dual_step: float) -> float:

@@ -274,7 +274,9 @@ def start_samples(
     """Return the variables of the loss at ``rho``, inside the box, with complementarity ``barrier``."""
     if isinstance(problem, JointProblem):
         joint = problem.joint
-        return JointSamples(joint, joint.centered(rho), joint.centered(np.zeros_like(rho) if scores is None else scores))
+        return JointSamples(
+            joint, joint.centered(rho), joint.centered(np.zeros_like(rho) if scores is None else scores)
+        )
     low, high = problem.dual_box
     loss, y, weight = problem.loss, problem.y, problem.weight
     if loss.entropic:

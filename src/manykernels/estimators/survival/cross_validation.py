@@ -1,0 +1,140 @@
+"""Cox's proportional hazards with the strength of the penalty chosen by cross-validation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from manykernels.estimators.selection.choice import CrossValidated
+from manykernels.estimators.survival.estimator import MKLSurvival
+
+__all__ = ["MKLSurvivalCV"]
+
+
+class MKLSurvivalCV(CrossValidated, MKLSurvival):  # type: ignore[override]  # fit also takes groups
+    """Hazards of many kernels, with the strength of the penalty chosen by the concordance on held-out folds.
+
+    The grid of strengths starts at the smallest ``alpha`` under which no kernel is selected and falls geometrically.
+
+    Parameters
+    ----------
+    kernels : KernelBank, PrecomputedBank, "precomputed" or None, default=None
+        As in :class:`MKLSurvival`, and so are all parameters not described here.
+    ties : {"efron", "breslow"}, default="efron"
+        How events of one time share a risk set.
+    penalty : str or Regularizer, default="l1"
+        Name of the penalty, or an object, whose strength is replaced by those that are tried. One that gives every
+        kernel a weight ("lq", "ridge", weight sets) needs ``alphas``.
+    alphas : array-like or None, default=None
+        Strengths relative to the mean loss, instead of the default grid.
+    n_alphas : int, default=15
+        Length of the default grid.
+    ratio : float, default=0.01
+        Smallest strength of the default grid over the largest.
+    l1_ratios : float or sequence of float, default=0.5
+        For ``"elasticnet"``: mixtures to try, each with a path of its own.
+    mus : float, sequence of float or None, default=None
+        For ``"elasticnet"``, instead of ``l1_ratios``: weights of the squared norms to try.
+    q, p, eta : float
+        Shape of the penalties ``"lq"``, ``"lp_ball"`` and ``"elasticnet_ball"``.
+    cv : int, splitter or iterable, default=None
+        Folds of K-fold selection (5 by default), or any splitter of scikit-learn.
+    scoring : str, callable or None, default=None
+        The concordance index by default.
+    solver : str or Solver, default="auto"
+        Solver of every problem.
+    kernel_penalties : array-like of shape (n_kernels,), dict or None, default=None
+        Factors on the norms inside the penalty.
+    tol : float, default=1e-4
+        Relative duality gap to reach.
+    max_iter : int, default=200
+        Most outer iterations of the solver.
+    memory_budget : int, str or None, default=None
+        What Gram matrices may take.
+    n_jobs : int or None, default=None
+        Threads.
+    random_state : int, RandomState instance or None, default=None
+        Not used by the solvers of this loss.
+    verbose : int, default=0
+        1 shows a bar that counts the models of the folds, 2 also a line for each.
+
+    Attributes
+    ----------
+    alpha_ : float
+        The chosen strength.
+    alphas_ : ndarray
+        The grid, decreasing.
+    best_score_ : float
+        Mean concordance of the choice over the folds.
+    cv_results_ : DataFrame
+        A row a candidate, also from :meth:`cv_frame`.
+    n_folds_ : int
+        Number of folds.
+
+    See Also
+    --------
+    MKLSurvival : The same at a given strength, and all other fitted attributes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import MKLSurvivalCV, survival_array
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-2, 2, size=(60, 2))
+    >>> time = rng.exponential(np.exp(-2 * np.sin(2 * X[:, 1])))
+    >>> model = MKLSurvivalCV(cv=3, n_alphas=5).fit(X, survival_array(time < 3, np.minimum(time, 3)))
+    >>> bool(model.alphas_[0] > model.alpha_), len(model.cv_frame())
+    (True, 5)
+    """
+
+    fitted_extras = (*CrossValidated.fitted_extras, *MKLSurvival.fitted_extras)
+
+    _plain = MKLSurvival
+    _default_scoring = None  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        kernels: Any = None,
+        *,
+        ties: str = "efron",
+        penalty: Any = "l1",
+        alphas: Any = None,
+        n_alphas: int = 15,
+        ratio: float = 1e-2,
+        l1_ratios: float | Sequence[float] = 0.5,
+        mus: float | Sequence[float] | None = None,
+        q: float = 1.5,
+        p: float = 2.0,
+        eta: float = 0.5,
+        cv: Any = None,
+        scoring: Any = None,
+        solver: Any = "auto",
+        kernel_penalties: Any = None,
+        tol: float = 1e-4,
+        max_iter: int = 200,
+        memory_budget: int | str | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernels = kernels
+        self.ties = ties
+        self.penalty = penalty
+        self.alphas = alphas
+        self.n_alphas = n_alphas
+        self.ratio = ratio
+        self.l1_ratios = l1_ratios
+        self.mus = mus
+        self.q = q
+        self.p = p
+        self.eta = eta
+        self.cv = cv
+        self.scoring = scoring
+        self.solver = solver
+        self.kernel_penalties = kernel_penalties
+        self.tol = tol
+        self.max_iter = max_iter
+        self.memory_budget = memory_budget
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose

@@ -1,0 +1,165 @@
+"""Survival models: against lifelines and plain formulas, strata, baselines, scores, persistence, errors in words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.model_selection import cross_val_score
+
+from manykernels import (
+    Gaussian,
+    KernelBank,
+    Linear,
+    MKLSurvival,
+    MKLSurvivalCV,
+    brier_score,
+    concordance_index,
+    load_model,
+    save_model,
+    survival_array,
+)
+from manykernels.exceptions import InvalidInputError
+
+
+def data(n: int = 60, *, ties: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(n, 3))
+    X = (X - X.mean(axis=0)) / X.std(axis=0, ddof=1)
+    seen, censored = rng.exponential(np.exp(-X @ [0.8, -0.5, 0.0])), rng.exponential(1.5, n)
+    time = np.minimum(seen, censored)
+    weight = rng.integers(1, 4, n).astype(float)
+    return X, seen <= censored, np.ceil(4 * time) if ties else time, weight, rng.integers(0, 2, n)
+
+
+LINEAR = KernelBank([("linear", Linear(), [0, 1, 2])], normalize=None)
+# Coefficients and concordance of CoxPHFitter(penalizer=0.1) of lifelines 0.30.3, which needs an older pandas than this
+# library is tested with. Its penalty counts rows, not weights.
+LIFELINES = {
+    (False, "plain"): ([0.6477614402573785, -0.39106735499503525, -0.10590481269580206], 0.7326355851569933),
+    (False, "weights"): ([0.8321680388060665, -0.4095950568002896, -0.16203641241788316], 0.7345385347288297),
+    (False, "strata"): ([0.6312831315294886, -0.3819988603524196, -0.05600896746550436], 0.7175141242937854),
+    (True, "plain"): ([0.575260078736986, -0.3431287613432831, -0.052144138554653316], 0.7544596012591815),
+    (True, "weights"): ([0.7355132115576545, -0.33204490459225594, -0.12821846846042168], None),
+    (True, "strata"): ([0.5368060453428559, -0.32269145150704626, -0.010503881122719022], 0.7310924369747899),
+}
+
+
+@pytest.mark.parametrize(("ties", "kind"), LIFELINES)
+def test_a_linear_kernel_with_ridge_is_the_cox_regression_of_lifelines(ties: bool, kind: str) -> None:
+    X, event, time, weight, strata = data(ties=ties)
+    y = survival_array(event, time, strata if kind == "strata" else None)
+    weights = weight if kind == "weights" else np.ones(len(y))
+    model = MKLSurvival(LINEAR, penalty="ridge", alpha=0.1 * len(y) / weights.sum(), tol=1e-10)
+    model.fit(X, y, sample_weight=weights)
+    coefficients, concordance = LIFELINES[ties, kind]
+    np.testing.assert_allclose(model.predict(np.eye(3)), coefficients, rtol=0, atol=1e-8)
+    if concordance is not None:
+        assert model.score(X, y) == pytest.approx(concordance, rel=1e-12)
+
+
+def test_survival_functions_follow_from_the_baseline() -> None:
+    X, event, time, _, _ = data()
+    model = MKLSurvival(LINEAR, penalty="ridge", alpha=0.1, tol=1e-10).fit(X, survival_array(event, time))
+    hazards = model.predict_cumulative_hazard_function(X)
+    risk = np.exp(model.predict(X))
+    by_hand = [sum(1 / risk[time >= t].sum() for t in time[event] if t <= at) for at in model.event_times_]
+    np.testing.assert_allclose(hazards, risk[:, None] * by_hand, rtol=1e-10)
+    np.testing.assert_allclose(np.exp(-hazards), model.predict_survival_function(X), rtol=1e-14)
+    np.testing.assert_array_equal(model.predict_survival_function(X, [0.0]), 1.0)
+    # Of a martingale: hazards at the own time add up to the events.
+    own = [model.predict_cumulative_hazard_function(X[i : i + 1], [time[i]])[0, 0] for i in range(len(X))]
+    assert sum(own) == pytest.approx(event.sum(), rel=1e-10)
+    np.testing.assert_allclose(event - np.array(own), model.solution_.dual_coef, atol=1e-6)
+
+
+def test_strata_have_baselines_of_their_own() -> None:
+    X, event, time, _, strata = data()
+    y = survival_array(event, time, strata)
+    model = MKLSurvival(LINEAR, penalty="ridge", alpha=0.1).fit(X, y)
+    first = model.predict_survival_function(X, [1.0], np.zeros(len(X), dtype=int))
+    second = model.predict_survival_function(X, [1.0], np.ones(len(X), dtype=int))
+    assert np.all(first < second)
+    with pytest.raises(InvalidInputError, match="say the stratum"):
+        model.predict_survival_function(X)
+    with pytest.raises(InvalidInputError, match="Stratum 5 has no baseline"):
+        model.predict_survival_function(X, [1.0], np.full(len(X), 5))
+
+
+def test_a_sample_of_weight_zero_counts_as_absent_and_times_only_by_their_order() -> None:
+    X, event, time, _, _ = data()
+    y, weight = survival_array(event, time), np.ones(len(time))
+    weight[::7] = 0.0
+    bank = KernelBank([("a", Gaussian(1.0), [0]), ("b", Gaussian(1.0), [1])], normalize=None)
+    model = MKLSurvival(bank, alpha=0.03, tol=1e-8)
+    whole = model.fit(X, y, sample_weight=weight).predict(X)
+    np.testing.assert_allclose(model.fit(X[weight > 0], y[weight > 0]).predict(X), whole, atol=1e-9)
+    longer = survival_array(event, np.exp(time))
+    np.testing.assert_array_equal(model.fit(X, longer, sample_weight=weight).predict(X), whole)
+
+
+def test_hazards_of_a_known_kind_are_found(tmp_path) -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.uniform(-2, 2, (240, 4)), columns=list("abcd"))
+    log_hazard = 1.5 * np.sin(2 * X["b"])
+    seen, censored = rng.exponential(np.exp(-log_hazard)), rng.exponential(2.0, len(X))
+    y = survival_array(seen <= censored, np.minimum(seen, censored))
+    bank = KernelBank.per_feature(widths=[0.5], normalize="mean_diagonal")
+    model = MKLSurvivalCV(bank, cv=3, n_alphas=6, ratio=0.05).fit(X[:160], y[:160])
+    assert model.weights_frame()["columns"].iloc[0] == "b"
+    best = concordance_index(y[160:], log_hazard[160:])
+    assert best - 0.05 < model.score(X[160:], y[160:]) <= best + 0.02
+    np.testing.assert_allclose(model.decompose(X).sum(axis=0), model.predict(X), atol=1e-9)
+    save_model(model, tmp_path / "model.mkl")
+    same = load_model(tmp_path / "model.mkl")
+    np.testing.assert_array_equal(same.predict_survival_function(X), model.predict_survival_function(X))
+    assert same.score(X, y) == model.score(X, y)
+    times = np.quantile(y["time"], [0.2, 0.5])
+    told = brier_score(y[:160], y[160:], model.predict_survival_function(X[160:], times), times)
+    blind = brier_score(y[:160], y[160:], np.full((80, 2), [0.8, 0.5]), times)
+    assert np.all(told < blind)
+    assert len(cross_val_score(MKLSurvival(bank, alpha=0.05), X[:160], y[:160], cv=3)) == 3
+
+
+def test_scores_by_hand() -> None:
+    y = survival_array([True, True, False, True, False], [1.0, 2.0, 2.0, 3.0, 4.0])
+    risk = np.array([5.0, 3.0, 3.0, 1.0, 2.0])
+    # The first with all four (right); the second with the one censored at 2 (equal), the fourth and fifth (right); the
+    # fourth with the fifth (wrong).
+    assert concordance_index(y, risk) == pytest.approx((4 + 0.5 + 2 + 0) / 8)
+    assert concordance_index(y, -risk) == pytest.approx(1 - 6.5 / 8)
+    # Nobody is censored before 2, and one of the three at risk there: the weight is 1 up to 2, then 1.5.
+    survival = np.array([[0.2, 0.1], [0.5, 0.4], [0.6, 0.5], [0.9, 0.3], [0.8, 0.7]])
+    early = (0.1**2 + 0.4**2 * 1.5) / 5
+    first = (0.2**2 + 0.5**2 + 0.4**2 + 0.1**2 + 0.2**2) / 5
+    late = ((1 - 0.3) ** 2 * 1.5 + (1 - 0.7) ** 2 * 1.5) / 5
+    found = brier_score(y, y, survival, [1.5, 2.5])
+    assert found[0] == pytest.approx(first)
+    assert found[1] == pytest.approx(early + late)
+    with pytest.raises(InvalidInputError, match="No two samples"):
+        concordance_index(survival_array([False, True], [1.0, 2.0]), [0.0, 1.0])
+    with pytest.raises(InvalidInputError, match=r"shape \(5, 1\)"):
+        brier_score(y, y, survival, [1.0])
+
+
+@pytest.mark.parametrize(
+    ("y", "words"),
+    [
+        (np.arange(4.0), "without fields.*survival_array"),
+        (survival_array([False] * 4, np.arange(4.0)), "no event among the 4 samples"),
+        (np.array([(1.0, 2.0)] * 4, dtype=[("a", float), ("b", float)]), "'a' of float64, 'b' of float64"),
+        (np.array([(True, -2.0)] * 4, dtype=[("a", bool), ("b", float)]), "not negative, but 4 of 4"),
+        (np.array([(True, np.nan)] * 4, dtype=[("a", bool), ("b", float)]), "must be finite"),
+        (survival_array([True] * 3, np.arange(3.0)), "X has 4 samples but y has 3"),
+    ],
+)
+def test_targets_that_are_none_are_refused(y: np.ndarray, words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        MKLSurvival().fit(np.arange(8.0).reshape(4, 2), y)
+
+
+def test_arrays_of_other_lengths_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="event has 2, time has 3"):
+        survival_array([True, False], [1.0, 2.0, 3.0])
+    with pytest.raises(InvalidInputError, match="ties must be one of"):
+        MKLSurvival(ties="exact").fit(np.eye(2), survival_array([True, True], [1.0, 2.0]))
