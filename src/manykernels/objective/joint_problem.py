@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -186,8 +187,8 @@ class JointProblem(Problem):
             z, missing, size = tried, left, float(np.abs(left).sum())
         return z
 
-    def certificate(self, rho: Array, d: Array, b: float) -> Certificate:
-        """Return primal, dual, gap and optimality residuals of this very model.
+    def certificate_apart(self, rho: Array, d: Array, b: float) -> tuple[Certificate, Callable[[], Certificate]]:
+        """Return the certificate, and a function that returns it again: its bound on rounding costs next to nothing.
 
         Parameters
         ----------
@@ -202,7 +203,14 @@ class JointProblem(Problem):
         -------
         Certificate
             With ``dual <= optimum <= primal`` up to rounding.
+        callable
+            Returns the same.
         """
+        found = self._certified(rho, d, b)
+        return found, lambda: found
+
+    def _certified(self, rho: Array, d: Array, b: float) -> Certificate:
+        """Put both sides of the certificate of a model together."""
         rho, d, b = self._check_model(rho, d, b)
         f, t = self.model_parts(rho, d)
         with np.errstate(over="ignore", invalid="ignore"):

@@ -7,11 +7,12 @@ from typing import Any
 
 from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.estimators.survival.estimator import MKLSurvival
+from manykernels.exceptions import InvalidInputError
 
 __all__ = ["MKLSurvivalCV"]
 
 
-class MKLSurvivalCV(CrossValidated, MKLSurvival):  # type: ignore[override]  # fit also takes groups
+class MKLSurvivalCV(CrossValidated, MKLSurvival):
     """Hazards of many kernels, with the strength of the penalty chosen by the concordance on held-out folds.
 
     The grid of strengths starts at the smallest ``alpha`` under which no kernel is selected and falls geometrically.
@@ -31,8 +32,8 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):  # type: ignore[override]  # f
         Length of the default grid.
     ratio : float, default=0.01
         Smallest strength of the default grid over the largest.
-    l1_ratios : float or sequence of float, default=0.5
-        For ``"elasticnet"``: mixtures to try, each with a path of its own.
+    l1_ratios : float or sequence of float or None, default=None
+        For ``"elasticnet"``: mixtures to try, each with a path of its own; None is 0.5.
     mus : float, sequence of float or None, default=None
         For ``"elasticnet"``, instead of ``l1_ratios``: weights of the squared norms to try.
     q, p, eta : float
@@ -89,6 +90,10 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):  # type: ignore[override]  # f
 
     fitted_extras = (*CrossValidated.fitted_extras, *MKLSurvival.fitted_extras)
 
+    rule = "best"  # of a search over mixtures, which there is none of here
+    fold_tol = None
+    weights = "own"
+
     _plain = MKLSurvival
     _default_scoring = None  # type: ignore[assignment]
 
@@ -101,7 +106,7 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):  # type: ignore[override]  # f
         alphas: Any = None,
         n_alphas: int = 15,
         ratio: float = 1e-2,
-        l1_ratios: float | Sequence[float] = 0.5,
+        l1_ratios: float | Sequence[float] | None = None,
         mus: float | Sequence[float] | None = None,
         q: float = 1.5,
         p: float = 2.0,
@@ -138,3 +143,10 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):  # type: ignore[override]  # f
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+
+    def _checked_loss(self) -> Any:
+        if isinstance(self.penalty, str) and self.penalty == "auto":
+            raise InvalidInputError(
+                "MKLSurvivalCV has no search over mixtures: name a penalty, 'l1', or 'elasticnet' with l1_ratios."
+            )
+        return super()._checked_loss()

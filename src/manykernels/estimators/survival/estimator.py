@@ -39,8 +39,8 @@ class MKLSurvival(BaseMKL):
         How events of one time share a risk set.
     penalty : str or Regularizer, default="l1"
         As for :class:`MKLRegressor`; so are all parameters below.
-    alpha : float, default=0.01
-        Strength of the penalty relative to the mean loss of a sample, positive.
+    alpha : float or str, default="auto"
+        Strength of the penalty relative to the mean loss of a sample, positive; text as for :class:`MKLRegressor`.
     l1_ratio, q, p, eta : float
         Shape of the penalties "elasticnet", "lq", "lp_ball" and "elasticnet_ball".
     solver : str or Solver, default="auto"
@@ -70,6 +70,8 @@ class MKLSurvival(BaseMKL):
         Dual coefficients: for each sample, observed less expected events (martingale residuals) at the optimum.
     support_ : ndarray of shape (n_support,)
         Positions of the training samples with a nonzero dual coefficient.
+    alpha_ : float
+        The strength that was used.
     baseline_ : DataFrame
         ``stratum``, ``time``, ``cumulative_hazard``: Breslow's estimate, a row for each time of an event.
     event_times_ : ndarray
@@ -123,7 +125,7 @@ class MKLSurvival(BaseMKL):
         *,
         ties: str = "efron",
         penalty: Any = "l1",
-        alpha: float = 0.01,
+        alpha: float | str = "auto",
         l1_ratio: float = 0.5,
         q: float = 1.5,
         p: float = 2.0,
@@ -140,7 +142,7 @@ class MKLSurvival(BaseMKL):
         self.kernels = kernels
         self.ties = ties
         self.penalty = penalty
-        self.alpha = alpha
+        self.alpha: Any = alpha
         self.l1_ratio = l1_ratio
         self.q = q
         self.p = p
@@ -158,6 +160,11 @@ class MKLSurvival(BaseMKL):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+    @property
+    def _left_open(self) -> dict[str, Any]:
+        """Nothing: the loss has no size of errors."""
+        return {}
 
     def _checked_loss(self) -> Any:
         check_parameters(self.get_params(deep=False))
