@@ -25,6 +25,8 @@ from manykernels import (
     MKLClassifierCV,
     MKLRegressor,
     MKLRegressorCV,
+    MKLSurvival,
+    MKLSurvivalCV,
     ModelFileError,
     NonlinearMKL,
     PolynomialMKL,
@@ -32,6 +34,7 @@ from manykernels import (
     estimators,
     load_model,
     save_model,
+    survival_array,
 )
 from manykernels.discovery import LaplacianFamily, MaternFamily
 from manykernels.inspection.model_file.codec import ESTIMATORS
@@ -81,6 +84,8 @@ MODELS: dict[str, Any] = {
     "gaussian_stages": GaussianMKL(family=MaternFamily(0.1, 10.0), stages=2),
     "hierarchical": HierarchicalMKL(degree=2, loss="logistic", tol=0.05),
     "nonlinear": NonlinearMKL(tol=0.05),
+    "survival": MKLSurvival(),
+    "cv_survival": MKLSurvivalCV(penalty="elasticnet", l1_ratios=(0.5, 0.9), n_alphas=4, cv=3),
 }
 
 
@@ -99,6 +104,8 @@ def _fitted(name: str) -> tuple[Any, Any]:
         target = np.array(["low", "middle", "high"], dtype=object)[np.digitize(target, [0.3, 1.2])]
     elif "class" in name or "hinge" in str(getattr(model, "loss", "")) or name in ("hierarchical", "precomputed"):
         target = np.where(target > 0.7, 1, -1)
+    elif "survival" in name:
+        target = survival_array(np.arange(len(target)) % 3 > 0, np.exp(target))
     if not model.__sklearn_tags__().input_tags.pairwise:
         return model.fit(X, target), X
     return model.fit(gram(X)[:, :30], target[:30]), gram(X)[:, 30:]
