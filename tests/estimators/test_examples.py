@@ -27,7 +27,6 @@ PROMISES = {
     "custom_loss.py": ["log_cosh: working_set", "asymmetric_squared: working_set", "chosen by cross-validation"],
     "custom_regularizer.py": ["working_set: gap", "kernels along the path", "chosen by cross-validation"],
     "custom_family.py": ["cauchy(width=", "gap over all widths"],
-    "counts.py": ["frequency: gap", "deviance explained", "pure premium of a year"],
     "survival.py": ["marker: gaussian", "concordance on new patients  0.7", "Brier scores", "free of the event"],
     "report.py": ["mean score of the folds", "open it in a browser"],
     "shared_weights.py": ["own: accuracy 0.9", "shared: accuracy 0.9", "with probability"],
