@@ -138,8 +138,6 @@ WITHOUT_EXAMPLE = {
         f"manykernels.estimators.searches.{name}MKL.predict_proba"
         for name in ("gaussian.Gaussian", "hierarchical.Hierarchical", "nonlinear.Nonlinear", "polynomial.Polynomial")
     ),
-    "manykernels.estimators.selection.cross_validation.MKLClassifierCV.cv_frame",
-    "manykernels.estimators.selection.cross_validation.MKLRegressorCV.cv_frame",
     *(
         f"manykernels.kernels.specs.algebra.{name}.from_{values}"
         for name in ("Product", "Scaled", "Sum")

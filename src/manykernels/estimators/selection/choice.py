@@ -141,6 +141,15 @@ class CrossValidated(ChoosesMixtures):
             over the folds) and a column of scores a fold. After a search also ``kernels`` (which took part),
             ``mixing``, and ``fraction`` of the strength at which next to nothing is left: folds share the fraction,
             ``alpha`` is what it means on all rows (a geometric mean over targets, whose scores are averaged).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import MKLRegressorCV
+        >>> X = np.linspace(-1, 1, 30)[:, None]
+        >>> model = MKLRegressorCV(penalty="l1", n_alphas=4, cv=3).fit(X[::-1], np.sin(3 * X[:, 0]))
+        >>> model.cv_frame().columns[:4].tolist()
+        ['alpha', 'mean_score', 'std_score', 'n_active']
         """
         return self.cv_results_.copy()
 
