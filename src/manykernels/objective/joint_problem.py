@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -74,8 +74,6 @@ class JointProblem(Problem):
     >>> problem.certificate(rho, np.array([0.5]), b).gap > 0
     True
     """
-
-    joint_loss: ClassVar[bool] = True
 
     _: KW_ONLY
     fit_intercept: bool = False

@@ -72,7 +72,6 @@ class Problem:
     """
 
     shared: ClassVar[bool] = False  # whether several targets share the kernel weights
-    joint_loss: ClassVar[bool] = False  # whether the loss is one of all samples together, no sum over them
 
     stack: GramStack
     y: Array
@@ -283,21 +282,6 @@ class Problem:
         float
         """
         return float(np.sum(self.weight * self.loss.conjugate(self.y, rho / self.weight)))
-
-    def conjugate_of_share(self, rho: Array, scale: float) -> float:
-        """Return the conjugate loss at ``scale * rho``.
-
-        Parameters
-        ----------
-        rho : ndarray of shape (N,)
-        scale : float
-            In [0, 1].
-
-        Returns
-        -------
-        float
-        """
-        return self.conjugate_loss(scale * rho)
 
     def dual_norms(self, rho: Array) -> Array:
         """``u_m = sqrt(rho' K_m rho) / w_m`` (M,): one pass.

@@ -146,8 +146,10 @@ class CrossValidated(ChoosesMixtures):
         --------
         >>> import numpy as np
         >>> from manykernels import MKLRegressorCV
-        >>> X = np.linspace(-1, 1, 30)[:, None]
-        >>> model = MKLRegressorCV(penalty="l1", n_alphas=4, cv=3).fit(X[::-1], np.sin(3 * X[:, 0]))
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-2, 2, size=(60, 3))
+        >>> y = np.sin(2 * X[:, 1]) + 0.3 * rng.normal(size=60)
+        >>> model = MKLRegressorCV(penalty="l1", n_alphas=10, cv=3).fit(X, y)
         >>> model.cv_frame().columns[:4].tolist()
         ['alpha', 'mean_score', 'std_score', 'n_active']
         """

@@ -57,18 +57,18 @@ class NewtonSystem:
 
 
 class GroupedNewtonSystem(NewtonSystem):
-    """The same with a border for each of several groups: ``groups' x = total``."""
+    """The same with a border for each of several groups: ``groups' x = 0``."""
 
     def __init__(self, matrix: Array, groups: Array) -> None:
         super().__init__(matrix, border=False)
-        self.groups = groups
+        self._groups = groups
         self._borders = self._solve(groups)
 
-    def solve_groups(self, right: Array, totals: Array) -> Array:
-        """Return ``x``; what shifts of the groups add to ``right`` plays no part."""
+    def solve(self, right: Array, total: float) -> tuple[Array, float]:
+        """Return ``x`` and zero; what shifts of the groups add to ``right`` plays no part."""
         x = self._solve(right)
-        multipliers = np.linalg.solve(self.groups.T @ self._borders, self.groups.T @ x - totals)
-        return x - self._borders @ multipliers
+        multipliers = np.linalg.solve(self._groups.T @ self._borders, self._groups.T @ x)
+        return x - self._borders @ multipliers, 0.0
 
 
 def _factorize(matrix: Array) -> tuple[Array, bool]:

@@ -25,9 +25,8 @@ from scipy.linalg import LinAlgError
 from scipy.optimize import minimize_scalar
 
 from manykernels.objective.rounding import EPS, term_sizes
-from manykernels.solvers.engines.newton_system import GroupedNewtonSystem, NewtonSystem, add_rank_update
+from manykernels.solvers.engines.newton_system import NewtonSystem, add_rank_update
 from manykernels.solvers.engines.primal_dual.bounded_kernels import BoundedKernels
-from manykernels.solvers.engines.primal_dual.joint_samples import JointSamples
 from manykernels.solvers.engines.primal_dual.kernel_variables import PowerKernels
 from manykernels.solvers.engines.primal_dual.shared_kernels import RootKernels, SharedKernels
 from manykernels.solvers.engines.primal_dual.tuning import (
@@ -147,8 +146,7 @@ class PrimalDual:
 
     def scores(self) -> Array:
         """Scores of the model, ``sum_m d_m K_m rho + b``."""
-        scores: Array = self.kernels.weights @ self._products + self.b
-        return self.samples.aligned(scores) if isinstance(self.samples, JointSamples) else scores
+        return self.kernels.weights @ self._products + self.b
 
     def bounds(self) -> tuple[float, float]:
         """Return the primal value of the current model and the dual value of its (rescaled) coefficients.
@@ -163,8 +161,6 @@ class PrimalDual:
         problem = self.problem
         rho, norms = self.samples.rho, np.sqrt(self._squared_norms)
         scale = problem.regularizer.dual_scale(norms)
-        if isinstance(self.samples, JointSamples):
-            return self.samples.dual_value(scale) - problem.regularizer.conjugate(scale * norms)
         dual = -problem.conjugate_loss(scale * rho) - problem.regularizer.conjugate(scale * norms)
         missing = abs(float(rho.sum())) if problem.fit_intercept else 0.0
         return dual - missing * (1.0 + abs(self.b))
@@ -208,7 +204,7 @@ class PrimalDual:
         barrier = max(LIFT * distance / pairs, self.barrier())
         self.samples.recenter(barrier)
         kernels = self.kernels.resized(keep, norms_added**2, barrier, problem.regularizer)
-        moved = PrimalDual(problem, self.samples, kernels, self.b)
+        moved = type(self)(problem, self.samples, kernels, self.b)
         moved.fit_weights(int(np.count_nonzero(keep)), largest=1.0)
         return moved
 
@@ -266,23 +262,18 @@ class PrimalDual:
         return self.problem.empirical_loss(scores) + self.problem.regularizer.value(block_norms)
 
     def _factorize(self) -> tuple[Array, NewtonSystem]:
+        diagonal, _ = self.samples.linearize(0.0)
         couplings, _ = self.kernels.linearize(self._squared_norms, 0.0)
         matrix = self.problem.stack.combine(self.kernels.weights * self._inverse_penalties)
-        update = self.kernels.centered(self._products), couplings
-        if isinstance(self.samples, JointSamples):
-            return couplings, self.samples.newton_system(matrix, update)
-        matrix[np.diag_indices_from(matrix)] += self.samples.linearize(0.0)[0]
-        add_rank_update(matrix, *update)
+        matrix[np.diag_indices_from(matrix)] += diagonal
+        add_rank_update(matrix, self.kernels.centered(self._products), couplings)
         return couplings, NewtonSystem(matrix, self.problem.fit_intercept)
 
     def _direction(self, system: NewtonSystem, couplings: Array, target: float) -> tuple[Array, float]:
         _, shift = self.samples.linearize(target)
         _, weight_shift = self.kernels.linearize(self._squared_norms, target)
         right = shift + self.samples.scores() - self.scores() - weight_shift @ self._products
-        if isinstance(system, GroupedNewtonSystem):
-            drho, db = system.solve_groups(right, -(system.groups.T @ self.samples.rho)), 0.0
-        else:
-            drho, db = system.solve(right, -float(self.samples.rho.sum()))
+        drho, db = system.solve(right, -float(self.samples.rho.sum()))
         self.samples.set_direction(drho)
         self.kernels.set_direction(self._products @ drho)
         return drho, db
@@ -387,8 +378,7 @@ class PrimalDual:
         self._set_products(products)
 
     def _products_of(self, vector: Array) -> Array:
-        products = self.problem.stack.apply_each(vector) * self._inverse_penalties[:, None]
-        return self.samples.joint.centered(products) if isinstance(self.samples, JointSamples) else products
+        return self.problem.stack.apply_each(vector) * self._inverse_penalties[:, None]
 
     def _set_products(self, products: Array) -> None:
         self._products = products

@@ -15,6 +15,7 @@ from manykernels.objective.projection import project_box_hyperplane
 from manykernels.objective.regularizers.norms import BlockL1
 from manykernels.solvers.engines.primal_dual.bounded_kernels import BoundedKernels, PartlyFixedKernels
 from manykernels.solvers.engines.primal_dual.iteration import PrimalDual
+from manykernels.solvers.engines.primal_dual.joint_iteration import JointPrimalDual
 from manykernels.solvers.engines.primal_dual.kernel_variables import (
     FixedKernels,
     KernelVariables,
@@ -70,7 +71,7 @@ def _start_near_one(problem: Problem, rho: Array, b: float, q: float, scores: Ar
             rough.newton_step(CLOSER_THAN_ROUGH * ROUGH_GAP * max(abs(primal), problem.tiny))
     kernels = _start_power(rough.squared_norms, problem.regularizer.strength, q)
     kernels.weights = np.maximum(rough.kernels.weights, SMALLEST_WEIGHT * rough.kernels.weights.max())
-    return PrimalDual(problem, rough.samples, kernels, rough.b)
+    return _iteration_of(problem)(problem, rough.samples, kernels, rough.b)
 
 
 def _plain_start(problem: Problem, rho: Array, b: float, scores: Array | None) -> PrimalDual:
@@ -83,9 +84,13 @@ def _plain_start(problem: Problem, rho: Array, b: float, scores: Array | None) -
     barrier = START_BARRIER * max(value, 1e-3 * problem.loss_at_zero, problem.tiny) / n_pairs
     samples = start_samples(problem, scale * rho, b, barrier, scores)
     kernels = start_kernels(problem.regularizer, (scale * norms) ** 2, barrier)
-    iteration = PrimalDual(problem, samples, kernels, b)
+    iteration = _iteration_of(problem)(problem, samples, kernels, b)
     iteration.fit_weights()
     return iteration
+
+
+def _iteration_of(problem: Problem) -> type[PrimalDual]:
+    return JointPrimalDual if isinstance(problem, JointProblem) else PrimalDual
 
 
 def interior_point(problem: Problem, rho: Array, margin: float = 0.05) -> Array:
@@ -109,7 +114,7 @@ def best_scale(problem: Problem, rho: Array, norms: Array) -> tuple[float, float
 
     def negative_dual(scale: float) -> float:
         with np.errstate(over="ignore"):
-            return problem.conjugate_of_share(rho, scale) + regularizer.conjugate(scale * norms)
+            return _conjugate_of_share(problem, rho, scale) + regularizer.conjugate(scale * norms)
 
     while largest > 0 and not np.isfinite(negative_dual(largest)):  # an infinite plateau tells a search nothing
         largest *= 0.5
@@ -122,6 +127,13 @@ def best_scale(problem: Problem, rho: Array, norms: Array) -> tuple[float, float
             break
         largest = min(float(found.x) + 2 * smallest, largest)
     return float(max(found.x, smallest)), float(-found.fun)
+
+
+def _conjugate_of_share(problem: Problem, rho: Array, scale: float) -> float:
+    """Return the conjugate loss at ``scale * rho``; where it is known at gradients only, at that of zero scores."""
+    if isinstance(problem, JointProblem):
+        return problem.conjugate_of_share(rho, scale)
+    return problem.conjugate_loss(scale * rho)
 
 
 def start_kernels(regularizer: Regularizer, squared_norms: Array, barrier: float) -> KernelVariables:
