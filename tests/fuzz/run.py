@@ -84,14 +84,17 @@ def tell(case: Case, verdict: Verdict, options: argparse.Namespace) -> None:
 def table(results: list[tuple[Case, Verdict]]) -> str:
     """Return cases, failures by class and unconverged fits by solver, as text.
 
-    ``by rounding`` counts those whose certificate is no better than a tenth of ``tol``, and kernels that float32 left
-    indefinite; the share is that of the others.
+    ``inaccurate`` counts those that said so by their status, ``by rounding`` also those whose certificate is no better
+    than a tenth of ``tol`` and kernels that float32 left indefinite; the share is that of the others.
     """
     fits = [(case, verdict) for case, verdict in results if verdict.status != "refused"]
     failures = Counter(verdict.failure for _, verdict in fits)
     lines = [f"{len(results)} cases, {len(results) - len(fits)} refused, {len(fits)} fits judged", ""]
     lines += [f"{name:<18}{failures[name]:>8}" for name in FAILURES]
-    lines += ["", f"{'solver':<32}{'kind':<10}{'fits':>8}{'unconverged':>13}{'by rounding':>13}{'share':>9}"]
+    lines += [
+        "",
+        f"{'solver':<32}{'kind':<10}{'fits':>8}{'unconverged':>13}{'inaccurate':>12}{'by rounding':>13}{'others':>9}",
+    ]
     groups = sorted({(verdict.solver, case.hostile) for case, verdict in fits})
     for solver, hostile in groups:
         own = [(c, v) for c, v in fits if v.solver == solver and c.hostile == hostile]
@@ -104,7 +107,11 @@ def table(results: list[tuple[Case, Verdict]]) -> str:
 
 def _row(solver: str, hostile: bool, own: list[tuple[Case, Verdict]]) -> str:
     missed = [(case, verdict) for case, verdict in own if not verdict.converged]
-    rounding = sum(verdict.noise > 0.1 * case.tol or verdict.indefinite for case, verdict in missed)
+    inaccurate = sum(verdict.status == "inaccurate" for _, verdict in missed)
+    rounding = sum(
+        verdict.noise > 0.1 * case.tol or verdict.indefinite or verdict.status == "inaccurate"
+        for case, verdict in missed
+    )
     share = (len(missed) - rounding) / max(len(own), 1)
     kind = "hostile" if hostile else "ordinary"
-    return f"{solver:<32}{kind:<10}{len(own):>8}{len(missed):>13}{rounding:>13}{share:>9.2%}"
+    return f"{solver:<32}{kind:<10}{len(own):>8}{len(missed):>13}{inaccurate:>12}{rounding:>13}{share:>9.2%}"

@@ -84,3 +84,16 @@ def test_a_limit_that_is_over_at_once_ends_every_solver_with_a_model(name: str) 
         solution = SOLVERS[name].configured(tol=1e-12, time_limit=1e-9).solve(problem)
     assert solution.status is Status.TIME_LIMIT
     assert np.isfinite(solution.certificate.primal)
+
+
+@pytest.mark.parametrize("l1_ratio", [0.0, 0.5])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_splitting_goes_on_where_a_newton_system_breaks_down(l1_ratio: float, loss: str) -> None:
+    """Kernels of scale 1e-3 to 1e3, one of them zero, once ended in an error of the factorization."""
+    rng = np.random.default_rng(0)
+    factors = rng.standard_normal((5, 20, 3))
+    grams = factors @ factors.transpose(0, 2, 1) * (10.0 ** np.linspace(-3, 3, 5))[:, None, None]
+    y = rng.standard_normal(20)
+    grams[2] = 0.0
+    problem = Problem(grams, np.sign(y) if loss == "logistic" else y, loss, ElasticNet(1e-3, l1_ratio))
+    assert SOLVERS["pfbs"](tol=1e-8).solve(problem).status is Status.CONVERGED

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from scipy.linalg import LinAlgError
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.packed import PackedStack
@@ -243,10 +244,14 @@ class ForwardBackward(Solver):
         support = np.flatnonzero(blocks.norms) if problem.regularizer.sparse else np.arange(problem.n_kernels)
         if support.size == 0:
             return False
-        found = newton_step(problem, support, blocks, state.b, state.damping)
         state.newton_steps += 1
-        if found.step < SHORT_STEP:
-            found = self._retried(state, support, found)
+        try:
+            found = newton_step(problem, support, blocks, state.b, state.damping)
+            if found.step < SHORT_STEP:
+                found = self._retried(state, support, found)
+        except LinAlgError:  # blocks of very different size, which splitting has yet to bring to order
+            state.damping = min(HIGHEST_DAMPING, 10 * state.damping)
+            return False
         # Within rounding the objective says nothing, but a whole Newton step does what it should.
         slack = ROUNDING * abs(state.value) if found.step == 1.0 else 0.0
         if not found.value < state.value + slack:
