@@ -65,7 +65,11 @@ html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "header_links_before_dropdown": 7,
-    "secondary_sidebar_items": {"gallery/**": [], "**": ["page-toc", "sourcelink"]},
+    # Pages of the gallery have room for code instead. The patterns must not overlap.
+    "secondary_sidebar_items": {
+        "gallery/**": [],
+        **dict.fromkeys(("[!g]**", "gu**", "gen**"), ["page-toc", "sourcelink"]),
+    },
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
