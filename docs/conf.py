@@ -68,7 +68,7 @@ html_theme_options = {
     # Pages of the gallery have room for code instead. The patterns must not overlap.
     "secondary_sidebar_items": {
         "gallery/**": [],
-        **dict.fromkeys(("[!g]**", "gu**", "gen**"), ["page-toc", "sourcelink"]),
+        **{pages: ["page-toc", "sourcelink"] for pages in ("[!g]**", "gu**", "gen**")},
     },
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
