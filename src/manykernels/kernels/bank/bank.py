@@ -195,7 +195,8 @@ class KernelBank(BankParameters, BankConstructors):
                     problems.setdefault(found.column, found)
         readable = [int(j) for j in used if table.kind(j) in READ_AS]
         values = table.codes(readable)
-        names = [table.names[j] for j in readable]
+        every = table.names
+        names = [every[j] for j in readable]
         gaps = entries_problems(values, table.lacking(readable), names, self.missing)
         refuse([*problems.values(), *gaps])
         return values

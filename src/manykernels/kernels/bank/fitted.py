@@ -161,7 +161,10 @@ class FittedBank(FittedKernels[Prepared]):
                 "The kernels read categories, dates or booleans of a DataFrame, which an array has not; pass one."
             )
         values = table.codes(places, encodings)
-        names = [table.names[j] for j in places]
+        every = (
+            table.names
+        )  # made anew each time: thousands of columns would make thousands of names thousands of times
+        names = [every[j] for j in places]
         refuse(entries_problems(values, table.lacking(places), names, self.missing))
         return values
 
