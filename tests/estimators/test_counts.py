@@ -54,7 +54,8 @@ def test_exposure_as_weights_is_an_offset() -> None:
 def test_cross_validation_goes_by_the_deviance() -> None:
     X, y, _ = data(60)
     bank = KernelBank([("linear", Linear(), [0, 1, 2])])
-    model = MKLRegressorCV(bank, loss="poisson", cv=3, n_alphas=6, ratio=0.01).fit(X, y)
+    model = MKLRegressorCV(bank, loss="poisson", penalty="l1", cv=3, n_alphas=6, ratio=0.01).fit(X, y)
+    assert 0 < MKLRegressorCV(bank, loss="poisson", cv=2).fit(X, y).best_score_ < 1
     by_hand = model.cv_frame()["mean_score"].max()
     assert model.best_score_ == by_hand
     assert 0 < by_hand < 1
