@@ -11,9 +11,10 @@ import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss
+from manykernels.objective.problem import Problem
 from manykernels.validation.arrays import Array, check_positive
 
-__all__ = ["AUTO", "IN_UNIT_SPREAD", "check_alpha", "in_unit_of", "number_or_auto", "strength_fraction"]
+__all__ = ["AUTO", "IN_UNIT_SPREAD", "at_fraction", "check_alpha", "in_unit_of", "number_or_auto", "strength_fraction"]
 
 AUTO = "auto"
 SHARE = 0.5  # chosen by benchmarks/defaults.py, see `strength_fraction`
@@ -52,6 +53,35 @@ def strength_fraction(alpha: Any, n_samples: int) -> float | None:
 def number_or_auto(check: Callable[[Any], object]) -> Callable[[Any], object]:
     """Return the check of a parameter that is either what ``check`` accepts or "auto"."""
     return lambda value: None if isinstance(value, str) and value == AUTO else check(value)
+
+
+def at_fraction(problem: Problem, fraction: float, own_weight: Array | None) -> Problem:
+    """Return the problem with its penalty at a fraction of the strength that leaves nothing to gain.
+
+    Weights of classes that all but remove a class leave little to gain, and it is not worth fitting what is left of it
+    any closer for that: the strength relative to the mean loss is at least that without the weights of classes.
+
+    Parameters
+    ----------
+    problem : Problem
+    fraction : float
+    own_weight : ndarray of shape (N,) or None
+        The weights of the samples without those of their classes, where there are such.
+
+    Returns
+    -------
+    Problem
+    """
+    found = problem.at_fraction(fraction)
+    if own_weight is None:
+        return found
+    plain = replace(problem, sample_weight=own_weight).at_fraction(fraction)
+    strength = plain.regularizer.strength * problem.total_weight / plain.total_weight
+    return (
+        found
+        if strength <= found.regularizer.strength
+        else found.with_penalty(replace(plain.regularizer, strength=strength))
+    )
 
 
 def in_unit_of(loss: Loss, given: Mapping[str, Any], target: Array, weight: Array) -> Loss:

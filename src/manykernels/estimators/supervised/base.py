@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.notebook import NotebookCard
 from manykernels.estimators.parameters import check_parameters, shape_of
-from manykernels.estimators.strength import AUTO, IN_UNIT_SPREAD, in_unit_of, strength_fraction
+from manykernels.estimators.strength import AUTO, IN_UNIT_SPREAD, at_fraction, in_unit_of, strength_fraction
 from manykernels.estimators.supervised.emptiness import constant_targets, why_none, why_some
 from manykernels.estimators.supervised.prediction import KernelExpansion
 from manykernels.estimators.supervised.problems import Fit, build_problems, solve_problems
@@ -200,7 +200,7 @@ class BaseMKL(NotebookCard, BaseEstimator):
         """Solve one problem a column of targets and keep the model; each with a strength of its own if asked for."""
         training, problems = self._open(samples, loss, regularizer)
         if fraction is not None:
-            problems = [problem.at_fraction(fraction) for problem in problems]
+            problems = [at_fraction(problem, fraction, samples.own_weight) for problem in problems]
         settings = {"tol": self.tol, "max_iter": self.max_iter, "verbose": self.verbose}
         fit = solve_problems(problems, self.solver, self.n_jobs, random_state=self.random_state, **settings)
         self._keep_fit(training, fit, samples)

@@ -6,14 +6,22 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.banks import SettableBank
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import numeric_targets, sample_weights
-from manykernels.objective.losses import Loss
+from manykernels.objective.losses import LOSSES, Loss
 from manykernels.validation.arrays import Array
+
+
+def _has_link(regressor: MKLRegressor) -> bool:
+    loss = LOSSES.get(regressor.loss) if isinstance(regressor.loss, str) else type(regressor.loss)
+    if loss is None or loss.mean is Loss.mean:
+        raise AttributeError(f"With loss={regressor.loss!r} scores are predictions: use predict.")
+    return True
 
 
 class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
@@ -231,11 +239,17 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         >>> MKLRegressor(alpha=0.1).fit([[0.0], [1.0], [2.0], [3.0]], [0.0, 1.0, 2.0, 3.0]).predict([[1.5]]).round(3)
         array([1.5])
         """
-        scores = self.decision_function(X)
+        scores = self._values(X)
         return self._loss.mean(scores)
 
+    def _values(self, X: Any) -> Array:
+        """Return the scores ``f(x) + b``, a vector for a single target."""
+        scores = self._scores(X)
+        return scores[:, 0] if self._single else scores
+
+    @available_if(_has_link)
     def decision_function(self, X: Any) -> Array:
-        """Return the scores ``f(x) + b``: the predictions, or their logarithms for "poisson" and "gamma".
+        """Return the scores ``f(x) + b``, the logarithms of the predictions; for the losses "poisson" and "gamma" only.
 
         Parameters
         ----------
@@ -255,8 +269,7 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         >>> np.allclose(np.exp(model.decision_function(X)), model.predict(X))
         True
         """
-        scores = self._scores(X)
-        return scores[:, 0] if self._single else scores
+        return self._values(X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of the variance that is explained; of the deviance for "poisson" and "gamma".
@@ -295,7 +308,8 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
     def decompose(self, X: Any) -> Array:
         """Return what each kernel adds to each prediction.
 
-        Summed over kernels and with ``intercept_`` added, this is ``decision_function(X)``.
+        Summed over kernels and with ``intercept_`` added, this is ``predict(X)``, or its logarithm for the losses
+        "poisson" and "gamma".
 
         Parameters
         ----------

@@ -62,6 +62,8 @@ class Samples:
     kept : (n,) int
         Positions of these samples among the given ones.
     n_given : int
+    own_weight : (n,) float64 or None
+        The weights without those of the classes, where there are such.
     """
 
     rows: Rows
@@ -69,6 +71,7 @@ class Samples:
     weight: Array
     kept: Array
     n_given: int
+    own_weight: Array | None = None
 
     @classmethod
     def of(cls, rows: Rows, y: Array, weight: Array) -> Samples:
@@ -86,4 +89,6 @@ class Samples:
 
     def with_targets(self, targets: Array, weight: Array | None = None) -> Samples:
         """Return the samples with other targets, and other positive weights if they are given."""
-        return replace(self, y=targets, weight=self.weight if weight is None else weight)
+        if weight is None:
+            return replace(self, y=targets)
+        return replace(self, y=targets, weight=weight, own_weight=self.weight)
