@@ -2,9 +2,9 @@
 Dense or sparse?
 ================
 
-The same 124 kernels under five penalties, from the sparsest to the plain sum. Where a few columns
+The same 124 kernels under four penalties, from the sparsest to the plain sum. Where a few columns
 carry the signal, a sparse penalty says which; where all carry a little, an even one predicts
-better. Measure on your data: accuracies of repeated folds with their standard errors, and how
+better. Measure on your data: accuracies over folds with their standard errors, and how
 many kernels are left.
 """
 
