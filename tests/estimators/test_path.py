@@ -6,10 +6,11 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from manykernels import Gaussian, KernelBank, KernelStack, solve
+from manykernels import Gaussian, KernelBank, KernelStack, MKLClassifier, solve
 from manykernels.estimators.selection.path import regularization_path
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
@@ -176,3 +177,24 @@ def test_grids() -> None:
     assert alpha_grid(0.1 + 0.2, 4, 0.1)[0] == 0.1 + 0.2
     np.testing.assert_allclose(alpha_grid(4.0, 3, 0.25), [4.0, 2.0, 1.0])
     np.testing.assert_array_equal(checked_alphas([1.0, 3.0, 2.0]), [3.0, 2.0, 1.0])
+
+
+def test_labels_of_two_classes_are_encoded() -> None:
+    X = np.random.default_rng(4).normal(size=(40, 2))
+    signs = np.where(X[:, 0] > 0, 1.0, -1.0)
+    words = pd.Series(np.where(signs > 0, "yes", "no"))
+    given: dict[str, Any] = {"loss": "logistic", "alphas": [0.02], "tol": 1e-6}
+    path, plain = regularization_path(X, words, **given), regularization_path(X, signs, **given)
+    assert np.asarray(path.classes).tolist() == ["no", "yes"]
+    np.testing.assert_allclose(path.norms, plain.norms)
+    model = MKLClassifier(alpha=0.02, tol=1e-6).fit(X, words)
+    np.testing.assert_allclose(path.norms[0], model.kernel_norms_, rtol=1e-3, atol=1e-6)
+    assert regularization_path(X, signs, alphas=[0.1]).classes is None
+
+
+def test_more_classes_need_shared_weights() -> None:
+    X, labels = np.random.default_rng(4).normal(size=(12, 2)), np.array(["a", "b", "c"] * 4)
+    with pytest.raises(InvalidInputError, match=r"3 classes \('a', 'b', 'c'\).*weights='shared'"):
+        regularization_path(X, labels, loss="logistic", alphas=[0.1])
+    path = regularization_path(X, labels, loss="logistic", weights="shared", alphas=[0.1])
+    assert np.asarray(path.classes).tolist() == ["a", "b", "c"]

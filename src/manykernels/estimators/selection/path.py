@@ -20,6 +20,7 @@ from manykernels.estimators.supervised.training import is_precomputed, open_trai
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack
 from manykernels.kernels.precomputed.stack import as_kernel_stack
+from manykernels.kernels.tables.selection import some
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
@@ -48,6 +49,8 @@ class RegularizationPath:
     kernel_names : tuple of str
     alpha_max : float or None
         Smallest strength at which no kernel is selected; None if there is none or the grid was given.
+    classes : ndarray or None
+        The classes of a classification loss: the scores are positive for the second of two, or one column a class.
 
     Examples
     --------
@@ -64,6 +67,7 @@ class RegularizationPath:
     norms: Array
     kernel_names: tuple[str, ...]
     alpha_max: float | None
+    classes: Array | None = None
 
     def __len__(self) -> int:
         return len(self.alphas)
@@ -183,7 +187,7 @@ def regularization_path(
         Rows for the kernels of a bank, or the kernels themselves: a GramStack, or with ``kernels="precomputed"`` a
         KernelStack or an (M, N, N) array.
     y : array_like of shape (n_samples,) or, with shared weights, (n_samples, n_targets)
-        Labels -1 and +1 for a classification loss, of any type with shared weights; numbers for a regression loss.
+        Two labels of any type for a classification loss, more with shared weights; numbers for a regression loss.
     kernels : None, KernelBank, PrecomputedBank or "precomputed"
         As in the estimators; of no account for a GramStack.
     loss : str or Loss, default="squared"
@@ -259,8 +263,8 @@ def regularization_path(
     stack, names = _opened(X, kernels, memory_budget, n_jobs)
     check_parameters({"weights": weights})
     known = get_loss(loss, **(loss_parameters or {}))
-    kind, targets = (SharedProblem, _columns(y, known)) if weights == "shared" else (Problem, np.asarray(y))
-    problem = kind(
+    classes, targets = _targets(y, known, shared=weights == "shared")
+    problem = (SharedProblem if weights == "shared" else Problem)(
         stack,
         targets,
         known,
@@ -280,7 +284,7 @@ def regularization_path(
     _warn_interrupted(len(fits), len(grid))
     warn_unfinished(solutions)
     norms = np.array([fit.norms[0] for fit in fits])
-    return RegularizationPath(grid[: len(fits)], solutions, norms, names, alpha_max)
+    return RegularizationPath(grid[: len(fits)], solutions, norms, names, alpha_max, classes)
 
 
 def _completed(
@@ -303,17 +307,23 @@ def _completed(
     return fits
 
 
-def _columns(y: Any, loss: Loss) -> Array:
-    """Return the targets of a problem with shared weights: a column of signs a class, or numbers."""
+def _targets(y: Any, loss: Loss, *, shared: bool) -> tuple[Array | None, Array]:
+    """Return the classes, if the loss has them, and the targets: signs or numbers, by column if shared."""
     if loss.task != "classification":
-        return numeric_targets(y).reshape(len(y), -1)
+        return None, numeric_targets(y).reshape(len(y), -1) if shared else np.asarray(y)
     classes, _, signs = encode_labels(class_labels(y))
-    if len(classes) == 2:
+    single = len(classes) == 2
+    if single and shared:
         raise InvalidInputError(
-            f"y has two classes, {classes.tolist()}, of which one score says all: there is nothing to share. Encode "
-            "them as -1 and +1 and leave weights='own'."
+            f"y has two classes, {classes.tolist()}, of which one score says all: there is nothing to share. Leave "
+            "weights='own'."
         )
-    return signs
+    if not single and not shared:
+        raise InvalidInputError(
+            f"y has {len(classes)} classes ({some(classes.tolist())}), and a path follows one problem. Give "
+            "weights='shared' for a path of all classes together, or two classes: y == one of them."
+        )
+    return classes, signs if shared else signs[:, 0]
 
 
 def _warn_interrupted(n_done: int, n_alphas: int) -> None:
