@@ -288,4 +288,4 @@ class BaseKernelSearch(BaseMKL):
         return self._contributions(X)
 
     def _target_labels(self) -> Array:
-        return self.classes_ if self._task == "classification" else np.arange(len(self.dual_coef_))
+        return self.classes_ if self._task == "classification" else self._output_labels()

@@ -7,7 +7,6 @@ from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,10 +14,16 @@ from manykernels.estimators.notebook import NotebookCard
 from manykernels.estimators.parameters import check_parameters, shape_of
 from manykernels.estimators.strength import AUTO, IN_UNIT_SPREAD, at_fraction, in_unit_of, strength_fraction
 from manykernels.estimators.supervised.emptiness import constant_targets, why_none, why_some
+from manykernels.estimators.supervised.explanation import Explanations
 from manykernels.estimators.supervised.prediction import KernelExpansion
 from manykernels.estimators.supervised.problems import Fit, build_problems, solve_problems
 from manykernels.estimators.supervised.samples import Rows, Samples, check_alignment, checked_rows
-from manykernels.estimators.supervised.targets import check_lengths, kernel_factors, sample_weights
+from manykernels.estimators.supervised.targets import (
+    check_lengths,
+    kernel_factors,
+    names_of_targets,
+    sample_weights,
+)
 from manykernels.estimators.supervised.training import Training, is_precomputed, open_training
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.kernels import FittedKernels
@@ -34,7 +39,7 @@ from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import Array
 
 
-class BaseMKL(NotebookCard, BaseEstimator):
+class BaseMKL(NotebookCard, Explanations, BaseEstimator):
     """Base of the estimators; not meant to be used by itself."""
 
     fitted_extras: ClassVar[tuple[str, ...]] = ()  # attributes of the fitted estimator that only this class has
@@ -47,6 +52,7 @@ class BaseMKL(NotebookCard, BaseEstimator):
     _n_targets: int
     _loss: Loss
     alpha_: Any
+    target_names_: Array
     _known_rows: Rows | None = None  # checked before, see ``_checked_rows``
 
     @property
@@ -58,42 +64,6 @@ class BaseMKL(NotebookCard, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._takes_kernels
         return tags
-
-    def weights_frame(self, *, active_only: bool = True) -> pd.DataFrame:
-        """Return the kernels with their weights, the heaviest first.
-
-        Parameters
-        ----------
-        active_only : bool, default=True
-            Only kernels with a positive weight.
-
-        Returns
-        -------
-        DataFrame
-            One row a kernel: ``name``, ``kernel``, ``columns``, ``weight`` (``d_m``), ``norm`` (``||f_m||``) and
-            ``share`` (of the sum of norms); with several classes or targets, a row for each, led by ``class`` or
-            ``output``, unless they share their weights.
-
-        Examples
-        --------
-        >>> from manykernels import MKLRegressor
-        >>> model = MKLRegressor(alpha=0.1).fit([[0.0], [1.0], [2.0], [3.0]], [0.0, 1.0, 2.0, 3.0])
-        >>> model.weights_frame().columns.tolist()
-        ['name', 'kernel', 'columns', 'weight', 'norm', 'share']
-        """
-        check_is_fitted(self)
-        weights, norms = np.atleast_2d(self.kernel_weights_, self.kernel_norms_)
-        frames = [self._weights_of(d, t) for d, t in zip(weights, norms, strict=True)]
-        if self.kernel_weights_.ndim == 2:
-            for label, frame in zip(self._target_labels(), frames, strict=True):
-                frame.insert(0, self._target_word, label)
-        frame = pd.concat(frames, ignore_index=True)
-        return frame[frame["weight"] > 0].reset_index(drop=True) if active_only else frame
-
-    def _weights_of(self, weights: Array, norms: Array) -> pd.DataFrame:
-        total = norms.sum()
-        frame = self._kernel_frame.assign(weight=weights, norm=norms, share=norms / total if total > 0 else norms)
-        return frame.sort_values("weight", ascending=False, kind="stable", ignore_index=True)
 
     # --- fitting ----------------------------------------------------------------------------------------------------
 
@@ -144,15 +114,24 @@ class BaseMKL(NotebookCard, BaseEstimator):
             raise InvalidInputError(f"This {type(self).__name__} requires y to be passed, but the target y is None.")
         rows = self._checked_rows(X, reset=True)
         check_alignment(rows, y)
+        self._keep_names(y)
         target = self._checked_target(y)
         check_lengths(len(rows), len(target))
         return rows, target
+
+    def _keep_names(self, y: Any) -> None:
+        """Keep what the targets are called; without names there is no such attribute, like ``feature_names_in_``."""
+        self.__dict__.pop("target_names_", None)
+        names = names_of_targets(y)
+        if names is not None:
+            self.target_names_ = names
 
     def _checked_rows(self, X: Any, *, reset: bool) -> Rows:
         """Return X as a bank takes it; the held-out rows that every model of a fold predicts are known."""
         if isinstance(self._known_rows, Table) and X is self._known_rows.given:
             return self._known_rows
-        return checked_rows(self, X, precomputed=self._takes_kernels, reset=reset)
+        read = None if reset or self._takes_kernels else self.selected_features_
+        return checked_rows(self, X, precomputed=self._takes_kernels, reset=reset, read=read)
 
     @abstractmethod
     def _checked_target(self, y: Any) -> Array:
@@ -284,6 +263,11 @@ class BaseMKL(NotebookCard, BaseEstimator):
         """Return why no target has a kernel."""
         return why_none(fit, self.tol)
 
+    def _output_labels(self) -> Array:
+        """Return the names of several targets of a regression, or else their numbers."""
+        names: Array | None = getattr(self, "target_names_", None)
+        return np.arange(len(self.dual_coef_)) if names is None else names
+
     @property
     def _shares_weights(self) -> bool:
         """Whether there are several classes or targets, with one set of kernel weights."""
@@ -307,13 +291,6 @@ class BaseMKL(NotebookCard, BaseEstimator):
         rows = self._checked_rows(X, reset=False)
         with blas_limit(self._n_threads):
             return self._expansion.scores(rows) + self.intercept_
-
-    def _contributions(self, X: Any) -> Array:
-        check_is_fitted(self)
-        rows = self._checked_rows(X, reset=False)
-        with blas_limit(self._n_threads):
-            parts = self._expansion.contributions(rows)
-        return parts[:, :, 0] if self._single else parts
 
 
 def _own(kind: type[Loss] | type[Regularizer], given: dict[str, Any]) -> dict[str, Any]:

@@ -116,6 +116,12 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
         Number of columns of X; of training samples for precomputed kernels.
     feature_names_in_ : ndarray of shape (n_features,)
         Column names, if X was a DataFrame with string names.
+    target_names_ : ndarray of shape (n_targets,)
+        Names of the columns of y, if y was a DataFrame or Series with string names.
+    feature_importances_ : ndarray of shape (n_features,)
+        Share of the kernel norms that falls on each column; not for precomputed kernels.
+    selected_features_ : ndarray of shape (n_features,), bool
+        Columns of active kernels, the only ones that a DataFrame to predict must have; not for precomputed kernels.
 
     See Also
     --------

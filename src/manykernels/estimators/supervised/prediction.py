@@ -76,11 +76,18 @@ class KernelExpansion:
 
     def contributions(self, X: Any) -> Array:
         """Return what every kernel adds to every function, (M, n, K) float64; zero for inactive kernels."""
+        active = self.active_contributions(X)
+        parts = np.zeros((self.n_kernels, *active.shape[1:]))
+        parts[self.active] = active
+        return parts
+
+    def active_contributions(self, X: Any) -> Array:
+        """Return what every active kernel adds to every function, (m, n, K) float64."""
         rows = self.bank.prepare(X)
-        parts = np.zeros((self.n_kernels, rows.n_samples, self.n_targets))
+        parts = np.zeros((self.active.size, rows.n_samples, self.n_targets))
         if not self._empty:
             for at in self._chunks(rows.n_samples):
-                parts[self.active, at] = self._each(rows.take(at))
+                parts[:, at] = self._each(rows.take(at))
         return parts
 
     def _each(self, rows: PreparedRows) -> Array:

@@ -126,6 +126,12 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         Number of columns of X; of training samples for precomputed kernels.
     feature_names_in_ : ndarray of shape (n_features,)
         Column names, if X was a DataFrame with string names.
+    target_names_ : ndarray of shape (n_targets,)
+        Names of the columns of y, if y was a DataFrame or Series with string names.
+    feature_importances_ : ndarray of shape (n_features,)
+        Share of the kernel norms that falls on each column; not for precomputed kernels.
+    selected_features_ : ndarray of shape (n_features,), bool
+        Columns of active kernels, the only ones that a DataFrame to predict must have; not for precomputed kernels.
 
     See Also
     --------
@@ -338,7 +344,7 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         return self._contributions(X)
 
     def _target_labels(self) -> Array:
-        return np.arange(len(self.dual_coef_))
+        return self._output_labels()
 
 
 def _explained(loss: Loss, target: Array, scores: Array, weight: Array) -> float:

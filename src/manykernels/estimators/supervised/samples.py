@@ -15,13 +15,19 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelStack
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.precomputed.stack import as_kernel_stack
+from manykernels.kernels.tables.selection import some
 from manykernels.validation.arrays import Array
 
 Rows = Table | KernelStack  # checked; both are indexed by samples
 
 
-def checked_rows(estimator: BaseEstimator, X: Any, *, precomputed: bool, reset: bool) -> Rows:
-    """Check X, and keep (``reset``) or compare its number and names of columns; the only place where that happens."""
+def checked_rows(
+    estimator: BaseEstimator, X: Any, *, precomputed: bool, reset: bool, read: Array | None = None
+) -> Rows:
+    """Check X, and keep (``reset``) or compare its number and names of columns; the only place where that happens.
+
+    Of the columns that are known by name, a DataFrame to predict needs those in the mask ``read`` only.
+    """
     if precomputed:
         stack = as_kernel_stack(X, square=reset)
         if reset:
@@ -30,9 +36,30 @@ def checked_rows(estimator: BaseEstimator, X: Any, *, precomputed: bool, reset: 
     table = Table.of(X)
     if not reset:
         table = table.completed(getattr(estimator, "feature_names_in_", None))
-    with invalid_input():
-        validate_data(estimator, table.data, reset=reset, skip_check_array=True)
+        if _has_what_is_read(estimator, table, read):
+            return table
+    try:
+        with invalid_input():
+            validate_data(estimator, table.data, reset=reset, skip_check_array=True)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{error}{_what_is_read(estimator, table, read)}") from error
     return table
+
+
+def _has_what_is_read(estimator: Any, table: Table, read: Array | None) -> bool:
+    """Whether a table lacks columns, but none that the kernels use, and has no others than those of fit."""
+    known = getattr(estimator, "feature_names_in_", None)
+    if read is None or known is None or table.columns is None or table.n_columns >= len(known):
+        return False
+    return set(known[read]) <= set(table.columns) <= set(known)
+
+
+def _what_is_read(estimator: Any, table: Table, read: Array | None) -> str:
+    """Return which columns would do, where that is fewer than all."""
+    known = getattr(estimator, "feature_names_in_", None)
+    if read is None or known is None or table.columns is None or read.all():
+        return ""
+    return f"\nThe kernels read only: {some(list(known[read]))}."
 
 
 def check_alignment(rows: Rows, y: Any) -> None:

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.utils import assert_all_finite, check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -64,6 +65,15 @@ def numeric_targets(y: Any, *, advice: str = "use MKLClassifier") -> Array:
             if "could not convert" not in str(error):
                 raise
             raise InvalidInputError(f"y must hold numbers ({error}). To learn classes, {advice}.") from error
+
+
+def names_of_targets(y: Any) -> Array | None:
+    """Return the names of the columns of a DataFrame or Series, (K,) text; None unless they are text and differ."""
+    named = y.columns if isinstance(y, pd.DataFrame) else [y.name] if isinstance(y, pd.Series) else []
+    names = list(named)
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        return None
+    return np.array(names, dtype=object)
 
 
 def encode_labels(labels: Array) -> tuple[Array, Array, Array]:

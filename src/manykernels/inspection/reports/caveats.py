@@ -126,7 +126,7 @@ def _imbalance(case: Case) -> Iterator[Caveat]:
 
 def _edge(case: Case) -> Iterator[Caveat]:
     alphas, alpha = getattr(case.model, "alphas_", None), getattr(case.model, "alpha_", None)
-    if alphas is None or alpha is None:
+    if alphas is None or alpha is None or np.ndim(alpha):  # classes with strengths of their own have no common edge
         return
     grid = next((row for row in np.atleast_2d(alphas) if np.isclose(row, alpha, rtol=1e-12).any()), None)
     if grid is not None and len(grid) > 1 and alpha in (grid.max(), grid.min()):
