@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         NotPSDError,
     )
     from manykernels.inspection import (
+        compare,
         leave_one_out_importance,
         load_model,
         permutation_importance,
@@ -127,6 +128,7 @@ __all__ = [
     "aligned_weights",
     "brier_score",
     "centered_alignment",
+    "compare",
     "concordance_index",
     "get_loss",
     "get_regularizer",

@@ -152,3 +152,18 @@ def test_a_mixed_table_with_gaps_is_fitted_and_predicted(run: Runner, table: pd.
     assert run("predict", model, source, "--json").json["scores"]["accuracy"] > 0.7
     assert run("report", model, source, "--output", tmp_path / "r.html").code == 0
     assert run("plan", source, "--target", "ill", "--missing", "mask").code == 0
+
+
+def test_compare_tells_whether_learning_pays(run: Runner, table: pd.DataFrame, views: Path, tmp_path: Path) -> None:
+    table.assign(clinic=np.arange(60) % 6).to_csv(tmp_path / "data.csv", index=False)
+    words = ("--folds", 2, "--views", views, "--groups", "clinic", "--alpha", "0.1*max")
+    done = run("compare", tmp_path / "data.csv", *FIT, *words, "--output", tmp_path / "out.csv", "--json")
+    assert done.code == 0
+    assert [row["method"] for row in done.json["methods"]][::4] == ["learned weights", "best single kernel"]
+    assert done.json["methods"][0]["p_value"] is None
+    written = pd.read_csv(tmp_path / "out.csv")
+    np.testing.assert_allclose(written["score"], [row["score"] for row in done.json["methods"]])
+    shown = run("compare", tmp_path / "data.csv", *FIT, *words)
+    assert "EasyMKL margin" in shown.out
+    assert "Mean accuracy in 2 folds" in shown.out
+    assert "--folds 7" in run("compare", tmp_path / "data.csv", *FIT, *words, "--folds", 7).err

@@ -20,6 +20,7 @@ PROMISES = {
     "hierarchical_interactions.py": ["pulse x pulse", "age x dose", "Held-out R2: 0.9"],
     "polynomial_interactions.py": ["age x dose x dose", "weight x pulse x marker 3", "held-out R2 0.9"],
     "precomputed_kernels.py": ["words of 4", "cross-validated accuracy"],
+    "compare.py": ["two columns matter", "EasyMKL margin", "best here: average kernel"],
     "counts.py": ["frequency: gap", "cost of a claim: gap", "pure premium of a year"],
     "custom_kernel.py": ["histogram_intersection(power=0.5)", "held-out accuracy 0."],
     "custom_solver.py": ["direct_ridge: gap", "it needs a quadratic conjugate without box and kink"],

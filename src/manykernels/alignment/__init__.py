@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from manykernels.alignment.margin import MarginWeights, margin_weights
 from manykernels.alignment.metrics import alignment, center_kernel, centered_alignment
 from manykernels.alignment.nonnegative import nonnegative_quadratic
 from manykernels.alignment.targets import CODINGS, target_features, target_kernel
@@ -11,10 +12,12 @@ __all__ = [
     "CODINGS",
     "METHODS",
     "AlignedWeights",
+    "MarginWeights",
     "aligned_weights",
     "alignment",
     "center_kernel",
     "centered_alignment",
+    "margin_weights",
     "nonnegative_quadratic",
     "target_features",
     "target_kernel",

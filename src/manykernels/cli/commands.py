@@ -13,7 +13,7 @@ import typer
 
 from manykernels.cli.console import running
 from manykernels.cli.demo import run_demo
-from manykernels.cli.explore import run_path, run_plan
+from manykernels.cli.explore import run_compare, run_path, run_plan
 from manykernels.cli.fit import FitOptions, run_fit
 from manykernels.cli.inspect import run_inspect, run_report
 from manykernels.cli.predict import PredictOptions, run_predict
@@ -241,6 +241,46 @@ def path(
     )
     with running("path", as_json=as_json) as outcome:
         run_path(options, n_alphas, output, plot, outcome)
+
+
+@app.command(help="Tell in folds whether learning the weights is worth it: beside simpler weights.", epilog=EPILOG)
+@with_settings
+def compare(
+    data: Data,
+    target: Target,
+    task: Annotated[Task, typer.Option(help="'auto' looks at the target.")] = Task.AUTO,
+    kernels: Kernels = "default",
+    views: Views = None,
+    folds: Annotated[int, typer.Option(min=2, help="Number of folds that are compared.")] = 5,
+    cv: Annotated[int | None, typer.Option(min=2, help="Choose the strength in this many folds of each.")] = None,
+    groups: Annotated[str | None, typer.Option(help="Column whose equal rows are never split; no feature.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the folds.")] = 0,
+    drop: Drop = None,
+    ids: Ids = None,
+    drop_missing: DropMissing = False,
+    missing: Missing = Gaps.ERROR,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV or Parquet file for the table.")] = None,
+    as_json: Json = False,
+    **settings: Any,
+) -> None:
+    """Tell whether learning the weights is worth it."""
+    options = FitOptions(
+        cv=cv,
+        groups=groups,
+        data=data,
+        target=target,
+        task=task.value,
+        kernels=kernels,
+        views=views,
+        seed=seed,
+        drop=tuple(drop or ()),
+        ids=tuple(ids or ()),
+        drop_missing=drop_missing,
+        missing=missing.value,
+        settings=_numbers_or_text(settings),
+    )
+    with running("compare", as_json=as_json) as outcome:
+        run_compare(options, folds, output, outcome)
 
 
 @app.command(help="Tell how many kernels a fit would have and what memory it would take.", epilog=EPILOG)

@@ -1,4 +1,4 @@
-"""``manykernels plan`` and ``manykernels path``: what a fit would cost, and what each strength selects."""
+"""``plan``, ``path`` and ``compare``: what a fit would cost, what each strength selects, whether learning pays."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from rich.table import Table
+from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
 from manykernels.cli.console import Outcome, fact_table, printable, verbosity
-from manykernels.cli.fit import FitOptions, read_samples
+from manykernels.cli.fit import FitOptions, estimator_for, read_samples
 from manykernels.cli.inspect import check_picture
 from manykernels.cli.tables import write_table
 from manykernels.cli.targets import Samples
 from manykernels.cli.views import bank_for
 from manykernels.estimators import regularization_path
-from manykernels.estimators.parameters import DEFAULT_LOSS, shape_of
+from manykernels.estimators.parameters import DEFAULT_LOSS, check_parameters, shape_of
 from manykernels.estimators.selection.path import RegularizationPath
 from manykernels.estimators.strength import AUTO, in_unit_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import format_bytes, plan_stack
-from manykernels.inspection import PathDisplay
+from manykernels.inspection import PathDisplay, compare
+from manykernels.inspection.evidence.comparison import LEARNED
 from manykernels.objective.losses import LOSSES, get_loss
 from manykernels.objective.regularizers import REGULARIZERS
 from manykernels.solvers import Status
@@ -155,4 +157,77 @@ def _shown(table: pd.DataFrame) -> Table:
         rest = len(row["enters"]) - len(names)
         entering = ", ".join(printable(name) for name in names) + (f" and {rest} more" if rest else "")
         shown.add_row(f"{row['alpha']:.4g}", str(row["n_active"]), f"{row['relative_gap']:.1e}", entering)
+    return shown
+
+
+def run_compare(options: FitOptions, folds: int, output: Path | None, outcome: Outcome) -> None:
+    """Show learned weights beside weights that nobody learns, over the same folds.
+
+    Parameters
+    ----------
+    options : FitOptions
+    folds : int
+        Number of folds, drawn by the seed; groups stay together.
+    output : Path or None
+        Table to write.
+    outcome : Outcome
+        Gets the result.
+    """
+    check_parameters({name: value for name, value in options.settings.items() if value is not None})
+    samples = read_samples(options, outcome)
+    bank = bank_for(options.kernels, options.views, list(samples.features.columns), outcome, options.missing)
+    estimator = estimator_for(options, samples.task, bank)
+    splits = _splits(samples, folds, options.seed)
+    table = compare(estimator, samples.features, samples.target, cv=splits, groups=samples.groups, verbose=verbosity())
+    if output is not None:
+        write_table(table, output)
+    outcome.result = {
+        "data": str(options.data),
+        "target": options.target,
+        "task": samples.task,
+        "folds": folds,
+        "score": _score_name(options, samples.task),
+        "methods": table.astype(object).where(table.notna(), None).to_dict("records"),
+        "output": None if output is None else str(output),
+    }
+    outcome.show(_compared(table, outcome.result["score"], folds))
+    if output is not None:
+        outcome.show(f"Written to {output}")
+
+
+def _splits(samples: Samples, folds: int, seed: int) -> list[Any]:
+    """Return the folds: shuffled, classes in equal shares, groups as a whole."""
+    classifies = samples.task == "classification"
+    kind: Any = StratifiedKFold if classifies else KFold
+    if samples.groups is not None:
+        kind = StratifiedGroupKFold if classifies else GroupKFold
+    try:
+        splitter = kind(folds, shuffle=True, random_state=seed)
+        return list(splitter.split(samples.features, samples.target, samples.groups))
+    except ValueError as error:
+        raise InvalidInputError(f"The rows cannot be split for --folds {folds}: {error}") from error
+
+
+def _score_name(options: FitOptions, task: str) -> str:
+    """Return what the estimators call their score."""
+    loss = options.settings.get("loss") or DEFAULT_LOSS[task]
+    return "accuracy" if task == "classification" else "R2" if LOSSES[loss]().support == "real" else "D2"
+
+
+def _compared(table: pd.DataFrame, score: str, folds: int) -> Table:
+    """Return the comparison for people."""
+    shown = Table(box=None, padding=(0, 2, 0, 0), title=f"Mean {score} in {folds} folds", title_justify="left")
+    shown.add_column("kernel weights", overflow="fold")
+    for name in (score, "difference", "p", "kernels", "CPU s a fold"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for row in table.to_dict("records"):
+        known = not np.isnan(row["score"])
+        shown.add_row(
+            row["method"],
+            f"{row['score']:.3f} +- {row['standard_error']:.3f}" if known else "undefined",
+            f"{row['difference']:+.3f}" if known and row["method"] != LEARNED else "",
+            "" if np.isnan(row["p_value"]) else f"{row['p_value']:.2g}",
+            f"{row['n_kernels']:.1f}" if known else "",
+            f"{row['cpu_seconds']:.2f}" if known else "",
+        )
     return shown

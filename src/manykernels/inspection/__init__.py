@@ -15,6 +15,7 @@ from manykernels.inspection.displays import (
     WeightMapDisplay,
     plot_overview,
 )
+from manykernels.inspection.evidence.comparison import compare
 from manykernels.inspection.evidence.display import StabilityDisplay
 from manykernels.inspection.evidence.importance import permutation_importance
 from manykernels.inspection.evidence.leave_out import leave_one_out_importance
@@ -40,6 +41,7 @@ __all__ = [
     "StabilitySelection",
     "WaterfallDisplay",
     "WeightMapDisplay",
+    "compare",
     "leave_one_out_importance",
     "load_model",
     "permutation_importance",

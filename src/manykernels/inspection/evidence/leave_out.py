@@ -16,6 +16,7 @@ from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.training import as_bank
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.kernel_table import groups_of
+from manykernels.inspection.evidence.paired import corrected_t
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers.progress import count_to
@@ -146,14 +147,9 @@ def _table(
     names: list[str], scores: Array, splits: list[tuple[Array, Array]], places: list[tuple[str, Any]]
 ) -> pd.DataFrame:
     drops = scores[0] - scores[1:]
-    k = len(splits)
-    ratio = float(np.mean([len(test) / len(train) for train, test in splits]))
+    k, means = len(splits), drops.mean(axis=1)
     spread = drops.std(axis=1, ddof=1) if k > 1 else np.full(len(names), np.nan)
-    means = drops.mean(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        statistic = means / np.sqrt((1 / k + ratio) * spread**2)
-    # Without any spread over the folds there is nothing to compare the mean with.
-    p_values = np.where(spread > 0, stats.t.sf(statistic, max(k - 1, 1)), np.nan)
+    p_values = stats.t.sf(corrected_t(drops, splits), max(k - 1, 1))
     counts = [sum(place == name for place, _ in places) for name in names]
     table = pd.DataFrame({"name": names, "importance": means, "std": spread, "p_value": p_values, "n_kernels": counts})
     return table.sort_values("importance", ascending=False, kind="stable", ignore_index=True)

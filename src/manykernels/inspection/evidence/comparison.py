@@ -1,0 +1,200 @@
+"""Whether learning the kernel weights was worth it: the same learner with weights that are not learned."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+from sklearn.base import clone, is_classifier
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+
+from manykernels.estimators import MKLClassifier, MKLRegressor
+from manykernels.estimators.selection.choice import CrossValidated
+from manykernels.estimators.supervised.base import BaseMKL
+from manykernels.estimators.supervised.samples import Rows, check_alignment, checked_rows
+from manykernels.estimators.supervised.targets import check_lengths
+from manykernels.estimators.supervised.training import is_precomputed
+from manykernels.exceptions import InvalidInputError
+from manykernels.inspection.evidence.fixed_weights import ALIGNED, AVERAGE, MARGIN, SINGLE, FoldKernels
+from manykernels.inspection.evidence.paired import corrected_t
+from manykernels.solvers.progress import count_to
+from manykernels.validation.arrays import Array
+
+__all__ = ["compare"]
+
+LEARNED = "learned weights"
+
+
+def compare(
+    estimator: BaseMKL,
+    X: Any,
+    y: Any,
+    *,
+    cv: Any = 5,
+    scoring: Any = None,
+    groups: Any = None,
+    verbose: int = 0,
+) -> pd.DataFrame:
+    r"""Return what learning the kernel weights adds to weights that nobody has to learn, over the same folds.
+
+    In every fold, the kernels (widths, normalization) and all weights come from the training rows alone. Beside the
+    estimator itself stand
+
+    - the *average kernel*: all weights are equal;
+    - *centered alignment*: the weights whose combination is most like the target (:func:`aligned_weights`);
+    - the *EasyMKL margin*: weights by the margin between the classes (:func:`~manykernels.alignment.margin_weights`),
+      for classifiers only;
+    - the *best single kernel*, chosen in folds of the training rows from the ten that are most like the target.
+
+    Each is the same learner: the estimator on the one kernel :math:`\sum_m \theta_m K_m`, with its own loss, penalty
+    and strength. A CV estimator chooses its strength for each of them anew.
+
+    Parameters
+    ----------
+    estimator : MKLClassifier, MKLRegressor or their CV variants
+        Not changed.
+    X : DataFrame, Views, array-like of shape (n_samples, n_features), or precomputed kernels
+        Samples.
+    y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        Labels or numbers.
+    cv : int, splitter or iterable, default=5
+        Folds.
+    scoring : str, callable or None, default=None
+        Scorer of scikit-learn; None is the score of the estimator (accuracy, R2).
+    groups : array-like of shape (n_samples,) or None, default=None
+        Given to the splitter, to the folds of a CV estimator, and to those in which the single kernel is chosen.
+    verbose : int, default=0
+        1 shows a bar.
+
+    Returns
+    -------
+    DataFrame
+        A row a method, the learned weights first: ``method``, ``score`` (mean over the folds), ``standard_error``,
+        ``difference`` (of the score to that of the learned weights; positive where learning them did harm),
+        ``p_value`` (two-sided, that there is no difference; NaN for a single fold or if all folds agree to the last
+        digit), ``cpu_seconds`` (of a fold: kernels, weights and model) and ``n_kernels`` (mean number with a weight).
+
+    Raises
+    ------
+    InvalidInputError
+        For estimators that find their kernels while they learn, or data that cannot be used.
+
+    Warns
+    -----
+    UserWarning
+        If a method is not defined in a fold, such as alignment where no kernel has anything in common with the target;
+        its score is NaN then.
+
+    Notes
+    -----
+    For homogeneous penalties the learner at fixed weights is the estimator's own problem, with the kernel weights held
+    on the ray :math:`c\,\theta, c \ge 0`: of the block 1-norm and the simplex if :math:`\theta` sums to one, of the
+    block q-norm if :math:`\|\theta\|_{q/(2-q)} = 1` (ridge: the largest is one), of the lp ball if
+    :math:`\|\theta\|_p = 1`. That is how the weights are scaled; those of other penalties sum to one. With a strength
+    relative to that of the empty model (``alpha="auto"``), their scale plays no part. ``kernel_penalties`` count for
+    the learned weights only.
+
+    The p-value is that of the t-test corrected for folds that share training rows,
+    :math:`t = \bar\delta / \sqrt{(1/k + n_\text{test} / n_\text{train})\, s^2}` with ``k - 1`` degrees of freedom.
+
+    References
+    ----------
+    C. Nadeau, Y. Bengio, "Inference for the generalization error", Machine Learning 52 (2003); C. Cortes, M. Mohri,
+    A. Rostamizadeh, "Algorithms for learning kernels based on centered alignment", JMLR 13 (2012); F. Aiolli,
+    M. Donini, "EasyMKL: a scalable multiple kernel learning algorithm", Neurocomputing 169 (2015).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import MKLRegressor, compare
+    >>> X = np.random.default_rng(0).uniform(-2, 2, (60, 8))
+    >>> table = compare(MKLRegressor(), X, np.sin(2 * X[:, 1]), cv=3)
+    >>> table["method"].tolist()
+    ['learned weights', 'average kernel', 'centered alignment', 'best single kernel']
+    >>> bool(table["difference"][1] < 0)
+    True
+    """
+    rows, target, given = _checked(estimator, X, y, groups)
+    classifies = is_classifier(estimator)
+    splits = list(check_cv(cv, target, classifier=classifies).split(np.zeros(len(target)), target, given))
+    if not splits:
+        raise InvalidInputError(f"The folds {cv!r} are none: nothing can be scored.")
+    methods = [LEARNED, AVERAGE, ALIGNED, *([MARGIN] if classifies else []), SINGLE]
+    found = np.full((len(methods), len(splits), 3), np.nan)
+    with count_to(len(methods) * len(splits), "models", verbose) as advance:
+        for k, (train, test) in enumerate(splits):
+            sides, targets = (rows[train], rows[test]), (target[train], target[test])
+            own = None if given is None else given[train]
+            found[0, k] = _learned(estimator, sides, targets, own, scoring)
+            advance("")
+            fold = FoldKernels.of(estimator, sides, targets, own, scoring)
+            for row, method in enumerate(methods[1:], 1):
+                found[row, k] = _scored(fold, method, k)
+                advance("")
+    return _table(methods, found, splits)
+
+
+def _checked(estimator: Any, X: Any, y: Any, groups: Any) -> tuple[Rows, Array, Array | None]:
+    """Return rows, targets and groups, of one length."""
+    if not isinstance(estimator, (MKLClassifier, MKLRegressor)):
+        raise InvalidInputError(
+            f"compare needs an MKLClassifier, an MKLRegressor or a CV variant of them, got {type(estimator).__name__}: "
+            "only these have a list of kernels that other weights can be given to."
+        )
+    rows = checked_rows(clone(estimator), X, precomputed=is_precomputed(estimator.kernels), reset=True)
+    check_alignment(rows, y)
+    target, given = np.asarray(y), None if groups is None else np.asarray(groups)
+    check_lengths(len(rows), len(target))
+    if given is not None and len(given) != len(rows):
+        raise InvalidInputError(f"groups has {len(given)} entries for {len(rows)} samples.")
+    return rows, target, given
+
+
+def _learned(
+    estimator: BaseMKL, rows: tuple[Rows, Rows], targets: tuple[Array, Array], groups: Array | None, scoring: Any
+) -> tuple[float, float, float]:
+    """Return score, number of kernels and CPU seconds of the estimator itself."""
+    model = clone(estimator).set_params(verbose=0)
+    own = {} if groups is None or not isinstance(model, CrossValidated) else {"groups": groups}
+    start = time.process_time()
+    model.fit(_given(rows[0]), targets[0], **own)
+    seconds = time.process_time() - start
+    n_kernels = int(np.atleast_2d(model.kernel_weights_).any(axis=0).sum())
+    return float(check_scoring(model, scoring=scoring)(model, _given(rows[1]), targets[1])), n_kernels, seconds
+
+
+def _given(rows: Rows) -> Any:
+    """Return rows as they were given, which is what scorers of a user's may look at."""
+    return getattr(rows, "given", rows)
+
+
+def _scored(fold: FoldKernels, method: str, number: int) -> tuple[float, float, float]:
+    """Return what a method that fixes the weights comes to; NaN, and a warning, where it is not defined."""
+    try:
+        return fold.score_of(method)
+    except InvalidInputError as error:
+        warnings.warn(f"There is no {method} in fold {number}: {error}", UserWarning, stacklevel=3)
+        return np.nan, np.nan, np.nan
+
+
+def _table(methods: list[str], found: Array, splits: list[tuple[Array, Array]]) -> pd.DataFrame:
+    scores, k = found[:, :, 0], len(splits)
+    differences = scores - scores[0]
+    p_values = 2.0 * stats.t.sf(np.abs(corrected_t(differences, splits)), max(k - 1, 1))
+    errors = scores.std(axis=1, ddof=1) / np.sqrt(k) if k > 1 else np.full(len(methods), np.nan)
+    return pd.DataFrame(
+        {
+            "method": methods,
+            "score": scores.mean(axis=1),
+            "standard_error": errors,
+            "difference": differences.mean(axis=1),
+            "p_value": p_values,
+            "cpu_seconds": found[:, :, 2].mean(axis=1),
+            "n_kernels": found[:, :, 1].mean(axis=1),
+        }
+    )
