@@ -22,6 +22,7 @@ model.fit(X, y)
 # Every row is scored by a model that did not see it: three refits, each with its own choice of the strength.
 question = "Which chemistry tells the wines apart?"
 path = report(model, X, y, Path(tempfile.gettempdir()) / "wine_report.html", question=question, cv=3)
-print(f"strength chosen    {model.alpha_:.3g}, mean score of the folds {model.best_score_:.3f}")
+print(f"strengths chosen        {', '.join(f'{alpha:.2g}' for alpha in model.alpha_)}, one a class")
+print(f"mean score of the folds {model.best_score_:.3f}")
 print(f"selected           {(model.kernel_weights_ > 0).any(axis=0).sum()} of {len(model.kernel_names_)} kernels")
 print(f"report             {path.name}, {path.stat().st_size / 1000:.0f} kB; open it in a browser")

@@ -35,7 +35,8 @@ def gaussian_problem(
     squares = ((X[:, None] - X) ** 2).sum(-1)
     kernels = np.stack([np.exp(-squares / (2 * width**2)) for width in np.geomspace(0.2, 5.0, n_kernels)])
     y = np.sin(2 * X[:, 0]) + 0.2 * rng.normal(size=25)
-    target = y if get_loss(loss).task == "regression" else np.where(y > 0, 1.0, -1.0)
+    amounts = {"real": y, "non-negative": np.round(np.exp(y)), "positive": np.exp(y)}[get_loss(loss).support]
+    target = amounts if get_loss(loss).task == "regression" else np.where(y > 0, 1.0, -1.0)
     penalty = get_regularizer(regularizer, strength, **REGULARIZERS[regularizer])
     weights = {"sample_weight": rng.uniform(0.5, 2.0, 25), "kernel_penalties": rng.uniform(0.5, 2.0, n_kernels)}
     return Problem(kernels, target, get_loss(loss), penalty, **weights)

@@ -40,7 +40,7 @@ class LazyStack(GramStack):
     >>> bank = KernelBank([("narrow", Gaussian(1.0), None), ("wide", Gaussian(5.0), None)]).fit(X)
     >>> stack = LazyStack(bank, bank.prepare(X))
     >>> stack.quad([1.0, 1.0, -1.0]).round(4)
-    array([1.3067, 0.4812])
+    array([3.9202, 1.4436])
     """
 
     def __init__(

@@ -42,7 +42,7 @@ class PrecomputedBank(BankParameters):
     >>> import numpy as np
     >>> from manykernels.kernels import KernelStack, PrecomputedBank
     >>> stack = KernelStack(np.eye(4)[None])
-    >>> PrecomputedBank().fit(stack[:2]).scales
+    >>> PrecomputedBank(normalize="trace").fit(stack[:2]).scales
     array([0.5])
     """
 

@@ -76,8 +76,8 @@ class EntropicSamples:
         self.z = self.z + dual_step * self._dz
         rho = self.rho + primal_step * self._drho
         below, above = CLOSEST * (self.rho - self.low), CLOSEST * (self.high - self.rho)
-        lowest = np.where(np.isfinite(below), self.low + below, -np.inf)
-        highest = np.where(np.isfinite(above), self.high - above, np.inf)
+        lowest = self.low + np.where(np.isfinite(below), below, 0.0)
+        highest = self.high - np.where(np.isfinite(above), above, 0.0)
         self.rho = np.clip(rho, lowest, highest)
         return bool(np.array_equal(self.rho, rho))
 
@@ -102,8 +102,8 @@ class EntropicSamples:
         return -float(self._implied_scores() @ self._drho)
 
     def _implied_scores(self) -> Array:
-        low = np.where(np.isfinite(self.low), self.low + EPSILON * np.abs(self.low) + TINY, self.low)
-        high = np.where(np.isfinite(self.high), self.high - EPSILON * np.abs(self.high) - TINY, self.high)
+        low = self.low + np.where(np.isfinite(self.low), EPSILON * np.abs(self.low) + TINY, 0.0)
+        high = self.high - np.where(np.isfinite(self.high), EPSILON * np.abs(self.high) + TINY, 0.0)
         return -self.loss.conjugate_derivative(self.y, np.clip(self.rho, low, high) / self.weight)
 
     def merit_after(self, step: float) -> float:
