@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from manykernels.alignment import AlignedWeights, aligned_weights, centered_alignment, target_kernel
     from manykernels.estimators import (
+        ColdStartKFold,
         GaussianMKL,
         HierarchicalMKL,
         KernelAligner,
@@ -82,6 +83,7 @@ __all__ = [
     "AlignedWeights",
     "ArdGaussian",
     "ChiSquared",
+    "ColdStartKFold",
     "ConvergenceWarning",
     "Cosine",
     "Dirichlet",

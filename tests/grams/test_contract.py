@@ -7,7 +7,7 @@ import inspect
 import numpy as np
 
 import manykernels.grams as grams_package
-from manykernels.grams import DenseStack, GramStack, LazyStack, PackedStack, RankOneStack
+from manykernels.grams import DenseStack, GramStack, LazyStack, PackedStack, PairStack, RankOneStack
 from manykernels.grams.base import GramView
 from manykernels.kernels import ArdGaussian, Gaussian, KernelBank, Laplacian, Matern, Polynomial
 from manykernels.testing.gram_stack import GramStackContract
@@ -177,6 +177,60 @@ class TestRankOne(GramStackContract):
 
     def create(self, rng):
         return RankOneStack(rng.normal(size=(5, N_SAMPLES)), names=list("abcde"))
+
+
+class TestPairs(GramStackContract):
+    """Products of kernels of 4 first and 6 second members, and main effects; most of the table is filled."""
+
+    stack_class = PairStack
+    rtol = 1e-11
+    sizes, n_pairs, products = (4, 6), N_SAMPLES, [(0, 0), (1, 1), (1, None), (None, 0), (0, 1)]
+
+    def members(self, rng):
+        left, right = (random_grams(rng, 2, size) for size in self.sizes)
+        return left, right, np.column_stack([rng.integers(0, size, self.n_pairs) for size in self.sizes])
+
+    def dense(self, rng):
+        left, right, pairs = self.members(rng)
+        pick = lambda grams, k, c: 1.0 if k is None else grams[k][np.ix_(pairs[:, c], pairs[:, c])]  # noqa: E731
+        return np.stack([pick(left, a, 0) * pick(right, b, 1) for a, b in self.products])
+
+    def create(self, rng):
+        left, right, pairs = self.members(rng)
+        return PairStack(left, right, pairs, products=self.products)
+
+
+class TestPairsInALargeTable(TestPairs):
+    """Ten pairs among 22 x 30: sparse tables."""
+
+    sizes, n_pairs = (22, 30), 10
+
+
+class TestSymmetricPairs(TestPairs):
+    """Members of one kind, also with two different kernels; the average over all orders is written out."""
+
+    sizes, n_pairs, products, sign = (9, 9), N_SAMPLES, [(0, 0), (1, 1), (0, 1), (1, 0)], 1
+
+    def members(self, rng):
+        left = random_grams(rng, 2, self.sizes[0])
+        return left, left, rng.integers(0, self.sizes[0], (self.n_pairs, 2))
+
+    def dense(self, rng):
+        grams, _, pairs = self.members(rng)
+        n = self.sizes[0]
+        swap = np.eye(n * n).reshape(n, n, n * n).transpose(1, 0, 2).reshape(n * n, n * n)
+        mean = (np.eye(n * n) + self.sign * swap) / 2
+        at = pairs[:, 0] * n + pairs[:, 1]
+        return np.stack([(mean @ np.kron(grams[a], grams[b]) @ mean)[np.ix_(at, at)] for a, b in self.products])
+
+    def create(self, rng):
+        left, _, pairs = self.members(rng)
+        symmetry = "symmetric" if self.sign == 1 else "antisymmetric"
+        return PairStack(left, None, pairs, products=self.products, symmetry=symmetry)
+
+
+class TestAntisymmetricPairsInALargeTable(TestSymmetricPairs):
+    sizes, n_pairs, sign = (22, 22), 12, -1
 
 
 def subclasses(cls):

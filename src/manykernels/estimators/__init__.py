@@ -7,6 +7,7 @@ from manykernels.estimators.searches.gaussian import GaussianMKL
 from manykernels.estimators.searches.hierarchical import HierarchicalMKL
 from manykernels.estimators.searches.nonlinear import NonlinearMKL
 from manykernels.estimators.searches.polynomial import PolynomialMKL
+from manykernels.estimators.selection.cold_start import ColdStartKFold
 from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
 from manykernels.estimators.selection.nested import NestedScores, nested_cross_validation
 from manykernels.estimators.selection.path import RegularizationPath, regularization_path
@@ -18,6 +19,7 @@ from manykernels.estimators.survival.scores import brier_score, concordance_inde
 from manykernels.estimators.survival.targets import survival_array
 
 __all__ = [
+    "ColdStartKFold",
     "GaussianMKL",
     "HierarchicalMKL",
     "KernelAligner",

@@ -1,4 +1,4 @@
-"""Where Gram matrices live: dense, packed, lazy or rank-one stacks with the same few operations."""
+"""Where Gram matrices live: dense, packed, lazy, rank-one or pairwise stacks with the same few operations."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from manykernels.grams.cross import cross_apply, cross_apply_each, cross_combine
 from manykernels.grams.dense import DenseStack, as_stack
 from manykernels.grams.lazy import LazyStack
 from manykernels.grams.packed import PackedStack
+from manykernels.grams.pairs import PairStack
 from manykernels.grams.plan import MemoryPlan, plan_stack
 from manykernels.grams.rank_one import RankOneStack
 
@@ -19,6 +20,7 @@ __all__ = [
     "LazyStack",
     "MemoryPlan",
     "PackedStack",
+    "PairStack",
     "RankOneStack",
     "as_stack",
     "build_stack",

@@ -108,6 +108,11 @@ class GramStack(ABC):
         """Whether entries are stored, so that reading them again costs no evaluation."""
         return False
 
+    @property
+    def matrix_free(self) -> bool:
+        """Whether products with vectors are so much cheaper than entries that solvers who can should form no matrix."""
+        return False
+
     # --- data -------------------------------------------------------------------------------------------------------
 
     @property

@@ -70,6 +70,10 @@ REASONS = {
 }
 """Why a solver is preferred among those that handle a problem."""
 
+PRODUCTS_REASON = (
+    "a matrix among all samples would be too large, and it is the one that needs only products with vectors"
+)
+
 
 def solvers_for(problem: Problem) -> list[str]:
     """Return the names of the solvers that accept ``problem``, the preferred one first.
@@ -99,9 +103,17 @@ def _able(problem: Problem) -> Iterator[str]:
     """Yield those names; who takes the first only asks no other solver."""
     solvers = SHARED_SOLVERS if problem.shared else SOLVERS
     smooth = not problem.shared and not SmoothDual.refusals(problem) and _suits_smooth_dual(problem)
-    if smooth:
-        yield SmoothDual.name
-    yield from (n for n, cls in solvers.items() if not (smooth and n == SmoothDual.name) and not cls.refusals(problem))
+    first = [SmoothDual.name] if smooth else []
+    if _without_matrix(problem):
+        first = [BlockCoordinate.name]
+    yield from first
+    yield from (n for n, cls in solvers.items() if n not in first and not cls.refusals(problem))
+
+
+def _without_matrix(problem: Problem) -> bool:
+    """Whether the stack should form no matrix and the loss needs none, so that products with vectors do."""
+    able = problem.stack.matrix_free and problem.loss.linear_dual and not problem.shared
+    return able and not BlockCoordinate.refusals(problem)
 
 
 def _suits_smooth_dual(problem: Problem) -> bool:
@@ -212,4 +224,6 @@ def choose_solver(problem: Problem) -> tuple[type[Solver], str]:
     if able is None:
         lacking = "; ".join(f"'{name}': {cls.refusals(problem)[0]}" for name, cls in SOLVERS.items())
         raise IncompatibleError(f"No solver can solve this problem. {lacking}.")
+    if _without_matrix(problem):
+        return BlockCoordinate, PRODUCTS_REASON
     return get_solver(able), REASONS.get(able, "it is the first that has all it needs from loss and regularizer")

@@ -14,6 +14,8 @@ PATIENCE = 20  # steps without progress after which rounding is taken to have st
 PAIRS_TOL, SINGLES_TOL = 1e-4, 1e-3
 LIBSVM_TOL = 1e-3
 SMO_SWEEPS = LIBSVM_SWEEPS = 50  # most steps, as a multiple of the number of samples
+LEAST_GAP = 1e-20  # of conjugate gradients, relative to the dual value: residuals of 1e-10
+MOST_PRODUCTS = 2000  # of a matrix that is not formed with vectors, for one learner
 
 # Active set
 MOST_ROUNDS = 20

@@ -11,6 +11,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.fixed_weights.learners import LearnerFit, fit_learner
+from manykernels.solvers.engines.fixed_weights.products import weighted_sum
 from manykernels.solvers.methods.block_coordinate.extrapolation import Extrapolation
 from manykernels.solvers.methods.block_coordinate.tuning import (
     CLOSEST_LEARNER,
@@ -89,7 +90,8 @@ class BlockCoordinate(Solver):
     -----
     Each iteration reads every kernel twice, once for the sum and once for the norms. It stops on the library's
     certificate, whose lower bound is that of Citi's Algorithm 3 for the elastic-net ball. At the end weights that do
-    not matter at ``tol`` are set to zero if the regularizer is sparse.
+    not matter at ``tol`` are set to zero if the regularizer is sparse. With the squared loss and a stack that forms no
+    matrices (`PairStack` of many pairs) the learner is fitted by conjugate gradients on products with the stack.
 
     References
     ----------
@@ -189,7 +191,7 @@ class BlockCoordinate(Solver):
 
     def _evaluate(self, problem: Problem, state: _State) -> _Point:
         gap = 1.0 if state.point is None else state.point.relative_gap
-        gram = problem.stack.combine(state.weights * problem.penalties**-2.0)
+        gram = weighted_sum(problem, state.weights * problem.penalties**-2.0)
         tol = min(max(LEARNER_SHARE * gap, CLOSEST_LEARNER), LEARNER_SHARE)
         fit = fit_learner(problem, gram, warm=state.warm, tol=tol)
         state.steps += fit.steps

@@ -1,0 +1,299 @@
+"""The Gram stack of pairs: products of kernels of first and of second members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from manykernels.exceptions import InvalidInputError, MemoryBudgetError
+from manykernels.grams.base import GramStack
+from manykernels.grams.pairs.index import PairIndex
+from manykernels.grams.plan import available_memory, format_bytes
+from manykernels.validation.arrays import Array, check_columns
+from manykernels.validation.gram import check_gram_array, examined
+
+MOST_FORMED = 2000  # pairs up to which a matrix among them is cheap enough for the solvers that want one
+SIGNS = {None: 0, "symmetric": 1, "antisymmetric": -1}
+
+Products = Sequence[tuple[int | None, int | None]]
+
+
+class PairStack(GramStack):
+    """Kernels of pairs ``k((i, j), (i', j')) = A_a(i, i') B_b(j, j')``, in memory of order n^2 + q^2 + N.
+
+    The samples are N pairs of a first member, one of n (drugs), and a second, one of q (targets). Products with
+    vectors go by the generalized vec trick; entries are computed when somebody asks for them. Where both members are of
+    one kind, `symmetry` averages over their order::
+
+        symmetric      k = (A(i,i') A(j,j') + A(i,j') A(j,i')) / 2        for a = b
+        antisymmetric  k = (A(i,i') A(j,j') - A(i,j') A(j,i')) / 2        f(j, i) = -f(i, j)
+
+    Parameters
+    ----------
+    left : array_like of shape (n_left_kernels, n, n)
+        Kernels among all first members, those of pairs to come included: symmetric positive semidefinite.
+    right : array_like of shape (n_right_kernels, q, q), optional
+        Kernels among all second members; None if they are of the same kind as the first.
+    pairs : array_like of shape (N, 2), int
+        Positions of the members of each pair.
+    products : sequence of (int or None, int or None), optional
+        Which kernels are multiplied; None is the constant kernel 1, so that ``(a, None)`` speaks of first members only.
+        By default every left with every right kernel, and each with itself if ``right`` is None.
+    symmetry : {None, "symmetric", "antisymmetric"}
+        Only where ``right`` is None.
+    names : sequence of str, optional
+        One a product.
+
+    Raises
+    ------
+    InvalidInputError, NotPSDError
+        If kernels, pairs or products cannot be used; the message says which.
+
+    Notes
+    -----
+    A product of N pairs with a vector costs O(N (n + q)), or O(n q (n + q)) by BLAS from a sixteenth of a table on.
+    The squared loss is fitted without a matrix among pairs by ``solver="block_coordinate"``, which `solve` chooses
+    beyond 2000 pairs; other losses form matrices of N x N.
+
+    References
+    ----------
+    A. Airola, T. Pahikkala, "Fast Kronecker product kernel methods via generalized vec trick", IEEE TNNLS 29 (2018).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> drugs, targets = np.array([[[2.0, 1.0], [1.0, 2.0]]]), np.array([[[1.0, 0.5], [0.5, 1.0]]])
+    >>> stack = PairStack(drugs, targets, [[0, 0], [0, 1], [1, 1]])
+    >>> stack.apply([1.0], [1.0, 0.0, 0.0])
+    array([2. , 1. , 0.5])
+    """
+
+    def __init__(
+        self,
+        left: ArrayLike,
+        right: ArrayLike | None,
+        pairs: ArrayLike,
+        *,
+        products: Products | None = None,
+        symmetry: str | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        if symmetry not in SIGNS:
+            raise InvalidInputError(f"symmetry must be None, 'symmetric' or 'antisymmetric', got {symmetry!r}.")
+        if symmetry is not None and right is not None:
+            raise InvalidInputError("A symmetric kernel needs members of one kind: pass right=None with symmetry.")
+        first = _checked(left, "left")
+        second = first if right is None else _checked(right, "right")
+        if products is None:
+            products = _all_products(len(first), len(second), right is None)
+        chosen = _check_products(products, len(first), len(second))
+        shape = (first.shape[1], second.shape[1])
+        index = PairIndex.of(pairs, shape, SIGNS[symmetry])
+        self._set(_Factors(first, second), chosen, index, names or tuple(_name(*pair) for pair in chosen))
+
+    def _set(self, factors: _Factors, products: Products, index: PairIndex, names: Any) -> PairStack:
+        """Hold these kernels on these pairs; what the constructor and those who choose a part have in common."""
+        GramStack.__init__(self, len(products), len(index), np.float64, names=names)
+        self._factors, self._products, self._index = factors, tuple(products), index
+        return self
+
+    # --- data -------------------------------------------------------------------------------------------------------
+
+    @property
+    def pairs(self) -> Array:
+        """Positions of the members of each pair, (N, 2)."""
+        return np.column_stack([self._index.left, self._index.right])
+
+    @property
+    def products(self) -> tuple[tuple[int | None, int | None], ...]:
+        """Which kernels are multiplied; None is the constant kernel."""
+        return self._products
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the kernels of the members and of the pairs."""
+        return self._factors.nbytes + self._index.left.nbytes + self._index.right.nbytes
+
+    @property
+    def matrix_free(self) -> bool:
+        """Whether a matrix among the pairs is so large that solvers who can should do without."""
+        return self.n_samples > MOST_FORMED
+
+    def diag(self) -> Array:
+        """Diagonals of all kernels, (M, N) float64."""
+        return np.stack([self._index.diagonal(*self._factors.of(pair)) for pair in self._products])
+
+    # --- prediction ---------------------------------------------------------------------------------------------------
+
+    def cross_apply(self, pairs: ArrayLike, d: ArrayLike, rho: ArrayLike) -> Array:
+        """Decision values ``sum_m d_m sum_l rho_l k_m(pair, pair_l)`` of other pairs, without the intercept.
+
+        Parameters
+        ----------
+        pairs : array_like of shape (n, 2), int
+            Members may be ones that no pair of this stack has.
+        d : array_like of shape (n_kernels,)
+        rho : array_like of shape (n_samples,) or (n_samples, k)
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, k), float64
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> stack = PairStack(np.eye(3)[None] + 1.0, np.ones((1, 2, 2)), [[0, 0], [1, 1]])
+        >>> stack.cross_apply([[2, 0], [0, 1]], [1.0], [1.0, 2.0])
+        array([3., 4.])
+        """
+        rows = PairIndex.of(pairs, self._index.shape, self._index.sign)
+        weights, active = self._active(d)
+        right = check_columns(rho, self.n_samples, "rho")
+        total = self._products_with(rows, weights, active, right.reshape(self.n_samples, -1))
+        return total[:, 0] if right.ndim == 1 else total
+
+    # --- the operations of a stack ------------------------------------------------------------------------------------
+
+    def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
+        self._check_room(len(rows) * len(cols) * len(kernels))
+        first, second = self._index.take(rows), self._index.take(cols)
+        out = np.empty((len(kernels), len(rows), len(cols)))
+        for place, m in enumerate(kernels):
+            out[place] = first.entries(second, *self._factors.of(self._products[m]))
+        return out
+
+    def _quad(self, r: Array) -> Array:
+        """Return ``<A V B, V>`` of every kernel as ``<V' A V, B>``, so that each left kernel is read once."""
+        table, squares = self._index.scatter(r), np.empty(self.n_kernels)
+        for a, kernels in self._by_left(np.arange(self.n_kernels)).items():
+            small = (table.T @ self._factors.left(a)) @ table
+            for m in kernels:
+                squares[m] = float(np.vdot(small, self._factors.right(self._products[m][1])))
+        return squares
+
+    def _apply_each(self, columns: Array, kernels: Array) -> Array:
+        each = np.empty((len(kernels), self.n_samples, columns.shape[1]))
+        for k, column in enumerate(columns.T):
+            table = self._index.scatter(column)
+            half: dict[int | None, Array] = {}
+            for place, m in enumerate(kernels):
+                a, b = self._products[m]
+                if b not in half:
+                    half[b] = table @ self._factors.right(b)
+                each[place, :, k] = self._index.gather(self._factors.left(a), half[b])
+        return each
+
+    def _apply(self, weights: Array, active: Array, columns: Array) -> Array:
+        return self._products_with(self._index, weights, active, columns)
+
+    def _products_with(self, rows: PairIndex, weights: Array, active: Array, columns: Array) -> Array:
+        """Return ``sum_m d_m K_m(rows, pairs) columns``, with one product for each left kernel."""
+        total = np.zeros((len(rows), columns.shape[1]))
+        sums = {a: self._summed(weights, kernels) for a, kernels in self._by_left(active).items()}
+        for k, column in enumerate(columns.T):
+            table = self._index.scatter(column)
+            for a, right in sums.items():
+                total[:, k] += rows.gather(self._factors.left(a), table @ right)
+        return total
+
+    def _summed(self, weights: Array, kernels: list[int]) -> Array:
+        """Return the weighted sum of the right kernels of some products."""
+        total = np.zeros((self._index.shape[1],) * 2)
+        for m in kernels:
+            total += weights[m] * self._factors.right(self._products[m][1])
+        return total
+
+    def _by_left(self, kernels: Array) -> dict[int | None, list[int]]:
+        """Return kernels by what they have on the left."""
+        groups: dict[int | None, list[int]] = {}
+        for m in kernels:
+            groups.setdefault(self._products[m][0], []).append(int(m))
+        return groups
+
+    def _combine(self, weights: Array, active: Array) -> Array:
+        self._check_room(self.n_samples**2)
+        return super()._combine(weights, active)
+
+    def _triangles(self, kernels: Array, out: Array) -> None:
+        self._check_room(len(kernels) * self.n_samples**2 // 2)
+        super()._triangles(kernels, out)
+
+    def _check_room(self, n_entries: int) -> None:
+        if n_entries > MOST_FORMED**2 and 8 * n_entries > available_memory():
+            raise MemoryBudgetError(
+                f"This forms entries among {self.n_samples} pairs, {format_bytes(8 * n_entries)} with "
+                f"{format_bytes(available_memory())} available. Only the squared loss with "
+                "solver='block_coordinate' (or 'auto') does without; restrict the stack to fewer pairs for others."
+            )
+
+    def _take(self, kernels: Array) -> PairStack:
+        chosen = [self._products[m] for m in kernels]
+        return PairStack.__new__(PairStack)._set(self._factors, chosen, self._index, self._names_of(kernels))
+
+    def _restrict(self, samples: Array) -> PairStack:
+        index = self._index.take(samples)
+        return PairStack.__new__(PairStack)._set(self._factors, self._products, index, self.names)
+
+
+class _Factors:
+    """Kernels of first and of second members; of the constant kernel one matrix on each side, once it is asked for."""
+
+    def __init__(self, left: Array, right: Array) -> None:
+        self._left, self._right = left, right
+        self._ones: dict[int, Array] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, those of the constant kernels included."""
+        both = self._left.nbytes if self._left is self._right else self._left.nbytes + self._right.nbytes
+        return both + sum(ones.nbytes for ones in self._ones.values())
+
+    def left(self, kernel: int | None) -> Array:
+        """Return a kernel of first members."""
+        return self._constant(self._left.shape[1]) if kernel is None else self._left[kernel]
+
+    def right(self, kernel: int | None) -> Array:
+        """Return a kernel of second members."""
+        return self._constant(self._right.shape[1]) if kernel is None else self._right[kernel]
+
+    def of(self, product: tuple[int | None, int | None]) -> tuple[Array, Array]:
+        """Return both factors of a product."""
+        return self.left(product[0]), self.right(product[1])
+
+    def _constant(self, size: int) -> Array:
+        if size not in self._ones:
+            self._ones[size] = np.ones((size, size))
+        return self._ones[size]
+
+
+def _checked(kernels: ArrayLike, name: str) -> Array:
+    """Return kernels of members in float64, proven definite, and symmetric to the last bit."""
+    array = examined(check_gram_array(kernels, name), "raise")[0].astype(np.float64, copy=False)
+    return 0.5 * (array + array.transpose(0, 2, 1))
+
+
+def _all_products(n_left: int, n_right: int, one_kind: bool) -> list[tuple[int | None, int | None]]:
+    if one_kind:
+        return [(a, a) for a in range(n_left)]
+    return [(a, b) for a in range(n_left) for b in range(n_right)]
+
+
+def _check_products(products: Products, n_left: int, n_right: int) -> list[tuple[int | None, int | None]]:
+    """Return the products as integers, or say which of them does not exist."""
+    chosen = [(None if a is None else int(a), None if b is None else int(b)) for a, b in products]
+    for a, b in chosen:
+        if not (a is None or 0 <= a < n_left) or not (b is None or 0 <= b < n_right):
+            raise InvalidInputError(f"products has {(a, b)}, but there are {n_left} left and {n_right} right kernels.")
+        if a is None and b is None:
+            raise InvalidInputError("products has (None, None), a constant: the intercept of the model is one.")
+    if not chosen:
+        raise InvalidInputError("products is empty: name at least one pair of kernels, such as (0, 0).")
+    return chosen
+
+
+def _name(a: int | None, b: int | None) -> str:
+    parts = ([] if a is None else [f"left {a}"]) + ([] if b is None else [f"right {b}"])
+    return " x ".join(parts)
