@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         Product,
         Scaled,
         Sum,
+        Tanimoto,
         Views,
         WeightedPolynomial,
     )
@@ -124,6 +125,7 @@ __all__ = [
     "Scaled",
     "Solution",
     "Sum",
+    "Tanimoto",
     "Views",
     "WeightedPolynomial",
     "__version__",

@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 
 import numpy as np
+import pytest
 
 import manykernels.grams as grams_package
 from manykernels.grams import DenseStack, GramStack, LazyStack, PackedStack, PairStack, RankOneStack
 from manykernels.grams.base import GramView
+from manykernels.grams.pairs import index as pair_index
 from manykernels.kernels import ArdGaussian, Gaussian, KernelBank, Laplacian, Matern, Polynomial
 from manykernels.testing.gram_stack import GramStackContract
 
@@ -201,9 +203,13 @@ class TestPairs(GramStackContract):
 
 
 class TestPairsInALargeTable(TestPairs):
-    """Ten pairs among 22 x 30: sparse tables."""
+    """Ten pairs among 22 x 30, by sparse tables."""
 
     sizes, n_pairs = (22, 30), 10
+
+    @pytest.fixture(autouse=True)
+    def _sparse(self, monkeypatch):
+        monkeypatch.setattr(pair_index, "DENSE_SHARE", 0.1)
 
 
 class TestSymmetricPairs(TestPairs):
@@ -231,6 +237,10 @@ class TestSymmetricPairs(TestPairs):
 
 class TestAntisymmetricPairsInALargeTable(TestSymmetricPairs):
     sizes, n_pairs, sign = (22, 22), 12, -1
+
+    @pytest.fixture(autouse=True)
+    def _sparse(self, monkeypatch):
+        monkeypatch.setattr(pair_index, "DENSE_SHARE", 0.1)
 
 
 def subclasses(cls):

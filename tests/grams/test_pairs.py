@@ -10,6 +10,7 @@ import pytest
 
 from manykernels import InvalidInputError, MemoryBudgetError, NotPSDError, get_regularizer, solve
 from manykernels.grams import DenseStack, PairStack
+from manykernels.grams.pairs import index as pair_index
 from manykernels.grams.pairs import stack as module
 from manykernels.objective import Problem
 from manykernels.solvers import choose_solver
@@ -22,8 +23,9 @@ def grams(rng: np.random.Generator, n_kernels: int, size: int) -> np.ndarray:
 
 @pytest.fixture
 def _large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let small stacks be fitted as large ones are."""
+    """Let small stacks be fitted as large ones are, and tables with few pairs be sparse."""
     monkeypatch.setattr(module, "MOST_FORMED", 10)
+    monkeypatch.setattr(pair_index, "DENSE_SHARE", 0.1)
 
 
 def table(sizes: tuple[int, int], share: float = 1.0) -> tuple[PairStack, np.ndarray, np.ndarray]:

@@ -40,6 +40,7 @@ from manykernels.kernels import (
     Product,
     Scaled,
     Sum,
+    Tanimoto,
     WeightedPolynomial,
     register_kernel,
     spec_from_dict,
@@ -59,6 +60,7 @@ EXAMPLES: dict[str, list[KernelSpec]] = {
     "linear": [Linear()],
     "polynomial": [Polynomial(1), Polynomial(3), Polynomial(2, offset=0.0, scale=0.5), Polynomial(9)],
     "cosine": [Cosine()],
+    "tanimoto": [Tanimoto()],
     "chi_squared": [ChiSquared(0.4)],
     "dirichlet": [Dirichlet(1, 2.0), Dirichlet(3, 0.7), Dirichlet(2, 0.0)],
     "pairwise": [Pairwise("rbf", {"gamma": 0.3}), Pairwise("poly", {"degree": 2, "coef0": 1.0}), Pairwise("linear")],
@@ -209,6 +211,7 @@ FORMULAS = [
     (Matern(0.8, 2.5), matern(2.5, 0.8)),
     (ChiSquared(0.4), lambda a, b: math.exp(-0.4 * sum((a - b) ** 2 / (a + b)))),
     (Cosine(), lambda a, b: float(a @ b) / math.sqrt(float(a @ a) * float(b @ b))),
+    (Tanimoto(), lambda a, b: float(a @ b) / float(a @ a + b @ b - a @ b)),
     (2 * (Linear() + Gaussian(1.0)), lambda a, b: 2 * (float(a @ b) + math.exp(-sum((a - b) ** 2) / 2))),
     (
         Interaction(((Linear(), (0,)), (Gaussian(2.0), (1, 2)), (Linear(), (0,)))),
@@ -246,6 +249,16 @@ def test_dirichlet_on_one_column_is_the_closed_form(degree: int) -> None:
     t = 1.7 * x[:, 0]
     expected = np.sin((degree + 0.5) * t) / np.sin(t / 2)
     np.testing.assert_allclose(Dirichlet(degree, 1.7)(x, [[0.0]])[:, 0], expected, rtol=1e-11, atol=1e-12)
+
+
+def test_tanimoto_is_the_jaccard_similarity_of_bits(rng: np.random.Generator) -> None:
+    bits = rng.random((12, 20)) < 0.3
+    bits[3] = False
+    both, either = bits[:, None] & bits, bits[:, None] | bits
+    expected = both.sum(axis=2) / np.maximum(either.sum(axis=2), 1)
+    np.testing.assert_allclose(Tanimoto()(bits.astype(float)), expected, rtol=1e-14)
+    signs = rng.normal(size=(30, 4))  # definite on negative numbers too
+    assert np.linalg.eigvalsh(Tanimoto()(signs))[0] > -1e-12
 
 
 @given(width=st.floats(1e-3, 1e3), x=st.floats(-1e3, 1e3), z=st.floats(-1e3, 1e3))

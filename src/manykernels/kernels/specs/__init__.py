@@ -6,7 +6,7 @@ from manykernels.kernels.specs.algebra import Product, Scaled, Sum
 from manykernels.kernels.specs.base import KERNELS, KernelSpec, register_kernel, spec_from_dict
 from manykernels.kernels.specs.categorical import Missing, Ordinal, Overlap
 from manykernels.kernels.specs.general import ChiSquared, Dirichlet, FromCallable, Pairwise
-from manykernels.kernels.specs.inner import Cosine, Linear, Polynomial
+from manykernels.kernels.specs.inner import Cosine, Linear, Polynomial, Tanimoto
 from manykernels.kernels.specs.interaction import Interaction
 from manykernels.kernels.specs.periodic import Periodic
 from manykernels.kernels.specs.radial import ArdGaussian, Gaussian, Laplacian, Matern
@@ -34,6 +34,7 @@ __all__ = [
     "Product",
     "Scaled",
     "Sum",
+    "Tanimoto",
     "WeightedPolynomial",
     "register_kernel",
     "spec_from_dict",

@@ -1,4 +1,4 @@
-"""Kernels that are functions of the inner product: Linear, Polynomial, Cosine."""
+"""Kernels that are functions of the inner product: Linear, Polynomial, Cosine, Tanimoto."""
 
 from __future__ import annotations
 
@@ -148,6 +148,41 @@ class Cosine(KernelSpec):
     def diag(self, A: Array) -> Array:
         """Return 1 for rows that are not zero, 0 for rows that are, (n,)."""
         return np.any(as_points(A), axis=1, keepdims=True)[:, 0].astype(np.float64)
+
+
+@register_kernel
+@dataclass(frozen=True)
+class Tanimoto(KernelSpec):
+    """Tanimoto kernel ``k(x, z) = <x, z> / (||x||^2 + ||z||^2 - <x, z>)``, for fingerprints.
+
+    On columns of 0 and 1 it is Jaccard's similarity: the number of bits that both rows have, by the number that either
+    has. A row of zeros has kernel zero with everything. A bank that holds it should not standardize the columns.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import Tanimoto
+    >>> Tanimoto()([[1.0, 1.0, 0.0]], [[1.0, 0.0, 1.0], [1.0, 1.0, 0.0]]).round(4)
+    array([[0.3333, 1.    ]])
+
+    Notes
+    -----
+    L. Ralaivola, S. J. Swamidass, H. Saigo, P. Baldi, "Graph kernels for chemical informatics", Neural Networks 18
+    (2005). It is positive semidefinite on all real columns: ``sum_k <x, z>^k / (||x||^2 + ||z||^2)^k``, each term a
+    product of kernels.
+    """
+
+    kind: ClassVar[str] = "tanimoto"
+
+    def __call__(self, A: Array, B: Array | None = None) -> Array:
+        """Return the matrix of kernel values."""
+        first, second = as_pair(A, B)
+        common = first @ second.T
+        either = (row_norms(first)[:, None] + row_norms(second)) - common
+        return np.divide(common, either, out=np.zeros_like(common), where=either > 0)
+
+    def diag(self, A: Array) -> Array:
+        """Return 1 for rows that are not zero, 0 for rows that are, (n,)."""
+        return np.any(as_points(A), axis=1).astype(np.float64)
 
 
 def _unit_rows(points: Array) -> Array:
