@@ -19,6 +19,7 @@ from manykernels import (
     MKLRegressorCV,
     PrecomputedBank,
     load_model,
+    report,
     save_model,
 )
 from manykernels.estimators.supervised.targets import names_of_targets
@@ -132,3 +133,10 @@ def test_searches_tell_the_same() -> None:
     assert_allclose(search.feature_importances_.sum(), 1.0)
     assert set(search.weights_frame()["output"]) == {"height", "mass"}
     assert_allclose(search.decompose_frame(X)["height"].sum(axis=1), search.predict(X)[:, 0])
+
+
+def test_a_report_calls_targets_by_their_names(tmp_path: Path) -> None:
+    model = MKLRegressor(SINGLE, alpha=0.1).fit(X, TARGETS)
+    page = report(model, X, TARGETS, tmp_path / "report.html", cv=2).read_text(encoding="utf-8")
+    assert ">height<" in page
+    assert "output 0" not in page

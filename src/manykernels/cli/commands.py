@@ -104,12 +104,15 @@ def _numbers_or_text(settings: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+NO_OPTIONS = ("random_state", "verbose", "callback")  # --seed, a flag of the terminal, and code
+
+
 def with_settings(command: Any) -> Any:
     """Give a command an option for every parameter of the estimators, in place of its ``**settings``."""
     hints = get_type_hints(command, include_extras=True)
     own = [part for part in inspect.signature(command).parameters.values() if part.kind is not part.VAR_KEYWORD]
     parts = [part.replace(annotation=hints[part.name], kind=part.KEYWORD_ONLY) for part in own]
-    parts += [_option(parameter) for name, parameter in PARAMETERS.items() if name not in ("random_state", "verbose")]
+    parts += [_option(parameter) for name, parameter in PARAMETERS.items() if name not in NO_OPTIONS]
     command.__signature__ = inspect.Signature(parts)
     command.__annotations__ = {part.name: part.annotation for part in parts}
     return command

@@ -29,7 +29,7 @@ from manykernels.objective.losses import LOSSES, get_loss
 from manykernels.objective.regularizers import REGULARIZERS
 from manykernels.solvers import Status
 
-PASSED_ON = ("penalty", "solver", "tol", "max_iter", "fit_intercept", "n_jobs", "memory_budget")
+PASSED_ON = ("penalty", "solver", "tol", "max_iter", "time_limit", "fit_intercept", "n_jobs", "memory_budget")
 SHOWN_NAMES = 2
 
 

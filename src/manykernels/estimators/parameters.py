@@ -97,6 +97,16 @@ def _check_verbose(value: Any) -> None:
         check_count(value, "verbose", least=0)
 
 
+def _check_time_limit(value: Any) -> None:
+    if value is not None:
+        check_positive(value, "time_limit")
+
+
+def _check_callback(value: Any) -> None:
+    if value is not None and not callable(value):
+        raise InvalidInputError(f"callback must be None or a function of an IterationRecord, got {value!r}.")
+
+
 def _of_penalty(penalty: str, name: str) -> Callable[[Any], object]:
     """Return the check that the penalty itself makes of its parameter."""
     return lambda value: REGULARIZERS[penalty](1.0, **{name: value})
@@ -177,6 +187,14 @@ _ALL = (
         lambda value: check_count(value, "max_iter"),
         Range(1.0, open="high", whole=True),
     ),
+    Parameter(
+        "time_limit",
+        None,
+        "Most seconds of solving, for all classes or targets together.",
+        _check_time_limit,
+        Range(open="both"),
+    ),
+    Parameter("callback", None, "Called with each IterationRecord; a true value stops.", _check_callback),
     Parameter("memory_budget", None, "Memory for Gram matrices, such as '2 GB'.", memory_bytes),
     Parameter("n_jobs", None, "Threads; -1 takes all cores.", check_n_jobs),
     Parameter("random_state", None, "Seed of what draws random numbers.", check_random_state),

@@ -13,6 +13,7 @@ from manykernels.estimators.supervised.targets import (
     encode_labels,
     sample_weights,
 )
+from manykernels.solvers.solution import Callback
 from manykernels.validation.arrays import Array
 
 __all__ = ["MKLClassifierCV", "MKLRegressorCV"]
@@ -85,6 +86,8 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         Relative duality gap to reach.
     max_iter : int, default=200
         Most outer iterations of the solver.
+    time_limit, callback : float or None, callable or None, default=None
+        Of the last fit, on all samples; the models of the folds have no limit and call nothing.
     memory_budget : int, str or None, default=None
         What Gram matrices may take.
     n_jobs : int or None, default=None
@@ -171,6 +174,8 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         kernel_penalties: Any = None,
         tol: float = 1e-4,
         max_iter: int = 200,
+        time_limit: float | None = None,
+        callback: Callback | None = None,
         memory_budget: int | str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -184,12 +189,8 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         self.ratio = ratio
         self.l1_ratios = l1_ratios
         self.mus = mus
-        self.q = q
-        self.p = p
-        self.eta = eta
-        self.epsilon = epsilon
-        self.delta = delta
-        self.tau = tau
+        self.q, self.p, self.eta = q, p, eta
+        self.epsilon, self.delta, self.tau = epsilon, delta, tau
         self.cv = cv
         self.scoring = scoring
         self.rule = rule
@@ -200,6 +201,8 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         self.kernel_penalties = kernel_penalties
         self.tol = tol
         self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.callback = callback
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -271,6 +274,8 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         Relative duality gap to reach.
     max_iter : int, default=200
         Most outer iterations of the solver.
+    time_limit, callback : float or None, callable or None, default=None
+        Of the last fit, on all samples; the models of the folds have no limit and call nothing.
     memory_budget : int, str or None, default=None
         What Gram matrices may take.
     n_jobs : int or None, default=None
@@ -347,6 +352,8 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         kernel_penalties: Any = None,
         tol: float = 1e-4,
         max_iter: int = 200,
+        time_limit: float | None = None,
+        callback: Callback | None = None,
         memory_budget: int | str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -360,9 +367,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         self.ratio = ratio
         self.l1_ratios = l1_ratios
         self.mus = mus
-        self.q = q
-        self.p = p
-        self.eta = eta
+        self.q, self.p, self.eta = q, p, eta
         self.cv = cv
         self.scoring = scoring
         self.rule = rule
@@ -374,6 +379,8 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         self.kernel_penalties = kernel_penalties
         self.tol = tol
         self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.callback = callback
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state

@@ -180,10 +180,15 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
         training, problems = self._open(samples, loss, regularizer)
         if fraction is not None:
             problems = [at_fraction(problem, fraction, samples.own_weight) for problem in problems]
-        settings = {"tol": self.tol, "max_iter": self.max_iter, "verbose": self.verbose}
+        settings = {"tol": self.tol, "max_iter": self.max_iter, "verbose": self.verbose, **self._stops}
         fit = solve_problems(problems, self.solver, self.n_jobs, random_state=self.random_state, **settings)
         self._keep_fit(training, fit, samples)
         return fit
+
+    @property
+    def _stops(self) -> dict[str, Any]:
+        """What may stop a fit early, of estimators that have it as parameters."""
+        return {name: getattr(self, name, None) for name in ("time_limit", "callback")}
 
     def _open(self, samples: Samples, loss: Loss, regularizer: Regularizer) -> tuple[Training, list[Problem]]:
         """Return the kernels on these samples and one problem a column of targets."""

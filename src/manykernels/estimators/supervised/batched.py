@@ -16,6 +16,8 @@ from manykernels.objective.shared import SharedProblem
 from manykernels.solvers import SharedNewton, Solution, Solver, Status
 from manykernels.solvers.run import CAUTION
 
+ENDED = (Status.TIME_LIMIT, Status.STOPPED_BY_CALLBACK, Status.INTERRUPTED)  # nothing is to follow
+
 
 def solved_together(
     problems: Sequence[Problem], solver: str | Solver, *, tol: float, **parameters: Any
@@ -23,7 +25,7 @@ def solved_together(
     """Return the solutions of problems that differ in their targets only, or None if they are no such problems.
 
     Under ridge the weights are fixed, so that the problem of all targets with shared weights falls apart into theirs.
-    Each gets a certificate of its own; None as well if one of them is above ``tol``.
+    Each gets a certificate of its own; None as well if one of them is above ``tol``, unless the run was to end there.
     """
     if solver != "auto" or not _alike(problems):
         return None
@@ -41,7 +43,7 @@ def solved_together(
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = SharedNewton(tol=tol, **parameters).solve(whole)
     solutions = [_part(problem, found, t) for t, problem in enumerate(problems)]
-    return solutions if all(_reached(solution, tol) for solution in solutions) else None
+    return solutions if found.status in ENDED or all(_reached(solution, tol) for solution in solutions) else None
 
 
 def _alike(problems: Sequence[Problem]) -> bool:
@@ -57,6 +59,7 @@ def _part(problem: Problem, found: Solution, target: int) -> Solution:
     rho, b = np.ascontiguousarray(found.dual_coef[:, target]), float(found.intercept[target])
     certificate = problem.certificate(rho, found.kernel_weights, b)
     message = f"converged: relative duality gap {certificate.relative_gap:.2e}, all targets by one factorization"
+    message = found.message if found.status in ENDED else message
     elapsed = found.elapsed_s / found.dual_coef.shape[1]
     return replace(found, dual_coef=rho, intercept=b, certificate=certificate, message=message, elapsed_s=elapsed)
 

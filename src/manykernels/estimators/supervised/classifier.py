@@ -13,6 +13,7 @@ from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.prediction import class_probabilities
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import class_factors, class_labels, encode_labels
+from manykernels.solvers.solution import Callback
 from manykernels.validation.arrays import Array
 
 
@@ -61,7 +62,8 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
     weights : {"own", "shared"}, default="own"
         Whether every class has kernel weights of its own, or all classes share one set: see Notes.
     solver : str or Solver, default="auto"
-        Name of a solver, or a configured one, whose own ``tol``, ``max_iter`` and ``verbose`` then count.
+        Name of a solver, or a configured one, whose own ``tol``, ``max_iter``, ``time_limit``, ``callback`` and
+        ``verbose`` then count.
     fit_intercept : bool, default=True
         Whether to learn the constant ``b``.
     class_weight : dict, "balanced" or None, default=None
@@ -73,6 +75,13 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
         Relative duality gap to reach.
     max_iter : int, default=200
         Most outer iterations of the solver.
+    time_limit : float or None, default=None
+        Most seconds of the solver, for all classes together; Gram matrices are not counted. What is reached by then is
+        kept, with its gap and a ConvergenceWarning; classes that found no time left are constant.
+    callback : callable or None, default=None
+        Called with an :class:`IterationRecord` after each certified iteration; a true value stops and keeps the model.
+        With several classes it is called for each, in threads with ``n_jobs``, and stops that one only. A model file
+        does not keep it.
     memory_budget : int, str or None, default=None
         Bytes, or text such as "2 GB", that Gram matrices may take; None is half of the memory available. Decides
         whether they are stored or computed anew when needed.
@@ -176,6 +185,8 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
         kernel_penalties: Any = None,
         tol: float = 1e-4,
         max_iter: int = 200,
+        time_limit: float | None = None,
+        callback: Callback | None = None,
         memory_budget: int | str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -196,6 +207,8 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
         self.kernel_penalties = kernel_penalties
         self.tol = tol
         self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.callback = callback
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,6 +26,7 @@ from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import seed_from
 
 NEGLIGIBLE = (1.0, 0.1, 0.01)  # times tol, relative to the largest dual coefficient: what may count as zero
+LEAST_SECONDS = 1e-9  # limits are positive
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +88,11 @@ def build_problems(
 def solve_problems(
     problems: list[Problem], solver: str | Solver, n_jobs: int | None, *, random_state: Any = None, **parameters: Any
 ) -> Fit:
-    """Solve every problem, in threads if there are several of both; convergence warnings are left to the caller."""
+    """Solve every problem, in threads if there are several of both; convergence warnings are left to the caller.
+
+    A ``time_limit`` among the parameters is for all problems together; one of a configured solver is for each.
+    """
+    until = end_of(None if isinstance(solver, Solver) else parameters.get("time_limit"))
     workers = min(n_threads(n_jobs), len(problems))
     if workers > 1:
         parameters["verbose"] = 0  # progress bars of several threads cannot share a terminal
@@ -95,7 +101,7 @@ def solve_problems(
     with warnings.catch_warnings(), blas_threads(problems[0].n_samples, n_jobs):
         warnings.simplefilter("ignore", ConvergenceWarning)
         together = None if isinstance(solver, Solver) else solved_together(problems, solver, **parameters)
-        solutions = _run(problems, chosen, workers) if together is None else together
+        solutions = _run(problems, chosen, workers, until) if together is None else together
     norms = [
         problem.model_parts(found.dual_coef, found.kernel_weights)[1] / problem.penalties
         for problem, found in zip(problems, solutions, strict=True)
@@ -112,24 +118,34 @@ def chosen_solver(solver: str | Solver, problem: Problem, random_state: Any, **p
     return replace(chosen, random_state=seed_from(random_state)) if draws and random_state is not None else chosen
 
 
-def _run(problems: Sequence[Problem], solvers: Sequence[Solver], workers: int) -> list[Solution]:
+def end_of(time_limit: float | None) -> float:
+    """Return when the time is over, by the clock of the solvers; never, without a limit."""
+    return float("inf") if time_limit is None else time.perf_counter() + time_limit
+
+
+def time_left(until: float) -> float | None:
+    """Return the limit of what begins now; a solver without time says so at once."""
+    return None if until == float("inf") else max(until - time.perf_counter(), LEAST_SECONDS)
+
+
+def _run(problems: Sequence[Problem], solvers: Sequence[Solver], workers: int, until: float) -> list[Solution]:
     stop = Event()
     if workers == 1:
-        return [_solve(problem, solver, stop) for problem, solver in zip(problems, solvers, strict=True)]
+        return [_solve(problem, solver, stop, until) for problem, solver in zip(problems, solvers, strict=True)]
     pairs = list(zip(problems, solvers, strict=True))
     futures: list[Future[Solution]] = []
     with ThreadPoolExecutor(workers) as pool:
         try:
             for pair in pairs:
-                futures.append(pool.submit(_solve, *pair, stop))
+                futures.append(pool.submit(_solve, *pair, stop, until))
             return [future.result() for future in futures]
         except KeyboardInterrupt:
             stop.set()  # Ctrl-C reaches this thread only; the others stop at their next certificate
-            futures += [pool.submit(_solve, *pair, stop) for pair in pairs[len(futures) :]]
+            futures += [pool.submit(_solve, *pair, stop, until) for pair in pairs[len(futures) :]]
             return [future.result() for future in futures]
 
 
-def _solve(problem: Problem, solver: Solver, stop: Event) -> Solution:
+def _solve(problem: Problem, solver: Solver, stop: Event, until: float) -> Solution:
     """Solve one problem; an interrupt here, unlike a stop asked for by the callback, stops the others as well."""
 
     def callback(record: IterationRecord) -> bool:
@@ -137,7 +153,9 @@ def _solve(problem: Problem, solver: Solver, stop: Event) -> Solution:
             raise KeyboardInterrupt
         return solver.callback is not None and bool(solver.callback(record))
 
-    solution = replace(solver, callback=callback).solve(problem)
+    left = time_left(until)
+    limit = solver.time_limit if left is None else left
+    solution = replace(solver, callback=callback, time_limit=limit).solve(problem)
     if solution.status is Status.INTERRUPTED:
         stop.set()
     return without_negligible(problem, solution, solver.tol)

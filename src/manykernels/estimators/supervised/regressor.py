@@ -14,6 +14,7 @@ from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import numeric_targets, sample_weights
 from manykernels.objective.losses import LOSSES, Loss
+from manykernels.solvers.solution import Callback
 from manykernels.validation.arrays import Array
 
 
@@ -75,7 +76,8 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
     weights : {"own", "shared"}, default="own"
         Whether every target has kernel weights of its own, or all targets share one set: see Notes.
     solver : str or Solver, default="auto"
-        Name of a solver, or a configured one, whose own ``tol``, ``max_iter`` and ``verbose`` then count.
+        Name of a solver, or a configured one, whose own ``tol``, ``max_iter``, ``time_limit``, ``callback`` and
+        ``verbose`` then count.
     fit_intercept : bool, default=True
         Whether to learn the constant ``b``.
     kernel_penalties : array-like of shape (n_kernels,), dict or None, default=None
@@ -85,6 +87,13 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         Relative duality gap to reach.
     max_iter : int, default=200
         Most outer iterations of the solver.
+    time_limit : float or None, default=None
+        Most seconds of the solver, for all targets together; Gram matrices are not counted. What is reached by then is
+        kept, with its gap and a ConvergenceWarning; targets that found no time left are constant.
+    callback : callable or None, default=None
+        Called with an :class:`IterationRecord` after each certified iteration; a true value stops and keeps the model.
+        With several targets it is called for each, in threads with ``n_jobs``, and stops that one only. A model file
+        does not keep it.
     memory_budget : int, str or None, default=None
         Bytes, or text such as "2 GB", that Gram matrices may take; None is half of the memory available. Decides
         whether they are stored or computed anew when needed.
@@ -187,6 +196,8 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         kernel_penalties: Any = None,
         tol: float = 1e-4,
         max_iter: int = 200,
+        time_limit: float | None = None,
+        callback: Callback | None = None,
         memory_budget: int | str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -209,6 +220,8 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         self.kernel_penalties = kernel_penalties
         self.tol = tol
         self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.callback = callback
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state

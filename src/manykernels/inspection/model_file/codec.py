@@ -67,6 +67,7 @@ SPLITTERS = tuple(
     for name in ("KFold", "StratifiedKFold", "GroupKFold", "StratifiedGroupKFold", "ShuffleSplit", "LeaveOneOut",
                  "StratifiedShuffleSplit", "GroupShuffleSplit", "LeaveOneGroupOut", "TimeSeriesSplit")
 )  # fmt: skip
+CALLBACK = "callback"  # of estimators and solvers
 SCALARS = (str, bool, int, float, type(None))
 ATTRIBUTE = re.compile(r"_[a-z]\w*|[a-z]\w*_")  # what estimators call what they learned
 MOST_DEEP = 100  # nodes inside one another
@@ -144,7 +145,9 @@ class Encoder:
             if foreign:
                 raise ModelFileError(f"The attributes {foreign} are not part of a model file; delete them first.")
             names += fitted
-        return {name: self.encode(getattr(value, name), f"{where}.{name}".lstrip(".")) for name in names}
+        # What a fit called on its way is code, and no part of what it found.
+        kept = {name: None if name == CALLBACK else getattr(value, name) for name in names}
+        return {name: self.encode(item, f"{where}.{name}".lstrip(".")) for name, item in kept.items()}
 
     def _array(self, value: Array, where: str) -> dict[str, Any]:
         if value.dtype.kind in "OT":

@@ -178,7 +178,7 @@ def _performance(model: Any, task: str, evaluation: Evaluation) -> dict[str, Any
         "ends": (words.number(ends[0]), words.number(ends[1])),
         "left_out": evaluation.left_out,
         "confusion": charts.confusion(evaluation.truth, evaluation.predicted) if classifies else None,
-        "scatters": [] if classifies else _scatters(evaluation),
+        "scatters": [] if classifies else _scatters(evaluation, getattr(model, "target_names_", None)),
         "cv_curve": _cv_curve(model),
         "box": (charts.WIDTH, charts.HEIGHT, charts.LEFT, charts.RIGHT, charts.TOP, charts.BOTTOM),
     }
@@ -197,14 +197,14 @@ def _how_scored(evaluation: Evaluation) -> str:
     return f"{ways[evaluation.way]} Intervals hold 95 % of the scores when these rows are drawn anew, with replacement."
 
 
-def _scatters(evaluation: Evaluation) -> list[charts.Plot]:
+def _scatters(evaluation: Evaluation, names: Array | None) -> list[charts.Plot]:
     truth = np.asarray(evaluation.truth, dtype=float).reshape(len(evaluation.truth), -1)
     predicted = np.asarray(evaluation.predicted, dtype=float).reshape(len(truth), -1)
-    several = truth.shape[1] > 1
-    return [
-        charts.scatter(truth[:, k], predicted[:, k], f"output {k}" if several else "Predicted and observed")
-        for k in range(min(truth.shape[1], MOST_OUTPUTS))
-    ]
+    titles = ["Predicted and observed"]
+    if truth.shape[1] > 1:
+        titles = [f"output {k}" for k in range(truth.shape[1])] if names is None else [str(name) for name in names]
+    shown = range(min(truth.shape[1], MOST_OUTPUTS))
+    return [charts.scatter(truth[:, k], predicted[:, k], titles[k]) for k in shown]
 
 
 def _cv_curve(model: Any) -> charts.Plot | None:

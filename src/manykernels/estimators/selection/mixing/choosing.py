@@ -147,8 +147,8 @@ class ChoosesMixtures:
         best = self.best_per_target_ if self.best_per_target_ is not None else [self.best_index_] * len(problems)
         mine = [found[index] for index in best]
         penalties = [scales[id(c.mixture)][k].at(c.fraction) for k, c in enumerate(mine)]
-        settings = {"tol": self.tol, "max_iter": self.max_iter, "verbose": self.verbose}
-        settings["random_state"] = self.random_state
+        settings: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter, "verbose": self.verbose}
+        settings |= {"random_state": self.random_state, **self._stops}
         fit = learned(problems, [c.mixture for c in mine], penalties, self.solver, self.n_jobs, **settings)
         alphas = np.array([penalty.strength for penalty in penalties]) / problems[0].total_weight
         ratios, mixings = (

@@ -10,7 +10,7 @@ import numpy as np
 
 from manykernels.estimators.selection.mixing.averages import Spectrum, can_average, fit_averages
 from manykernels.estimators.selection.mixing.spreading import spread, with_all_dual_norms
-from manykernels.estimators.supervised.problems import Fit, solve_problems
+from manykernels.estimators.supervised.problems import Fit, end_of, solve_problems, time_left
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.run import CertifiedModel, Run
 from manykernels.solvers.solution import Limits
@@ -33,14 +33,16 @@ def learned(
     n_jobs: int | None,
     **settings: Any,
 ) -> Fit:
-    """Solve each problem on the kernels of its mixture under its penalty."""
+    """Solve each problem on the kernels of its mixture under its penalty; a time limit holds for all together."""
+    until = end_of(settings.get("time_limit"))
     solutions: list[Solution | None] = [None] * len(problems)
     whole: list[Problem] = list(problems)
     norms = np.zeros((len(problems), problems[0].n_kernels))
     for mixture in dict.fromkeys(mixtures):
         at = [k for k, own in enumerate(mixtures) if own is mixture]
         mine = [replace(mixture.pose(problems[k]), regularizer=regularizers[k]) for k in at]
-        fit = spread(_solved(mine, mixture, solver, n_jobs, settings), mixture, [problems[k] for k in at])
+        left = settings | {"time_limit": time_left(until)}
+        fit = spread(_solved(mine, mixture, solver, n_jobs, left), mixture, [problems[k] for k in at])
         for k, problem, found, norm in zip(at, fit.problems, fit.solutions, fit.norms, strict=True):
             whole[k], norms[k] = problem, norm
             solutions[k] = found if len(mixture.kernels) == len(norm) else with_all_dual_norms(found, problem)
@@ -81,7 +83,8 @@ def _certified(problem: Problem, scores: Array, settings: dict[str, Any]) -> Sol
     rho = problem.feasible_dual(problem.weight * problem.loss.dual_from_scores(problem.y, scores))
     f = problem.stack.apply(weights, rho)
     b = problem.loss.best_intercept(problem.y, f, problem.weight) if problem.fit_intercept else 0.0
-    limits = Limits(tol=settings["tol"], verbose=settings.get("verbose", 0), name="eigenvectors")
+    own: dict[str, Any] = {name: settings.get(name) for name in ("time_limit", "callback")}
+    limits = Limits(tol=settings["tol"], verbose=settings.get("verbose", 0), name="eigenvectors", **own)
     certificate = problem.certificate(rho, weights, b)
     model = CertifiedModel(rho, weights, b, certificate, problem.stack.counters.passes, 1)
     run: Run[CertifiedModel] = Run(limits, "The average of the kernels")

@@ -1,0 +1,114 @@
+"""time_limit and callback of the estimators: they reach the solver, hold for all classes, and never lose the model."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from manykernels import (
+    KernelBank,
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLRegressor,
+    MKLRegressorCV,
+    load_model,
+    save_model,
+)
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.solvers import IterationRecord, WorkingSet
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(45, 3))
+Y = np.sin(2 * X[:, 0]) + 0.1 * RNG.normal(size=45)
+LABELS = np.array(list("abc"))[np.digitize(Y, [-0.4, 0.4])]
+BANK = KernelBank.per_feature(widths=[0.5, 1.0])
+HARD: dict[str, Any] = {"alpha": 1e-4, "tol": 1e-13}  # more than one iteration
+
+
+@pytest.mark.parametrize("estimator", [MKLRegressor, MKLClassifier, MKLRegressorCV, MKLClassifierCV])
+def test_every_estimator_has_both(estimator: Any) -> None:
+    own = inspect.signature(estimator).parameters
+    assert own["time_limit"].default is own["callback"].default is None
+
+
+def test_the_callback_sees_every_record_and_changes_nothing() -> None:
+    seen: list[IterationRecord] = []
+    model = MKLRegressor(BANK, alpha=0.01, callback=seen.append).fit(X, Y)  # append returns None
+    assert tuple(seen) == model.solution_.history
+    np.testing.assert_array_equal(model.dual_coef_, MKLRegressor(BANK, alpha=0.01).fit(X, Y).dual_coef_)
+
+
+def test_a_true_value_stops_and_keeps_the_model() -> None:
+    with pytest.warns(ConvergenceWarning, match="stopped_by_callback"):
+        model = MKLRegressor(BANK, **HARD, callback=lambda record: record.iteration >= 2).fit(X, Y)
+    assert model.n_iter_ == 2
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_the_time_limit_ends_the_run() -> None:
+    with pytest.warns(ConvergenceWarning, match="time_limit"):
+        model = MKLRegressor(BANK, **HARD, time_limit=1e-9).fit(X, Y)
+    assert str(model.solution_.status) == "time_limit"
+    assert MKLRegressor(BANK, alpha=0.01, time_limit=60.0).fit(X, Y).dual_gap_ <= 1e-4
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_the_time_limit_is_for_all_classes_together(n_jobs: int | None) -> None:
+    def spend(record: IterationRecord) -> None:
+        time.sleep(0.06)
+
+    with pytest.warns(ConvergenceWarning, match=r"2 more of the 3 problems"):
+        model = MKLClassifier(BANK, **HARD, time_limit=0.05, callback=spend, n_jobs=n_jobs).fit(X, LABELS)
+    assert [str(found.status) for found in model.solution_] == ["time_limit"] * 3
+    assert max(found.n_iter for found in model.solution_) <= 1
+    if n_jobs is None:  # nothing is left for those that come later
+        assert model.solution_[2].elapsed_s < model.solution_[0].elapsed_s + 0.06
+
+
+def test_one_factorization_of_all_targets_can_be_stopped() -> None:
+    with pytest.warns(ConvergenceWarning, match="stopped_by_callback"):
+        model = MKLRegressor(BANK, penalty="ridge", alpha=0.1, tol=1e-16, callback=lambda record: True).fit(
+            X, np.column_stack([Y, -2 * Y])
+        )
+    assert {str(found.status) for found in model.solution_} == {"stopped_by_callback"}
+
+
+def test_a_configured_solver_has_its_own() -> None:
+    seen: list[IterationRecord] = []
+    given: dict[str, Any] = {"time_limit": 1e-9, "callback": lambda record: pytest.fail("not asked")}
+    model = MKLRegressor(BANK, alpha=0.01, solver=WorkingSet(callback=seen.append), **given).fit(X, Y)
+    assert model.dual_gap_ <= 1e-4
+    assert len(seen) == len(model.solution_.history)
+
+
+@pytest.mark.filterwarnings("ignore:The best strength")
+def test_cross_validation_asks_in_the_last_fit_only() -> None:
+    seen: list[IterationRecord] = []
+    for given in ({"alphas": [0.1, 0.01], "penalty": "l1"}, {}):
+        seen.clear()
+        model = MKLRegressorCV(BANK, cv=2, **given, callback=seen.append).fit(X, Y)
+        assert tuple(seen) == model.solution_.history
+    with pytest.warns(ConvergenceWarning, match="time_limit"):
+        MKLRegressorCV(BANK, cv=2, penalty="l1", n_alphas=4, time_limit=1e-9).fit(X, Y)
+
+
+def test_a_model_file_leaves_the_callback_out(tmp_path: Path) -> None:
+    given: Any = {"callback": lambda record: False, "time_limit": 30.0}
+    for model in (MKLRegressor(BANK, **given), MKLRegressor(BANK, solver=WorkingSet(callback=given["callback"]))):
+        save_model(model.fit(X, Y), tmp_path / "model.mkl")
+        loaded = load_model(tmp_path / "model.mkl")
+        assert loaded.callback is None
+        assert loaded.time_limit == model.time_limit
+        np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+    assert loaded.solver.callback is None
+
+
+@pytest.mark.parametrize("given", [{"time_limit": 0.0}, {"time_limit": "soon"}, {"callback": 3}])
+def test_what_stops_nothing_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError, match=next(iter(given))):
+        MKLRegressor(BANK, **given).fit(X, Y)
