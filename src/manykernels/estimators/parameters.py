@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,17 @@ def _of_loss(loss: str, name: str) -> Callable[[Any], object]:
     return lambda value: LOSSES[loss](**{name: value})
 
 
+def _check_tau(value: Any) -> None:
+    """Check one quantile, or several in increasing order."""
+    levels = list(value) if np.ndim(value) == 1 and not isinstance(value, str) else [value]
+    for level in levels:
+        LOSSES["quantile"](**{"tau": level})
+    if not levels or any(low >= high for low, high in pairwise(levels)):
+        raise InvalidInputError(
+            f"tau must be one quantile, or several that increase, such as [0.1, 0.9]; got {value!r}."
+        )
+
+
 _ALL = (
     Parameter("loss", None, "Loss of a prediction.", _check_loss, choices=tuple(LOSSES)),
     Parameter("penalty", "l1", "What keeps kernels small or out.", _check_penalty, choices=tuple(REGULARIZERS)),
@@ -164,7 +176,7 @@ _ALL = (
         number_or_auto(_of_loss("huber", "delta")),
         Range(open="both"),
     ),
-    Parameter("tau", 0.5, "For 'quantile': which quantile.", _of_loss("quantile", "tau"), Range(high=1.0, open="both")),
+    Parameter("tau", 0.5, "For 'quantile': which quantile.", _check_tau, Range(high=1.0, open="both")),
     Parameter("weights", "own", "Kernel weights of each class or target, or shared.", _check_weights, choices=WEIGHTS),
     Parameter("solver", "auto", "Name of a solver; 'auto' chooses.", _check_solver, choices=("auto", *SOLVERS)),
     Parameter(

@@ -13,6 +13,8 @@ from manykernels.estimators.supervised.targets import (
     encode_labels,
     sample_weights,
 )
+from manykernels.exceptions import InvalidInputError
+from manykernels.objective.losses import Loss
 from manykernels.solvers.solution import Callback
 from manykernels.validation.arrays import Array
 
@@ -146,6 +148,14 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
 
     _plain = MKLRegressor
     _default_scoring = "neg_mean_squared_error"
+
+    def _checked_loss(self) -> Loss:
+        if self._levels is not None:
+            raise InvalidInputError(
+                f"MKLRegressorCV chooses a strength for one quantile, but tau={self.tau!r} has several: choose it for "
+                "one of them and give alpha_ to MKLRegressor, or fit one model for each."
+            )
+        return super()._checked_loss()
 
     def __init__(
         self,

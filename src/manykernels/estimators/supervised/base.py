@@ -147,6 +147,7 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
         check_parameters(given)
         named = isinstance(self.loss, str)
         own = _own(LOSSES[self.loss], given) if named else {}
+        own = {name: value[0] if np.ndim(value) else value for name, value in own.items()}  # see ``_losses``
         # Sizes of errors that wait for the target are those of a target of unit spread until then.
         loss = get_loss(
             self.loss, **{name: IN_UNIT_SPREAD[name] if value == AUTO else value for name, value in own.items()}
@@ -204,7 +205,7 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
         problems = build_problems(
             training.stack,
             samples.y,
-            [in_unit_of(loss, self._left_open, target, samples.weight) for target in targets],
+            self._losses([in_unit_of(loss, self._left_open, target, samples.weight) for target in targets]),
             regularizer,
             fit_intercept=self.fit_intercept,
             sample_weight=samples.weight,
@@ -212,6 +213,10 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
             share_weights=self._shares_weights,
         )
         return training, problems
+
+    def _losses(self, losses: list[Loss]) -> list[Loss]:
+        """Return the loss of each problem, where the problems differ in more than the target."""
+        return losses
 
     def _keep_fit(self, training: Training, fit: Fit, samples: Samples) -> None:
         """Keep the model of solutions on these kernels."""

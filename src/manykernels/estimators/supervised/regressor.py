@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -13,12 +14,15 @@ from manykernels.estimators.banks import SettableBank
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import numeric_targets, sample_weights
+from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import LOSSES, Loss
 from manykernels.solvers.solution import Callback
 from manykernels.validation.arrays import Array
 
 
 def _has_link(regressor: MKLRegressor) -> bool:
+    if regressor._levels is not None:
+        return True  # the scores may cross, the predictions do not
     loss = LOSSES.get(regressor.loss) if isinstance(regressor.loss, str) else type(regressor.loss)
     if loss is None or loss.mean is Loss.mean:
         raise AttributeError(f"With loss={regressor.loss!r} scores are predictions: use predict.")
@@ -71,8 +75,10 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
     delta : float or "auto", default="auto"
         For ``"huber"``: size of error, in the unit of y, beyond which the loss is linear; "auto" is 1.35 standard
         deviations of y.
-    tau : float, default=0.5
+    tau : float or sequence of float, default=0.5
         For ``"quantile"``: which quantile of y given x is estimated, strictly between 0 and 1; 0.5 is the median.
+        Several, in increasing order, make one problem each on the same kernels, for y of one dimension, and
+        :meth:`predict` returns a column for each, which do not cross.
     weights : {"own", "shared"}, default="own"
         Whether every target has kernel weights of its own, or all targets share one set: see Notes.
     solver : str or Solver, default="auto"
@@ -189,7 +195,7 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         eta: float = 0.5,
         epsilon: float | str = "auto",
         delta: float | str = "auto",
-        tau: float = 0.5,
+        tau: Any = 0.5,
         weights: str = "own",
         solver: Any = "auto",
         fit_intercept: bool = True,
@@ -232,11 +238,31 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         tags.target_tags.multi_output = True
         return tags
 
+    @property
+    def _levels(self) -> Array | None:
+        """The quantiles that are estimated at once; None for other losses and a single one."""
+        several = isinstance(self.loss, str) and self.loss == "quantile" and np.ndim(self.tau) == 1
+        return np.asarray(self.tau, dtype=np.float64) if several else None
+
+    def _losses(self, losses: list[Loss]) -> list[Loss]:
+        levels: Any = self._levels
+        if levels is None:
+            return losses
+        return [replace(cast("Any", loss), tau=float(tau)) for loss, tau in zip(losses, levels, strict=True)]
+
     def _checked_target(self, y: Any) -> Array:
         return numeric_targets(y)
 
     def _encoded(self, samples: Samples) -> Samples:
-        self._single = samples.y.ndim == 1
+        levels = self._levels
+        if levels is not None and samples.y.ndim > 1:
+            raise InvalidInputError(
+                f"Several quantiles are estimated of one target, but y has shape {samples.y.shape}; give one tau, or "
+                "fit one model for each column of y."
+            )
+        self._single = samples.y.ndim == 1 and levels is None
+        if levels is not None:
+            return samples.with_targets(np.repeat(samples.y[:, None], len(levels), axis=1))
         return samples.with_targets(samples.y.reshape(len(samples.y), -1))
 
     def predict(self, X: Any) -> Array:
@@ -250,7 +276,9 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_targets)
-            In the unit of y; the mean for losses with a logarithmic link.
+            In the unit of y; the mean for losses with a logarithmic link. Of several quantiles, a column for each:
+            the scores of every sample in increasing order, which never is a worse estimate than the scores as they are
+            (the rearrangement of Chernozhukov, Fernandez-Val and Galichon, Econometrica 78, 2010).
 
         Examples
         --------
@@ -259,7 +287,7 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         array([1.5])
         """
         scores = self._values(X)
-        return self._loss.mean(scores)
+        return self._loss.mean(scores) if self._levels is None else np.sort(scores, axis=1)
 
     def _values(self, X: Any) -> Array:
         """Return the scores ``f(x) + b``, a vector for a single target."""
@@ -269,6 +297,8 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
     @available_if(_has_link)
     def decision_function(self, X: Any) -> Array:
         """Return the scores ``f(x) + b``, the logarithms of the predictions; for the losses "poisson" and "gamma" only.
+
+        With several quantiles they are the quantiles before they are put in order.
 
         Parameters
         ----------
@@ -293,6 +323,8 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of the variance that is explained; of the deviance for "poisson" and "gamma".
 
+        Of several quantiles, the share of the quantile losses that is saved, averaged over the quantiles.
+
         Parameters
         ----------
         X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
@@ -316,6 +348,12 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         True
         """
         check_is_fitted(self)
+        levels = self._levels
+        if levels is not None:
+            target, weight = numeric_targets(y), sample_weights(sample_weight, len(y))
+            losses, columns = self._losses([self._loss] * len(levels)), self.predict(X).T
+            saved = [_explained(loss, target, z, weight) for loss, z in zip(losses, columns, strict=True)]
+            return float(np.mean(saved))
         if self._loss.support == "real":
             return float(super().score(X, y, sample_weight))
         scores = self._scores(X)
@@ -357,7 +395,7 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         return self._contributions(X)
 
     def _target_labels(self) -> Array:
-        return self._output_labels()
+        return self._output_labels() if self._levels is None else self._levels
 
 
 def _explained(loss: Loss, target: Array, scores: Array, weight: Array) -> float:

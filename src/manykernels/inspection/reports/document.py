@@ -18,6 +18,7 @@ from manykernels.inspection.reports import charts, contents, words
 from manykernels.inspection.reports.caveats import Case, caveats_of
 from manykernels.inspection.reports.evaluation import FOLDS, HELD_OUT, TRAINING, Evaluation, evaluate
 from manykernels.inspection.reports.report import MKLReport
+from manykernels.inspection.reports.scores import check_one_prediction
 from manykernels.kernels import KernelStack, PrecomputedBank, Views
 from manykernels.validation.arrays import check_count
 
@@ -101,6 +102,7 @@ def report(
     """
     template = _template()
     check_is_fitted(model)
+    check_one_prediction(model)
     check_count(n_draws, "n_draws")
     task = "classification" if is_classifier(model) else "regression"
     X, y, name = _checked(model, X, y, "X and y")

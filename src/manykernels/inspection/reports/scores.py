@@ -16,11 +16,23 @@ from sklearn.metrics import (
     root_mean_squared_error,
 )
 
+from manykernels.exceptions import InvalidInputError
+
 Array = NDArray[Any]
+
+
+def check_one_prediction(estimator: Any) -> None:
+    """Refuse a model of several quantiles, whose predictions have no errors to report."""
+    if getattr(estimator, "_levels", None) is not None:
+        raise InvalidInputError(
+            f"Reports are of one prediction a sample, but this model has the quantiles tau={estimator.tau!r}. Report a "
+            "model of one of them; its own score(X, y) is the share of the quantile losses that is saved."
+        )
 
 
 def held_out_scores(estimator: Any, X: Any, y: Any) -> dict[str, float | None]:
     """Return the usual scores of a task."""
+    check_one_prediction(estimator)
     return _classification(estimator, X, np.asarray(y)) if is_classifier(estimator) else _regression(estimator, X, y)
 
 
