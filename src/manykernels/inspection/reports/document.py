@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.exceptions import InvalidInputError
@@ -85,7 +86,7 @@ def report(
     ImportError
         Without Jinja2 (the extra ``report``).
     InvalidInputError
-        If X and y do not fit the model or each other.
+        If X and y do not fit the model or each other, or the model is a Pipeline; the message says what to do.
 
     Examples
     --------
@@ -102,6 +103,12 @@ def report(
     """
     template = _template()
     check_is_fitted(model)
+    if isinstance(model, Pipeline):
+        raise InvalidInputError(
+            "A report refits its model on folds, and the steps of a Pipeline would have to be refitted with it. Report "
+            "the last step on what it gets, report(pipeline[-1], pipeline[:-1].transform(X), y); its folds then know "
+            "all rows by way of these steps. Banks standardize inside the folds by themselves."
+        )
     check_one_prediction(model)
     check_count(n_draws, "n_draws")
     task = "classification" if is_classifier(model) else "regression"

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manykernels.inspection.displays.kernel_table import kernel_table
 from manykernels.inspection.displays.plotting import cut_text, short_label
+from manykernels.inspection.reports.pipelines import last_step
 from manykernels.inspection.reports.report import MKLReport
 from manykernels.inspection.reports.words import percent
 
@@ -31,7 +32,7 @@ def summary_html(model: Any) -> str:
 
     Parameters
     ----------
-    model : MKLClassifier, MKLRegressor, their CV variants or a search
+    model : MKLClassifier, MKLRegressor, their CV variants or a search, or a Pipeline that ends in one
         One that is not fitted gives its parameters only.
 
     Returns
@@ -49,6 +50,7 @@ def summary_html(model: Any) -> str:
     >>> card.startswith("<div"), "x1: gaussian" in card
     (True, True)
     """
+    model = last_step(model)
     try:
         check_is_fitted(model)
     except NotFittedError:
