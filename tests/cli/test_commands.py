@@ -20,6 +20,7 @@ from manykernels import (
     HierarchicalMKL,
     KernelAligner,
     KernelBank,
+    Linear,
     MKLClassifier,
     MKLRegressor,
     NonlinearMKL,
@@ -510,3 +511,16 @@ def test_a_process_of_its_own(data: Path, tmp_path: Path) -> None:
     assert found.stderr == ""
     assert found.stdout.startswith('{"command": "fit", "exit_code": 0')
     assert load_model(tmp_path / "m.mkl").n_features_in_ == 3
+
+
+def test_predict_needs_no_columns_that_no_kernel_reads(run: Runner, tmp_path: Path) -> None:
+    X = pd.DataFrame(np.random.default_rng(1).normal(size=(30, 2)), columns=["dose", "noise"])
+    fitted = MKLRegressor(KernelBank.per_feature(Linear()), alpha=0.2).fit(X, X["dose"])
+    save_model(fitted, tmp_path / "dose.mkl")
+    X[["dose"]].to_csv(tmp_path / "dose.csv", index=False)
+    done = run("predict", tmp_path / "dose.mkl", tmp_path / "dose.csv")
+    assert done.code == 0, done.err
+    values = np.array(done.out.split()[1:], dtype=float)
+    np.testing.assert_allclose(values, fitted.predict(X), rtol=1e-6, atol=1e-12)
+    X[["noise"]].to_csv(tmp_path / "noise.csv", index=False)
+    assert "lacks 1 of the 2 columns" in run("predict", tmp_path / "dose.mkl", tmp_path / "noise.csv").err

@@ -118,7 +118,7 @@ def _predict_chunks(options: PredictOptions, model: Any, targets: Sequence[str],
 
 
 def features_of(model: Any, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns that the model was fitted on, in its order, checked.
+    """Return the columns that the model was fitted on, in its order, checked; those that no kernel reads may lack.
 
     Parameters
     ----------
@@ -148,13 +148,16 @@ def features_of(model: Any, frame: pd.DataFrame) -> pd.DataFrame:
                 f"The model was fitted on {model.n_features_in_} columns without names; the table has {frame.shape[1]}."
             )
         return _checked(model, frame).set_axis(range(frame.shape[1]), axis=1)
-    missing = [name for name in names if name not in frame.columns]
-    if missing:
+    needed = [name for name in names[model.selected_features_] if name not in frame.columns]
+    if needed:
+        missing = [name for name in names if name not in frame.columns]
         raise InvalidInputError(
             f"The table lacks {len(missing)} of the {len(names)} columns that the model was fitted on: "
-            f"{quoted(missing)}."
+            f"{quoted(missing)}. Its kernels read {quoted(needed)}."
         )
-    return _checked(model, frame[list(names)])
+    bank: Any = model._expansion.bank
+    check_entries(frame[list(names[model.selected_features_])], bank.missing)
+    return frame[[name for name in names if name in frame.columns]]
 
 
 def _checked(model: BaseMKL, features: pd.DataFrame) -> pd.DataFrame:
