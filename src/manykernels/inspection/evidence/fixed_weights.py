@@ -114,7 +114,7 @@ class FoldKernels:
         alone = np.eye(stack.n_kernels)
         if len(chosen) == 1:
             return alone[chosen[0]]
-        with _without_remarks("The best strength"):
+        with _without_remarks("The (best strength|score was still rising)"):
             scores = [self._inner_score(self.gram(alone[m])) for m in chosen]
         return alone[chosen[int(np.argmax(scores))]]
 
