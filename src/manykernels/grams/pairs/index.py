@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array
 
-DENSE_SHARE = 0.01  # of the table that is filled, from which on BLAS on the whole table is faster (benchmarks/pairs.py)
+DENSE_SHARE = 0.05  # of the table that is filled, from which on BLAS on the whole table is faster (benchmarks/pairs.py)
 CHUNK_ENTRIES = 2**20  # of gathered rows of two matrices
 
 

@@ -54,7 +54,7 @@ class PairStack(GramStack):
 
     Notes
     -----
-    A product of N pairs with a vector costs O(N (n + q)), or O(n q (n + q)) by BLAS from a hundredth of a table on.
+    A product of N pairs with a vector costs O(N (n + q)), or O(n q (n + q)) by BLAS from a twentieth of a table on.
     The squared loss is fitted without a matrix among pairs by ``solver="block_coordinate"``, which `solve` chooses
     beyond 2000 pairs; other losses form matrices of N x N.
 
