@@ -267,8 +267,8 @@ class Regularizer(abc.ABC):
         >>> from manykernels import get_regularizer
         >>> get_regularizer("l1", 1.0).relative(0.1, np.array([3.0, 5.0]), 2.0)
         BlockL1(strength=0.5)
-        >>> get_regularizer("ridge", 1.0).relative(0.25, np.array([3.0, 5.0]), 2.0)
-        Ridge(strength=2.125)
+        >>> round(get_regularizer("ridge", 1.0).relative(0.25, np.array([3.0, 5.0]), 2.0).strength, 6)
+        2.125
         """
         return replace(self, strength=fraction * (self._reference(u, loss) or 1.0))
 
