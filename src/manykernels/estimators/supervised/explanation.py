@@ -83,7 +83,7 @@ class Explanations:
 
     @property
     def selected_features_(self) -> Array:
-        """Columns that prediction reads, (n_features_in_,) bool: those of active kernels.
+        """Columns that prediction reads, ``(n_features_in_,)`` bool: those of active kernels.
 
         A DataFrame to predict needs no others: ``model.predict(X.loc[:, model.selected_features_])``. Not there for
         precomputed kernels.
@@ -94,7 +94,7 @@ class Explanations:
 
     @property
     def feature_importances_(self) -> Array:
-        """Share of the kernel norms that falls on each column, (n_features_in_,).
+        """Share of the kernel norms that falls on each column, ``(n_features_in_,)``.
 
         The norm ``||f_m||`` of a kernel of several columns is shared equally among them, so that a kernel on all
         columns counts a little for each; the shares sum to one, or are all zero for an empty model. With several
