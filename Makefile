@@ -108,6 +108,7 @@ experiments: $(VENV)/.installed-test
 	  echo "experiments skipped: there is no folder $(DATA) (DATA=...); tests/experiments run them on stand-in data"; \
 	  exit 0; \
 	fi; \
+	rm -rf experiments/results/quick; \
 	for script in experiments/*/[a-z]*.py; do \
 	  name=$${script#experiments/}; \
 	  echo "$$script --quick --data $(DATA)"; \

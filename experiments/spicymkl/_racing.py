@@ -142,11 +142,14 @@ def pose(problem: str, constant: float, squared: float) -> PaperProblem:
 
 
 def matching_constant(stack: Any, y: Any, constant: float) -> float:
-    """Return ``Ct = C / sum ||f_m||`` of the solution with the block 1-norm and the hinge loss; (6), corrected."""
+    """Return ``Ct = C / sum ||f_m||`` of the solution with the block 1-norm and the hinge loss; (6), corrected.
+
+    Zero where that solution is empty: the squared penalty has no slope at zero, so that no constant of it empties one.
+    """
     problem = spicymkl(constant, "hinge").problem(stack, y)
     solution = get_solver("spicymkl")(tol=REFERENCE_GAP).solve(problem)
     norms = solution.kernel_weights * problem.dual_norms(solution.dual_coef)
-    return squared_constant(constant, norms)
+    return squared_constant(constant, norms) if norms.any() else 0.0
 
 
 def race(entrant: Entrant, problem: Problem, limit: float) -> tuple[dict[str, Any], Any]:

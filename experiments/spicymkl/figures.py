@@ -123,6 +123,8 @@ def run_all(ledger: Ledger, sizes: Sizes, folder: str | None) -> None:
             stack, y = build(data, n_kernels, n_samples, repeat, folder)
             squared = matching_constant(stack, y, CONSTANT)
         for entrant in wanted:
+            if entrant.problem == "squared" and not squared:
+                continue
             key = size | {"repeat": repeat, "problem": entrant.problem, "solver": entrant.label}
             problem = pose(entrant.problem, CONSTANT, squared).problem(stack, y)
             ledger.add(key | race(entrant, problem, sizes.limit)[0])

@@ -124,8 +124,10 @@ def run_split(ledger: Ledger, sizes: Sizes, data: str, split: int, slow: bool, X
             made = make_split(X, y, split) if made is None else made
             warm_up(ENTRANTS)
             target = made.y[made.train]
-            if entrant.problem == "squared" and not squared:
-                squared = matching_constant(made.stack, target, constant)
+            if entrant.problem == "squared":
+                squared = squared or matching_constant(made.stack, target, constant)
+                if not squared:
+                    continue
             problem = pose(entrant.problem, constant, squared).problem(made.stack, target)
             measured, solution = race(entrant, problem, sizes.limit)
             ledger.add(key | measured | {"accuracy": round(made.accuracy(solution), 4)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from tests.support.programs import run_program
+
+from manykernels import KernelBank, build_stack
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "spicymkl"
 WITH_MACHINES = ("hessianmkl", "levelmkl", "simplemkl", "silp", "block_coordinate")
@@ -149,3 +152,13 @@ def _like(table: pd.DataFrame, row: pd.Series, columns: list[str]) -> pd.DataFra
 
 def _run(script: str, folder: Path, *more: str) -> None:
     assert run_program(FOLDER / script, "--data", str(folder), "--quick", "--output", str(folder), *more)[1] == []
+
+
+def test_an_empty_solution_has_no_squared_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    racing = importlib.import_module("_racing")
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(12, 3)), np.repeat([-1.0, 1.0], 6)
+    stack = build_stack(KernelBank.per_feature("linear").fit(X), X)
+    assert racing.matching_constant(stack, y, 1e3) == 0.0
+    assert racing.matching_constant(stack, y, 1e-3) > 0.0
