@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 from tests.support.programs import run_program
 
-from manykernels import KernelBank, build_stack
+from manykernels import KernelBank
+from manykernels.grams import build_stack
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "spicymkl"
 WITH_MACHINES = ("hessianmkl", "levelmkl", "simplemkl", "silp", "block_coordinate")
@@ -159,6 +160,6 @@ def test_an_empty_solution_has_no_squared_form(monkeypatch: pytest.MonkeyPatch) 
     racing = importlib.import_module("_racing")
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(12, 3)), np.repeat([-1.0, 1.0], 6)
-    stack = build_stack(KernelBank.per_feature("linear").fit(X), X)
+    stack = build_stack(KernelBank.per_feature(widths=[1.0]).fit(X), X)
     assert racing.matching_constant(stack, y, 1e3) == 0.0
     assert racing.matching_constant(stack, y, 1e-3) > 0.0
