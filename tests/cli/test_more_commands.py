@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from manykernels import MKLClassifierCV, load_model
+from manykernels import MKLClassifierCV, load_model, save_model
 from manykernels.cli.views import read_views
 from manykernels.exceptions import InvalidInputError
+from manykernels.inspection import read_metadata
 
 Runner = Callable[..., Any]
 
@@ -112,9 +113,27 @@ def test_report_scores_the_rows_held_out_when_the_model_was_fitted(
     table.head(30).to_csv(tmp_path / "new.csv", index=False)
     found = run("report", model, tmp_path / "new.csv", "--output", tmp_path / "r.html", "--json").json
     assert found["n_held_out"] == 30
+    other = table.head(30).drop(columns="patient").assign(remark=[f"free text {row}" for row in range(30)])
+    other.to_csv(tmp_path / "new.csv", index=False)
+    assert run("report", model, tmp_path / "new.csv", "--output", tmp_path / "r.html").code == 0
     wrong = run("report", model, data, "--output", tmp_path / "r.pdf")
     assert wrong.code == 1
     assert "must end in .html" in wrong.err
+
+
+def test_report_reads_what_the_first_version_wrote(run: Runner, model: Path, data: Path, tmp_path: Path) -> None:
+    told = {name: value for name, value in read_metadata(model).items() if name in ("target", "data", "test_size")}
+    save_model(load_model(model), tmp_path / "old.mkl", metadata=told)
+    done = run("report", tmp_path / "old.mkl", data, "--output", tmp_path / "r.html")
+    assert done.code == 0, done.err
+
+
+def test_folds_search_the_mixture_unless_a_penalty_is_named(run: Runner, data: Path, tmp_path: Path) -> None:
+    words = ("fit", data, *FIT, "--cv", 2, "--tol", 0.1, "--output", tmp_path / "m.mkl")
+    assert run(*words).code == 0
+    assert load_model(tmp_path / "m.mkl").penalty == "auto"
+    assert run(*words, "--penalty", "l1").code == 0
+    assert load_model(tmp_path / "m.mkl").penalty == "l1"
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

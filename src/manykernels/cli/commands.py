@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
@@ -49,16 +51,10 @@ class Gaps(StrEnum):
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout, and nothing else there.")]
 Data = Annotated[Path, typer.Argument(help="Table: CSV (comma, semicolon, tab) or Parquet, a header line first.")]
 ModelFile = Annotated[Path, typer.Argument(help="File written by 'manykernels fit'.")]
-Views = Annotated[Path | None, typer.Option(help="TOML file that names views: rna = ['gene1', 'rna_*'].")]
-Target = Annotated[str, typer.Option(help="Column to predict.")]
-Kernels = Annotated[str, typer.Option(help="'default', 'simplemkl' or a TOML file.")]
-Ids = Annotated[list[str] | None, typer.Option("--id", help="Column that names rows; may be repeated.")]
-DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
-Missing = Annotated[
-    Gaps,
-    typer.Option(help="Missing values: refuse them, leave rows out of the kernels they lack, or tell that they lack."),
-]
-Drop = Annotated[list[str] | None, typer.Option(help="Column that is no feature; may be repeated.")]
+Folds = Annotated[int | None, typer.Option(min=2, help="Choose strength and mixture in this many folds.")]
+Groups = Annotated[str | None, typer.Option(help="Column whose equal rows are never split; no feature.")]
+Picture = Annotated[Path | None, typer.Option(help="Picture to write (.png, .svg, .pdf).")]
+TableFile = Annotated[Path | None, typer.Option("--output", "-o", help="CSV or Parquet file for the whole table.")]
 
 
 def _show_version(asked: bool) -> None:
@@ -84,8 +80,8 @@ def _option(parameter: Parameter) -> inspect.Parameter:
     kind = str if isinstance(default, str) else kind  # a number will do as well, see ``_numbers_or_text``
     if parameter.choices:
         text += f" One of {', '.join(parameter.choices)}."
-    if parameter.name == "loss":
-        text += f" Default {' or '.join(DEFAULT_LOSS.values())}."
+    if parameter.name in DEFAULT_OF_TASK:
+        default, text = None, f"{text} {DEFAULT_OF_TASK[parameter.name]}"
     return inspect.Parameter(
         parameter.name,
         inspect.Parameter.KEYWORD_ONLY,
@@ -105,59 +101,86 @@ def _numbers_or_text(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 NO_OPTIONS = ("random_state", "verbose", "callback")  # --seed, a flag of the terminal, and code
+DEFAULT_OF_TASK = {
+    "loss": f"Default {' or '.join(DEFAULT_LOSS.values())}.",
+    "penalty": "Default l1; with --cv, a search over mixtures.",
+}
 
 
-def with_settings(command: Any) -> Any:
-    """Give a command an option for every parameter of the estimators, in place of its ``**settings``."""
-    hints = get_type_hints(command, include_extras=True)
-    own = [part for part in inspect.signature(command).parameters.values() if part.kind is not part.VAR_KEYWORD]
-    parts = [part.replace(annotation=hints[part.name], kind=part.KEYWORD_ONLY) for part in own]
-    parts += [_option(parameter) for name, parameter in PARAMETERS.items() if name not in NO_OPTIONS]
-    command.__signature__ = inspect.Signature(parts)
-    command.__annotations__ = {part.name: part.annotation for part in parts}
-    return command
-
-
-@app.command(help="Fit a model to a table, judge it on rows held out, and save it.", epilog=EPILOG)
-@with_settings
-def fit(
+def table_options(
     data: Data,
-    target: Target,
+    target: Annotated[str, typer.Option(help="Column to predict.")],
     task: Annotated[Task, typer.Option(help="'auto' looks at the target.")] = Task.AUTO,
-    kernels: Kernels = "default",
-    test_size: Annotated[float, typer.Option(min=0.0, max=0.99, help="Share of rows to hold out; 0 for none.")] = 0.2,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
-    drop: Drop = None,
-    ids: Ids = None,
-    drop_missing: DropMissing = False,
-    missing: Missing = Gaps.ERROR,
-    cv: Annotated[int | None, typer.Option(min=2, help="Choose the strength in this many folds.")] = None,
-    groups: Annotated[str | None, typer.Option(help="Column whose equal rows are never split; no feature.")] = None,
-    views: Views = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")] = Path("model.mkl"),
-    as_json: Json = False,
-    **settings: Any,
-) -> None:
-    """Fit a model to a table and save it."""
-    options = FitOptions(
-        cv=cv,
-        groups=groups,
-        views=views,
+    kernels: Annotated[str, typer.Option(help="'default', 'simplemkl' or a TOML file.")] = "default",
+    views: Annotated[Path | None, typer.Option(help="TOML file that names views: rna = ['gene1', 'rna_*'].")] = None,
+    drop: Annotated[list[str] | None, typer.Option(help="Column that is no feature; may be repeated.")] = None,
+    ids: Annotated[list[str] | None, typer.Option("--id", help="Column that names rows; may be repeated.")] = None,
+    drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")] = False,
+    missing: Annotated[
+        Gaps,
+        typer.Option(
+            help="Missing values: refuse them, leave rows out of the kernels they lack, or tell that they lack."
+        ),
+    ] = Gaps.ERROR,
+) -> FitOptions:
+    """Return what the options say that every command on a table has."""
+    return FitOptions(
         data=data,
         target=target,
         task=task.value,
         kernels=kernels,
-        test_size=test_size,
-        seed=seed,
-        output=output,
+        views=views,
         drop=tuple(drop or ()),
         ids=tuple(ids or ()),
         drop_missing=drop_missing,
         missing=missing.value,
-        settings=_numbers_or_text(settings),
     )
+
+
+def on_a_table(settings: tuple[str, ...]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command, in place of its first argument, the options of a table and those of parameters of estimators."""
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        table, own = _parts_of(table_options), _parts_of(command)[1:]
+
+        def run(**given: Any) -> None:
+            options = table_options(**{part.name: given.pop(part.name) for part in table})
+            chosen = {name: given.pop(name) for name in settings}
+            command(replace(options, settings=_numbers_or_text(chosen)), **given)
+
+        parts = [*table, *own, *(_option(PARAMETERS[name]) for name in settings)]
+        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        run.__signature__ = inspect.Signature(parts)  # type: ignore[attr-defined]  # what typer reads
+        run.__annotations__ = {part.name: part.annotation for part in parts}
+        return run
+
+    return decorated
+
+
+def _parts_of(command: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a function by keyword, with the annotations that typer reads."""
+    hints = get_type_hints(command, include_extras=True)
+    parts = inspect.signature(command).parameters.values()
+    return [part.replace(annotation=hints[part.name], kind=part.KEYWORD_ONLY) for part in parts]
+
+
+SETTINGS = tuple(name for name in PARAMETERS if name not in NO_OPTIONS)
+
+
+@app.command(help="Fit a model to a table, judge it on rows held out, and save it.", epilog=EPILOG)
+@on_a_table(SETTINGS)
+def fit(
+    options: FitOptions,
+    test_size: Annotated[float, typer.Option(min=0.0, max=0.99, help="Share of rows to hold out; 0 for none.")] = 0.2,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the split.")] = 0,
+    cv: Folds = None,
+    groups: Groups = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")] = Path("model.mkl"),
+    as_json: Json = False,
+) -> None:
+    """Fit a model to a table and save it."""
     with running("fit", as_json=as_json) as outcome:
-        run_fit(options, outcome)
+        run_fit(replace(options, test_size=test_size, seed=seed, cv=cv, groups=groups, output=output), outcome)
 
 
 @app.command(help="Predict the rows of a table with a saved model; CSV on stdout, or --output.", epilog=EPILOG)
@@ -190,7 +213,7 @@ def predict(
 @app.command("inspect", help="Show what a model file holds: kernels, weights, duality gap, cost.", epilog=EPILOG)
 def inspect_model(
     model: ModelFile,
-    plot: Annotated[Path | None, typer.Option(help="Picture to write (.png, .svg, .pdf).")] = None,
+    plot: Picture = None,
     as_json: Json = False,
 ) -> None:
     """Show what a model file holds."""
@@ -212,107 +235,39 @@ def report(
 
 
 @app.command(help="Show which kernels enter as the penalty weakens, one model a strength, on all rows.", epilog=EPILOG)
-@with_settings
+@on_a_table(SETTINGS)
 def path(
-    data: Data,
-    target: Target,
-    task: Annotated[Task, typer.Option(help="'auto' looks at the target.")] = Task.AUTO,
-    kernels: Kernels = "default",
-    views: Views = None,
+    options: FitOptions,
     n_alphas: Annotated[int, typer.Option(min=1, help="Number of strengths.")] = 25,
-    drop: Drop = None,
-    ids: Ids = None,
-    drop_missing: DropMissing = False,
-    missing: Missing = Gaps.ERROR,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV or Parquet file for all weights.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Picture to write (.png, .svg, .pdf).")] = None,
+    output: TableFile = None,
+    plot: Picture = None,
     as_json: Json = False,
-    **settings: Any,
 ) -> None:
     """Show which kernels enter as the penalty weakens."""
-    options = FitOptions(
-        data=data,
-        target=target,
-        task=task.value,
-        kernels=kernels,
-        views=views,
-        drop=tuple(drop or ()),
-        ids=tuple(ids or ()),
-        drop_missing=drop_missing,
-        missing=missing.value,
-        settings=_numbers_or_text(settings),
-    )
     with running("path", as_json=as_json) as outcome:
         run_path(options, n_alphas, output, plot, outcome)
 
 
 @app.command(help="Tell in folds whether learning the weights is worth it: beside simpler weights.", epilog=EPILOG)
-@with_settings
+@on_a_table(SETTINGS)
 def compare(
-    data: Data,
-    target: Target,
-    task: Annotated[Task, typer.Option(help="'auto' looks at the target.")] = Task.AUTO,
-    kernels: Kernels = "default",
-    views: Views = None,
+    options: FitOptions,
     folds: Annotated[int, typer.Option(min=2, help="Number of folds that are compared.")] = 5,
-    cv: Annotated[int | None, typer.Option(min=2, help="Choose the strength in this many folds of each.")] = None,
-    groups: Annotated[str | None, typer.Option(help="Column whose equal rows are never split; no feature.")] = None,
+    cv: Folds = None,
+    groups: Groups = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the folds.")] = 0,
-    drop: Drop = None,
-    ids: Ids = None,
-    drop_missing: DropMissing = False,
-    missing: Missing = Gaps.ERROR,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV or Parquet file for the table.")] = None,
+    output: TableFile = None,
     as_json: Json = False,
-    **settings: Any,
 ) -> None:
     """Tell whether learning the weights is worth it."""
-    options = FitOptions(
-        cv=cv,
-        groups=groups,
-        data=data,
-        target=target,
-        task=task.value,
-        kernels=kernels,
-        views=views,
-        seed=seed,
-        drop=tuple(drop or ()),
-        ids=tuple(ids or ()),
-        drop_missing=drop_missing,
-        missing=missing.value,
-        settings=_numbers_or_text(settings),
-    )
     with running("compare", as_json=as_json) as outcome:
-        run_compare(options, folds, output, outcome)
+        run_compare(replace(options, cv=cv, groups=groups, seed=seed), folds, output, outcome)
 
 
 @app.command(help="Tell how many kernels a fit would have and what memory it would take.", epilog=EPILOG)
-def plan(
-    data: Data,
-    target: Target,
-    task: Annotated[Task, typer.Option(help="'auto' looks at the target.")] = Task.AUTO,
-    kernels: Kernels = "default",
-    views: Views = None,
-    drop: Drop = None,
-    ids: Ids = None,
-    drop_missing: DropMissing = False,
-    missing: Missing = Gaps.ERROR,
-    memory_budget: Annotated[str | None, typer.Option(help=PARAMETERS["memory_budget"].help)] = None,
-    as_json: Json = False,
-) -> None:
+@on_a_table(("memory_budget",))
+def plan(options: FitOptions, as_json: Json = False) -> None:
     """Tell what a fit would take."""
-    options = FitOptions(
-        data=data,
-        target=target,
-        task=task.value,
-        kernels=kernels,
-        views=views,
-        drop=tuple(drop or ()),
-        ids=tuple(ids or ()),
-        drop_missing=drop_missing,
-        missing=missing.value,
-        settings={"memory_budget": memory_budget},
-    )
     with running("plan", as_json=as_json) as outcome:
         run_plan(options, outcome)
 

@@ -18,7 +18,7 @@ from manykernels.cli.tables import write_table
 from manykernels.cli.targets import Samples
 from manykernels.cli.views import bank_for
 from manykernels.estimators import regularization_path
-from manykernels.estimators.parameters import DEFAULT_LOSS, check_parameters, shape_of
+from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, check_parameters, shape_of
 from manykernels.estimators.selection.path import RegularizationPath
 from manykernels.estimators.strength import AUTO, in_unit_of
 from manykernels.exceptions import InvalidInputError
@@ -130,12 +130,13 @@ def _settings(options: FitOptions, samples: Samples) -> dict[str, Any]:
     """Return the arguments of the path that the options stand for."""
     given = {name: value for name, value in options.settings.items() if value is not None}
     loss = given.get("loss", DEFAULT_LOSS[samples.task])
+    penalty = given.get("penalty", PARAMETERS["penalty"].default)
     sizes = {name: given[name] for name in shape_of(LOSSES[loss]) if name in given and given[name] != AUTO}
     own = {name: given[name] for name in PASSED_ON if name in given}
     return {
         **own,
         "loss": in_unit_of(get_loss(loss, **sizes), given, samples.target, np.ones(len(samples.target))),
-        "penalty_parameters": {name: given[name] for name in shape_of(REGULARIZERS[given["penalty"]]) if name in given},
+        "penalty_parameters": {name: given[name] for name in shape_of(REGULARIZERS[penalty]) if name in given},
     }
 
 

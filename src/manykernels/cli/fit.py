@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit, StratifiedGroupKFold, train_test_split
 
 from manykernels.cli.console import Outcome, verbosity
@@ -100,10 +101,10 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
     _show(options, samples, report, outcome)
 
 
-def read_samples(options: FitOptions, outcome: Outcome) -> Samples:
-    """Return the rows of the table to learn from; remarks on them go to the outcome."""
+def read_samples(options: FitOptions, outcome: Outcome, frame: pd.DataFrame | None = None) -> Samples:
+    """Return the rows of the table to learn from, or of one that was read; remarks on them go to the outcome."""
     samples = split_columns(
-        read_table(options.data),
+        read_table(options.data) if frame is None else frame,
         options.target,
         task=options.task,
         drop=options.drop,

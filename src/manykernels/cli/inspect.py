@@ -11,6 +11,7 @@ from manykernels.cli.console import Outcome
 from manykernels.cli.fit import FitOptions, hold_out, read_samples
 from manykernels.cli.predict import features_of
 from manykernels.cli.showing import report_tables
+from manykernels.cli.tables import read_table
 from manykernels.cli.targets import Samples
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
@@ -103,18 +104,22 @@ def _parts(
     estimator: Any, metadata: dict[str, Any], data: Path, outcome: Outcome
 ) -> tuple[Samples, Array | None, Array | None]:
     """Return the rows of a table, and which of them the model was fitted on and which not; None for no such rows."""
+    frame = read_table(data)
+    present = set(frame.columns)
+    left_out, groups = metadata.get("left_out", ()), metadata.get("groups")  # files of version 0.1 tell less
+    known = {*getattr(estimator, "feature_names_in_", present), metadata["target"], *left_out, groups}
     options = FitOptions(
         data=data,
         target=metadata["target"],
-        task=metadata["task"],
+        task=metadata.get("task", MKLReport.from_estimator(estimator).task),
         test_size=metadata["test_size"],
-        seed=metadata["seed"],
-        ids=tuple(metadata["left_out"]),
-        drop_missing=metadata["drop_missing"],
+        seed=metadata.get("seed", 0),
+        ids=tuple(name for name in left_out if name in present),
+        drop_missing=metadata.get("drop_missing", False),
         missing=metadata.get("missing", "error"),
-        groups=metadata["groups"],
+        groups=groups if groups in present else None,
     )
-    samples = read_samples(options, outcome)
+    samples = read_samples(options, outcome, frame.loc[:, [name in known for name in frame]])
     train, test = hold_out(samples, options.test_size, options.seed)
     if data.name == metadata["data"] and len(train) == MKLReport.from_estimator(estimator).n_samples:
         return samples, train, test
