@@ -25,5 +25,5 @@ class NotebookCard:
         return f"<div>{resolve_name(CARD)(self)}{diagram}</div>"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]  # of scikit-learn's base, beside this mixin
         return {**bundle, "text/html": self._repr_html_inner()} if "text/html" in bundle else bundle

@@ -128,7 +128,7 @@ class Solver(ABC):
         """
         return True
 
-    def observe(self, problem: Problem, state: Any, certificate: Certificate) -> None:  # noqa: B027
+    def observe(self, problem: Problem, state: Any, certificate: Certificate) -> None:  # noqa: B027 - a hook
         """Take notice of the certificate of the current model and of the kernel norms it had to compute.
 
         Parameters

@@ -222,7 +222,7 @@ class SolverContract:
         solver = self.make_solver()
         assert dataclasses.is_dataclass(solver), f"{type(solver).__name__} is no dataclass"
         try:
-            solver.tol = 1.0  # type: ignore[misc]
+            solver.tol = 1.0  # type: ignore[misc]  # what is tested
         except dataclasses.FrozenInstanceError:
             return
         raise AssertionError(f"{type(solver).__name__} let its tol be changed")

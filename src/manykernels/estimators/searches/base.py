@@ -70,11 +70,11 @@ class BaseKernelSearch(BaseMKL):
 
     # Searches learn both tasks, so that what is fixed for the other estimators follows from the loss.
     @property
-    def _task(self) -> str:  # type: ignore[override]
+    def _task(self) -> str:  # type: ignore[override]  # a constant of the other estimators
         return "classification" if self.loss in CLASSIFICATION else "regression"
 
     @property
-    def _target_word(self) -> str:  # type: ignore[override]
+    def _target_word(self) -> str:  # type: ignore[override]  # likewise
         return "class" if self._task == "classification" else "output"
 
     def __sklearn_tags__(self) -> Any:

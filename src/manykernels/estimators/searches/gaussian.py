@@ -193,12 +193,12 @@ class GaussianMKL(BaseKernelSearch):
 
     # Fixed for the other searches, but here one or two stages decide.
     @property
-    def penalty_name(self) -> str:  # type: ignore[override]
+    def penalty_name(self) -> str:  # type: ignore[override]  # as said above
         """Name of the penalty of the model that predicts, for reports: the second stage has one kernel."""
         return "simplex" if self.stages == 1 else "ridge"
 
     @property
-    def tol_measure(self) -> str:  # type: ignore[override]
+    def tol_measure(self) -> str:  # type: ignore[override]  # as said above
         """What ``tol`` asks for, for reports."""
         return super().tol_measure if self.stages == 1 else "growth of the alignment a kernel"
 
@@ -226,11 +226,10 @@ class GaussianMKL(BaseKernelSearch):
             return discover_greedily(points, target, family, update=self.update, **common)
         common["limits"] = replace(limits, max_iter=1)
         corrective = self.update in ("corrective", "sliding")
-        # Whether widths can be drawn in this family is checked there, in words.
         return discover_by_sampling(
             points,
             target,
-            family,  # type: ignore[arg-type]
+            family,  # type: ignore[arg-type]  # checked there, in words: not every family can draw
             n_draws=self.max_iter,
             corrective=corrective,
             **common,

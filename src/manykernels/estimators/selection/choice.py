@@ -39,7 +39,7 @@ class CrossValidated(ChoosesMixtures):
         "mu_", "n_folds_",
     )  # fmt: skip
     _plain: type[BaseMKL]  # the estimator at a given strength
-    _default_scoring: str
+    _default_scoring: str | None  # None is the score of the estimator itself
 
     @property
     def alpha(self: Any) -> float:

@@ -95,7 +95,7 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
     weights = "own"
 
     _plain = MKLSurvival
-    _default_scoring = None  # type: ignore[assignment]
+    _default_scoring = None
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ class BankParameters:
         >>> PrecomputedBank("trace").get_params()
         {'normalize': 'trace', 'center': False}
         """
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.init}  # type: ignore[arg-type]
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.init}  # type: ignore[arg-type]  # a dataclass
 
     def set_params(self, **changes: Any) -> Self:
         """Return a bank with other arguments; this one stays as it is.
@@ -63,4 +63,4 @@ class BankParameters:
             raise InvalidInputError(
                 f"A {type(self).__name__} has no parameter {unknown[0]!r}; it has {', '.join(known)}."
             )
-        return replace(self, **changes)  # type: ignore[type-var]
+        return replace(self, **changes)  # type: ignore[type-var]  # a dataclass
