@@ -120,11 +120,16 @@ def test_the_optimum_is_that_of_the_gram_solvers(loss: str, penalty: str) -> Non
 
 
 @pytest.mark.parametrize("loss", ["hinge", "quantile", "epsilon_insensitive"])
-def test_kinked_losses_reach_the_gap_with_the_smoothing_in_it(loss: str) -> None:
+@pytest.mark.parametrize("matrices", [False, True])
+def test_kinked_losses_reach_the_gap(loss: str, matrices: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By smoothing, whose error is inside the gap; on few rows by N x N matrices, which cost less."""
+    if not matrices:
+        monkeypatch.setattr(working_set, "FALLBACK_SAMPLES", 0)
     X, y = data(np.random.default_rng(2), 300, 3, loss)
     bank = KernelBank.per_feature([Gaussian(0.7), Gaussian(2.0)], standardize=True)
     model = solve_factored(X, y, bank, loss=loss, relative_strength=0.1, tol=1e-3)
     assert model.status == "converged"
+    assert all((component.tol is None) == matrices for component in model._components)
     fitted, prepared = bank.fit_prepare(X)
     strength = 0.1 * model.strength_max
     exact = solve(fitted.block(prepared, prepared), y, loss=loss, regularizer="l1", strength=strength, tol=1e-6)

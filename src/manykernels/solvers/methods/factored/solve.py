@@ -14,8 +14,9 @@ from manykernels.kernels import KernelBank, Linear
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
+from manykernels.solvers.methods.factored.fallback import Fallback
 from manykernels.solvers.methods.factored.model import Component, FactoredModel
-from manykernels.solvers.methods.factored.working_set import FactoredWorkingSet, Fallback, State
+from manykernels.solvers.methods.factored.working_set import FactoredWorkingSet, State
 
 Array = NDArray[Any]
 

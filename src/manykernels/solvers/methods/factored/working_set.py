@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -11,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams.factored import FactoredStack, FactorOperator
 from manykernels.objective.problem import Problem
 from manykernels.solvers.engines.factored.newton import Fit, minimize
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point
 from manykernels.solvers.methods.factored.certificate import DualBound, dual_bound, primal_bound
+from manykernels.solvers.methods.factored.fallback import Fallback, solve_gram
 from manykernels.solvers.methods.factored.tuning import (
     COARSE,
     COARSE_SHARE,
@@ -29,8 +28,6 @@ from manykernels.solvers.methods.factored.tuning import (
     REFINE,
     SMOOTHING,
 )
-from manykernels.solvers.methods.working_set.method import WorkingSet
-from manykernels.solvers.solution import Solution
 
 Array = NDArray[Any]
 
@@ -73,14 +70,6 @@ class State:
     rounds: list[Round] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Fallback:
-    """A solution in N x N matrices, and its block norms without penalties (M,)."""
-
-    solution: Solution
-    norms: Array
-
-
 class FactoredWorkingSet:
     """Solve a problem whose stack is a `FactoredStack`.
 
@@ -104,6 +93,8 @@ class FactoredWorkingSet:
     def run(self) -> tuple[State, str]:
         """Return the last state and why the loop ended: converged, max_iter, time_limit or stalled."""
         state = self._start()
+        if self.problem.n_samples <= FALLBACK_SAMPLES and not self.problem.loss.smooth:
+            return self._fall_back(state)  # smoothing costs more than matrices of this size
         stalled = 0
         for number in range(self.max_rounds + 1):
             bound = dual_bound(self.problem, state.slopes)
@@ -233,23 +224,13 @@ class FactoredWorkingSet:
 
     def _fall_back(self, state: State) -> tuple[State, str]:
         """Solve with N x N matrices: they are smaller than Hessians in coefficients of factors would be."""
-        problem = self.problem
         left = self.time_limit - (time.perf_counter() - self._started)
-        options = {"tol": 0.5 * self.tol} | ({"time_limit": max(left, 1.0)} if np.isfinite(left) else {})
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the caller warns, with the gap of the exact kernels
-            solution = WorkingSet.configured(**options).solve(problem)
-        rho, d = solution.dual_coef, solution.kernel_weights
-        norms, scores = np.zeros(problem.n_kernels), np.zeros(problem.n_samples)
-        for m in solution.active:
-            image = self.stack.cross_apply(int(m), self.stack.table, rho)
-            scores += d[m] * image
-            norms[m] = d[m] * np.sqrt(max(float(rho @ image), 0.0))
-        state.point = Point(np.zeros(0), solution.intercept, scores + solution.intercept)
-        state.primal = problem.empirical_loss(state.point.z) + problem.regularizer.value(problem.penalties * norms)
-        state.fallback, state.kernels, state.norms = Fallback(solution, norms), solution.active, norms[solution.active]
-        state.steps += solution.newton_steps
-        bound = dual_bound(problem, -rho)
+        result = solve_gram(self.problem, self.stack, 0.5 * self.tol, left)
+        state.point, state.primal, state.fallback = result.point, result.primal, result.fallback
+        state.kernels = result.fallback.solution.active
+        state.norms = result.fallback.norms[state.kernels]
+        state.steps += result.fallback.solution.newton_steps
+        bound = dual_bound(self.problem, -result.fallback.solution.dual_coef)
         if state.best is None or bound.value > state.best.value:
             state.best = bound
         gap = state.primal - state.best.value
