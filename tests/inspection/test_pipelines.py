@@ -1,29 +1,47 @@
-"""Cards and reports of pipelines are those of their last step."""
+"""Cards, reports and displays of pipelines are those of their last step, with the names that the steps before give."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.compose import make_column_transformer
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
-from manykernels import KernelBank, Linear, MKLRegressor, report
-from manykernels.exceptions import InvalidInputError
-from manykernels.inspection import MKLReport, summary_html
+from manykernels import KernelBank, Linear, MKLClassifierCV, MKLRegressor, report
+from manykernels.inspection import (
+    ContributionsDisplay,
+    ConvergenceDisplay,
+    CVCurveDisplay,
+    DecompositionDisplay,
+    KernelWeightsDisplay,
+    MKLReport,
+    ShapeDisplay,
+    WaterfallDisplay,
+    WeightMapDisplay,
+    plot_overview,
+    summary_html,
+)
+from manykernels.inspection.pipelines import unwrapped
 
-X = np.random.default_rng(0).normal(5.0, 3.0, size=(40, 3))
-Y = X[:, 0] - X[:, 1]
-PIPELINE = make_pipeline(StandardScaler(), MKLRegressor(KernelBank.per_feature(Linear()), alpha=0.05))
+RNG = np.random.default_rng(0)
+X = pd.DataFrame(RNG.normal(5.0, 3.0, size=(40, 3)), columns=["age", "dose", "x0"], index=range(100, 140))
+Y = X["age"] - X["dose"]
+LINEAR = MKLRegressor(KernelBank.per_feature(Linear()), alpha=0.05)
+PIPELINE = make_pipeline(StandardScaler(), LINEAR).fit(X[:30], Y[:30])
 
 
 def test_card_and_facts_of_a_pipeline_are_those_of_its_last_step() -> None:
-    for model in (PIPELINE.fit(X[:30], Y[:30]), make_pipeline(PIPELINE).fit(X[:30], Y[:30])):
-        assert summary_html(model) == summary_html(PIPELINE[-1])
+    for model in (PIPELINE, make_pipeline(PIPELINE)):
+        assert "dose: linear" in summary_html(model)
         facts = MKLReport.from_estimator(model, X[30:], Y[30:])
         assert facts.estimator == "MKLRegressor"
         assert facts.scores["r2"] == pytest.approx(model.score(X[30:], Y[30:]))
+        assert set(facts.weights["name"]) == {"age: linear()", "dose: linear()"}
         assert MKLReport.from_estimator(model).scores == {}
 
 
@@ -31,8 +49,74 @@ def test_a_card_of_a_pipeline_that_is_not_fitted() -> None:
     assert "not fitted" in summary_html(make_pipeline(StandardScaler(), MKLRegressor()))
 
 
-def test_a_report_says_how_to_take_a_pipeline(tmp_path: Path) -> None:
-    model = PIPELINE.fit(X, Y)
-    with pytest.raises(InvalidInputError, match=r"report\(pipeline\[-1\], pipeline\[:-1\].transform\(X\), y\)"):
-        report(model, X, Y, tmp_path / "report.html")
-    assert report(model[-1], model[:-1].transform(X), Y, tmp_path / "report.html", cv=2).stat().st_size > 0
+@pytest.mark.parametrize(
+    ("display", "takes_rows"),
+    [
+        (KernelWeightsDisplay, False), (WeightMapDisplay, False), (ConvergenceDisplay, False), (WaterfallDisplay, True),
+        (ContributionsDisplay, True), (DecompositionDisplay, True), (ShapeDisplay, True),
+    ],
+)  # fmt: skip
+def test_displays_of_a_pipeline_are_those_of_its_last_step_on_what_it_gets(display: Any, takes_rows: bool) -> None:
+    named = X[:30].assign(**dict(zip(X, StandardScaler().fit_transform(X[:30]).T, strict=True)))
+    twin = MKLRegressor(KernelBank.per_feature(Linear()), alpha=0.05).fit(named, Y[:30])
+    found = display.from_estimator(PIPELINE, *([X[:30]] if takes_rows else [])).frame()
+    known = display.from_estimator(twin, *([named] if takes_rows else [])).frame()
+    pd.testing.assert_frame_equal(found.drop(columns="elapsed_s", errors="ignore"), known[found.columns].drop(
+        columns="elapsed_s", errors="ignore"))  # fmt: skip
+
+
+def test_an_overview_of_a_pipeline() -> None:
+    assert plot_overview(PIPELINE).axes
+
+
+def test_a_pipeline_keeps_its_own_names() -> None:
+    assert PIPELINE[-1].kernel_names_[0] == "x0: linear()"
+    assert not hasattr(PIPELINE[-1], "feature_names_in_")
+
+
+def test_a_curve_of_cross_validation_of_a_pipeline() -> None:
+    model = make_pipeline(StandardScaler(), MKLClassifierCV(cv=2, n_alphas=4, l1_ratios=0.0)).fit(X, Y > 0)
+    assert len(CVCurveDisplay.from_estimator(model).frame()) == len(model[-1].cv_frame())
+
+
+def test_names_are_those_that_the_steps_before_the_last_give() -> None:
+    table = X[["age"]].assign(site=["left", "right"] * 20)
+    before = make_column_transformer((OneHotEncoder(sparse_output=False), ["site"]), remainder=StandardScaler())
+    model = make_pipeline(before, MKLRegressor(KernelBank.default(), alpha=0.01)).fit(table, X["age"])
+    shown, rows = unwrapped(model, table)
+    names = ["onehotencoder__site_left", "onehotencoder__site_right", "remainder__age"]
+    assert list(shown.feature_names_in_) == list(rows.columns) == names
+    assert rows.index.equals(table.index)
+    assert {name.split(": ")[0] for name in shown.kernel_names_} == {*names, "all"}
+    np.testing.assert_allclose(shown.predict(rows), model.predict(table))
+
+
+def test_without_names_the_columns_are_numbered() -> None:
+    model = make_pipeline(FunctionTransformer(lambda rows: np.asarray(rows) / 3), LINEAR).fit(X, Y)
+    assert KernelWeightsDisplay.from_estimator(model).frame()["name"].tolist() == ["x0: linear()", "x1: linear()"]
+
+
+def test_names_of_kernels_that_name_no_columns_stay() -> None:
+    bank = KernelBank([("x0 and friends", Linear(), [0, 1]), ("x9: odd", Linear(), [2])])
+    model = make_pipeline(StandardScaler(), MKLRegressor(bank, alpha=0.01)).fit(X, Y)
+    assert unwrapped(model)[0].kernel_names_ == ["x0 and friends", "x9: odd"]
+    assert unwrapped(model)[0].weights_frame(active_only=False)["columns"].tolist() == ["age, dose", "x0"]
+
+
+def test_a_report_refits_all_steps_of_a_pipeline(tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    class Watched(StandardScaler):
+        def fit(self, rows: Any, y: Any = None, sample_weight: Any = None) -> Watched:
+            seen.append(len(rows))
+            return super().fit(rows, y, sample_weight)
+
+    model = Pipeline([("scale", Watched()), ("learn", LINEAR)]).fit(X, Y)
+    text = report(model, X, Y, tmp_path / "report.html", cv=2, n_draws=50).read_text(encoding="utf-8")
+    assert seen[0] == 40
+    assert set(seen[1:]) == {20}  # folds of the model and of its rivals
+    assert "dose: linear" in text
+    assert "MKLRegressor, report" in text
+    assert "one Gaussian kernel" in text
+    held_out = report(PIPELINE, X[:30], Y[:30], tmp_path / "held_out.html", X_test=X[30:], y_test=Y[30:], n_draws=50)
+    assert f"{PIPELINE.score(X[30:], Y[30:]):.2f}"[:4] in held_out.read_text(encoding="utf-8")

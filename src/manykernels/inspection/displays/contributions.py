@@ -23,6 +23,7 @@ from manykernels.inspection.displays.plotting import (
     rows_that_fit,
     write,
 )
+from manykernels.inspection.pipelines import unwrapped
 
 MOST_POINTS = 500  # a row; more only make the band solid
 
@@ -69,7 +70,7 @@ class ContributionsDisplay:
 
         Parameters
         ----------
-        estimator : MKLClassifier or MKLRegressor
+        estimator : MKLClassifier or MKLRegressor, or a Pipeline that ends in one
         X : DataFrame, array or precomputed kernels
             As for ``estimator.predict``.
         top : int, default=12
@@ -96,12 +97,13 @@ class ContributionsDisplay:
         >>> len(ContributionsDisplay.from_estimator(model, X, top=2).frame()) > 0
         True
         """
+        estimator, X = unwrapped(estimator, X)
         parts, _ = for_target(estimator, estimator.decompose(X), target)
-        shown, rest = ranked(parts, top)
-        names = [estimator.kernel_names_[m] for m in shown]
+        first, rest = ranked(parts, top)
+        names = [estimator.kernel_names_[m] for m in first]
         index = X.index if isinstance(X, pd.DataFrame) else None
-        frame = pd.DataFrame(parts[shown].T, columns=names, index=index).rename_axis(index="sample")
-        return cls(contributions=frame, n_active=len(shown) + len(rest), target="" if target is None else str(target))
+        frame = pd.DataFrame(parts[first].T, columns=names, index=index).rename_axis(index="sample")
+        return cls(contributions=frame, n_active=len(first) + len(rest), target="" if target is None else str(target))
 
     def frame(self) -> pd.DataFrame:
         """Return a row a kernel: mean absolute contribution, and the 5th, 50th and 95th of a hundred samples.

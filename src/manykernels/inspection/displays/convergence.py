@@ -27,6 +27,7 @@ from manykernels.inspection.displays.plotting import (
     style_of,
     write,
 )
+from manykernels.inspection.pipelines import unwrapped
 from manykernels.inspection.reports.report import GAP
 from manykernels.solvers import Solution
 
@@ -107,7 +108,7 @@ class ConvergenceDisplay:
 
         Parameters
         ----------
-        estimator : MKLClassifier or MKLRegressor
+        estimator : MKLClassifier or MKLRegressor, or a Pipeline that ends in one
 
         Returns
         -------
@@ -123,6 +124,7 @@ class ConvergenceDisplay:
         >>> bool(ConvergenceDisplay.from_estimator(model).frame()["relative_gap"].iloc[-1] <= model.tol)
         True
         """
+        estimator, _ = unwrapped(estimator)
         found = estimator.solution_
         tol = estimator.tol if getattr(estimator, "tol_measure", GAP) == GAP else None
         if isinstance(found, Solution):

@@ -22,6 +22,7 @@ from manykernels.inspection.displays.plotting import (
     style_of,
     write,
 )
+from manykernels.inspection.pipelines import last_step
 
 GIVEN = ("alpha", "mean_score", "std_score", "n_active")
 MOST_CURVES = 12
@@ -77,7 +78,7 @@ class CVCurveDisplay:
 
         Parameters
         ----------
-        estimator : MKLClassifierCV or MKLRegressorCV
+        estimator : MKLClassifierCV or MKLRegressorCV, or a Pipeline that ends in one
 
         Returns
         -------
@@ -88,6 +89,7 @@ class CVCurveDisplay:
         InvalidInputError
             If the estimator chose nothing by cross-validation.
         """
+        estimator = last_step(estimator)
         found = getattr(estimator, "cv_results_", None)
         if not isinstance(found, pd.DataFrame) or not {"alpha", "mean_score"} <= set(found):
             raise InvalidInputError(

@@ -25,6 +25,7 @@ from manykernels.inspection.displays.plotting import (
     plain,
     style_of,
 )
+from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import check_count
 
 Array = NDArray[Any]
@@ -72,7 +73,7 @@ class DecompositionDisplay:
 
         Parameters
         ----------
-        estimator : MKLClassifier or MKLRegressor
+        estimator : MKLClassifier or MKLRegressor, or a Pipeline that ends in one
         X : DataFrame, array or precomputed kernels
             As for ``estimator.predict``.
         samples : sequence of int or None, default=None
@@ -92,9 +93,10 @@ class DecompositionDisplay:
             If a row or the target does not exist.
         """
         rows = checked_rows(range(min(MOST_SAMPLES, len(X))) if samples is None else samples, len(X))
-        parts, intercept = for_target(estimator, estimator.decompose(_safe_indexing(X, rows)), target)
-        shown, rest = ranked(parts, top)
-        columns = {estimator.kernel_names_[m]: parts[m] for m in shown}
+        estimator, read = unwrapped(estimator, _safe_indexing(X, rows))
+        parts, intercept = for_target(estimator, estimator.decompose(read), target)
+        first, rest = ranked(parts, top)
+        columns = {estimator.kernel_names_[m]: parts[m] for m in first}
         labels = X.index[rows] if isinstance(X, pd.DataFrame) else rows
         frame = pd.DataFrame(columns, index=pd.Index(labels, name="sample"))
         return cls(contributions=frame.assign(**{OTHERS: parts[rest].sum(axis=0), INTERCEPT: intercept}))

@@ -17,7 +17,7 @@ def plot_overview(estimator: Any, *, title: str | None = None, top: int = 20, x:
 
     Parameters
     ----------
-    estimator : MKLClassifier or MKLRegressor
+    estimator : MKLClassifier or MKLRegressor, or a Pipeline that ends in one
     title : str or None, default=None
         Line above the panels.
     top : int, default=20

@@ -30,6 +30,7 @@ from manykernels.inspection.displays.plotting import (
     rows_that_fit,
     write,
 )
+from manykernels.inspection.pipelines import unwrapped
 
 
 class WaterfallDisplay:
@@ -79,7 +80,7 @@ class WaterfallDisplay:
 
         Parameters
         ----------
-        estimator : MKLClassifier or MKLRegressor
+        estimator : MKLClassifier or MKLRegressor, or a Pipeline that ends in one
         X : DataFrame, array or precomputed kernels
             As for ``estimator.predict``.
         sample : int, default=0
@@ -110,10 +111,11 @@ class WaterfallDisplay:
         True
         """
         row = checked_rows([sample], len(X))
-        parts, intercept = for_target(estimator, estimator.decompose(_safe_indexing(X, row)), target)
-        shown, rest = ranked(parts, top)
-        names = [INTERCEPT, *(estimator.kernel_names_[m] for m in shown), *([OTHERS] if len(rest) else [])]
-        values = [intercept, *parts[shown, 0], *([parts[rest, 0].sum()] if len(rest) else [])]
+        estimator, read = unwrapped(estimator, _safe_indexing(X, row))
+        parts, intercept = for_target(estimator, estimator.decompose(read), target)
+        first, rest = ranked(parts, top)
+        names = [INTERCEPT, *(estimator.kernel_names_[m] for m in first), *([OTHERS] if len(rest) else [])]
+        values = [intercept, *parts[first, 0], *([parts[rest, 0].sum()] if len(rest) else [])]
         label = X.index[sample] if isinstance(X, pd.DataFrame) else sample
         return cls(
             steps=pd.DataFrame({"name": names, "contribution": values}),

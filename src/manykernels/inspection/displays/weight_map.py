@@ -37,6 +37,7 @@ from manykernels.inspection.displays.plotting import (
     rows_that_fit,
     write,
 )
+from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import check_count
 
 ACROSS = ("kind", "target")
@@ -86,7 +87,7 @@ class WeightMapDisplay:
 
         Parameters
         ----------
-        estimator : MKLClassifier or MKLRegressor
+        estimator : MKLClassifier or MKLRegressor, or a Pipeline that ends in one
         target : label, int or None, default=None
             A class or output, where there are several; None is the mean of all.
         active_only : bool, default=False
@@ -105,6 +106,7 @@ class WeightMapDisplay:
         """
         if across not in ACROSS:
             raise InvalidInputError(f"across must be one of {', '.join(ACROSS)}, got {across!r}.")
+        estimator, _ = unwrapped(estimator)
         table = kernel_table(estimator, target)
         frame = _by_kind(estimator, table) if across == "kind" else _by_target(estimator, table)
         single = set(known_features(estimator))

@@ -33,6 +33,7 @@ from manykernels.inspection.displays.plotting import (
     style_of,
     write,
 )
+from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import check_count
 
 VALUES = {"weight": "kernel weight", "norm": "norm of the part", "share": "share of the norms"}
@@ -107,7 +108,7 @@ class KernelWeightsDisplay:
 
         Parameters
         ----------
-        estimator : MKLClassifier or MKLRegressor
+        estimator : MKLClassifier or MKLRegressor, or a Pipeline that ends in one
         top : int, default=20
             Most bars to show.
         value : {"weight", "norm", "share"}, default="weight"
@@ -139,6 +140,7 @@ class KernelWeightsDisplay:
         """
         if value not in VALUES:
             raise InvalidInputError(f"value must be one of {', '.join(VALUES)}, got {value!r}.")
+        estimator, _ = unwrapped(estimator)
         table = kernel_table(estimator, target)
         every = target_table(estimator, value) if target is None else table.set_index("name")[[value]]
         sums = summed_by(every, groups_of(estimator, table, by))

@@ -14,6 +14,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.decomposition import for_target
 from manykernels.inspection.displays.kernel_table import kernel_table, known_features
 from manykernels.inspection.displays.plotting import clean, color_of, cut_text, ink_of, plain, require_matplotlib, write
+from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import Array, check_count
 
 BLUE = 0
@@ -77,10 +78,11 @@ class ShapeDisplay:
 
         Parameters
         ----------
-        estimator : MKLClassifier, MKLRegressor or a search
+        estimator : MKLClassifier, MKLRegressor or a search, or a Pipeline that ends in one
             Fitted on columns, not on precomputed kernels.
         X : DataFrame or array-like of shape (n_samples, n_features)
-            Rows, such as those of training: they say which values occur.
+            Rows, such as those of training: they say which values occur. Of a pipeline the curves are those of the
+            columns that its last step gets.
         columns : sequence of str or None, default=None
             Columns to show; None takes those whose function varies most.
         top : int, default=6
@@ -100,6 +102,7 @@ class ShapeDisplay:
             If the model has no kernel on a single column, or a column or target does not exist.
         """
         check_is_fitted(estimator)
+        estimator, X = unwrapped(estimator, X)
         names, rows = known_features(estimator), _frame(estimator, X)
         table = kernel_table(estimator)
         active = np.asarray(kernel_table(estimator, target)["weight"]) > 0

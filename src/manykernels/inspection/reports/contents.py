@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.pipeline import Pipeline
 
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table, summed_by
 from manykernels.inspection.displays.plotting import cut_text, short_label
+from manykernels.inspection.pipelines import last_step
 from manykernels.inspection.reports.baselines import as_frame
 from manykernels.inspection.reports.charts import histogram
 from manykernels.inspection.reports.evaluation import Evaluation
@@ -148,9 +150,14 @@ def versions() -> list[tuple[str, str]]:
 
 def code_of(model: Any, target: str, held_out: bool) -> str:
     """Return a program that does it again from the same table."""
-    described, name = model.__repr__(N_CHAR_MAX=4000), type(model).__name__
+    described, name = model.__repr__(N_CHAR_MAX=4000), type(last_step(model)).__name__
     rest = ", X_test=X_test, y_test=y_test" if held_out else ""
     lines = [
+        *(
+            ["from sklearn.pipeline import Pipeline  # and the steps named below"]
+            if isinstance(model, Pipeline)
+            else []
+        ),
         f"from manykernels import {name}, report  # and the kernels named below",
         "",
         f"# X: the table or kernels of this report; y: {cut_text(target, 60) or 'the target'}",
@@ -159,5 +166,5 @@ def code_of(model: Any, target: str, held_out: bool) -> str:
         f"report(model, X, y{rest})",
     ]
     if "Bank(" in described:
-        lines.insert(3, "# A bank is described, not printed whole: save_model(model, path) keeps it exactly.")
+        lines.insert(-3, "# A bank is described, not printed whole: save_model(model, path) keeps it exactly.")
     return "\n".join(lines)

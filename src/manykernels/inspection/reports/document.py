@@ -15,6 +15,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.inspection.pipelines import last_step, unwrapped
 from manykernels.inspection.reports import charts, contents, words
 from manykernels.inspection.reports.caveats import Case, caveats_of
 from manykernels.inspection.reports.evaluation import FOLDS, HELD_OUT, TRAINING, Evaluation, evaluate
@@ -51,8 +52,9 @@ def report(
 
     Parameters
     ----------
-    model : MKLClassifier, MKLRegressor, their CV variants, GaussianMKL, PolynomialMKL or another search
-        Fitted.
+    model : MKLClassifier, MKLRegressor, their CV variants, GaussianMKL, PolynomialMKL or another search, or a Pipeline
+        Fitted. Of a pipeline that ends in one of these, all steps are refitted on the folds; kernels are those of the
+        last step, with the names that the steps before it give its columns.
     X : DataFrame or array-like of shape (n_samples, n_features), or precomputed kernels
         What the model was fitted on. Rows of another number are taken as held out.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
@@ -86,7 +88,7 @@ def report(
     ImportError
         Without Jinja2 (the extra ``report``).
     InvalidInputError
-        If X and y do not fit the model or each other, or the model is a Pipeline; the message says what to do.
+        If X and y do not fit the model or each other; the message says what to do.
 
     Examples
     --------
@@ -103,13 +105,7 @@ def report(
     """
     template = _template()
     check_is_fitted(model)
-    if isinstance(model, Pipeline):
-        raise InvalidInputError(
-            "A report refits its model on folds, and the steps of a Pipeline would have to be refitted with it. Report "
-            "the last step on what it gets, report(pipeline[-1], pipeline[:-1].transform(X), y); its folds then know "
-            "all rows by way of these steps. Banks standardize inside the folds by themselves."
-        )
-    check_one_prediction(model)
+    check_one_prediction(last_step(model))
     check_count(n_draws, "n_draws")
     task = "classification" if is_classifier(model) else "regression"
     X, y, name = _checked(model, X, y, "X and y")
@@ -121,11 +117,11 @@ def report(
     evaluation = evaluate(
         model, task, X, y, test=test, cv=cv, groups=groups, baselines=baselines, n_draws=n_draws, seed=random_state
     )
-    facts = MKLReport.from_estimator(model)
-    case = Case(model, facts, evaluation, X, y, task)
+    facts, (estimator, _) = MKLReport.from_estimator(model), unwrapped(model)
+    case = Case(estimator, facts, evaluation, X, y, task)
     content = {
         "title": title or f"{facts.estimator}: {facts.task}" + (f" of {name}" if name else ""),
-        "question": question or contents.question_of(model, task, name),
+        "question": question or contents.question_of(estimator, task, name),
         "today": date.today().isoformat(),
         "facts": facts,
         "data": contents.data_facts(X, 0 if test is None else len(test[1])),
@@ -133,8 +129,8 @@ def report(
         "caveats": caveats_of(case),
         "code": contents.code_of(model, name, test is not None),
         "versions": contents.versions(),
-        **_performance(model, task, evaluation),
-        **_selection(model, facts, evaluation),
+        **_performance(estimator, task, evaluation),
+        **_selection(estimator, facts, evaluation),
     }
     target = Path(path)
     target.write_text(template.render(**content), encoding="utf-8")
@@ -157,7 +153,7 @@ def _template() -> Any:
 
 def _checked(model: Any, X: Any, y: Any, what: str) -> tuple[Any, Array, str]:
     """Return rows, targets as an array, and the name of the target."""
-    kernels = getattr(model, "kernels", None)
+    kernels = None if isinstance(model, Pipeline) and len(model) > 1 else getattr(last_step(model), "kernels", None)
     if isinstance(kernels, PrecomputedBank) or (isinstance(kernels, str) and kernels == "precomputed"):
         X = X if isinstance(X, KernelStack) else KernelStack(X)
     elif not hasattr(X, "iloc") and not isinstance(X, Views):

@@ -16,6 +16,7 @@ from sklearn.utils import _safe_indexing
 
 from manykernels.estimators import GaussianMKL, NonlinearMKL
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.inspection.pipelines import after_steps_of, fresh, last_step, unwrapped
 from manykernels.inspection.reports.baselines import baselines_for
 from manykernels.inspection.reports.bootstrap import METRICS, Draws, Score, areas_under_curve
 
@@ -142,7 +143,7 @@ def _predict(model: Any, X: Any) -> Guesses:
 
 
 def _n_trained(model: Any) -> int:
-    found = model.solution_
+    found = last_step(model).solution_
     return len((found[0] if isinstance(found, tuple) else found).dual_coef)
 
 
@@ -178,13 +179,14 @@ def _refit(model: Any, rows: Rows) -> Guesses:
     again: Counter[str] = Counter()
     unfinished = 0
     for train, held_out in rows.splits:
-        again_model = clone(model).set_params(verbose=0)
+        again_model = fresh(model)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             again_model.fit(*rows.take(train))
         unfinished += any(issubclass(one.category, ConvergenceWarning) for one in caught)
-        weights = np.atleast_2d(again_model.kernel_weights_)
-        again.update(np.asarray(again_model.kernel_names_)[(weights > 0).any(axis=0)].tolist())
+        shown, _ = unwrapped(again_model)
+        weights = np.atleast_2d(shown.kernel_weights_)
+        again.update(np.asarray(shown.kernel_names_)[(weights > 0).any(axis=0)].tolist())
         at = rows.take(held_out)[0]
         predicted.append(again_model.predict(at))
         ranks.append(_ranks(again_model, at))
@@ -192,7 +194,7 @@ def _refit(model: Any, rows: Rows) -> Guesses:
     known = [rank for rank in ranks if rank is not None and rank.ndim == 1]
     all_ranks = np.concatenate(known)[order] if len(known) == len(ranks) else None
     # Widths that are learned differ from refit to refit, and their names with them.
-    comparable = not isinstance(model, (GaussianMKL, NonlinearMKL))
+    comparable = not isinstance(last_step(model), (GaussianMKL, NonlinearMKL))
     return Guesses(np.concatenate(predicted)[order], all_ranks, again if comparable else None, unfinished)
 
 
@@ -210,7 +212,9 @@ def _rivals(
     metric: str,
 ) -> tuple[tuple[Rival, ...], dict[str, str]]:
     """Learn simpler models in the same way, and compare on the same draws."""
-    chosen, left_out = baselines_for(model, task, rows.X, len(model.kernel_names_))
+    estimator, read = unwrapped(model, rows.X)
+    chosen, left_out = baselines_for(estimator, task, read, len(estimator.kernel_names_))
+    chosen = {name: after_steps_of(model, rival) for name, rival in chosen.items()}
     truth = rows.y if unseen is None else unseen[1]
     own = METRICS[metric](draws.counts, truth, predicted)
     found = []

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import is_classifier
 
-from manykernels.inspection.reports.pipelines import as_last_step_gets, last_step
+from manykernels.inspection.pipelines import unwrapped
 from manykernels.inspection.reports.scores import held_out_scores
 from manykernels.solvers import Solution, Status
 
@@ -117,7 +117,7 @@ class MKLReport:
         >>> MKLReport.from_estimator(MKLRegressor().fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])).n_samples
         3
         """
-        X_test, estimator = as_last_step_gets(estimator, X_test), last_step(estimator)
+        estimator, X_test = unwrapped(estimator, X_test)
         found = estimator.solution_
         solutions = (found,) if isinstance(found, Solution) else tuple(found)
         worst = max(solutions, key=lambda one: (one.status is not Status.CONVERGED, one.certificate.relative_gap))

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manykernels.inspection.displays.kernel_table import kernel_table
 from manykernels.inspection.displays.plotting import cut_text, short_label
-from manykernels.inspection.reports.pipelines import last_step
+from manykernels.inspection.pipelines import last_step, unwrapped
 from manykernels.inspection.reports.report import MKLReport
 from manykernels.inspection.reports.words import percent
 
@@ -50,11 +50,11 @@ def summary_html(model: Any) -> str:
     >>> card.startswith("<div"), "x1: gaussian" in card
     (True, True)
     """
-    model = last_step(model)
     try:
         check_is_fitted(model)
     except NotFittedError:
-        return f'<div style="{CARD}"><code>{escape(_parameters(model))}</code><br><i>not fitted</i></div>'
+        return f'<div style="{CARD}"><code>{escape(_parameters(last_step(model)))}</code><br><i>not fitted</i></div>'
+    model, _ = unwrapped(model)
     facts = MKLReport.from_estimator(model)
     strength = f", {facts.strength}" if facts.strength else ""
     lines = [

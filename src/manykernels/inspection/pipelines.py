@@ -1,0 +1,95 @@
+"""Estimators at the end of a pipeline: what is shown is the last step, with the names that the steps before it give."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.utils.validation import check_is_fitted
+
+NUMBERED = re.compile(r"x(\d+)\Z")  # what a column of an array is called
+
+
+def last_step(model: Any) -> Any:
+    """Return the estimator at the end of a pipeline; another model as it is."""
+    return last_step(model[-1]) if isinstance(model, Pipeline) else model
+
+
+def unwrapped(model: Any, X: Any = None) -> tuple[Any, Any]:
+    """Return the estimator at the end of a fitted pipeline, and rows as it gets them; another model as it is.
+
+    Where the steps before it return arrays and can say what their columns are called (``get_feature_names_out``), the
+    estimator is a copy that knows these names, and the rows are a DataFrame with them.
+    """
+    if not isinstance(model, Pipeline):
+        return model, X
+    check_is_fitted(model)
+    if len(model) == 1:
+        return unwrapped(model[-1], X)
+    before, inner = model[:-1], model[-1]
+    rows = None if X is None else before.transform(X)
+    names = _names(before, last_step(inner))
+    if names is None:
+        return unwrapped(inner, rows)
+    if rows is not None and not isinstance(inner, Pipeline):
+        rows = pd.DataFrame(rows, columns=names, index=getattr(X, "index", None))
+    if isinstance(inner, Pipeline):
+        return unwrapped(inner, rows)
+    return _renamed(inner, names), rows
+
+
+def fresh(model: Any) -> Any:
+    """Return an unfitted clone that says nothing."""
+    again = clone(model)
+    last_step(again).set_params(verbose=0)
+    return again
+
+
+def after_steps_of(model: Any, rival: Any) -> Any:
+    """Return a rival behind clones of the steps before the last one of a pipeline; for another model as it is."""
+    if not isinstance(model, Pipeline):
+        return rival
+    rest = after_steps_of(model[-1], rival)
+    return make_pipeline(clone(model[:-1]), rest) if len(model) > 1 else rest
+
+
+def _names(before: Pipeline, estimator: Any) -> list[str] | None:
+    """Return what the columns are called that an estimator got as an array, if the steps before it know."""
+    if hasattr(estimator, "feature_names_in_") or not hasattr(estimator, "_kernel_frame"):
+        return None
+    try:
+        names = [str(name) for name in before.get_feature_names_out()]
+    except (AttributeError, ValueError):
+        return None  # a step that does not say
+    read = bool((estimator._kernel_frame["columns"] != "").any())  # precomputed kernels have no columns
+    return names if read and len(names) == estimator.n_features_in_ and len(set(names)) == len(names) else None
+
+
+def _renamed(estimator: Any, names: list[str]) -> Any:
+    """Return a copy of a fitted estimator whose columns and kernels have these names instead of x0, x1, ..."""
+    found = copy.copy(estimator)
+    frame = estimator._kernel_frame
+    found.feature_names_in_ = np.array(names, dtype=object)
+    found.kernel_names_ = [_with_names(name, names) for name in estimator.kernel_names_]
+    columns = [_listed(text, names) for text in frame["columns"]]
+    found._kernel_frame = frame.assign(name=found.kernel_names_, columns=columns)
+    return found
+
+
+def _with_names(kernel: str, names: list[str]) -> str:
+    """Return the name of a kernel, ``"columns: kernel"`` or another."""
+    place, separator, kind = kernel.rpartition(": ")
+    return f"{_listed(place, names)}{separator}{kind}" if separator else kernel
+
+
+def _listed(columns: str, names: list[str]) -> str:
+    """Return a list of columns with their names; text that is no such list as it is."""
+    found = [NUMBERED.match(column) for column in columns.split(", ")]
+    if any(one is None or int(one[1]) >= len(names) for one in found):
+        return columns
+    return ", ".join(names[int(one[1])] for one in found if one is not None)
