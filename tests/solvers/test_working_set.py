@@ -7,11 +7,13 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 from manykernels import KernelBank
-from manykernels.grams import build_stack
+from manykernels.grams import LazyStack, PackedStack, build_stack
+from manykernels.grams.plan import working_nbytes
 from manykernels.objective import conversions
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockL1
 from manykernels.solvers import InteriorPoint, WorkingSet
+from manykernels.solvers.methods.working_set.working_copy import WorkingCopy
 
 
 @pytest.mark.parametrize("constant", [0.005, 0.05])
@@ -40,3 +42,21 @@ def test_a_loose_tolerance_still_gives_a_sparse_model() -> None:
     solution = InteriorPoint(tol=1e-2).solve(problem)
     assert solution.certificate.relative_gap <= 1e-2
     assert solution.active.size < 0.5 * problem.n_kernels
+
+
+def test_copies_of_kernels_stay_within_the_memory_budget() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 6))
+    y = np.where(X[:, 0] ** 2 + X[:, 1] ** 2 + rng.normal(size=50) > 2, 1.0, -1.0)
+    bank = KernelBank.per_feature(widths=[0.5, 1.0, 2.0]).fit(X)
+    row = 8 * 50 * 51 // 2
+    room = build_stack(bank, X, kind="lazy", memory_budget=working_nbytes(18, 50) + 3 * row)
+    assert room.spare_bytes == 3 * row
+    problem = Problem(room, y, "logistic", BlockL1(0.003))
+    copy = WorkingCopy(problem, tol=1e-8)
+    held = [type(copy.choose(np.arange(size)).stack) for size in (2, 3, 4, 2)]
+    assert held == [PackedStack, PackedStack, LazyStack, PackedStack]
+    found = WorkingSet(tol=1e-8).solve(problem)
+    assert found.active.size > 3
+    free = WorkingSet(tol=1e-8).solve(Problem(build_stack(bank, X), y, "logistic", BlockL1(0.003)))
+    np.testing.assert_allclose(found.certificate.primal, free.certificate.primal, rtol=2e-8)

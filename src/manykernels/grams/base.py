@@ -54,7 +54,11 @@ class GramStack(ABC):
         ``shape`` is ``(M, N, N)``; ``names`` is a tuple or None.
     counters : GramCounters
         What this stack has read; stacks made by `take` and `restrict` have their own.
+    spare_bytes : int or None
+        Bytes that a solver may take for copies of kernels that are not in memory; None sets no limit.
     """
+
+    spare_bytes: int | None = None
 
     _unproven: Unproven | None = None  # of kernels that others computed, see `prove_definite`
     _replaced: frozenset[int] = frozenset()  # kernels that this very object holds another matrix for

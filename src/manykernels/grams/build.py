@@ -77,7 +77,11 @@ def build_stack(
         bank.n_kernels, prepared.n_samples, memory_budget=memory_budget, dtype=dtype, n_targets=n_targets, kind=kind
     )
     lazy = LazyStack(
-        bank, prepared, dtype=plan.dtype if plan.kind == "lazy" else np.float64, n_threads=n_threads(n_jobs)
+        bank,
+        prepared,
+        dtype=plan.dtype if plan.kind == "lazy" else np.float64,
+        n_threads=n_threads(n_jobs),
+        spare_bytes=plan.budget - plan.working_nbytes,
     )
     _check_finite(lazy.diag(), lazy)
     if plan.kind == "lazy":

@@ -32,6 +32,8 @@ class LazyStack(GramStack):
         float32 evaluates Gaussian entries in single precision (absolute error below 1e-7 before scaling);
         accumulation stays in float64.
     n_threads : int
+    spare_bytes : int or None
+        Bytes that a solver may take for copies of kernels; None sets no limit.
 
     Examples
     --------
@@ -51,12 +53,14 @@ class LazyStack(GramStack):
         kernels: Array | None = None,
         dtype: Any = np.float64,
         n_threads: int = 1,
+        spare_bytes: int | None = None,
     ) -> None:
         chosen = np.arange(bank.n_kernels) if kernels is None else kernels
         super().__init__(
             len(chosen), prepared.n_samples, dtype, names=[bank.names[m] for m in chosen], n_threads=n_threads
         )
         self._kernels = chosen
+        self.spare_bytes = spare_bytes
         self._tiles = TileEvaluator(bank, prepared, prepared, single=self.dtype == np.float32)
 
     @property
@@ -110,7 +114,8 @@ class LazyStack(GramStack):
         return self._like(self._tiles.left.take(samples), self._kernels)
 
     def _like(self, prepared: PreparedRows, kernels: Array) -> LazyStack:
-        return LazyStack(self.bank, prepared, kernels=kernels, dtype=self.dtype, n_threads=self.n_threads)
+        settings = {"dtype": self.dtype, "n_threads": self.n_threads, "spare_bytes": self.spare_bytes}
+        return LazyStack(self.bank, prepared, kernels=kernels, **settings)
 
 
 def _split(positions: Array, n_threads: int, n_groups: int) -> list[Array]:
