@@ -21,7 +21,19 @@ from manykernels.grams.factored import (
     factored_stack,
     served_by,
 )
-from manykernels.kernels import Gaussian, KernelBank, KernelSpec, Laplacian, Linear, Matern, Polynomial
+from manykernels.kernels import (
+    Gaussian,
+    KernelBank,
+    KernelSpec,
+    Laplacian,
+    Linear,
+    Matern,
+    Missing,
+    Ordinal,
+    Overlap,
+    Periodic,
+    Polynomial,
+)
 from manykernels.testing.gram_stack import GramStackContract
 
 Array = NDArray[Any]
@@ -29,7 +41,15 @@ Array = NDArray[Any]
 SPECS: dict[type[FactoredStack], list[tuple[KernelSpec, tuple[int, ...]]]] = {
     FourierStack: [(Gaussian(0.3), (0,)), (Gaussian(2.0), (0,)), (Gaussian(0.7), (1,)), (Gaussian(8.0), (2,))],
     ScanStack: [(Laplacian(0.5), (0,)), (Matern(1.0, 0.5), (1,)), (Matern(0.8, 1.5), (1,)), (Matern(2.0, 2.5), (2,))],
-    ExplicitStack: [(Linear(), (0, 1)), (Polynomial(3), (1,)), (Polynomial(2, 0.0, 2.0), (0,)), (Linear(), (2,))],
+    ExplicitStack: [
+        (Linear(), (0, 1)),
+        (Polynomial(3), (1,)),
+        (Polynomial(2, 0.0, 2.0), (0,)),
+        (Overlap(), (2,)),
+        (Ordinal(), (2,)),
+        (Periodic(2.0, 0.7), (0,)),
+        (Periodic(9.0, 0.1), (1,)),
+    ],
     NystroemStack: [
         (Gaussian(1.0), (0, 1)),
         (Gaussian(2.0), (0, 1, 2)),
@@ -222,6 +242,11 @@ def test_the_table_says_who_serves_a_kernel() -> None:
     assert served_by(Gaussian(1.0), 1) == "fourier"
     assert served_by(Laplacian(1.0), 1) == "scan"
     assert served_by(Linear(), 7) == served_by(Polynomial(3), 1) == "explicit"
+    assert served_by(Periodic(7.0), 1) == served_by(Missing(), 2) == "explicit"
+    assert served_by(Periodic(7.0, 0.001), 1) == served_by(Periodic(7.0), 2) == "nystroem"
+    levels = [np.arange(3.0), np.arange(2.0)]
+    assert served_by(Overlap(), 2, levels) == served_by(Ordinal(), 2, levels) == "explicit"
+    assert served_by(Overlap(), 2) == served_by(Ordinal(), 1, [np.arange(501.0)]) == "nystroem"
     assert served_by(Polynomial(3), 2) == served_by(Gaussian(1.0), 2) == "nystroem"
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from manykernels.exceptions import MemoryBudgetError
 from manykernels.grams.base import GramStack
 from manykernels.grams.factored.columns import ColumnTable
+from manykernels.kernels import KernelSpec
 from manykernels.validation.arrays import Array
 
 ROUNDING = 1e-14  # of sums of kernel values, beside ||rho||_1^2 and the largest diagonal entry
@@ -49,7 +50,7 @@ class FactorOperator(Protocol):
 class FactoredStack(GramStack):
     """A Gram stack whose kernels have factors: ``K_m = Z_m Z_m' + E_m`` with ``E_m`` psd, everything linear in N.
 
-    A subclass supplies, beside the Gram stack's own methods, ``_quad``, ``factor``, ``features`` and
+    A subclass supplies ``spec_of``, ``columns_of``, ``scales``, ``_quad``, ``factor``, ``features`` and
     ``error_constants``.
     """
 
@@ -98,8 +99,32 @@ class FactoredStack(GramStack):
         """Return the columns that a kernel acts on."""
 
     @abstractmethod
+    def spec_of(self, kernel: int) -> KernelSpec:
+        """Return a kernel by itself, without scale."""
+
+    scales: Array
+    """Factors (M,) of the kernels."""
+
     def cross_apply(self, kernel: int, X: ColumnTable, rho: Array) -> Array:
         """Return ``sum_i rho_i k_m(x, x_i)`` at new rows, (n,), from kernel values."""
+        spec, columns, support = self.spec_of(kernel), self.columns_of(kernel), np.flatnonzero(rho)
+        left, right = X.reading(spec, columns), self.table.reading(spec, columns, support)
+        return self.scales[kernel] * left.masked(spec(left.points, right.points) @ right.masked(rho[support]))
+
+    def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
+        out = np.empty((len(kernels), len(rows), len(cols)))
+        for slot, m in enumerate(kernels.tolist()):
+            spec = self.spec_of(m)
+            left, right = (self.table.reading(spec, self.columns_of(m), index) for index in (rows, cols))
+            values = right.masked(spec(left.points, right.points).T).T
+            out[slot] = self.scales[m] * left.masked(values)
+        return out
+
+    def _kernel_diag(self, kernel: int) -> Array:
+        """Return the diagonal of one kernel, (N,)."""
+        spec = self.spec_of(kernel)
+        reading = self.table.reading(spec, self.columns_of(kernel))
+        return self.scales[kernel] * reading.masked(spec.diag(reading.points))
 
     def name_of(self, kernel: int) -> str:
         """Return the name of a kernel."""
@@ -119,10 +144,6 @@ class FactoredStack(GramStack):
     def exact_cost(self) -> float:
         """Kernel values that one exact quadratic form computes."""
         return 0.5 * float(self.n_samples) ** 2
-
-    @abstractmethod
-    def _kernel_diag(self, kernel: int) -> Array:
-        """Return the diagonal of one kernel, (N,)."""
 
     def diag(self) -> Array:
         """Diagonals of all kernels, (M, N) float64."""

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.bank.columns import Table
+from manykernels.kernels import KernelSpec
+from manykernels.kernels.bank.columns import NUMBERS, Table
+from manykernels.kernels.specs.categorical import UNSEEN
+from manykernels.kernels.tables.encoding import Encoding
+from manykernels.kernels.tables.problems import entries_problems, refuse
 from manykernels.validation.arrays import Array
+
+GAP = -(2.0**100)
+"""Stands for a missing value: exact in float32, and so far below the data that it lies in no bin."""
 
 
 @compiled()
@@ -28,8 +36,32 @@ def column_summary(x: Array, out: Array) -> None:
     out[0], out[1], out[2], out[3] = low, high, mean, np.sqrt(squares / x.size)
 
 
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """Rows as one kernel reads them.
+
+    Attributes
+    ----------
+    points : (n, d) float64
+        0 where something is missing.
+    present : (n,) bool or None
+        Rows that have all columns; the kernel is zero on the others. None: all rows.
+    """
+
+    points: Array
+    present: Array | None
+
+    def masked(self, values: Array) -> Array:
+        """Return values of rows, (n, ...), with zeros where the kernel is zero."""
+        if self.present is None:
+            return values
+        return np.where(self.present.reshape(-1, *[1] * (values.ndim - 1)), values, 0.0)
+
+
 class ColumnTable:
-    """Columns of a numeric table in float32 or float64, without a copy where they are already contiguous.
+    """Columns of a table in float32 or float64, without a copy where they are already contiguous.
+
+    Categories are codes, dates are days; what is missing is `GAP` and counts for nothing.
 
     Parameters
     ----------
@@ -37,20 +69,63 @@ class ColumnTable:
         Arrays of float32 or float64 in column order are read in place.
     standardize : bool, default=False
         Whether `center` and `unit` are mean and standard deviation of every column, else 0 and 1.
+    missing : {"error", "mask", "indicator"}, default="error"
+        Whether missing values are refused.
+    used : sequence of int, optional
+        The columns of a DataFrame that are read, all by default; the others may hold anything.
     """
 
-    def __init__(self, X: Any, *, standardize: bool = False) -> None:
-        rows, self.names = _numeric(X)
-        self.columns = rows.T if rows.T.flags.c_contiguous else np.ascontiguousarray(rows.T)
-        self.n_columns, self.n_rows = self.columns.shape
+    def __init__(
+        self, X: Any, *, standardize: bool = False, missing: str = "error", used: Sequence[int] | None = None
+    ) -> None:
+        self.missing, self.used = missing, None if used is None else tuple(used)
+        self.encodings: tuple[Encoding, ...] = ()
+        self.names: tuple[Any, ...] | None = None
+        self._hold(self._read(X))
         summaries = np.empty((self.n_columns, 4))
         for j in range(self.n_columns):
-            column_summary(self.columns[j], summaries[j])
+            known = self.columns[j]
+            if self.gaps[j]:
+                known = known[known != GAP]
+            column_summary(known if len(known) else np.zeros(1), summaries[j])
         self._check(summaries)
+        self._set_units(summaries, standardize)
+
+    def _read(self, X: Any) -> Array:
+        """Return training rows as a float array, NaN where a gap is allowed; learns names and encodings."""
+        if _is_float(X):
+            return X
+        table = Table.of(X)
+        used = self.used = tuple(range(table.n_columns)) if self.used is None else self.used
+        self.names = table.columns
+        encodings = {j: table.encoding(j) for j in used}
+        self.encodings = tuple(encodings.get(j, NUMBERS) for j in range(table.n_columns))
+        return _codes(table, used, used, self)
+
+    def _hold(self, rows: Array) -> None:
+        """Keep columns in their order, with gaps marked."""
+        self.columns = rows.T if rows.T.flags.c_contiguous else np.ascontiguousarray(rows.T)
+        self.n_columns, self.n_rows = self.columns.shape
+        self.gaps = np.zeros(self.n_columns, dtype=bool)
+        if self.missing == "error" and self.names is None:
+            return
+        self.gaps = np.array([bool(np.isnan(column).any()) for column in self.columns])
+        if self.gaps.any():
+            self.columns = self.columns.copy()
+            for j in np.flatnonzero(self.gaps):
+                self.columns[j][np.isnan(self.columns[j])] = GAP
+
+    def _set_units(self, summaries: Array, standardize: bool) -> None:
+        """Learn from (p, 4) summaries in which units columns are read."""
         low, high, mean, deviation = summaries.T
         flat = (high - low) <= 4 * np.finfo(np.float64).eps * np.maximum(np.abs(low), np.abs(high))
-        self.center = mean if standardize else np.zeros(self.n_columns)
-        self.unit = np.where(flat, 1.0, deviation) if standardize else np.ones(self.n_columns)
+        scaled = np.full(len(low), standardize)
+        centered = scaled.copy()
+        for j, encoding in enumerate(self.encodings):
+            scaled[j] &= encoding.scaled
+            centered[j] = scaled[j] or encoding.centered
+        self.center = np.where(centered, mean, 0.0)
+        self.unit = np.where(scaled & ~flat, deviation, 1.0)
         self.low, self.high = (low - self.center) / self.unit, (high - self.center) / self.unit
 
     def _check(self, summaries: Array) -> None:
@@ -58,16 +133,45 @@ class ColumnTable:
         if len(bad):
             raise InvalidInputError(
                 f"X contains NaN or infinite values, or its squares overflow, in {len(bad)} column(s), first in "
-                f"column {bad[0]}. Impute, drop or rescale them."
+                f"column {bad[0]}. Impute, drop or rescale them; KernelBank(..., missing='mask') takes NaN for missing."
             )
 
+    def column(self, position: int) -> Array:
+        """Return one column as it is stored, (n,)."""
+        return self.columns[position]
+
     def values(self, column: int, rows: Any = slice(None)) -> Array:
-        """Return entries of one column in units of its deviation, float64."""
-        return (self.columns[column][rows].astype(np.float64) - self.center[column]) / self.unit[column]
+        """Return entries of one column in units of its deviation, float64; 0 for what is missing."""
+        stored = self.columns[column][rows]
+        values = (stored.astype(np.float64) - self.center[column]) / self.unit[column]
+        return np.where(stored == GAP, 0.0, values) if self.gaps[column] else values
 
     def points(self, positions: tuple[int, ...], rows: Any = slice(None)) -> Array:
         """Return rows of several columns in units of their deviations, (n, len(positions)) float64."""
         return np.column_stack([self.values(j, rows) for j in positions])
+
+    def known(self, column: int, rows: Any = slice(None)) -> Array | None:
+        """Return which rows have a value in one column, (n,) bool; None if no column of the kind has gaps."""
+        return self.columns[column][rows] != GAP if self.gaps[column] else None
+
+    def present(self, positions: tuple[int, ...], rows: Any = slice(None)) -> Array | None:
+        """Return which rows have all of these columns, (n,) bool; None if all do."""
+        found = [known for known in (self.known(j, rows) for j in positions) if known is not None]
+        return np.logical_and.reduce(found) if found else None
+
+    def reading(self, spec: KernelSpec, positions: tuple[int, ...], rows: Any = slice(None)) -> Reading:
+        """Return rows as a kernel on these columns reads them; one of missingness reads what is missing."""
+        if spec.family != "missing":
+            return Reading(self.points(positions, rows), self.present(positions, rows))
+        gaps = [self.columns[j][rows] == GAP if self.gaps[j] else np.zeros(self.n_rows, bool)[rows] for j in positions]
+        return Reading(np.where(np.column_stack(gaps), UNSEEN, 0.0), None)
+
+    def levels(self, column: int, most: int) -> Array | None:
+        """Return the different values of a column in increasing order, or None if there are more than ``most``."""
+        if len(np.unique(self.column(column)[: 10 * most])) > most + 1:
+            return None
+        found = np.unique(self.values(column)[slice(None) if (known := self.known(column)) is None else known])
+        return found if len(found) <= most else None
 
     def chunks(self, size: int) -> Iterator[tuple[slice, ColumnTable]]:
         """Yield slices of rows and the table of these rows, in the same units."""
@@ -90,21 +194,46 @@ class ColumnTable:
 
     def like(self, X: Any) -> ColumnTable:
         """Return new rows in the units of this table; columns go by name where both have names."""
-        if self.names is not None and hasattr(X, "columns"):
-            missing = [name for name in self.names if name not in X.columns]
-            if missing:
-                raise InvalidInputError(f"X lacks {len(missing)} column(s) of the training table: {missing[:5]}.")
-            X = X[list(self.names)]
-        other = ColumnTable(X)
-        if other.n_columns != self.n_columns:
-            raise InvalidInputError(f"X has {other.n_columns} columns, but the model was fitted on {self.n_columns}.")
-        other.center, other.unit = self.center, self.unit
+        other = ColumnTable.__new__(ColumnTable)
+        other.__dict__.update(self.__dict__)
+        rows = X if _is_float(X) else self._read_new(Table.of(X))
+        if rows.shape[1] != self.n_columns:
+            raise InvalidInputError(f"X has {rows.shape[1]} columns, but the model was fitted on {self.n_columns}.")
+        other._hold(rows)
+        other._check(np.array([[float(column.sum())] for column in other.columns]))
         return other
 
+    def _read_new(self, table: Table) -> Array:
+        """Return new rows as in training, their columns in the order of training."""
+        used = range(self.n_columns) if self.used is None else self.used
+        if self.names is None or table.columns is None:
+            if table.n_columns != self.n_columns:
+                raise InvalidInputError(
+                    f"X has {table.n_columns} columns, but the model was fitted on {self.n_columns}."
+                )
+            return _codes(table, used, used, self)
+        places = table.places or {}
+        lost = [self.names[j] for j in used if self.names[j] not in places]
+        if lost:
+            raise InvalidInputError(f"X lacks {len(lost)} column(s) of the training table: {lost[:5]}.")
+        return _codes(table, [places[self.names[j]] for j in used], used, self)
 
-def _numeric(X: Any) -> tuple[Array, tuple[Any, ...] | None]:
-    """Return a table as a float array, and its column names; large float32 arrays are not converted."""
-    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype in (np.float32, np.float64) and X.size:
-        return X, None
-    table = Table.of(X)
-    return table.numeric(range(table.n_columns)), table.columns
+
+def _is_float(X: Any) -> bool:
+    """Return whether a table is an array that can be read in place."""
+    return isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype in (np.float32, np.float64) and X.size > 0
+
+
+def _codes(table: Table, places: Sequence[int], used: Sequence[int], owner: ColumnTable) -> Array:
+    """Return columns as numbers where the owner has them, (n, p), or refuse all that cannot be used at once."""
+    encodings = owner.encodings or (NUMBERS,) * (max(used, default=-1) + 1)
+    plain = [place for place, j in zip(places, used, strict=True) if encodings[j] == NUMBERS]
+    refuse([found for j in plain for found in table.unreadable(j, frozenset({"number"}), "numbers are needed")])
+    values = table.codes(places, [encodings[j] for j in used])
+    refuse(entries_problems(values, table.lacking(places), [table.names[j] for j in places], owner.missing))
+    n_columns = len(encodings)
+    if list(used) == list(range(n_columns)):
+        return values
+    columns = np.zeros((n_columns, len(values)))
+    columns[list(used)] = values.T
+    return columns.T

@@ -11,28 +11,43 @@ from manykernels.exceptions import IncompatibleError
 from manykernels.grams.base import GramStack
 from manykernels.grams.factored.base import FactoredStack, FactorOperator
 from manykernels.grams.factored.columns import ColumnTable
-from manykernels.grams.factored.explicit import ExplicitStack, explicit_rank
+from manykernels.grams.factored.explicit import ExplicitStack, levels_of
+from manykernels.grams.factored.features import feature_map
 from manykernels.grams.factored.fourier import FourierStack
 from manykernels.grams.factored.nystroem import NystroemStack
 from manykernels.grams.factored.scan import ScanStack
 from manykernels.kernels import Gaussian, KernelBank, KernelSpec, Laplacian, Matern
 from manykernels.kernels.bank.columns import Table
+from manykernels.kernels.bank.patterns import NamedKernel
 from manykernels.kernels.specs.widths import MEDIAN_ROWS, MedianDistances, known_width
 from manykernels.validation.arrays import Array
 
 Positions = tuple[int, ...]
 
-SERVED_BY: tuple[tuple[str, Callable[[KernelSpec, int], bool]], ...] = (
-    ("fourier", lambda spec, n_columns: isinstance(spec, Gaussian) and n_columns == 1),
-    ("explicit", lambda spec, n_columns: explicit_rank(spec, n_columns) is not None),
-    ("scan", lambda spec, n_columns: isinstance(spec, (Laplacian, Matern)) and n_columns == 1),
-    ("nystroem", lambda spec, n_columns: True),
+Levels = Sequence[Array] | None
+
+SERVED_BY: tuple[tuple[str, Callable[[KernelSpec, int, Levels], bool]], ...] = (
+    ("fourier", lambda spec, n_columns, levels: isinstance(spec, Gaussian) and n_columns == 1),
+    ("explicit", lambda spec, n_columns, levels: feature_map(spec, n_columns, levels) is not None),
+    ("scan", lambda spec, n_columns, levels: isinstance(spec, (Laplacian, Matern)) and n_columns == 1),
+    ("nystroem", lambda spec, n_columns, levels: True),
 )
 """Which stack serves a kernel: the first that can."""
 
 
-def served_by(spec: KernelSpec, n_columns: int) -> str:
+def served_by(spec: KernelSpec, n_columns: int, levels: Levels = None) -> str:
     """Return the kind of factored stack that serves a kernel on that many columns.
+
+    Parameters
+    ----------
+    spec : KernelSpec
+    n_columns : int
+    levels : sequence of (L_j,) float64, optional
+        The different values of every column, where they are few and the kernel is one of categories or ranks.
+
+    Returns
+    -------
+    str
 
     Examples
     --------
@@ -40,7 +55,7 @@ def served_by(spec: KernelSpec, n_columns: int) -> str:
     >>> served_by(Gaussian(1.0), 1), served_by(Gaussian(1.0), 2)
     ('fourier', 'nystroem')
     """
-    return next(kind for kind, able in SERVED_BY if able(spec, n_columns))
+    return next(kind for kind, able in SERVED_BY if able(spec, n_columns, levels))
 
 
 class CompositeStack(FactoredStack):
@@ -86,6 +101,11 @@ class CompositeStack(FactoredStack):
     def error_constants(self) -> Array:
         """Bounds (M,) on the error of ``quad(rho)`` beside ``||rho||_1^2``."""
         return self._gather([part.error_constants for part in self.parts])
+
+    def spec_of(self, kernel: int) -> KernelSpec:
+        """Return a kernel by itself, without scale."""
+        part, place = self._at(kernel)
+        return part.spec_of(place)
 
     def columns_of(self, kernel: int) -> tuple[int, ...]:
         """Return the columns that a kernel acts on."""
@@ -193,16 +213,17 @@ def factored_stack(X: Any, bank: KernelBank) -> FactoredStack:
             f"Factored stacks know normalize='trace', 'mean_diagonal' or None without centering, but the bank has "
             f"normalize={bank.normalize!r}, center={bank.center}. Change it with bank.replace(...)."
         )
-    header = Table.of(X if hasattr(X, "columns") else np.asarray(X)[:1])
-    kernels = bank.expand(header)
-    table = ColumnTable(X, standardize=bank.standardize)
+    kernels, table = _read(X, bank)
     medians: dict[Positions, MedianDistances] = {}
     names, positions = [name for name, _, _ in kernels], [columns for _, _, columns in kernels]
     specs = [_resolved(spec, columns, table, medians) for _, spec, columns in kernels]
     scales = np.array(
         [_scale(spec, columns, table, bank.normalize) for spec, columns in zip(specs, positions, strict=True)]
     )
-    kinds = np.array([served_by(spec, len(columns)) for spec, columns in zip(specs, positions, strict=True)])
+    levels = [levels_of(spec, columns, table) for spec, columns in zip(specs, positions, strict=True)]
+    kinds = np.array(
+        [served_by(spec, len(own), found) for spec, own, found in zip(specs, positions, levels, strict=True)]
+    )
     parts, members = [], []
     for kind, _ in SERVED_BY:
         own = np.flatnonzero(kinds == kind)
@@ -211,6 +232,19 @@ def factored_stack(X: Any, bank: KernelBank) -> FactoredStack:
             parts.append(_part(kind, table, [positions[m] for m in own], chosen, scales[own]))
             members.append(own)
     return CompositeStack(parts, members, names=names)
+
+
+def _read(X: Any, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
+    """Return the kernels of a bank, and the columns that they use."""
+    if isinstance(X, np.ndarray) and bank.missing != "indicator":
+        # Kernels are chosen by the types of columns: one row shows them, unless it matters what is missing.
+        table = ColumnTable(X, standardize=bank.standardize, missing=bank.missing)
+        return bank.expand(Table.of(X if table.gaps.any() else X[:1])), table
+    rows = Table.of(X)
+    bank.check(rows)
+    kernels = bank.expand(rows)
+    used = sorted({j for _, _, positions in kernels for j in positions})
+    return kernels, ColumnTable(rows, standardize=bank.standardize, missing=bank.missing, used=used)
 
 
 def _part(kind: str, table: ColumnTable, positions: list[Positions], specs: list[Any], scales: Array) -> FactoredStack:
@@ -231,9 +265,10 @@ def _resolved(
     if not spec.pending:
         return spec
     if columns not in medians:
-        rows: Any = slice(None)
-        if table.n_rows > MEDIAN_ROWS:
-            rows = np.random.default_rng(0).choice(table.n_rows, MEDIAN_ROWS, replace=False)
+        present = table.present(columns)
+        rows = np.arange(table.n_rows) if present is None else np.flatnonzero(present)
+        if len(rows) > MEDIAN_ROWS:
+            rows = rows[np.random.default_rng(0).choice(len(rows), MEDIAN_ROWS, replace=False)]
         medians[columns] = MedianDistances(table.points(columns, rows))
     return spec.resolve(medians[columns])
 
@@ -242,7 +277,12 @@ def _scale(spec: KernelSpec, columns: Positions, table: ColumnTable, normalize: 
     """Return the factor that makes the trace or the mean diagonal one; 0 for a kernel that is zero."""
     if normalize is None:
         return 1.0
-    mean = 1.0 if spec.unit_diagonal else float(np.mean(spec.diag(table.points(columns))))
-    if mean <= 0:
+    present = None if spec.family == "missing" else table.present(columns)
+    count = table.n_rows if present is None else int(present.sum())
+    mean = 1.0
+    if not spec.unit_diagonal:
+        reading = table.reading(spec, columns)
+        mean = float(reading.masked(spec.diag(reading.points)).sum()) / max(count, 1)
+    if mean <= 0 or count == 0:
         return 0.0
-    return 1.0 / (mean * table.n_rows) if normalize == "trace" else 1.0 / mean
+    return 1.0 / (mean * count) if normalize == "trace" else 1.0 / mean

@@ -1,45 +1,36 @@
-"""Kernels with finitely many features: linear kernels, polynomials of one column. Exact, whatever N."""
+"""Kernels with few features: linear, one-column polynomials and periodic ones, categories, ranks, missingness."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import comb
 from typing import Any
 
 import numpy as np
 
-from manykernels.grams.factored.base import CHUNK_ROWS, ROUNDING, FactoredStack
+from manykernels.grams.factored.base import CHUNK_ROWS, ROUNDING, DenseOperator, FactoredStack, FactorOperator
 from manykernels.grams.factored.columns import ColumnTable
-from manykernels.kernels import KernelSpec, Linear, Polynomial
+from manykernels.grams.factored.features import MAX_FEATURES, FeatureMap, by_levels, feature_map
+from manykernels.kernels import KernelSpec
 from manykernels.validation.arrays import Array
 
-MAX_FEATURES = 500
+STORED = 2**25  # entries of features that are kept rather than computed in every product: 256 MB
 
 
-def explicit_rank(spec: KernelSpec, n_columns: int) -> int | None:
-    """Return how many features a kernel has, or None where there is no short list of them."""
-    if isinstance(spec, Linear):
-        return n_columns if n_columns <= MAX_FEATURES else None
-    if isinstance(spec, Polynomial) and n_columns == 1:
-        return spec.degree + 1
-    return None
-
-
-def explicit_features(spec: KernelSpec, points: Array) -> Array:
-    """Return features whose inner products are the kernel, (n, rank).
-
-    ``(scale x z + offset)^degree = sum_k comb(degree, k) scale^k offset^(degree - k) x^k z^k``.
-    """
-    if isinstance(spec, Linear):
-        return points
-    assert isinstance(spec, Polynomial)
-    k = np.arange(spec.degree + 1)
-    weights = [comb(spec.degree, int(p)) * spec.scale**p * spec.offset ** (spec.degree - p) for p in k.tolist()]
-    return np.sqrt(weights) * points**k
+def levels_of(spec: KernelSpec, positions: tuple[int, ...], table: ColumnTable) -> list[Array] | None:
+    """Return the different values of the columns of a kernel on levels, or None where they are too many."""
+    if not by_levels(spec):
+        return None
+    found: list[Array] = []
+    for column in positions:
+        own = table.levels(column, MAX_FEATURES)
+        if own is None:
+            return None
+        found.append(own)
+    return found
 
 
 class ExplicitStack(FactoredStack):
-    """Linear kernels and one-column polynomials by their features.
+    """Kernels by their features: linear, one-column polynomial and periodic, overlap, ordinal, missingness.
 
     Parameters
     ----------
@@ -47,7 +38,7 @@ class ExplicitStack(FactoredStack):
     positions : sequence of tuple of int
         The columns of every kernel.
     specs : sequence of KernelSpec
-        Kernels for which `explicit_rank` is a number.
+        Kernels that `feature_map` knows features of.
     scales : (M,) float
     names : sequence of str, optional
     """
@@ -60,32 +51,53 @@ class ExplicitStack(FactoredStack):
         scales: Array,
         *,
         names: Sequence[str] | None = None,
+        maps: Sequence[FeatureMap] | None = None,
     ) -> None:
         super().__init__(len(specs), table.n_rows, np.float64, names=names)
         self.table, self.positions, self.specs = table, tuple(positions), tuple(specs)
         self.scales = np.asarray(scales, dtype=np.float64)
+        self._maps = tuple(maps) if maps is not None else tuple(map(self._map, range(self.n_kernels)))
 
-    def _rows(self, kernel: int, table: ColumnTable, rows: Any = slice(None)) -> Array:
-        points = table.points(self.positions[kernel], rows)
-        return explicit_features(self.specs[kernel], points) * np.sqrt(self.scales[kernel])
+    def _map(self, kernel: int) -> FeatureMap:
+        spec, positions = self.specs[kernel], self.positions[kernel]
+        found = feature_map(spec, len(positions), levels_of(spec, positions, self.table))
+        assert found is not None
+        return found
+
+    def spec_of(self, kernel: int) -> KernelSpec:
+        """Return a kernel by itself."""
+        return self.specs[kernel]
+
+    def columns_of(self, kernel: int) -> tuple[int, ...]:
+        """Return the columns that a kernel acts on."""
+        return self.positions[kernel]
+
+    def _operator(self, kernel: int) -> FeatureOperator:
+        positions, spec, scale = self.positions[kernel], self.specs[kernel], float(self.scales[kernel])
+        return FeatureOperator(kernel, positions, spec, self._maps[kernel], scale, self.table)
+
+    def _rows(self, kernel: int, table: ColumnTable) -> Array:
+        return self._operator(kernel).over(table).rows(slice(None))
 
     def factor(self, kernel: int, tol: float) -> Array:
-        """Return the features, which leave nothing."""
+        """Return the features, which leave nothing but rounding."""
         return self._rows(kernel, self.table)
 
     def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
         """Return the features of new samples."""
         return self._rows(kernel, X)
 
-    def _chunks_of_rows(self) -> list[slice]:
-        return [slice(start, start + CHUNK_ROWS) for start in range(0, self.n_samples, CHUNK_ROWS)]
+    def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
+        """Return one operator a kernel; features that would take much memory are computed when they are needed."""
+        made: list[FactorOperator] = []
+        for m in kernels:
+            operator = self._operator(int(m))
+            small = operator.rank * self.n_samples <= STORED
+            made.append(DenseOperator(operator.kernels, [operator.rows(slice(None))]) if small else operator)
+        return made
 
     def _quad(self, r: Array) -> Array:
-        out = np.empty(self.n_kernels)
-        for m in range(self.n_kernels):
-            total = sum(self._rows(m, self.table, rows).T @ r[rows] for rows in self._chunks_of_rows())
-            out[m] = float(np.sum(np.square(total)))
-        return out
+        return np.array([float(np.sum(self._operator(m).adjoint(r) ** 2)) for m in range(self.n_kernels)])
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         out = np.empty((len(kernels), self.n_samples, columns.shape[1]))
@@ -96,18 +108,9 @@ class ExplicitStack(FactoredStack):
 
     @property
     def error_constants(self) -> Array:
-        """Rounding beside ``||rho||_1^2``: the features are exact."""
-        return ROUNDING * np.array([float(self._kernel_diag(m).max()) for m in range(self.n_kernels)])
-
-    def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
-        out = np.empty((len(kernels), len(rows), len(cols)))
-        for slot, m in enumerate(kernels):
-            left, right = (self.table.points(self.positions[m], index) for index in (rows, cols))
-            out[slot] = self.scales[m] * self.specs[m](left, right)
-        return out
-
-    def _kernel_diag(self, kernel: int) -> Array:
-        return self.scales[kernel] * self.specs[kernel].diag(self.table.points(self.positions[kernel]))
+        """Rounding beside ``||rho||_1^2``, and the tails of series."""
+        largest = np.array([float(self._kernel_diag(m).max()) for m in range(self.n_kernels)])
+        return ROUNDING * largest + self.scales * [found.tail for found in self._maps]
 
     @property
     def nbytes(self) -> int:
@@ -124,16 +127,59 @@ class ExplicitStack(FactoredStack):
         """Rows that one product reads."""
         return float(self.n_samples)
 
-    def columns_of(self, kernel: int) -> tuple[int, ...]:
-        """Return the columns that a kernel acts on."""
-        return self.positions[kernel]
-
-    def cross_apply(self, kernel: int, X: ColumnTable, rho: Array) -> Array:
-        """Return ``sum_i rho_i k_m(x, x_i)`` at new rows, (n,), from kernel values."""
-        columns, support = self.positions[kernel], np.flatnonzero(rho)
-        block = self.specs[kernel](X.points(columns), self.table.points(columns, support))
-        return self.scales[kernel] * (block @ rho[support])
-
     def _take(self, kernels: Array) -> ExplicitStack:
-        positions, specs = [self.positions[m] for m in kernels], [self.specs[m] for m in kernels]
-        return ExplicitStack(self.table, positions, specs, self.scales[kernels], names=self._names_of(kernels))
+        return ExplicitStack(
+            self.table,
+            [self.positions[m] for m in kernels],
+            [self.specs[m] for m in kernels],
+            self.scales[kernels],
+            names=self._names_of(kernels),
+            maps=[self._maps[m] for m in kernels],
+        )
+
+
+class FeatureOperator:
+    """Features of one kernel, computed whenever they are needed, a few rows at a time."""
+
+    def __init__(
+        self,
+        kernel: int,
+        positions: tuple[int, ...],
+        spec: KernelSpec,
+        features: FeatureMap,
+        scale: float,
+        table: ColumnTable,
+    ) -> None:
+        self.kernels, self.rank = np.array([kernel]), features.rank
+        self.starts = np.array([0, self.rank])
+        self._positions, self._spec, self._map, self._root = positions, spec, features, float(np.sqrt(scale))
+        self._table = table
+
+    def over(self, table: ColumnTable) -> FeatureOperator:
+        """Return the same features of other rows."""
+        other = FeatureOperator.__new__(FeatureOperator)
+        other.__dict__.update(self.__dict__)
+        other._table = table
+        return other
+
+    def _slices(self) -> list[slice]:
+        n = self._table.n_rows
+        return [slice(start, min(start + CHUNK_ROWS, n)) for start in range(0, n, CHUNK_ROWS)]
+
+    def rows(self, index: Any) -> Array:
+        """Return rows of ``Z``."""
+        reading = self._table.reading(self._spec, self._positions, index)
+        return reading.masked(self._map(reading.points) * self._root)
+
+    def add_scores(self, v: Array, out: Array) -> None:
+        """Add ``Z v`` to ``out``."""
+        for rows in self._slices():
+            out[rows] += self.rows(rows) @ v
+
+    def adjoint(self, rho: Array) -> Array:
+        """Return ``Z' rho``."""
+        return sum((rho[rows] @ self.rows(rows) for rows in self._slices()), start=np.zeros(self.rank))
+
+    def excess(self, v: Array) -> tuple[Array, Array]:
+        """Nothing: what features leave out is positive definite, so that their functions are the kernel's."""
+        return np.zeros(1), np.zeros(1)

@@ -111,7 +111,7 @@ class FourierStack(FactoredStack):
         """Return the moments (bins, 8) of ``rho`` over bins of this width, in units of the table."""
         origin, inverse, bins = self._geometry(column, spacing)
         out = np.zeros((bins, ORDER))
-        add_moments(self.table.columns[column], origin, inverse, rho, out)
+        add_moments(self.table.column(column), origin, inverse, rho, out)
         return out
 
     def _quad(self, r: Array) -> Array:
@@ -150,7 +150,7 @@ class FourierStack(FactoredStack):
         pieces = np.fft.irfft(spectra, n=plan.period_bins, axis=0)[:bins] * plan.period_bins
         values = np.zeros(self.n_samples)
         add_values(
-            self.table.columns[column], origin, inverse, np.ascontiguousarray(pieces) * self.scales[kernel], values
+            self.table.column(column), origin, inverse, np.ascontiguousarray(pieces) * self.scales[kernel], values
         )
         out += values
 
@@ -162,18 +162,9 @@ class FourierStack(FactoredStack):
 
     # --- entries ----------------------------------------------------------------------------------------------------
 
-    def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
-        out = np.empty((len(kernels), len(rows), len(cols)))
-        for slot, m in enumerate(kernels):
-            column = int(self.columns[m])
-            left, right = self.table.values(column, rows), self.table.values(column, cols)
-            distance = (left[:, None] - right) / self.widths[m]
-            with np.errstate(under="ignore"):
-                out[slot] = self.scales[m] * np.exp(-0.5 * distance**2)
-        return out
-
-    def _kernel_diag(self, kernel: int) -> Array:
-        return np.full(self.n_samples, self.scales[kernel])
+    def spec_of(self, kernel: int) -> Gaussian:
+        """Return a kernel by itself, without scale."""
+        return Gaussian(float(self.widths[kernel]))
 
     @property
     def nbytes(self) -> int:
@@ -193,12 +184,6 @@ class FourierStack(FactoredStack):
     def columns_of(self, kernel: int) -> tuple[int, ...]:
         """Return the columns that a kernel acts on."""
         return (int(self.columns[kernel]),)
-
-    def cross_apply(self, kernel: int, X: ColumnTable, rho: Array) -> Array:
-        """Return ``sum_i rho_i k_m(x, x_i)`` at new rows, (n,), from kernel values."""
-        columns, support = (int(self.columns[kernel]),), np.flatnonzero(rho)
-        block = Gaussian(float(self.widths[kernel]))(X.points(columns), self.table.points(columns, support))
-        return self.scales[kernel] * (block @ rho[support])
 
     def name_of(self, kernel: int) -> str:
         """Return the name of a kernel."""
@@ -240,8 +225,8 @@ class FourierStack(FactoredStack):
         return frequencies(self._extent(int(self.columns[kernel])), float(self.widths[kernel])) > MAX_FREQUENCIES
 
     def _landmarks(self, kernel: int, tol: float) -> tuple[Array, Array]:
-        points = self.table.points(self.columns_of(kernel))
-        return pivoted_cholesky(Gaussian(float(self.widths[kernel])), points, tol, rank_limit(self.n_samples))
+        reading = self.table.reading(self.spec_of(kernel), self.columns_of(kernel))
+        return pivoted_cholesky(self.spec_of(kernel), reading, tol, rank_limit(self.n_samples))
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return one operator a column, in which the factors of its kernels share one reading of the column."""
@@ -258,7 +243,7 @@ class FourierStack(FactoredStack):
             spacing = 0.125 * float(self.widths[own].min())
             origin, inverse, bins = self._geometry(column, spacing)
             factors = [self._factor_of(int(m)) for m in own]
-            made.append(ColumnOperator(self.table.columns[column], origin, inverse, bins, spacing, own, factors, tol))
+            made.append(ColumnOperator(self.table.column(column), origin, inverse, bins, spacing, own, factors, tol))
         return made
 
     def factor(self, kernel: int, tol: float) -> Array:
@@ -267,9 +252,9 @@ class FourierStack(FactoredStack):
 
     def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
         """Return the rows of ``Z_m`` that new samples would have; zero where every kernel value is below 1e-15."""
-        column = int(self.columns[kernel])
+        column, spec = int(self.columns[kernel]), self.spec_of(kernel)
+        reading = X.reading(spec, (column,))
         if self._is_narrow(kernel):
             landmarks = self.table.points((column,), self._landmarks(kernel, tol)[1])
-            spec = Gaussian(float(self.widths[kernel]))
-            return nystroem_rows(spec, landmarks, X.points((column,))) * np.sqrt(self.scales[kernel])
-        return self._factor_of(kernel).features(X.values(column) - self.table.low[column], tol)
+            return nystroem_rows(spec, landmarks, reading) * np.sqrt(self.scales[kernel])
+        return reading.masked(self._factor_of(kernel).features(reading.points[:, 0] - self.table.low[column], tol))

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from manykernels.grams.factored.base import ROUNDING, FactoredStack
-from manykernels.grams.factored.columns import ColumnTable
+from manykernels.grams.factored.columns import ColumnTable, Reading
 from manykernels.kernels import KernelSpec
 from manykernels.validation.arrays import Array
 
@@ -57,11 +57,11 @@ class NystroemStack(FactoredStack):
     def _factor(self, kernel: int, tol: float, rank: int) -> Array:
         """Return the unscaled factor; its landmarks are kept, not itself."""
         key = (kernel, tol, rank)
-        points = self.table.points(self.positions[kernel])
+        reading = self.table.reading(self.specs[kernel], self.positions[kernel])
         if key not in self._pivots:
-            factor, self._pivots[key] = pivoted_cholesky(self.specs[kernel], points, tol, rank)
+            factor, self._pivots[key] = pivoted_cholesky(self.specs[kernel], reading, tol, rank)
             return factor
-        return nystroem_rows(self.specs[kernel], points[self._pivots[key]], points)
+        return nystroem_rows(self.specs[kernel], reading.points[self._pivots[key]], reading)
 
     def factor(self, kernel: int, tol: float) -> Array:
         """Return ``Z_m`` (N, rank); at most `rank_limit` landmarks are taken."""
@@ -72,9 +72,9 @@ class NystroemStack(FactoredStack):
         key = (kernel, tol, rank_limit(self.n_samples))
         if key not in self._pivots:
             self.factor(kernel, tol)
-        columns = self.positions[kernel]
-        landmarks = self.table.points(columns, self._pivots[key])
-        return nystroem_rows(self.specs[kernel], landmarks, X.points(columns)) * np.sqrt(self.scales[kernel])
+        spec, columns = self.specs[kernel], self.positions[kernel]
+        landmarks = self.table.reading(spec, columns, self._pivots[key]).points
+        return nystroem_rows(spec, landmarks, X.reading(spec, columns)) * np.sqrt(self.scales[kernel])
 
     # --- passes -----------------------------------------------------------------------------------------------------
 
@@ -84,12 +84,12 @@ class NystroemStack(FactoredStack):
         self._count(self.n_kernels)
         for m in range(self.n_kernels):
             Z = self._factor(m, PASS_TOL, self.rank)
-            diagonal = self.specs[m].diag(self.table.points(self.positions[m]))
-            residual = np.maximum(diagonal - np.einsum("ij,ij->i", Z, Z), 0.0)
+            diagonal = self._kernel_diag(m)
+            residual = np.maximum(diagonal - self.scales[m] * np.einsum("ij,ij->i", Z, Z), 0.0)
             inner = self.scales[m] * float(np.sum((Z.T @ rho) ** 2))
-            slack = ROUNDING * self.scales[m] * float(diagonal.max()) * float(np.abs(rho).sum()) ** 2
+            slack = ROUNDING * float(diagonal.max()) * float(np.abs(rho).sum()) ** 2
             low[m] = max(inner - slack, 0.0)
-            high[m] = inner + self.scales[m] * float(np.abs(rho) @ np.sqrt(residual)) ** 2 + slack
+            high[m] = inner + float(np.abs(rho) @ np.sqrt(residual)) ** 2 + slack
         return low, high
 
     @property
@@ -98,30 +98,18 @@ class NystroemStack(FactoredStack):
         sizes = [float(self._kernel_diag(m).max()) for m in range(self.n_kernels)]
         return ROUNDING * np.array(sizes)
 
-    def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
-        out = np.empty((len(kernels), len(rows), len(cols)))
-        for slot, m in enumerate(kernels):
-            left, right = (self.table.points(self.positions[m], index) for index in (rows, cols))
-            out[slot] = self.scales[m] * self.specs[m](left, right)
-        return out
-
-    def _kernel_diag(self, kernel: int) -> Array:
-        return self.scales[kernel] * self.specs[kernel].diag(self.table.points(self.positions[kernel]))
-
     @property
     def nbytes(self) -> int:
         """Bytes of the columns, which the stack reads in place."""
         return self.table.columns.nbytes
 
+    def spec_of(self, kernel: int) -> KernelSpec:
+        """Return a kernel by itself, without scale."""
+        return self.specs[kernel]
+
     def columns_of(self, kernel: int) -> tuple[int, ...]:
         """Return the columns that a kernel acts on."""
         return self.positions[kernel]
-
-    def cross_apply(self, kernel: int, X: ColumnTable, rho: Array) -> Array:
-        """Return ``sum_i rho_i k_m(x, x_i)`` at new rows, (n,), from kernel values."""
-        columns, support = self.positions[kernel], np.flatnonzero(rho)
-        block = self.specs[kernel](X.points(columns), self.table.points(columns, support))
-        return self.scales[kernel] * (block @ rho[support])
 
     def _take(self, kernels: Array) -> NystroemStack:
         return NystroemStack(
@@ -134,7 +122,7 @@ class NystroemStack(FactoredStack):
         )
 
 
-def pivoted_cholesky(spec: KernelSpec, points: Array, tol: float, max_rank: int) -> tuple[Array, Array]:
+def pivoted_cholesky(spec: KernelSpec, rows: Reading, tol: float, max_rank: int) -> tuple[Array, Array]:
     """Return a factor (N, r) and the landmarks (r,) it projects on, drawn in proportion to the diagonal that is left.
 
     Notes
@@ -143,14 +131,14 @@ def pivoted_cholesky(spec: KernelSpec, points: Array, tol: float, max_rank: int)
     fixed, so that a smaller tolerance continues the same landmarks.
     """
     generator = np.random.default_rng(0)
-    n = len(points)
-    diagonal = np.array(spec.diag(points), dtype=np.float64)
+    points, n = rows.points, len(rows.points)
+    diagonal = np.array(rows.masked(spec.diag(points)), dtype=np.float64)
     trace, smallest = float(diagonal.sum()), SMALLEST_PIVOT * float(diagonal.max(initial=0.0))
     factor, pivots = np.zeros((n, 0)), np.zeros(0, dtype=np.int64)
     while len(pivots) < min(max_rank, n) and float(diagonal.sum()) > tol * trace:
         block = min(BLOCK, max_rank - len(pivots), n - len(pivots))
         drawn = np.unique(generator.choice(n, size=block, p=diagonal / diagonal.sum()))
-        left = spec(points, points[drawn]) - factor @ factor[drawn].T
+        left = rows.masked(spec(points, points[drawn])) - factor @ factor[drawn].T
         columns, kept = _accepted(left, drawn, smallest)
         if not len(kept):
             break
@@ -181,15 +169,15 @@ def _accepted(left: Array, drawn: Array, smallest: float) -> tuple[Array, Array]
     return solve_triangular(lower, left[:, kept].T, lower=True).T, drawn[kept]
 
 
-def nystroem_rows(spec: KernelSpec, landmarks: Array, points: Array) -> Array:
+def nystroem_rows(spec: KernelSpec, landmarks: Array, rows: Reading) -> Array:
     """Return ``k(points, landmarks) L'^-1`` with ``L L' = k(landmarks, landmarks)``, chunk by chunk."""
     gram = spec(landmarks)
     try:
         lower = cholesky(gram, lower=True)
     except LinAlgError:
         lower = cholesky(gram + 1e-13 * np.diag(np.diag(gram)).max() * np.eye(len(gram)), lower=True)
-    out = np.empty((len(points), len(landmarks)))
-    for start in range(0, len(points), CHUNK):
-        part = spec(points[start : start + CHUNK], landmarks)
+    out = np.empty((len(rows.points), len(landmarks)))
+    for start in range(0, len(out), CHUNK):
+        part = spec(rows.points[start : start + CHUNK], landmarks)
         out[start : start + CHUNK] = solve_triangular(lower, part.T, lower=True).T
-    return out
+    return rows.masked(out)

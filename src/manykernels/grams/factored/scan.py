@@ -10,7 +10,7 @@ from manykernels.grams.factored.base import ROUNDING, FactoredStack
 from manykernels.grams.factored.columns import ColumnTable
 from manykernels.grams.factored.loops import matern_recursion
 from manykernels.grams.factored.nystroem import nystroem_rows, pivoted_cholesky, rank_limit
-from manykernels.kernels import Laplacian, Matern
+from manykernels.kernels import KernelSpec, Laplacian, Matern
 from manykernels.kernels.specs.widths import known_width
 from manykernels.validation.arrays import Array
 
@@ -55,14 +55,17 @@ class ScanStack(FactoredStack):
         return int(spec.nu + 0.5), float(np.sqrt(2 * spec.nu)) / known_width(spec.width)
 
     def _sorted(self, column: int) -> tuple[Array, Array]:
-        values = self.table.values(column)
+        """Return the rows that have a value, in increasing order, and their values."""
+        values, known = self.table.values(column), self.table.known(column)
         order = np.argsort(values, kind="stable")
+        order = order if known is None else order[known[order]]
         return order, values[order]
 
     def _product(self, kernel: int, order: Array, values: Array, rho: Array) -> Array:
         """Return ``K rho`` with rows in sorted order, ``rho`` too."""
         states, rate = self._states(kernel)
         t = rate * values
+        rho = np.ascontiguousarray(rho)
         forward, backward = np.empty_like(rho), np.empty_like(rho)
         matern_recursion(t, rho, states, forward)
         matern_recursion(-t[::-1], np.ascontiguousarray(rho[::-1]), states, backward)
@@ -81,7 +84,7 @@ class ScanStack(FactoredStack):
         return out
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
-        each = np.empty((len(kernels), self.n_samples, columns.shape[1]))
+        each = np.zeros((len(kernels), self.n_samples, columns.shape[1]))
         for column, slots in self._by_column(kernels):
             order, values = self._sorted(column)
             for slot in slots:
@@ -94,30 +97,18 @@ class ScanStack(FactoredStack):
         """Rounding beside ``||rho||_1^2``, at worst: a state is rounded once a row; the recursions are exact."""
         return (ROUNDING + 4 * np.finfo(np.float64).eps * self.n_samples) * self.scales
 
-    def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
-        out = np.empty((len(kernels), len(rows), len(cols)))
-        for slot, m in enumerate(kernels):
-            left, right = (self.table.points((int(self.columns[m]),), index) for index in (rows, cols))
-            out[slot] = self.scales[m] * self.specs[m](left, right)
-        return out
-
-    def _kernel_diag(self, kernel: int) -> Array:
-        return np.full(self.n_samples, self.scales[kernel])
-
     @property
     def nbytes(self) -> int:
         """Bytes of the columns, which the stack reads in place."""
         return self.table.columns.nbytes
 
+    def spec_of(self, kernel: int) -> KernelSpec:
+        """Return a kernel by itself, without scale."""
+        return self.specs[kernel]
+
     def columns_of(self, kernel: int) -> tuple[int, ...]:
         """Return the columns that a kernel acts on."""
         return (int(self.columns[kernel]),)
-
-    def cross_apply(self, kernel: int, X: ColumnTable, rho: Array) -> Array:
-        """Return ``sum_i rho_i k_m(x, x_i)`` at new rows, (n,), from kernel values."""
-        columns, support = (int(self.columns[kernel]),), np.flatnonzero(rho)
-        block = self.specs[kernel](X.points(columns), self.table.points(columns, support))
-        return self.scales[kernel] * (block @ rho[support])
 
     def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
         """Return the recursion's value, which is exact."""
@@ -135,8 +126,8 @@ class ScanStack(FactoredStack):
     # --- factors ----------------------------------------------------------------------------------------------------
 
     def _landmarks(self, kernel: int, tol: float) -> tuple[Array, Array]:
-        points = self.table.points((int(self.columns[kernel]),))
-        return pivoted_cholesky(self.specs[kernel], points, tol, rank_limit(self.n_samples))
+        reading = self.table.reading(self.specs[kernel], self.columns_of(kernel))
+        return pivoted_cholesky(self.specs[kernel], reading, tol, rank_limit(self.n_samples))
 
     def factor(self, kernel: int, tol: float) -> Array:
         """Return a projection on landmarks; rough kernels need many, at most `rank_limit` are taken."""
@@ -145,7 +136,6 @@ class ScanStack(FactoredStack):
     def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
         """Return the rows of the factor that new samples would have."""
         _, pivots = self._landmarks(kernel, tol)
-        column = (int(self.columns[kernel]),)
-        return nystroem_rows(self.specs[kernel], self.table.points(column, pivots), X.points(column)) * np.sqrt(
-            self.scales[kernel]
-        )
+        spec, column = self.specs[kernel], self.columns_of(kernel)
+        rows = nystroem_rows(spec, self.table.points(column, pivots), X.reading(spec, column))
+        return rows * np.sqrt(self.scales[kernel])

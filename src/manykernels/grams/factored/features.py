@@ -1,0 +1,186 @@
+"""Maps from rows to features whose inner products are a kernel: exactly, or up to a bounded share of its diagonal."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import comb
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.special import ive
+
+from manykernels.kernels import KernelSpec, Linear, Missing, Ordinal, Overlap, Periodic, Polynomial
+from manykernels.kernels.specs.categorical import UNSEEN
+from manykernels.validation.arrays import Array
+
+MAX_FEATURES = 500
+SERIES_TOL = 1e-16  # of the diagonal of a periodic kernel, left out of its series
+SMALLEST_EIGENVALUE = 1e-14  # of the largest one of a kernel on levels: below it is rounding
+
+
+class FeatureMap(ABC):
+    """Features ``z(x)`` of a kernel: ``k(x, x') = z(x)'z(x')`` up to `tail`, with what is left out positive definite.
+
+    Attributes
+    ----------
+    rank : int
+    tail : float
+        The most that is left of ``k(x, x)``.
+    """
+
+    rank: int
+    tail: float = 0.0
+
+    @abstractmethod
+    def __call__(self, points: Array) -> Array:
+        """Return features (n, rank) of points (n, d)."""
+
+
+@dataclass(frozen=True)
+class LinearFeatures(FeatureMap):
+    """The columns themselves."""
+
+    rank: int
+
+    def __call__(self, points: Array) -> Array:
+        """Return the points."""
+        return points
+
+
+@dataclass(frozen=True)
+class PolynomialFeatures(FeatureMap):
+    """``(scale x z + offset)^degree = sum_k comb(degree, k) scale^k offset^(degree - k) x^k z^k``."""
+
+    spec: Polynomial
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        """One feature a power."""
+        return self.spec.degree + 1
+
+    def __call__(self, points: Array) -> Array:
+        """Return weighted powers."""
+        degree, scale, offset = self.spec.degree, self.spec.scale, self.spec.offset
+        weights = [comb(degree, k) * scale**k * offset ** (degree - k) for k in range(degree + 1)]
+        return np.sqrt(weights) * points ** np.arange(degree + 1)
+
+
+@dataclass(frozen=True)
+class PeriodicFeatures(FeatureMap):
+    """``exp(-(1 - cos phi) / w^2) = sum_k c_k cos(k phi)``, ``c_k = 2 exp(-1 / w^2) I_k(1 / w^2)`` for k > 0.
+
+    Abramowitz and Stegun, 9.6.34.
+    """
+
+    spec: Periodic
+    order: int
+
+    @classmethod
+    def of(cls, spec: Periodic) -> PeriodicFeatures | None:
+        """Return the series with a tail below rounding, None if it is too long."""
+        most = MAX_FEATURES // 2
+        coefficients = _series(spec, 2 * most)
+        left = coefficients[::-1].cumsum()[::-1]
+        enough = np.flatnonzero(left <= SERIES_TOL)
+        return cls(spec, int(enough[0])) if len(enough) and enough[0] <= most else None
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        """A cosine and a sine for every frequency but zero."""
+        return 2 * self.order - 1
+
+    @property
+    def tail(self) -> float:  # type: ignore[override]
+        """The sum of the coefficients that are left out."""
+        return float(_series(self.spec, 2 * self.order + 50)[self.order :].sum())
+
+    def __call__(self, points: Array) -> Array:
+        """Return weighted cosines and sines."""
+        phases = np.outer(2 * np.pi / self.spec.period * points[:, 0], np.arange(self.order))
+        roots = np.sqrt(_series(self.spec, self.order))
+        return np.hstack([np.cos(phases) * roots, (np.sin(phases) * roots)[:, 1:]])
+
+
+def _series(spec: Periodic, n: int) -> Array:
+    """Return the first coefficients of the cosine series."""
+    coefficients = 2.0 * ive(np.arange(n), 1.0 / spec.width**2)
+    coefficients[0] *= 0.5
+    return coefficients
+
+
+@dataclass(frozen=True)
+class MissingFeatures(FeatureMap):
+    """Which columns are missing."""
+
+    rank: int
+
+    def __call__(self, points: Array) -> Array:
+        """Return 1 where a value is missing."""
+        return (points == UNSEEN) / np.sqrt(self.rank)
+
+
+@dataclass(frozen=True, eq=False)
+class LevelFeatures(FeatureMap):
+    """A kernel ``mean_j k(x_j, z_j)`` on columns of few different values, through its matrix on these values."""
+
+    spec: KernelSpec
+    levels: tuple[Array, ...]
+    bases: tuple[Array | None, ...]
+
+    @classmethod
+    def of(cls, spec: KernelSpec, levels: Sequence[Array]) -> LevelFeatures:
+        """Decompose the kernel on the levels of every column; that of `Overlap` is the identity."""
+        bases = [None if isinstance(spec, Overlap) else _inverse_root(spec(own[:, None])) for own in levels]
+        return cls(spec, tuple(levels), tuple(bases))
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        """The sum over columns of how many levels, or directions, they have."""
+        pairs = zip(self.levels, self.bases, strict=True)
+        return sum(len(own) if basis is None else basis.shape[1] for own, basis in pairs)
+
+    def __call__(self, points: Array) -> Array:
+        """Return one-hot columns, or ``k(x, levels) U Lambda^-1/2``."""
+        parts = []
+        for j, (own, basis) in enumerate(zip(self.levels, self.bases, strict=True)):
+            column = points[:, [j]]
+            equal = (column == own).astype(np.float64)
+            parts.append(equal if basis is None else self.spec(column, own[:, None]) @ basis)
+        return np.hstack(parts) / np.sqrt(len(self.levels))
+
+
+def _inverse_root(gram: Array) -> Array:
+    """Return ``U Lambda^-1/2`` of the directions that are not rounding."""
+    values, vectors = eigh(gram)
+    kept = values > SMALLEST_EIGENVALUE * values[-1]
+    return vectors[:, kept] / np.sqrt(values[kept])
+
+
+def feature_map(spec: KernelSpec, n_columns: int, levels: Sequence[Array] | None = None) -> FeatureMap | None:
+    """Return the features of a kernel, or None where there is no short list of them.
+
+    Parameters
+    ----------
+    spec : KernelSpec
+    n_columns : int
+    levels : sequence of (L_j,) float64, optional
+        The different values of every column, if these are few: categories and ranks.
+    """
+    if isinstance(spec, Linear):
+        return LinearFeatures(n_columns) if n_columns <= MAX_FEATURES else None
+    if isinstance(spec, Missing):
+        return MissingFeatures(n_columns) if n_columns <= MAX_FEATURES else None
+    if isinstance(spec, Polynomial) and n_columns == 1:
+        return PolynomialFeatures(spec)
+    if isinstance(spec, Periodic) and n_columns == 1:
+        return PeriodicFeatures.of(spec)
+    if by_levels(spec) and levels is not None and sum(map(len, levels)) <= MAX_FEATURES:
+        return LevelFeatures.of(spec, levels)
+    return None
+
+
+def by_levels(spec: KernelSpec) -> bool:
+    """Return whether a kernel is a mean over columns of kernels on levels."""
+    return isinstance(spec, (Overlap, Ordinal))
