@@ -142,6 +142,49 @@ def test_scores_by_hand() -> None:
         brier_score(y, y, survival, [1.0])
 
 
+def plain_concordance(y: np.ndarray, risk: np.ndarray, weight: np.ndarray) -> float:
+    """Return the concordance index from a loop over all pairs."""
+    right = pairs = 0.0
+    for i in range(len(y)):
+        for j in range(len(y)):
+            earlier = y["time"][i] < y["time"][j] or (y["time"][i] == y["time"][j] and not y["event"][j])
+            if y["event"][i] and earlier and y["stratum"][i] == y["stratum"][j]:
+                order = 1.0 if risk[i] > risk[j] else 0.5 if risk[i] == risk[j] else 0.0
+                right += weight[i] * weight[j] * order
+                pairs += weight[i] * weight[j]
+    return right / pairs
+
+
+def test_weights_of_the_concordance_are_those_of_pairs() -> None:
+    _, event, time, weight, strata = data(ties=True)
+    y, rng = survival_array(event, time, strata), np.random.default_rng(0)
+    risk = np.round(rng.normal(size=len(y)), 1)
+    for weights in (np.ones(len(y)), weight, rng.uniform(size=len(y)), weight * (weight > 1)):
+        told = concordance_index(y, risk, weights)
+        assert told == pytest.approx(plain_concordance(y, risk, weights), rel=1e-12)
+    assert concordance_index(y, risk) == concordance_index(y, risk, np.ones(len(y))) == concordance_index(y, risk, 2.0)
+    twice = np.repeat(np.arange(len(y)), weight.astype(int))
+    assert concordance_index(y, risk, weight) == concordance_index(y[twice], risk[twice])
+    with pytest.raises(InvalidInputError, match="No two samples of positive weight"):
+        concordance_index(y, risk, (time == time.min()).astype(float) * event)
+    with pytest.raises(InvalidInputError, match="sample_weight"):
+        concordance_index(y, risk, -weight)
+
+
+@pytest.mark.filterwarnings("ignore:The best strength")
+def test_scores_of_models_and_folds_weigh_samples() -> None:
+    X, event, time, weight, _ = data()
+    y = survival_array(event, time)
+    model = MKLSurvivalCV(LINEAR, penalty="ridge", alphas=[0.1, 1.0], cv=2)
+    found = model.fit(X, y, sample_weight=weight)
+    assert model.score(X, y, weight) == concordance_index(y, model.predict(X), weight) != model.score(X, y)
+    half, rest = slice(30, None), slice(0, 30)
+    plain = MKLSurvival(LINEAR, penalty="ridge", alpha=found.alpha_).fit(X[half], y[half], weight[half])
+    assert found.cv_frame().set_index("alpha").loc[found.alpha_, "score_0"] == pytest.approx(
+        plain.score(X[rest], y[rest], weight[rest]), abs=1e-12
+    )
+
+
 @pytest.mark.parametrize(
     ("y", "words"),
     [

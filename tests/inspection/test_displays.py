@@ -77,7 +77,7 @@ def test_weights_refuse_what_is_not_there(named: Named) -> None:
         KernelWeightsDisplay.from_estimator(named("binary")[0], value="size")
     with pytest.raises(InvalidInputError, match=r"single target; leave out target='yes'"):
         KernelWeightsDisplay.from_estimator(named("binary")[0], target="yes")
-    with pytest.raises(InvalidInputError, match=r"Unknown target 7; the model has \[0, 1, 2\]"):
+    with pytest.raises(InvalidInputError, match=r"target must be one of \[0, 1, 2\], got 7"):
         KernelWeightsDisplay.from_estimator(named("multiclass")[0], target=7)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from manykernels import Gaussian, KernelBank, Linear, MKLClassifier, MKLRegressor
 from manykernels.exceptions import InvalidInputError
-from manykernels.inspection import ShapeDisplay
+from manykernels.inspection import KernelWeightsDisplay, ShapeDisplay
 
 ADDITIVE = KernelBank.per_feature(widths=[0.5, 1.0], standardize=True, normalize="mean_diagonal")
 
@@ -55,6 +55,26 @@ def test_classes_and_kernels_of_several_columns(table: pd.DataFrame) -> None:
     assert set(display.left_out) <= {"both"}
     with pytest.raises(InvalidInputError, match="Choose one of several targets"):
         ShapeDisplay.from_estimator(several, table)
+
+
+def test_targets_that_share_their_weights_have_curves_of_their_own(table: pd.DataFrame) -> None:
+    y = pd.DataFrame({"up": np.sin(2 * table["second"]), "down": -np.sin(2 * table["second"]), "none": 0.0})
+    model = MKLRegressor(ADDITIVE, weights="shared", alpha=1e-3).fit(table, y)
+    curves = {name: ShapeDisplay.from_estimator(model, table, target=name, n_points=20).frame() for name in y}
+    np.testing.assert_allclose(curves["up"]["effect"], -curves["down"]["effect"], atol=1e-3)
+    assert np.abs(curves["up"]["effect"]).max() > 0.5
+    pd.testing.assert_frame_equal(
+        curves["down"], ShapeDisplay.from_estimator(model, table, target=1, n_points=20).frame()
+    )
+    assert KernelWeightsDisplay.from_estimator(model, target="up").frame()["value"].tolist() == (
+        KernelWeightsDisplay.from_estimator(model).frame()["value"].tolist()
+    )
+    classes = np.digitize(table["second"], [-0.7, 0.7])
+    shared = MKLClassifier(ADDITIVE, loss="logistic", weights="shared", alpha=1e-3).fit(table, classes)
+    assert ShapeDisplay.from_estimator(shared, table, target=0).target == "0"
+    for wrong in (None, 3, "up"):
+        with pytest.raises(InvalidInputError, match="Choose one of several targets"):
+            ShapeDisplay.from_estimator(shared, table, target=wrong)
 
 
 def test_categories_truth_values_and_dates_have_curves_too() -> None:

@@ -21,6 +21,7 @@ SCORE_NAMES = {
     "r2": "R2",
     "rmse": "root mean squared error",
     "mae": "mean absolute error",
+    "concordance": "concordance index",
 }
 
 

@@ -293,8 +293,8 @@ class MKLSurvival(BaseMKL):
             Samples.
         y : structured array of shape (n_samples,)
             Their events and times.
-        sample_weight : None
-            Not used: samples of weight zero must be left out.
+        sample_weight : array-like of shape (n_samples,), float or None, default=None
+            Non-negative weights; a pair of samples counts by the product of its two.
 
         Returns
         -------
@@ -310,7 +310,7 @@ class MKLSurvival(BaseMKL):
         1.0
         """
         check_is_fitted(self)
-        return concordance_index(y, self.predict(X))
+        return concordance_index(y, self.predict(X), sample_weight)
 
     def decompose(self, X: Any) -> Array:
         """Return what each kernel adds to each risk score; summed over kernels, this is ``predict(X)``.

@@ -6,18 +6,23 @@ from typing import Any
 
 import numpy as np
 
+from manykernels.estimators.supervised.targets import sample_weights
 from manykernels.estimators.survival.targets import check_survival
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array, check_vector
 
 __all__ = ["brier_score", "concordance_index"]
 
+BLOCK = 256  # events whose pairs are looked at together
 
-def concordance_index(y: Any, risk: Any) -> float:
-    """Return the share of comparable pairs whose risks are in the order of their events (Harrell's C).
 
-    A pair is comparable if the earlier of the two times is an event; at equal times, if only one of them is. Equal
-    risks count one half. Samples of different strata are not compared.
+def concordance_index(y: Any, risk: Any, sample_weight: Any = None) -> float:
+    r"""Return the share of comparable pairs whose risks are in the order of their events (Harrell's C).
+
+    .. math:: C = \sum_{(i, j)} s_i s_j \big([r_i > r_j] + \tfrac12 [r_i = r_j]\big) \Big/ \sum_{(i, j)} s_i s_j
+
+    over the comparable pairs, those of which the earlier of the two times, :math:`t_i`, is an event; at equal times, if
+    only one of them is. Samples of different strata are not compared.
 
     Parameters
     ----------
@@ -25,6 +30,8 @@ def concordance_index(y: Any, risk: Any) -> float:
         Events and times.
     risk : array-like of shape (n_samples,)
         Higher means an earlier event.
+    sample_weight : array-like of shape (n_samples,), float or None, default=None
+        Non-negative weights; a pair counts by the product of its two, so that a weight of two is the sample twice.
 
     Returns
     -------
@@ -34,7 +41,7 @@ def concordance_index(y: Any, risk: Any) -> float:
     Raises
     ------
     InvalidInputError
-        If no pair is comparable.
+        If no pair of positive weight is comparable.
 
     References
     ----------
@@ -46,19 +53,47 @@ def concordance_index(y: Any, risk: Any) -> float:
     >>> y = survival_array([True, False, True], [1.0, 2.0, 3.0])
     >>> concordance_index(y, [2.0, 0.0, 1.0])
     1.0
+    >>> concordance_index(y, [2.0, 3.0, 1.0]), concordance_index(y, [2.0, 3.0, 1.0], sample_weight=[1.0, 3.0, 1.0])
+    (0.5, 0.25)
     """
     target = check_survival(y)
-    risk = check_vector(risk, len(target), "risk")
-    right = pairs = 0.0
-    for i in np.flatnonzero(target["event"]):
-        same_time = target["time"] == target["time"][i]
-        later = (target["time"] > target["time"][i]) | (same_time & ~target["event"])
-        others = risk[later & (target["stratum"] == target["stratum"][i])]
-        right += float(np.sum(others < risk[i])) + 0.5 * float(np.sum(others == risk[i]))
-        pairs += len(others)
-    if not pairs:
-        raise InvalidInputError("No two samples can be compared: there is no event before the time of another sample.")
-    return right / pairs
+    weight = sample_weights(sample_weight, len(target))
+    found = float(concordance_indices(target, check_vector(risk, len(target), "risk"), weight[None])[0])
+    if np.isnan(found):
+        among = "" if sample_weight is None else " of positive weight"
+        raise InvalidInputError(
+            f"No two samples{among} can be compared: there is no event before the time of another sample."
+        )
+    return found
+
+
+def concordance_indices(target: Array, risk: Array, weights: Array) -> Array:
+    """Return the concordance index for each of several weights of the samples, (D,) float64.
+
+    Parameters
+    ----------
+    target : structured ndarray of shape (n,)
+        With the fields event, time and stratum.
+    risk : ndarray of shape (n,)
+    weights : ndarray of shape (D, n)
+        Not negative.
+
+    Returns
+    -------
+    ndarray of shape (D,)
+        NaN where no pair of positive weight is comparable.
+    """
+    events = np.flatnonzero(target["event"])
+    right, pairs = np.zeros(len(weights)), np.zeros(len(weights))
+    for start in range(0, len(events), BLOCK):
+        block = events[start : start + BLOCK]
+        time, stratum, own = (values[block, None] for values in (target["time"], target["stratum"], risk))
+        later = (target["time"] > time) | ((target["time"] == time) & ~target["event"])
+        later &= target["stratum"] == stratum
+        ordered = later * ((risk < own) + 0.5 * (risk == own))
+        right += ((weights @ ordered.T) * weights[:, block]).sum(axis=1)
+        pairs += ((weights @ later.T) * weights[:, block]).sum(axis=1)
+    return np.divide(right, pairs, out=np.full(len(weights), np.nan), where=pairs > 0)
 
 
 def brier_score(y_train: Any, y: Any, survival: Any, times: Any) -> Array:
@@ -113,6 +148,24 @@ def brier_score(y_train: Any, y: Any, survival: Any, times: Any) -> Array:
         weights = np.where(early, 1.0 / uncensored[:, None], 0.0) + np.where(late, 1.0 / at_times, 0.0)
     weights = np.where(early | late, weights, 0.0)
     return np.asarray((weights * (late - guesses) ** 2).mean(axis=0))
+
+
+def kaplan_meier(time: Array, event: Array) -> tuple[Array, Array]:
+    """Return the times of events and the estimated shares without one after them.
+
+    Parameters
+    ----------
+    time : ndarray of shape (n,)
+    event : ndarray of bool of shape (n,)
+        False is censored, which at one time comes after the events.
+
+    Returns
+    -------
+    times, shares : ndarray of shape (n_times,)
+    """
+    times, events = np.unique(time[event], return_counts=True)
+    at_risk = len(time) - np.searchsorted(np.sort(time), times)
+    return times, np.cumprod(1.0 - events / at_risk)
 
 
 def _uncensored(train: Array, times: Array) -> Array:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.inspection.displays.kernel_table import target_position
 from manykernels.inspection.displays.plotting import (
     GRAY,
     HATCHES,
@@ -160,10 +161,7 @@ def for_target(estimator: Any, parts: Array, target: Any) -> tuple[Array, float]
         if target is not None:
             raise InvalidInputError(f"The model has a single target; leave out target={target!r}.")
         return parts, float(estimator.intercept_)
-    known = np.asarray(getattr(estimator, "classes_", np.arange(parts.shape[2]))).tolist()
-    if target not in known:
-        raise InvalidInputError(f"Choose one of several targets: target must be one of {known[:20]}, got {target!r}.")
-    at = known.index(target)
+    at = target_position(estimator, target)
     return parts[:, :, at], float(estimator.intercept_[at])
 
 

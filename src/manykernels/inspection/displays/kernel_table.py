@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.base import is_classifier
 
 from manykernels.exceptions import InvalidInputError
 
@@ -24,18 +25,31 @@ def kernel_table(estimator: Any, target: Any = None) -> pd.DataFrame:
     """Return name, kernel, columns, weight, norm and share of every kernel."""
     frame = estimator.weights_frame(active_only=False)
     column = target_column(frame)
-    if column is None:
-        if target is not None:
-            raise InvalidInputError(f"The model has a single target; leave out target={target!r}.")
+    at = None if target is None else target_position(estimator, target)
+    if column is None:  # a single target, or all have the same weights
         return frame.set_index("name").loc[list(estimator.kernel_names_)].reset_index()
-    if target is not None:
-        known = frame[column].unique().tolist()
-        if target not in known:
-            raise InvalidInputError(f"Unknown target {target!r}; the model has {known[:20]}.")
-        frame = frame[frame[column] == target]
+    if at is not None:
+        frame = frame[frame[column] == known_targets(estimator)[at]]
     grouped = frame.drop(columns=column).groupby("name", sort=False)
     table = grouped[["kernel", "columns"]].first().join(grouped[VALUES].mean())
     return table.loc[list(estimator.kernel_names_)].reset_index()
+
+
+def known_targets(estimator: Any) -> list[Any]:
+    """Return what the classes or outputs are called, of a model that has several; else nothing."""
+    return np.asarray(estimator._target_labels()).tolist() if np.ndim(estimator.intercept_) else []
+
+
+def target_position(estimator: Any, target: Any) -> int:
+    """Return which one of several targets is meant; outputs with names may also be given by number."""
+    known = known_targets(estimator)
+    if not known:
+        raise InvalidInputError(f"The model has a single target; leave out target={target!r}.")
+    if target in known:
+        return known.index(target)
+    if not is_classifier(estimator) and isinstance(known[0], str) and target in range(len(known)):
+        return int(target)
+    raise InvalidInputError(f"Choose one of several targets: target must be one of {known[:20]}, got {target!r}.")
 
 
 def target_table(estimator: Any, value: str) -> pd.DataFrame:

@@ -118,7 +118,9 @@ class ShapeDisplay:
         if columns is None:
             shapes = sorted(shapes, key=_spread, reverse=True)[: check_count(top, "top")]
         several = tuple(table["name"][active & ~table["columns"].isin(names)])
-        return cls(shapes=pd.concat(shapes, ignore_index=True), left_out=several, target=str(target or ""))
+        return cls(
+            shapes=pd.concat(shapes, ignore_index=True), left_out=several, target="" if target is None else str(target)
+        )
 
     def frame(self) -> pd.DataFrame:
         """Return what is drawn.

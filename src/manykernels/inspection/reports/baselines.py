@@ -6,21 +6,24 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC
 
-from manykernels.estimators import KernelAligner
-from manykernels.kernels import KernelBank, KernelStack, PrecomputedBank, Views
+from manykernels.estimators import KernelAligner, MKLSurvivalCV
+from manykernels.inspection.reports.tasks import SURVIVAL
+from manykernels.kernels import KernelBank, KernelStack, Linear, PrecomputedBank, Views
 
 CONSTANT, SUM = "best constant", "plain sum of the same kernels"
 ONE_KERNEL = {
     "classification": "support vector machine, one Gaussian kernel (scikit-learn, tuned)",
     "regression": "kernel ridge, one Gaussian kernel (scikit-learn, tuned)",
+    SURVIVAL: "Cox regression, linear with a ridge penalty (tuned)",
 }
 MOST_ROWS = 3000  # for models with one kernel, which take N^2 numbers and N^3 steps
 MOST_ENTRIES = 1e8  # of all Gram matrices, for their plain sum: about a second a fit
@@ -28,21 +31,33 @@ STRENGTHS = [0.01, 0.1, 1.0]
 INNER_FOLDS = 3
 
 
+class EqualRisks(BaseEstimator):
+    """Everybody has the same risk."""
+
+    def fit(self, X: Any, y: Any) -> EqualRisks:
+        """Learn nothing."""
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Return zeros."""
+        return np.zeros(len(X))
+
+
 def baselines_for(model: Any, task: str, X: Any, n_kernels: int) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the models to compare with by name, and the reasons why others are left out."""
-    classifies = task == "classification"
-    chosen: dict[str, Any] = {CONSTANT: DummyClassifier() if classifies else DummyRegressor()}
+    constants = {"classification": DummyClassifier, "regression": DummyRegressor, SURVIVAL: EqualRisks}
+    chosen: dict[str, Any] = {CONSTANT: constants[task]()}
     left_out: dict[str, str] = {}
     reason = _why_no_sum(model, X, n_kernels)
     if reason:
         left_out[SUM] = reason
     else:
-        chosen[SUM] = make_pipeline(KernelAligner(_bank(model.kernels), method="uniform"), _learner(classifies))
+        chosen[SUM] = make_pipeline(KernelAligner(_bank(model.kernels), method="uniform"), _learner(task))
     reason = _why_no_single_kernel(X)
     if reason:
         left_out[ONE_KERNEL[task]] = reason
     else:
-        chosen[ONE_KERNEL[task]] = make_pipeline(StandardScaler(), _gaussian(classifies, X.shape[1]))
+        chosen[ONE_KERNEL[task]] = _one_kernel(task, X.shape[1])
     return chosen, left_out
 
 
@@ -87,11 +102,26 @@ def _bank(kernels: Any) -> Any:
     return PrecomputedBank(normalize="mean_diagonal")
 
 
-def _learner(classifies: bool) -> Any:
-    if classifies:
+def _learner(task: str) -> Any:
+    if task == SURVIVAL:
+        cox = MKLSurvivalCV("precomputed", penalty="ridge", alphas=STRENGTHS, cv=INNER_FOLDS)
+        return make_pipeline(FunctionTransformer(_as_one_kernel), cox)
+    if task == "classification":
         return GridSearchCV(SVC(kernel="precomputed"), {"C": [1.0, 10.0, 100.0]}, cv=INNER_FOLDS)
     ridge = GridSearchCV(KernelRidge(kernel="precomputed"), {"alpha": STRENGTHS}, cv=INNER_FOLDS)
     return TransformedTargetRegressor(ridge, transformer=StandardScaler())
+
+
+def _as_one_kernel(gram: Any) -> Any:
+    """Return a Gram matrix as the only one of a stack."""
+    return gram[None]
+
+
+def _one_kernel(task: str, n_columns: int) -> Any:
+    if task == SURVIVAL:
+        linear = KernelBank([("linear", Linear(), list(range(n_columns)))], standardize=True, normalize="mean_diagonal")
+        return MKLSurvivalCV(linear, penalty="ridge", alphas=STRENGTHS, cv=INNER_FOLDS)
+    return make_pipeline(StandardScaler(), _gaussian(task == "classification", n_columns))
 
 
 def _gaussian(classifies: bool, n_columns: int) -> Any:

@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
+from manykernels.estimators.survival.scores import concordance_indices
+
 Array = NDArray[Any]
 
 SHARE = 0.95  # of the draws that an interval holds
 MOST_ENTRIES = 2e7  # of the table of draws by rows
 FEWEST_DRAWS = 200
 AUC_DRAWS = 200  # each one sorts the scores
+MOST_PAIRS = 1e9  # of samples, over all draws
 
 
 @dataclass(frozen=True)
@@ -97,12 +100,19 @@ def areas_under_curve(counts: Array, positive: Array, scores: Array) -> Array:
     return np.array(found)
 
 
+def concordances(counts: Array, truth: Array, risk: Array) -> Array:
+    """Return the concordance index of risks with events and times, of fewer draws the more pairs there are."""
+    n_draws = max(int(MOST_PAIRS / len(truth) ** 2), AUC_DRAWS)
+    return concordance_indices(truth, risk, counts[: n_draws + 1])
+
+
 METRICS: dict[str, Callable[[Array, Array, Array], Array]] = {
     "accuracy": accuracies,
     "balanced accuracy": balanced_accuracies,
     "R2": r2_scores,
     "root mean squared error": root_mean_squared_errors,
     "mean absolute error": mean_absolute_errors,
+    "concordance index": concordances,
 }
 
 

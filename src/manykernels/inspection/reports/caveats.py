@@ -12,10 +12,11 @@ import pandas as pd
 from manykernels.inspection.reports.baselines import CONSTANT, as_frame
 from manykernels.inspection.reports.evaluation import HELD_OUT, IMBALANCED, TRAINING, Evaluation
 from manykernels.inspection.reports.report import MKLReport
+from manykernels.inspection.reports.tasks import SURVIVAL
 from manykernels.inspection.reports.words import percent
 from manykernels.kernels import KernelStack
 
-FEW_ROWS, FEW_IN_CLASS = 100, 20
+FEW_ROWS, FEW_IN_CLASS, FEW_EVENTS = 100, 20, 50
 MANY_COPIES = 0.1  # share of the rows
 FAR = 6.0  # standard deviations of the residuals
 DENSE = 0.8  # share of kernels selected that is no selection
@@ -101,6 +102,12 @@ def _few(case: Case) -> Iterator[Caveat]:
             f"There are {facts.n_samples} samples{more}. Another draw of as many may select other kernels and score "
             "differently by more than the intervals say.",
         )
+    if case.task == SURVIVAL and (events := int(case.y["event"].sum())) < FEW_EVENTS:
+        yield Caveat(
+            "Few events",
+            f"There are {events} events among {len(case.y):,} samples. What is known of hazards comes from events, "
+            "however many samples are censored.",
+        )
     if case.task == "classification":
         labels, counts = np.unique(case.y, return_counts=True)
         rare = counts.argmin()
@@ -147,7 +154,8 @@ def _duplicates(case: Case) -> Iterator[Caveat]:
     if not n_copies or case.y.ndim > 1:
         return
     keys = pd.util.hash_pandas_object(table[copies], index=False).to_numpy()
-    differing = int((pd.Series(case.y[copies]).groupby(keys).nunique() > 1).sum())
+    told = case.y["time"] if case.task == SURVIVAL else case.y
+    differing = int((pd.Series(told[copies]).groupby(keys).nunique() > 1).sum())
     clash = f" {differing} of the repeated rows have different targets." if differing else ""
     yield Caveat(
         "Rows that occur more than once",
@@ -184,8 +192,9 @@ def _rivals(case: Case) -> Iterator[Caveat]:
         elif rival.better_by.high < 0:
             yield Caveat(
                 "A simpler model does better",
-                f"The {rival.name} scores higher by {-rival.better_by.value:.3f}. Tune the strength "
-                f"(MKLClassifierCV, MKLRegressorCV), or add kernels.",
+                f"The {rival.name} scores higher by {-rival.better_by.value:.3f}. Tune the strength, as "
+                f"{'MKLSurvivalCV' if case.task == SURVIVAL else 'MKLClassifierCV and MKLRegressorCV'} do, or add "
+                "kernels.",
             )
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
+from manykernels.estimators.survival.scores import kaplan_meier
 from manykernels.inspection.reports.bootstrap import Score
 
 Array = NDArray[Any]
@@ -16,6 +18,7 @@ Array = NDArray[Any]
 MOST_POINTS = 400
 MOST_CLASSES = 12
 WIDTH, HEIGHT = 340.0, 240.0
+GROUPS = ("low", "middle", "high")
 LEFT, RIGHT, TOP, BOTTOM = 46.0, 8.0, 10.0, 34.0  # margins for numbers and names
 
 
@@ -34,6 +37,8 @@ class Plot:
         A point with a ring.
     x_ticks, y_ticks : list of (float, str)
     x_label, y_label, title : str
+    names : list of str
+        Of the lines, where there are several; each has the color of its line.
     """
 
     points: list[tuple[float, float]]
@@ -45,6 +50,7 @@ class Plot:
     x_label: str
     y_label: str
     title: str
+    names: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -120,6 +126,35 @@ def curve(x: Array, y: Array, error: Array | None, chosen: int | None, labels: t
         labels[0],
         labels[1],
         labels[2],
+    )
+
+
+def survival_of_groups(target: Array, risk: Array) -> Plot:
+    """Return how many of the thirds of lowest, middle and highest risk were left at each time (Kaplan and Meier)."""
+    third = np.zeros(len(target), dtype=int)
+    for stratum in np.unique(target["stratum"]):
+        inside = target["stratum"] == stratum
+        third[inside] = len(GROUPS) * rankdata(risk[inside]) / (inside.sum() + 1)
+    last = float(target["time"].max()) or 1.0
+    lines, names = [], []
+    for number in np.unique(third):
+        group = target[third == number]
+        times, left = kaplan_meier(group["time"], group["event"])
+        times, left = np.r_[0.0, times, group["time"].max()], np.r_[1.0, left, left[-1] if len(left) else 1.0]
+        corners = zip(np.repeat(times, 2)[1:], np.repeat(left, 2)[:-1], strict=True)
+        lines.append(_line([(_x(a, 0.0, last), _y(b, 0.0, 1.0)) for a, b in corners]))
+        names.append(f"{GROUPS[number]} risk")
+    return Plot(
+        [],
+        lines,
+        "",
+        None,
+        [(_x(tick, 0.0, last), f"{tick:g}") for tick in nice_ticks(0.0, last)],
+        [(_y(tick, 0.0, 1.0), f"{tick:g}") for tick in nice_ticks(0.0, 1.0)],
+        "time",
+        "share without the event",
+        "What became of thirds by predicted risk",
+        names,
     )
 
 

@@ -18,6 +18,7 @@ from manykernels.inspection.pipelines import last_step
 from manykernels.inspection.reports.baselines import as_frame
 from manykernels.inspection.reports.charts import histogram
 from manykernels.inspection.reports.evaluation import Evaluation
+from manykernels.inspection.reports.tasks import SURVIVAL
 from manykernels.kernels import KernelStack, Views
 
 MOST_VIEWS, MOST_KERNELS, MOST_CLASSES, MOST_COLUMNS = 10, 15, 12, 8
@@ -79,6 +80,8 @@ def question_of(model: Any, task: str, target: str) -> str:
         shown = ", ".join(f'"{cut_text(label, 30)}"' for label in labels[:6])
         more = f" and {len(labels) - 6:,} more" if len(labels) > 6 else ""
         return f"Which class of {about} does a sample belong to: {shown}{more}? And which kernels tell it?"
+    if task == SURVIVAL:
+        return f"Who has the event{f' of {about}' if target else ''} earlier, and which kernels tell it?"
     outputs = np.shape(model.intercept_)
     several = f" (in {outputs[0]} outputs)" if outputs else ""
     return f"What is the value of {about}{several} for a sample, and which kernels tell it?"
@@ -108,7 +111,16 @@ def target_bars(y: np.ndarray, task: str) -> tuple[Bars | None, tuple[list[float
         counts = pd.Series(y).value_counts()
         texts = [f"{count:,} ({100 * count / len(y):.0f} %)" for count in counts]
         return bars_of(counts, MOST_CLASSES, texts), None
-    return None, histogram(np.asarray(y, dtype=float).ravel())
+    return None, histogram(np.asarray(y["time"] if task == SURVIVAL else y, dtype=float).ravel())
+
+
+def target_facts(y: np.ndarray, task: str) -> list[tuple[str, str]]:
+    """Return what a picture of the target does not tell: of survival, how many events there are."""
+    if task != SURVIVAL:
+        return []
+    events, strata = int(y["event"].sum()), len(np.unique(y["stratum"]))
+    found = [("events", f"{events:,}; {len(y) - events:,} samples are censored")]
+    return found + ([("strata", f"{strata:,}, each with a baseline hazard of its own")] if strata > 1 else [])
 
 
 def view_bars(model: Any) -> Bars:

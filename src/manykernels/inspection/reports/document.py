@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from manykernels.estimators.survival.targets import check_survival
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.pipelines import last_step, unwrapped
 from manykernels.inspection.reports import charts, contents, words
@@ -21,6 +21,7 @@ from manykernels.inspection.reports.caveats import Case, caveats_of
 from manykernels.inspection.reports.evaluation import FOLDS, HELD_OUT, TRAINING, Evaluation, evaluate
 from manykernels.inspection.reports.report import MKLReport
 from manykernels.inspection.reports.scores import check_one_prediction
+from manykernels.inspection.reports.tasks import SURVIVAL, task_of
 from manykernels.kernels import KernelStack, PrecomputedBank, Views
 from manykernels.validation.arrays import check_count
 
@@ -52,13 +53,13 @@ def report(
 
     Parameters
     ----------
-    model : MKLClassifier, MKLRegressor, their CV variants, GaussianMKL, PolynomialMKL or another search, or a Pipeline
+    model : MKLClassifier, MKLRegressor, MKLSurvival, their CV variants, a search such as GaussianMKL, or a Pipeline
         Fitted. Of a pipeline that ends in one of these, all steps are refitted on the folds; kernels are those of the
         last step, with the names that the steps before it give its columns.
     X : DataFrame or array-like of shape (n_samples, n_features), or precomputed kernels
         What the model was fitted on. Rows of another number are taken as held out.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        Labels or numbers.
+        Labels, numbers, or the events and times of a survival model.
     path : str or Path, default="report.html"
         File to write; one that exists is replaced.
     X_test, y_test : array-like or None, default=None
@@ -70,7 +71,8 @@ def report(
         Given to the splitter.
     baselines : bool, default=True
         Whether to learn simpler models for comparison: the best constant, the plain sum of the kernels, and
-        scikit-learn's support vector machine or kernel ridge with one tuned Gaussian kernel, where they are cheap.
+        scikit-learn's support vector machine or kernel ridge with one tuned Gaussian kernel (for survival: a linear
+        Cox regression with a tuned ridge penalty), where they are cheap.
     title, question : str or None, default=None
         Text for the head of the report.
     n_draws : int, default=1000
@@ -107,7 +109,7 @@ def report(
     check_is_fitted(model)
     check_one_prediction(last_step(model))
     check_count(n_draws, "n_draws")
-    task = "classification" if is_classifier(model) else "regression"
+    task = task_of(model)
     X, y, name = _checked(model, X, y, "X and y")
     test = None
     if X_test is not None or y_test is not None:
@@ -124,7 +126,7 @@ def report(
         "question": question or contents.question_of(estimator, task, name),
         "today": date.today().isoformat(),
         "facts": facts,
-        "data": contents.data_facts(X, 0 if test is None else len(test[1])),
+        "data": contents.data_facts(X, 0 if test is None else len(test[1])) + contents.target_facts(y, task),
         "target": contents.target_bars(y, task),
         "caveats": caveats_of(case),
         "code": contents.code_of(model, name, test is not None),
@@ -158,7 +160,7 @@ def _checked(model: Any, X: Any, y: Any, what: str) -> tuple[Any, Array, str]:
         X = X if isinstance(X, KernelStack) else KernelStack(X)
     elif not hasattr(X, "iloc") and not isinstance(X, Views):
         X = np.asarray(X)
-    values = np.asarray(y)
+    values = check_survival(y) if task_of(model) == SURVIVAL else np.asarray(y)
     if len(X) != len(values):
         raise InvalidInputError(f"{what} differ in length: {len(X)} rows and {len(values)} targets.")
     if values.ndim == 2 and values.shape[1] == 1:
@@ -170,26 +172,26 @@ def _performance(model: Any, task: str, evaluation: Evaluation) -> dict[str, Any
     """Return scores, comparisons and pictures of the predictions."""
     first, rivals = evaluation.scores[0], evaluation.rivals
     places, ends = charts.intervals(
-        [first, *(rival.score for rival in rivals)], (0.0, 1.0) if task == "classification" else None
+        [first, *(rival.score for rival in rivals)], None if task == "regression" else (0.0, 1.0)
     )
     rows = [("this model", first, places[0], "")]
     for rival, place in zip(rivals, places[1:], strict=True):
         rows.append((rival.name, rival.score, place, words.comparison_words(rival.name, rival.better_by, first.name)))
     classifies = task == "classification"
     return {
-        "how_scored": _how_scored(evaluation),
+        "how_scored": _how_scored(evaluation, task),
         "scores": evaluation.scores,
         "comparison": rows,
         "ends": (words.number(ends[0]), words.number(ends[1])),
         "left_out": evaluation.left_out,
         "confusion": charts.confusion(evaluation.truth, evaluation.predicted) if classifies else None,
-        "scatters": [] if classifies else _scatters(evaluation, getattr(model, "target_names_", None)),
+        "pictures": _pictures(evaluation, task, getattr(model, "target_names_", None)),
         "cv_curve": _cv_curve(model),
         "box": (charts.WIDTH, charts.HEIGHT, charts.LEFT, charts.RIGHT, charts.TOP, charts.BOTTOM),
     }
 
 
-def _how_scored(evaluation: Evaluation) -> str:
+def _how_scored(evaluation: Evaluation, task: str) -> str:
     n = len(evaluation.truth)
     folds = "Simpler models learned from folds of these rows, since the training rows were not given."
     learned = f" {folds}" if evaluation.n_folds and evaluation.rivals else ""
@@ -199,7 +201,16 @@ def _how_scored(evaluation: Evaluation) -> str:
         HELD_OUT: f"Scored on {n:,} rows that the model was not fitted on." + learned,
         TRAINING: f"Scored on the {n:,} rows that the model was fitted on: too good to be true of new ones.",
     }
-    return f"{ways[evaluation.way]} Intervals hold 95 % of the scores when these rows are drawn anew, with replacement."
+    apart = " Risks are compared within folds." if task == SURVIVAL and evaluation.n_folds else ""
+    intervals = "Intervals hold 95 % of the scores when these rows are drawn anew, with replacement."
+    return f"{ways[evaluation.way]}{apart} {intervals}"
+
+
+def _pictures(evaluation: Evaluation, task: str, names: Array | None) -> list[charts.Plot]:
+    """Return predicted beside observed numbers, or what became of samples of low and high risk."""
+    if task == SURVIVAL:
+        return [charts.survival_of_groups(evaluation.truth, evaluation.predicted)]
+    return [] if task == "classification" else _scatters(evaluation, names)
 
 
 def _scatters(evaluation: Evaluation, names: Array | None) -> list[charts.Plot]:

@@ -14,11 +14,12 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils import _safe_indexing
 
-from manykernels.estimators import GaussianMKL, NonlinearMKL
+from manykernels.estimators import GaussianMKL, NonlinearMKL, concordance_index
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.inspection.pipelines import after_steps_of, fresh, last_step, unwrapped
 from manykernels.inspection.reports.baselines import baselines_for
 from manykernels.inspection.reports.bootstrap import METRICS, Draws, Score, areas_under_curve
+from manykernels.inspection.reports.tasks import SURVIVAL
 
 Array = NDArray[Any]
 
@@ -52,6 +53,7 @@ class Evaluation:
     n_folds : int
         Zero without folds; with rows other than those of the fit, folds that only rivals were learned on.
     truth, predicted : ndarray
+        Of survival, targets whose strata are also apart by folds, since risks of different models do not compare.
     scores : tuple of Score
         The first is the one that rivals are compared by.
     rivals : tuple of Rival
@@ -105,6 +107,10 @@ def evaluate(
     way = HELD_OUT if unseen is not None else (TRAINING if cv is None else FOLDS)
     rows, truth = Rows(X, y, _splits(task, y, cv, groups, seed)), y if unseen is None else unseen[1]
     guesses = _refit(model, rows) if way == FOLDS else _predict(model, X if unseen is None else unseen[0])
+    n_folds = len(rows.splits) if test is None and cv is not None else 0
+    if task == SURVIVAL:
+        truth = apart_by_folds(truth, rows.splits) if n_folds else truth
+        concordance_index(truth, guesses.predicted)  # or a word on why there is none
     draws, names = Draws(len(truth), n_draws, seed), _metrics(task, truth)
     scores = [draws.score(name, METRICS[name](draws.counts, truth, guesses.predicted)) for name in names]
     if guesses.ranks is not None and guesses.ranks.ndim == 1 and len(np.unique(truth)) == 2:
@@ -114,10 +120,10 @@ def evaluate(
     left_out: dict[str, str] = {}
     # Simpler models that were held to unseen rows do not compare with a score on the training rows.
     if baselines and way != TRAINING:
-        rivals, left_out = _rivals(model, task, rows, test, guesses.predicted, draws, names[0])
+        rivals, left_out = _rivals(model, task, rows, test, truth, guesses.predicted, draws, names[0])
     return Evaluation(
         way=way,
-        n_folds=len(rows.splits) if test is None and cv is not None else 0,
+        n_folds=n_folds,
         truth=truth,
         predicted=guesses.predicted,
         scores=tuple(scores),
@@ -149,6 +155,8 @@ def _n_trained(model: Any) -> int:
 
 def _metrics(task: str, truth: Array) -> list[str]:
     """Return names of scores, the first for comparisons."""
+    if task == SURVIVAL:
+        return ["concordance index"]
     if task == "regression":
         return ["R2", "root mean squared error", "mean absolute error"]
     counts = np.unique(truth, return_counts=True)[1]
@@ -158,19 +166,33 @@ def _metrics(task: str, truth: Array) -> list[str]:
 
 
 def _splits(task: str, y: Array, cv: Any, groups: Any, seed: int) -> list[tuple[Array, Array]]:
-    """Return the folds; a number of folds is shuffled, and no larger than the smallest class allows."""
-    splitter = 5 if cv is None else cv
+    """Return the folds; a number of folds is shuffled, and no larger than the smallest class allows.
+
+    Of survival, those with the event and those without are the classes: a fold without events teaches nothing.
+    """
+    splitter, y = 5 if cv is None else cv, y["event"] if task == SURVIVAL else y
+    classifies = task != "regression"
     if isinstance(splitter, (int, np.integer)) and groups is None:
-        smallest = int(np.unique(y, return_counts=True)[1].min()) if task == "classification" else 0
+        smallest = int(np.unique(y, return_counts=True)[1].min()) if classifies else 0
         if smallest >= 2:
             splitter = StratifiedKFold(min(int(splitter), smallest), shuffle=True, random_state=seed)
         else:
             splitter = KFold(min(int(splitter), len(y)), shuffle=True, random_state=seed)
-    splits = list(check_cv(splitter, y, classifier=task == "classification").split(np.zeros(len(y)), y, groups))
+    splits = list(check_cv(splitter, y, classifier=classifies).split(np.zeros(len(y)), y, groups))
     held_out = np.concatenate([test for _, test in splits])
     if len(np.unique(held_out)) != len(held_out) or len(held_out) != len(y):
         raise InvalidInputError("cv must hold out every row exactly once; give a number or a KFold-like splitter.")
     return splits
+
+
+def apart_by_folds(target: Array, splits: list[tuple[Array, Array]]) -> Array:
+    """Return a target of survival in which samples of different folds are of different strata."""
+    fold = np.empty(len(target), dtype=np.int64)
+    for number, (_, held_out) in enumerate(splits):
+        fold[held_out] = number
+    apart = target.copy()
+    apart["stratum"] = np.unique(np.stack([fold, target["stratum"]]), axis=1, return_inverse=True)[1].ravel()
+    return apart
 
 
 def _refit(model: Any, rows: Rows) -> Guesses:
@@ -207,6 +229,7 @@ def _rivals(
     task: str,
     rows: Rows,
     unseen: tuple[Any, Array] | None,
+    truth: Array,
     predicted: Array,
     draws: Draws,
     metric: str,
@@ -215,7 +238,6 @@ def _rivals(
     estimator, read = unwrapped(model, rows.X)
     chosen, left_out = baselines_for(estimator, task, read, len(estimator.kernel_names_))
     chosen = {name: after_steps_of(model, rival) for name, rival in chosen.items()}
-    truth = rows.y if unseen is None else unseen[1]
     own = METRICS[metric](draws.counts, truth, predicted)
     found = []
     for name, rival in chosen.items():

@@ -9,10 +9,11 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from sklearn.base import is_classifier
 
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.inspection.reports.scores import held_out_scores
+from manykernels.inspection.reports.tasks import SURVIVAL, task_of
+from manykernels.objective.losses import CoxPartial
 from manykernels.solvers import Solution, Status
 
 SHOWN_KERNELS = 20
@@ -28,6 +29,7 @@ class MKLReport:
     Attributes
     ----------
     estimator, task, loss, penalty : str
+        The task is ``"classification"``, ``"regression"`` or ``"survival"``; the loss of survival is ``"cox"``.
     alpha : float, tuple of float or None
         None if the penalty is an object with its own strength.
     n_samples, n_features, n_support : int
@@ -96,7 +98,7 @@ class MKLReport:
 
         Parameters
         ----------
-        estimator : MKLClassifier or MKLRegressor, or a Pipeline that ends in one
+        estimator : MKLClassifier, MKLRegressor or MKLSurvival, or a Pipeline that ends in one
             Fitted. Of a pipeline the last step is reported; ``X_test`` goes through the steps before it.
         X_test, y_test : array-like or None, default=None
             Data that the estimator has not seen; without them there are no scores.
@@ -126,8 +128,8 @@ class MKLReport:
         measure = getattr(estimator, "tol_measure", GAP)
         return cls(
             estimator=type(estimator).__name__,
-            task="classification" if is_classifier(estimator) else "regression",
-            loss=_name(estimator.loss),
+            task=task_of(estimator),
+            loss=_loss(estimator),
             penalty=_name(penalty),
             alpha=_alpha(estimator) if isinstance(penalty, str) else None,
             n_samples=len(solutions[0].dual_coef),
@@ -253,6 +255,11 @@ class MKLReport:
 
 def _name(value: Any) -> str:
     return value if isinstance(value, str) else str(getattr(value, "name", value))
+
+
+def _loss(estimator: Any) -> str:
+    """Return the name of the loss; hazards have one only."""
+    return CoxPartial.name if task_of(estimator) == SURVIVAL else _name(estimator.loss)
 
 
 def _alpha(estimator: Any) -> float | tuple[float, ...]:

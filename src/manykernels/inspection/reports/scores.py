@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_classifier
 from sklearn.metrics import (
     accuracy_score,
     log_loss,
@@ -17,6 +16,7 @@ from sklearn.metrics import (
 )
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.inspection.reports.tasks import SURVIVAL, task_of
 
 Array = NDArray[Any]
 
@@ -33,7 +33,10 @@ def check_one_prediction(estimator: Any) -> None:
 def held_out_scores(estimator: Any, X: Any, y: Any) -> dict[str, float | None]:
     """Return the usual scores of a task."""
     check_one_prediction(estimator)
-    return _classification(estimator, X, np.asarray(y)) if is_classifier(estimator) else _regression(estimator, X, y)
+    task = task_of(estimator)
+    if task == SURVIVAL:
+        return {"concordance": float(estimator.score(X, y))}
+    return _classification(estimator, X, np.asarray(y)) if task == "classification" else _regression(estimator, X, y)
 
 
 def _regression(estimator: Any, X: Any, y: Any) -> dict[str, float | None]:

@@ -32,7 +32,7 @@ def summary_html(model: Any) -> str:
 
     Parameters
     ----------
-    model : MKLClassifier, MKLRegressor, their CV variants or a search, or a Pipeline that ends in one
+    model : MKLClassifier, MKLRegressor, MKLSurvival, their CV variants or a search, or a Pipeline that ends in one
         One that is not fitted gives its parameters only.
 
     Returns
