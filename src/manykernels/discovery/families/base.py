@@ -161,6 +161,24 @@ class KernelFamily(ABC):
         """
         return None
 
+    def fourth_derivatives(self, prepared: Any, parameters: Array, pairs: PairWeights) -> Array:
+        """Return bounds on the fourth derivative that hold from each of several parameters on, for growing ones.
+
+        Parameters
+        ----------
+        prepared : object
+            From `prepare`.
+        parameters : ndarray of shape (P, 1)
+            Of a family of one parameter that has ``fourth_derivative``.
+        pairs : PairWeights
+            ``A``.
+
+        Returns
+        -------
+        ndarray of shape (P,)
+        """
+        return np.full(len(parameters), self.fourth_derivative(prepared, pairs))
+
     def resolution(self, prepared: Any) -> float:
         """Return the distance of grid points, in the search coordinate, that sees every peak worth refining.
 

@@ -16,6 +16,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import ArdGaussian, Gaussian, KernelSpec, Laplacian, Matern
 from manykernels.validation.arrays import Array
 
+SAFETY = 1.000001  # a factor on derivatives, for the rounding of roots
 LARGEST_EXPONENT = 700.0  # beyond it the exponential is zero and polynomials times it would be nan
 
 
@@ -63,16 +64,37 @@ class RadialFamily(KernelFamily):
         """Return ``max_s |d^4/dv^4 p(s) e^-s| sum_{i != j} |A_ij|`` with ``v`` the logarithm of the width."""
         return self.steepness * pairs.magnitude
 
+    def fourth_derivatives(self, prepared: Array, parameters: Array, pairs: PairWeights) -> Array:
+        """Return ``sum_{i != j} |A_ij| max_{s <= s_ij} |d^4/dv^4 p(s) e^-s|``: exponents fall as the width grows."""
+        sizes, quartic, places = np.abs(pairs.triangle), self._fourth_of_profile(), self._extrema()
+        found = []
+        for parameter in parameters:
+            s = self._exponents(prepared, parameter)
+            steep = np.abs(quartic(s)) * np.exp(-s)
+            for place in places:
+                steep = np.where(s >= place, np.maximum(steep, abs(quartic(place)) * np.exp(-place)), steep)
+            found.append(SAFETY * float(sizes @ steep))
+        return np.array(found)
+
     @property
     def steepness(self) -> float:
         """The largest absolute fourth derivative of a kernel value by the logarithm of the width."""
+        s = self._extrema()
+        return SAFETY * float(np.max(np.abs(self._fourth_of_profile()(s) * np.exp(-s))))
+
+    def _fourth_of_profile(self) -> Polynomial:
+        """Return ``q`` with ``d^4/dv^4 p(s) e^-s = q(s) e^-s``."""
         profile = self.profile
         for _ in range(4):
             profile = self.power * Polynomial([0.0, 1.0]) * (profile - profile.deriv())
-        # Extrema of q(s) e^-s are where q' = q; the roots of a polynomial are known to more digits than needed.
-        roots = (profile.deriv() - profile).roots()
-        s = np.abs(roots[np.abs(roots.imag) < 1e-6 * (1 + np.abs(roots))].real)
-        return 1.000001 * float(np.max(np.abs(profile(s) * np.exp(-s))))
+        return profile
+
+    def _extrema(self) -> Array:
+        """Return where ``q(s) e^-s`` has its extrema, ``q' = q``; roots are known to more digits than needed."""
+        quartic = self._fourth_of_profile()
+        roots = (quartic.deriv() - quartic).roots()
+        places: Array = np.abs(roots[np.abs(roots.imag) < 1e-6 * (1 + np.abs(roots))].real)
+        return places
 
     def _exponents(self, prepared: Array, parameter: Array) -> Array:
         return np.minimum(prepared * float(parameter[0]) ** -self.power, LARGEST_EXPONENT)

@@ -10,12 +10,13 @@ import numpy as np
 from scipy.optimize import minimize
 
 from manykernels.discovery.families.base import FiniteFamily, KernelFamily
+from manykernels.discovery.families.bounds import Profile, bounded_maximum, bounded_ratio
 from manykernels.discovery.families.pairs import PairWeights
 from manykernels.validation.arrays import Array, check_count, check_points, check_positive
 from manykernels.validation.parameters import check_instance
 
+ROUNDING = 16 * float(np.finfo(np.float64).eps)  # of a sum of products, relative to that of their sizes
 DIGITS = 6  # of the parameters found: those that labels show, so that different kernels have different names
-MOST_EVALUATIONS = 4000  # of a bound on a family of one parameter
 
 
 @dataclass(frozen=True)
@@ -28,19 +29,29 @@ class SearchSettings:
         Most points from which L-BFGS-B climbs.
     shrinkage : float, default=0.0
         ``lambda`` of (6.2): the objective loses ``lambda sum_j (p_j - mean p)^2``.
+    max_steps : int or None, default=None
+        Most iterations of a climb in several parameters, to its end by default. Climbs start from equal parameters: few
+        steps keep them near each other, as shrinkage does.
+    proof : int, default=0
+        Most evaluations for a bound on a family of several parameters; 0 makes none, and a certificate then is relative
+        to the best member found.
 
     Examples
     --------
     >>> SearchSettings(n_starts=3)
-    SearchSettings(n_starts=3, shrinkage=0.0)
+    SearchSettings(n_starts=3, shrinkage=0.0, max_steps=None, proof=0)
     """
 
     n_starts: int = 5
     shrinkage: float = 0.0
+    max_steps: int | None = None
+    proof: int = 0
 
     def __post_init__(self) -> None:
         check_count(self.n_starts, "n_starts")
         check_positive(self.shrinkage, "shrinkage", allow_zero=True)
+        check_count(1 if self.max_steps is None else self.max_steps, "max_steps")
+        check_count(self.proof, "proof", least=0)
 
 
 def checked_settings(settings: Any) -> SearchSettings:
@@ -222,6 +233,46 @@ class FamilySearch:
             return None
         return bounded_maximum(lambda u: self._profile(u, pairs), self._grid(), fourth, known.value, slack)
 
+    def ratio_bound(self, upper: PairWeights, lower: PairWeights, tol: float = 1e-3) -> float | None:
+        """Return a number that ``<A, K_p> / <B, K_p>`` exceeds nowhere in the family; None if there is no such bound.
+
+        Parameters
+        ----------
+        upper, lower : PairWeights
+            ``A`` and ``B``; ``<B, K_p>`` must not be negative anywhere.
+        tol : float, default=1e-3
+            How far above the largest ratio, relative to it, the bound may stay.
+
+        Returns
+        -------
+        float or None
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels.discovery import FamilySearch, GaussianFamily, PairWeights
+        >>> x = np.linspace(-1.0, 1.0, 20)[:, None]
+        >>> search, one = FamilySearch(GaussianFamily(0.1, 10.0), x), PairWeights.rank_one(np.ones(20))
+        >>> round(search.ratio_bound(one, one), 2)
+        1.0
+        """
+        if isinstance(self.family, FiniteFamily):
+            members = np.array(self.family.members)
+            above, below = (self.family.inner_many(self.prepared, members, pairs)[0] for pairs in (upper, lower))
+            kept = below > 0
+            return float(np.max(above[kept] / below[kept])) if kept.any() else None
+        if self.n_parameters > 1 or self.family.fourth_derivative(self.prepared, upper) is None:
+            return None
+        found = bounded_ratio(
+            lambda u: self._steep_profile(u, upper), lambda u: self._steep_profile(u, lower), self._grid(), tol
+        )
+        return found if np.isfinite(found) else None
+
+    def _steep_profile(self, grid: Array, pairs: PairWeights) -> Profile:
+        """Return values, slopes and how steep the fourth derivative is from every point of the grid on."""
+        steep = self.family.fourth_derivatives(self.prepared, self.family.parameter(grid[:, None]), pairs)
+        return Profile(*self._profile(grid, pairs), steep, ROUNDING * (abs(pairs.trace) + pairs.magnitude))
+
     def _box(self) -> tuple[float, float]:
         ends = self.family.coordinate(np.array([self.family.low, self.family.high]))
         return float(ends[0]), float(ends[1])
@@ -249,9 +300,10 @@ class FamilySearch:
             value, gradient = self.objective(coordinate, pairs)
             return -value / scale, -gradient / scale
 
-        found = minimize(
-            descend, start, jac=True, bounds=bounds, method="L-BFGS-B", options={"ftol": 1e-14, "gtol": 1e-10}
-        )
+        options: dict[str, float] = {"ftol": 1e-14, "gtol": 1e-10}
+        if self.settings.max_steps is not None and self.n_parameters > 1:
+            options["maxiter"] = self.settings.max_steps
+        found = minimize(descend, start, jac=True, bounds=bounds, method="L-BFGS-B", options=options)
         parameter = self.rounded(self.family.parameter(found.x))
         value, _ = self.objective(self.family.coordinate(parameter), pairs)
         return value, BestMember(parameter, self.family.inner(self.prepared, parameter, pairs)[0])
@@ -275,37 +327,6 @@ class FamilySearch:
         values = family.inner_many(self.prepared, members, pairs)[0]
         best = int(np.argmax(values))
         return BestMember(members[best], float(values[best]))
-
-
-def bounded_maximum(profile: Any, grid: Array, fourth: float, best: float, slack: float) -> float:
-    """Return an upper bound on the maximum of a function whose fourth derivative is bounded.
-
-    Between two points the function is below the cubic through values and slopes plus ``h^4 / 384`` times the bound on
-    its fourth derivative (the error of Hermite interpolation), and a cubic is below its Bernstein coefficients. Cells
-    whose bound is above the best value by more than ``slack`` are halved.
-    """
-    values, slopes = profile(grid)
-    used, best = len(grid), max(best, float(values.max()))
-    left, right = np.arange(len(grid) - 1), np.arange(1, len(grid))
-    settled = best
-    while True:
-        width = grid[right] - grid[left]
-        tops = np.maximum(values[left], values[right])
-        tops = np.maximum(tops, values[left] + slopes[left] * width / 3)
-        tops = np.maximum(tops, values[right] - slopes[right] * width / 3) + fourth * width**4 / 384
-        # Rounding of the values themselves is not something that a finer grid could remove.
-        unsure = tops > best + slack
-        settled = max(settled, float(np.max(tops[~unsure], initial=settled)))
-        if not unsure.any() or used + int(unsure.sum()) > MOST_EVALUATIONS:
-            return max(settled, float(np.max(tops[unsure], initial=settled)))
-        left, right = left[unsure], right[unsure]
-        middle = (grid[left] + grid[right]) / 2
-        new = np.arange(len(grid), len(grid) + len(middle))
-        grid = np.concatenate([grid, middle])
-        more = profile(middle)
-        values, slopes = np.concatenate([values, more[0]]), np.concatenate([slopes, more[1]])
-        used, best = used + len(middle), max(best, float(more[0].max()))
-        left, right = np.concatenate([left, new]), np.concatenate([new, right])
 
 
 def _local_maxima(values: Array) -> Array:

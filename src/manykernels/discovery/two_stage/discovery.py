@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manykernels.discovery.base import Candidate, Discovery, Limits, checked_limits, run_search
+from manykernels.discovery.base import Candidate, Discovery, Limits, checked_limits, random_generator, run_search
 from manykernels.discovery.families.base import KernelFamily
-from manykernels.discovery.families.search import SearchSettings, checked_settings
+from manykernels.discovery.families.search import FamilySearch, SearchSettings, checked_settings
 from manykernels.discovery.family_certificate import learner_certificate
 from manykernels.discovery.one_stage.greedy import make_learner
 from manykernels.discovery.one_stage.mixture import Learner, Mixture, candidate
+from manykernels.discovery.two_stage.ascents import AscentSettings
 from manykernels.discovery.two_stage.first_stage import AlignedKernel, align_family
+from manykernels.discovery.two_stage.held_out import best_on_held_out, checked_candidates
 from manykernels.objective.losses import Loss
 from manykernels.solvers import Solution, Status
+from manykernels.validation.arrays import Array
 
 LEARNER_TOL = 1e-9  # of the learner of the second stage
 NO_KERNEL = "no kernel of the family has a positive centered alignment with the target"
@@ -42,7 +45,8 @@ def discover_in_two_stages(
     fit_intercept: bool = True,
     criterion: str = "alignment",
     gain: float = 1e-3,
-    settings: SearchSettings | None = None,
+    ascent: AscentSettings | None = None,
+    settings: SearchSettings | Sequence[SearchSettings] | None = None,
     limits: Limits | None = None,
     columns: Sequence[int] | None = None,
     random_state: Any = None,
@@ -70,8 +74,11 @@ def discover_in_two_stages(
         As in :func:`align_family`.
     gain : float, default=1e-3
         Least growth of the alignment a step.
-    settings : SearchSettings, optional
-        How members are searched for; with shrinkage, (6.2).
+    ascent : AscentSettings, optional
+        How weights change when a kernel is added: all are found anew by default.
+    settings : SearchSettings or sequence of SearchSettings, optional
+        How members are searched for; with shrinkage, (6.2). Of several, those of smallest loss on held-out rows, in
+        three folds: with one width a feature, a search that goes to its end fits noise (see :func:`graded_settings`).
     limits : Limits, optional
     columns : sequence of int, optional
         Positions of the columns of ``points`` in the table; all of them by default.
@@ -101,16 +108,52 @@ def discover_in_two_stages(
     True
     """
     limits = checked_limits(limits, Limits(max_iter=50))
+    candidates = checked_candidates(checked_settings(None) if settings is None else settings)
     learner = make_learner(
         points, target, family, loss=loss, strength=strength, sample_weight=sample_weight,
-        fit_intercept=fit_intercept, settings=checked_settings(settings), columns=columns,
+        fit_intercept=fit_intercept, settings=candidates[-1], columns=columns,
     )  # fmt: skip
+    steps = _Steps(criterion, gain, ascent, limits)
+    rng = random_generator(random_state)
+    best = best_on_held_out(learner, candidates, lambda *given: _fit(_part(learner, *given[:2]), steps, given[2]), rng)
+    found = _fit(replace(learner, search=replace(learner.search, settings=best)), steps, rng)
+    if len(candidates) == 1:
+        return found
+    message = f"{found.solution.message}; of {len(candidates)} settings, held-out rows chose {best}"
+    return replace(found, solution=replace(found.solution, message=message))
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """What the first stage does, and for how long; checked where it is used."""
+
+    criterion: str
+    gain: float
+    ascent: AscentSettings | None
+    limits: Limits
+
+
+def _part(learner: Learner, settings: SearchSettings, rows: Array) -> Learner:
+    """Return the problem on some of the rows, the penalty as strong relative to their loss."""
+    weight = learner.weight[rows]
+    return replace(
+        learner,
+        search=FamilySearch(learner.search.family, learner.search.points[rows], settings),
+        target=learner.target[rows],
+        weight=weight,
+        strength=learner.strength * float(weight.sum() / learner.weight.sum()),
+    )
+
+
+def _fit(learner: Learner, steps: _Steps, random_state: Any) -> Discovery:
+    """Return the model of both stages."""
     aligned = align_family(
         learner.search, learner.target, learner.weight,
-        criterion=criterion, gain=gain, limits=limits, random_state=random_state,
+        criterion=steps.criterion, gain=steps.gain, ascent=steps.ascent, limits=steps.limits, random_state=random_state,
     )  # fmt: skip
-    found = run_search(iter([_second_stage(learner, aligned)]), replace(limits, callback=None, name="second stage"))
-    status, message = _outcome(aligned, found.solution, gain)
+    second = replace(steps.limits, callback=None, name="second stage")
+    found = run_search(iter([_second_stage(learner, aligned)]), second)
+    status, message = _outcome(aligned, found.solution, steps.gain)
     solution = replace(found.solution, n_iter=len(aligned.history), message=message, status=status)
     return replace(found, solution=solution)
 
@@ -118,7 +161,7 @@ def discover_in_two_stages(
 def _outcome(aligned: AlignedKernel, solution: Solution, gain: float) -> tuple[Status, str]:
     """Return why both stages ended, in words too: a kernel that is not the best one is not told by its learner."""
     if aligned.status is Status.CONVERGED:
-        message = f"{solution.message}; the kernel has centered alignment {aligned.alignment:.4f}"
+        message = f"{solution.message}; the kernel has centered alignment {aligned.alignment:.4f}{_at_most(aligned)}"
         return solution.status, message if aligned.parameters else f"{solution.message}; {NO_KERNEL}"
     message = (
         f"The first stage stopped ({aligned.status}) after {len(aligned.history)} kernels at centered alignment "
@@ -126,6 +169,11 @@ def _outcome(aligned: AlignedKernel, solution: Solution, gain: float) -> tuple[S
         f"Second stage: {solution.message}"
     )
     return aligned.status, message
+
+
+def _at_most(aligned: AlignedKernel) -> str:
+    """Return in words how large any alignment can be, if that is known."""
+    return f", of at most {aligned.upper_bound:.4f} in this family" if np.isfinite(aligned.upper_bound) else ""
 
 
 def _second_stage(learner: Learner, aligned: AlignedKernel) -> Candidate:

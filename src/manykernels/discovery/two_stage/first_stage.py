@@ -8,20 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from manykernels.alignment.metrics import SMALLEST_SHARE, cosine
+from manykernels.alignment.metrics import SMALLEST_SHARE
 from manykernels.discovery.base import Limits, checked_limits, random_generator
 from manykernels.discovery.families.pairs import PairWeights
-from manykernels.discovery.families.search import BestMember, FamilySearch
+from manykernels.discovery.families.search import FamilySearch
 from manykernels.discovery.one_stage.mixture import Mixture
-from manykernels.discovery.two_stage.target_space import LARGEST_STEP, TargetSpace, alignment_step, distance_step
-from manykernels.objective.certificate import Certificate, KKTResiduals
+from manykernels.discovery.two_stage.ascents import AscentSettings, Step, chosen_ascent, corrected_weights
+from manykernels.discovery.two_stage.target_space import TargetSpace
 from manykernels.solvers import Status
 from manykernels.solvers.run import Run
 from manykernels.validation.arrays import Array, check_choice, check_positive, check_positive_vector, check_vector
 from manykernels.validation.parameters import check_instance
 
 CRITERIA = ("alignment", "distance")
-CROWDED = 0.99  # total weight above which the scale of the simplex is taken to be in the way
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +39,9 @@ class AlignedKernel:
         Alignment after every step.
     status : Status
         ``converged`` if one more kernel would have gained too little, else why the first stage stopped before.
+    upper_bound : float
+        No non-negative combination of members of the family has a larger alignment; nan where that is not known, as for
+        families of several parameters.
     """
 
     parameters: tuple[Array, ...]
@@ -47,6 +49,7 @@ class AlignedKernel:
     alignment: float
     history: tuple[float, ...]
     status: Status
+    upper_bound: float = float("nan")
 
 
 def align_family(
@@ -56,14 +59,20 @@ def align_family(
     *,
     criterion: str = "alignment",
     gain: float = 1e-3,
+    ascent: AscentSettings | None = None,
     limits: Limits | None = None,
     random_state: Any = None,
 ) -> AlignedKernel:
     """Find members of a family and weights so that their sum resembles the ideal kernel ``y y'``.
 
-    ``"alignment"`` is Algorithm 7 of the thesis: the member along which the centered alignment grows fastest, with the
-    best step in ``[0, 1]``. ``"distance"`` is Algorithm 8: Frank-Wolfe on the distance to the ideal kernel, with the
-    exact step; the scale ``beta`` starts from the best single member and doubles while the weights fill the simplex.
+    Adds the member along which the centered alignment grows fastest, and finds the weights of all kernels anew by
+    non-negative least squares. With ``AscentSettings("published")``, ``"alignment"`` is Algorithm 7 of the thesis, with
+    the best step for the new kernel, and ``"distance"`` Algorithm 8: Frank-Wolfe on the distance to the ideal kernel,
+    with the exact step; the scale ``beta`` starts from the best single member and doubles while the weights fill the
+    simplex. With corrective weights the two criteria are the same but for the first kernel.
+
+    How much any other kernels of the family could gain is bounded: if ``<K* - r K, K_p> <= 0`` for every member, all
+    matrices centered and ``K*`` of norm one, no combination has an alignment above ``r ||K||``.
 
     Parameters
     ----------
@@ -74,6 +83,8 @@ def align_family(
     gain : float, default=1e-3
         Least growth a step (``delta``) of the alignment, or of ``sqrt(1 - ||K - K*||^2 / ||K*||^2)``, which it equals
         at the best scale.
+    ascent : AscentSettings, optional
+        How weights change.
     limits : Limits, optional
         Its ``max_iter``, ``time_limit`` and ``callback`` count.
     random_state : int, RandomState, Generator or None, default=None
@@ -103,141 +114,52 @@ def align_family(
     limits, n_samples = checked_limits(limits, Limits(max_iter=50)), len(search.points)
     space = TargetSpace(check_vector(target, n_samples, "target"), check_positive_vector(weight, n_samples, "weight"))
     rng = random_generator(random_state)
-    path = (_ascend if criterion == "alignment" else _approach)(search, space, rng)
-    return _aligned(path, gain, limits)
+    steps = chosen_ascent(criterion, checked_ascent(ascent))(search, space, rng)
+    found = _aligned(steps, gain, limits)
+    return replace(found, upper_bound=alignment_bound(search, space, found.parameters, found.alignment))
 
 
-@dataclass(frozen=True, eq=False)
-class _Step:
-    """Weights on the way, their alignment, and what the search increases, equal to it at the best scale.
-
-    To a run it is a certified model, whose objective is a distance to the ideal kernel; what a learner adds is empty.
-    """
-
-    mixture: Mixture
-    alignment: float
-    merit: float
-    growth: float = np.inf
-    intercept: float = 0.0
-    passes: float = 0.0
-    newton_steps: int = 0
-
-    @property
-    def kernel_weights(self) -> Array:
-        return self.mixture.weights
-
-    @property
-    def dual_coef(self) -> Array:
-        return np.zeros(0)
-
-    @property
-    def certificate(self) -> Certificate:
-        return Certificate.from_values(1.0 - self.merit, 0.0, 1.0, KKTResiduals(0.0, 0.0, 0.0, 0.0, 0.0))
+def checked_ascent(ascent: Any) -> AscentSettings:
+    """Return ``ascent``, or that by default if it is None."""
+    chosen = AscentSettings() if ascent is None else ascent
+    found: AscentSettings = check_instance(chosen, AscentSettings, "ascent", 'AscentSettings("published")')
+    return found
 
 
-def _best_so_far(steps: Iterator[_Step]) -> Iterator[_Step]:
+def alignment_bound(search: FamilySearch, space: TargetSpace, parameters: tuple[Array, ...], reached: float) -> float:
+    """Return a number that the alignment of no combination of members exceeds; nan if there is none."""
+    if not parameters:
+        return float("nan")
+    grams = tuple(search.gram(parameter) for parameter in parameters)
+    _, kernel = corrected_weights(space, Mixture(parameters, grams))
+    pairs = PairWeights(space.adjoint(space.ideal)), PairWeights(space.adjoint(kernel))
+    ratio = search.ratio_bound(*pairs)
+    return float("nan") if ratio is None else max(ratio * float(np.linalg.norm(kernel)), reached)
+
+
+def _best_so_far(steps: Iterator[Step]) -> Iterator[Step]:
     """Yield the best of all steps so far, with the growth of the last one."""
-    best = _Step(Mixture(), 0.0, 0.0)
+    best = Step(Mixture(), 0.0, 0.0)
     for step in steps:
         growth = step.merit - best.merit
         best = step if growth > 0 or not len(best.mixture) else best
         yield replace(best, growth=growth)
 
 
-def _aligned(steps: Iterator[_Step], gain: float, limits: Limits) -> AlignedKernel:
+def _aligned(steps: Iterator[Step], gain: float, limits: Limits) -> AlignedKernel:
     """Take steps until the alignment no longer grows, or a limit or Ctrl-C ends the first stage with what it has."""
     values: list[float] = []
 
-    def recorded() -> Iterator[_Step]:
+    def recorded() -> Iterator[Step]:
         for best in _best_so_far(steps):
             values.append(best.alignment)
             yield best
 
     silent = replace(limits, verbose=0)
-    run: Run[_Step] = Run(silent, "The first stage", converged=lambda step: step.growth <= gain, first=1)
+    run: Run[Step] = Run(silent, "The first stage", converged=lambda step: step.growth <= gain, first=1)
     run.follow(recorded())
     best = run.best
     mixture = best.mixture.pruned() if best.alignment > SMALLEST_SHARE else Mixture()
     weights = mixture.weights / mixture.weights.sum() if len(mixture) else mixture.weights
     reached = best.alignment if len(mixture) else 0.0
     return AlignedKernel(mixture.parameters, weights, reached, tuple(values), run.status or Status.STALLED)
-
-
-def _ascend(search: FamilySearch, space: TargetSpace, rng: np.random.Generator) -> Iterator[_Step]:
-    """Algorithm 7: steepest ascent on the centered alignment.
-
-    The thesis starts from ``epsilon C`` and keeps it. Where some identity helps the alignment, all steps then are of
-    the order of epsilon and the identity stays in the sum, though no kernel of the model holds it. So it only gives the
-    first direction here, and the first kernel has weight one.
-    """
-    ideal, mixture, kernel = space.ideal, Mixture(), None
-    while True:
-        direction, norm = _first_ascent(space, ideal) if kernel is None else _ascent(kernel, ideal)
-        best = _best_member(search, space, direction, norm, mixture, rng)
-        mixture, new = mixture.with_member(search, best.parameter)
-        member = space.centered(mixture.grams[new])
-        step = LARGEST_STEP if kernel is None else alignment_step(kernel, member, ideal)
-        kernel = step * member if kernel is None else kernel + step * member
-        weights = mixture.weights.copy()
-        weights[new] += step
-        mixture = mixture.weighted(weights)
-        value = cosine(kernel, ideal)
-        yield _Step(mixture, value, value)
-
-
-def _first_ascent(space: TargetSpace, ideal: Array) -> tuple[Array, float]:
-    """Return the direction of ascent from the identity of all samples that the weights count, and its norm.
-
-    Copies of a sample are different samples to the identity. What a kernel, which cannot tell them apart, sees of it is
-    ``space.identity``; but its squared norm is the number of samples counted less one.
-    """
-    share, square = float(np.vdot(space.identity, ideal)), space.n_counted - 1.0
-    if square <= 0:
-        return ideal, float(np.linalg.norm(ideal))
-    norm = np.sqrt(max(float(np.vdot(ideal, ideal)) - share**2 / square, 0.0))
-    return ideal - share / square * space.identity, float(norm)
-
-
-def _ascent(kernel: Array, ideal: Array) -> tuple[Array, float]:
-    """Return ``K* - <K, K*> / ||K||^2 K``, the direction of F' (5.7), and its norm."""
-    square = float(np.vdot(kernel, kernel))
-    direction = ideal - float(np.vdot(kernel, ideal)) / square * kernel if square > 0 else ideal
-    return direction, float(np.linalg.norm(direction))
-
-
-def _approach(search: FamilySearch, space: TargetSpace, rng: np.random.Generator) -> Iterator[_Step]:
-    """Algorithm 8: Frank-Wolfe on the distance to the ideal kernel over ``beta`` times the simplex with 0."""
-    n_samples, ideal, mixture = len(space.target), space.ideal, Mixture()
-    current, beta, whole = np.zeros((n_samples, n_samples)), 0.0, float(np.linalg.norm(ideal))
-    while True:
-        residual = ideal - current
-        best = _best_member(search, space, residual, float(np.linalg.norm(residual)), mixture, rng)
-        mixture, new = mixture.with_member(search, best.parameter)
-        member = space.centered(mixture.grams[new])
-        beta = _grown_scale(beta, mixture, member, ideal)
-        toward = best.value > 0
-        vertex = beta * member if toward else np.zeros_like(member)
-        step = distance_step(current, vertex, ideal)
-        weights = (1 - step) * mixture.weights
-        weights[new] += step * beta * toward
-        current = (1 - step) * current + step * vertex
-        mixture = mixture.weighted(weights)
-        # The share of the ideal kernel that is explained; under exact steps it grows, which the alignment need not.
-        missing = float(np.linalg.norm(ideal - current) / whole) ** 2 if whole > 0 else 1.0
-        yield _Step(mixture, cosine(current, ideal), np.sqrt(max(1.0 - missing, 0.0)))
-
-
-def _grown_scale(beta: float, mixture: Mixture, member: Array, ideal: Array) -> float:
-    """Return the scale of the simplex: that of the best single member, doubled while the weights fill it."""
-    if beta == 0:
-        size = float(np.vdot(member, member))
-        return 2 * max(float(np.vdot(member, ideal)) / size, np.finfo(np.float64).tiny) if size > 0 else 1.0
-    return 2 * beta if mixture.weights.sum() > CROWDED * beta else beta
-
-
-def _best_member(
-    search: FamilySearch, space: TargetSpace, matrix: Array, norm: float, mixture: Mixture, rng: np.random.Generator
-) -> BestMember:
-    """Return the member whose centered Gram matrix has the largest product with ``matrix``, scaled to norm one."""
-    adjoint = space.adjoint(matrix)
-    return search.maximize(PairWeights(adjoint / norm if norm > 0 else adjoint), near=mixture.parameters, rng=rng)

@@ -10,6 +10,7 @@ import numpy as np
 
 from manykernels.discovery import (
     ArdGaussianFamily,
+    AscentSettings,
     Discovery,
     GaussianFamily,
     KernelFamily,
@@ -18,6 +19,7 @@ from manykernels.discovery import (
     discover_by_sampling,
     discover_greedily,
     discover_in_two_stages,
+    graded_settings,
 )
 from manykernels.discovery.one_stage.greedy import UPDATES
 from manykernels.discovery.two_stage.discovery import NO_KERNEL
@@ -33,6 +35,7 @@ from manykernels.validation.arrays import Array, check_choice, check_count, chec
 from manykernels.validation.parameters import check_flag
 
 SEARCHES = ("greedy", "sampling")
+PUBLISHED, VALIDATED = "published", "validated"
 N_REFERENCES = 9  # members of the family by which a strength given as text is measured
 
 
@@ -60,16 +63,20 @@ class GaussianMKL(BaseKernelSearch):
         (SGD-1s).
     stages : {1, 2}, default=1
         1 learns kernels and model together; 2 learns first kernels, then a model on them (GCD-2s, greedy only).
-    update : {"corrective", "sliding", "pairwise", "frank_wolfe"}, default="corrective"
+    update : {"corrective", "sliding", "pairwise", "frank_wolfe", "published"}, default="corrective"
         What one stage does after each kernel: solve for all weights anew (IKL), do so and let all widths move downhill
         together, shift weight from the worst kernel to the new one, or shift it from all (CKL). In sampling, the first
-        two solve for the weights of the kernels drawn, the others average the weights of the steps.
+        two solve for the weights of the kernels drawn, the others average the weights of the steps. Two stages find the
+        weights of all kernels anew, or with "published" take the steps of Algorithms 7 and 8.
     criterion : {"alignment", "distance"}, default="alignment"
         What two stages optimize: the centered alignment with the target, or the distance to it.
     per_feature : bool, default=False
         Whether each kernel has one width a feature instead of one width.
     shrinkage : float, default=0.0
         For two stages with one width a feature: how strongly the widths of a kernel are drawn to their mean.
+    inner_steps : int, "validated" or None, default=None
+        For two stages with one width a feature: most steps of each search for widths, which starts from equal ones;
+        None goes to its end. "validated" chooses among several numbers, and strong shrinkage, on held-out rows.
     width_range : tuple of float, default=(0.05, 50.0)
         Smallest and largest width, in standard deviations if ``standardize``.
     family : KernelFamily or None, default=None
@@ -161,6 +168,7 @@ class GaussianMKL(BaseKernelSearch):
         criterion: str = "alignment",
         per_feature: bool = False,
         shrinkage: float = 0.0,
+        inner_steps: int | str | None = None,
         width_range: tuple[float, float] = (0.05, 50.0),
         family: KernelFamily | None = None,
         n_starts: int = 5,
@@ -180,6 +188,7 @@ class GaussianMKL(BaseKernelSearch):
         self.criterion = criterion
         self.per_feature = per_feature
         self.shrinkage = shrinkage
+        self.inner_steps: Any = inner_steps
         self.width_range = width_range
         self.family = family
         self.n_starts = n_starts
@@ -215,13 +224,16 @@ class GaussianMKL(BaseKernelSearch):
             "strength": strength,
             "sample_weight": weight,
             "fit_intercept": self.fit_intercept,
-            "settings": SearchSettings(self.n_starts, self.shrinkage),
+            "settings": self._checked_settings(),
             "limits": limits,
             "random_state": self.random_state,
         }
         family = self._checked_family()
         if self.stages == 2:
-            return discover_in_two_stages(points, target, family, criterion=self.criterion, gain=self.tol, **common)
+            ascent = AscentSettings("published" if self.update == "published" else "corrective")
+            return discover_in_two_stages(
+                points, target, family, criterion=self.criterion, gain=self.tol, ascent=ascent, **common
+            )
         if self.search == "greedy":
             return discover_greedily(points, target, family, update=self.update, **common)
         common["limits"] = replace(limits, max_iter=1)
@@ -238,13 +250,25 @@ class GaussianMKL(BaseKernelSearch):
     def _checked_limits(self) -> Limits:
         """Check what decides the way of the search, and return when it stops."""
         check_choice(self.search, SEARCHES, "search")
-        check_choice(self.update, UPDATES, "update")
+        check_choice(self.update, UPDATES if self.stages == 1 else (*UPDATES, PUBLISHED), "update")
         check_choice(self.criterion, CRITERIA, "criterion")
         if check_count(self.stages, "stages") > 2:
             raise InvalidInputError(f"stages must be 1 or 2, got {self.stages!r}.")
         if self.stages == 2 and self.search == "sampling":
             raise InvalidInputError("Sampling learns in one stage: set stages=1, or search='greedy'.")
         return Limits(self.tol, check_count(self.max_iter, "max_iter"), self.time_limit, verbose=self.verbose)
+
+    def _checked_settings(self) -> SearchSettings | tuple[SearchSettings, ...]:
+        """Return how members are searched for, in several ways if held-out rows are to choose."""
+        if self.inner_steps is not None and (self.stages == 1 or self._checked_family().n_parameters(2) == 1):
+            raise InvalidInputError(
+                f"inner_steps={self.inner_steps!r} is for two stages with one width a feature: set stages=2 and "
+                "per_feature=True, or inner_steps=None."
+            )
+        if isinstance(self.inner_steps, str):
+            check_choice(self.inner_steps, (VALIDATED,), "inner_steps")
+            return graded_settings(SearchSettings(self.n_starts, self.shrinkage))
+        return SearchSettings(self.n_starts, self.shrinkage, self.inner_steps)
 
     def _checked_family(self) -> KernelFamily:
         per_feature = check_flag(self.per_feature, "per_feature")
