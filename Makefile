@@ -24,6 +24,10 @@ ONE_THREAD := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 
 # The tests of a file stay on one worker: fixtures of files run experiments.
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+# Programs run WORKERS at a time; what one prints is shown when it is done. Arguments stand behind the name on each line.
+SIDE_BY_SIDE = xargs -P $(WORKERS) -I{} sh -c 'printed=$$($(ONE_THREAD) $(BIN)/python {} 2>&1); code=$$?; \
+  printf "%s\n" "{}" "$$printed"; exit $$code'
+
 .PHONY: help demo test test-portable optima fuzz lint format docs examples bench-smoke experiments dist clean
 .NOTPARALLEL:
 
@@ -36,7 +40,7 @@ help:
 	@echo "make lint         check style, types, docstrings and the rules of the house"
 	@echo "make format       apply the style"
 	@echo "make docs         build the documentation into docs/_build/html"
-	@echo "make examples     run every example"
+	@echo "make examples     run every example; those of the gallery run in make docs"
 	@echo "make bench-smoke  run every benchmark on its smallest problem"
 	@echo "make experiments  run the quick variant of every experiment on the data in DATA=$(DATA)"
 	@echo "make dist         build the wheel and the source archive into dist/ and check what is in them"
@@ -81,15 +85,12 @@ docs: $(VENV)/.installed-docs
 	rm -rf docs/_build docs/generated docs/gallery
 	$(ONE_THREAD) $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
+# Those of the gallery run when the documentation is built.
 examples: $(VENV)/.installed-test
-	@set -e; for script in examples/[a-z]*.py examples/gallery/*/*.py; do \
-	  echo "$$script"; $(ONE_THREAD) $(BIN)/python "$$script"; \
-	done
+	@printf '%s\n' examples/[a-z]*.py | $(SIDE_BY_SIDE)
 
 bench-smoke: $(VENV)/.installed-test
-	@set -e; for script in benchmarks/[a-z]*.py; do \
-	  echo "$$script --smoke"; $(ONE_THREAD) $(BIN)/python "$$script" --smoke; \
-	done
+	@printf '%s --smoke\n' benchmarks/[a-z]*.py | $(SIDE_BY_SIDE)
 
 # The wheel is tried where nothing but its own requirements is installed.
 dist: $(VENV)/.installed-dist
@@ -111,10 +112,8 @@ experiments: $(VENV)/.installed-test
 	rm -rf experiments/results/quick; \
 	for script in experiments/*/[a-z]*.py; do \
 	  name=$${script#experiments/}; \
-	  echo "$$script --quick --data $(DATA)"; \
-	  $(ONE_THREAD) $(BIN)/python "$$script" --quick --data "$(DATA)" \
-	    --output "experiments/results/quick/$${name%.py}"; \
-	done
+	  echo "$$script --quick --data $(DATA) --output experiments/results/quick/$${name%.py}"; \
+	done | $(SIDE_BY_SIDE)
 
 clean:
 	rm -rf $(VENV) $(OUTPUT) build dist docs/_build docs/generated docs/gallery benchmarks/results experiments/results
