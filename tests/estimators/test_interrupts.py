@@ -114,17 +114,53 @@ def test_a_stop_that_the_callback_asks_for_ends_one_run(data: Any) -> None:
     assert path.summary()["status"].tolist() == ["stopped_by_callback"] * 4
 
 
+@pytest.mark.filterwarnings("ignore:The best strength:UserWarning")
 @pytest.mark.parametrize("press", PRESSES)
 @pytest.mark.parametrize("n_jobs", [None, 2])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_no_half_solved_model_of_a_fold_is_scored(data: Any, solver: Any, n_jobs: int | None, press: Any) -> None:
+    """Ctrl-C in the second fold: the first one chooses, and the last fit follows."""
     stop, scores = CtrlC(len(ALPHAS) + 2, press), Scores()
     model = regressor(scores, solver(tol=1e-9, callback=stop), n_jobs=n_jobs)
-    with pytest.raises(KeyboardInterrupt, match=r"^$"):
+    with pytest.warns(ConvergenceWarning, match=r"interrupted.*best of 4 of 4 strengths in 1 folds"):
         model.fit(data.X, data.y)
-    assert stop.runs == len(ALPHAS) + 2
+    assert stop.runs == len(ALPHAS) + 3
     assert scores.calls == len(ALPHAS) + 1
-    assert not hasattr(model, "alpha_")
+    assert model.n_folds_ == 1
+    assert str(model.solution_.status) == "converged"
+
+
+@pytest.mark.filterwarnings("ignore:The best strength:UserWarning")
+def test_an_interrupt_of_the_first_fold_keeps_what_it_scored(data: Any) -> None:
+    stop, scores = CtrlC(3, raised), Scores()
+    model = regressor(scores, WorkingSet(tol=1e-9, callback=stop))
+    with pytest.warns(ConvergenceWarning, match=r"interrupted.*best of 2 of 4 strengths in 1 folds"):
+        model.fit(data.X, data.y)
+    assert np.isfinite(model.cv_frame()["mean_score"]).tolist() == [True, True, False, False]
+    assert model.alpha_ in ALPHAS[:2]
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+@pytest.mark.parametrize("after", [0, 3])
+def test_a_search_keeps_the_candidates_that_all_folds_scored(data: Any, n_jobs: int | None, after: int) -> None:
+    calls = [0]
+
+    def scorer(model: Any, X: Any, y: Any) -> float:
+        calls[0] += 1
+        if calls[0] == 2 * after + 2:
+            raise KeyboardInterrupt
+        return float(-np.mean((model.predict(X) - y) ** 2))
+
+    model = MKLRegressorCV(bank(), cv=2, scoring=scorer, n_jobs=n_jobs)
+    if after == 0:
+        with pytest.raises(KeyboardInterrupt, match=r"^$"):
+            model.fit(data.X, data.y)
+        return
+    with pytest.warns(ConvergenceWarning, match=r"interrupted.*best of 3 candidates"):
+        model.fit(data.X, data.y)
+    assert len(model.cv_frame()) == after
+    assert str(model.solution_.status) == "converged"
+    assert model.score(data.X, data.y) > 0
 
 
 def test_an_interrupt_of_one_class_stops_the_folds(data: Any) -> None:

@@ -99,8 +99,8 @@ def test_averages_of_a_bank_are_told_by_kind() -> None:
 def walked(score: Any, grid: Grid) -> Walk:
     """Walk where the fold scores at a number are known."""
 
-    def try_at(numbers: Any) -> dict[int, list[Trial]]:
-        return {n: [Trial(np.array([score(n) + noise]), 1.0, True) for noise in (-0.1, 0.1)] for n in numbers}
+    def try_at(number: int) -> list[Trial]:
+        return [Trial(np.array([score(number) + noise]), 1.0, True) for noise in (-0.1, 0.1)]
 
     return Walk(Mixture(EVERY, np.ones(2), 1.0), grid).follow(try_at)
 
@@ -142,8 +142,8 @@ def test_what_lies_between_is_left_out_where_selection_is_behind() -> None:
     def won(average: float, selection: float, *, every: bool = False) -> set[float]:
         levels = {0.0: average, 1.0: selection, 0.5: 0.9}
 
-        def tried(mixture: Any, fractions: Any, spare: Any) -> list[Trial]:
-            return [Trial(np.array([levels[mixture.mixing]]), 1.0, True) for _ in fractions]
+        def tried(mixture: Any, fraction: float, spare: Any) -> Trial:
+            return Trial(np.array([levels[mixture.mixing]]), 1.0, True)
 
         folds: list[Any] = [SimpleNamespace(tried=tried, forget=lambda: None) for _ in range(3)]
         mixtures = [Mixture(EVERY, np.ones(2), mixing) for mixing in (0.0, 1.0, 0.5)]

@@ -20,6 +20,7 @@ from manykernels import (
     save_model,
 )
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.inspection import summary_html
 from manykernels.solvers import IterationRecord, WorkingSet
 
 RNG = np.random.default_rng(3)
@@ -93,8 +94,80 @@ def test_cross_validation_asks_in_the_last_fit_only() -> None:
         seen.clear()
         model = MKLRegressorCV(BANK, cv=2, **given, callback=seen.append).fit(X, Y)
         assert tuple(seen) == model.solution_.history
-    with pytest.warns(ConvergenceWarning, match="time_limit"):
-        MKLRegressorCV(BANK, cv=2, penalty="l1", n_alphas=4, time_limit=1e-9).fit(X, Y)
+
+
+GIVEN: list[dict[str, Any]] = [{"penalty": "l1", "n_alphas": 4}, {"alphas": [0.1, 0.01], "penalty": "l1"}, {}]
+
+
+@pytest.mark.parametrize("given", GIVEN)
+def test_without_any_time_the_strength_is_the_default(given: dict[str, Any]) -> None:
+    with pytest.warns(ConvergenceWarning, match="time_limit") as caught:
+        model = MKLRegressorCV(BANK, cv=2, **given, time_limit=1e-9).fit(X, Y)
+    assert any("nothing was scored" in str(one.message) for one in caught)
+    assert model.predict(X).shape == Y.shape
+    assert np.isnan(model.best_score_)
+    assert model.n_folds_ == 0
+    assert "nan" not in summary_html(model)
+    if not given:  # what a plain estimator takes
+        assert model.alpha_ == pytest.approx(MKLRegressor(BANK).fit(X, Y).alpha_)
+
+
+class SlowScorer:
+    """A scorer that takes 90 seconds by a clock of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[int] = []
+        clock = time.perf_counter
+        monkeypatch.setattr(time, "perf_counter", lambda: clock() + 90.0 * len(self.calls))
+
+    def __call__(self, model: Any, rows: Any, target: Any) -> float:
+        self.calls.append(0)
+        return float(model.score(rows, target))
+
+
+@pytest.mark.filterwarnings("ignore:The best strength")
+@pytest.mark.parametrize("n_jobs", [None, 2])
+@pytest.mark.parametrize(
+    ("given", "scored"),
+    [({}, "2 candidates"), ({"alphas": [0.1, 0.05, 0.02, 0.01], "penalty": "l1"}, "4 of 4 strengths in 2 folds")],
+)
+def test_a_search_takes_the_best_of_what_it_had_time_for(
+    given: dict[str, Any], scored: str, n_jobs: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four fifths of the time are those of eight scores and a bit."""
+    scorer = SlowScorer(monkeypatch)
+    model = MKLRegressorCV(BANK, cv=4, scoring=scorer, **given, time_limit=1000.0, n_jobs=n_jobs)
+    with pytest.warns(
+        ConvergenceWarning, match=rf"The search stopped \(time_limit\): the choice is the best of {scored}"
+    ):
+        model.fit(X, Y)
+    assert 9 <= len(scorer.calls) <= 12
+    assert str(model.solution_.status) == "converged"
+    assert np.isfinite(model.best_score_)
+
+
+@pytest.mark.filterwarnings("ignore:The best strength")
+def test_the_last_fit_has_what_the_search_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[float | None] = []
+    solve = WorkingSet.solve
+
+    def watched(self: WorkingSet, *arguments: Any, **more: Any) -> Any:
+        seen.append(self.time_limit)
+        return solve(self, *arguments, **more)
+
+    monkeypatch.setattr(WorkingSet, "solve", watched)
+    scorer = SlowScorer(monkeypatch)
+    given: dict[str, Any] = {"alphas": [0.1, 0.01], "penalty": "l1", "solver": "working_set"}
+    MKLRegressorCV(BANK, cv=2, scoring=scorer, **given, time_limit=1000.0).fit(X, Y)
+    assert len(scorer.calls) == 4
+    assert seen[-1] == pytest.approx(1000.0 - 4 * 90.0, abs=60.0)
+
+
+@pytest.mark.filterwarnings("ignore:The best strength")
+def test_time_enough_changes_nothing() -> None:
+    for given in GIVEN:
+        model = MKLRegressorCV(BANK, cv=2, **given, time_limit=600.0).fit(X, Y)
+        np.testing.assert_array_equal(model.dual_coef_, MKLRegressorCV(BANK, cv=2, **given).fit(X, Y).dual_coef_)
 
 
 def test_a_model_file_leaves_the_callback_out(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from manykernels.exceptions import NotPSDError
-from manykernels.solvers.deadline import OutOfTimeError
+from manykernels.solvers.deadline import OutOfTimeError, seconds_left
 from manykernels.solvers.progress import progress_of
 from manykernels.solvers.solution import IterationRecord, Limits, Solution, Status
 
@@ -206,8 +206,9 @@ class Run(Generic[C]):
 
     @property
     def out_of_time(self) -> bool:
-        """Whether the time limit is over."""
-        return self._limits.time_limit is not None and self._elapsed() > self._limits.time_limit
+        """Whether the time limit is over, or that of a search of which the run is a part."""
+        own = self._limits.time_limit
+        return (own is not None and self._elapsed() > own) or seconds_left() == 0
 
     @property
     def ending(self) -> bool:

@@ -12,10 +12,13 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
 from manykernels.estimators.parameters import shape_of
-from manykernels.estimators.selection.folds import Candidates, FoldScores, follow_paths
+from manykernels.estimators.selection.folds import Candidates, FoldScores, complete, follow_paths
 from manykernels.estimators.selection.mixing.choosing import ChoosesMixtures
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas
+from manykernels.estimators.selection.stopping import Ending, limited
+from manykernels.estimators.strength import AUTO, strength_fraction
 from manykernels.estimators.supervised.base import BaseMKL
+from manykernels.estimators.supervised.problems import time_left
 from manykernels.estimators.supervised.samples import Rows, Samples
 from manykernels.estimators.supervised.targets import sample_weights
 from manykernels.estimators.supervised.training import as_bank
@@ -23,11 +26,11 @@ from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.kernels import KernelStack
 from manykernels.objective.losses import Loss
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer
+from manykernels.solvers.deadline import check_deadline
 from manykernels.solvers.progress import count_to
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array, check_positive
 
-AUTO = "auto"
 RULES = ("best", "one_standard_error")
 
 
@@ -73,15 +76,17 @@ class CrossValidated(ChoosesMixtures):
         Warns
         -----
         ConvergenceWarning
-            If a duality gap stays above ``tol``.
+            If a duality gap stays above ``tol``, or the search ended before its end.
         UserWarning
             If the best strength is the first or the last of a given grid, or the score still rises where a search
             had to end.
 
         Notes
         -----
-        Ctrl-C among the folds raises KeyboardInterrupt, since half a choice is none; in the last fit it keeps the best
-        model so far, with a warning.
+        Ctrl-C among the folds ends the search: the best of what was scored is learned on all samples, with a warning;
+        so does ``time_limit``, four fifths of which are for the search. Before anything was scored it raises
+        KeyboardInterrupt. In the last fit it keeps the best model so far. Of a grid, folds that are complete count, or
+        as much as is known of the first.
         """
         loss = self._checked_loss()
         if self._searches:
@@ -90,12 +95,19 @@ class CrossValidated(ChoosesMixtures):
         rows, target = self._checked_data(X, y)
         weight = sample_weights(sample_weight, len(target))
         samples = Samples.of(rows, target, weight)
-        found = self._lay_out(families, samples, loss)
+        found, ending = self._lay_out(families, samples, loss), Ending()
         scoring_weight = self._scoring_weight(target, None if sample_weight is None else weight)
-        self._choose(found, self._score_folds(rows, target, weight, scoring_weight, groups, loss, found))
+        with limited(getattr(self, "time_limit", None)) as end:
+            folds = self._score_folds(rows, target, weight, scoring_weight, groups, loss, found, ending)
+        ending.check(scored=bool(folds))
+        self._choose(found, folds, self._default_index(found, len(samples.weight)))
         encoded = self._encoded(samples)
-        self._warn(self._solve(encoded, loss, self._family.at(self.alpha_, encoded.total_weight)))
-        self._warn_at_edge(found)
+        chosen = self._family.at(self.alpha_, encoded.total_weight)
+        self._warn(self._solve(encoded, loss, chosen, time_limit=time_left(end)))
+        if ending.status is None:
+            self._warn_at_edge(found)
+        n_scored = int(np.isfinite(folds[0].n_active).sum()) if folds else 0
+        ending.warn(f"{n_scored} of {len(found)} strengths in {len(folds)} folds" if folds else "")
         return self
 
     @property
@@ -195,23 +207,33 @@ class CrossValidated(ChoosesMixtures):
         groups: Any,
         loss: Loss,
         found: Candidates,
+        ending: Ending,
     ) -> list[FoldScores]:
-        """Return the scores of every candidate on every fold."""
+        """Return the scores of every candidate on every fold; of a search that ends early, what is of use."""
         scorer = check_scoring(self, scoring=self._scoring_of(loss))
         splits = list(self._splits(target, groups))
         as_bank(self.kernels).check(rows)
-        folds = []
-        with count_to(len(splits) * len(found), "models of the folds", self.verbose) as advance:
+        folds: list[FoldScores] = []
+        with ending.noted(), count_to(len(splits) * len(found), "models of the folds", self.verbose) as advance:
             for train, test in splits:
+                check_deadline()
                 held_out = None if scoring_weight is None else scoring_weight[test]
                 fold = FoldScores(scorer, rows[test], target[test], held_out, advance)
                 samples = Samples.of(rows[train], target[train], weight[train])
                 plain = self._at_given_strength(samples.rows)
                 plain._known_rows = fold.rows
-                for fitted in follow_paths(plain, plain._encoded(samples), loss, found):
-                    fold.add(*fitted)
                 folds.append(fold)
-        return folds
+                for fitted in follow_paths(plain, plain._encoded(samples), loss, found):
+                    check_deadline()  # a model that was not finished for lack of time counts for nothing
+                    fold.add(*fitted)
+        return complete(folds, len(found))
+
+    def _default_index(self: Any, found: Candidates, n_samples: int) -> int:
+        """Return what to learn where nothing was scored: on a grid of its own, the strength nearest to the default."""
+        if self.alphas is not None:
+            return 0
+        fraction = strength_fraction(AUTO, n_samples)
+        return int(np.abs(np.log(found.alphas[0] / (fraction * found.alphas[0][0]))).argmin())
 
     def _scoring_of(self: Any, loss: Loss) -> Any:
         """Return what scores candidates; where squared errors say little, the share of the deviance explained."""
@@ -227,13 +249,14 @@ class CrossValidated(ChoosesMixtures):
         splitter = check_cv(self.cv, y, classifier=self._task == "classification")
         return splitter.split(np.zeros(len(y)), y, groups)
 
-    def _choose(self: Any, found: Candidates, folds: list[FoldScores]) -> None:
-        scores = np.array([fold.scores for fold in folds])
+    def _choose(self: Any, found: Candidates, folds: list[FoldScores], otherwise: int) -> None:
+        """Keep the best candidate; without any fold that was scored, the one of the index ``otherwise``."""
+        scores = np.array([fold.scores for fold in folds] or [[np.nan] * len(found)])
         means = scores.mean(axis=0)
-        if not np.isfinite(means).any():
+        if folds and not np.isfinite(means).any():
             raise InvalidInputError("No candidate has a finite mean score over the folds; check scoring and cv.")
         # Of equal scores the first is taken: of one path, the strongest penalty.
-        self.best_index_ = int(np.nanargmax(means))
+        self.best_index_ = int(np.nanargmax(means)) if folds else otherwise
         self.best_score_ = float(means[self.best_index_])
         self.alphas_ = found.alphas[0] if len(found.alphas) == 1 else np.array(found.alphas)
         self.n_folds_ = len(folds)
@@ -244,7 +267,8 @@ class CrossValidated(ChoosesMixtures):
         self.l1_ratio_, self.mu_ = family.parameters.get("l1_ratio"), family.mu
         self.mixing_ = self.best_per_target_ = None  # of searches
         self._family, self._position = family, (path, self.best_index_ - int(ends[path] - len(found.alphas[path])))
-        self.cv_results_ = _results(found, scores, np.mean([fold.n_active for fold in folds], axis=0))
+        n_active = np.array([fold.n_active for fold in folds] or [[np.nan] * len(found)]).mean(axis=0)
+        self.cv_results_ = _results(found, scores, n_active)
         unfinished = sum(fold.unfinished for fold in folds)
         if unfinished:
             warnings.warn(

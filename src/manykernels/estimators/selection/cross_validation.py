@@ -88,8 +88,11 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         Relative duality gap to reach.
     max_iter : int, default=200
         Most outer iterations of the solver.
-    time_limit, callback : float or None, callable or None, default=None
-        Of the last fit, on all samples; the models of the folds have no limit and call nothing.
+    time_limit : float or None, default=None
+        Seconds for the search and the last fit together. Four fifths are for the search, which then takes the best of
+        what it scored, with a warning; the rest, and what the search leaves, is for the last fit.
+    callback : callable or None, default=None
+        Of the last fit, on all samples; the models of the folds call nothing.
     memory_budget : int, str or None, default=None
         What Gram matrices may take.
     n_jobs : int or None, default=None
@@ -284,8 +287,11 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         Relative duality gap to reach.
     max_iter : int, default=200
         Most outer iterations of the solver.
-    time_limit, callback : float or None, callable or None, default=None
-        Of the last fit, on all samples; the models of the folds have no limit and call nothing.
+    time_limit : float or None, default=None
+        Seconds for the search and the last fit together. Four fifths are for the search, which then takes the best of
+        what it scored, with a warning; the rest, and what the search leaves, is for the last fit.
+    callback : callable or None, default=None
+        Of the last fit, on all samples; the models of the folds call nothing.
     memory_budget : int, str or None, default=None
         What Gram matrices may take.
     n_jobs : int or None, default=None

@@ -100,7 +100,19 @@ class FoldScores:
         given = {} if self.sample_weight is None else {"sample_weight": self.sample_weight}
         # A scorer of the user's sees what the user gave, not what it became inside.
         X = self.rows.given if isinstance(self.rows, Table) else self.rows
-        self.scores.append(float(self.scorer(model, X, self.target, **given)))
+        score = float(self.scorer(model, X, self.target, **given))
+        self.scores.append(score)
         self.n_active.append(float(np.mean([found.active.size for found in fit.solutions])))
         self.unfinished += any(found.status is not Status.CONVERGED for found in fit.solutions)
         self.advance(f"alpha {model.alpha:.3g}  active {self.n_active[-1]:g}  score {self.scores[-1]:.4g}")
+
+
+def complete(folds: list[FoldScores], n_candidates: int) -> list[FoldScores]:
+    """Return the folds in which every candidate was scored; if there are none, the first with gaps at its end."""
+    whole = [fold for fold in folds if len(fold.n_active) == n_candidates]
+    if whole or not folds or not folds[0].n_active:
+        return whole
+    first, n_scored = folds[0], len(folds[0].n_active)
+    gaps = [np.nan] * (n_candidates - n_scored)
+    first.scores, first.n_active = [*first.scores[:n_scored], *gaps], [*first.n_active, *gaps]
+    return [first]

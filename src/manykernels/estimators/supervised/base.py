@@ -176,12 +176,15 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
             self.alpha_ = float(alphas[0]) if self._single or self._shares_weights else alphas
         return fit
 
-    def _solve(self, samples: Samples, loss: Loss, regularizer: Regularizer, fraction: float | None = None) -> Fit:
+    def _solve(
+        self, samples: Samples, loss: Loss, regularizer: Regularizer, fraction: float | None = None, **stops: Any
+    ) -> Fit:
         """Solve one problem a column of targets and keep the model; each with a strength of its own if asked for."""
         training, problems = self._open(samples, loss, regularizer)
         if fraction is not None:
             problems = [at_fraction(problem, fraction, samples.own_weight) for problem in problems]
-        settings = {"tol": self.tol, "max_iter": self.max_iter, "verbose": self.verbose, **self._stops}
+        settings = {"tol": self.tol, "max_iter": self.max_iter, "verbose": self.verbose}
+        settings |= self._stops | stops
         fit = solve_problems(problems, self.solver, self.n_jobs, random_state=self.random_state, **settings)
         self._keep_fit(training, fit, samples)
         return fit

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
@@ -76,8 +77,8 @@ def _parameters(model: BaseEstimator) -> str:
 
 def _choice(model: Any) -> list[str]:
     """Return how the strength was chosen, if it was."""
-    if not hasattr(model, "best_score_"):
-        return []
+    if not np.isfinite(getattr(model, "best_score_", np.nan)):
+        return []  # nothing was chosen, or there was no time for it
     return [f"strength chosen by {model.n_folds_} folds, mean score {model.best_score_:.3f}"]
 
 

@@ -22,16 +22,22 @@ from manykernels.estimators.selection.mixing.opened import OpenedFold, empty_mod
 from manykernels.estimators.selection.mixing.scoring import HeldOut
 from manykernels.estimators.selection.mixing.search import Candidate, Folds, chosen, results_of, searched
 from manykernels.estimators.selection.penalties import alpha_grid
+from manykernels.estimators.selection.stopping import Ending, limited
+from manykernels.estimators.strength import AUTO, strength_fraction
+from manykernels.estimators.supervised.problems import time_left
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import sample_weights
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams.plan import memory_bytes
 from manykernels.objective.regularizers import BlockL1, ElasticNet, Regularizer
+from manykernels.solvers.deadline import check_deadline
 from manykernels.solvers.progress import count_to
 from manykernels.threads import n_threads
 from manykernels.validation.parameters import seed_from
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from manykernels.estimators.supervised.samples import Rows
     from manykernels.estimators.supervised.training import Training
     from manykernels.objective.losses import Loss
@@ -56,20 +62,37 @@ class ChoosesMixtures:
         plain = self._at_given_strength(rows)
         training, problems = plain._open(encoded, loss, BlockL1(1.0))
         mixtures = self._mixtures(training, len(problems))
-        folds = self._opened(rows, target, weight, scoring_weight, groups, loss)
         empty = empty_models(problems)
         scales = {id(mixture): _whole_scales(empty, mixture) for pair in mixtures for mixture in pair}
-        with count_to(None, "strengths tried in all folds", self.verbose) as advance:
-            workers = min(n_threads(self.n_jobs), len(folds))
-            spare = {key: [scale.times(1.0 / problems[0].total_weight) for scale in own] for key, own in scales.items()}
-            tried = Folds(folds, workers, lambda mixture: spare[id(mixture)], advance)
-            every = self.l1_ratios is not None
-            found = searched(tried, mixtures[0], mixtures[1], self.n_alphas, self.ratio, every=every)
-        self.n_folds_ = len(folds)
-        del folds, tried
-        self._keep_choice(found, scales, problems)
-        self._learn_choice(found, scales, training, problems, encoded)
+        with limited(self.time_limit) as end:
+            spare = {key: [one.times(1.0 / problems[0].total_weight) for one in own] for key, own in scales.items()}
+            found, ending = self._searched(
+                mixtures, spare, lambda: self._opened(rows, target, weight, scoring_weight, groups, loss)
+            )
+        ending.check(scored=bool(found))
+        candidates = found or [_unscored(mixtures, encoded, self.n_folds_, len(problems))]
+        self._keep_choice(candidates, scales, problems, scored=bool(found))
+        self._learn_choice(candidates, scales, training, problems, encoded, time_left(end))
+        ending.warn(f"{len(found)} candidates that were scored in all folds" if found else "")
         return self
+
+    def _searched(
+        self: Any,
+        mixtures: tuple[list[Mixture], list[Mixture]],
+        spare: dict[int, list[Scale]],
+        opened: Callable[[], list[OpenedFold]],
+    ) -> tuple[list[Candidate], Ending]:
+        """Return all candidates that were scored in all folds, and why there are no more."""
+        found: list[Candidate] = []
+        ending, self.n_folds_ = Ending(), 0
+        with ending.noted(), count_to(None, "strengths tried in all folds", self.verbose) as advance:
+            folds = opened()
+            self.n_folds_ = len(folds)
+            tried = Folds(folds, min(n_threads(self.n_jobs), len(folds)), lambda m: spare[id(m)], advance, ending)
+            found = searched(
+                tried, mixtures[0], mixtures[1], self.n_alphas, self.ratio, every=self.l1_ratios is not None
+            )
+        return found, ending
 
     def _mixtures(self: Any, training: Training, n_problems: int) -> tuple[list[Mixture], list[Mixture]]:
         """Return the averages and the selections to try."""
@@ -96,6 +119,7 @@ class ChoosesMixtures:
         splits, stop = list(self._splits(target, groups)), Event()
         folds = []
         for train, test in splits:
+            check_deadline()
             held_out = HeldOut(
                 rows[test], target[test], None if scoring_weight is None else scoring_weight[test], scorer
             )
@@ -115,11 +139,11 @@ class ChoosesMixtures:
         return max(self.tol, FOLD_TOL) if self.fold_tol is None else float(self.fold_tol)
 
     def _keep_choice(
-        self: Any, found: list[Candidate], scales: dict[int, list[Scale]], problems: list[Problem]
+        self: Any, found: list[Candidate], scales: dict[int, list[Scale]], problems: list[Problem], *, scored: bool
     ) -> None:
         """Set the attributes that tell what was chosen."""
         scores = np.array([candidate.scores for candidate in found])
-        if not np.isfinite(scores.mean(axis=1)).any():
+        if scored and not np.isfinite(scores.mean(axis=1)).any():
             raise InvalidInputError("No candidate has a finite mean score over the folds; check scoring and cv.")
         best = chosen(found, self.rule)
         means = scores.mean(axis=1)
@@ -142,13 +166,14 @@ class ChoosesMixtures:
         training: Training,
         problems: list[Problem],
         encoded: Samples,
+        time_limit: float | None,
     ) -> None:
-        """Learn what was chosen on all rows."""
+        """Learn what was chosen on all rows, in the time that is left."""
         best = self.best_per_target_ if self.best_per_target_ is not None else [self.best_index_] * len(problems)
         mine = [found[index] for index in best]
         penalties = [scales[id(c.mixture)][k].at(c.fraction) for k, c in enumerate(mine)]
         settings: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter, "verbose": self.verbose}
-        settings |= {"random_state": self.random_state, **self._stops}
+        settings |= {"random_state": self.random_state, "callback": self.callback, "time_limit": time_limit}
         fit = learned(problems, [c.mixture for c in mine], penalties, self.solver, self.n_jobs, **settings)
         alphas = np.array([penalty.strength for penalty in penalties]) / problems[0].total_weight
         ratios, mixings = (
@@ -180,6 +205,16 @@ class ChoosesMixtures:
                 ConvergenceWarning,
                 stacklevel=4,
             )
+
+
+def _unscored(
+    mixtures: tuple[list[Mixture], list[Mixture]], samples: Samples, n_folds: int, n_problems: int
+) -> Candidate:
+    """Return what is learned where there was no time to score anything: what a plain estimator takes by default."""
+    mixture = (mixtures[1] or mixtures[0])[0]
+    fraction = strength_fraction(AUTO, len(samples.weight))
+    assert fraction is not None
+    return Candidate(mixture, fraction, np.full((max(n_folds, 1), n_problems), np.nan), np.nan, 0, edge=False)
 
 
 def _whole_scales(empty: list[tuple[Array, float]], mixture: Mixture) -> list[Scale]:

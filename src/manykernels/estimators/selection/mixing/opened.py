@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Event
@@ -20,6 +20,7 @@ from manykernels.estimators.supervised.prediction import KernelExpansion
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.grams import cross_combine
 from manykernels.solvers import Solution, Status
+from manykernels.solvers.deadline import check_deadline
 
 if TYPE_CHECKING:
     from manykernels.estimators.supervised.base import BaseMKL
@@ -87,44 +88,41 @@ class OpenedFold:
         self._spectra.clear()
         self._known.clear()
 
-    def tried(self, mixture: Mixture, fractions: Sequence[float], spare: list[Scale]) -> list[Trial]:
-        """Return what a mixture scores at decreasing fractions of its strengths.
+    def tried(self, mixture: Mixture, fraction: float, spare: list[Scale]) -> Trial:
+        """Return what a mixture scores at a fraction of its strengths.
 
         ``spare`` are the scales of all rows, per unit of weight, for folds in which nothing can be gained.
         """
+        check_deadline()
         own = [mixture.scale(*empty) for empty in self.empty]
         if len(spare) == len(own):  # a fold may lack a class
             share = self.samples.total_weight
             own = [other.times(share) if scale.empty else scale for scale, other in zip(own, spare, strict=True)]
-        scales = own
         averaged = mixture.mixing == 0 and can_average([problem.loss for problem in self.problems])
-        trials = self._averaged(mixture, fractions, scales) if averaged else self._solved(mixture, fractions, scales)
-        found = []
-        for trial in trials:
-            if self.stop.is_set():
-                raise KeyboardInterrupt
-            found.append(trial)
-        return found
+        trial = (self._averaged if averaged else self._solved)(mixture, fraction, own)
+        if self.stop.is_set():
+            raise KeyboardInterrupt
+        check_deadline()  # a model that was not finished for lack of time counts for nothing
+        return trial
 
     # --- averages ---------------------------------------------------------------------------------------------------
 
-    def _averaged(self, mixture: Mixture, fractions: Sequence[float], scales: list[Scale]) -> Iterator[Trial]:
+    def _averaged(self, mixture: Mixture, fraction: float, scales: list[Scale]) -> Trial:
         spectrum, known = self._spectrum(mixture), self._known.setdefault(id(mixture), {})
         losses = [problem.loss for problem in self.problems]
         targets = np.column_stack([problem.y for problem in self.problems])
-        for fraction in fractions:
-            strengths = np.array([scale.at(fraction).strength for scale in scales])
-            start = known[_nearest(known, fraction)] if known else None
-            models: AverageModels = fit_averages(
-                spectrum, losses, targets, self.samples.weight, strengths, tol=self.tol, start=start
-            )
-            known[fraction] = models
-            scores = models.scores(spectrum.held_out)
+        strengths = np.array([scale.at(fraction).strength for scale in scales])
+        start = known[_nearest(known, fraction)] if known else None
+        models: AverageModels = fit_averages(
+            spectrum, losses, targets, self.samples.weight, strengths, tol=self.tol, start=start
+        )
+        known[fraction] = models
+        scores = models.scores(spectrum.held_out)
 
-            def complete(models: AverageModels = models, strengths: Array = strengths) -> BaseMKL:
-                return self._complete(mixture, spectrum, models, strengths)
+        def complete() -> BaseMKL:
+            return self._complete(mixture, spectrum, models, strengths)
 
-            yield Trial(self.held_out.score(self.model, scores, complete), len(mixture.kernels), models.finished)
+        return Trial(self.held_out.score(self.model, scores, complete), len(mixture.kernels), models.finished)
 
     def _spectrum(self, mixture: Mixture) -> Spectrum:
         if id(mixture) not in self._spectra:
@@ -149,16 +147,15 @@ class OpenedFold:
 
     # --- everything else --------------------------------------------------------------------------------------------
 
-    def _solved(self, mixture: Mixture, fractions: Sequence[float], scales: list[Scale]) -> Iterator[Trial]:
+    def _solved(self, mixture: Mixture, fraction: float, scales: list[Scale]) -> Trial:
         known: dict[float, list[Solution]] = self._known.setdefault(id(mixture), {})
         posed = [mixture.pose(problem) for problem in self.problems]
         settings = {"tol": self.tol, "max_iter": self.model.max_iter, "random_state": self.model.random_state}
         solver = without_bar(self.model.solver, self.model.verbose)
-        start = known[_nearest(known, fractions[0])] if known else None
-        steps = descend(posed, ([scale.at(f) for scale in scales] for f in fractions), solver, start=start, **settings)
-        for fraction, fit in zip(fractions, steps, strict=True):
-            known[fraction] = fit.solutions
-            yield self._trial(spread(fit, mixture, self.problems))
+        start = known[_nearest(known, fraction)] if known else None
+        (fit,) = descend(posed, [[scale.at(fraction) for scale in scales]], solver, start=start, **settings)
+        known[fraction] = fit.solutions
+        return self._trial(spread(fit, mixture, self.problems))
 
     def _trial(self, fit: Fit) -> Trial:
         weights = np.array([found.kernel_weights for found in fit.solutions])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextvars import copy_context
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pandas as pd
 from manykernels.estimators.selection.mixing.mixtures import Mixture, Scale
 from manykernels.estimators.selection.mixing.opened import OpenedFold, Trial
 from manykernels.estimators.selection.mixing.walk import Grid, Walk
+from manykernels.estimators.selection.stopping import Ending
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array
 
@@ -58,38 +60,41 @@ class Folds:
         By mixture, the scales of all rows, for folds in which nothing can be gained.
     advance : callable
         Told in a line about each strength.
+    ending : Ending
+        Told why nothing more is tried.
     """
 
     folds: list[OpenedFold]
     workers: int
     spare: Callable[[Mixture], list[Scale]]
     advance: Callable[[str], None]
+    ending: Ending = field(default_factory=Ending)
 
     def walk(self, mixture: Mixture, grid: Grid) -> Walk:
-        """Walk down one mixture, then let the folds forget it."""
+        """Walk down one mixture as far as there is time, then let the folds forget it."""
         spare = self.spare(mixture)
 
-        def try_at(numbers: Sequence[int]) -> dict[int, list[Trial]]:
-            fractions = [grid.fraction(number) for number in numbers]
-            rows = self._each(lambda fold: fold.tried(mixture, fractions, spare))
-            found = {number: list(trials) for number, *trials in zip(numbers, *rows, strict=True)}
-            for number, trials in found.items():
-                score = float(np.mean([trial.scores.mean() for trial in trials]))
-                self.advance(f"{mixture.label}  {mixture.penalty}  fraction {grid.fraction(number):.2g}  {score:.4g}")
-            return found
+        def try_at(number: int) -> list[Trial]:
+            fraction = grid.fraction(number)
+            trials = self._each(lambda fold: fold.tried(mixture, fraction, spare))
+            score = float(np.mean([trial.scores.mean() for trial in trials]))
+            self.advance(f"{mixture.label}  {mixture.penalty}  fraction {fraction:.2g}  {score:.4g}")
+            return trials
 
-        try:
-            return Walk(mixture, grid).follow(try_at)
-        finally:
-            for fold in self.folds:
-                fold.forget()
+        walk = Walk(mixture, grid)
+        with self.ending.noted():
+            walk.follow(try_at)
+        for fold in self.folds:
+            fold.forget()
+        return walk
 
-    def _each(self, function: Callable[[OpenedFold], list[Trial]]) -> list[list[Trial]]:
+    def _each(self, function: Callable[[OpenedFold], Trial]) -> list[Trial]:
         with blas_threads(1):
             if self.workers == 1:
                 return [function(fold) for fold in self.folds]
             with ThreadPoolExecutor(self.workers) as pool:
-                futures = [pool.submit(function, fold) for fold in self.folds]
+                # Threads know the end of the time from the context that they are given.
+                futures = [pool.submit(copy_context().run, function, fold) for fold in self.folds]
                 try:
                     return [future.result() for future in futures]
                 except BaseException:
@@ -109,15 +114,19 @@ def searched(
     """Return all candidates tried: averages of every kind, then mixtures that select, the sparsest first.
 
     Unless ``every`` is true, mixtures after the first that selects are left out where that one is behind the best
-    average by more than a standard error: what lies between the two would take time and win nothing.
+    average by more than a standard error: what lies between the two would take time and win nothing. A search that ends
+    early has what was scored in every fold.
     """
-    walks = [folds.walk(mixture, Grid(AVERAGING_STEPS, AVERAGING_RATIO)) for mixture in averages]
-    grid, rivals = Grid(n_alphas, ratio), len(walks)
-    for number, mixture in enumerate(selections):
-        if number == 1 and rivals and not every and _behind(walks[-1], walks[:rivals]):
+    first, rest = Grid(AVERAGING_STEPS, AVERAGING_RATIO), Grid(n_alphas, ratio)
+    walks: list[Walk] = []
+    rivals = len(averages)
+    for number, mixture in enumerate([*averages, *selections]):
+        if number == rivals + 1 and rivals and not every and _behind(walks[-1], walks[:rivals]):
             break
-        walks.append(folds.walk(mixture, grid))
-    return [candidate for walk in walks for candidate in _candidates(walk)]
+        walks.append(folds.walk(mixture, first if number < rivals else rest))
+        if folds.ending.status is not None:
+            break
+    return [candidate for walk in walks if walk.trials for candidate in _candidates(walk)]
 
 
 def _behind(walk: Walk, rivals: Sequence[Walk]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -69,17 +69,19 @@ class Walk:
         means = self.scores().mean(axis=1)
         return np.array(self.numbers)[np.argmax(np.where(np.isfinite(means), means, -np.inf), axis=0)]
 
-    def follow(self, try_at: Callable[[Sequence[int]], dict[int, list[Trial]]]) -> Walk:
-        """Walk; ``try_at`` tries strengths of the given numbers in all folds."""
+    def follow(self, try_at: Callable[[int], list[Trial]]) -> Walk:
+        """Walk; ``try_at`` tries the strength of a number in all folds. What it raises leaves what was tried before."""
         stride = COARSE if self.grid.n_first > 2 * COARSE else 1
-        self.trials |= try_at(range(0, min(BEHIND * stride + 1, self.grid.n_first), stride))
+        self._try(range(0, min(BEHIND * stride + 1, self.grid.n_first), stride), try_at)
         while (last := self.numbers[-1]) < self.grid.last and self._goes_on(stride):
-            self.trials |= try_at(
-                range(last + stride, min(last + BEHIND * stride, self.grid.last + stride) + 1, stride)
-            )
+            self._try(range(last + stride, min(last + BEHIND * stride, self.grid.last + stride) + 1, stride), try_at)
         if stride > 1:
             self._refine(try_at)
         return self
+
+    def _try(self, numbers: Iterable[int], try_at: Callable[[int], list[Trial]]) -> None:
+        for number in numbers:
+            self.trials[number] = try_at(number)
 
     def _goes_on(self, stride: int) -> bool:
         """Whether the best of any score is near the end and no plateau."""
@@ -93,8 +95,6 @@ class Walk:
         ends = self.scores()[-BEHIND - 1 :]
         return bool((np.ptp(ends.mean(axis=1), axis=0) <= PLATEAU * (ends.std(axis=1).max(axis=0) + 1e-12)).all())
 
-    def _refine(self, try_at: Callable[[Sequence[int]], dict[int, list[Trial]]]) -> None:
+    def _refine(self, try_at: Callable[[int], list[Trial]]) -> None:
         around = {int(best) + side for best in self.best() for side in (-1, 1)}
-        wanted = sorted(number for number in around - set(self.trials) if 0 <= number <= self.grid.last)
-        if wanted:
-            self.trials |= try_at(wanted)
+        self._try(sorted(number for number in around - set(self.trials) if 0 <= number <= self.grid.last), try_at)
