@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.grams.factored.base import FactorOperator
-from manykernels.solvers.engines.factored.group_problem import GroupPenalty, GroupProblem
+from manykernels.solvers.engines.factored.group_problem import GroupProblem
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point
+from manykernels.solvers.engines.factored.sampling import sampled_rows
 from manykernels.solvers.engines.factored.tuning import BLOCK_PER_RANK, BLOCK_ROWS, MAX_SWEEPS, SWEEP_TOL
 
 Array = NDArray[Any]
@@ -31,10 +32,13 @@ def backfitting_step(
     parts = [part.copy() for part in objective.split(point.v)]
     slope, change, shift = slopes.copy(), np.zeros_like(slopes), 0.0
     total, first = float(bends.sum()), 0.0
+    joint = objective.penalty.joint
+    total_power = sum(block.power(part) for block, part in zip(blocks, parts, strict=True)) if joint else 0.0
     for _ in range(MAX_SWEEPS):
         moved = 0.0
         for slot, block in enumerate(blocks):
-            new = block.minimize(parts[slot], slope)
+            rest = total_power - block.power(parts[slot]) if joint else 0.0
+            new = block.minimize(parts[slot], slope, max(rest, 0.0))
             step = new - parts[slot]
             if not step.any():
                 continue
@@ -44,6 +48,7 @@ def backfitting_step(
             image *= bends
             slope += image
             parts[slot] = new
+            total_power = rest + block.power(new) if joint else 0.0
             moved += float(step @ step)
         if objective.problem.fit_intercept and total > 0:
             step_b = -float(slope.sum()) / total
@@ -63,22 +68,18 @@ class Block:
         penalty = objective.penalty
         low = int(np.searchsorted(penalty.starts, objective.ends[slot]))
         high = low + len(self.operator.kernels)
-        own = GroupPenalty(self.operator.starts, penalty.linear[low:high], penalty.curvature[low:high])
-        self._problem = GroupProblem(self._hessian(bends), own)
+        self._problem = GroupProblem(self._hessian(bends), penalty.part(low, high))
 
     def _hessian(self, bends: Array) -> Array:
-        bent, rank = np.flatnonzero(bends), int(self.operator.starts[-1])
-        n = len(bent)
-        index = bent[:: max(1, n // max(BLOCK_ROWS, BLOCK_PER_RANK * rank))]
-        Z = self.operator.rows(index) * np.sqrt(bends[index])[:, None]
-        total = float(bends[index].sum())
-        return (Z.T @ Z) * (float(bends.sum()) / total if total > 0 else n / len(index))
+        index, weights = sampled_rows(bends, max(BLOCK_ROWS, BLOCK_PER_RANK * int(self.operator.starts[-1])))
+        Z = self.operator.rows(index) * np.sqrt(weights)[:, None]
+        return Z.T @ Z
 
-    def minimize(self, v: Array, slope: Array) -> Array:
+    def power(self, v: Array) -> float:
+        """Return what these coefficients add to the sum of powers of norms."""
+        penalty = self._problem.penalty
+        return penalty.total(penalty.norms(v)) - penalty.outside
+
+    def minimize(self, v: Array, slope: Array, outside: float) -> Array:
         """Return the coefficients that minimize the quadratic in this block, the others as they are."""
-        gradient = self.operator.adjoint(slope)
-        if not v.any():
-            norms = self._problem.penalty.norms(gradient)
-            if (norms <= self._problem.penalty.linear).all():
-                return v
-        return self._problem.solve(v, gradient, 0.1)[0]
+        return self._problem.solve(v, self.operator.adjoint(slope), 0.1, outside)[0]

@@ -1,4 +1,4 @@
-"""A quadratic with a group penalty: ``min_v q'v + v'Hv/2 + sum_m (a_m ||v_m|| + c_m ||v_m||^2 / 2)``.
+"""A quadratic with a group penalty, ``min_v q'v + v'Hv/2 + Omega(v)``.
 
 Block coordinate descent in the eigenbasis of every diagonal block, where one block is a scalar secular equation, and
 Newton steps on the blocks that are not zero once these stay the same.
@@ -6,7 +6,7 @@ Newton steps on the blocks that are not zero once these stay the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,90 +15,64 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 
 from manykernels.compiled import compiled
 from manykernels.grams.loops import FAST
+from manykernels.solvers.engines.factored.group_penalty import GroupPenalty, block_root, power_root, power_slope
 
 Array = NDArray[Any]
 
 SWEEPS = 4  # between two attempts at a Newton step
 MAX_ROUNDS = 200
-SECULAR_STEPS = 100
+LINE_STEPS, LINE_TOL = 12, 0.1
 RIDGE = 1e-12  # of the mean diagonal: keeps directions that no sample bends solvable
 
 
-@dataclass(frozen=True)
-class GroupPenalty:
-    """Groups of coordinates and their penalties ``a ||v|| + c ||v||^2 / 2``; both zero for the intercept.
-
-    Attributes
-    ----------
-    starts : (G + 1,) int
-    linear, curvature : (G,) float
-    """
-
-    starts: Array
-    linear: Array
-    curvature: Array
-
-    def norms(self, v: Array) -> Array:
-        """Return the norm of every group, (G,)."""
-        return np.sqrt(np.add.reduceat(v**2, self.starts[:-1]))
-
-    def value(self, v: Array) -> float:
-        """Return the penalty of ``v``."""
-        norms = self.norms(v)
-        return float(np.sum(norms * (self.linear + 0.5 * self.curvature * norms)))
-
-    def violation(self, v: Array, gradient: Array) -> float:
-        """Return the norm of the smallest subgradient, given the gradient of the smooth part."""
-        norms, owner = self.norms(v), np.repeat(np.arange(len(self.linear)), np.diff(self.starts))
-        alive = norms > 0
-        slopes = np.where(alive, self.linear / np.where(alive, norms, 1.0), 0.0) + self.curvature
-        sizes = self.norms(gradient + slopes[owner] * v)
-        sizes[~alive] = np.maximum(sizes[~alive] - self.linear[~alive], 0.0)
-        return float(np.linalg.norm(sizes))
-
-
-@compiled()
-def block_root(p: Array, eigenvalues: Array, linear: float, curvature: float) -> float:
-    """Return ``tau > 0`` with ``sum_k p_k^2 / ((eigenvalue_k + c) tau + a)^2 = 1``, the norm of the block's minimizer.
-
-    Newton on ``1 / sqrt(sum) - 1``, which is nearly linear in tau and is approached from below.
-    """
-    tau = 0.0
-    for _ in range(SECULAR_STEPS):
-        total, slope = 0.0, 0.0
-        for k in range(p.size):
-            size = eigenvalues[k] + curvature
-            inverse = 1.0 / (size * tau + linear)
-            term = (p[k] * inverse) ** 2
-            total += term
-            slope += term * size * inverse
-        step = (np.sqrt(total) - 1.0) * total / slope
-        tau += step
-        if step <= 1e-14 * tau:
-            break
-    return tau
-
-
 @compiled(fastmath=FAST)
-def sweep(H: Array, starts: Array, eigenvalues: Array, linear: Array, curvature: Array, v: Array, r: Array) -> None:
+def sweep(
+    H: Array,
+    starts: Array,
+    eigenvalues: Array,
+    linear: Array,
+    curvature: Array,
+    power: Array,
+    q: float,
+    strength: float,
+    joint: bool,
+    outside: float,
+    v: Array,
+    r: Array,
+) -> None:
     """One sweep over groups; H has diagonal blocks diag(eigenvalues), ``r`` is the gradient at ``v``, both updated."""
     new = np.empty(v.size)
+    total = outside
+    if joint:
+        for m in range(linear.size):
+            low, high = starts[m], starts[m + 1]
+            total += power[m] * np.sqrt(np.dot(v[low:high], v[low:high])) ** q
     for m in range(linear.size):
         low, high = starts[m], starts[m + 1]
-        p = r[low:high] - eigenvalues[low:high] * v[low:high]
+        old = v[low:high]
+        p = r[low:high] - eigenvalues[low:high] * old
         size = np.sqrt(np.dot(p, p))
-        if size <= linear[m]:
+        a, c, b, rest = linear[m], curvature[m], power[m], 0.0
+        if joint:
+            rest = max(total - b * np.sqrt(np.dot(old, old)) ** q, outside)
+            if q == 1.0:
+                a, c, b = a + strength * rest * b, c + strength * b * b, 0.0
+        elif q == 2.0:
+            c, b = c + strength * b, 0.0
+        if size <= a:
             new[low:high] = 0.0
         else:
-            extra = curvature[m]
-            if linear[m] > 0:
-                tau = block_root(p, eigenvalues[low:high], linear[m], curvature[m])
-                if tau > 0:
-                    extra += linear[m] / tau
-                else:
-                    extra = np.inf
+            extra = c
+            if b > 0.0 and strength > 0.0:
+                tau = power_root(p, eigenvalues[low:high], a, c, b, q, strength, joint, rest)
+                extra = power_slope(tau, a, c, b, q, strength, joint, rest) / tau if tau > 0.0 else np.inf
+            elif a > 0.0:
+                tau = block_root(p, eigenvalues[low:high], a, c)
+                extra = c + a / tau if tau > 0.0 else np.inf
             for k in range(low, high):
                 new[k] = -p[k - low] / (eigenvalues[k] + extra)
+        if joint:
+            total = rest + power[m] * np.sqrt(np.dot(new[low:high], new[low:high])) ** q
         for k in range(low, high):
             change = new[k] - v[k]
             if change != 0.0:
@@ -106,6 +80,16 @@ def sweep(H: Array, starts: Array, eigenvalues: Array, linear: Array, curvature:
                 row = H[k]
                 for j in range(r.size):
                     r[j] += change * row[j]
+
+
+@compiled()
+def add_radial(system: Array, starts: Array, unit: Array, weights: Array) -> None:
+    """Add ``weights[m] n_m n_m'`` to the diagonal blocks."""
+    for m in range(weights.size):
+        low, high = starts[m], starts[m + 1]
+        for i in range(low, high):
+            for j in range(low, high):
+                system[i, j] += weights[m] * unit[i] * unit[j]
 
 
 class GroupProblem:
@@ -146,8 +130,10 @@ class GroupProblem:
             out[low:high] = (basis if back else basis.T) @ v[low:high]
         return out
 
-    def solve(self, v: Array, gradient: Array, tol: float) -> tuple[Array, Array]:
+    def solve(self, v: Array, gradient: Array, tol: float, outside: float = 0.0) -> tuple[Array, Array]:
         """Minimize from ``v``, at which the quadratic has this gradient; stop at ``tol`` times the first violation.
+
+        ``outside`` is what groups that are not in the quadratic add to the sum of powers of norms.
 
         Returns
         -------
@@ -155,13 +141,15 @@ class GroupProblem:
         gradient : (r,)
             Of the quadratic at the returned point.
         """
+        if outside != self.penalty.outside:
+            self.penalty = replace(self.penalty, outside=outside)
         penalty = self.penalty
         v, r = self._rotate(v), self._rotate(gradient)
         target = tol * penalty.violation(v, r)
         for _ in range(MAX_ROUNDS):
             before = penalty.norms(v) > 0
             for _ in range(SWEEPS):
-                sweep(self._H, penalty.starts, self._eigenvalues, penalty.linear, penalty.curvature, v, r)
+                sweep(self._H, penalty.starts, self._eigenvalues, *penalty.shape, outside, v, r)
             if penalty.violation(v, r) <= target:
                 break
             if np.array_equal(before, penalty.norms(v) > 0):
@@ -171,29 +159,54 @@ class GroupProblem:
         return self._rotate(v, back=True), self._rotate(r, back=True)
 
     def _newton_step(self, v: Array, r: Array) -> tuple[Array, Array]:
-        """Take a Newton step on the groups that are not zero, if one of a few step sizes decreases the objective."""
+        """Take a Newton step on the groups that are not zero, to the minimum on its line."""
         penalty = self.penalty
-        owner = np.repeat(np.arange(len(penalty.linear)), np.diff(penalty.starts))
         norms = penalty.norms(v)
-        free = (norms > 0)[owner] | (penalty.linear == 0)[owner]
-        safe = np.where(norms > 0, norms, 1.0)
-        slopes = (penalty.linear / safe + penalty.curvature)[owner]
-        system = self._H[np.ix_(free, free)].copy()
-        system[np.diag_indices_from(system)] += slopes[free]
-        for m in np.flatnonzero((norms > 0) & (penalty.linear > 0)):
-            own = owner[free] == m
-            direction = v[penalty.starts[m] : penalty.starts[m + 1]] / norms[m]
-            system[np.ix_(own, own)] -= penalty.linear[m] / norms[m] * np.outer(direction, direction)
+        slopes, (bends, coupling) = penalty.slopes(norms), penalty.bends(norms)
+        owner = np.repeat(np.arange(len(norms)), np.diff(penalty.starts))
+        alive = norms > 0
+        alive |= slopes + bends + coupling == 0  # without a penalty
+        free, safe = alive[owner], np.where(norms > 0, norms, 1.0)
+        pull = slopes / safe
+        unit = (v / safe[owner])[free]
+        system = self._H[np.ix_(free, free)]
+        system[np.diag_indices_from(system)] += pull[owner][free]
+        sizes = np.diff(penalty.starts)[alive]
+        add_radial(system, np.concatenate([[0], np.cumsum(sizes)]), unit, (bends - pull)[alive])
+        if coupling.any():
+            radial = coupling[owner][free] * unit
+            system += np.outer(radial, radial)
         try:
             factor = cho_factor(system, lower=True, check_finite=False)
         except LinAlgError:
             return v, r
         step = np.zeros_like(v)
-        step[free] = cho_solve(factor, -(r + slopes * v)[free], check_finite=False)
+        step[free] = cho_solve(factor, -(r + pull[owner] * v)[free], check_finite=False)
         image = self._H @ step
-        linear, square, start = float(r @ step), float(step @ image), penalty.value(v)
-        for size in (1.0, 0.5, 0.1):
-            change = size * linear + 0.5 * size**2 * square + penalty.value(v + size * step) - start
-            if change < 0:
-                return v + size * step, r + size * image
-        return v, r
+        size = line_minimum(penalty, v, step, float(r @ step), float(step @ image))
+        return v + size * step, r + size * image
+
+
+def line_minimum(penalty: GroupPenalty, v: Array, step: Array, linear: float, square: float) -> float:
+    """Return the step size in [0, 1] that minimizes ``linear s + square s^2 / 2 + Omega(v + s step)``, roughly."""
+    heads = penalty.starts[:-1]
+    base, cross, ahead = (np.add.reduceat(part, heads) for part in (v * v, v * step, step * step))
+
+    def slope(s: float) -> float:
+        norms = np.sqrt(np.maximum(base + s * (2 * cross + s * ahead), 0.0))
+        rates = np.divide(cross + s * ahead, norms, out=np.sqrt(ahead), where=norms > 0)
+        return linear + s * square + float(penalty.slopes(norms) @ rates)
+
+    first = slope(0.0)
+    if first >= 0:
+        return 0.0
+    low, high, end = 0.0, 1.0, slope(1.0)
+    if end <= -LINE_TOL * first:
+        return 1.0
+    for _ in range(LINE_STEPS):
+        middle = 0.5 * (low + high)
+        found = slope(middle)
+        if abs(found) <= -LINE_TOL * first:
+            return middle
+        low, high = (middle, high) if found < 0 else (low, middle)
+    return low

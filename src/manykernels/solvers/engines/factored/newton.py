@@ -11,10 +11,14 @@ from numpy.typing import NDArray
 
 from manykernels.grams.factored.base import CHUNK_ROWS
 from manykernels.solvers.engines.factored.backfitting import Block, backfitting_step
-from manykernels.solvers.engines.factored.group_problem import GroupPenalty, GroupProblem
+from manykernels.solvers.engines.factored.group_problem import GroupProblem
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point, balance
+from manykernels.solvers.engines.factored.sampling import sampled_rows
 from manykernels.solvers.engines.factored.tuning import (
+    FIRST_DAMPING,
     GROUP_TOL,
+    LEAST_DAMPING,
+    LESS_DAMPING,
     RANK_LIMIT,
     SAMPLE_PER_RANK,
     SAMPLE_ROWS,
@@ -44,10 +48,16 @@ class Curvature:
     rows: int
     dense: GroupProblem | None = None
     blocks: list[Block] | None = None
+    damping: float = FIRST_DAMPING
 
     def forget(self) -> None:
         """Have the models made anew from the curvatures of the next step."""
         self.dense, self.blocks = None, None
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the next step makes its models anew."""
+        return self.dense is None and self.blocks is None
 
 
 def minimize(objective: FactoredObjective, point: Point, tol: float, max_steps: int, deadline: float = np.inf) -> Fit:
@@ -92,12 +102,26 @@ def minimize(objective: FactoredObjective, point: Point, tol: float, max_steps: 
 def _advance_somehow(
     objective: FactoredObjective, point: Point, slopes: Array, gradient: Array, value: float, curvature: Curvature
 ) -> bool:
-    """Take a step; if none decreases the objective, try fresh curvatures, and chords to kinks where nothing bends."""
-    for bends in (objective.bends, objective.bends, objective.majorizers):
-        if _advance(objective, point, slopes, gradient, value, curvature, bends(point.z)):
-            return True
+    """Take a step; if none decreases the objective, try fresh curvatures, then more and more of safe ones."""
+    bent = objective.bends(point.z)
+    if bent.all():
+        tries = [objective.bends] if curvature.fresh else [objective.bends, objective.bends]
+        for bends in (*tries, objective.majorizers):
+            if _advance(objective, point, slopes, gradient, value, curvature, bends(point.z)):
+                return True
+            curvature.forget()
+        return False
+    # Where few rows bend, a model on these alone may have no bound: all bend a little.
+    safe = objective.majorizers(point.z)
+    while True:
         curvature.forget()
-    return False
+        if size := _advance(objective, point, slopes, gradient, value, curvature, bent + curvature.damping * safe):
+            change = LESS_DAMPING if size == 1.0 else 1.0 / LESS_DAMPING if size < 0.1 else 1.0
+            curvature.damping = min(max(curvature.damping * change, LEAST_DAMPING), 1.0)
+            return True
+        if curvature.damping >= 1.0:
+            return False
+        curvature.damping = min(curvature.damping / LESS_DAMPING, 1.0)
 
 
 def _advance(
@@ -108,10 +132,10 @@ def _advance(
     value: float,
     curvature: Curvature,
     bends: Array,
-) -> bool:
-    """Take one step with a line search; return whether the objective decreased."""
+) -> float:
+    """Take one step with a line search; return its size, 0 if the objective does not decrease."""
     if not bends.any():
-        return False
+        return 0.0
     if objective.rank > RANK_LIMIT:
         if curvature.blocks is None:
             curvature.blocks = [Block(objective, slot, bends) for slot in range(len(objective.operators))]
@@ -130,17 +154,15 @@ def _advance(
             if size == 1.0:
                 trial.v = v  # keeps exact zeros
             point.v, point.b, point.z = trial.v, trial.b, trial.z
-            return True
+            return size
         size *= 0.5
-    return False
+    return 0.0
 
 
 def _quadratic(objective: FactoredObjective, bends: Array, rows: int) -> GroupProblem:
     """Return the quadratic model with these curvatures, the intercept a last group without a penalty."""
-    penalty, free = objective.penalty, objective.problem.fit_intercept
-    if free:
-        starts = np.concatenate([penalty.starts, [penalty.starts[-1] + 1]])
-        penalty = GroupPenalty(starts, np.append(penalty.linear, 0.0), np.append(penalty.curvature, 0.0))
+    free = objective.problem.fit_intercept
+    penalty = objective.penalty.with_intercept() if free else objective.penalty
     return GroupProblem(sampled_hessian(objective, bends, rows, intercept=free), penalty)
 
 
@@ -155,10 +177,8 @@ def _newton_target(
 
 
 def sampled_hessian(objective: FactoredObjective, bends: Array, rows: int, *, intercept: bool) -> Array:
-    """Return ``Z' diag(bends) Z`` from a sample of the rows that bend, scaled to all, and a row for the intercept."""
-    bent = np.flatnonzero(bends)
-    n = len(bent)
-    index = bent if rows >= n else bent[spread(n, rows)]
+    """Return ``Z' diag(bends) Z`` from about so many of the rows, and a row for the intercept; unbiased."""
+    index, weights = sampled_rows(bends, rows)
     size = objective.rank + intercept
     H = np.zeros((size, size))
     for start in range(0, len(index), CHUNK_ROWS):
@@ -167,15 +187,6 @@ def sampled_hessian(objective: FactoredObjective, bends: Array, rows: int, *, in
         if intercept:
             parts.append(np.ones((len(chosen), 1)))
         Z = np.hstack(parts)
-        Z *= np.sqrt(bends[chosen])[:, None]
+        Z *= np.sqrt(weights[start : start + CHUNK_ROWS])[:, None]
         H += Z.T @ Z
-    if rows < n:
-        total = float(bends[index].sum())
-        H *= float(bends.sum()) / total if total > 0 else n / len(index)
     return H
-
-
-def spread(n: int, size: int) -> Array:
-    """Return ``size`` different rows, the same every time, without the period that evenly spaced ones may meet."""
-    generator = np.random.default_rng(size)
-    return np.sort(generator.choice(n, size=size, replace=False, shuffle=False))

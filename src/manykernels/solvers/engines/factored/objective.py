@@ -14,22 +14,28 @@ from manykernels.grams.factored import FactorOperator
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
-from manykernels.solvers.engines.factored.group_problem import GroupPenalty
+from manykernels.solvers.engines.factored.group_penalty import GroupPenalty
 from manykernels.solvers.engines.factored.smoothing import SmoothedLoss
 from manykernels.solvers.engines.factored.tuning import BALANCED, INTERCEPT_STEPS
 
 Array = NDArray[Any]
 
 
-def penalty_shape(regularizer: Regularizer) -> tuple[float, float]:
-    """Return ``a`` and ``c`` of a penalty ``sum a t + c t^2 / 2``; refuse others in words."""
-    form = regularizer.linear_and_ridge
+def group_penalty(regularizer: Regularizer, starts: Array, w: Array) -> GroupPenalty:
+    """Return a penalty of block norms ``w ||v_m||`` as one of groups of coordinates; refuse others in words."""
+    form, exponent = regularizer.linear_and_ridge, regularizer.norm_exponent
     if form is not None and Capability.ELASTIC_FORM in regularizer.capabilities:
-        return float(form[0]), float(form[1])
-    raise IncompatibleError(
-        f"The factored engine solves penalties 'sum a t + c t^2 / 2' of the block norms (l1, elasticnet, ridge), not "
-        f"{regularizer.name!r}. Use one of these, or solve() on fewer samples."
-    )
+        return GroupPenalty(starts, form[0] * w, form[1] * w**2)
+    if regularizer.simplex_size is not None:
+        exponent = 1.0
+    if exponent is None:
+        raise IncompatibleError(
+            f"The factored engine solves the penalties l1, elasticnet, ridge, lq, simplex and lp_ball, not "
+            f"{regularizer.name!r}. Use one of these, or solve() on fewer samples."
+        )
+    zeros = np.zeros(len(w))
+    joint = not regularizer.separable
+    return GroupPenalty(starts, zeros, zeros, w**exponent, float(exponent), regularizer.strength, joint)
 
 
 def balance(rho: Array) -> Array:
@@ -68,9 +74,8 @@ class FactoredObjective:
         self.kernels = np.concatenate([operator.kernels for operator in operators])
         ranks = np.concatenate([np.diff(operator.starts) for operator in operators])
         self.ends = np.cumsum([0] + [int(operator.starts[-1]) for operator in operators])
-        a, c = penalty_shape(problem.regularizer)
-        w = problem.penalties[self.kernels]
-        self.penalty = GroupPenalty(np.concatenate([[0], np.cumsum(ranks)]), a * w, c * w**2)
+        starts = np.concatenate([[0], np.cumsum(ranks)])
+        self.penalty = group_penalty(problem.regularizer, starts, problem.penalties[self.kernels])
         self.rank = int(self.ends[-1])
 
     # --- sums over rows ---------------------------------------------------------------------------------------------

@@ -45,12 +45,19 @@ class SmoothedLoss:
         return cls(loss, mu)
 
     def majorizer(self, y: Array, z: Array) -> Array:
-        """Curvatures for steps from far away: where the second derivative vanishes, that of a chord to the kink."""
+        """Curvatures for steps from far away: where the second derivative vanishes, those of chords across the kinks.
+
+        A kink of height ``h`` at distance ``d`` is below a parabola of curvature ``h / (2 d)`` through the present
+        value with the present slope, on either side.
+        """
+        bends = self.bend(y, z)
         if self.mu == 0:
-            bends = self.loss.second_derivative(y, z)
             return np.maximum(bends, FLOOR * float(bends.max()) if bends.any() else 1.0)
-        pull = np.maximum(np.abs(y - z) - self.loss.kink, self.mu)
-        return np.abs(self._best(y, z)) / pull
+        lo, hi = self.loss.dual_bounds(y)
+        slack, kink = y - z, self.loss.kink
+        above = hi / (2.0 * np.maximum(np.abs(slack - kink), self.mu * np.maximum(hi, 0.5)))
+        below = -lo / (2.0 * np.maximum(np.abs(slack + kink), self.mu * np.maximum(-lo, 0.5)))
+        return np.maximum(bends, above + below)
 
     def _best(self, y: Array, z: Array) -> Array:
         lo, hi = self.loss.dual_bounds(y)

@@ -28,3 +28,6 @@ BALANCED = 1e-9  # a sum of slopes below this part of their absolute sum is zero
 
 # Smoothed losses
 FLOOR = 0.1  # of the largest curvature, given to samples without any
+FIRST_DAMPING = 0.1  # of the curvatures of chords to the kinks, added to those of the rows that bend
+LESS_DAMPING = 0.25  # after a whole step; as much more after a shorter one
+LEAST_DAMPING = 1e-3

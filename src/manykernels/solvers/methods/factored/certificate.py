@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from manykernels.grams.factored import FactoredStack
 from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point, balance
 from manykernels.solvers.methods.factored.tuning import EXACT_BUDGET, SETTLED
 
@@ -63,10 +64,7 @@ def _settle(problem: Problem, stack: FactoredStack, rho: Array, low: Array, high
     """Evaluate kernels whose upper bound matters and is loose, the largest first; changes both bounds."""
     budget, evaluated = EXACT_BUDGET, 0
     while True:
-        floor = max(problem.regularizer.inactive_below, float(low.max()))
-        loose = (high > floor * (1 + SETTLED)) & (high > low * (1 + SETTLED))
-        if not problem.regularizer.dual_constraint:
-            loose = (high > problem.regularizer.inactive_below) & (high > low * (1 + SETTLED))
+        loose = _matters(problem.regularizer, low, high) & (high > low * (1 + SETTLED))
         if not loose.any():
             return evaluated, 0
         if budget < stack.exact_cost:
@@ -77,6 +75,32 @@ def _settle(problem: Problem, stack: FactoredStack, rho: Array, low: Array, high
         # The two bounds are made to meet, so that a kernel is evaluated once.
         high[kernel] = min(high[kernel], np.sqrt(max(value, 0.0) + error) / problem.penalties[kernel])
         low[kernel] = high[kernel]
+
+
+def _matters(regularizer: Regularizer, low: Array, high: Array) -> Array:
+    """Return whose upper bound shows in the conjugate: the largest where that is a maximum, or any above a threshold.
+
+    Where every kernel adds to it, those whose bounds make more than their part of a negligible difference.
+    """
+    if regularizer.dual_constraint or regularizer.simplex_size is not None:
+        return high > max(regularizer.inactive_below, float(low.max())) * (1 + SETTLED)
+    if regularizer.sparse:
+        return high > regularizer.inactive_below
+    exponent, top = dual_exponent(regularizer), max(float(high.max()), 1e-300)
+    upper, lower = (high / top) ** exponent, (low / top) ** exponent
+    return upper - lower > SETTLED * upper.sum() / len(high)
+
+
+def dual_exponent(regularizer: Regularizer) -> float:
+    """Return the power of dual norms that the conjugate of a power of norms sums."""
+    q = regularizer.norm_exponent or 2.0
+    return q / (q - 1.0)
+
+
+def shares(regularizer: Regularizer, u: Array) -> Array:
+    """Return which part of the conjugate each kernel makes, for penalties that give every kernel a weight, (M,)."""
+    powers = (u / max(float(u.max()), 1e-300)) ** dual_exponent(regularizer)
+    return powers / max(float(powers.sum()), 1e-300)
 
 
 def primal_bound(problem: Problem, objective: FactoredObjective, point: Point) -> tuple[float, Array]:

@@ -59,9 +59,10 @@ def solve_factored(
     bank : KernelBank or FactoredStack, optional
         The kernels, or the stack of these kernels on ``X``; a line and three Gaussians on every column if not given.
     loss : str or Loss, default="logistic"
-        As in `solve`; hinge, epsilon-insensitive and quantile losses are smoothed, the gap contains the error.
+        As in `solve`; hinge, epsilon-insensitive and quantile losses are smoothed, the gap contains the error (up to
+        1000 rows N x N matrices take over).
     regularizer : str or Regularizer, default="l1"
-        ``"l1"``, ``"elasticnet"``, ``"ridge"`` or an object of these.
+        ``"l1"``, ``"elasticnet"``, ``"ridge"``, ``"lq"``, ``"simplex"``, ``"lp_ball"`` or an object of these.
     strength : float, optional
         On the sum of losses.
     relative_strength : float, optional

@@ -10,6 +10,7 @@ COARSE, FINEST = 1e-3, 1e-13  # share of the trace that factors leave, first and
 REFINE = 0.01  # what finer factors leave of it
 COARSE_SHARE = 0.5  # of the largest violation, on kernels in use: finer factors are needed
 NEW_KERNELS = 16  # kernels that may enter in one round, or twice as many as are in use
+NEGLIGIBLE = 0.05  # of the gap: kernels that together add less to the conjugate need not enter
 INNER = 0.1  # part of the certified gap to which a working set is solved
 SMOOTHING = 0.2  # part of the gap that the smoothing of a kinked loss may make up
 FIRST_SMOOTHING = 0.5

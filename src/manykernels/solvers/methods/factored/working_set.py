@@ -15,15 +15,14 @@ from manykernels.objective.problem import Problem
 from manykernels.solvers.engines.factored.newton import Fit, minimize
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point
 from manykernels.solvers.methods.factored.certificate import DualBound, dual_bound, primal_bound
+from manykernels.solvers.methods.factored.entering import contributors, gap_of_factors, selects, threshold, violators
 from manykernels.solvers.methods.factored.fallback import Fallback, solve_gram
 from manykernels.solvers.methods.factored.tuning import (
     COARSE,
-    COARSE_SHARE,
     FALLBACK_SAMPLES,
     FINEST,
     FIRST_SMOOTHING,
     INNER,
-    NEW_KERNELS,
     NEWTON_STEPS,
     REFINE,
     SMOOTHING,
@@ -135,9 +134,13 @@ class FactoredWorkingSet:
 
     def _grow(self, state: State, bound: DualBound, gap: float) -> None:
         """Choose the next working set: kernels in use, then the most violating ones; or finer factors if none is."""
-        used = self._used(state, bound)
-        entering = self._entering(bound, used, gap / self._size(state))
-        if self._is_coarse(state, bound, used, entering):
+        used, limit = self._used(state, bound), self._threshold(state)
+        entering = self._entering(state, bound, used, gap)
+        finer = np.isin(entering, state.kernels).all() or (
+            gap_of_factors(self.problem.regularizer, bound, used, entering, limit)
+            and state.own_gap < 0.5 * (state.primal - bound.value)
+        )
+        if finer:
             state.factor_tol = max(state.factor_tol * REFINE, FINEST)
         kernels = np.concatenate([used, entering]).astype(np.int64)
         if not len(kernels):
@@ -150,15 +153,8 @@ class FactoredWorkingSet:
         v = self._carried(state.objective, coefficients)
         state.point = Point(v, state.point.b, state.objective.scores(v) + state.point.b)
 
-    def _is_coarse(self, state: State, bound: DualBound, used: Array, entering: Array) -> bool:
-        """Return whether the gap comes from what factors leave out, not from kernels that are missing."""
-        if np.isin(entering, state.kernels).all():
-            return True
-        threshold = self.problem.regularizer.inactive_below
-        excess = bound.low[used].max(initial=0.0) - threshold
-        return bool(excess > COARSE_SHARE * (bound.norms.max() - threshold)) and state.own_gap < 0.5 * (
-            state.primal - bound.value
-        )
+    def _threshold(self, state: State) -> float:
+        return threshold(self.problem.regularizer, state.norms)
 
     def _used(self, state: State, bound: DualBound) -> Array:
         """Return the kernels that stay: with coefficients, or still violating."""
@@ -166,25 +162,16 @@ class FactoredWorkingSet:
             return state.kernels
         norms = np.zeros(self.problem.n_kernels)
         norms[state.objective.kernels] = state.objective.penalty.norms(state.point.v)
-        violating = bound.low[state.kernels] > self.problem.regularizer.inactive_below
+        violating = bound.low[state.kernels] > self._threshold(state)
         return state.kernels[(norms[state.kernels] > 0) | violating]
 
-    def _entering(self, bound: DualBound, used: Array, gap: float) -> Array:
-        """Return violating kernels that are local maxima over widths, or any if no local maximum violates."""
-        u = bound.norms.copy()
-        threshold = self.problem.regularizer.inactive_below
+    def _entering(self, state: State, bound: DualBound, used: Array, gap: float) -> Array:
+        """Return the kernels that are missing most."""
+        if not selects(self.problem.regularizer):
+            return contributors(self.problem.regularizer, bound, used, max(gap, self.tol * self._size(state)))
         # Beside kernels in use, whose norms are at the threshold up to the gap, less is no violation.
-        margin = 1.0 + min(0.1 * max(gap, self.tol), 0.01)
-        candidate = (u > threshold * margin) & (bound.low > threshold)
-        candidate[used] = False
-        if not candidate.any():
-            return np.zeros(0, dtype=np.int64)
-        left, right = self._neighbors.T
-        peak = (u >= np.where(left >= 0, u[left], -1.0)) & (u >= np.where(right >= 0, u[right], -1.0))
-        chosen = np.flatnonzero(candidate & peak)
-        if not len(chosen):
-            chosen = np.flatnonzero(candidate)
-        return chosen[np.argsort(-u[chosen], kind="stable")[: max(NEW_KERNELS, 2 * len(used))]]
+        margin = 1.0 + min(0.1 * max(gap / self._size(state), self.tol), 0.01)
+        return violators(bound, used, self._neighbors, self._threshold(state), margin)
 
     def _coefficients(self, state: State) -> list[Array]:
         if state.objective is None:
