@@ -23,7 +23,15 @@ ALTERNATIONS: dict[str, dict[str, Any]] = {
     "citi, Algorithm 2, plain": {"accelerate": False, "weight_update": "wsr"},
     "citi": {},
 }
-SIMPLEX_SOLVERS = ("working_set", "conic", "levelmkl", "simplemkl", "silp", "hessianmkl", "skm")
+SIMPLEX_SOLVERS: dict[str, dict[str, Any]] = {
+    "working_set": {},
+    "conic": {},
+    "levelmkl": {"alternate": False},
+    "simplemkl": {},
+    "silp": {"alternate": False},
+    "hessianmkl": {},
+    "skm": {},
+}
 
 
 def reference(kernels: np.ndarray, y: np.ndarray, constant: float, eta: float) -> Any:
@@ -81,8 +89,8 @@ def compare(
             rows.append({"eta": eta, "tol": tol} | published_row(run, tol))
             for label, given in ALTERNATIONS.items():
                 rows.append({"eta": eta, "tol": tol} | solver_row(label, "citi", problem, tol, limit, given))
-            for name in SIMPLEX_SOLVERS if simplex else ():
-                rows.append({"eta": eta, "tol": tol} | solver_row(name, name, simplex, tol, limit, {}))
+            for name, given in SIMPLEX_SOLVERS.items() if simplex else ():
+                rows.append({"eta": eta, "tol": tol} | solver_row(name, name, simplex, tol, limit, given))
     return pd.DataFrame(rows)
 
 

@@ -82,6 +82,7 @@ DEFAULT = "working_set"
 MORE_SAMPLES_THAN_KERNELS = ("liver", "pima")  # where "auto" takes the smooth dual of an elastic net (logistic loss)
 PUBLISHED_GROWTH: dict[str, Any] = {"growth": 2.0}
 PUBLISHED_DIRECTION: dict[str, Any] = {"conjugate": False}
+PUBLISHED_CUTS: dict[str, Any] = {"alternate": False}
 
 BLOCK_NORM = tuple(
     entrant
@@ -97,9 +98,9 @@ SPLITTING = (Entrant("logistic", "pfbs", "pfbs", slow=True),)
 SQUARED_NORM = (
     Entrant("squared", DEFAULT, "working_set"),
     Entrant("squared", "hessianmkl", "hessianmkl", {}, "hessianmkl", slow=True),
-    Entrant("squared", "levelmkl", "levelmkl", {}, "levelmkl", slow=True),
+    Entrant("squared", "levelmkl", "levelmkl", PUBLISHED_CUTS, "levelmkl", slow=True),
     Entrant("squared", "simplemkl", "simplemkl", PUBLISHED_DIRECTION, "simplemkl", slow=True),
-    Entrant("squared", "silp", "silp", {}, "silp", slow=True),
+    Entrant("squared", "silp", "silp", PUBLISHED_CUTS, "silp", slow=True),
     Entrant("squared", "block_coordinate", "block_coordinate", slow=True),
     Entrant("squared", "skm", "skm", slow=True),
 )

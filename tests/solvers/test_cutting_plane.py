@@ -123,3 +123,19 @@ def test_a_linear_program_without_a_solution_is_named(monkeypatch: pytest.Monkey
     monkeypatch.setattr("manykernels.solvers.engines.simplex_weights.cut_model.ATTEMPTS", (("highs-ds", {}),))
     with pytest.raises(LinAlgError, match="HiGHS could not solve the linear program of the cuts"):
         _solved(c=[-1.0], bounds=[(0, None)])
+
+
+@pytest.mark.parametrize("solver", [SILP, LevelMKL])
+@pytest.mark.parametrize("loss", ["epsilon_insensitive", "quantile"])
+def test_kernels_of_low_rank_under_a_weak_penalty(loss: str, solver: type[CuttingPlane]) -> None:
+    """Cuts are steep near the corners here: alternation gets there in a few learners, the published steps do not."""
+    rng = np.random.default_rng(0)
+    factors = rng.standard_normal((6, 24, 1))
+    y = factors[0, :, 0] + 0.5 * factors[1, :, 0] + 0.3 * rng.standard_normal(24)
+    kernels = factors @ factors.transpose(0, 2, 1) / 24
+    problem = Problem(kernels, y, loss, get_regularizer("simplex", 1e-4))
+    solution = solver(tol=1e-6, max_iter=40).solve(problem)
+    assert solution.status == "converged"
+    with pytest.warns(UserWarning, match="max_iter"):
+        published = solver(tol=1e-6, max_iter=solution.n_iter, alternate=False).solve(problem)
+    assert published.certificate.relative_gap > 1e-5

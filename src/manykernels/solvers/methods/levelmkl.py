@@ -27,6 +27,8 @@ class LevelMKL(CuttingPlane):
     ----------
     level : float
         Between 0 and 1; near 1 moves are short.
+    alternate : bool
+        Whether a learner is fitted at weights in closed form where cuts do not get on; the published method is False.
 
     References
     ----------

@@ -17,6 +17,11 @@ class SILP(CuttingPlane):
     Each iteration solves ``max tau  s.t.  tau <= sum_m theta_m S_m(rho^t)`` over the simplex for all learners so far,
     by HiGHS; it needs no step length, and jumps between corners until it has enough cuts.
 
+    Parameters
+    ----------
+    alternate : bool
+        Whether a learner is fitted at weights in closed form where cuts do not get on; the published method is False.
+
     References
     ----------
     S. Sonnenburg, G. Raetsch, C. Schaefer, B. Schoelkopf, "Large scale multiple kernel learning", JMLR 7 (2006).

@@ -9,11 +9,11 @@ from __future__ import annotations
 # Learners
 MOST_STEPS = 100
 PATIENCE = 20  # steps without progress after which rounding is taken to have stopped the iteration
+NEARLY_EXACT, PATIENCE_NEAR = 1e-6, 3  # the same below that gap, relative: Newton steps no longer wander there
 # Violations close enough for the active set, which the exchange makes exact. With pairs 1e-3 saves no time and is a
 # little less often enough; single samples need more steps for each digit.
 PAIRS_TOL, SINGLES_TOL = 1e-4, 1e-3
-LIBSVM_TOL = 1e-3
-SMO_SWEEPS = LIBSVM_SWEEPS = 50  # most steps, as a multiple of the number of samples
+SMO_SWEEPS = 50  # most steps, as a multiple of the number of samples
 LEAST_GAP = 1e-20  # of conjugate gradients, relative to the dual value: residuals of 1e-10
 MOST_PRODUCTS = 2000  # of a matrix that is not formed with vectors, for one learner
 

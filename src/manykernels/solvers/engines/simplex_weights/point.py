@@ -47,6 +47,12 @@ class SimplexPoint:
         """Return the point at other weights."""
         return SimplexPoint.at(self.problem, theta, tol, self)
 
+    def alternated(self) -> Array:
+        """Return the weights in closed form for the norms of this model, ``t / sum t``: ``J`` is no larger there."""
+        norms = self.theta * np.sqrt(-self.slopes)
+        total = float(norms.sum())
+        return norms / total if total > 0 else self.theta
+
     @cached_property
     def slopes(self) -> Array:
         """``dJ/dtheta`` (M,): costs a pass."""

@@ -18,6 +18,8 @@ SHORTEST_CUT = 0.01  # share of the bracket that a trial cuts off at least
 # Cutting planes
 WORTH_CERTIFYING = 0.5  # a certificate costs passes: only for gaps that shrank by as much
 CUT_ROUNDING = 1e-14
+WORTH_A_CUT = 0.1  # of the gap, by which a learner must lower the value to count as one
+USELESS_CUTS = 2  # after which the next learner is fitted at weights in closed form
 
 # Linear program of the cuts
 ACCURACY = 1e-10  # of the linear program, the tightest that HiGHS accepts
