@@ -139,6 +139,8 @@ def test_options_reach_the_estimator() -> None:
 OWN = {
     "data",
     "target",
+    "time",
+    "event",
     "task",
     "kernels",
     "test_size",

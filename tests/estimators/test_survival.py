@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
 
 from manykernels import (
     Gaussian,
@@ -175,7 +175,7 @@ def test_weights_of_the_concordance_are_those_of_pairs() -> None:
 def test_scores_of_models_and_folds_weigh_samples() -> None:
     X, event, time, weight, _ = data()
     y = survival_array(event, time)
-    model = MKLSurvivalCV(LINEAR, penalty="ridge", alphas=[0.1, 1.0], cv=2)
+    model = MKLSurvivalCV(LINEAR, penalty="ridge", alphas=[0.1, 1.0], cv=KFold(2))
     found = model.fit(X, y, sample_weight=weight)
     assert model.score(X, y, weight) == concordance_index(y, model.predict(X), weight) != model.score(X, y)
     half, rest = slice(30, None), slice(0, 30)
@@ -183,6 +183,20 @@ def test_scores_of_models_and_folds_weigh_samples() -> None:
     assert found.cv_frame().set_index("alpha").loc[found.alpha_, "score_0"] == pytest.approx(
         plain.score(X[rest], y[rest], weight[rest]), abs=1e-12
     )
+
+
+@pytest.mark.filterwarnings("ignore:The best strength")
+def test_every_fold_has_its_share_of_events_however_rows_are_sorted() -> None:
+    X, event, time, _, _ = data()
+    order = np.argsort(event, kind="stable")  # all who are censored first
+    X, y = X[order], survival_array(event, time)[order]
+    found = MKLSurvivalCV(LINEAR, penalty="ridge", alphas=[0.1, 1.0], cv=3).fit(X, y)
+    given = MKLSurvivalCV(LINEAR, penalty="ridge", alphas=[0.1, 1.0], cv=StratifiedKFold(3)).fit(X, y)
+    pd.testing.assert_frame_equal(found.cv_frame(), given.cv_frame())
+    few = survival_array(np.arange(60) < 2, time)
+    assert MKLSurvivalCV(LINEAR, penalty="ridge", alphas=[0.1, 1.0], cv=2).fit(X, few).n_folds_ == 2
+    with pytest.raises(InvalidInputError, match="no event"):
+        MKLSurvivalCV(LINEAR, alphas=[0.1], cv=3).fit(X, survival_array(np.arange(60) < 1, time))
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,9 @@ DEFAULT_OF_TASK = {
 
 def table_options(
     data: Data,
-    target: Annotated[str, typer.Option(help="Column to predict.")],
+    target: Annotated[str | None, typer.Option(help="Column to predict.")] = None,
+    time: Annotated[str | None, typer.Option(help="Survival: column of times, in place of --target.")] = None,
+    event: Annotated[str | None, typer.Option(help="Survival: column that says if the event was seen.")] = None,
     task: Annotated[Task, typer.Option(help="'auto' looks at the target.")] = Task.AUTO,
     kernels: Annotated[str, typer.Option(help="'default', 'simplemkl' or a TOML file.")] = "default",
     views: Annotated[Path | None, typer.Option(help="TOML file that names views: rna = ['gene1', 'rna_*'].")] = None,
@@ -124,9 +126,14 @@ def table_options(
     ] = Gaps.ERROR,
 ) -> FitOptions:
     """Return what the options say that every command on a table has."""
+    if (time is None) != (event is None) or (target is None) == (time is None):
+        raise typer.BadParameter("Name what to predict: --target COLUMN, or --time COLUMN and --event COLUMN.")
+    if time is not None and task is not Task.AUTO:
+        raise typer.BadParameter("--time and --event are those of survival; leave out --task.")
     return FitOptions(
         data=data,
-        target=target,
+        target=target or time or "",
+        event=event,
         task=task.value,
         kernels=kernels,
         views=views,
@@ -189,6 +196,10 @@ def predict(
     data: Data,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV or Parquet file to write.")] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each class.")] = False,
+    at: Annotated[
+        list[float] | None,
+        typer.Option(help="Survival: add the chance of no event up to this time; may be repeated.", min=0.0),
+    ] = None,
     ids: Annotated[list[str] | None, typer.Option("--id", help="Column to copy; may be repeated.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file of --output.")] = False,
     chunk_rows: Annotated[
@@ -202,6 +213,7 @@ def predict(
         data=data,
         output=output,
         proba=proba,
+        at=tuple(at or ()),
         ids=tuple(ids or ()),
         force=force,
         chunk_rows=chunk_rows,

@@ -15,7 +15,7 @@ from manykernels.cli.console import Outcome, fact_table, printable, verbosity
 from manykernels.cli.fit import FitOptions, estimator_for, read_samples
 from manykernels.cli.inspect import check_picture
 from manykernels.cli.tables import write_table
-from manykernels.cli.targets import Samples
+from manykernels.cli.targets import SURVIVAL, Samples
 from manykernels.cli.views import bank_for
 from manykernels.estimators import regularization_path
 from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, check_parameters, shape_of
@@ -118,6 +118,8 @@ def _numbers(samples: Samples) -> Any:
     """Return the target as the path takes it: -1 and 1 for two classes, numbers for a quantity."""
     if samples.task == "regression":
         return samples.target
+    if samples.task == SURVIVAL:
+        raise InvalidInputError("There is no path of survival models here; fit --cv chooses their strength in folds.")
     classes = np.unique(samples.target)
     if len(classes) != 2:
         raise InvalidInputError(

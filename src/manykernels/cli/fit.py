@@ -15,9 +15,16 @@ from sklearn.model_selection import GroupKFold, GroupShuffleSplit, StratifiedGro
 from manykernels.cli.console import Outcome, verbosity
 from manykernels.cli.showing import report_tables
 from manykernels.cli.tables import read_table
-from manykernels.cli.targets import Samples, split_columns
+from manykernels.cli.targets import SURVIVAL, Samples, split_columns
 from manykernels.cli.views import bank_for
-from manykernels.estimators import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
+from manykernels.estimators import (
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLRegressor,
+    MKLRegressorCV,
+    MKLSurvival,
+    MKLSurvivalCV,
+)
 from manykernels.estimators.parameters import PARAMETERS, check_parameters
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import MKLReport, save_model
@@ -47,6 +54,8 @@ class FitOptions:
         Column whose rows of one value stay together, in the split and in the folds; no feature.
     views : Path or None
         TOML file that names groups of columns; each gets kernels of its own.
+    event : str or None
+        Column that says whether the event was seen; ``target`` is the column of times then.
     settings : mapping of str to value
         Parameters of the estimators, by the names of their table; None is their default.
     """
@@ -65,6 +74,7 @@ class FitOptions:
     cv: int | None = None
     groups: str | None = None
     views: Path | None = None
+    event: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -94,6 +104,7 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
         **report.to_dict(),
         "data": str(options.data),
         "target": options.target,
+        **({} if options.event is None else {"event": options.event}),
         "task_reason": samples.reason,
         "features": list(samples.features.columns),
         "model": str(options.output),
@@ -112,6 +123,7 @@ def read_samples(options: FitOptions, outcome: Outcome, frame: pd.DataFrame | No
         drop_missing=options.drop_missing,
         missing=options.missing,
         groups=options.groups,
+        event=options.event,
     )
     for note in samples.notes:
         outcome.note(note)
@@ -129,7 +141,8 @@ def estimator_for(options: FitOptions, task: str, bank: KernelBank) -> Any:
         option = foreign[0].replace("_", "-")
         if options.cv is not None and foreign[0] in TUNED:
             raise InvalidInputError(f"--{option} is chosen by --cv; leave one of them out.")
-        raise InvalidInputError(f"--{option} is not for {task}; leave it out, or choose another --task.")
+        other = "." if task == SURVIVAL else ", or choose another --task."
+        raise InvalidInputError(f"--{option} is not for {task}; leave it out{other}")
     estimator.set_params(**{name: value for name, value in given.items() if name in known})
     return estimator
 
@@ -137,10 +150,13 @@ def estimator_for(options: FitOptions, task: str, bank: KernelBank) -> Any:
 def untrained(options: FitOptions, task: str, bank: KernelBank) -> Any:
     """Return the estimator of a task: at a given strength, or with one chosen in folds."""
     classification = task == "classification"
+    if task == SURVIVAL:
+        folds: Any = options.cv if options.groups is None else GroupKFold(options.cv or 2)
+        return MKLSurvival(bank) if options.cv is None else MKLSurvivalCV(bank, cv=folds)
     if options.cv is None:
         return MKLClassifier(bank) if classification else MKLRegressor(bank)
     if options.groups is None:
-        folds: Any = options.cv
+        folds = options.cv
     else:
         folds = StratifiedGroupKFold(options.cv) if classification else GroupKFold(options.cv)
     return MKLClassifierCV(bank, cv=folds) if classification else MKLRegressorCV(bank, cv=folds)
@@ -149,7 +165,7 @@ def untrained(options: FitOptions, task: str, bank: KernelBank) -> Any:
 def hold_out(samples: Samples, test_size: float, seed: int) -> tuple[Array, Array | None]:
     """Return the positions of training and test rows, None for no test rows.
 
-    Classes are held out in equal shares, groups as a whole.
+    Classes, and samples with and without the event, are held out in equal shares, groups as a whole.
     """
     rows = np.arange(len(samples.target))
     if test_size == 0:
@@ -158,13 +174,19 @@ def hold_out(samples: Samples, test_size: float, seed: int) -> tuple[Array, Arra
         if samples.groups is not None:
             splitter = GroupShuffleSplit(1, test_size=test_size, random_state=seed)
             return next(splitter.split(rows, samples.target, samples.groups))
-        stratify = samples.target if samples.task == "classification" else None
+        by_task = {"classification": samples.target, "regression": None, SURVIVAL: _events(samples.target)}
+        stratify = by_task[samples.task]
         return tuple(train_test_split(rows, test_size=test_size, stratify=stratify, random_state=seed))
     except ValueError as error:
         raise InvalidInputError(
             f"The rows cannot be split for --test-size {test_size:g}: {error} Choose another --test-size; 0 fits on "
             "all rows."
         ) from error
+
+
+def _events(target: Array) -> Array | None:
+    """Return which samples of a survival target have the event."""
+    return target["event"] if target.dtype.names else None
 
 
 def check_output(path: Path) -> None:
@@ -178,6 +200,7 @@ def check_output(path: Path) -> None:
 def _metadata(options: FitOptions, samples: Samples) -> dict[str, Any]:
     return {
         "target": options.target,
+        **({} if options.event is None else {"event": options.event}),
         "data": options.data.name,
         "left_out": [*options.drop, *options.ids],
         "groups": options.groups,
@@ -193,7 +216,7 @@ def _show(options: FitOptions, samples: Samples, report: MKLReport, outcome: Out
     facts = {
         "table": f"{options.data}: {len(samples.target)} rows, {samples.features.shape[1]} columns to learn from",
         "task": f"{samples.task}, since {samples.reason}" if options.task == "auto" else samples.task,
-        options.target: samples.describe_target(),
+        options.target + (f", {options.event}" if options.event else ""): samples.describe_target(),
         "rows": f"{report.n_samples} to fit, {report.n_test} held out",
     }
     outcome.show(*report_tables(report, facts), "")

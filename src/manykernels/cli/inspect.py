@@ -106,8 +106,9 @@ def _parts(
     """Return the rows of a table, and which of them the model was fitted on and which not; None for no such rows."""
     frame = read_table(data)
     present = set(frame.columns)
-    left_out, groups = metadata.get("left_out", ()), metadata.get("groups")  # files of version 0.1 tell less
-    known = {*getattr(estimator, "feature_names_in_", present), metadata["target"], *left_out, groups}
+    # Files of version 0.1 tell less.
+    left_out, groups, event = metadata.get("left_out", ()), metadata.get("groups"), metadata.get("event")
+    known = {*getattr(estimator, "feature_names_in_", present), metadata["target"], event, *left_out, groups}
     options = FitOptions(
         data=data,
         target=metadata["target"],
@@ -118,6 +119,7 @@ def _parts(
         drop_missing=metadata.get("drop_missing", False),
         missing=metadata.get("missing", "error"),
         groups=groups if groups in present else None,
+        event=event,
     )
     samples = read_samples(options, outcome, frame.loc[:, [name in known for name in frame]])
     train, test = hold_out(samples, options.test_size, options.seed)

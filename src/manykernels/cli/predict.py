@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from sklearn.base import is_classifier
 from manykernels.cli.console import Outcome, errors, printable
 from manykernels.cli.features import check_entries
 from manykernels.cli.showing import score_facts
+from manykernels.cli.survival import survival_of, survival_predictions
 from manykernels.cli.tables import (
     PARQUET,
     as_csv,
@@ -25,6 +26,7 @@ from manykernels.cli.tables import (
     read_table,
     write_table,
 )
+from manykernels.estimators import MKLSurvival
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import load_model, read_metadata
@@ -41,6 +43,8 @@ class PredictOptions:
     model, data : Path
     output : Path or None
     proba : bool
+    at : tuple of float
+        Times up to which the chance of no event is added, of a survival model.
     ids : tuple of str
     force : bool
         Replace an existing output.
@@ -52,6 +56,7 @@ class PredictOptions:
     data: Path
     output: Path | None = None
     proba: bool = False
+    at: tuple[float, ...] = ()
     ids: tuple[str, ...] = ()
     force: bool = False
     chunk_rows: int | None = None
@@ -69,15 +74,17 @@ def run_predict(options: PredictOptions, outcome: Outcome) -> None:
     model, metadata = load_model(options.model), read_metadata(options.model)
     if options.proba and isinstance(model, BaseMKL) and not hasattr(model, "predict_proba"):
         raise InvalidInputError("--proba needs a classifier fitted with --loss logistic; leave it out or fit again.")
+    if options.at and not isinstance(model, MKLSurvival):
+        raise InvalidInputError("--at needs a model fitted with --time and --event; leave it out.")
     _check_output(options)
     if options.chunk_rows is not None:
-        _predict_chunks(options, model, _targets(metadata.get("target")), outcome)
+        _predict_chunks(options, model, _targets(metadata), outcome)
         return
     frame = read_table(options.data)
     check_columns(frame, options.ids, "--id")
     features = features_of(model, frame)
-    targets = _targets(metadata.get("target"))
-    predictions = _predictions(model, features, targets, options.proba)
+    targets = _targets(metadata)
+    predictions = _predictions(model, features, targets, options)
     known = _scores(model, features, frame, targets)
     table = pd.concat([frame[list(options.ids)], predictions], axis=1)
     if options.output is not None:
@@ -109,7 +116,7 @@ def _predict_chunks(options: PredictOptions, model: Any, targets: Sequence[str],
     with replacing(path) as file:
         for frame in read_chunks(options.data, options.chunk_rows or 1):
             check_columns(frame, options.ids, "--id")
-            found = _predictions(model, features_of(model, frame), targets, options.proba)
+            found = _predictions(model, features_of(model, frame), targets, options)
             table = pd.concat([frame[list(options.ids)], found], axis=1)
             file.write(as_csv(table, separator, header=n_rows == 0).encode("utf-8"))
             n_rows += len(frame)
@@ -178,20 +185,25 @@ def _check_output(options: PredictOptions) -> None:
         raise InvalidInputError(f"--output: {str(path)!r} exists; choose another name, or replace it with --force.")
 
 
-def _targets(kept: Any) -> tuple[str, ...]:
+def _targets(metadata: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of the targets that the model was saved with, none if it was saved without."""
+    kept, event = metadata.get("target"), metadata.get("event")
+    if isinstance(event, str):
+        return str(kept), event
     return (kept,) if isinstance(kept, str) else tuple(str(name) for name in kept or ())
 
 
-def _predictions(model: Any, features: pd.DataFrame, targets: Sequence[str], proba: bool) -> pd.DataFrame:
+def _predictions(model: Any, features: pd.DataFrame, targets: Sequence[str], options: PredictOptions) -> pd.DataFrame:
     """Return a column of predictions, or one a target, which end on their names if these are known."""
     rows = features if hasattr(model, "feature_names_in_") else features.to_numpy()
+    if isinstance(model, MKLSurvival):
+        return survival_predictions(model, rows, options.at)
     values = model.predict(rows)
     if values.ndim == 2:
         endings = targets if len(set(targets)) == values.shape[1] else range(values.shape[1])
         return pd.DataFrame(values, columns=[f"prediction_{ending}" for ending in endings])
     found = pd.DataFrame({"prediction": values})
-    if proba:
+    if options.proba:
         names = [f"probability_{label}" for label in model.classes_]
         found = pd.concat([found, pd.DataFrame(model.predict_proba(rows), columns=names)], axis=1)
     return found
@@ -204,6 +216,9 @@ def _scores(
     listed = list(targets)
     if not listed or not set(listed) <= set(frame.columns) - set(_names(model)) or frame[listed].isna().any(axis=None):
         return None
+    if isinstance(model, MKLSurvival):
+        known = len(listed) == 2
+        return held_out_scores(model, features, survival_of(frame, *listed)) if known else None
     if is_classifier(model):
         truth = frame[listed[0]]
         truth = truth.astype(str) if model.classes_.dtype == object else truth

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
 from manykernels.cli.features import usable_features
+from manykernels.cli.survival import describe_survival, survival_of
 from manykernels.cli.tables import check_columns, looks_like_identifier, quoted
 from manykernels.exceptions import InvalidInputError
 
 Array = NDArray[Any]
 
+SURVIVAL = "survival"
 MOST_CLASSES = 10  # whole numbers with more distinct values than this are taken for a quantity
 
 
@@ -28,7 +30,7 @@ class Samples:
     ----------
     features : DataFrame
     target : ndarray
-    task : {"classification", "regression"}
+    task : {"classification", "regression", "survival"}
     reason : str
         Why this task.
     notes : tuple of str
@@ -45,7 +47,9 @@ class Samples:
     groups: Array | None = None
 
     def describe_target(self) -> str:
-        """Return the classes with their counts, or range and mean."""
+        """Return the classes with their counts, or range and mean, or how many events there are."""
+        if self.task == SURVIVAL:
+            return describe_survival(self.target)
         if self.task == "regression":
             return f"{self.target.min():.4g} to {self.target.max():.4g}, mean {self.target.mean():.4g}"
         labels, counts = np.unique(self.target, return_counts=True)
@@ -63,6 +67,7 @@ def split_columns(
     drop_missing: bool = False,
     groups: str | None = None,
     missing: str = "error",
+    event: str | None = None,
 ) -> Samples:
     """Return features and target of a table, checked.
 
@@ -79,6 +84,8 @@ def split_columns(
         Column that says which rows stay together; no feature.
     missing : {"error", "mask", "indicator"}
         What is done with missing features.
+    event : str or None
+        Column that says whether the event was seen: the target is a time of survival then.
 
     Returns
     -------
@@ -93,15 +100,17 @@ def split_columns(
     check_columns(frame, drop, "--drop")
     check_columns(frame, ids, "--id")
     check_columns(frame, [groups] if groups else [], "--groups")
+    check_columns(frame, [event] if event else [], "--event")
     left_out = list(dict.fromkeys([*drop, *ids, *([groups] if groups else [])]))
-    if target in left_out:
-        raise InvalidInputError(f"The target {target!r} cannot be left out.")
+    targets = [target] if event is None else [target, event]
+    if len(set(targets)) < len(targets) or set(targets) & set(left_out):
+        raise InvalidInputError(f"The target {quoted(targets)} cannot be left out, nor be two columns in one.")
     notes = []
-    known = frame[target].notna()
+    known = frame[targets].notna().all(axis=1)
     if not known.all():
-        notes.append(f"{int((~known).sum())} of {len(frame)} rows have no {target!r} and are left out.")
+        notes.append(f"{int((~known).sum())} of {len(frame)} rows have no {quoted(targets)} and are left out.")
     frame = frame[known]
-    features = frame.drop(columns=[target, *left_out])
+    features = frame.drop(columns=[*targets, *left_out])
     if drop_missing and (gaps := features.isna().any(axis=1)).any():
         notes.append(f"{int(gaps.sum())} of {len(features)} rows have missing values and are left out.")
         frame, features = frame[~gaps], features[~gaps]
@@ -113,8 +122,11 @@ def split_columns(
         options = " ".join(f"--id {name!r}" for name in counting)
         verb = "looks like a row number, not a feature" if len(counting) == 1 else "look like row numbers, not features"
         notes.append(f"{quoted(counting)} {verb}. To leave out: {options}")
-    chosen, reason = _task_of(frame[target], target, task)
-    values = _labels(frame[target]) if chosen == "classification" else _numbers(frame[target], target)
+    if event is not None:
+        values, chosen, reason = survival_of(frame, target, event), SURVIVAL, "there are times and events"
+    else:
+        chosen, reason = _task_of(frame[target], target, task)
+        values = _labels(frame[target]) if chosen == "classification" else _numbers(frame[target], target)
     together = frame[groups].astype(str).to_numpy(dtype=object) if groups else None
     return Samples(features.reset_index(drop=True), values, chosen, reason, tuple(notes), together)
 

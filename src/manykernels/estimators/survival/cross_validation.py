@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import numbers
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+import numpy as np
+from sklearn.model_selection import check_cv
 
 from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.estimators.survival.estimator import MKLSurvival
 from manykernels.exceptions import InvalidInputError
+from manykernels.validation.arrays import Array
 
 __all__ = ["MKLSurvivalCV"]
+
+DEFAULT_FOLDS = 5
 
 
 class MKLSurvivalCV(CrossValidated, MKLSurvival):
@@ -39,7 +46,8 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
     q, p, eta : float
         Shape of the penalties ``"lq"``, ``"lp_ball"`` and ``"elasticnet_ball"``.
     cv : int, splitter or iterable, default=None
-        Folds of K-fold selection (5 by default), or any splitter of scikit-learn.
+        Folds of K-fold selection (5 by default), with events in equal shares, or any splitter of scikit-learn, which
+        gets the events (true or false) as y.
     scoring : str, callable or None, default=None
         The concordance index by default.
     solver : str or Solver, default="auto"
@@ -143,6 +151,13 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
+
+    def _splits(self, y: Array, groups: Any) -> Iterator[tuple[Array, Array]]:
+        """Return folds that share the events among them: one without events teaches nothing."""
+        events, folds = y["event"], DEFAULT_FOLDS if self.cv is None else self.cv
+        number = isinstance(folds, numbers.Integral)
+        enough = bool(np.bincount(events, minlength=2).min() >= folds) if number else True
+        return check_cv(folds, events, classifier=enough).split(np.zeros(len(y)), events, groups)
 
     def _checked_loss(self) -> Any:
         if isinstance(self.penalty, str) and self.penalty == "auto":
