@@ -16,7 +16,6 @@ from sklearn.base import is_classifier
 from manykernels.cli.console import Outcome, errors, printable
 from manykernels.cli.features import check_entries
 from manykernels.cli.showing import score_facts
-from manykernels.cli.survival import survival_of, survival_predictions
 from manykernels.cli.tables import (
     PARQUET,
     as_csv,
@@ -26,6 +25,7 @@ from manykernels.cli.tables import (
     read_table,
     write_table,
 )
+from manykernels.cli.targets import survival_of
 from manykernels.estimators import MKLSurvival
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
@@ -197,7 +197,7 @@ def _predictions(model: Any, features: pd.DataFrame, targets: Sequence[str], opt
     """Return a column of predictions, or one a target, which end on their names if these are known."""
     rows = features if hasattr(model, "feature_names_in_") else features.to_numpy()
     if isinstance(model, MKLSurvival):
-        return survival_predictions(model, rows, options.at)
+        return _hazards(model, rows, options.at)
     values = model.predict(rows)
     if values.ndim == 2:
         endings = targets if len(set(targets)) == values.shape[1] else range(values.shape[1])
@@ -207,6 +207,17 @@ def _predictions(model: Any, features: pd.DataFrame, targets: Sequence[str], opt
         names = [f"probability_{label}" for label in model.classes_]
         found = pd.concat([found, pd.DataFrame(model.predict_proba(rows), columns=names)], axis=1)
     return found
+
+
+def _hazards(model: Any, rows: Any, times: Sequence[float]) -> pd.DataFrame:
+    """Return risk scores, and the chances to have no event up to some times, a column each."""
+    found = pd.DataFrame({"risk": model.predict(rows)})
+    if not times:
+        return found
+    if model.baseline_["stratum"].nunique() > 1:
+        raise InvalidInputError("The model has strata, which --at cannot tell apart: use predict_survival_function.")
+    curves = model.predict_survival_function(rows, list(times))
+    return found.assign(**{f"survival_{time:g}": curves[:, k] for k, time in enumerate(times)})
 
 
 def _scores(

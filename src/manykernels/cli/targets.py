@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
 from manykernels.cli.features import usable_features
-from manykernels.cli.survival import describe_survival, survival_of
 from manykernels.cli.tables import check_columns, looks_like_identifier, quoted
+from manykernels.estimators import survival_array
 from manykernels.exceptions import InvalidInputError
 
 Array = NDArray[Any]
 
 SURVIVAL = "survival"
+TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 MOST_CLASSES = 10  # whole numbers with more distinct values than this are taken for a quantity
 
 
@@ -170,3 +171,46 @@ def _numbers(column: pd.Series, name: str) -> Array:
 
 def _whole(values: Array) -> bool:
     return bool(np.isfinite(values).all() and (np.floor(values) == values).all())
+
+
+def survival_of(frame: pd.DataFrame, time: str, event: str) -> Array:
+    """Return times and events as the target of a survival model.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Without gaps in the two columns.
+    time, event : str
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+        Structured: was the event seen, and when, or until when it was not.
+
+    Raises
+    ------
+    InvalidInputError
+        If times are no numbers or negative, or events are not told by true or false, yes or no, 1 or 0.
+    """
+    if not is_numeric_dtype(frame[time].dtype) or is_bool_dtype(frame[time].dtype):
+        raise InvalidInputError(f"--time must be a column of numbers, but {time!r} holds {str(frame[time].iloc[0])!r}.")
+    return survival_array(_truths(frame[event], event), np.asarray(frame[time], dtype=np.float64))
+
+
+def _truths(column: pd.Series, name: str) -> Array:
+    """Return whether each event was seen."""
+    numbers = is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype)
+    texts = (column.astype(np.float64).map("{:g}".format) if numbers else column.astype(str)).str.strip().str.lower()
+    unknown = sorted(set(texts) - set(TRUTHS))
+    if unknown:
+        raise InvalidInputError(
+            f"--event must be a column that says whether the event was seen, by true or false, yes or no, 1 or 0; "
+            f"{name!r} holds {quoted(unknown)}."
+        )
+    return texts.map(TRUTHS).to_numpy(dtype=bool)
+
+
+def describe_survival(target: Array) -> str:
+    """Return how many events there are, and how long samples were watched."""
+    n, events, times = len(target), int(target["event"].sum()), target["time"]
+    return f"{events} events in {n} rows, {n - events} censored; times from {times.min():.4g} to {times.max():.4g}"

@@ -1,0 +1,103 @@
+"""Survival on the command line: a table with times and events, its model, predictions and report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from manykernels import MKLSurvival, MKLSurvivalCV, load_model, survival_array
+
+Runner = Callable[..., Any]
+FIT = ("--time", "months", "--event", "died")
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> tuple[Path, pd.DataFrame]:
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame(rng.uniform(-2, 2, (90, 2)), columns=["age", "dose"]).assign(site=np.arange(90) % 9)
+    seen, leaves = rng.exponential(np.exp(-1.5 * frame["dose"])), rng.exponential(2.0, 90)
+    frame = frame.assign(months=np.minimum(seen, leaves), died=np.where(seen <= leaves, "yes", "no"))
+    frame.to_csv(tmp_path / "study.csv", index=False)
+    return tmp_path / "study.csv", frame
+
+
+def test_from_a_table_to_curves_and_a_report(run: Runner, study: tuple[Path, pd.DataFrame], tmp_path: Path) -> None:
+    data, frame = study
+    file = tmp_path / "m.mkl"
+    found = run("fit", data, *FIT, "--drop", "site", "--output", file, "--json").json
+    assert (found["task"], found["loss"], found["estimator"]) == ("survival", "cox", "MKLSurvival")
+    assert (found["n_samples"], found["n_test"], found["target"], found["event"]) == (72, 18, "months", "died")
+    assert found["features"] == ["age", "dose"]
+    assert found["scores"]["concordance"] > 0.6
+    model = load_model(file)
+    assert isinstance(model, MKLSurvival)
+    told = run("predict", file, data, "--at", 0.5, "--at", 2, "--json").json
+    assert list(told["columns"]) == ["risk", "survival_0.5", "survival_2"]
+    rows = frame[["age", "dose"]]
+    np.testing.assert_allclose(told["columns"]["risk"], model.predict(rows), rtol=1e-9)
+    np.testing.assert_allclose(told["columns"]["survival_2"], model.predict_survival_function(rows, [2.0])[:, 0])
+    y = survival_array(frame["died"] == "yes", frame["months"])
+    assert told["scores"]["concordance"] == pytest.approx(model.score(rows, y))
+    chunked = run("predict", file, data, "--output", tmp_path / "out.csv", "--chunk-rows", 40)
+    assert chunked.code == 0
+    assert pd.read_csv(tmp_path / "out.csv")["risk"].to_numpy() == pytest.approx(model.predict(rows))
+    page = run("report", file, data, "--output", tmp_path / "r.html", "--json")
+    assert page.json["n_held_out"] == 18
+    assert "What became of thirds" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "survival of 'months'" in run("inspect", file).out
+    assert "events in" in run("fit", data, *FIT, "--drop", "site", "--output", file).out
+
+
+@pytest.mark.filterwarnings("ignore:The best strength")
+def test_strength_in_folds_of_groups(run: Runner, study: tuple[Path, pd.DataFrame], tmp_path: Path) -> None:
+    words = ("--cv", 3, "--groups", "site", "--output", tmp_path / "m.mkl", "--json")
+    found = run("fit", study[0], *FIT, *words)
+    assert found.code == 0, found.err
+    assert isinstance(load_model(tmp_path / "m.mkl"), MKLSurvivalCV)
+    assert found.json["n_test"] == 20
+
+
+def test_events_as_numbers_and_gaps(run: Runner, study: tuple[Path, pd.DataFrame], tmp_path: Path) -> None:
+    data, frame = study
+    frame["died"] = (frame["died"] == "yes").astype(float)
+    frame.loc[3, "died"] = np.nan
+    frame.to_csv(data, index=False)
+    done = run("fit", data, *FIT, "--output", tmp_path / "m.mkl")
+    assert done.code == 0
+    assert "1 of 90 rows have no 'months', 'died'" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ((), 2, "--target COLUMN, or --time COLUMN and --event COLUMN"),
+        (("--time", "months"), 2, "--time COLUMN and --event COLUMN"),
+        (("--target", "age", *FIT), 2, "--target COLUMN, or"),
+        ((*FIT, "--task", "regression"), 2, "leave out --task"),
+        (("--time", "months", "--event", "age"), 1, "by true or false, yes or no, 1 or 0; 'age' holds"),
+        (("--time", "died", "--event", "months"), 1, "--time must be a column of numbers, but 'died' holds"),
+        (("--time", "months", "--event", "months"), 1, "two columns in one"),
+        ((*FIT, "--drop", "died"), 1, "cannot be left out"),
+        ((*FIT, "--loss", "squared"), 1, "--loss is not for survival"),
+        (("--time", "months", "--event", "gone"), 1, "--event"),
+    ],
+)
+def test_what_is_no_study_is_refused(
+    run: Runner, study: tuple[Path, pd.DataFrame], words: tuple[str, ...], code: int, message: str
+) -> None:
+    done = run("fit", study[0], *words)
+    assert done.code == code
+    assert message in " ".join(done.err.replace("│", " ").split())
+
+
+def test_other_commands_say_what_they_are_for(
+    run: Runner, study: tuple[Path, pd.DataFrame], model: Path, data: Path
+) -> None:
+    assert "no path of survival models" in run("path", study[0], *FIT).err
+    assert "--at needs a model fitted with --time" in run("predict", model, data, "--at", 1).err
+    assert run("plan", study[0], *FIT, "--json").json["n_targets"] == 1
