@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from manykernels import KernelBank, solve, solve_factored
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored import ExplicitStack, factored_stack
-from manykernels.grams.factored.explicit import FeatureOperator
+from manykernels.grams.factored.operators import FeatureOperator
 from manykernels.kernels import Gaussian, Laplacian, Linear, Matern, Overlap, Polynomial
 
 Array = NDArray[Any]
@@ -115,7 +115,7 @@ def test_features_that_are_not_stored_are_the_same(monkeypatch: pytest.MonkeyPat
     stack = factored_stack(frame, KernelBank.auto(frame, missing="mask")).parts[1]  # type: ignore[attr-defined]
     assert isinstance(stack, ExplicitStack)
     stored = stack.operators(range(stack.n_kernels), 1e-6)
-    monkeypatch.setattr("manykernels.grams.factored.explicit.STORED", 0)
+    monkeypatch.setattr("manykernels.grams.factored.operators.STORED", 0)
     rho = rng.normal(size=N)
     for before, after in zip(stored, stack.operators(range(stack.n_kernels), 1e-6), strict=True):
         assert isinstance(after, FeatureOperator)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from manykernels.grams.factored.banks import factored_stack, served_by
 from manykernels.grams.factored.base import FactoredStack, FactorOperator
-from manykernels.grams.factored.columns import ColumnTable
-from manykernels.grams.factored.composite import CompositeStack, factored_stack, served_by
+from manykernels.grams.factored.chunked import ChunkedTable, open_table
+from manykernels.grams.factored.composite import CompositeStack
 from manykernels.grams.factored.explicit import ExplicitStack
 from manykernels.grams.factored.fourier import FourierStack
 from manykernels.grams.factored.nystroem import NystroemStack
 from manykernels.grams.factored.scan import ScanStack
+from manykernels.grams.rows.columns import ColumnTable
 
 __all__ = [
+    "ChunkedTable",
     "ColumnTable",
     "CompositeStack",
     "ExplicitStack",
@@ -20,5 +23,6 @@ __all__ = [
     "NystroemStack",
     "ScanStack",
     "factored_stack",
+    "open_table",
     "served_by",
 ]

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from functools import cached_property, partial
+from typing import Any, Protocol
 
 import numpy as np
 
 from manykernels.exceptions import MemoryBudgetError
 from manykernels.grams.base import GramStack
-from manykernels.grams.factored.columns import ColumnTable
+from manykernels.grams.factored.operators import CHUNK_ROWS, DenseOperator
+from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec
 from manykernels.validation.arrays import Array
 
+__all__ = ["CHUNK_ROWS", "DenseOperator", "FactorOperator", "FactoredStack"]
+
 ROUNDING = 1e-14  # of sums of kernel values, beside ||rho||_1^2 and the largest diagonal entry
 STORED_BYTES = 4e9  # of factors of a working set; those of Gaussians of one column are not stored
-CHUNK_ROWS = 16384
-"""Rows of features held at once; 16384 x 60 float64 stay inside a second-level cache of 8 MiB."""
 
 
 class FactorOperator(Protocol):
@@ -80,6 +82,8 @@ class FactoredStack(GramStack):
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return the factors of these kernels as operators; by default one a kernel, stored."""
+        if self.table.chunked:
+            return self.table.operators(self.templates(kernels, tol))
         made: list[FactorOperator] = []
         stored = 0
         for m in kernels:
@@ -93,6 +97,10 @@ class FactoredStack(GramStack):
                 )
             made.append(DenseOperator(np.array([m]), [factor]))
         return made
+
+    @abstractmethod
+    def templates(self, kernels: Sequence[int], tol: float) -> list[Any]:
+        """Return operators without rows, which ``over(table)`` gives them: what goes to chunks."""
 
     @abstractmethod
     def columns_of(self, kernel: int) -> tuple[int, ...]:
@@ -110,6 +118,17 @@ class FactoredStack(GramStack):
         spec, columns, support = self.spec_of(kernel), self.columns_of(kernel), np.flatnonzero(rho)
         left, right = X.reading(spec, columns), self.table.reading(spec, columns, support)
         return self.scales[kernel] * left.masked(spec(left.points, right.points) @ right.masked(rho[support]))
+
+    @cached_property
+    def largest(self) -> Array:
+        """Return the largest diagonal entry of every kernel, (M,): one reading at most."""
+        kernels = [m for m in range(self.n_kernels) if not self.spec_of(m).unit_diagonal]
+        out = self.scales.copy()
+        if kernels:
+            parts = [(self.spec_of(m), self.columns_of(m)) for m in kernels]
+            positions = sorted({j for _, columns in parts for j in columns})
+            out[kernels] *= self.table.reduce(positions, partial(_largest, parts), combine=np.maximum)
+        return out
 
     def _block(self, rows: Array, cols: Array, kernels: Array) -> Array:
         out = np.empty((len(kernels), len(rows), len(cols)))
@@ -150,26 +169,7 @@ class FactoredStack(GramStack):
         return np.stack([self._kernel_diag(m) for m in range(self.n_kernels)])
 
 
-class DenseOperator:
-    """Factors held in memory; a projection, so that norms of coefficients bound norms of functions."""
-
-    def __init__(self, kernels: Array, factors: list[Array]) -> None:
-        self.kernels = kernels
-        self.starts = np.concatenate([[0], np.cumsum([factor.shape[1] for factor in factors])])
-        self._factor = factors[0] if len(factors) == 1 else np.hstack(factors)
-
-    def add_scores(self, v: Array, out: Array) -> None:
-        """Add ``Z v`` to ``out``."""
-        out += self._factor @ v
-
-    def adjoint(self, rho: Array) -> Array:
-        """Return ``Z' rho``."""
-        return self._factor.T @ rho
-
-    def rows(self, index: Array) -> Array:
-        """Return rows of ``Z``."""
-        return self._factor[index].astype(np.float64, copy=False)
-
-    def excess(self, v: Array) -> tuple[Array, Array]:
-        """Nothing: functions of a projection are functions of the kernel."""
-        return np.zeros(len(self.kernels)), np.zeros(len(self.kernels))
+def _largest(parts: Sequence[tuple[KernelSpec, tuple[int, ...]]], table: ColumnTable) -> Array:
+    """Return the largest ``k(x, x)`` of every kernel over some rows."""
+    readings = [(spec, table.reading(spec, columns)) for spec, columns in parts]
+    return np.array([float(one.masked(spec.diag(one.points)).max(initial=0.0)) for spec, one in readings])

@@ -1,4 +1,4 @@
-"""A bank divided among factored stacks by a table of who serves which kernel."""
+"""Factored stacks side by side, under one numbering."""
 
 from __future__ import annotations
 
@@ -7,55 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from manykernels.exceptions import IncompatibleError
 from manykernels.grams.base import GramStack
 from manykernels.grams.factored.base import FactoredStack, FactorOperator
-from manykernels.grams.factored.columns import ColumnTable
-from manykernels.grams.factored.explicit import ExplicitStack, levels_of
-from manykernels.grams.factored.features import feature_map
-from manykernels.grams.factored.fourier import FourierStack
-from manykernels.grams.factored.nystroem import NystroemStack
-from manykernels.grams.factored.scan import ScanStack
-from manykernels.kernels import Gaussian, KernelBank, KernelSpec, Laplacian, Matern
-from manykernels.kernels.bank.columns import Table
-from manykernels.kernels.bank.patterns import NamedKernel
-from manykernels.kernels.specs.widths import MEDIAN_ROWS, MedianDistances, known_width
+from manykernels.grams.rows.columns import ColumnTable
+from manykernels.kernels import KernelSpec
 from manykernels.validation.arrays import Array
-
-Positions = tuple[int, ...]
-
-Levels = Sequence[Array] | None
-
-SERVED_BY: tuple[tuple[str, Callable[[KernelSpec, int, Levels], bool]], ...] = (
-    ("fourier", lambda spec, n_columns, levels: isinstance(spec, Gaussian) and n_columns == 1),
-    ("explicit", lambda spec, n_columns, levels: feature_map(spec, n_columns, levels) is not None),
-    ("scan", lambda spec, n_columns, levels: isinstance(spec, (Laplacian, Matern)) and n_columns == 1),
-    ("nystroem", lambda spec, n_columns, levels: True),
-)
-"""Which stack serves a kernel: the first that can."""
-
-
-def served_by(spec: KernelSpec, n_columns: int, levels: Levels = None) -> str:
-    """Return the kind of factored stack that serves a kernel on that many columns.
-
-    Parameters
-    ----------
-    spec : KernelSpec
-    n_columns : int
-    levels : sequence of (L_j,) float64, optional
-        The different values of every column, where they are few and the kernel is one of categories or ranks.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> from manykernels import Gaussian
-    >>> served_by(Gaussian(1.0), 1), served_by(Gaussian(1.0), 2)
-    ('fourier', 'nystroem')
-    """
-    return next(kind for kind, able in SERVED_BY if able(spec, n_columns, levels))
 
 
 class CompositeStack(FactoredStack):
@@ -137,10 +93,19 @@ class CompositeStack(FactoredStack):
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return the operators of every part, under this stack's numbering."""
+        if self.table.chunked:
+            return self.table.operators(self.templates(kernels, tol))
+        return self._of_parts(kernels, lambda part, own: part.operators(own, tol))
+
+    def templates(self, kernels: Sequence[int], tol: float) -> list[Any]:
+        """Return operators without rows, which ``over(table)`` gives them."""
+        return self._of_parts(kernels, lambda part, own: part.templates(own, tol))
+
+    def _of_parts(self, kernels: Sequence[int], make: Callable[[FactoredStack, list[int]], list[Any]]) -> list[Any]:
         chosen, made = np.asarray(kernels, dtype=np.int64), []
         for number, (part, member) in enumerate(zip(self.parts, self.members, strict=True)):
             own = self._place[chosen[self._part[chosen] == number]]
-            for operator in part.operators(own.tolist(), tol) if len(own) else []:
+            for operator in make(part, own.tolist()) if len(own) else []:
                 operator.kernels = member[operator.kernels]
                 made.append(operator)
         return made
@@ -178,7 +143,7 @@ class CompositeStack(FactoredStack):
     @property
     def nbytes(self) -> int:
         """Bytes of the columns, which all parts share."""
-        return self.table.columns.nbytes
+        return self.table.nbytes
 
     def _take(self, kernels: Array) -> GramStack:
         parts, members = [], []
@@ -188,101 +153,3 @@ class CompositeStack(FactoredStack):
                 parts.append(part._take(self._place[kernels[slots]]))
                 members.append(slots)
         return CompositeStack(parts, members, names=self._names_of(kernels))  # type: ignore[arg-type]
-
-
-def factored_stack(X: Any, bank: KernelBank) -> FactoredStack:
-    """Return the kernels of a bank on a table as a stack that is linear in the number of rows.
-
-    Parameters
-    ----------
-    X : DataFrame or (n, p) array
-        Numeric columns; float32 arrays in column order are read in place.
-    bank : KernelBank
-
-    Returns
-    -------
-    FactoredStack
-
-    Raises
-    ------
-    IncompatibleError
-        If the bank centers its kernels, or normalizes rows.
-    """
-    if bank.center or bank.normalize == "unit_diagonal":
-        raise IncompatibleError(
-            f"Factored stacks know normalize='trace', 'mean_diagonal' or None without centering, but the bank has "
-            f"normalize={bank.normalize!r}, center={bank.center}. Change it with bank.replace(...)."
-        )
-    kernels, table = _read(X, bank)
-    medians: dict[Positions, MedianDistances] = {}
-    names, positions = [name for name, _, _ in kernels], [columns for _, _, columns in kernels]
-    specs = [_resolved(spec, columns, table, medians) for _, spec, columns in kernels]
-    scales = np.array(
-        [_scale(spec, columns, table, bank.normalize) for spec, columns in zip(specs, positions, strict=True)]
-    )
-    levels = [levels_of(spec, columns, table) for spec, columns in zip(specs, positions, strict=True)]
-    kinds = np.array(
-        [served_by(spec, len(own), found) for spec, own, found in zip(specs, positions, levels, strict=True)]
-    )
-    parts, members = [], []
-    for kind, _ in SERVED_BY:
-        own = np.flatnonzero(kinds == kind)
-        if len(own):
-            chosen = [specs[m] for m in own]
-            parts.append(_part(kind, table, [positions[m] for m in own], chosen, scales[own]))
-            members.append(own)
-    return CompositeStack(parts, members, names=names)
-
-
-def _read(X: Any, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
-    """Return the kernels of a bank, and the columns that they use."""
-    if isinstance(X, np.ndarray) and bank.missing != "indicator":
-        # Kernels are chosen by the types of columns: one row shows them, unless it matters what is missing.
-        table = ColumnTable(X, standardize=bank.standardize, missing=bank.missing)
-        return bank.expand(Table.of(X if table.gaps.any() else X[:1])), table
-    rows = Table.of(X)
-    bank.check(rows)
-    kernels = bank.expand(rows)
-    used = sorted({j for _, _, positions in kernels for j in positions})
-    return kernels, ColumnTable(rows, standardize=bank.standardize, missing=bank.missing, used=used)
-
-
-def _part(kind: str, table: ColumnTable, positions: list[Positions], specs: list[Any], scales: Array) -> FactoredStack:
-    if kind == "explicit":
-        return ExplicitStack(table, positions, specs, scales)
-    if kind == "nystroem":
-        return NystroemStack(table, positions, specs, scales)
-    columns = np.array([column for (column,) in positions])
-    if kind == "scan":
-        return ScanStack(table, columns, specs, scales)
-    return FourierStack(table, columns, np.array([known_width(spec.width) for spec in specs]), scales)
-
-
-def _resolved(
-    spec: KernelSpec, columns: Positions, table: ColumnTable, medians: dict[Positions, MedianDistances]
-) -> KernelSpec:
-    """Return the kernel with its width a number; medians are of rows drawn with the bank's own seed."""
-    if not spec.pending:
-        return spec
-    if columns not in medians:
-        present = table.present(columns)
-        rows = np.arange(table.n_rows) if present is None else np.flatnonzero(present)
-        if len(rows) > MEDIAN_ROWS:
-            rows = rows[np.random.default_rng(0).choice(len(rows), MEDIAN_ROWS, replace=False)]
-        medians[columns] = MedianDistances(table.points(columns, rows))
-    return spec.resolve(medians[columns])
-
-
-def _scale(spec: KernelSpec, columns: Positions, table: ColumnTable, normalize: str | None) -> float:
-    """Return the factor that makes the trace or the mean diagonal one; 0 for a kernel that is zero."""
-    if normalize is None:
-        return 1.0
-    present = None if spec.family == "missing" else table.present(columns)
-    count = table.n_rows if present is None else int(present.sum())
-    mean = 1.0
-    if not spec.unit_diagonal:
-        reading = table.reading(spec, columns)
-        mean = float(reading.masked(spec.diag(reading.points)).sum()) / max(count, 1)
-    if mean <= 0 or count == 0:
-        return 0.0
-    return 1.0 / (mean * count) if normalize == "trace" else 1.0 / mean

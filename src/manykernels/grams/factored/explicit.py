@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 import numpy as np
 
-from manykernels.grams.factored.base import CHUNK_ROWS, ROUNDING, DenseOperator, FactoredStack, FactorOperator
-from manykernels.grams.factored.columns import ColumnTable
+from manykernels.grams.factored.base import ROUNDING, FactoredStack, FactorOperator
 from manykernels.grams.factored.features import MAX_FEATURES, FeatureMap, by_levels, feature_map
+from manykernels.grams.factored.operators import FeatureOperator, adjoints, stored
+from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec
 from manykernels.validation.arrays import Array
-
-STORED = 2**25  # entries of features that are kept rather than computed in every product: 256 MB
 
 
 def levels_of(spec: KernelSpec, positions: tuple[int, ...], table: ColumnTable) -> list[Array] | None:
@@ -72,12 +71,13 @@ class ExplicitStack(FactoredStack):
         """Return the columns that a kernel acts on."""
         return self.positions[kernel]
 
-    def _operator(self, kernel: int) -> FeatureOperator:
-        positions, spec, scale = self.positions[kernel], self.specs[kernel], float(self.scales[kernel])
-        return FeatureOperator(kernel, positions, spec, self._maps[kernel], scale, self.table)
+    def templates(self, kernels: Sequence[int], tol: float = 0.0) -> list[FeatureOperator]:
+        """Return operators without rows, which ``over(table)`` gives them."""
+        parts = [(m, self.positions[m], self.specs[m], self._maps[m], float(self.scales[m])) for m in map(int, kernels)]
+        return [FeatureOperator(*part) for part in parts]
 
     def _rows(self, kernel: int, table: ColumnTable) -> Array:
-        return self._operator(kernel).over(table).rows(slice(None))
+        return self.templates([kernel])[0].over(table).rows(slice(None))
 
     def factor(self, kernel: int, tol: float) -> Array:
         """Return the features, which leave nothing but rounding."""
@@ -89,15 +89,14 @@ class ExplicitStack(FactoredStack):
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return one operator a kernel; features that would take much memory are computed when they are needed."""
-        made: list[FactorOperator] = []
-        for m in kernels:
-            operator = self._operator(int(m))
-            small = operator.rank * self.n_samples <= STORED
-            made.append(DenseOperator(operator.kernels, [operator.rows(slice(None))]) if small else operator)
-        return made
+        if self.table.chunked:
+            return self.table.operators(self.templates(kernels))
+        return stored(self.table.operators(self.templates(kernels)))
 
     def _quad(self, r: Array) -> Array:
-        return np.array([float(np.sum(self._operator(m).adjoint(r) ** 2)) for m in range(self.n_kernels)])
+        templates = self.templates(range(self.n_kernels))
+        sums = self.table.reduce(self._used, partial(adjoints, templates), r)
+        return np.array([float(part @ part) for part in sums])
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         out = np.empty((len(kernels), self.n_samples, columns.shape[1]))
@@ -109,13 +108,16 @@ class ExplicitStack(FactoredStack):
     @property
     def error_constants(self) -> Array:
         """Rounding beside ``||rho||_1^2``, and the tails of series."""
-        largest = np.array([float(self._kernel_diag(m).max()) for m in range(self.n_kernels)])
-        return ROUNDING * largest + self.scales * [found.tail for found in self._maps]
+        return ROUNDING * self.largest + self.scales * [found.tail for found in self._maps]
 
     @property
     def nbytes(self) -> int:
         """Bytes of the columns, which the stack reads in place."""
-        return self.table.columns.nbytes
+        return self.table.nbytes
+
+    @property
+    def _used(self) -> list[int]:
+        return sorted({j for columns in self.positions for j in columns})
 
     def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
         """Return the value from features, which is exact."""
@@ -136,50 +138,3 @@ class ExplicitStack(FactoredStack):
             names=self._names_of(kernels),
             maps=[self._maps[m] for m in kernels],
         )
-
-
-class FeatureOperator:
-    """Features of one kernel, computed whenever they are needed, a few rows at a time."""
-
-    def __init__(
-        self,
-        kernel: int,
-        positions: tuple[int, ...],
-        spec: KernelSpec,
-        features: FeatureMap,
-        scale: float,
-        table: ColumnTable,
-    ) -> None:
-        self.kernels, self.rank = np.array([kernel]), features.rank
-        self.starts = np.array([0, self.rank])
-        self._positions, self._spec, self._map, self._root = positions, spec, features, float(np.sqrt(scale))
-        self._table = table
-
-    def over(self, table: ColumnTable) -> FeatureOperator:
-        """Return the same features of other rows."""
-        other = FeatureOperator.__new__(FeatureOperator)
-        other.__dict__.update(self.__dict__)
-        other._table = table
-        return other
-
-    def _slices(self) -> list[slice]:
-        n = self._table.n_rows
-        return [slice(start, min(start + CHUNK_ROWS, n)) for start in range(0, n, CHUNK_ROWS)]
-
-    def rows(self, index: Any) -> Array:
-        """Return rows of ``Z``."""
-        reading = self._table.reading(self._spec, self._positions, index)
-        return reading.masked(self._map(reading.points) * self._root)
-
-    def add_scores(self, v: Array, out: Array) -> None:
-        """Add ``Z v`` to ``out``."""
-        for rows in self._slices():
-            out[rows] += self.rows(rows) @ v
-
-    def adjoint(self, rho: Array) -> Array:
-        """Return ``Z' rho``."""
-        return sum((rho[rows] @ self.rows(rows) for rows in self._slices()), start=np.zeros(self.rank))
-
-    def excess(self, v: Array) -> tuple[Array, Array]:
-        """Nothing: what features leave out is positive definite, so that their functions are the kernel's."""
-        return np.zeros(1), np.zeros(1)

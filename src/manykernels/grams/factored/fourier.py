@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams.factored.base import DenseOperator, FactoredStack, FactorOperator
-from manykernels.grams.factored.columns import ColumnTable
+from manykernels.grams.factored.base import FactoredStack, FactorOperator
+from manykernels.grams.factored.chunked import read_table
 from manykernels.grams.factored.fourier_factor import MAX_FREQUENCIES, ColumnOperator, FourierFactor, frequencies
 from manykernels.grams.factored.fourier_plan import Expansion, expansion, plan_bins
 from manykernels.grams.factored.loops import ORDER, add_moments, add_values
-from manykernels.grams.factored.nystroem import nystroem_rows, pivoted_cholesky, rank_limit
+from manykernels.grams.factored.nystroem import NystroemFeatures, rank_limit
+from manykernels.grams.factored.operators import FeatureOperator, stored
+from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import Gaussian
 from manykernels.validation.arrays import Array
 
+BATCH_BINS = 2**21  # whose moments are summed in one reading of rows in chunks: 128 MB
 PASS_TOL = 1e-12  # of quad, beside ||rho||_1^2; below 1e-13 rounding would dominate
 
 
@@ -80,7 +84,7 @@ class FourierStack(FactoredStack):
         -------
         FourierStack
         """
-        table = ColumnTable(X, standardize=standardize)
+        table = read_table(X, standardize=standardize)
         columns = np.repeat(np.arange(table.n_columns), len(widths))
         scale = 1.0 / table.n_rows if normalize == "trace" else 1.0
         return cls(table, columns, np.tile(widths, table.n_columns), np.full(len(columns), scale))
@@ -107,18 +111,19 @@ class FourierStack(FactoredStack):
         bins = int(np.floor(self._extent(column) / spacing + 0.5)) + 1
         return float(origin), float(1.0 / (spacing * table.unit[column])), bins
 
-    def moments(self, column: int, spacing: float, rho: Array) -> Array:
-        """Return the moments (bins, 8) of ``rho`` over bins of this width, in units of the table."""
-        origin, inverse, bins = self._geometry(column, spacing)
-        out = np.zeros((bins, ORDER))
-        add_moments(self.table.column(column), origin, inverse, rho, out)
-        return out
+    def moments(self, wanted: Sequence[tuple[int, float]], rho: Array) -> Iterator[Array]:
+        """Yield the moments (bins, 8) of ``rho`` for columns and widths of bins, in units of the table."""
+        geometries = [(column, *self._geometry(column, spacing)) for column, spacing in wanted]
+        for together in _batches(geometries, BATCH_BINS if self.table.chunked else 0):
+            columns = sorted({column for column, *_ in together})
+            yield from self.table.reduce(columns, partial(_moments, together), rho)
 
     def _quad(self, r: Array) -> Array:
         out = np.empty(self.n_kernels)
-        for group in self._groups:
+        wanted = [(int(self.columns[group[0]]), self._expansion(group).spacing) for group in self._groups]
+        for group, moments in zip(self._groups, self.moments(wanted, r), strict=True):
             plan = self._expansion(group)
-            spectrum = plan.transform(self.moments(int(self.columns[group[0]]), plan.spacing, r))
+            spectrum = plan.transform(moments)
             out[group] = (spectrum.real**2 + spectrum.imag**2) @ plan.coefficients
         return out * self.scales
 
@@ -143,7 +148,8 @@ class FourierStack(FactoredStack):
         plan = self._expansion(np.array([kernel]))
         column = int(self.columns[kernel])
         origin, inverse, bins = self._geometry(column, plan.spacing)
-        spectrum = plan.transform(self.moments(column, plan.spacing, rho)) * plan.coefficients[:, 0]
+        (moments,) = self.moments([(column, plan.spacing)], rho)
+        spectrum = plan.transform(moments) * plan.coefficients[:, 0]
         spectra = np.zeros((plan.period_bins // 2 + 1, ORDER), dtype=complex)
         spectra[: len(spectrum)] = spectrum[:, None] * plan.twiddles.conj()
         spectra[1:] *= 0.5  # the coefficients count k and -k together
@@ -169,7 +175,7 @@ class FourierStack(FactoredStack):
     @property
     def nbytes(self) -> int:
         """Bytes of the columns, which the stack reads in place."""
-        return self.table.columns.nbytes
+        return self.table.nbytes
 
     def _take(self, kernels: Array) -> FourierStack:
         return FourierStack(
@@ -211,40 +217,46 @@ class FourierStack(FactoredStack):
 
     # --- factors ----------------------------------------------------------------------------------------------------
 
-    def _factor_of(self, kernel: int) -> FourierFactor:
-        """Return the spectrum of one kernel, computed once."""
-        if kernel not in self._factors:
-            column, width = int(self.columns[kernel]), float(self.widths[kernel])
-            plan = FourierFactor.plan(self._extent(column), width)
-            counts = self.moments(column, plan.spacing, np.ones(self.n_samples))
-            self._factors[kernel] = plan.with_spectrum(counts, float(self.scales[kernel]))
-        return self._factors[kernel]
+    def _factors_of(self, kernels: Sequence[int]) -> list[FourierFactor]:
+        """Return the spectra of kernels, computed once, all new ones from one reading."""
+        new = [m for m in kernels if m not in self._factors]
+        if new:
+            plans = [FourierFactor.plan(self._extent(int(self.columns[m])), float(self.widths[m])) for m in new]
+            wanted = [(int(self.columns[m]), plan.spacing) for m, plan in zip(new, plans, strict=True)]
+            for m, plan, counts in zip(new, plans, self.moments(wanted, np.ones(self.n_samples)), strict=True):
+                self._factors[m] = plan.with_spectrum(counts, float(self.scales[m]))
+        return [self._factors[m] for m in kernels]
 
     def _is_narrow(self, kernel: int) -> bool:
         """Return whether a kernel needs more frequencies than are decomposed, on a column of far outliers for one."""
         return frequencies(self._extent(int(self.columns[kernel])), float(self.widths[kernel])) > MAX_FREQUENCIES
 
-    def _landmarks(self, kernel: int, tol: float) -> tuple[Array, Array]:
-        reading = self.table.reading(self.spec_of(kernel), self.columns_of(kernel))
-        return pivoted_cholesky(self.spec_of(kernel), reading, tol, rank_limit(self.n_samples))
+    def _landmarks(self, kernel: int, tol: float) -> FeatureOperator:
+        """Return the features of a narrow kernel."""
+        spec, columns, scale = self.spec_of(kernel), self.columns_of(kernel), float(self.scales[kernel])
+        features = NystroemFeatures.drawn(spec, columns, self.table, tol, rank_limit(self.n_samples))
+        return FeatureOperator(kernel, columns, spec, features, scale)
 
-    def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
+    def templates(self, kernels: Sequence[int], tol: float) -> list[FeatureOperator | ColumnOperator]:
         """Return one operator a column, in which the factors of its kernels share one reading of the column."""
         chosen = np.asarray(kernels, dtype=np.int64)
-        made: list[FactorOperator] = []
+        made: list[FeatureOperator | ColumnOperator] = []
+        narrow = np.array([self._is_narrow(int(m)) for m in chosen], dtype=bool)
+        self._factors_of(chosen[~narrow].tolist())
         for column in dict.fromkeys(self.columns[chosen].tolist()):
-            own = chosen[self.columns[chosen] == column]
-            narrow = np.array([self._is_narrow(int(m)) for m in own])
-            for m in own[narrow].tolist():
-                made.append(DenseOperator(np.array([m]), [self._landmarks(m, tol)[0] * np.sqrt(self.scales[m])]))
-            own = own[~narrow]
-            if not len(own):
-                continue
-            spacing = 0.125 * float(self.widths[own].min())
-            origin, inverse, bins = self._geometry(column, spacing)
-            factors = [self._factor_of(int(m)) for m in own]
-            made.append(ColumnOperator(self.table.column(column), origin, inverse, bins, spacing, own, factors, tol))
+            here = self.columns[chosen] == column
+            made += [self._landmarks(m, tol) for m in chosen[here & narrow].tolist()]
+            own = chosen[here & ~narrow]
+            if len(own):
+                spacing = 0.125 * float(self.widths[own].min())
+                geometry, factors = self._geometry(column, spacing), self._factors_of(own.tolist())
+                made.append(ColumnOperator(column, geometry, spacing, own, factors, tol, self.n_samples))
         return made
+
+    def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
+        """Return operators over all rows."""
+        made = self.table.operators(self.templates(kernels, tol))
+        return made if self.table.chunked else stored(made)
 
     def factor(self, kernel: int, tol: float) -> Array:
         """Return ``Z_m`` (N, rank) with ``trace(K_m - Z_m Z_m') <= tol * trace(K_m)``."""
@@ -252,9 +264,34 @@ class FourierStack(FactoredStack):
 
     def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
         """Return the rows of ``Z_m`` that new samples would have; zero where every kernel value is below 1e-15."""
-        column, spec = int(self.columns[kernel]), self.spec_of(kernel)
-        reading = X.reading(spec, (column,))
         if self._is_narrow(kernel):
-            landmarks = self.table.points((column,), self._landmarks(kernel, tol)[1])
-            return nystroem_rows(spec, landmarks, reading) * np.sqrt(self.scales[kernel])
-        return reading.masked(self._factor_of(kernel).features(reading.points[:, 0] - self.table.low[column], tol))
+            return self._landmarks(kernel, tol).over(X).rows(slice(None))
+        column = int(self.columns[kernel])
+        reading = X.reading(self.spec_of(kernel), (column,))
+        (factor,) = self._factors_of([kernel])
+        return reading.masked(factor.features(reading.points[:, 0] - self.table.low[column], tol))
+
+
+Geometry = tuple[int, float, float, int]
+
+
+def _moments(geometries: Sequence[Geometry], table: ColumnTable, rho: Array) -> list[Array]:
+    """Return the moments of some rows for every column, origin, inverse bin width and number of bins."""
+    made = []
+    for column, origin, inverse, bins in geometries:
+        out = np.zeros((bins, ORDER))
+        add_moments(table.column(column), origin, inverse, rho, out)
+        made.append(out)
+    return made
+
+
+def _batches(geometries: Sequence[Geometry], most: int) -> Iterator[list[Geometry]]:
+    """Yield geometries with at most so many bins together, one at least."""
+    batch: list[Geometry] = []
+    for geometry in geometries:
+        if batch and sum(bins for *_, bins in batch) + geometry[3] > most:
+            yield batch
+            batch = []
+        batch.append(geometry)
+    if batch:
+        yield batch

@@ -10,6 +10,7 @@ from scipy.linalg import eigh
 
 from manykernels.grams.factored.fourier_plan import gaussian_coefficients, periodization_error, reach, truncation_error
 from manykernels.grams.factored.loops import ORDER, add_moments, add_values, table_rows
+from manykernels.grams.rows.columns import ColumnTable
 from manykernels.validation.arrays import Array
 
 FACTOR_TOL = 1e-15  # of the expansion itself; the truncation of the factor is another matter
@@ -150,26 +151,34 @@ def _trigonometric_gram(characteristic: Array, amplitude: Array) -> Array:
 class ColumnOperator:
     """Factors of some Gaussians of one column as piecewise polynomials: products in O(N), whatever the rank."""
 
+    _x: Array
+
     def __init__(
         self,
-        x: Array,
-        origin: float,
-        inverse: float,
-        bins: int,
+        column: int,
+        geometry: tuple[float, float, int],
         spacing: float,
         kernels: Array,
         factors: list[FourierFactor],
         tol: float,
+        n_samples: int,
     ) -> None:
-        self.kernels = kernels
+        self.kernels, self.positions, self._n = kernels, (column,), n_samples
         ranks = [factor.rank(tol) for factor in factors]
         self.starts = np.concatenate([[0], np.cumsum(ranks)])
-        self._x, self._origin, self._inverse = x, origin, inverse
-        self._factors = factors
+        self._origin, self._inverse, bins = geometry
+        self._errors = np.array([factor.error for factor in factors])
         self._taylor = np.array([f.taylor_error(spacing) for f in factors])
         self._spectrum = np.concatenate([f.eigenvalues[:r] for f, r in zip(factors, ranks, strict=True)])
         parts = [f.pieces(0.0, spacing, bins, f.directions[:, :r]) for f, r in zip(factors, ranks, strict=True)]
         self._table = np.ascontiguousarray(np.concatenate(parts, axis=2))
+
+    def over(self, table: ColumnTable) -> ColumnOperator:
+        """Return the same functions of other rows."""
+        other = ColumnOperator.__new__(ColumnOperator)
+        other.__dict__.update(self.__dict__)
+        other._x = table.column(self.positions[0])
+        return other
 
     def add_scores(self, v: Array, out: Array) -> None:
         """Add ``Z v`` to ``out``."""
@@ -194,7 +203,6 @@ class ColumnOperator:
         ``error ||alpha||_1`` and its squared norm from ``||v||^2`` by at most ``error ||alpha||_1^2``, and
         ``||alpha||_1^2 <= N sum_k v_k^2 / lambda_k``.
         """
-        sizes = np.add.reduceat(v**2 / self._spectrum, self.starts[:-1]) * len(self._x)
-        errors = np.array([factor.error for factor in self._factors])
+        sizes = np.add.reduceat(v**2 / self._spectrum, self.starts[:-1]) * self._n
         norms = np.sqrt(np.add.reduceat(v**2, self.starts[:-1]))
-        return errors * sizes, errors * np.sqrt(sizes) + self._taylor * norms
+        return self._errors * sizes, self._errors * np.sqrt(sizes) + self._taylor * norms

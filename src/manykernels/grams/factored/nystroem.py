@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from manykernels.grams.factored.base import ROUNDING, FactoredStack
-from manykernels.grams.factored.columns import ColumnTable, Reading
+from manykernels.grams.factored.features import FeatureMap
+from manykernels.grams.factored.operators import CHUNK_ROWS, FeatureOperator
+from manykernels.grams.rows.columns import ColumnTable, Reading
 from manykernels.kernels import KernelSpec
 from manykernels.validation.arrays import Array
 
 PASS_TOL = 1e-3  # share of the trace that the factors of a pass leave
 PASS_RANK = 100  # of the factors of a pass: their residual is in the bound
 MAX_RANK, MAX_ENTRIES = 1000, 10**8  # of one stored factor: 0.8 GB
-CHUNK = 16384
 BLOCK = 32  # landmarks drawn at once
 SMALLEST_PIVOT = 1e-12  # of the largest diagonal entry; rounding divided by smaller ones would not be psd
 
@@ -50,58 +53,54 @@ class NystroemStack(FactoredStack):
         super().__init__(len(specs), table.n_rows, np.float64, names=names)
         self.table, self.positions, self.specs = table, tuple(positions), tuple(specs)
         self.scales, self.rank = np.asarray(scales, dtype=np.float64), rank
-        self._pivots: dict[tuple[int, float, int], Array] = {}
+        self._maps: dict[tuple[int, float, int], NystroemFeatures] = {}
 
     # --- factors ----------------------------------------------------------------------------------------------------
 
-    def _factor(self, kernel: int, tol: float, rank: int) -> Array:
-        """Return the unscaled factor; its landmarks are kept, not itself."""
-        key = (kernel, tol, rank)
-        reading = self.table.reading(self.specs[kernel], self.positions[kernel])
-        if key not in self._pivots:
-            factor, self._pivots[key] = pivoted_cholesky(self.specs[kernel], reading, tol, rank)
-            return factor
-        return nystroem_rows(self.specs[kernel], reading.points[self._pivots[key]], reading)
+    def _operator(self, kernel: int, tol: float, rank: int) -> FeatureOperator:
+        """Return the features of a kernel; its landmarks are kept, nothing of length N."""
+        key, spec, columns = (kernel, tol, rank), self.specs[kernel], self.positions[kernel]
+        if key not in self._maps:
+            self._maps[key] = NystroemFeatures.drawn(spec, columns, self.table, tol, rank)
+        return FeatureOperator(kernel, columns, spec, self._maps[key], float(self.scales[kernel]))
+
+    def templates(self, kernels: Sequence[int], tol: float) -> list[FeatureOperator]:
+        """Return operators without rows, which ``over(table)`` gives them."""
+        return [self._operator(int(m), tol, rank_limit(self.n_samples)) for m in kernels]
 
     def factor(self, kernel: int, tol: float) -> Array:
         """Return ``Z_m`` (N, rank); at most `rank_limit` landmarks are taken."""
-        return self._factor(kernel, tol, rank_limit(self.n_samples)) * np.sqrt(self.scales[kernel])
+        return self.features(kernel, self.table, tol)
 
     def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
         """Return the rows of ``Z_m`` that new samples would have."""
-        key = (kernel, tol, rank_limit(self.n_samples))
-        if key not in self._pivots:
-            self.factor(kernel, tol)
-        spec, columns = self.specs[kernel], self.positions[kernel]
-        landmarks = self.table.reading(spec, columns, self._pivots[key]).points
-        return nystroem_rows(spec, landmarks, X.reading(spec, columns)) * np.sqrt(self.scales[kernel])
+        operator = self.templates([kernel], tol)[0].over(X)
+        out = np.empty((X.n_rows, operator.rank))
+        for start in range(0, len(out), CHUNK_ROWS):
+            out[start : start + CHUNK_ROWS] = operator.rows(slice(start, min(start + CHUNK_ROWS, len(out))))
+        return out
 
     # --- passes -----------------------------------------------------------------------------------------------------
 
     def quad_bounds(self, rho: Array) -> tuple[Array, Array]:
         """Return bounds (M,) from below and above on ``rho' K_m rho``: one pass over the factors."""
-        low, high = np.empty(self.n_kernels), np.empty(self.n_kernels)
         self._count(self.n_kernels)
-        for m in range(self.n_kernels):
-            Z = self._factor(m, PASS_TOL, self.rank)
-            diagonal = self._kernel_diag(m)
-            residual = np.maximum(diagonal - self.scales[m] * np.einsum("ij,ij->i", Z, Z), 0.0)
-            inner = self.scales[m] * float(np.sum((Z.T @ rho) ** 2))
-            slack = ROUNDING * float(diagonal.max()) * float(np.abs(rho).sum()) ** 2
-            low[m] = max(inner - slack, 0.0)
-            high[m] = inner + float(np.abs(rho) @ np.sqrt(residual)) ** 2 + slack
-        return low, high
+        templates = [self._operator(m, PASS_TOL, self.rank) for m in range(self.n_kernels)]
+        positions = sorted({j for columns in self.positions for j in columns})
+        sums = self.table.reduce(positions, partial(_sums, templates), rho)
+        inner = np.array([float(image @ image) for image, _ in sums])
+        slack = ROUNDING * self.largest * float(np.abs(rho).sum()) ** 2
+        return np.maximum(inner - slack, 0.0), inner + np.array([left**2 for _, left in sums]) + slack
 
     @property
     def error_constants(self) -> Array:
         """Rounding beside ``||rho||_1^2``: ``quad`` sums kernel values; passes use `quad_bounds`."""
-        sizes = [float(self._kernel_diag(m).max()) for m in range(self.n_kernels)]
-        return ROUNDING * np.array(sizes)
+        return ROUNDING * self.largest
 
     @property
     def nbytes(self) -> int:
         """Bytes of the columns, which the stack reads in place."""
-        return self.table.columns.nbytes
+        return self.table.nbytes
 
     def spec_of(self, kernel: int) -> KernelSpec:
         """Return a kernel by itself, without scale."""
@@ -169,15 +168,46 @@ def _accepted(left: Array, drawn: Array, smallest: float) -> tuple[Array, Array]
     return solve_triangular(lower, left[:, kept].T, lower=True).T, drawn[kept]
 
 
-def nystroem_rows(spec: KernelSpec, landmarks: Array, rows: Reading) -> Array:
-    """Return ``k(points, landmarks) L'^-1`` with ``L L' = k(landmarks, landmarks)``, chunk by chunk."""
-    gram = spec(landmarks)
-    try:
-        lower = cholesky(gram, lower=True)
-    except LinAlgError:
-        lower = cholesky(gram + 1e-13 * np.diag(np.diag(gram)).max() * np.eye(len(gram)), lower=True)
-    out = np.empty((len(rows.points), len(landmarks)))
-    for start in range(0, len(out), CHUNK):
-        part = spec(rows.points[start : start + CHUNK], landmarks)
-        out[start : start + CHUNK] = solve_triangular(lower, part.T, lower=True).T
-    return rows.masked(out)
+@dataclass(frozen=True, eq=False)
+class NystroemFeatures(FeatureMap):
+    """``k(x, landmarks) L'^-1`` with ``L L' = k(landmarks, landmarks)``: the projection on the landmarks."""
+
+    spec: KernelSpec
+    landmarks: Array
+    lower: Array
+
+    @classmethod
+    def of(cls, spec: KernelSpec, landmarks: Array) -> NystroemFeatures:
+        """Factorize the kernel on the landmarks."""
+        gram = spec(landmarks)
+        try:
+            lower = cholesky(gram, lower=True)
+        except LinAlgError:
+            lower = cholesky(gram + 1e-13 * np.diag(np.diag(gram)).max() * np.eye(len(gram)), lower=True)
+        return cls(spec, landmarks, lower)
+
+    @classmethod
+    def drawn(
+        cls, spec: KernelSpec, columns: tuple[int, ...], table: ColumnTable, tol: float, max_rank: int
+    ) -> NystroemFeatures:
+        """Draw landmarks from the rows of a table, or from a sample where these come in chunks."""
+        rows = table.sample().reading(spec, columns)
+        return cls.of(spec, rows.points[pivoted_cholesky(spec, rows, tol, max_rank)[1]])
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        """One feature a landmark."""
+        return len(self.landmarks)
+
+    def __call__(self, points: Array) -> Array:
+        """Return features of points."""
+        return solve_triangular(self.lower, self.spec(points, self.landmarks).T, lower=True).T
+
+
+def _sums(templates: Sequence[FeatureOperator], table: ColumnTable, rho: Array) -> list[tuple[Array, float]]:
+    """Return ``Z' rho`` and what is left of the diagonal for every kernel, over some rows."""
+    made = []
+    for template in templates:
+        operator = template.over(table)
+        made.append((operator.adjoint(rho), operator.residual(rho)))
+    return made

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored.base import ROUNDING, FactoredStack
-from manykernels.grams.factored.columns import ColumnTable
 from manykernels.grams.factored.loops import matern_recursion
-from manykernels.grams.factored.nystroem import nystroem_rows, pivoted_cholesky, rank_limit
+from manykernels.grams.factored.nystroem import NystroemFeatures, rank_limit
+from manykernels.grams.factored.operators import FeatureOperator
+from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec, Laplacian, Matern
 from manykernels.kernels.specs.widths import known_width
 from manykernels.validation.arrays import Array
@@ -43,6 +45,11 @@ class ScanStack(FactoredStack):
         *,
         names: Sequence[str] | None = None,
     ) -> None:
+        if table.distributed:
+            raise IncompatibleError(
+                "Laplacian and Matern kernels of single columns need rows in sorted order, which workers that hold "
+                "parts of them do not have. Take Gaussian kernels, or rows from Parquet files."
+            )
         super().__init__(len(columns), table.n_rows, np.float64, names=names)
         self.table, self.columns, self.specs = table, np.asarray(columns, dtype=np.int64), tuple(specs)
         self.scales = np.asarray(scales, dtype=np.float64)
@@ -100,7 +107,7 @@ class ScanStack(FactoredStack):
     @property
     def nbytes(self) -> int:
         """Bytes of the columns, which the stack reads in place."""
-        return self.table.columns.nbytes
+        return self.table.nbytes
 
     def spec_of(self, kernel: int) -> KernelSpec:
         """Return a kernel by itself, without scale."""
@@ -125,17 +132,19 @@ class ScanStack(FactoredStack):
 
     # --- factors ----------------------------------------------------------------------------------------------------
 
-    def _landmarks(self, kernel: int, tol: float) -> tuple[Array, Array]:
-        reading = self.table.reading(self.specs[kernel], self.columns_of(kernel))
-        return pivoted_cholesky(self.specs[kernel], reading, tol, rank_limit(self.n_samples))
+    def templates(self, kernels: Sequence[int], tol: float) -> list[FeatureOperator]:
+        """Return projections on landmarks; rough kernels need many, at most `rank_limit` are taken."""
+        made = []
+        for m in map(int, kernels):
+            spec, columns = self.specs[m], self.columns_of(m)
+            features = NystroemFeatures.drawn(spec, columns, self.table, tol, rank_limit(self.n_samples))
+            made.append(FeatureOperator(m, columns, spec, features, float(self.scales[m])))
+        return made
 
     def factor(self, kernel: int, tol: float) -> Array:
-        """Return a projection on landmarks; rough kernels need many, at most `rank_limit` are taken."""
-        return self._landmarks(kernel, tol)[0] * np.sqrt(self.scales[kernel])
+        """Return a projection on landmarks."""
+        return self.features(kernel, self.table, tol)
 
     def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
         """Return the rows of the factor that new samples would have."""
-        _, pivots = self._landmarks(kernel, tol)
-        spec, column = self.specs[kernel], self.columns_of(kernel)
-        rows = nystroem_rows(spec, self.table.points(column, pivots), X.reading(spec, column))
-        return rows * np.sqrt(self.scales[kernel])
+        return self.templates([kernel], tol)[0].over(X).rows(slice(None))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels.grams.factored.base import CHUNK_ROWS
+from manykernels.grams.factored.operators import CHUNK_ROWS, ChunkedOperator
 from manykernels.solvers.engines.factored.backfitting import Block, backfitting_step
 from manykernels.solvers.engines.factored.group_problem import GroupProblem
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point, balance
@@ -179,11 +179,16 @@ def _newton_target(
 def sampled_hessian(objective: FactoredObjective, bends: Array, rows: int, *, intercept: bool) -> Array:
     """Return ``Z' diag(bends) Z`` from about so many of the rows, and a row for the intercept; unbiased."""
     index, weights = sampled_rows(bends, rows)
+    operators = objective.operators
+    if isinstance(operators[0], ChunkedOperator) and len(operators) == 1:
+        spread = np.zeros_like(bends)
+        spread[index] = weights
+        return operators[0].weighted_gram(spread, intercept=intercept)
     size = objective.rank + intercept
     H = np.zeros((size, size))
     for start in range(0, len(index), CHUNK_ROWS):
         chosen = index[start : start + CHUNK_ROWS]
-        parts = [operator.rows(chosen) for operator in objective.operators]
+        parts = [operator.rows(chosen) for operator in operators]
         if intercept:
             parts.append(np.ones((len(chosen), 1)))
         Z = np.hstack(parts)

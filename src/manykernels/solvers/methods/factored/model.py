@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -10,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams.factored import ColumnTable, FactoredStack
+from manykernels.grams.factored import ColumnTable, FactoredStack, open_table
 from manykernels.solvers.methods.factored.tuning import CHUNK
 from manykernels.solvers.methods.factored.working_set import Round
 
@@ -96,7 +97,7 @@ class FactoredModel:
 
         Parameters
         ----------
-        X : DataFrame or (n, p) array
+        X : DataFrame or (n, p) array, or what `open_rows` takes
             The columns of training.
 
         Returns
@@ -113,7 +114,7 @@ class FactoredModel:
         >>> np.allclose(model.decompose(X[:3]).sum(axis=0) + model.intercept, model.decision_function(X[:3]))
         True
         """
-        rows = self._stack.table.like(X)
+        rows = open_table(X, self._stack.table)
         out = np.zeros((len(self._components), rows.n_rows))
         for chunk, part in rows.chunks(CHUNK):
             for slot, component in enumerate(self._components):
@@ -125,14 +126,14 @@ class FactoredModel:
 
         Parameters
         ----------
-        X : DataFrame or (n, p) array
+        X : DataFrame or (n, p) array, or what `open_rows` takes
             The columns of training.
 
         Returns
         -------
         ndarray of shape (n,)
         """
-        rows = self._stack.table.like(X)
+        rows = open_table(X, self._stack.table)
         out = np.full(rows.n_rows, self.intercept)
         for chunk, part in rows.chunks(CHUNK):
             for component in self._components:
@@ -144,7 +145,7 @@ class FactoredModel:
 
         Parameters
         ----------
-        X : DataFrame or (n, p) array
+        X : DataFrame or (n, p) array, or what `open_rows` takes
             The columns of training.
 
         Returns
@@ -163,6 +164,31 @@ class FactoredModel:
         """
         scores = self.decision_function(X)
         return scores if self._classes is None else np.where(scores > 0, self._classes[1], self._classes[0])
+
+    def predict_chunks(self, chunks: Iterable[Any]) -> Iterator[Array]:
+        """Yield predictions of tables that come one after the other, such as batches of a stream or of a file.
+
+        Parameters
+        ----------
+        chunks : iterable of DataFrame or (n, p) array
+            Each with the columns of training.
+
+        Yields
+        ------
+        ndarray of shape (n,)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import KernelBank, solve_factored
+        >>> X = np.random.default_rng(0).uniform(-1, 1, (200, 2))
+        >>> y, bank = np.sin(3 * X[:, 0]), KernelBank.per_feature(widths=[0.5])
+        >>> model = solve_factored(X, y, bank, loss="squared", relative_strength=0.1)
+        >>> [len(part) for part in model.predict_chunks([X[:3], X[3:8]])]
+        [3, 5]
+        """
+        for chunk in chunks:
+            yield self.predict(chunk)
 
     def weights_frame(self) -> pd.DataFrame:
         """Return one row an active kernel: name, weight, norm of its function; the largest norm first.
@@ -212,7 +238,7 @@ class FactoredModel:
         table = self._stack.table
         if not 0 <= column < table.n_columns:
             raise InvalidInputError(f"column must be between 0 and {table.n_columns - 1}, got {column!r}.")
-        values = table.columns[column]
+        values = table.column(column)
         points = np.linspace(values.min(), values.max(), 200) if grid is None else np.asarray(grid, dtype=np.float64)
         own = [c for c in self._components if self._stack.columns_of(c.kernel) == (column,)]
         edges = np.concatenate([[-np.inf], 0.5 * (points[1:] + points[:-1]), [np.inf]])

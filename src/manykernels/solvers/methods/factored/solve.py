@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams.factored import FactoredStack, factored_stack
+from manykernels.grams.rows import is_chunked, with_target
 from manykernels.kernels import KernelBank, Linear
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
@@ -31,7 +32,7 @@ MESSAGES = {
 
 def solve_factored(
     X: Any,
-    y: ArrayLike,
+    y: ArrayLike | str,
     bank: KernelBank | FactoredStack | None = None,
     *,
     loss: str | Loss = "logistic",
@@ -52,10 +53,12 @@ def solve_factored(
 
     Parameters
     ----------
-    X : DataFrame or (n_samples, n_columns) array
-        float32 or float64 arrays in column order are read in place.
-    y : array_like of shape (n_samples,)
-        Labels -1 and +1 for a classification loss, numbers for a regression loss.
+    X : DataFrame or (n_samples, n_columns) array, or what `open_rows` takes
+        float32 or float64 arrays in column order are read in place; memory maps, Parquet files and Dask collections are
+        read in chunks for every pass, never as a whole.
+    y : array_like of shape (n_samples,), or str
+        Labels -1 and +1 for a classification loss, numbers for a regression loss. The name of a column of rows in
+        chunks.
     bank : KernelBank or FactoredStack, optional
         The kernels, or the stack of these kernels on ``X``; a line and three Gaussians on every column if not given.
     loss : str or Loss, default="logistic"
@@ -109,6 +112,8 @@ def solve_factored(
     >>> model.names[0][:2], model.dual_gap <= 1e-4
     ('x0', True)
     """
+    if is_chunked(X):
+        X, y = with_target(X, y)
     stack = bank if isinstance(bank, FactoredStack) else factored_stack(X, bank or _default_bank())
     problem, largest = _posed(
         stack, y, loss, regularizer, strength, relative_strength, fit_intercept, sample_weight, kernel_penalties

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +75,10 @@ class ColumnTable:
         The columns of a DataFrame that are read, all by default; the others may hold anything.
     """
 
+    chunked = False  # whether rows are read again for every sum over them
+    distributed = False  # whether they are elsewhere
+    columns: Any
+
     def __init__(
         self, X: Any, *, standardize: bool = False, missing: str = "error", used: Sequence[int] | None = None
     ) -> None:
@@ -136,6 +140,11 @@ class ColumnTable:
                 f"column {bad[0]}. Impute, drop or rescale them; KernelBank(..., missing='mask') takes NaN for missing."
             )
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns."""
+        return int(self.columns.nbytes)
+
     def column(self, position: int) -> Array:
         """Return one column as it is stored, (n,)."""
         return self.columns[position]
@@ -173,29 +182,95 @@ class ColumnTable:
         found = np.unique(self.values(column)[slice(None) if (known := self.known(column)) is None else known])
         return found if len(found) <= most else None
 
+    # --- sums over rows ---------------------------------------------------------------------------------------------
+
+    def reduce(
+        self, positions: Sequence[int], function: Callable[..., Any], *vectors: Array, combine: Any = None
+    ) -> Any:
+        """Return ``function(table, *vectors)`` of all rows: the sum, or what ``combine`` says, of those of chunks."""
+        return function(self, *vectors)
+
+    def update(self, positions: Sequence[int], function: Callable[[ColumnTable, Array], None], out: Array) -> None:
+        """Have ``function(table, out)`` add something to every entry of ``out`` (n,)."""
+        function(self, out)
+
+    def operators(self, templates: Sequence[Any]) -> list[Any]:
+        """Return operators without rows over the rows of this table."""
+        return [template.over(self) for template in templates]
+
+    def sample(self) -> ColumnTable:
+        """Return the rows that landmarks are drawn from: all of them."""
+        return self
+
+    def drawn(self, positions: tuple[int, ...], size: int) -> Array:
+        """Return at most so many points of rows that have these columns, the same rows every time."""
+        present = self.present(positions)
+        rows = np.arange(self.n_rows) if present is None else np.flatnonzero(present)
+        if len(rows) > size:
+            rows = rows[np.random.default_rng(0).choice(len(rows), size, replace=False)]
+        return self.points(positions, rows)
+
     def chunks(self, size: int) -> Iterator[tuple[slice, ColumnTable]]:
         """Yield slices of rows and the table of these rows, in the same units."""
         for start in range(0, self.n_rows, size):
             chunk = slice(start, min(start + size, self.n_rows))
-            yield chunk, self._of(self.columns[:, chunk])
+            columns: Any = self.columns
+            if isinstance(columns, dict):
+                yield chunk, self._of({j: column[chunk] for j, column in columns.items()}, chunk.stop - start)
+            else:
+                yield chunk, self._of(columns[:, chunk], chunk.stop - start)
 
     def single(self, column: int, values: Array) -> ColumnTable:
         """Return a table in which one column has these values, in its own unit, and the others their centers."""
         columns = np.repeat(self.center[:, None], len(values), axis=1)
         columns[column] = values
-        return self._of(columns)
+        return self._of(columns, len(values))
 
-    def _of(self, columns: Array) -> ColumnTable:
-        """Return other rows in the units of this table; they have been checked."""
+    def _of(self, columns: Any, n_rows: int) -> ColumnTable:
+        """Return other rows in the units of this table; they have been checked. Columns may be a dictionary."""
         other = ColumnTable.__new__(ColumnTable)
-        other.__dict__.update(self.__dict__)
-        other.columns, (other.n_columns, other.n_rows) = columns, columns.shape
+        other.__dict__.update(self._units())
+        other.columns, other.n_rows = columns, n_rows
         return other
+
+    def _units(self) -> dict[str, Any]:
+        """Return all that is known of columns without their rows."""
+        names = ("missing", "used", "encodings", "names", "center", "unit", "low", "high", "gaps", "n_columns")
+        return {name: self.__dict__[name] for name in names}
+
+    def header(self) -> ColumnTable:
+        """Return the table without its rows: what reads others in the same way."""
+        return self._of({}, 0)
+
+    def part(self, data: Any, positions: Sequence[int]) -> ColumnTable:
+        """Return some columns of other rows, (n, len(positions)), read as those of this table."""
+        other = self._of({}, len(data))
+        other.gaps = self.gaps.copy()
+        for place, j in enumerate(positions):
+            if isinstance(data, np.ndarray):
+                column = np.ascontiguousarray(data[:, place])
+                column = column if column.dtype in (np.float32, np.float64) else column.astype(np.float64)
+            else:
+                column = (self.encodings[j] if self.encodings else NUMBERS).encode(data.iloc[:, place])
+            if not np.isfinite(column).all():
+                column, other.gaps[j] = self._marked(column, j), True
+            other.columns[j] = column
+        return other
+
+    def _marked(self, column: Array, position: int) -> Array:
+        """Return a column with gaps marked, or refuse what is not finite."""
+        gaps = np.isnan(column)
+        if self.missing == "error" or not np.isfinite(column[~gaps]).all():
+            name = position if self.names is None else repr(self.names[position])
+            raise InvalidInputError(
+                f"Column {name} contains NaN or infinite values. Impute or drop these rows; "
+                "KernelBank(..., missing='mask') takes NaN for missing."
+            )
+        return np.where(gaps, column.dtype.type(GAP), column)
 
     def like(self, X: Any) -> ColumnTable:
         """Return new rows in the units of this table; columns go by name where both have names."""
-        other = ColumnTable.__new__(ColumnTable)
-        other.__dict__.update(self.__dict__)
+        other = self.header()
         rows = X if _is_float(X) else self._read_new(Table.of(X))
         if rows.shape[1] != self.n_columns:
             raise InvalidInputError(f"X has {rows.shape[1]} columns, but the model was fitted on {self.n_columns}.")

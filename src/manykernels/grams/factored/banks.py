@@ -1,0 +1,199 @@
+"""A bank divided among factored stacks by a table of who serves which kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from manykernels.exceptions import IncompatibleError
+from manykernels.grams.factored.base import FactoredStack
+from manykernels.grams.factored.chunked import ChunkedTable
+from manykernels.grams.factored.composite import CompositeStack
+from manykernels.grams.factored.explicit import ExplicitStack, levels_of
+from manykernels.grams.factored.features import feature_map
+from manykernels.grams.factored.fourier import FourierStack
+from manykernels.grams.factored.nystroem import NystroemStack
+from manykernels.grams.factored.scan import ScanStack
+from manykernels.grams.rows import RowSource, is_chunked, open_rows
+from manykernels.grams.rows.columns import ColumnTable
+from manykernels.kernels import Gaussian, KernelBank, KernelSpec, Laplacian, Matern
+from manykernels.kernels.bank.columns import Table
+from manykernels.kernels.bank.patterns import NamedKernel
+from manykernels.kernels.specs.widths import MEDIAN_ROWS, MedianDistances, known_width
+from manykernels.validation.arrays import Array
+
+Positions = tuple[int, ...]
+
+Levels = Sequence[Array] | None
+
+SERVED_BY: tuple[tuple[str, Callable[[KernelSpec, int, Levels], bool]], ...] = (
+    ("fourier", lambda spec, n_columns, levels: isinstance(spec, Gaussian) and n_columns == 1),
+    ("explicit", lambda spec, n_columns, levels: feature_map(spec, n_columns, levels) is not None),
+    ("scan", lambda spec, n_columns, levels: isinstance(spec, (Laplacian, Matern)) and n_columns == 1),
+    ("nystroem", lambda spec, n_columns, levels: True),
+)
+"""Which stack serves a kernel: the first that can."""
+
+
+def served_by(spec: KernelSpec, n_columns: int, levels: Levels = None) -> str:
+    """Return the kind of factored stack that serves a kernel on that many columns.
+
+    Parameters
+    ----------
+    spec : KernelSpec
+    n_columns : int
+    levels : sequence of (L_j,) float64, optional
+        The different values of every column, where they are few and the kernel is one of categories or ranks.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from manykernels import Gaussian
+    >>> served_by(Gaussian(1.0), 1), served_by(Gaussian(1.0), 2)
+    ('fourier', 'nystroem')
+    """
+    return next(kind for kind, able in SERVED_BY if able(spec, n_columns, levels))
+
+
+def factored_stack(X: Any, bank: KernelBank) -> FactoredStack:
+    """Return the kernels of a bank on a table as a stack that is linear in the number of rows.
+
+    Parameters
+    ----------
+    X : DataFrame or (n, p) array, or what `open_rows` takes
+        float32 arrays in column order are read in place; memory maps, files and Dask collections chunk by chunk.
+    bank : KernelBank
+
+    Returns
+    -------
+    FactoredStack
+
+    Raises
+    ------
+    IncompatibleError
+        If the bank centers its kernels, or normalizes rows.
+    """
+    if bank.center or bank.normalize == "unit_diagonal":
+        raise IncompatibleError(
+            f"Factored stacks know normalize='trace', 'mean_diagonal' or None without centering, but the bank has "
+            f"normalize={bank.normalize!r}, center={bank.center}. Change it with bank.replace(...)."
+        )
+    kernels, table = _read(X, bank)
+    medians: dict[Positions, MedianDistances] = {}
+    names, positions = [name for name, _, _ in kernels], [columns for _, _, columns in kernels]
+    specs = [_resolved(spec, columns, table, medians) for _, spec, columns in kernels]
+    scales = _scales(specs, positions, table, bank.normalize)
+    levels = [levels_of(spec, columns, table) for spec, columns in zip(specs, positions, strict=True)]
+    kinds = np.array(
+        [served_by(spec, len(own), found) for spec, own, found in zip(specs, positions, levels, strict=True)]
+    )
+    parts, members = [], []
+    for kind, _ in SERVED_BY:
+        own = np.flatnonzero(kinds == kind)
+        if len(own):
+            chosen = [specs[m] for m in own]
+            parts.append(_part(kind, table, [positions[m] for m in own], chosen, scales[own]))
+            members.append(own)
+    return CompositeStack(parts, members, names=names)
+
+
+def _read(X: Any, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
+    """Return the kernels of a bank, and the columns that they use."""
+    if is_chunked(X):
+        return _read_chunks(open_rows(X), bank)
+    if isinstance(X, np.ndarray) and bank.missing != "indicator":
+        # Kernels are chosen by the types of columns: one row shows them, unless it matters what is missing.
+        table = ColumnTable(X, standardize=bank.standardize, missing=bank.missing)
+        return bank.expand(Table.of(X if table.gaps.any() else X[:1])), table
+    rows = Table.of(X)
+    bank.check(rows)
+    kernels = bank.expand(rows)
+    return kernels, ColumnTable(rows, standardize=bank.standardize, missing=bank.missing, used=_used(kernels))
+
+
+def _read_chunks(source: RowSource, bank: KernelBank) -> tuple[list[NamedKernel], ColumnTable]:
+    """Return the kernels of a bank by the first rows and by which columns have gaps anywhere, and the table."""
+    head = source.head(range(source.n_columns))
+    if source.columns is not None and isinstance(head, np.ndarray):
+        head = pd.DataFrame(head, columns=list(source.columns))
+    rows = Table.of(head)
+    bank.check(rows)
+    kernels = bank.expand(rows)
+    options: dict[str, Any] = {"standardize": bank.standardize, "missing": bank.missing}
+    table = ChunkedTable(source, rows, **options, used=_used(kernels))
+    if not table.gaps.any():
+        return kernels, table
+    return bank.expand(Table.of(_with_gaps(head, np.flatnonzero(table.gaps)))), table
+
+
+def _with_gaps(head: Any, columns: Array) -> Any:
+    """Return rows in which each of these columns lacks a value, in a row of its own: patterns of gaps all differ."""
+    frame = pd.DataFrame(head)
+    repeated = frame.iloc[np.resize(np.arange(len(frame)), max(len(frame), len(columns)))].reset_index(drop=True)
+    for row, column in enumerate(columns):
+        repeated.iloc[:, column] = repeated.iloc[:, column].mask(np.arange(len(repeated)) == row)
+    return repeated if isinstance(head, pd.DataFrame) else repeated.to_numpy()
+
+
+def _used(kernels: list[NamedKernel]) -> list[int]:
+    """Return the columns that some kernel reads."""
+    return sorted({j for _, _, positions in kernels for j in positions})
+
+
+def _part(kind: str, table: ColumnTable, positions: list[Positions], specs: list[Any], scales: Array) -> FactoredStack:
+    if kind == "explicit":
+        return ExplicitStack(table, positions, specs, scales)
+    if kind == "nystroem":
+        return NystroemStack(table, positions, specs, scales)
+    columns = np.array([column for (column,) in positions])
+    if kind == "scan":
+        return ScanStack(table, columns, specs, scales)
+    return FourierStack(table, columns, np.array([known_width(spec.width) for spec in specs]), scales)
+
+
+def _resolved(
+    spec: KernelSpec, columns: Positions, table: ColumnTable, medians: dict[Positions, MedianDistances]
+) -> KernelSpec:
+    """Return the kernel with its width a number; medians are of rows drawn with the bank's own seed."""
+    if not spec.pending:
+        return spec
+    if columns not in medians:
+        medians[columns] = MedianDistances(table.drawn(columns, MEDIAN_ROWS))
+    return spec.resolve(medians[columns])
+
+
+def _scales(
+    specs: Sequence[KernelSpec], positions: Sequence[Positions], table: ColumnTable, normalize: str | None
+) -> Array:
+    """Return the factors that make traces or mean diagonals one; 0 for a kernel that is zero."""
+    if normalize is None:
+        return np.ones(len(specs))
+    if all(spec.unit_diagonal for spec in specs) and not table.gaps.any():
+        total = count = np.full(len(specs), float(table.n_rows))
+    else:
+        parts = list(zip(specs, positions, strict=True))
+        used = sorted({j for columns in positions for j in columns})
+        total, count = np.transpose(table.reduce(used, partial(_diagonals, parts)))
+    divisor = total if normalize == "trace" else total / np.maximum(count, 1)
+    return np.where(total > 0, 1.0 / np.where(total > 0, divisor, 1.0), 0.0)
+
+
+def _diagonals(parts: Sequence[tuple[KernelSpec, Positions]], table: ColumnTable) -> Array:
+    """Return the sum of the diagonal of every kernel over some rows, and how many of them it knows, (M, 2)."""
+    out = np.empty((len(parts), 2))
+    for slot, (spec, columns) in enumerate(parts):
+        known = None if spec.family == "missing" else table.present(columns)
+        count = table.n_rows if known is None else int(known.sum())
+        if spec.unit_diagonal:
+            out[slot] = count, count
+        else:
+            reading = table.reading(spec, columns)
+            out[slot] = float(reading.masked(spec.diag(reading.points)).sum()), count
+    return out

@@ -1,0 +1,298 @@
+"""A table whose rows are read in chunks, for every sum over them: it never holds more than a few of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.grams.factored.operators import FUSED_RANK, ChunkedOperator
+from manykernels.grams.rows import RowSource, is_chunked, open_rows
+from manykernels.grams.rows.columns import ColumnTable, Reading, column_summary
+from manykernels.kernels import KernelSpec
+from manykernels.kernels.bank.columns import NUMBERS, Table
+from manykernels.kernels.tables.encoding import Encoding, plain
+from manykernels.kernels.tables.kinds import READ_AS
+from manykernels.validation.arrays import Array
+
+SAMPLE_ROWS = 20_000  # from which landmarks and median distances are drawn
+
+
+class ChunkedTable(ColumnTable):
+    """Rows in chunks, under the interface of a table in memory.
+
+    Parameters
+    ----------
+    source : RowSource
+    header : Table
+        Its first rows, which say of what kind columns are.
+    standardize : bool, default=False
+    missing : {"error", "mask", "indicator"}, default="error"
+    used : sequence of int, optional
+        The columns that kernels read.
+    """
+
+    chunked = True
+
+    def __init__(
+        self,
+        source: RowSource,
+        header: Table,
+        *,
+        standardize: bool = False,
+        missing: str = "error",
+        used: Sequence[int] | None = None,
+    ) -> None:
+        self.source, self.missing, self.names = source, missing, source.columns
+        self.n_rows, self.n_columns = source.n_rows, source.n_columns
+        self.used = tuple(range(source.n_columns)) if used is None else tuple(used)
+        kinds = {j: header.kind(j) for j in self.used}
+        learned = source.reduce(partial(_summaries, [kinds[j] for j in self.used]), self.used, combine=_merged)
+        self.encodings = ()
+        if self.names is not None:
+            known = {j: Encoding(kinds[j], tuple(own.levels)) for j, own in zip(self.used, learned, strict=True)}
+            self.encodings = tuple(known.get(j, NUMBERS) for j in range(self.n_columns))
+        self._settle(learned, standardize)
+
+    def _settle(self, learned: list[_Summary], standardize: bool) -> None:
+        """Take ranges, units and gaps from the summaries of the columns that are used."""
+        summaries, self.gaps = np.zeros((self.n_columns, 4)), np.zeros(self.n_columns, dtype=bool)
+        for j, own in zip(self.used or (), learned, strict=True):
+            deviation = np.sqrt(own.squares / max(own.count, 1))
+            # Codes depend on the levels of all chunks; nothing but their number is ever asked for.
+            high = float(max(len(own.levels) - 1, 0)) if own.levels else own.high
+            summaries[j] = (own.low, high, own.mean, deviation) if own.count else 0.0
+            self.gaps[j] = own.gap
+        self._check(summaries)
+        if self.missing == "error" and self.gaps.any():
+            self._check(np.where(self.gaps, np.nan, 0.0)[:, None])
+        self._set_units(summaries, standardize)
+
+    @property
+    def distributed(self) -> bool:  # type: ignore[override]
+        """Whether rows are on workers."""
+        return self.source.distributed
+
+    @property
+    def nbytes(self) -> int:
+        """Nothing is held."""
+        return 0
+
+    # --- sums over rows ---------------------------------------------------------------------------------------------
+
+    def reduce(
+        self, positions: Sequence[int], function: Callable[..., Any], *vectors: Array, combine: Any = None
+    ) -> Any:
+        """Return the sum, or what ``combine`` says, of ``function(table, *vectors)`` over chunks."""
+        work = partial(_on_part, self.header(), tuple(positions), function)
+        return self.source.reduce(work, positions, vectors, combine)
+
+    def update(self, positions: Sequence[int], function: Callable[[ColumnTable, Array], None], out: Array) -> None:
+        """Have ``function(table, out)`` add something to every entry of ``out`` (n,), chunk by chunk."""
+        header = self.header()
+        if not self.distributed:
+            for _ in self.source.map(partial(_on_part, header, tuple(positions), function), positions, (out,)):
+                pass
+            return
+        work = partial(_added, header, tuple(positions), function)
+        for chunk, values in enumerate(self.source.map(work, positions)):
+            out[self.source.slice(chunk)] += values
+
+    def operators(self, templates: Sequence[Any]) -> list[Any]:
+        """Return one operator of all templates, or where ranks are large one of each."""
+        if sum(int(template.starts[-1]) for template in templates) <= FUSED_RANK:
+            return [ChunkedOperator(self, templates)]
+        return [ChunkedOperator(self, [template]) for template in templates]
+
+    # --- some rows --------------------------------------------------------------------------------------------------
+
+    def gather(self, positions: Sequence[int], rows: Any) -> ColumnTable:
+        """Return some rows of some columns, in memory."""
+        index = np.arange(self.n_rows)[rows]
+        wanted = np.zeros(self.n_rows, dtype=bool)
+        wanted[index] = True
+        chunks = np.unique(np.searchsorted(self.source.starts, index, side="right") - 1)
+        work = partial(_on_part, self.header(), tuple(positions), partial(_chosen, tuple(positions)))
+        parts = list(self.source.map(work, positions, (wanted,), chunks.tolist()))
+        order = np.searchsorted(np.flatnonzero(wanted), index)
+        columns = {j: np.concatenate([part[at] for part in parts])[order] for at, j in enumerate(positions)}
+        return self._of(columns, len(index))
+
+    def column(self, position: int) -> Array:
+        """Return one column as it is stored, (n,)."""
+        return self.gather([position], slice(None)).columns[position]
+
+    def values(self, column: int, rows: Any = slice(None)) -> Array:
+        """Return entries of one column in units of its deviation, float64; 0 for what is missing."""
+        return self.gather([column], rows).values(column)
+
+    def points(self, positions: tuple[int, ...], rows: Any = slice(None)) -> Array:
+        """Return rows of several columns in units of their deviations, (n, len(positions)) float64."""
+        return self.gather(positions, rows).points(positions)
+
+    def known(self, column: int, rows: Any = slice(None)) -> Array | None:
+        """Return which rows have a value in one column, (n,) bool; None if all do."""
+        return self.gather([column], rows).known(column) if self.gaps[column] else None
+
+    def reading(self, spec: KernelSpec, positions: tuple[int, ...], rows: Any = slice(None)) -> Reading:
+        """Return rows as a kernel on these columns reads them."""
+        return self.gather(positions, rows).reading(spec, positions)
+
+    @cached_property
+    def _sample(self) -> ColumnTable:
+        size = min(SAMPLE_ROWS, self.n_rows)
+        rows = np.random.default_rng(1).choice(self.n_rows, size, replace=False)
+        return self.gather(self.used or (), np.sort(rows))
+
+    def sample(self) -> ColumnTable:
+        """Return the rows that landmarks are drawn from: some, for all columns in one reading."""
+        return self._sample
+
+    def drawn(self, positions: tuple[int, ...], size: int) -> Array:
+        """Return at most so many points of rows that have these columns, the same rows every time."""
+        return self._sample.drawn(positions, size)
+
+    def levels(self, column: int, most: int) -> Array | None:
+        """Return the different values of a column in increasing order, or None if there are more than ``most``."""
+        found = self.reduce([column], partial(_levels, column, most), combine=partial(_united, most))
+        return None if len(found) > most else found
+
+    def chunks(self, size: int) -> Iterator[tuple[slice, ColumnTable]]:
+        """Yield slices of rows and the table of these rows, in the same units."""
+        positions = self.used or ()
+        for chunk in range(self.source.n_chunks):
+            start = int(self.source.starts[chunk])
+            part = self.part(self.source.read(chunk, positions), positions)
+            for rows, table in part.chunks(size):
+                yield slice(start + rows.start, start + rows.stop), table
+
+
+def read_table(X: Any, *, standardize: bool) -> ColumnTable:
+    """Return the columns of numbers of a table, in memory or in chunks."""
+    if not is_chunked(X):
+        return ColumnTable(X, standardize=standardize)
+    source = open_rows(X)
+    return ChunkedTable(source, Table.of(source.head(range(source.n_columns))), standardize=standardize)
+
+
+def open_table(X: Any, model: ColumnTable) -> ColumnTable:
+    """Return new rows in the units of a model's table, in chunks where they are given so."""
+    if not is_chunked(X):
+        return model.like(X)
+    source = open_rows(X)
+    if model.names is None or source.columns is None:
+        if source.n_columns != model.n_columns:
+            raise InvalidInputError(f"X has {source.n_columns} columns, but the model was fitted on {model.n_columns}.")
+        places = list(range(model.n_columns))
+    else:
+        at = {name: j for j, name in enumerate(source.columns)}
+        used = range(model.n_columns) if model.used is None else model.used
+        lost = [model.names[j] for j in used if model.names[j] not in at]
+        if lost:
+            raise InvalidInputError(f"X lacks {len(lost)} column(s) of the training table: {lost[:5]}.")
+        places = [at.get(name, -1) for name in model.names]
+    return _NewRows(model, source, places)
+
+
+class _NewRows(ColumnTable):
+    """Rows of a source in the units of a fitted table, its columns at other places; for prediction."""
+
+    chunked = True
+
+    def __init__(self, model: ColumnTable, source: RowSource, places: list[int]) -> None:
+        self.__dict__.update(model._units())
+        self.n_rows, self._source, self._places = source.n_rows, source, places
+
+    def chunks(self, size: int) -> Iterator[tuple[slice, ColumnTable]]:
+        """Yield slices of rows and the table of these rows, in the units of training."""
+        used = tuple(range(self.n_columns)) if self.used is None else self.used
+        for chunk in range(self._source.n_chunks):
+            start = int(self._source.starts[chunk])
+            part = self.part(self._source.read(chunk, [self._places[j] for j in used]), used)
+            for rows, table in part.chunks(size):
+                yield slice(start + rows.start, start + rows.stop), table
+
+
+def _on_part(header: ColumnTable, positions: tuple[int, ...], function: Any, data: Any, *vectors: Array) -> Any:
+    """Apply a function to a chunk in the units of the table; runs where the chunk is."""
+    return function(header.part(data, positions), *vectors)
+
+
+def _added(header: ColumnTable, positions: tuple[int, ...], function: Any, data: Any) -> Array:
+    """Return what a function adds to zeros."""
+    out = np.zeros(len(data))
+    function(header.part(data, positions), out)
+    return out
+
+
+def _chosen(positions: tuple[int, ...], table: ColumnTable, wanted: Array) -> list[Array]:
+    return [table.columns[j][wanted] for j in positions]
+
+
+def _levels(column: int, most: int, table: ColumnTable) -> Array:
+    """Return the different values of a chunk, one more than ``most`` of them at most."""
+    known = table.known(column)
+    values = table.values(column)
+    return np.unique(values if known is None else values[known])[: most + 1]
+
+
+def _united(most: int, first: Array, second: Array) -> Array:
+    return np.union1d(first, second)[: most + 1]
+
+
+# --- summaries ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Summary:
+    """What is learned of one column of some rows: count, range, mean, squares about it, gaps, levels."""
+
+    count: int
+    low: float
+    high: float
+    mean: float
+    squares: float
+    gap: bool
+    levels: tuple[Any, ...] = ()
+
+
+def _summaries(kinds: list[str], data: Any) -> list[_Summary]:
+    """Return the summary of every column of a chunk."""
+    if isinstance(data, np.ndarray):
+        return [_summary(data[:, place], ()) for place in range(len(kinds))]
+    out = []
+    for place, kind in enumerate(kinds):
+        column = data.iloc[:, place]
+        encoding = Encoding(kind)
+        if READ_AS.get(kind) != "number":
+            encoding = Encoding.of(column, kind)
+        out.append(_summary(encoding.encode(column), tuple(plain(level) for level in encoding.levels)))
+    return out
+
+
+def _summary(column: Array, levels: tuple[Any, ...]) -> _Summary:
+    gaps = np.isnan(column)
+    known = np.ascontiguousarray(column[~gaps] if gaps.any() else column)
+    if not len(known):
+        return _Summary(0, np.inf, -np.inf, 0.0, 0.0, bool(gaps.any()), levels)
+    found = np.empty(4)
+    column_summary(known, found)
+    low, high, mean, deviation = found.tolist()
+    return _Summary(len(known), low, high, mean, deviation**2 * len(known), bool(gaps.any()), levels)
+
+
+def _merged(first: list[_Summary], second: list[_Summary]) -> list[_Summary]:
+    """Return the summaries of the rows of both: Chan, Golub and LeVeque (1983), formula 2.1."""
+    out = []
+    for a, b in zip(first, second, strict=True):
+        count = a.count + b.count
+        step = (b.mean - a.mean) if a.count and b.count else 0.0
+        mean = a.mean + step * b.count / max(count, 1) if a.count else b.mean
+        squares = a.squares + b.squares + step**2 * a.count * b.count / max(count, 1)
+        levels = tuple(dict.fromkeys([*a.levels, *b.levels]))
+        out.append(_Summary(count, min(a.low, b.low), max(a.high, b.high), mean, squares, a.gap or b.gap, levels))
+    return out

@@ -1,0 +1,207 @@
+"""Factors as products: held in memory, computed a few rows at a time, or over rows in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from manykernels.grams.factored.features import FeatureMap
+from manykernels.grams.rows.columns import ColumnTable
+from manykernels.kernels import KernelSpec
+from manykernels.validation.arrays import Array
+
+CHUNK_ROWS = 16384
+"""Rows of features held at once; 16384 x 60 float64 stay inside a second-level cache of 8 MiB."""
+STORED = 2**25  # entries of features that are kept rather than computed in every product: 256 MB
+FUSED_RANK = 1500  # up to which all factors of a working set share one reading of a chunk
+
+
+class DenseOperator:
+    """Factors held in memory; a projection, so that norms of coefficients bound norms of functions."""
+
+    def __init__(self, kernels: Array, factors: list[Array]) -> None:
+        self.kernels = kernels
+        self.starts = np.concatenate([[0], np.cumsum([factor.shape[1] for factor in factors])])
+        self._factor = factors[0] if len(factors) == 1 else np.hstack(factors)
+
+    def add_scores(self, v: Array, out: Array) -> None:
+        """Add ``Z v`` to ``out``."""
+        out += self._factor @ v
+
+    def adjoint(self, rho: Array) -> Array:
+        """Return ``Z' rho``."""
+        return self._factor.T @ rho
+
+    def rows(self, index: Array) -> Array:
+        """Return rows of ``Z``."""
+        return self._factor[index].astype(np.float64, copy=False)
+
+    def excess(self, v: Array) -> tuple[Array, Array]:
+        """Nothing: functions of a projection are functions of the kernel."""
+        return np.zeros(len(self.kernels)), np.zeros(len(self.kernels))
+
+
+class FeatureOperator:
+    """Features of one kernel, computed whenever they are needed, a few rows at a time.
+
+    Parameters
+    ----------
+    kernel : int
+    positions : tuple of int
+        The columns that it acts on.
+    spec : KernelSpec
+    features : FeatureMap
+    scale : float
+    table : ColumnTable, optional
+        The rows; given later by `over`.
+    """
+
+    def __init__(
+        self,
+        kernel: int,
+        positions: tuple[int, ...],
+        spec: KernelSpec,
+        features: FeatureMap,
+        scale: float,
+        table: ColumnTable | None = None,
+    ) -> None:
+        self.kernels, self.rank, self.positions = np.array([kernel]), features.rank, positions
+        self.starts = np.array([0, self.rank])
+        self._spec, self._map, self._root, self._table = spec, features, float(np.sqrt(scale)), table
+
+    def over(self, table: ColumnTable) -> FeatureOperator:
+        """Return the same features of other rows."""
+        other = FeatureOperator.__new__(FeatureOperator)
+        other.__dict__.update(self.__dict__)
+        other._table = table
+        return other
+
+    def _slices(self) -> list[slice]:
+        assert self._table is not None
+        n = self._table.n_rows
+        return [slice(start, min(start + CHUNK_ROWS, n)) for start in range(0, n, CHUNK_ROWS)]
+
+    @property
+    def size(self) -> int:
+        """Entries of ``Z``."""
+        assert self._table is not None
+        return self.rank * self._table.n_rows
+
+    def rows(self, index: Any) -> Array:
+        """Return rows of ``Z``."""
+        assert self._table is not None
+        reading = self._table.reading(self._spec, self.positions, index)
+        return reading.masked(self._map(reading.points) * self._root)
+
+    def add_scores(self, v: Array, out: Array) -> None:
+        """Add ``Z v`` to ``out``."""
+        for rows in self._slices():
+            out[rows] += self.rows(rows) @ v
+
+    def adjoint(self, rho: Array) -> Array:
+        """Return ``Z' rho``."""
+        return sum((rho[rows] @ self.rows(rows) for rows in self._slices()), start=np.zeros(self.rank))
+
+    def residual(self, rho: Array) -> float:
+        """Return ``sum_i |rho_i| sqrt(E_ii)``, what the features leave of the diagonal."""
+        assert self._table is not None
+        total = 0.0
+        for rows in self._slices():
+            reading = self._table.reading(self._spec, self.positions, rows)
+            Z = self._map(reading.points)
+            left = np.maximum(self._spec.diag(reading.points) - np.einsum("ij,ij->i", Z, Z), 0.0)
+            total += float(np.abs(rho[rows]) @ np.sqrt(reading.masked(left)))
+        return self._root * total
+
+    def excess(self, v: Array) -> tuple[Array, Array]:
+        """Nothing: what features leave out is positive definite, so that their functions are the kernel's."""
+        return np.zeros(1), np.zeros(1)
+
+
+def stored(operators: Sequence[Any]) -> list[Any]:
+    """Return operators over rows in memory, features kept wherever they are few rather than computed each time."""
+    made = []
+    for operator in operators:
+        few = isinstance(operator, FeatureOperator) and operator.size <= STORED
+        made.append(DenseOperator(operator.kernels, [operator.rows(slice(None))]) if few else operator)
+    return made
+
+
+class ChunkedOperator:
+    """Factors of several kernels over rows in chunks: every product reads each chunk once, for all of them.
+
+    Parameters
+    ----------
+    table : ChunkedTable
+    templates : sequence of operators without rows
+    """
+
+    def __init__(self, table: Any, templates: Sequence[Any]) -> None:
+        self._table, self._templates = table, tuple(templates)
+        self.kernels = np.concatenate([template.kernels for template in templates])
+        ranks = np.concatenate([np.diff(template.starts) for template in templates])
+        self.starts = np.concatenate([[0], np.cumsum(ranks)])
+        self._ends = np.cumsum([int(template.starts[-1]) for template in templates])[:-1]
+        self._positions = sorted({j for template in templates for j in template.positions})
+
+    def add_scores(self, v: Array, out: Array) -> None:
+        """Add ``Z v`` to ``out``."""
+        pairs = zip(self._templates, np.split(v, self._ends), strict=True)
+        parts = [(template, part) for template, part in pairs if part.any()]
+        positions = sorted({j for template, _ in parts for j in template.positions})
+        if parts:
+            self._table.update(positions, partial(_add_scores, parts), out)
+
+    def adjoint(self, rho: Array) -> Array:
+        """Return ``Z' rho``."""
+        return self._table.reduce(self._positions, partial(_adjoint, self._templates), rho)
+
+    def rows(self, index: Array) -> Array:
+        """Return rows of ``Z``."""
+        part = self._table.gather(self._positions, index)
+        return _rows(self._templates, part, np.arange(len(index)))
+
+    def weighted_gram(self, weights: Array, *, intercept: bool) -> Array:
+        """Return ``Z' diag(weights) Z``, with a last column of ones for the intercept."""
+        return self._table.reduce(self._positions, partial(_weighted_gram, self._templates, intercept), weights)
+
+    def excess(self, v: Array) -> tuple[Array, Array]:
+        """Bound what the exact kernels add for coefficients ``v``: squared norms (g,) and scores (g,)."""
+        parts = zip(self._templates, np.split(v, self._ends), strict=True)
+        norms, scores = zip(*(template.excess(part) for template, part in parts), strict=True)
+        return np.concatenate(norms), np.concatenate(scores)
+
+
+def adjoints(templates: Sequence[Any], table: ColumnTable, rho: Array) -> list[Array]:
+    """Return ``Z' rho`` of every template over some rows."""
+    return [template.over(table).adjoint(rho) for template in templates]
+
+
+def _add_scores(parts: Sequence[tuple[Any, Array]], table: ColumnTable, out: Array) -> None:
+    for template, v in parts:
+        template.over(table).add_scores(v, out)
+
+
+def _adjoint(templates: Sequence[Any], table: ColumnTable, rho: Array) -> Array:
+    return np.concatenate(adjoints(templates, table, rho))
+
+
+def _rows(templates: Sequence[Any], table: ColumnTable, index: Array) -> Array:
+    return np.hstack([template.over(table).rows(index) for template in templates])
+
+
+def _weighted_gram(templates: Sequence[Any], intercept: bool, table: ColumnTable, weights: Array) -> Array:
+    """Sum over the rows of a chunk that have weights."""
+    size = sum(int(template.starts[-1]) for template in templates) + intercept
+    gram, chosen = np.zeros((size, size)), np.flatnonzero(weights)
+    for start in range(0, len(chosen), CHUNK_ROWS):
+        index = chosen[start : start + CHUNK_ROWS]
+        Z = np.empty((len(index), size))
+        Z[:, -1] = 1.0
+        Z[:, : size - intercept] = _rows(templates, table, index)
+        Z *= np.sqrt(weights[index])[:, None]
+        gram += Z.T @ Z
+    return gram

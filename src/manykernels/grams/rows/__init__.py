@@ -1,0 +1,11 @@
+"""Rows in chunks: arrays, memory maps, Parquet files and Dask collections behind one map over chunks."""
+
+from __future__ import annotations
+
+from manykernels.grams.rows.arrays import ArrayRows
+from manykernels.grams.rows.base import RowSource
+from manykernels.grams.rows.dask import DaskRows
+from manykernels.grams.rows.opening import is_chunked, open_rows, with_target
+from manykernels.grams.rows.parquet import ParquetRows
+
+__all__ = ["ArrayRows", "DaskRows", "ParquetRows", "RowSource", "is_chunked", "open_rows", "with_target"]

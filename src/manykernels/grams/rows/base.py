@@ -1,0 +1,184 @@
+"""What a source of rows offers: chunks that are read by columns, and one map over them with sums in a fixed order."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from manykernels.validation.arrays import Array
+
+CHUNK_ROWS = 2**18
+"""Rows of a chunk where the source does not say: 1 MB a float32 column."""
+
+Mapped = Callable[..., Any]
+
+
+class RowSource(ABC):
+    """Rows of a table in chunks; nothing is read before it is asked for.
+
+    A subclass supplies ``read`` and calls ``__init__``.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Rows of every chunk.
+    columns : sequence or None
+        Names of the columns; None for an array.
+    n_columns : int
+    n_threads : int, default=1
+        Chunks that are read and mapped at once.
+
+    Attributes
+    ----------
+    n_rows, n_columns, n_chunks : int
+    columns : tuple or None
+    starts : (n_chunks + 1,) int
+        Rows ``starts[c]:starts[c + 1]`` are chunk ``c``.
+    distributed : bool
+        Whether chunks live elsewhere, so that functions go to them.
+    """
+
+    distributed: bool = False
+
+    def __init__(self, sizes: Sequence[int], columns: Sequence[Any] | None, n_columns: int, n_threads: int = 1) -> None:
+        self.starts = np.concatenate([[0], np.cumsum(np.asarray(sizes, dtype=np.int64))])
+        self.columns = None if columns is None else tuple(columns)
+        self.n_columns, self.n_threads = int(n_columns), int(n_threads)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all chunks."""
+        return int(self.starts[-1])
+
+    @property
+    def n_chunks(self) -> int:
+        """Number of chunks."""
+        return len(self.starts) - 1
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.n_rows} rows x {self.n_columns} columns in {self.n_chunks} chunks)"
+
+    @abstractmethod
+    def read(self, chunk: int, positions: Sequence[int]) -> Any:
+        """Return columns of a chunk as a DataFrame or an array, (n, len(positions)).
+
+        Parameters
+        ----------
+        chunk : int
+        positions : sequence of int
+            The columns, in this order.
+        """
+
+    @abstractmethod
+    def without(self, name: Any) -> RowSource:
+        """Return the source without one of its columns.
+
+        Parameters
+        ----------
+        name : object
+        """
+
+    def head(self, positions: Sequence[int], rows: int = 1000) -> Any:
+        """Return the first rows of the first chunk that has any.
+
+        Parameters
+        ----------
+        positions : sequence of int
+        rows : int, default=1000
+        """
+        chunk = int(np.flatnonzero(np.diff(self.starts))[0])
+        return self.read(chunk, positions)[:rows]
+
+    def slice(self, chunk: int) -> slice:
+        """Return the rows of a chunk.
+
+        Parameters
+        ----------
+        chunk : int
+        """
+        return slice(int(self.starts[chunk]), int(self.starts[chunk + 1]))
+
+    def map(
+        self,
+        function: Mapped,
+        positions: Sequence[int],
+        vectors: Sequence[Array] = (),
+        chunks: Sequence[int] | None = None,
+    ) -> Iterator[Any]:
+        """Yield ``function(data, *slices)`` for every chunk, in their order.
+
+        Parameters
+        ----------
+        function : callable
+            Of the columns of a chunk and of the parts of the vectors that belong to it.
+        positions : sequence of int
+            The columns that it reads.
+        vectors : sequence of (n_rows, ...) arrays
+        chunks : sequence of int, optional
+            Some of the chunks only.
+
+        Returns
+        -------
+        iterator
+        """
+        chosen = range(self.n_chunks) if chunks is None else chunks
+
+        def work(chunk: int) -> Any:
+            rows = self.slice(chunk)
+            return function(self.read(chunk, positions), *(vector[rows] for vector in vectors))
+
+        if self.n_threads == 1:
+            yield from map(work, chosen)
+            return
+        with ThreadPoolExecutor(self.n_threads) as pool:
+            waiting: deque[Future[Any]] = deque()
+            for chunk in chosen:
+                waiting.append(pool.submit(work, chunk))
+                if len(waiting) > self.n_threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+
+    def reduce(
+        self,
+        function: Mapped,
+        positions: Sequence[int],
+        vectors: Sequence[Array] = (),
+        combine: Callable[[Any, Any], Any] | None = None,
+    ) -> Any:
+        """Return what the results of `map` combine to, in the order of the chunks: their sum unless told otherwise.
+
+        Parameters
+        ----------
+        function : callable
+            Returns arrays, numbers, or lists of these.
+        positions : sequence of int
+        vectors : sequence of (n_rows, ...) arrays
+        combine : callable, optional
+            Of two results.
+
+        Returns
+        -------
+        object
+        """
+        total: Any = None
+        for part in self.map(function, positions, vectors):
+            total = part if total is None else (combine or add)(total, part)
+        return total
+
+
+def add(first: Any, second: Any) -> Any:
+    """Return the sum of two results: of arrays or numbers, or item by item of lists of results."""
+    if isinstance(first, (list, tuple)):
+        return [add(one, other) for one, other in zip(first, second, strict=True)]
+    if isinstance(first, np.ndarray):
+        return np.add(first, second)
+    return first + second

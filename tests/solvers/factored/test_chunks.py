@@ -1,0 +1,208 @@
+"""Rows in chunks: the fit of rows in memory, from memory maps, Parquet files and Dask collections."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+from manykernels import KernelBank, solve_factored
+from manykernels.exceptions import IncompatibleError, InvalidInputError
+from manykernels.grams.factored import FourierStack, factored_stack
+from manykernels.grams.factored.operators import ChunkedOperator
+from manykernels.grams.rows import ParquetRows, RowSource, open_rows
+from manykernels.kernels import Gaussian, Laplacian, Linear, Periodic, Polynomial
+from manykernels.solvers.methods.factored import working_set
+
+Array = NDArray[Any]
+
+N = 1500
+
+
+def data(rng: np.random.Generator, dtype: Any = np.float64) -> tuple[Array, Array]:
+    X = rng.normal(size=(N, 4)).astype(dtype)
+    f = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2
+    return X, np.where(f + 0.3 * rng.logistic(size=N) > 0.4, 1.0, -1.0)
+
+
+def bank_of(*extra: Any) -> KernelBank:
+    specs = [Gaussian(0.5), Gaussian(1.5), Linear(), Polynomial(2), Periodic(3.0), *extra]
+    bank = KernelBank.per_feature(specs, standardize=True)
+    return bank + KernelBank([("pair", Gaussian(1.0), [0, 1])], standardize=True)
+
+
+def mixed(rng: np.random.Generator) -> pd.DataFrame:
+    frame = pd.DataFrame(
+        {
+            "age": rng.normal(40, 10, N),
+            "dose": np.exp(rng.normal(size=N)),
+            "city": pd.Categorical(rng.choice(["Rome", "Oslo", "Lima"], N)),
+            "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.uniform(0, 900, N), unit="D"),
+            "kind": rng.choice(["x", "y", "z"], N),
+        }
+    )
+    frame.loc[frame.index[rng.uniform(size=N) < 0.2], ["dose", "kind"]] = np.nan
+    frame["target"] = np.sin(frame["age"] / 5) + (frame["city"] == "Oslo") + 0.3 * frame["dose"].fillna(2.0)
+    return frame
+
+
+def assert_same(first: Any, second: Any, tol: float = 1e-10) -> None:
+    assert first.status == second.status == "converged"
+    assert first.names == second.names
+    assert first.primal == pytest.approx(second.primal, rel=tol)
+    assert first.dual == pytest.approx(second.dual, rel=tol)
+    np.testing.assert_allclose(first.kernel_weights, second.kernel_weights, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_every_stack_has_the_same_sums_over_chunks_as_over_all_rows(n_threads: int) -> None:
+    rng = np.random.default_rng(0)
+    X, _ = data(rng)
+    bank = bank_of(Laplacian(1.0))
+    whole, parts = factored_stack(X, bank), factored_stack(open_rows(X, chunk_rows=400, n_threads=n_threads), bank)
+    rho = rng.normal(size=N)
+    for first, second in zip(whole.quad_bounds(rho), parts.quad_bounds(rho), strict=True):
+        np.testing.assert_allclose(first, second, rtol=1e-8)  # roots of what landmarks leave are rounding
+    np.testing.assert_allclose(parts.quad(rho), whole.quad(rho), rtol=1e-10)
+    rows = np.array([1400, 3, 700, 3])
+    np.testing.assert_allclose(parts.block(rows, rows), whole.block(rows, rows), rtol=1e-12)
+    np.testing.assert_allclose(parts.diag(), whole.diag(), rtol=1e-12)
+    kernels = [0, 2, 3, 7, parts.n_kernels - 1]
+    (fused,) = parts.operators(kernels, 1e-4)
+    assert isinstance(fused, ChunkedOperator)
+    each = {int(operator.kernels[0]): operator for operator in whole.operators(kernels, 1e-4)}
+    Z = np.hstack([each[int(m)].rows(np.arange(N)) for m in fused.kernels])
+    v, scores, weights = rng.normal(size=Z.shape[1]), np.ones(N), rng.uniform(size=N)
+    fused.add_scores(v, scores)
+    np.testing.assert_allclose(scores, 1 + Z @ v, atol=1e-9)
+    np.testing.assert_allclose(fused.adjoint(rho), Z.T @ rho, atol=1e-9)
+    np.testing.assert_allclose(fused.rows(rows), Z[rows], atol=1e-10)
+    Z = np.hstack([Z, np.ones((N, 1))])
+    np.testing.assert_allclose(fused.weighted_gram(weights, intercept=True), Z.T @ (weights[:, None] * Z), atol=1e-8)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "squared"])
+def test_a_memory_map_is_fitted_as_an_array(loss: str, tmp_path: Path) -> None:
+    X, y = data(np.random.default_rng(1), np.float32)
+    np.save(tmp_path / "rows.npy", X)
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    options: dict[str, Any] = {"loss": loss, "relative_strength": 0.05, "tol": 1e-6}
+    model = solve_factored(X, y, bank_of(), **options)
+    assert_same(solve_factored(mapped, y, bank_of(), **options), model)
+    chunked = solve_factored(open_rows(mapped, chunk_rows=333), y, bank_of(), **options)
+    assert_same(chunked, model)
+    np.testing.assert_array_equal(chunked.predict(mapped), chunked.predict(X))
+    np.testing.assert_allclose(chunked.decompose(X[:9]), model.decompose(X[:9]), atol=1e-8)
+    curve, other = chunked.shape_functions(0), model.shape_functions(0)
+    np.testing.assert_allclose(curve["effect"], other["effect"], atol=1e-8)
+
+
+def write(frame: pd.DataFrame, folder: Path) -> Path:
+    """Two files with row groups of different sizes."""
+    folder.mkdir()
+    frame[:900].to_parquet(folder / "part0.parquet", row_group_size=250)
+    frame[900:].to_parquet(folder / "part1.parquet", row_group_size=400)
+    return folder
+
+
+def test_parquet_files_of_every_kind_of_column_are_fitted_by_the_name_of_the_target(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    frame = mixed(np.random.default_rng(2))
+    folder, inputs = write(frame, tmp_path / "table"), frame.drop(columns="target")
+    bank = KernelBank.auto(inputs, missing="mask")
+    options: dict[str, Any] = {"loss": "squared", "relative_strength": 0.2, "tol": 1e-5}
+    whole = solve_factored(inputs, frame["target"].to_numpy(), bank, **options)
+    source = ParquetRows(folder, chunk_rows=300)
+    assert (source.n_rows, source.n_chunks) == (N, 6)
+    parts = solve_factored(source, "target", bank, **options)
+    assert_same(parts, whole, 1e-8)
+    np.testing.assert_allclose(parts.predict(folder), whole.predict(inputs), atol=1e-6)
+    np.testing.assert_allclose(parts.predict(inputs), parts.predict(str(folder)), rtol=1e-12)
+    streamed = list(parts.predict_chunks(inputs[start : start + 500] for start in range(0, N, 500)))
+    np.testing.assert_allclose(np.concatenate(streamed), parts.predict(folder), rtol=1e-12)
+    indicated = factored_stack(source.without("target"), bank.replace(missing="indicator"))
+    assert sum("missing" in name for name in indicated.names or ()) == 2
+
+
+def test_large_ranks_have_an_operator_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = data(np.random.default_rng(3))
+    monkeypatch.setattr("manykernels.grams.factored.chunked.FUSED_RANK", 3)
+    monkeypatch.setattr(working_set, "FALLBACK_SAMPLES", 0)
+    options: dict[str, Any] = {"relative_strength": 0.1, "tol": 1e-5}
+    first = solve_factored(open_rows(X, chunk_rows=400), y, bank_of(), **options)
+    assert_same(first, solve_factored(X, y, bank_of(), **options), 1e-5)
+
+
+class Counted(RowSource):
+    """Rows that count how often each chunk of each column is read."""
+
+    def __init__(self, X: Array) -> None:
+        super().__init__([500, 0, 700, 300], None, X.shape[1])
+        self._X, self.entries = X, 0
+
+    def read(self, chunk: int, positions: Any) -> Any:
+        part = self._X[self.slice(chunk)][:, list(positions)]
+        self.entries += part.size
+        return part
+
+    def without(self, name: Any) -> RowSource:
+        raise AssertionError(name)
+
+
+def test_a_pass_reads_every_column_once_and_empty_chunks_are_nothing() -> None:
+    X, y = data(np.random.default_rng(4))
+    source = Counted(X)
+    stack = FourierStack.grid(source, [0.3, 1.0, 3.0])
+    before = source.entries
+    stack.quad(np.ones(N))
+    assert source.entries - before == X.size
+    assert_same(
+        solve_factored(X, y, stack, relative_strength=0.1),
+        solve_factored(X, y, FourierStack.grid(X, [0.3, 1.0, 3.0]), relative_strength=0.1),
+    )
+
+
+def test_what_chunks_cannot_give_is_said(tmp_path: Path) -> None:
+    X, y = data(np.random.default_rng(5))
+    with pytest.raises(InvalidInputError, match="no column 'target'"):
+        solve_factored(open_rows(X), "target", relative_strength=0.1)
+    with pytest.raises(InvalidInputError, match="There is no Parquet file"):
+        solve_factored(tmp_path / "nothing.parquet", y, relative_strength=0.1)
+    bad = X.copy()
+    bad[1200, 2] = np.nan
+    with pytest.raises(InvalidInputError, match=r"NaN or infinite values.*first in column 2"):
+        solve_factored(open_rows(bad, chunk_rows=400), y, relative_strength=0.1)
+    model = solve_factored(open_rows(X), y, bank_of(), relative_strength=0.3)
+    with pytest.raises(InvalidInputError, match="3 columns, but the model was fitted on 4"):
+        model.predict(open_rows(X[:, :3]))
+    with pytest.raises(InvalidInputError, match="Column 2 contains NaN"):
+        model.predict(open_rows(bad))
+
+
+def dask_collections(X: Array) -> dict[str, Any]:
+    dask = pytest.importorskip("dask")
+    array = pytest.importorskip("dask.array")
+    frames = pytest.importorskip("dask.dataframe")
+    dask.config.set(scheduler="synchronous")
+    names = [f"c{j}" for j in range(X.shape[1])]
+    return {
+        "array": array.from_array(X, chunks=(400, 2)),
+        "frame": frames.from_pandas(pd.DataFrame(X, columns=names), npartitions=4),
+    }
+
+
+@pytest.mark.parametrize("kind", ["array", "frame"])
+def test_dask_collections_are_fitted_where_they_are(kind: str) -> None:
+    X, y = data(np.random.default_rng(6))
+    rows = dask_collections(X)[kind]
+    options: dict[str, Any] = {"relative_strength": 0.1, "tol": 1e-6}
+    model = solve_factored(rows, y, bank_of(), **options)
+    single = solve_factored(X if kind == "array" else rows.compute(), y, bank_of(), **options)
+    assert_same(model, single)
+    np.testing.assert_allclose(model.decision_function(rows), single.decision_function(X), atol=1e-7)
+    with pytest.raises(IncompatibleError, match="need rows in sorted order"):
+        factored_stack(rows, KernelBank.per_feature(Laplacian(1.0)))
