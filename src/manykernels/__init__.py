@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     )
     from manykernels.objective.losses import get_loss
     from manykernels.objective.regularizers import get_regularizer
-    from manykernels.solvers import Solution, solve, solve_factored
+    from manykernels.solvers import Solution, open_rows, solve, solve_factored
 
 __version__ = _version("manykernels")
 
@@ -139,6 +139,7 @@ __all__ = [
     "leave_one_out_importance",
     "load_model",
     "nested_cross_validation",
+    "open_rows",
     "permutation_importance",
     "regularization_path",
     "report",

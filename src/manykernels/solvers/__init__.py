@@ -1,5 +1,6 @@
 """How a problem is minimized: one algorithm a module, all ending in one shape of solution."""
 
+from manykernels.grams.rows import open_rows
 from manykernels.solvers.base import Solver
 from manykernels.solvers.comparison import SolverComparison, compare_solvers, explain_solver_choice
 from manykernels.solvers.methods.block_coordinate.method import BlockCoordinate
@@ -53,6 +54,7 @@ __all__ = [
     "configured_solver",
     "explain_solver_choice",
     "get_solver",
+    "open_rows",
     "solve",
     "solve_factored",
     "solvers_for",

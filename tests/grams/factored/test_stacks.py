@@ -206,10 +206,12 @@ def test_exact_functions_near_a_factors_function_are_within_its_excess() -> None
 def test_functions_go_to_zero_outside_the_data() -> None:
     X = np.random.default_rng(8).normal(size=(200, 1))
     stack = FourierStack.grid(X, [0.3], normalize=None)
-    new = np.array([[X.min() - 0.5], [X.max() + 1.0], [X.max() + 2.4], [1e6]])
+    new = np.array([[X.min() - 0.5], [X.max() + 1.0], [X.max() + 2.4], [1e6], X[3]])
     rho = np.random.default_rng(9).normal(size=200)
     Z, F = stack.factor(0, 1e-13), stack.features(0, stack.table.like(new), 1e-13)
     np.testing.assert_allclose(F @ (Z.T @ rho), stack.cross_apply(0, stack.table.like(new), rho), atol=2e-6)
+    curve = stack.function(0, stack.table.like(new), 1e-13, Z.T @ rho)
+    np.testing.assert_allclose(curve, F @ (Z.T @ rho), atol=1e-10 * np.linalg.norm(Z.T @ rho))
     assert F[3].tolist() == [0.0] * F.shape[1]
 
 

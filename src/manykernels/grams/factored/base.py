@@ -71,6 +71,10 @@ class FactoredStack(GramStack):
     def error_constants(self) -> Array:
         """Bounds (M,) on ``|quad(rho)_m - rho' K_m rho| / ||rho||_1^2``."""
 
+    def function(self, kernel: int, X: ColumnTable, tol: float, v: Array) -> Array:
+        """Return ``z_m(x)' v`` at new rows, (n,)."""
+        return self.features(kernel, X, tol) @ v
+
     def error_bound(self, rho: Array) -> Array:
         """Return bounds (M,) on the error of ``quad(rho)``."""
         return self.error_constants * float(np.abs(rho).sum()) ** 2

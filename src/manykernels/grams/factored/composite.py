@@ -91,6 +91,11 @@ class CompositeStack(FactoredStack):
         part, place = self._at(kernel)
         return part.features(place, X, tol)
 
+    def function(self, kernel: int, X: ColumnTable, tol: float, v: Array) -> Array:
+        """Return ``z_m(x)' v`` at new rows, (n,)."""
+        part, place = self._at(kernel)
+        return part.function(place, X, tol, v)
+
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return the operators of every part, under this stack's numbering."""
         if self.table.chunked:

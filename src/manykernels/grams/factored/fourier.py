@@ -65,6 +65,7 @@ class FourierStack(FactoredStack):
         ends = np.flatnonzero(np.diff(self.columns[self._order])) + 1
         self._groups = np.split(self._order, ends)
         self._factors: dict[int, FourierFactor] = {}
+        self._curves: dict[tuple[int, float, bytes], tuple[float, float, Array]] = {}
 
     @classmethod
     def grid(
@@ -270,6 +271,20 @@ class FourierStack(FactoredStack):
         reading = X.reading(self.spec_of(kernel), (column,))
         (factor,) = self._factors_of([kernel])
         return reading.masked(factor.features(reading.points[:, 0] - self.table.low[column], tol))
+
+    def function(self, kernel: int, X: ColumnTable, tol: float, v: Array) -> Array:
+        """Return ``z_m(x)' v`` at new rows, (n,), as a piecewise polynomial: O(n), whatever the rank."""
+        if self._is_narrow(kernel):
+            return super().function(kernel, X, tol, v)
+        column, (factor,) = int(self.columns[kernel]), self._factors_of([kernel])
+        key = (kernel, tol, v.tobytes())
+        if key not in self._curves:
+            self._curves[key] = factor.curve(v)
+        origin, spacing, table = self._curves[key]
+        first, inverse, _ = self._geometry(column, spacing)
+        out = np.zeros(X.n_rows)
+        add_values(X.column(column), first + origin * float(self.table.unit[column]), inverse, table, out)
+        return out
 
 
 Geometry = tuple[int, float, float, int]

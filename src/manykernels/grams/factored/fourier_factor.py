@@ -112,6 +112,13 @@ class FourierFactor:
         basis = np.hstack([np.cos(phases) * self.amplitude, (np.sin(phases) * self.amplitude)[:, 1:]])
         return inside[:, None] * (basis @ self.directions[:, : self.rank(tol)])
 
+    def curve(self, v: Array) -> tuple[float, float, Array]:
+        """Return a function as pieces (bins, 8), with their start and width, up to where every kernel value is 0."""
+        margin, spacing = reach(FACTOR_TOL) * self.width, SPACING * self.width
+        bins = int(np.ceil((self.extent + 2 * margin) / spacing)) + 1
+        pieces = self.pieces(-margin, spacing, bins, self.directions[:, : len(v)] @ v[:, None])
+        return -margin, spacing, np.ascontiguousarray(pieces[:, :, 0])
+
     def taylor_error(self, spacing: float) -> float:
         """Return the most that pieces on bins of this width miss of a function of unit norm."""
         remainder = (self.omega * spacing / 2) ** ORDER / factorial(ORDER)

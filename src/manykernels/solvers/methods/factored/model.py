@@ -29,7 +29,7 @@ class Component:
     def values(self, stack: FactoredStack, rows: ColumnTable) -> Array:
         """Return the function at new rows, (n,)."""
         if self.tol is not None:
-            return stack.features(self.kernel, rows, self.tol) @ self.coefficients
+            return stack.function(self.kernel, rows, self.tol, self.coefficients)
         return stack.cross_apply(self.kernel, rows, self.coefficients)
 
 

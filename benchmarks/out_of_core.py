@@ -1,0 +1,163 @@
+"""Rows that are never in memory at once: ten million of them from a Parquet file, and Dask workers that may die.
+
+``/usr/bin/time -v python benchmarks/out_of_core.py [--problem parquet|dask] [--rows N] [--folder DIR] [--smoke]``
+
+The data have the size of HIGGS: 28 standard normal columns, float32, ten of which matter, and a label. ``parquet``
+writes them into ``--folder`` (1.2 GB at ten million rows; removed at the end) a row group at a time, fits 27 Gaussian
+widths on every column, and predicts from the file. ``dask`` fits the same file on one and on two local workers, and on
+two of which one is killed during the fit, and compares the objectives with that of one process.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import _common as common
+import numpy as np
+import pandas as pd
+
+from manykernels import solve_factored
+from manykernels.grams.factored import FourierStack
+from manykernels.grams.rows import open_rows
+
+COLUMNS, TRUE_COLUMNS = 28, 10
+WIDTHS = np.geomspace(0.1, 10.0, 27).tolist()
+GROUP = 250_000  # rows of a row group
+FORMATS = {
+    "gap": ".1e",
+    "cpu_s": ".0f",
+    "wall_s": ".0f",
+    "peak_gb": ".2f",
+    "difference": ".1e",
+    "accuracy": ".4f",
+    "predict_s": ".0f",
+    "objective": ".2f",
+}
+
+
+def write(path: Path, rows: int, seed: int) -> None:
+    """Write a table with a label, a row group at a time."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    rng = np.random.default_rng(seed)
+    names = [f"x{j}" for j in range(COLUMNS)] + ["label"]
+    schema = pa.schema([(name, pa.float32()) for name in names])
+    with parquet.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
+        for start in range(0, rows, GROUP):
+            n = min(GROUP, rows - start)
+            columns = rng.standard_normal((COLUMNS, n), dtype=np.float32)
+            score = sum(np.sin((1 + j / 3) * columns[j] + j) for j in range(TRUE_COLUMNS))
+            label = np.where(score + rng.logistic(size=n) > 0, 1.0, -1.0).astype(np.float32)
+            writer.write_table(pa.table([*columns, label], schema=schema), row_group_size=GROUP)
+
+
+def fit(rows: Any, y: Any, tol: float) -> tuple[Any, float, float]:
+    """Fit all widths on all columns; return the model, wall and CPU seconds of this process."""
+    started, clock = time.perf_counter(), time.process_time()
+    with common.quiet():
+        stack = FourierStack.grid(rows, WIDTHS)
+        model = solve_factored(rows, y, stack, loss="logistic", relative_strength=0.05, tol=tol)
+    return model, time.perf_counter() - started, time.process_time() - clock
+
+
+def row(name: str, model: Any, wall: float, cpu: float) -> dict[str, Any]:
+    """Return what a fit cost and found."""
+    found = {int(m) // len(WIDTHS) for m in model.active}
+    return {
+        "rows": name,
+        "gap": model.dual_gap,
+        "passes": len(model.history),
+        "steps": model.history[-1].newton_steps,
+        "true_columns": len(found & set(range(TRUE_COLUMNS))),
+        "other_columns": len(found - set(range(TRUE_COLUMNS))),
+        "objective": model.primal,
+        "wall_s": wall,
+        "cpu_s": cpu,
+        "peak_gb": common.peak_memory_bytes() / 1e9,
+        "status": str(model.status),
+    }
+
+
+def from_parquet(path: Path, tol: float) -> list[dict[str, Any]]:
+    """Fit and predict from a file."""
+    source = open_rows(path)
+    y = labels(source)
+    source = source.without("label")
+    model, wall, cpu = fit(source, y, tol)
+    record = row(f"{len(y):,} from Parquet", model, wall, cpu)
+    started = time.perf_counter()
+    record["accuracy"] = float(np.mean(model.predict(source) == y))
+    return [record | {"predict_s": time.perf_counter() - started, "peak_gb": common.peak_memory_bytes() / 1e9}]
+
+
+def labels(source: Any) -> np.ndarray:
+    """Return the last column."""
+    parts = source.map(lambda data: np.asarray(data)[:, 0], [COLUMNS])
+    return np.concatenate(list(parts)).astype(np.float64)
+
+
+def on_dask(path: Path, tol: float) -> list[dict[str, Any]]:
+    """Fit on one worker, on two, and on two of which one is killed; compare with one process."""
+    from dask.dataframe import read_parquet
+    from dask.distributed import Client, LocalCluster
+
+    source = open_rows(path)
+    y = labels(source)
+    model, wall, cpu = fit(source.without("label"), y, tol)
+    records = [row("one process", model, wall, cpu)]
+    for workers, kill in ((1, False), (2, False), (2, True)):
+        with (
+            LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
+            Client(cluster) as client,
+        ):
+            rows = read_parquet(path, split_row_groups=True).drop(columns="label").persist()
+            timer = threading.Timer(0.5 * wall, kill_a_worker, [client]) if kill else None
+            if timer is not None:
+                timer.start()
+            other, wall_of_this, cpu = fit(rows, y, tol)
+            if timer is not None:
+                timer.join()
+        name = f"{workers} workers" + (", one killed" if kill else "")
+        difference = abs(other.primal - model.primal) / abs(model.primal)
+        records.append(row(name, other, wall_of_this, cpu) | {"difference": difference})
+    return records
+
+
+def kill_a_worker(client: Any) -> None:
+    """End one worker as a machine that fails would; its nanny starts another one."""
+    victims = client.run(os.getpid)
+    os.kill(next(iter(victims.values())), signal.SIGKILL)
+
+
+def main() -> int:
+    """Measure, print, save; return the exit code."""
+    parser = common.parser("Rows that are never in memory at once.")
+    parser.add_argument("--problem", choices=["parquet", "dask"], default="parquet", help="who holds the rows")
+    parser.add_argument("--rows", type=int, default=10**7, help="how many")
+    parser.add_argument(
+        "--folder", type=Path, default=None, help="where the file is written; a temporary folder if not given"
+    )
+    options = parser.parse_args()
+    rows, tol = (5000, 1e-3) if options.smoke else (options.rows, 1e-4)
+    name = "smoke" if options.smoke else options.problem
+    record = common.environment()
+    common.print_environment(record)
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        path = Path(folder) / "rows.parquet"
+        write(path, rows, options.seed)
+        frame = pd.DataFrame((on_dask if options.problem == "dask" else from_parquet)(path, tol))
+    common.print_table(frame, f"rows out of core: {name}", FORMATS)
+    common.save(frame, record, options.output, f"out_of_core_{name}")
+    worst = float(frame["difference"].max()) if "difference" in frame else 0.0
+    return int((frame["status"] != "converged").any() or worst > 1e-10)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
