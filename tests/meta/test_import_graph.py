@@ -12,7 +12,7 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src"
 PACKAGE = SOURCE / "manykernels"
 
-OPTIONAL = {"matplotlib", "clarabel", "cvxpy", "pyarrow", "openpyxl", "jinja2"}
+OPTIONAL = {"matplotlib", "clarabel", "cvxpy", "dask", "finufft", "pyarrow", "openpyxl", "jinja2"}
 MOST_FILES = 14
 
 Graph = Mapping[str, set[str]]
