@@ -5,9 +5,9 @@
 Masked views, shared multinomial, several targets that share their weights (squared, Huber), Cox (ties, strata,
 weights), Poisson, gamma and quantile, each solved by the default solver to a gap of 1e-8. Optima are those of CVXPY and
 Clarabel: of masked views computed here, of the others from the files of the tests, which ``make optima`` computes anew.
-Printed are the largest relative difference of objectives, the largest certified gap, and the largest difference of primal and
-dual value to the same recomputed from the formulas in plain NumPy, relative to the objective. Exits with 1 if an
-objective differs by more than 1e-6, or a certificate by more than 1e-6.
+Printed are the largest relative difference of objectives, the largest certified gap, and the largest difference of
+primal and dual value to the same recomputed from the formulas in plain NumPy, relative to the objective. Exits with
+1 if an objective differs by more than 1e-6, or a certificate by more than 1e-6.
 """
 
 from __future__ import annotations
