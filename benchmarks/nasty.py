@@ -2,6 +2,8 @@
 
 ``python benchmarks/nasty.py [--check] [--smoke] [--solvers NAME ...] [--output DIR]``
 
+A hundred problems of `tests/support/nasty.py`, then two hundred of `tests/support/low_rank.py`.
+
 The gap asked for is 1e-6, or what a solver declares as attainable if that is larger; where rounding the dual
 coefficients of the optimum to float64 already costs more than that (`float64_resolution`), it is that cost. A problem
 counts as
@@ -34,8 +36,10 @@ from manykernels.testing.problems import SmallProblem
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the problems and the conic oracle are those of the tests
 from tests.support.conic import conic_optimum
-from tests.support.nasty import float64_resolution, nasty_problems
+from tests.support.low_rank import low_rank_problem
+from tests.support.nasty import float64_resolution, nasty_problem
 
+NASTY = 100
 GAP = 1e-6
 ORACLE_ACCEPTED = 5e-7  # relative: the most that the answer of Clarabel may be above its own lower bound
 SMOKE_PROBLEMS, SMOKE_SECONDS = 12, 5.0
@@ -54,8 +58,14 @@ class Case:
     resolution: float
 
 
-def case(number: int, small: SmallProblem) -> Case:
+def small_problem(number: int) -> SmallProblem:
+    """Return the nasty problem of that number; from a hundred on, those on kernels of low rank."""
+    return nasty_problem(number) if number < NASTY else low_rank_problem(number - NASTY)
+
+
+def case(number: int) -> Case:
     """Pose a problem and solve it by the oracle."""
+    small = small_problem(number)
     best = conic_optimum(small, accept=ORACLE_ACCEPTED)
     resolution = float64_resolution(small, best.dual_coef, best.kernel_weights, best.primal)
     return Case(number, small, build_problem(small), best.primal, resolution)
@@ -131,11 +141,16 @@ def missed(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[~(good | (frame["named"] == True))]  # noqa: E712 - as above
 
 
+def numbers(count: int) -> list[int]:
+    """Return so many numbers: all up to there, or, if few, some of both kinds."""
+    return list(range(count)) if count > NASTY else [i // 2 + NASTY * (i % 2) for i in range(count)]
+
+
 def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = common.parser("Nasty problems: who reaches the gap.")
     parser.add_argument("--check", action="store_true", help="exit with 1 if anything was missed")
-    parser.add_argument("--problems", type=int, default=100, help="number of problems")
+    parser.add_argument("--problems", type=int, default=300, help="number of problems")
     parser.add_argument("--solvers", nargs="+", default=list(SOLVERS), choices=list(SOLVERS), help="solvers to run")
     parser.add_argument("--time-limit", type=float, default=60.0, help="wall-clock seconds a run may take")
     options = parser.parse_args()
@@ -149,7 +164,7 @@ def main() -> int:
     options = parse()
     record = common.environment()
     common.print_environment(record)
-    cases = [case(number, small) for number, small in enumerate(nasty_problems(options.problems))]
+    cases = [case(number) for number in numbers(options.problems)]
     rows = [outcome(one, name, options.time_limit) for name in options.solvers for one in cases]
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     formats = {"asked": ".0e", "worst gap": ".1e", "seconds": ".1f", "slowest": ".2f"}
