@@ -41,7 +41,8 @@ from tests.support.nasty import float64_resolution, nasty_problem
 
 NASTY = 100
 GAP = 1e-6
-ORACLE_ACCEPTED = 5e-7  # relative: the most that the answer of Clarabel may be above its own lower bound
+ORACLE_ACCEPTED = 5e-7  # relative: how much the answer of Clarabel may be above its own lower bound, and
+ORACLE_REFUSED = 1e-5  # how much at most: where it is more than the first, objectives are compared to that accuracy
 SMOKE_PROBLEMS, SMOKE_SECONDS = 12, 5.0
 COLUMNS = ("number", "solver", "problem", "status", "seconds", "goal", "gap", "difference", "reached", "same")
 COLUMNS += ("rescued", "named")
@@ -49,12 +50,13 @@ COLUMNS += ("rescued", "named")
 
 @dataclass(frozen=True)
 class Case:
-    """A problem with its optimum by CVXPY + Clarabel, and the smallest gap that float64 allows."""
+    """A problem with its optimum by CVXPY + Clarabel and its accuracy, and the smallest gap that float64 allows."""
 
     number: int
     small: SmallProblem
     problem: Problem
     optimum: float
+    accuracy: float
     resolution: float
 
 
@@ -66,9 +68,9 @@ def small_problem(number: int) -> SmallProblem:
 def case(number: int) -> Case:
     """Pose a problem and solve it by the oracle."""
     small = small_problem(number)
-    best = conic_optimum(small, accept=ORACLE_ACCEPTED)
+    best = conic_optimum(small, accept=ORACLE_REFUSED)
     resolution = float64_resolution(small, best.dual_coef, best.kernel_weights, best.primal)
-    return Case(number, small, build_problem(small), best.primal, resolution)
+    return Case(number, small, build_problem(small), best.primal, max(best.excess, ORACLE_ACCEPTED), resolution)
 
 
 def outcome(one: Case, solver: str, time_limit: float) -> dict[str, Any]:
@@ -95,7 +97,7 @@ def outcome(one: Case, solver: str, time_limit: float) -> dict[str, Any]:
         "difference": difference,
         "reached": gap <= goal or (converged and gap <= 2 * goal),
         "rescued": "went on" in found.message,
-        "same": difference <= goal + ORACLE_ACCEPTED,
+        "same": difference <= goal + one.accuracy,
     }
 
 
@@ -172,6 +174,10 @@ def main() -> int:
     for one in cases:
         if one.resolution > GAP:
             common.CONSOLE.print(f"float64 resolves only {one.resolution:.1e}: {one.small.description}", soft_wrap=True)
+    rough = [one for one in cases if one.accuracy > ORACLE_ACCEPTED]
+    for one in rough:
+        text = f"Clarabel is only certified to {one.accuracy:.1e}: {one.small.description}"
+        common.CONSOLE.print(text, soft_wrap=True)
     for row in missed(frame).itertuples():
         text = f"missed: {row.solver}, {row.status}, gap {row.gap:.1e}, objective off by {row.difference:.1e}"
         common.CONSOLE.print(f"{text}: {row.problem}", soft_wrap=True)

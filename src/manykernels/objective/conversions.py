@@ -26,7 +26,15 @@ from manykernels.objective.constants import (
 from manykernels.objective.losses import get_loss
 from manykernels.objective.losses.base import Loss
 from manykernels.objective.problem import Problem
-from manykernels.objective.regularizers import BlockL1, BlockLq, ElasticNet, ElasticNetBall, LpBall, Simplex
+from manykernels.objective.regularizers import (
+    BlockL1,
+    BlockLq,
+    ElasticNet,
+    ElasticNetBall,
+    GroupElasticNet,
+    LpBall,
+    Simplex,
+)
 from manykernels.objective.regularizers.base import Regularizer
 from manykernels.validation.arrays import check_positive
 
@@ -38,6 +46,7 @@ __all__ = [
     "citi",
     "kloft",
     "normalized_weights",
+    "obscure",
     "paper_weights",
     "pfbs",
     "simplemkl",
@@ -50,6 +59,7 @@ __all__ = [
     "strength_from_alpha",
     "thesis",
     "tikhonov_exponent",
+    "ufo_mkl",
 ]
 
 Array = NDArray[Any]
@@ -157,6 +167,27 @@ def thesis(p: float, n_samples: int, penalties: Array | None = None, loss: str |
         raise InvalidInputError(f"p must satisfy 1 <= p < 2, got {p!r}: nu = p / (2 - p).")
     weights = None if penalties is None else np.array(penalties, dtype=np.float64)
     return PaperProblem(get_loss(loss), LpBall(n_samples, p=p / (2.0 - p)), 1.0 / n_samples, False, weights)
+
+
+def ufo_mkl(alpha: float, lam: float, n_kernels: int, n_samples: int, loss: str | Loss = "hinge") -> PaperProblem:
+    """UFO-MKL: ``(lam/2) ||w||_{2,p}^2 + alpha ||w||_{2,1} + (1/N) sum l`` (Orabona and Jie 2011), no intercept.
+
+    ``p = 2 log M / (2 log M - 1)``.
+    """
+    regularizer = GroupElasticNet.published(n_samples * alpha, n_samples * lam, n_kernels)
+    return PaperProblem(get_loss(loss), regularizer, 1.0 / n_samples, False)
+
+
+def obscure(lam: float, n_kernels: int, n_samples: int, loss: str | Loss = "hinge") -> PaperProblem:
+    """OBSCURE: ``(lam/2) ||w||_{2,q}^2 + (1/N) sum l`` (Orabona, Jie and Caputo 2010), no intercept.
+
+    ``q = 2 log M / (2 log M - 1)`` for at least three kernels: the lp ball with ``p = log M / (log M - 1)``.
+    """
+    if n_kernels < 3:
+        raise InvalidInputError(f"n_kernels must be at least 3, got {n_kernels!r}: q would not be below 2.")
+    logarithm = float(np.log(n_kernels))
+    regularizer = LpBall(n_samples * check_positive(lam, "lam"), p=logarithm / (logarithm - 1.0))
+    return PaperProblem(get_loss(loss), regularizer, 1.0 / n_samples, False)
 
 
 def _inverse(constant: float) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.regularizers.base import Regularizer
 from manykernels.objective.regularizers.norms import BlockL1, BlockLq, ElasticNet, Ridge
+from manykernels.objective.regularizers.squared_norms import GroupElasticNet
 from manykernels.objective.regularizers.weight_sets import ElasticNetBall, LpBall, Simplex
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "BlockLq",
     "ElasticNet",
     "ElasticNetBall",
+    "GroupElasticNet",
     "LpBall",
     "Regularizer",
     "Ridge",

@@ -56,6 +56,8 @@ class Regularizer(abc.ABC):
         Kernels with ``u_m`` below it have zero weight at the optimum; 0 if nothing can be said beforehand.
     linear_and_ridge : tuple of two floats or two ndarrays of shape (M,), or None
         ``(a, r)`` if ``Omega(t) = sum_m a_m t_m + r_m t_m^2 / 2``.
+    square_form : tuple of three floats or None
+        ``(a, c, p)`` if ``Omega(t) = a sum t + (c / 2) ||t||_p^2``.
     norm_exponent : float or None
         ``q`` if ``Omega`` is ``(C / q) sum_m t_m^q`` (separable) or ``(C / 2) ||t||_q^2`` (not separable).
     weight_set : bool
@@ -105,6 +107,14 @@ class Regularizer(abc.ABC):
         return None
 
     @property
+    def square_form(self) -> tuple[float, float, float] | None:
+        """Coefficients of a penalty made of the 1-norm and a squared p-norm: p = 2 if its terms are alike."""
+        form = self.linear_and_ridge
+        if form is None or np.ndim(form[0]) or np.ndim(form[1]):
+            return None
+        return float(form[0]), float(form[1]), 2.0
+
+    @property
     def norm_exponent(self) -> float | None:
         """Exponent of a penalty that is a power of norms."""
         return None
@@ -119,6 +129,7 @@ class Regularizer(abc.ABC):
         """What solvers may ask of this regularizer, derived from its data and from the methods that it defines."""
         found = {can for name, can in OPTIONAL.items() if getattr(type(self), name) is not getattr(Regularizer, name)}
         form, exponent, simplex = self.linear_and_ridge, self.norm_exponent, self.simplex_size is not None
+        square = self.square_form
         alike = form is not None and np.ndim(form[0]) == 0 and np.ndim(form[1]) == 0
         declared = {
             Capability.SELECTION: self.sparse,
@@ -127,7 +138,10 @@ class Regularizer(abc.ABC):
             Capability.SIMPLEX: simplex,
             Capability.CONES: form is not None or simplex,
             Capability.ELASTIC_FORM: alike,
-            Capability.STRONG_CONVEXITY: form is not None and bool(np.all(np.asarray(form[1]) > 0)),
+            Capability.SQUARE_FORM: square is not None,
+            Capability.STRONG_CONVEXITY: bool(np.all(np.asarray(form[1]) > 0))
+            if form is not None
+            else square is not None and square[1] > 0 and square[2] > 1,
             Capability.POWER_FORM: exponent is not None and exponent > 1,
         }
         found |= {capability for capability, has in declared.items() if has}

@@ -15,6 +15,7 @@ from manykernels.solvers.engines.online.steps import (
     BALL,
     ELASTIC,
     POWER,
+    SQUARE,
     Penalty,
     Point,
     Samples,
@@ -41,8 +42,9 @@ def samples_of(problem: Problem) -> Samples:
 def penalty_of(problem: Problem) -> Penalty:
     """Return the penalty as the compiled loops take it."""
     regularizer = problem.regularizer
-    if regularizer.linear_and_ridge is not None:
-        return Penalty(ELASTIC, *map(float, regularizer.linear_and_ridge))
+    if regularizer.square_form is not None:
+        linear, square, p = regularizer.square_form
+        return Penalty(ELASTIC, linear, square) if p == 2 else Penalty(SQUARE, linear, p / (p - 1.0), square)
     exponent = regularizer.norm_exponent
     assert exponent is not None, "the solvers refuse what has neither form"
     return Penalty(POWER if regularizer.separable else BALL, regularizer.strength, exponent / (exponent - 1.0))

@@ -15,7 +15,7 @@ from manykernels.compiled import compiled
 
 Array = NDArray[Any]
 
-ELASTIC, POWER, BALL = 0, 1, 2  # kinds of penalty
+ELASTIC, POWER, BALL, SQUARE = 0, 1, 2, 3  # kinds of penalty
 ACCURACY = 1e-3  # of the slope along a step: what the next samples undo anyway
 GROWTH = 8.0  # of a step that is still too short
 MOST_TRIALS = 100
@@ -38,12 +38,14 @@ class Penalty(NamedTuple):
     """The penalty by what its weights are made of.
 
     ``ELASTIC``: ``d = (u - slope)_+ / (power u)``; ``POWER``: ``d = (u / slope)^(power - 2) / slope``; ``BALL``:
-    ``d = (u / ||u||_power)^(power - 2) / slope``.
+    ``d = (u / ||u||_power)^(power - 2) / slope``; ``SQUARE``: ``d = ||v|| (v / ||v||)^(power - 1) / (square u)`` with
+    ``v = (u - slope)_+``.
     """
 
     kind: int
     slope: float
     power: float
+    square: float = 0.0
 
 
 class Ray(NamedTuple):
@@ -65,6 +67,21 @@ class Point(NamedTuple):
 
 
 @compiled(error_model="numpy")
+def _square_weights(penalty: Penalty, slope: float, square: float, squares: Array, out: Array) -> None:
+    """Write the weights of a 1-norm with that slope and a squared norm."""
+    top = np.sqrt(max(squares.max(), 0.0)) - slope
+    total = 0.0
+    for m in range(squares.size):
+        excess = np.sqrt(max(squares[m], 0.0)) - slope
+        if excess > 0.0:
+            total += (excess / top) ** penalty.power
+    norm = top * total ** (1.0 / penalty.power) if top > 0.0 else 1.0
+    for m in range(squares.size):
+        u = np.sqrt(max(squares[m], 0.0))
+        out[m] = norm * ((u - slope) / norm) ** (penalty.power - 1.0) / (square * u) if u > slope else 0.0
+
+
+@compiled(error_model="numpy")
 def kernel_weights(penalty: Penalty, share: float, squares: Array, out: Array) -> None:
     """Write the gradient of ``Omega*`` as kernel weights, with ``share`` of the strength of the penalty."""
     slope = penalty.slope * share
@@ -73,6 +90,9 @@ def kernel_weights(penalty: Penalty, share: float, squares: Array, out: Array) -
             u = np.sqrt(max(squares[m], 0.0))
             inside = 1.0 if slope == 0.0 else (1.0 - slope / u if u > slope else 0.0)
             out[m] = inside / (penalty.power * share)
+        return
+    if penalty.kind == SQUARE:
+        _square_weights(penalty, slope, penalty.square * share, squares, out)
         return
     unit = slope
     if penalty.kind == BALL:
