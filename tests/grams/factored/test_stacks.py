@@ -195,7 +195,7 @@ def test_exact_functions_near_a_factors_function_are_within_its_excess() -> None
         squares, scores = operator.excess(v)
         for slot, kernel in enumerate(operator.kernels):
             part = slice(operator.starts[slot], operator.starts[slot + 1])
-            alpha = np.linalg.lstsq(Z[:, part].T, v[part], rcond=None)[0]
+            alpha = np.linalg.lstsq(stack.factor(kernel, 1e-6).T, v[part], rcond=None)[0]
             function = grams[kernel] @ alpha
             norm = alpha @ function
             assert norm <= v[part] @ v[part] * (1 + 1e-11) + squares[slot]

@@ -70,7 +70,7 @@ def brute_force(model: FactoredModel, grams: Array, y: Array, loss: Any, regular
     assert np.isfinite(dual)
     if options.get("fit_intercept", True):
         assert abs(rho.sum()) <= 1e-9 * np.abs(rho).sum()
-    return float(primal - dual) / abs(float(primal))
+    return float(primal - dual) / abs(model.primal)  # the unit of the reported gap
 
 
 PROBLEMS = range(200)

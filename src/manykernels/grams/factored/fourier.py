@@ -11,7 +11,14 @@ import numpy as np
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored.base import FactoredStack, FactorOperator
 from manykernels.grams.factored.chunked import read_table
-from manykernels.grams.factored.fourier_factor import MAX_FREQUENCIES, ColumnOperator, FourierFactor, frequencies
+from manykernels.grams.factored.fourier_factor import (
+    MAX_FREQUENCIES,
+    SPACING,
+    ColumnOperator,
+    FourierFactor,
+    frequencies,
+    piece_spacing,
+)
 from manykernels.grams.factored.fourier_plan import Expansion, expansion, plan_bins
 from manykernels.grams.factored.loops import ORDER, add_moments, add_values
 from manykernels.grams.factored.nystroem import NystroemFeatures, rank_limit
@@ -249,10 +256,14 @@ class FourierStack(FactoredStack):
             made += [self._landmarks(m, tol) for m in chosen[here & narrow].tolist()]
             own = chosen[here & ~narrow]
             if len(own):
-                spacing = 0.125 * float(self.widths[own].min())
-                geometry, factors = self._geometry(column, spacing), self._factors_of(own.tolist())
-                made.append(ColumnOperator(column, geometry, spacing, own, factors, tol, self.n_samples))
+                made.append(self._column_operator(column, own, tol, piece_spacing(tol)))
         return made
+
+    def _column_operator(self, column: int, own: Array, tol: float, ratio: float) -> ColumnOperator:
+        """Return the factors of some kernels of a column as pieces on bins of this part of the narrowest width."""
+        spacing = ratio * float(self.widths[own].min())
+        geometry, factors = self._geometry(column, spacing), self._factors_of(own.tolist())
+        return ColumnOperator(column, geometry, spacing, own, factors, tol, self.n_samples)
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return operators over all rows."""
@@ -260,8 +271,12 @@ class FourierStack(FactoredStack):
         return made if self.table.chunked else stored(made)
 
     def factor(self, kernel: int, tol: float) -> Array:
-        """Return ``Z_m`` (N, rank) with ``trace(K_m - Z_m Z_m') <= tol * trace(K_m)``."""
-        return self.operators([kernel], tol)[0].rows(np.arange(self.n_samples))
+        """Return ``Z_m`` (N, rank) with ``trace(K_m - Z_m Z_m') <= tol * trace(K_m)``, exact to rounding."""
+        rows = np.arange(self.n_samples)
+        if self._is_narrow(kernel):
+            return self.operators([kernel], tol)[0].rows(rows)
+        exact = self._column_operator(int(self.columns[kernel]), np.array([kernel]), tol, SPACING)
+        return np.asarray(self.table.operators([exact])[0].rows(rows))
 
     def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
         """Return the rows of ``Z_m`` that new samples would have; zero where every kernel value is below 1e-15."""

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.grams.factored.base import FactorOperator
+from manykernels.solvers.engines.factored.conjugate_gradients import conjugate_step
 from manykernels.solvers.engines.factored.group_problem import GroupProblem
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point
 from manykernels.solvers.engines.factored.sampling import sampled_rows
-from manykernels.solvers.engines.factored.tuning import BLOCK_PER_RANK, BLOCK_ROWS, MAX_SWEEPS, SWEEP_TOL
+from manykernels.solvers.engines.factored.tuning import BLOCK_PER_RANK, BLOCK_ROWS, CYCLES, SWEEP_TOL, SWEEPS_A_CYCLE
 
 Array = NDArray[Any]
 
@@ -19,7 +20,7 @@ Array = NDArray[Any]
 def backfitting_step(
     objective: FactoredObjective, point: Point, slopes: Array, bends: Array, blocks: list[Block]
 ) -> tuple[Array, float, Array]:
-    """Minimize the quadratic model at a point by sweeps over columns.
+    """Minimize the quadratic model at a point by sweeps over columns, and steps of all that are not zero.
 
     Returns
     -------
@@ -29,35 +30,61 @@ def backfitting_step(
     change : (N,)
         Of the scores.
     """
-    parts = [part.copy() for part in objective.split(point.v)]
-    slope, change, shift = slopes.copy(), np.zeros_like(slopes), 0.0
-    total, first = float(bends.sum()), 0.0
-    joint = objective.penalty.joint
-    total_power = sum(block.power(part) for block, part in zip(blocks, parts, strict=True)) if joint else 0.0
-    for _ in range(MAX_SWEEPS):
-        moved = 0.0
-        for slot, block in enumerate(blocks):
-            rest = total_power - block.power(parts[slot]) if joint else 0.0
-            new = block.minimize(parts[slot], slope, max(rest, 0.0))
-            step = new - parts[slot]
-            if not step.any():
-                continue
-            image = np.zeros_like(slope)
-            block.operator.add_scores(step, image)
-            change += image
-            image *= bends
-            slope += image
-            parts[slot] = new
-            total_power = rest + block.power(new) if joint else 0.0
-            moved += float(step @ step)
-        if objective.problem.fit_intercept and total > 0:
-            step_b = -float(slope.sum()) / total
-            shift, change = shift + step_b, change + step_b
-            slope += step_b * bends
-        first = max(first, moved)
+    sweeps = Sweeps(objective, point.v, slopes, bends, blocks)
+    problems = [block.problem for block in blocks]
+    first = 0.0
+    for _ in range(CYCLES):
+        for _ in range(SWEEPS_A_CYCLE):
+            moved = sweeps.run()
+            first = max(first, moved)
         if moved <= SWEEP_TOL**2 * first:
             break
-    return np.concatenate(parts), shift, change
+        sweeps.move(*conjugate_step(objective, np.concatenate(sweeps.parts), sweeps.slope, bends, problems))
+    sweeps.run()
+    return np.concatenate(sweeps.parts), sweeps.shift, sweeps.change
+
+
+class Sweeps:
+    """Coefficients, intercept and scores of one Newton step's quadratic while columns take turns."""
+
+    def __init__(
+        self, objective: FactoredObjective, v: Array, slopes: Array, bends: Array, blocks: list[Block]
+    ) -> None:
+        self.objective, self.bends, self.blocks = objective, bends, blocks
+        self.parts = [part.copy() for part in objective.split(v)]
+        self.slope, self.change, self.shift = slopes.copy(), np.zeros_like(slopes), 0.0
+        self._total = float(bends.sum())
+
+    def run(self) -> float:
+        """Let every column take its turn; return the square of how far coefficients moved."""
+        joint, moved = self.objective.penalty.joint, 0.0
+        power = sum(b.power(part) for b, part in zip(self.blocks, self.parts, strict=True)) if joint else 0.0
+        for slot, block in enumerate(self.blocks):
+            old = self.parts[slot]
+            rest = max(power - block.power(old), 0.0) if joint else 0.0
+            new = block.minimize(old, self.slope, rest)
+            power = rest + block.power(new) if joint else 0.0
+            step = new - old
+            if step.any():
+                image = np.zeros_like(self.slope)
+                block.operator.add_scores(step, image)
+                self._add(0.0, image)
+                self.parts[slot] = new
+                moved += float(step @ step)
+        if self.objective.problem.fit_intercept and self._total > 0:
+            step_b = -float(self.slope.sum()) / self._total
+            self._add(step_b, np.full_like(self.slope, step_b))
+        return moved
+
+    def move(self, step: Array, shift: float, image: Array) -> None:
+        """Add a step of all columns."""
+        self.parts = [part + d for part, d in zip(self.parts, self.objective.split(step), strict=True)]
+        self._add(shift, image)
+
+    def _add(self, shift: float, image: Array) -> None:
+        self.shift += shift
+        self.change += image
+        self.slope += self.bends * image
 
 
 class Block:
@@ -68,7 +95,7 @@ class Block:
         penalty = objective.penalty
         low = int(np.searchsorted(penalty.starts, objective.ends[slot]))
         high = low + len(self.operator.kernels)
-        self._problem = GroupProblem(self._hessian(bends), penalty.part(low, high))
+        self.problem = GroupProblem(self._hessian(bends), penalty.part(low, high))
 
     def _hessian(self, bends: Array) -> Array:
         index, weights = sampled_rows(bends, max(BLOCK_ROWS, BLOCK_PER_RANK * int(self.operator.starts[-1])))
@@ -77,9 +104,9 @@ class Block:
 
     def power(self, v: Array) -> float:
         """Return what these coefficients add to the sum of powers of norms."""
-        penalty = self._problem.penalty
+        penalty = self.problem.penalty
         return penalty.total(penalty.norms(v)) - penalty.outside
 
     def minimize(self, v: Array, slope: Array, outside: float) -> Array:
         """Return the coefficients that minimize the quadratic in this block, the others as they are."""
-        return self._problem.solve(v, self.operator.adjoint(slope), 0.1, outside)[0]
+        return self.problem.solve(v, self.operator.adjoint(slope), 0.1, outside)[0]

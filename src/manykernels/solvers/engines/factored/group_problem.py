@@ -6,6 +6,7 @@ Newton steps on the blocks that are not zero once these stay the same.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from manykernels.compiled import compiled
 from manykernels.grams.loops import FAST
 from manykernels.solvers.engines.factored.group_penalty import GroupPenalty, block_root, power_root, power_slope
+from manykernels.solvers.engines.factored.penalty_curve import PenaltyCurve
 
 Array = NDArray[Any]
 
@@ -80,16 +82,6 @@ def sweep(
                 row = H[k]
                 for j in range(r.size):
                     r[j] += change * row[j]
-
-
-@compiled()
-def add_radial(system: Array, starts: Array, unit: Array, weights: Array) -> None:
-    """Add ``weights[m] n_m n_m'`` to the diagonal blocks."""
-    for m in range(weights.size):
-        low, high = starts[m], starts[m + 1]
-        for i in range(low, high):
-            for j in range(low, high):
-                system[i, j] += weights[m] * unit[i] * unit[j]
 
 
 class GroupProblem:
@@ -158,33 +150,45 @@ class GroupProblem:
                     break
         return self._rotate(v, back=True), self._rotate(r, back=True)
 
+    def factorized(self, v: Array) -> tuple[Any, Array]:
+        """Return the Cholesky factor of the second derivatives at ``v`` and the coordinates it is of.
+
+        ``v`` is in the eigenbasis; groups at zero have none. The factor is None if rounding made it indefinite.
+        """
+        curve = PenaltyCurve.at(self.penalty, v)
+        free = curve.free
+        system = self._H[np.ix_(free, free)]
+        curve.add_to(system)
+        try:
+            return cho_factor(system, lower=True, check_finite=False), free
+        except LinAlgError:
+            return None, free
+
     def _newton_step(self, v: Array, r: Array) -> tuple[Array, Array]:
         """Take a Newton step on the groups that are not zero, to the minimum on its line."""
-        penalty = self.penalty
-        norms = penalty.norms(v)
-        slopes, (bends, coupling) = penalty.slopes(norms), penalty.bends(norms)
-        owner = np.repeat(np.arange(len(norms)), np.diff(penalty.starts))
-        alive = norms > 0
-        alive |= slopes + bends + coupling == 0  # without a penalty
-        free, safe = alive[owner], np.where(norms > 0, norms, 1.0)
-        pull = slopes / safe
-        unit = (v / safe[owner])[free]
-        system = self._H[np.ix_(free, free)]
-        system[np.diag_indices_from(system)] += pull[owner][free]
-        sizes = np.diff(penalty.starts)[alive]
-        add_radial(system, np.concatenate([[0], np.cumsum(sizes)]), unit, (bends - pull)[alive])
-        if coupling.any():
-            radial = coupling[owner][free] * unit
-            system += np.outer(radial, radial)
-        try:
-            factor = cho_factor(system, lower=True, check_finite=False)
-        except LinAlgError:
+        factor, free = self.factorized(v)
+        if factor is None:
             return v, r
         step = np.zeros_like(v)
-        step[free] = cho_solve(factor, -(r + pull[owner] * v)[free], check_finite=False)
+        slope = r + PenaltyCurve.at(self.penalty, v).gradient
+        step[free] = cho_solve(factor, -slope[free], check_finite=False)
         image = self._H @ step
-        size = line_minimum(penalty, v, step, float(r @ step), float(step @ image))
+        size = line_minimum(self.penalty, v, step, float(r @ step), float(step @ image))
         return v + size * step, r + size * image
+
+    def preconditioner(self, v: Array) -> Callable[[Array], Array]:
+        """Return the product with the inverse of the second derivatives at ``v``, zero on groups at zero."""
+        factor, free = self.factorized(self._rotate(v))
+
+        def apply(r: Array) -> Array:
+            turned, out = self._rotate(r), np.zeros_like(r)
+            if factor is None:
+                out[free] = turned[free] / self._eigenvalues[free]
+            else:
+                out[free] = cho_solve(factor, turned[free], check_finite=False)
+            return self._rotate(out, back=True)
+
+        return apply
 
 
 def line_minimum(penalty: GroupPenalty, v: Array, step: Array, linear: float, square: float) -> float:

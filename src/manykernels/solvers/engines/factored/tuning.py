@@ -17,9 +17,12 @@ SUFFICIENT = 1e-4
 SMALLEST_STEP = 1e-3
 
 # Backfitting
-MAX_SWEEPS = 10
+CYCLES = 3  # of sweeps and a step of all columns
+SWEEPS_A_CYCLE = 2
 SWEEP_TOL = 0.05  # a sweep whose coefficients move by this part of the first one's ends the step
-BLOCK_ROWS = 4000
+MAX_GRADIENTS = 15
+RESIDUAL = 0.1  # of the first one, in the norm of the preconditioner
+BLOCK_ROWS = 1500
 BLOCK_PER_RANK = 15
 
 # Objective
