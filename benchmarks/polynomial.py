@@ -31,7 +31,7 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from manykernels import KernelBank, Linear, MKLRegressor, Polynomial, PolynomialMKL
 from manykernels.discovery.polynomial.family import PolynomialFamily
-from manykernels.discovery.polynomial.product_bases import RankOneBase
+from manykernels.discovery.polynomial.rank_one_base import RankOneBase
 from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.exceptions import ConvergenceWarning
 
@@ -66,7 +66,7 @@ def time_draws(sizes: list[int], n_samples: int, n_draws: int, rng: np.random.Ge
     for r in sizes:
         family = PolynomialFamily.of(RankOneBase(rng.normal(size=(r, n_samples))), DEGREE)
         duals = rng.normal(size=(n_draws, n_samples))
-        assert family.powers  # computed once a fit, not once a draw
+        assert family.moments  # computed once a fit, not once a draw
 
         def draw(family: PolynomialFamily = family, duals: np.ndarray = duals) -> None:
             for a in duals:

@@ -59,7 +59,9 @@ def methods(n_columns: int, n_train: int, effort: Effort, seed: int) -> dict[str
 
 
 def _sampled(degree: int, n_steps: int, seed: int, penalties: tuple[float, ...] | None = None) -> Maker:
-    common: dict[str, Any] = {"standardize": False, "polish": False, "n_steps": n_steps, "random_state": seed}
+    common: dict[str, Any] = {
+        "standardize": False, "normalize": None, "polish": False, "n_steps": n_steps, "random_state": seed
+    }  # fmt: skip
     return lambda alpha: PolynomialMKL(degree, alpha=alpha, degree_penalties=penalties, **common)
 
 

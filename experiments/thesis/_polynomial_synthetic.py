@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from manykernels import HierarchicalMKL, MKLRegressor, NonlinearMKL, PolynomialMKL, solve
 from manykernels.discovery.polynomial.family import PolynomialFamily
-from manykernels.discovery.polynomial.product_bases import RankOneBase
+from manykernels.discovery.polynomial.rank_one_base import RankOneBase
 from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.grams import DenseStack, GramStack, RankOneStack
 from manykernels.kernels import KernelBank, Polynomial
@@ -97,7 +97,7 @@ class ListedProducts:
 
 def methods(n_columns: int, sizes: Sizes, seed: int) -> dict[str, tuple[Maker, tuple[float, ...]]]:
     """Return what makes the model of a strength and the strengths to choose from, by the name of the method."""
-    common: dict[str, Any] = {"standardize": False, "random_state": seed}
+    common: dict[str, Any] = {"standardize": False, "normalize": None, "random_state": seed}
     uniform = KernelBank([(f"degree {d}", Polynomial(d, offset=0.0), None) for d in (1, 2, 3)], normalize=None)
     bounded: dict[str, Any] = {"growth": 2.0, "max_kernels": 1000, "tol": 1e-2, "max_iter": 50}
     made: dict[str, tuple[Maker, tuple[float, ...]]] = {

@@ -16,6 +16,7 @@ from manykernels.discovery.hierarchical.graph import ROOT, Hull, Node, ancestors
 from manykernels.discovery.hierarchical.monomial_grid import MonomialGrid
 from manykernels.discovery.hierarchical.newton import HierarchicalNewton
 from manykernels.discovery.hierarchical.norm import HierarchicalNorm
+from manykernels.discovery.hierarchical.normalized_grid import NormalizedMonomialGrid
 from manykernels.discovery.hierarchical.product_grid import ProductGrid
 from manykernels.discovery.hierarchical.weights import HierarchicalWeights
 from manykernels.exceptions import InvalidInputError
@@ -53,13 +54,16 @@ def below(v: Node, w: Node) -> bool:
     return all(dict(w).get(column, 0) >= level for column, level in v)
 
 
-def monomial(points: np.ndarray, node: Node) -> np.ndarray:
-    return np.prod([points[:, c] ** j for c, j in node], axis=0) * np.ones(len(points))
+def monomial(points: np.ndarray, node: Node, normalize: str | None = None) -> np.ndarray:
+    powers = [points[:, c] ** j for c, j in node]
+    powers = [power - power.mean() for power in powers] if normalize == "centered" else powers
+    powers = [power / np.sqrt(np.mean(power**2)) for power in powers] if normalize else powers
+    return np.prod(powers, axis=0) * np.ones(len(points))
 
 
-def gram(points: np.ndarray, node: Node, kernel: Any) -> np.ndarray:
+def gram(points: np.ndarray, node: Node, kernel: Any, normalize: str | None = None) -> np.ndarray:
     if kernel is None:
-        return np.outer(monomial(points, node), monomial(points, node))
+        return np.outer(monomial(points, node, normalize), monomial(points, node, normalize))
     return np.prod([np.ones((len(points),) * 2), *(kernel(points[:, [c]]) for c, _ in node)], axis=0)
 
 
@@ -100,7 +104,7 @@ def optimum(roots: list[np.ndarray], nodes: list[Node], y: np.ndarray, loss: str
 
 
 def search(points: np.ndarray, y: np.ndarray, **more: Any) -> HierarchicalDiscovery:
-    given = {"strength": STRENGTH, "growth": GROWTH, "degree": D, "limits": Limits(tol=1e-7)}
+    given = {"strength": STRENGTH, "growth": GROWTH, "degree": D, "limits": Limits(tol=1e-7), "normalize": None}
     return discover_hierarchical(points, y, **(given | more))
 
 
@@ -203,6 +207,9 @@ def test_the_newton_direction_solves_linearized_conditions(norm: HierarchicalNor
 GRIDS = {
     "polynomial": lambda X: MonomialGrid(X, 4, GROWTH),
     "multilinear": lambda X: MonomialGrid(X, 4, GROWTH, squares=False),
+    "powers": lambda X: NormalizedMonomialGrid(X, 4, GROWTH),
+    "centered powers": lambda X: NormalizedMonomialGrid(X, 4, GROWTH, normalize="centered"),
+    "multilinear, normalized": lambda X: NormalizedMonomialGrid(X, 4, GROWTH, squares=False),
     "anova": lambda X: AnovaGrid(X, 3, GROWTH, Gaussian(1.3)),
 }
 
@@ -214,7 +221,7 @@ def enumerated_bound(points: np.ndarray, grid: ProductGrid, rho: np.ndarray, sou
     for w in nodes:
         if below(source, w):
             box = sum(GROWTH ** depth(v) for v in nodes if below(source, v) and below(v, w))
-            total += rho @ gram(points, w, kernel) @ rho / box**2
+            total += rho @ gram(points, w, kernel, getattr(grid, "normalize", None)) @ rho / box**2
     return float(total)
 
 
@@ -229,7 +236,8 @@ def test_sums_over_descendants_are_those_of_enumeration(
     np.testing.assert_allclose(bounds, expected, rtol=1e-9)
     np.testing.assert_allclose([grid.descendant_squares(rho, node) for node in sources], expected, rtol=1e-9)
     kernel = getattr(grid, "kernel", None)
-    squares = [rho @ gram(points, node, kernel) @ rho / grid.penalty(node) ** 2 for node in sources]
+    grams = [gram(points, node, kernel, getattr(grid, "normalize", None)) for node in sources]
+    squares = [rho @ K @ rho / grid.penalty(node) ** 2 for K, node in zip(grams, sources, strict=True)]
     np.testing.assert_allclose(own, squares, rtol=1e-9)
 
 
@@ -268,6 +276,20 @@ def test_the_optimum_over_all_monomials_is_reached(
     assert certificate.kkt.stationarity + certificate.kkt.complementarity == pytest.approx(
         certificate.relative_gap, abs=1e-12
     )
+
+
+@pytest.mark.parametrize("normalize", ["power", "centered"])
+def test_the_optimum_over_normalized_monomials_is_reached(
+    normalize: str, points: np.ndarray, signal: np.ndarray, nodes: list[Node]
+) -> None:
+    found = search(points, signal, normalize=normalize)
+    best = optimum([monomial(points, v, normalize)[:, None] for v in nodes], nodes, signal, "squared")
+    assert found.solution.certificate.primal == pytest.approx(best, rel=1e-6)
+    assert found.solution.certificate.dual <= best * (1 + 1e-8)
+    kernels = [kernel.spec(points[:, list(kernel.columns)]) for kernel in found.kernels]
+    rho = found.solution.dual_coef
+    f = np.tensordot(found.solution.kernel_weights, kernels, axes=1) @ rho
+    np.testing.assert_allclose(rho, signal - f - found.solution.intercept, atol=1e-4)
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -13,9 +13,9 @@ import pytest
 from manykernels.discovery import Limits, PolynomialDiscovery, discover_polynomial
 from manykernels.discovery.polynomial.descent import MirrorDescent, RidgeSolver, WarmStartedSolver, project_on_lp_ball
 from manykernels.discovery.polynomial.family import PolynomialFamily, multiplicity
-from manykernels.discovery.polynomial.product_bases import RankOneBase
+from manykernels.discovery.polynomial.rank_one_base import RankOneBase
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels import Gaussian, Interaction, Linear
+from manykernels.kernels import Gaussian, Linear
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers.weight_sets import LpBall
@@ -26,6 +26,8 @@ N, R, D = 30, 4, 2
 RHO = np.array([1.0, 0.8, 1.5])
 STRENGTH = 2.0
 LOSSES = ["squared", "logistic", "hinge"]
+COLUMNS = [f"x{j}" for j in range(R)]
+CASES = [*((loss, None) for loss in LOSSES), ("squared", "power"), ("squared", "centered"), ("logistic", "power")]
 
 
 @pytest.fixture
@@ -44,17 +46,22 @@ def target(loss: str, signal: np.ndarray) -> np.ndarray:
     return signal if loss == "squared" else np.where(signal > 0, 1.0, -1.0)
 
 
-def features(points: np.ndarray, index: tuple[int, ...]) -> np.ndarray:
-    return np.prod(points[:, list(index)], axis=1) if index else np.ones(len(points))
+def features(points: np.ndarray, index: tuple[int, ...], normalize: str | None = None) -> np.ndarray:
+    values = np.ones(len(points))
+    for j in set(index):
+        power = points[:, j] ** index.count(j)
+        power = power - power.mean() if normalize == "centered" else power
+        values = values * (power / np.sqrt(np.mean(power**2)) if normalize else power)
+    return values
 
 
 def ordered(degree: int = D) -> list[tuple[int, ...]]:
     return [index for d in range(degree + 1) for index in product(range(R), repeat=d)]
 
 
-def optimum(points: np.ndarray, y: np.ndarray, loss: str, p: float) -> float:
+def optimum(points: np.ndarray, y: np.ndarray, loss: str, p: float, normalize: str | None = None) -> float:
     """Return the optimum over all ordered products, by a cone program in the weights of the monomials."""
-    Phi = np.column_stack([features(points, index) for index in ordered()])
+    Phi = np.column_stack([features(points, index, normalize) for index in ordered()])
     rho = np.array([RHO[len(index)] for index in ordered()])
     w, b = cp.Variable(Phi.shape[1]), cp.Variable()
     z = Phi @ w + b
@@ -76,11 +83,12 @@ def discover(
     points: np.ndarray, y: np.ndarray, loss: str = "squared", p: float = 2.0, **more: Any
 ) -> PolynomialDiscovery:
     settings = {"strength": STRENGTH, "degree": D, "degree_penalties": RHO, "random_state": 0, "limits": Limits(1e-4)}
+    settings["normalize"] = None
     return discover_polynomial(points, y, loss=loss, p=p, **(settings | more))
 
 
 def recomputed(
-    points: np.ndarray, y: np.ndarray, loss: str, p: float, found: PolynomialDiscovery
+    points: np.ndarray, y: np.ndarray, loss: str, p: float, found: PolynomialDiscovery, normalize: str | None = None
 ) -> tuple[float, float]:
     """Return the primal value of the model and the dual value of its dual vector, over all ordered products."""
     solution = found.solution
@@ -88,9 +96,8 @@ def recomputed(
     f, norms = np.zeros(N), []
     for kernel, d in zip(found.kernels, solution.kernel_weights, strict=True):
         K = kernel.spec(points[:, list(kernel.columns)])
-        factors = len(kernel.spec.parts) if isinstance(kernel.spec, Interaction) else 1
-        index = tuple(kernel.columns[at[0]] for _, at in kernel.spec.parts) if factors != 1 else kernel.columns
-        c = multiplicity(index if factors else ())
+        index = tuple(COLUMNS.index(name) for name in kernel.name.split(" x ")) if kernel.name != "1" else ()
+        factors, c = len(index), multiplicity(index)
         t = RHO[factors] * d * np.sqrt(max(rho @ K @ rho, 0.0)) / c
         f, norms = f + d * K @ rho, norms + [t] * c
     q = 2 * p / (p + 1)
@@ -107,17 +114,19 @@ def recomputed(
         conjugate = np.sum(r * np.log(r) + np.where(r < 1, (1 - r) * np.log1p(-np.minimum(r, 1 - 1e-16)), 0))
     else:
         conjugate = conjugates[loss].sum()
-    v = np.array([(features(points, i) @ rho) ** 2 / RHO[len(i)] ** 2 for i in ordered()])
+    v = np.array([(features(points, i, normalize) @ rho) ** 2 / RHO[len(i)] ** 2 for i in ordered()])
     top = v.max() if p == 1 else np.sum(v ** (p / (p - 1))) ** ((p - 1) / p)
     return float(primal), float(-conjugate - top / (2 * STRENGTH))
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
-@pytest.mark.parametrize("loss", LOSSES)
-def test_the_objective_is_the_optimum_over_ordered_products(points: Any, signal: Any, loss: str, p: float) -> None:
+@pytest.mark.parametrize(("loss", "normalize"), CASES)
+def test_the_objective_is_the_optimum_over_ordered_products(
+    points: Any, signal: Any, loss: str, normalize: str | None, p: float
+) -> None:
     y = target(loss, signal)
-    found = discover(points, y, loss, p)
-    best = optimum(points, y, loss, p)
+    found = discover(points, y, loss, p, normalize=normalize)
+    best = optimum(points, y, loss, p, normalize)
     certificate = found.solution.certificate
     assert str(found.solution.status) == "converged"
     assert certificate.relative_gap <= 1e-4
@@ -127,11 +136,13 @@ def test_the_objective_is_the_optimum_over_ordered_products(points: Any, signal:
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0])
-@pytest.mark.parametrize("loss", LOSSES)
-def test_the_certificate_is_that_of_brute_force(points: Any, signal: Any, loss: str, p: float) -> None:
+@pytest.mark.parametrize(("loss", "normalize"), CASES)
+def test_the_certificate_is_that_of_brute_force(
+    points: Any, signal: Any, loss: str, normalize: str | None, p: float
+) -> None:
     y = target(loss, signal)
-    found = discover(points, y, loss, p)
-    primal, dual = recomputed(points, y, loss, p, found)
+    found = discover(points, y, loss, p, normalize=normalize)
+    primal, dual = recomputed(points, y, loss, p, found, normalize)
     certificate = found.solution.certificate
     np.testing.assert_allclose(certificate.primal, primal, rtol=1e-9)
     # The best dual vector so far, scaled at best, is at least as good as that of the returned model as it is.
@@ -219,18 +230,29 @@ def test_projections_are_the_nearest_points(p: float) -> None:
     np.testing.assert_array_equal(project_on_lp_ball(theta / 100, counts, p), theta / 100)
 
 
-def test_general_base_kernels_reach_the_optimum_on_all_products(points: np.ndarray, signal: np.ndarray) -> None:
+@pytest.mark.parametrize("normalize", [None, "power"])
+def test_general_base_kernels_reach_the_optimum_on_all_products(
+    points: Any, signal: Any, normalize: str | None
+) -> None:
     base = [(Gaussian(1.0), (0,)), (Gaussian(2.0), (1, 2)), (Linear(), (3,))]
     limits = Limits(1e-6)
-    found = discover_polynomial(points, signal, strength=0.5, base=base, degree=3, p=1.5, limits=limits, random_state=0)
+    options = {"strength": 0.5, "base": base, "degree": 3, "p": 1.5, "limits": limits, "normalize": normalize}
+    found = discover_polynomial(points, signal, **options, random_state=0)
     grams = [spec(points[:, list(columns)]) for spec, columns in base]
+    levels = [[gram**a / (np.mean(np.diag(gram) ** a) if normalize else 1.0) for gram in grams] for a in (1, 2, 3)]
     indices = [i for d in range(4) for i in product(range(3), repeat=d)]
-    stack = np.array([np.prod([np.ones((N, N)), *(grams[j] for j in i)], axis=0) for i in indices])
+    stack = np.array(
+        [np.prod([np.ones((N, N)), *(levels[i.count(j) - 1][j] for j in set(i))], axis=0) for i in indices]
+    )
     given = solve(stack, signal, loss="squared", regularizer=LpBall(0.5, p=1.5), tol=1e-8)
     np.testing.assert_allclose(found.solution.certificate.primal, given.certificate.primal, rtol=2e-6)
     assert found.solution.certificate.dual <= given.certificate.primal
     names = [kernel.name for kernel in found.kernels]
     assert "gaussian(width=1)[x0] x gaussian(width=2)[x1, x2]" in names
+    rebuilt = [kernel.spec(points[:, list(kernel.columns)]) for kernel in found.kernels]
+    f = np.tensordot(found.solution.kernel_weights, rebuilt, axes=1) @ found.solution.dual_coef
+    problem = found.solution
+    np.testing.assert_allclose(problem.dual_coef, signal - f - problem.intercept, atol=1e-3)
 
 
 def test_one_kernel_for_every_column(points: np.ndarray, signal: np.ndarray) -> None:
@@ -290,7 +312,13 @@ def test_runs_are_reproducible_and_do_not_touch_their_data(points: np.ndarray, s
     assert other.certificate.primal != first.certificate.primal
 
 
+def test_centered_powers_need_columns(points: np.ndarray, signal: np.ndarray) -> None:
+    with pytest.raises(InvalidInputError, match="normalize='centered' needs base kernels that are linear"):
+        discover_polynomial(points, signal, strength=1.0, base=Gaussian(1.0), normalize="centered")
+
+
 BAD = [
+    ({"normalize": "trace"}, "normalize must be 'power', 'centered' or None, got 'trace'"),
     ({"degree": 0}, "degree must be an integer of at least 1"),
     ({"p": 2.5}, r"p must lie between 1 and 2, got 2.5"),
     ({"p": 0.5}, "p must be at least 1"),

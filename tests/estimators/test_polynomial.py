@@ -50,7 +50,7 @@ def test_interactions_are_found_and_named(table: pd.DataFrame, response: np.ndar
 
 
 def test_predictions_are_sums_of_monomials(table: pd.DataFrame, response: np.ndarray) -> None:
-    model = sparse(p=1.5).fit(table, response)
+    model = sparse(p=1.5, normalize=None).fit(table, response)
     new = table.head(7) + 0.3
     Z, V = ((part - table.mean()) / table.std(ddof=0) for part in (table, new))
     rho = np.zeros(N)
@@ -62,6 +62,58 @@ def test_predictions_are_sums_of_monomials(table: pd.DataFrame, response: np.nda
         parts.append(d * psi * (phi @ rho))
     np.testing.assert_allclose(model.decompose(new), parts, atol=1e-9)
     np.testing.assert_allclose(model.predict(new), np.sum(parts, axis=0) + model.intercept_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("normalize", ["power", "centered"])
+def test_normalized_monomials_predict_as_they_are_defined(table: Any, response: Any, normalize: str) -> None:
+    model = sparse(normalize=normalize).fit(table, response)
+    new = table.head(7) + 0.3
+    Z, V = ((part - table.mean()) / table.std(ddof=0) for part in (table, new))
+    rho = np.zeros(N)
+    rho[model.support_] = model.dual_coef_
+    parts = []
+    for name, d in zip(model.kernel_names_, model.kernel_weights_, strict=True):
+        phi, psi = np.ones(N), np.ones(len(new))
+        factors = [] if name == "1" else name.split(" x ")
+        for c in set(factors):
+            power, other = Z[c] ** factors.count(c), V[c] ** factors.count(c)
+            center = power.mean() if normalize == "centered" else 0.0
+            scale = np.sqrt(np.mean((power - center) ** 2))
+            phi, psi = phi * np.asarray(power - center) / scale, psi * np.asarray(other - center) / scale
+        parts.append(d * psi * (phi @ rho))
+    np.testing.assert_allclose(model.decompose(new), parts, atol=1e-9)
+
+
+def test_the_unit_of_a_column_does_not_matter(table: pd.DataFrame, response: np.ndarray) -> None:
+    plain = sparse(standardize=False).fit(table, response).predict(table)
+    scaled = table * [1e3, 1e-2, 7.0, 1.0]
+    np.testing.assert_allclose(sparse(standardize=False).fit(scaled, response).predict(scaled), plain, atol=0.02)
+
+
+def test_cross_validation_and_the_second_step_find_what_made_the_target(table: Any, response: Any) -> None:
+    first = sparse(cv=4).fit(table, response)
+    second = sparse(cv=4, adaptive=True).fit(table, response)
+    truth = 2 * table["age"] * table["dose"] ** 2 - table["height"]
+    errors = [np.mean((model.predict(table) - truth) ** 2) for model in (first, second)]
+    assert errors[1] < errors[0] < 0.01 * truth.var()
+    assert set(second.kernel_names_) >= {"age x dose x dose", "height"}
+    assert len(second.kernel_names_) < len(first.kernel_names_)
+    assert second.dual_gap_ <= 1e-6
+    assert first.alpha_ == second.alpha_ != 1e-2
+    # The strength was that of a lasso; the model that is certified at it has the same error.
+    again = sparse(alpha=first.alpha_).fit(table, response)
+    np.testing.assert_allclose(again.predict(table), first.predict(table), atol=0.05)
+
+
+def test_a_second_step_at_a_given_strength_keeps_fewer(table: pd.DataFrame, response: np.ndarray) -> None:
+    first, second = (sparse(adaptive=adaptive).fit(table, response) for adaptive in (False, True))
+    assert set(second.kernel_names_) < set(first.kernel_names_)
+
+
+def test_constant_targets_need_no_cross_validated_strength(table: pd.DataFrame) -> None:
+    with pytest.warns(UserWarning, match="No kernel was selected"):
+        model = sparse(cv=3).fit(table, np.ones(N))
+    np.testing.assert_allclose(model.predict(table), 1.0)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge"])
@@ -133,6 +185,9 @@ def test_cloning_keeps_every_parameter() -> None:
         ({"base": "linear"}, "base must be a kernel such as"),
         ({"loss": "huber"}, "PolynomialMKL has no loss 'huber'. Its losses: squared, logistic, hinge"),
         ({"alpha": 0.0}, "alpha"),
+        ({"cv": 1}, "folds must lie between 2 and the number of samples, 120, got 1"),
+        ({"cv": 3, "p": 1.5}, "Cross-validation chooses the strength for the squared loss, p=1"),
+        ({"normalize": "trace"}, "normalize must be 'power', 'centered' or None"),
         ({"degree_penalties": [1, 1]}, "degree_penalties"),
     ],
 )

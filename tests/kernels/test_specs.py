@@ -21,6 +21,7 @@ from manykernels.kernels import (
     KERNELS,
     ArdGaussian,
     ChiSquared,
+    ColumnPower,
     Cosine,
     Dirichlet,
     FromCallable,
@@ -58,6 +59,7 @@ EXAMPLES: dict[str, list[KernelSpec]] = {
     "matern": [Matern(0.8, 0.5), Matern(0.8, 1.5), Matern(2.0, 2.5)],
     "ard_gaussian": [ArdGaussian((0.5, 1.0, 7.0))],
     "linear": [Linear()],
+    "column_power": [ColumnPower(2), ColumnPower(3, 0.7, -0.2, 1.5)],
     "polynomial": [Polynomial(1), Polynomial(3), Polynomial(2, offset=0.0, scale=0.5), Polynomial(9)],
     "cosine": [Cosine()],
     "tanimoto": [Tanimoto()],
@@ -75,6 +77,7 @@ EXAMPLES: dict[str, list[KernelSpec]] = {
         Interaction(((Linear(), (0,)), (Linear(), (2,)), (Linear(), (2,)))),
         Interaction(((Gaussian(1.0), (1,)), (Gaussian(1.0), (1,)), (Linear(), (0, 2)), (Linear(), (1,)))),
         Interaction(((Gaussian(0.5), (0, 1)), (Laplacian(2.0), (2,)))),
+        Interaction(((ColumnPower(2, 1.2, 0.5), (1,)), (Linear(), (0,)))),
         Interaction(()),
     ],
     "weighted_polynomial": [WeightedPolynomial(1, (0.5, 0.0, 2.0)), WeightedPolynomial(3, (1.0, 0.2, 0.0), 0.7)],
@@ -203,6 +206,7 @@ FORMULAS = [
     (Polynomial(3, 0.5, 2.0), lambda a, b: (2.0 * float(a @ b) + 0.5) ** 3),
     (Polynomial(12), lambda a, b: (float(a @ b) + 1) ** 12),
     (Linear(), lambda a, b: float(a @ b)),
+    (ColumnPower(3, 0.7, -0.2, 1.5), lambda a, b: float(((a / 0.7) ** 3 + 0.2) @ ((b / 0.7) ** 3 + 0.2)) / 2.25),
     (Dirichlet(1, 2.0), lambda a, b: float(np.prod(1 + 2 * np.cos(2.0 * (a - b))))),
     (Dirichlet(3, 0.7), dirichlet_ratio(3, 0.7)),
     (ArdGaussian((0.5, 1.0, 7.0)), lambda a, b: math.exp(-sum(((a - b) / np.array([0.5, 1, 7])) ** 2) / 2)),
@@ -383,6 +387,10 @@ def test_an_interaction_names_its_columns_and_knows_when_it_is_a_monomial() -> N
     assert Interaction(((Linear(), (1,)), (Linear(), (0,)))).named(["age", "dose"]) == "dose x age"
     assert not mixed.is_monomial
     assert Interaction(()).is_monomial
+    power = Interaction(((Linear(), (0,)), (ColumnPower(2, center=1.0), (1,))))
+    assert power.is_monomial
+    assert power.named(["age", "dose"]) == "age x dose x dose"
+    np.testing.assert_array_equal(power.features([[2.0, 3.0]]), [16.0])
     np.testing.assert_array_equal(Interaction(((Linear(), (1,)), (Linear(), (1,)))).features([[2.0, 3.0]]), [9.0])
     assert spec_from_dict(json.loads(json.dumps(mixed.to_dict()))) == mixed
 

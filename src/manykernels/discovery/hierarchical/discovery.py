@@ -11,8 +11,10 @@ import numpy as np
 from manykernels.discovery.base import Discovery, Limits, checked_limits, run_search
 from manykernels.discovery.hierarchical.anova_grid import AnovaGrid
 from manykernels.discovery.hierarchical.monomial_grid import MonomialGrid
+from manykernels.discovery.hierarchical.normalized_grid import NormalizedMonomialGrid
 from manykernels.discovery.hierarchical.product_grid import ProductGrid
 from manykernels.discovery.hierarchical.search import HierarchicalSearch
+from manykernels.discovery.polynomial.powers import check_normalize
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import as_stack
 from manykernels.kernels import Gaussian, KernelSpec
@@ -52,6 +54,7 @@ def discover_hierarchical(
     kernels: str | KernelSpec = "polynomial",
     degree: int = 3,
     growth: float = 3.0,
+    normalize: str | None = None,
     max_kernels: int = 1000,
     names: Sequence[str] | None = None,
     fit_intercept: bool = True,
@@ -86,6 +89,9 @@ def discover_hierarchical(
         Largest total degree of a monomial, or largest number of columns in a product.
     growth : float, default=3.0
         Ratio of the penalty of a node to those of its parents, at least 1; large values prefer small products.
+    normalize : {"power", "centered"} or None, default=None
+        For monomials: "power" divides each power of a column by its own root mean square, "centered" takes its mean off
+        first, None leaves it as it is. Other kernels are taken as they are.
     max_kernels : int, default=1000
         Largest hull; the search ends when it would be exceeded.
     names : sequence of str, optional
@@ -121,7 +127,7 @@ def discover_hierarchical(
     >>> sorted(kernel.name for kernel in found.kernels)
     ['x0', 'x0 x x5', 'x5']
     """
-    grid = _grid(check_points(points), kernels, degree, growth)
+    grid = _grid(check_points(points), kernels, degree, growth, check_normalize(normalize))
     names, limits = check_column_names(names, grid.n_columns), checked_limits(limits, Limits())
     empty = np.zeros((1, grid.n_samples, grid.n_samples))
     base = Problem(
@@ -143,7 +149,7 @@ def discover_hierarchical(
     return HierarchicalDiscovery(found.kernels, solution, len(search.hull.nodes), len(search.hull.sources))
 
 
-def _grid(points: Array, kernels: str | KernelSpec, degree: int, growth: float) -> ProductGrid:
+def _grid(points: Array, kernels: str | KernelSpec, degree: int, growth: float, normalize: str | None) -> ProductGrid:
     """Check the family and return it."""
     degree, growth = check_count(degree, "degree"), check_growth(growth)
     if isinstance(kernels, KernelSpec):
@@ -152,7 +158,9 @@ def _grid(points: Array, kernels: str | KernelSpec, degree: int, growth: float) 
         raise InvalidInputError(f"kernels must be a kernel or one of {', '.join(FAMILIES)}, got {kernels!r}.")
     if kernels == "anova":
         return AnovaGrid(points, degree, growth, Gaussian(1.0))
-    return MonomialGrid(points, degree, growth, squares=kernels == "polynomial")
+    if normalize is None:
+        return MonomialGrid(points, degree, growth, squares=kernels == "polynomial")
+    return NormalizedMonomialGrid(points, degree, growth, squares=kernels == "polynomial", normalize=normalize)
 
 
 def _one_column(kernel: KernelSpec) -> KernelSpec:

@@ -12,11 +12,16 @@ import numpy as np
 
 from manykernels.discovery.base import Discovery, Found, Limits, checked_limits, random_generator, run_search
 from manykernels.discovery.polynomial.family import PolynomialFamily
-from manykernels.discovery.polynomial.product_bases import GramBase, Index, ProductBase, RankOneBase, check_gram_memory
+from manykernels.discovery.polynomial.gram_base import GramBase, check_gram_memory
+from manykernels.discovery.polynomial.path.cross_validation import tuned_strengths
+from manykernels.discovery.polynomial.path.second_step import second_step
+from manykernels.discovery.polynomial.powers import check_normalize
+from manykernels.discovery.polynomial.product_bases import Index, ProductBase
+from manykernels.discovery.polynomial.rank_one_base import RankOneBase
 from manykernels.discovery.polynomial.search import PolynomialSearch
 from manykernels.discovery.polynomial.tuning import BUDGET
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels import Interaction, KernelSpec, Linear
+from manykernels.kernels import Interaction, KernelSpec, Linear, Scaled
 from manykernels.kernels.specs.interaction import Part
 from manykernels.kernels.specs.widths import MedianDistances
 from manykernels.objective.losses import Loss, get_loss
@@ -40,11 +45,14 @@ class PolynomialDiscovery(Discovery):
     n_family : int
         Number of ordered products in the family; ``n_distinct`` without permutations.
     n_distinct : int
+    strength : float
+        ``lambda``, as it was given or chosen.
     """
 
     method: str
     n_family: int
     n_distinct: int
+    strength: float
 
 
 def discover_polynomial(
@@ -52,17 +60,20 @@ def discover_polynomial(
     y: Array,
     *,
     loss: Loss | str = "squared",
-    strength: float,
+    strength: float | None = None,
     degree: int = 3,
     p: float = 2.0,
     degree_penalties: Any = None,
     base: KernelSpec | Sequence[Part] | None = None,
+    normalize: str | None = "power",
     names: Sequence[str] | None = None,
     fit_intercept: bool = True,
     sample_weight: Array | None = None,
     n_steps: int = 100,
     step_size: float | None = None,
     polish: bool = True,
+    folds: int | None = None,
+    adaptive: bool = False,
     max_kernels: int = 500,
     budget: float = BUDGET,
     limits: Limits | None = None,
@@ -89,7 +100,7 @@ def discover_polynomial(
         Target, or signs.
     loss : Loss or str, default="squared"
     strength : float
-        ``lambda``; relative to the sum, not the mean, of the losses.
+        ``lambda``; relative to the sum, not the mean, of the losses. Not needed with ``folds``.
     degree : int, default=3
         ``D``.
     p : float, default=2.0
@@ -98,6 +109,11 @@ def discover_polynomial(
         ``rho_d``, all one by default; larger values for higher degrees make interactions rarer.
     base : KernelSpec, sequence of (KernelSpec, columns) or None, default=None
         Base kernels: linear in each column by default, one kernel on each column, or any kernels on any columns.
+    normalize : {"power", "centered"} or None, default="power"
+        "power" divides each power of a column by its own root mean square, so that a product of powers of columns that
+        are independent has mean square one; the power of another base kernel is divided by its mean diagonal.
+        "centered" takes the mean of each power off first (linear base kernels only). None leaves products as they are,
+        which makes cubes of columns cheap and products of different columns dear.
     names : sequence of str, optional
         Of the columns.
     fit_intercept : bool, default=True
@@ -108,6 +124,13 @@ def discover_polynomial(
         Constant step, relative to the inverse gradient norm at zero; by default steps adapt to the gradients.
     polish : bool, default=True
         Whether to solve exactly on the kernels found and add violators.
+    folds : int, optional
+        Number of parts of the samples for a cross-validation that chooses the strength; for the squared loss, ``p = 1``
+        and linear base kernels.
+    adaptive : bool, default=False
+        Whether a second step solves the problem anew on the kernels selected, each penalized by ``w_m / ||f_m||``: what
+        is large is shrunk hardly, what is small more likely left out. Its certificate is that of this problem, in which
+        all other kernels of the family have infinite penalties. With ``folds``, its strength is chosen as well.
     max_kernels : int, default=500
         Most kernels of the polished model.
     budget : float
@@ -145,25 +168,36 @@ def discover_polynomial(
     """
     points = check_points(points)
     known, polish = check_column_names(names, points.shape[1]), check_flag(polish, "polish")
-    parts = base_parts(points, base)
-    family = PolynomialFamily.of(product_base(points, parts), degree, degree_penalties, p)
+    parts, normalize = base_parts(points, base), check_normalize(normalize)
+    family = PolynomialFamily.of(product_base(points, parts, normalize), degree, degree_penalties, p)
     if family.p > 2:
         raise InvalidInputError(f"p must lie between 1 and 2, got {p!r}.")
     if step_size is not None:
         step_size = check_positive(step_size, "step_size")
-    budget, rng = check_positive(budget, "budget"), _generator(random_state)
+    budget, rng, tuned = check_positive(budget, "budget"), _generator(random_state), None
+    if strength is None and folds is None:
+        raise InvalidInputError("Give a strength, or folds for a cross-validation that chooses it.")
     shell = Problem(
-        family.base.stack([()]), y, get_loss(loss), family.regularizer(strength), sample_weight=sample_weight,
-        fit_intercept=check_flag(fit_intercept, "fit_intercept"), kernel_penalties=family.penalties([()]),
+        family.base.stack([()]), y, get_loss(loss), family.regularizer(1.0 if strength is None else strength),
+        sample_weight=sample_weight, fit_intercept=check_flag(fit_intercept, "fit_intercept"),
+        kernel_penalties=family.penalties([()]),
     )  # fmt: skip
+    if folds is not None:
+        folds = check_count(folds, "folds")
+        tuned = tuned_strengths(shell, family, normalize, folds, check_flag(adaptive, "adaptive"), rng)
+        shell = replace(shell, regularizer=family.regularizer(tuned.strength))
     n_steps, max_kernels = check_count(n_steps, "n_steps"), check_count(max_kernels, "max_kernels")
     limits = checked_limits(limits, Limits(tol=1e-2, max_iter=30))
     rounds, tol = limits.max_iter if polish else 0, limits.tol
-    search = PolynomialSearch(family, shell, _namer(parts, known), rng, tol, max_kernels, budget, limits.time_limit)
+    found_kernel = _namer(family.base, parts, known)
+    search = PolynomialSearch(family, shell, found_kernel, rng, tol, max_kernels, budget, limits.time_limit)
     whole = replace(limits, max_iter=rounds + n_steps, name="polynomial search")
-    found = run_search(search.candidates(n_steps, step_size, rounds), whole)
+    found = run_search(search.candidates(n_steps, step_size, rounds, tuned.indices if tuned else ()), whole)
     found, method = _with_advice(found, tol, search.all_rounds), search.method(found.solution.certificate.dual)
-    return PolynomialDiscovery(found.kernels, found.solution, method, family.n_ordered, family.n_kernels)
+    if check_flag(adaptive, "adaptive") and (tuned is None or tuned.second_mu is not None):
+        found = second_step(search, found, None if tuned is None else tuned.second_mu)
+    chosen: float = shell.regularizer.strength
+    return PolynomialDiscovery(found.kernels, found.solution, method, family.n_ordered, family.n_kernels, chosen)
 
 
 def base_parts(points: Array, base: KernelSpec | Sequence[Part] | None) -> list[Part]:
@@ -181,29 +215,37 @@ def base_parts(points: Array, base: KernelSpec | Sequence[Part] | None) -> list[
     return [(spec.resolve(MedianDistances(points[:, list(at)])), at) for spec, at in checked.parts]
 
 
-def product_base(points: Array, parts: Sequence[Part]) -> ProductBase:
+def product_base(points: Array, parts: Sequence[Part], normalize: str | None = None) -> ProductBase:
     """Return the base kernels on the points; features only if all are linear in one column."""
     if all(isinstance(spec, Linear) and len(columns) == 1 for spec, columns in parts):
-        return RankOneBase(np.ascontiguousarray(points[:, [columns[0] for _, columns in parts]].T))
+        features = np.ascontiguousarray(points[:, [columns[0] for _, columns in parts]].T)
+        return RankOneBase(features, normalize)
+    if normalize == "centered":
+        raise InvalidInputError(
+            "normalize='centered' needs base kernels that are linear in one column each; others have no powers of "
+            "columns whose means could be taken off. Use normalize='power'."
+        )
     check_gram_memory(len(parts), len(points))
     grams = np.empty((len(parts), len(points), len(points)))
     for gram, (spec, columns) in zip(grams, parts, strict=True):
         gram[:] = spec(points[:, list(columns)])
-    return GramBase(grams, overwrite=True)
+    return GramBase(grams, normalize, overwrite=True)
 
 
-def _namer(parts: Sequence[Part], known: Sequence[str]) -> Callable[[Index], Found]:
+def _namer(base: ProductBase, parts: Sequence[Part], known: Sequence[str]) -> Callable[[Index], Found]:
     """Return what makes a kernel of a multi-index, named after its columns."""
 
     @cache
     def found(index: Index) -> Found:
         columns = tuple(sorted({column for j in index for column in parts[j][1]}))
-        local = tuple((parts[j][0], tuple(columns.index(column) for column in parts[j][1])) for j in index)
+        places = {column: at for at, column in enumerate(columns)}
+        factors, factor = base.factors(index, parts)
+        local = tuple((spec, tuple(places[column] for column in at)) for spec, at in factors)
         spec: KernelSpec = Interaction(local)
         name = Interaction(local).named([known[column] for column in columns])
         if len(local) == 1 and local[0][1] == tuple(range(len(columns))):
             spec = local[0][0]
-        return Found(name, spec, columns or (0,))
+        return Found(name, spec if factor == 1 else Scaled(spec, factor), columns or (0,))
 
     return found
 

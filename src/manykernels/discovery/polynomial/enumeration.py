@@ -1,35 +1,54 @@
-"""The score of every distinct product of a degree: two factors at a time by one matrix product, prefixes in batches."""
+"""The score of every distinct product of a degree: two columns at a time by one matrix product, prefixes in batches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import comb, factorial
+from math import comb, factorial, prod
 from typing import Any
 
 import numpy as np
 
-from manykernels.discovery.polynomial.family import PolynomialFamily, multiplicity
-from manykernels.discovery.polynomial.product_bases import Index, ProductBase
+from manykernels.discovery.polynomial.family import PolynomialFamily
+from manykernels.discovery.polynomial.product_bases import Index, Parts, ProductBase
 from manykernels.discovery.polynomial.score_sum import Deadline, ScoreSum
 from manykernels.discovery.polynomial.tuning import BATCH, FEWEST, ONE_BY_ONE, PANEL
 from manykernels.validation.arrays import Array
 
 
 def enumerate_degree(family: PolynomialFamily, state: Array, degree: int, total: ScoreSum, deadline: Deadline) -> None:
-    """Add the scores of all distinct products of a degree."""
-    scale, base = family.scales[degree], family.base
+    """Add the scores of all distinct products of a degree.
+
+    They are listed by the levels of their base kernels, which are of ascending position: products of the same levels
+    have the same number of permutations.
+    """
+    base = family.base
     if degree == 0:
-        _add(total, np.array([scale * base.mass(state, None)]), lambda at: [() for _ in at])
-    elif degree == 1:
-        _add(total, scale * base.masses(state, None), lambda at: [(int(j),) for j in at])
-    elif degree == 2:
-        _add_panels(family, (), state, total, deadline)
-    elif degree == ONE_BY_ONE:
-        for j in range(base.n_base):
-            _add_panels(family, (j,), base.extend(state, j), total, deadline)
-    else:
-        for last in range(base.n_base):
-            _add_batches(family, state, degree, last, total, deadline)
+        _add(total, np.array([family.scales[0] * base.mass(state, None)]), lambda at: [() for _ in at])
+    for levels in compositions(degree):
+        scale = family.scales[degree] * multiplicity_of(levels) ** (1.0 / family.conjugate_exponent)
+        if len(levels) == 1:
+            _add(total, scale * base.masses(state, None, levels), lambda at, d=degree: [(int(j),) * d for j in at])
+        elif len(levels) == 2:
+            _add_panels(base, (), state, levels, scale, total, deadline)
+        elif len(levels) == ONE_BY_ONE:
+            for j in range(base.n_base - 2):
+                extended = base.extend(state, j, levels[0])
+                _add_panels(base, (j,) * levels[0], extended, levels[1:], scale, total, deadline)
+        else:
+            for last in range(len(levels) - 3, base.n_base - 2):
+                _add_batches(base, state, levels, last, scale, total, deadline)
+
+
+def compositions(degree: int) -> Iterator[Parts]:
+    """Yield all ways to write a degree as an ordered sum of levels."""
+    for first in range(degree, 0, -1):
+        for rest in compositions(degree - first) if first < degree else [()]:
+            yield (first, *rest)
+
+
+def multiplicity_of(levels: Parts) -> int:
+    """Return how many ordered multi-indices have a product of these levels."""
+    return factorial(sum(levels)) // prod(factorial(level) for level in levels)
 
 
 def _add(total: ScoreSum, scores: Array, indices: Any) -> None:
@@ -37,61 +56,39 @@ def _add(total: ScoreSum, scores: Array, indices: Any) -> None:
     total.offer(scores, indices)
 
 
-def _share(family: PolynomialFamily) -> float:
-    """``(p - 1) / p``, the power of the multiplicity in ``w^{-2}``."""
-    return 1.0 / family.conjugate_exponent
-
-
 # --- one prefix -----------------------------------------------------------------------------------------------------
 
 
-def _add_panels(family: PolynomialFamily, prefix: Index, partial: Array, total: ScoreSum, deadline: Deadline) -> None:
-    """Add all products ``prefix + (j, k)`` with ``prefix[-1] <= j <= k``."""
-    first = prefix[-1] if prefix else 0
-    scale = family.scales[len(prefix) + 2]
-    for top in range(first, family.base.n_base, PANEL):
+def _add_panels(
+    base: ProductBase, prefix: Index, state: Array, levels: Parts, scale: float, total: ScoreSum, deadline: Deadline
+) -> None:
+    """Add all products of a prefix with two more base kernels ``j < k`` beyond it, at two levels."""
+    a, b = levels
+    for top in range(prefix[-1] + 1 if prefix else 0, base.n_base - 1, PANEL):
         deadline.check()
-        rows = slice(top, min(top + PANEL, family.base.n_base))
-        scores = family.base.pair_masses(partial, rows, top)
-        _weigh(scores, prefix, top, scale, _share(family))
-        width = scores.shape[1]
+        scores = base.pair_masses(state, slice(top, min(top + PANEL, base.n_base)), top, (a, b))
+        scores *= scale
+        n_rows, width = scores.shape
+        scores[:, :n_rows][np.tril_indices(n_rows)] = 0.0
 
         def indices(at: Array, top: int = top, width: int = width) -> list[Index]:
-            return [(*prefix, top + int(i) // width, top + int(i) % width) for i in at]
+            return [prefix + (top + int(i) // width,) * a + (top + int(i) % width,) * b for i in at]
 
         _add(total, scores, indices)
-
-
-def _weigh(scores: Array, prefix: Index, top: int, scale: float, share: float) -> None:
-    """Multiply masses of ``prefix + (j, k)``, j and k from ``top`` on, by ``scale c^share``; zero where ``j > k``."""
-    n_rows, last = len(scores), top + scores.shape[1]
-    apart = (last, last + 1)  # stand for two further indices
-
-    def factor(*pair: int) -> float:
-        return float(scale * multiplicity((*prefix, *pair)) ** share)
-
-    square, diagonal = scores[:, :n_rows], np.arange(n_rows)
-    square[np.tril_indices(n_rows, -1)] = 0.0
-    twice = square[diagonal, diagonal] * factor(apart[0], apart[0])
-    if prefix and prefix[-1] == top:
-        corner = square[0, 0] * factor(top, top)
-        scores[0] *= factor(top, apart[0]) / factor(*apart)
-        twice[0] = corner
-    scores *= factor(*apart)
-    square[diagonal, diagonal] = twice
 
 
 # --- prefixes in batches --------------------------------------------------------------------------------------------
 
 
-def batches(base: ProductBase, state: Array, length: int, last: int) -> Iterator[tuple[Array, Array]]:
-    """Yield all non-decreasing multi-indices of a length whose largest index is at most ``last``, with their states."""
-    if length == 0 or comb(last + length, length) <= largest_batch(base):
-        yield _table(base, state, length, last)
+def batches(base: ProductBase, state: Array, levels: Parts, last: int) -> Iterator[tuple[Array, Array]]:
+    """Yield all ascending positions up to ``last``, as many as there are levels, with their states at these levels."""
+    length = len(levels)
+    if length == 0 or comb(last + 1, length) <= largest_batch(base):
+        yield _table(base, state, levels, last)
         return
-    for j in range(last + 1):
-        for indices, states in batches(base, state, length - 1, j):
-            yield _with_last(indices, j), base.extend(states, j)
+    for j in range(length - 1, last + 1):
+        for columns, states in batches(base, state, levels[:-1], j - 1):
+            yield _with_last(columns, j), base.extend(states, j, levels[-1])
 
 
 def largest_batch(base: ProductBase) -> int:
@@ -99,60 +96,37 @@ def largest_batch(base: ProductBase) -> int:
     return max(FEWEST, BATCH // base.state_size)
 
 
-def _table(base: ProductBase, state: Array, length: int, last: int) -> tuple[Array, Array]:
-    """Return what one batch yields, sorted by the largest index: those that may be extended by j come first."""
-    indices, states = np.zeros((1, 0), dtype=int), state[np.newaxis]
-    for level in range(length):
-        counts = [comb(j + level, level) for j in range(last + 1)]
-        indices = np.concatenate([_with_last(indices[:count], j) for j, count in enumerate(counts)])
-        states = np.concatenate([base.extend(states[:count], j) for j, count in enumerate(counts)])
-    return indices, states
+def _table(base: ProductBase, state: Array, levels: Parts, last: int) -> tuple[Array, Array]:
+    """Return what one batch yields, sorted by the largest position: those that may be extended by j come first."""
+    columns, states = np.zeros((1, 0), dtype=int), state[np.newaxis]
+    for length, level in enumerate(levels):
+        counts = [comb(j, length) for j in range(last + 1)]
+        columns = np.concatenate([_with_last(columns[:count], j) for j, count in enumerate(counts)])
+        states = np.concatenate([base.extend(states[:count], j, level) for j, count in enumerate(counts)])
+    return columns, states
 
 
-def _with_last(indices: Array, j: int) -> Array:
-    return np.column_stack([indices, np.full(len(indices), j)])
-
-
-def repeats(indices: Array) -> tuple[Array, Array]:
-    """Return ``prod_j (count of j)!`` of sorted multi-indices, and how often each ends with the same index."""
-    product, run = np.ones(len(indices), dtype=int), np.ones(len(indices), dtype=int)
-    for at in range(1, indices.shape[1]):
-        run = np.where(indices[:, at] == indices[:, at - 1], run + 1, 1)
-        product *= run
-    return product, run
+def _with_last(columns: Array, j: int) -> Array:
+    return np.column_stack([columns, np.full(len(columns), j)])
 
 
 def _add_batches(
-    family: PolynomialFamily, state: Array, degree: int, last: int, total: ScoreSum, deadline: Deadline
+    base: ProductBase, state: Array, levels: Parts, last: int, scale: float, total: ScoreSum, deadline: Deadline
 ) -> None:
-    """Add all products ``prefix + (j, k)`` with ``prefix[-1] = last <= j <= k``."""
-    base = family.base
-    rows, cols = (last + at for at in np.triu_indices(base.n_base - last))
-    for shorter, states in batches(base, state, degree - 3, last):
-        prefixes, states = _with_last(shorter, last), base.extend(states, last)
-        width = max(FEWEST, BATCH // max(len(states), base.state_size))
+    """Add all products whose last but two base kernel is ``last``, with two more beyond it."""
+    a, b = levels[-2:]
+    rows, cols = (last + 1 + at for at in np.triu_indices(base.n_base - last - 1, 1))
+    for shorter, states in batches(base, state, levels[:-3], last - 1):
+        prefixes, extended = _with_last(shorter, last), base.extend(states, last, levels[-3])
+        width = max(FEWEST, BATCH // max(len(extended), base.state_size))
         for at in range(0, len(rows), width):
             deadline.check()
             pairs = rows[at : at + width], cols[at : at + width]
-            scores = base.tail_masses(states, *pairs)
-            _weigh_batch(family, scores, prefixes, *pairs)
-            _add(total, scores, lambda found, prefixes=prefixes, pairs=pairs: _named(found, prefixes, *pairs))
+            scores = scale * base.tail_masses(extended, *pairs, (a, b))
+            _add(total, scores, lambda found, prefixes=prefixes, pairs=pairs: _named(found, prefixes, pairs, levels))
 
 
-def _weigh_batch(family: PolynomialFamily, scores: Array, prefixes: Array, rows: Array, cols: Array) -> None:
-    """Multiply masses of ``prefix + (j, k)`` by ``rho_d^{-2} c^share``."""
-    degree, share = prefixes.shape[1] + 2, _share(family)
-    denominators, run = (values[:, np.newaxis] for values in repeats(prefixes))
-    scores *= family.scales[degree] * (factorial(degree) / denominators) ** share
-    last = prefixes[0, -1]
-    touching = int(np.count_nonzero(rows == last))  # rows are sorted: these come first
-    scores[:, :touching] *= (1.0 / (run + 1)) ** share
-    if touching and cols[0] == last:
-        scores[:, :1] *= (1.0 / (run + 2)) ** share
-    scores[:, np.flatnonzero((rows == cols) & (rows > last))] *= 0.5**share
-
-
-def _named(found: Array, prefixes: Array, rows: Array, cols: Array) -> list[Index]:
-    which, pair = np.divmod(found, len(rows))
-    whole = np.column_stack([prefixes[which], rows[pair], cols[pair]])
-    return [tuple(index) for index in whole.tolist()]
+def _named(found: Array, prefixes: Array, pairs: tuple[Array, Array], levels: Parts) -> list[Index]:
+    which, pair = np.divmod(found, len(pairs[0]))
+    columns = np.column_stack([prefixes[which], pairs[0][pair], pairs[1][pair]])
+    return [tuple(index) for index in np.repeat(columns, levels, axis=1).tolist()]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import comb, factorial, prod
 from typing import Any
 
 import numpy as np
 
+from manykernels.discovery.polynomial.generating import moments, total_cumulants
 from manykernels.discovery.polynomial.product_bases import Index, ProductBase
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.regularizers.weight_sets import LpBall, Simplex, WeightSet
@@ -19,6 +20,7 @@ from manykernels.validation.arrays import Array, check_count, check_positive, ch
 LARGEST_DEGREE = 8
 
 
+@lru_cache(maxsize=2**16)
 def multiplicity(index: Index) -> int:
     """Return how many ordered multi-indices have the same product, ``d! / prod_j (count of j)!``."""
     return factorial(len(index)) // prod(factorial(count) for count in Counter(index).values())
@@ -68,13 +70,14 @@ class PolynomialFamily:
             return np.float64(self.base.unit) ** np.arange(self.degree + 1) / self.degree_penalties**2
 
     @cached_property
-    def powers(self) -> tuple[Array | None, ...]:
-        """``S^{o k}`` for k below D, scaled; None for ``k = 0``, the matrix of ones."""
-        powers: list[Array | None] = [None]
-        for k in range(1, self.degree + 1):
-            last = powers[-1]
-            powers.append(self.base.total if k == 1 or last is None else last * self.base.total)
-        return tuple(powers)
+    def cumulants(self) -> tuple[Array | None, ...]:
+        """Cumulants of all base kernels, orders 1 to D, scaled; None where they vanish."""
+        return total_cumulants(self.base, self.degree)
+
+    @cached_property
+    def moments(self) -> tuple[Array | None, ...]:
+        """Sums over all ordered products of 0 to D factors, scaled; the first is None, the matrix of ones."""
+        return moments(self.cumulants, self.degree)
 
     @property
     def conjugate_exponent(self) -> float:

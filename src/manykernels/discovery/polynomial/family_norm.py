@@ -4,11 +4,12 @@ The conjugate of the penalty is ``Omega*(u) = V / (2 lambda)``, ``V = (sum_i v_i
 with ``v_i = a'K_i a / rho_d^2`` and ``q = p/(p-1)``. Three ways to it, the cheapest exact one first:
 
 - *enumeration*: all distinct products. Names the largest as well.
-- *identity*, for p = 2: ``sum_{|i|=d} v_i^2 = vec(aa')'[(sum_j vec K_j vec K_j')^{o d}] vec(aa')``: ``O(r N^4)``
-  whatever the degree.
-- *bound*: products that begin with ``i1..ik`` have the sum ``v(i1..ik) = <(aa') o K_{i1} o ... o K_{ik}, S^{o(d-k)}>``
-  and are not negative, so that the sum of their q-th powers is at most its q-th power (q >= 1). The longest prefix
-  that can be afforded is taken; ``k = 0`` gives the 1-norm of the gradient.
+- *identity*, for p = 2: ``sum_{|i|=d} v_i^2 = vec(aa')' G vec(aa')``, where G is the sum over all ordered products of
+  ``d`` kernels of pairs of samples, ``vec K_j vec K_j'``, by the same generating functions: ``O(r N^4)``.
+- *bound*: products that begin with the same base kernels, k - 1 of them each with its level and places, and one more,
+  have a sum that generating functions give. They are not negative, so that the sum of their q-th powers is at most its
+  q-th power (q >= 1). The longest such prefix that can be afforded is taken; ``k = 0`` gives the 1-norm of the
+  gradient.
 
 Where only so many seconds may be spent, the prefix is lengthened step by step, and what there is by then counts.
 """
@@ -17,14 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import comb, factorial
-from typing import Any
+from math import comb
 
 import numpy as np
 
-from manykernels.discovery.polynomial.enumeration import ONE_BY_ONE, batches, enumerate_degree, largest_batch, repeats
+from manykernels.discovery.polynomial.enumeration import ONE_BY_ONE, compositions, enumerate_degree, largest_batch
 from manykernels.discovery.polynomial.family import PolynomialFamily
-from manykernels.discovery.polynomial.product_bases import Index
+from manykernels.discovery.polynomial.generating import Node, combined, moments, terms_of
+from manykernels.discovery.polynomial.product_bases import Index, ProductBase
 from manykernels.discovery.polynomial.score_sum import Deadline, ScoreSum
 from manykernels.discovery.polynomial.tuning import (
     BUDGET,
@@ -35,7 +36,7 @@ from manykernels.discovery.polynomial.tuning import (
     SCORE,
     SHORT,
     SPEED,
-    STATE,
+    STATE_PASSES,
     WORTH,
 )
 from manykernels.solvers.deadline import OutOfTimeError
@@ -156,25 +157,36 @@ def _enumeration_cost(family: PolynomialFamily, degree: int) -> float:
     base = family.base
     if degree < 2:
         return float(base.n_base * base.state_size) if degree else 0.0
-    products = float(comb(base.n_base + degree - 1, degree))
-    calls: float = base.n_base if degree > 2 else 0
-    if degree > ONE_BY_ONE:
-        calls += EXTENSION * degree * base.n_base**2 + comb(base.n_base + degree - 3, degree - 2) // largest_batch(base)
+    return sum(_composition_cost(base, degree, len(levels)) for levels in compositions(degree))
+
+
+def _composition_cost(base: ProductBase, degree: int, length: int) -> float:
+    """Return the same for products of so many different base kernels."""
+    products = float(comb(base.n_base, length))
+    calls: float = {1: 0, 2: degree > 2, ONE_BY_ONE: base.n_base}.get(length, base.n_base)
+    if length > ONE_BY_ONE:
+        calls += EXTENSION * length * base.n_base**2 + comb(base.n_base, length - 2) // largest_batch(base)
     return products * (base.state_size + SCORE) + CALL * calls
 
 
 # --- the identity ---------------------------------------------------------------------------------------------------
 
 
-def _sum_of_squares(base: Any, state: Array, degree: int, deadline: Deadline) -> float:
+def _sum_of_squares(base: ProductBase, state: Array, degree: int, deadline: Deadline) -> float:
     """Return the sum over ordered products of ``degree`` factors of ``<M, K_i>^2``, from pairs of samples."""
+    if degree == 0:
+        return base.mass(state, None) ** 2
     rows, cols = np.triu_indices(base.n_samples)
-    vectors = base.pair_vectors(rows, cols)
+    orders = [terms_of(base, order) for order in range(1, degree + 1)]
+    vectors = {parts: base.pair_vectors(rows, cols, parts) for terms in orders for _, parts in terms}
     weight = base.pair_weights(state, rows, cols)
     total = 0.0
     for at in range(0, len(rows), PANEL):
         deadline.check()
-        table = (vectors[:, at : at + PANEL].T @ vectors) ** degree
+        tables = {parts: part[:, at : at + PANEL].T @ part for parts, part in vectors.items()}
+        cumulants = [combined((c, tables[parts]) for c, parts in terms) for terms in orders]
+        table = moments(cumulants, degree)[degree]
+        assert table is not None
         total += float(weight[at : at + PANEL] @ table @ weight)
     return total
 
@@ -186,9 +198,8 @@ def _longest(family: PolynomialFamily, degree: int, allowed: float) -> int:
     """Return the length of the prefixes that can be afforded."""
     base, length = family.base, 0
     while length < degree - 1:
-        prefixes = comb(base.n_base + length, length + 1)
-        calls = base.n_base**length / largest_batch(base) if length else 0.0
-        if prefixes * (base.n_samples**2 + STATE * (length > 0)) + CALL * calls > allowed:
+        nodes = float(base.n_base**length)
+        if nodes * ((base.n_base + STATE_PASSES) * base.n_samples**2 + CALL * (length > 0)) > allowed:
             break
         length += 1
     return length
@@ -198,10 +209,26 @@ def _bound(
     family: PolynomialFamily, state: Array, degree: int, length: int, total: ScoreSum, deadline: Deadline
 ) -> None:
     """Add the sums of all products that begin alike as if each were one product."""
-    base, power, share = family.base, family.powers[degree - length], 1.0 / family.conjugate_exponent
-    if power is None:
-        raise ValueError("a prefix is shorter than the product")
-    for indices, states in batches(base, state, length, base.n_base - 1):
-        deadline.check()
-        masses = family.scales[degree] * base.state_masses(states, power)
-        total.add(masses * (factorial(length) / repeats(indices)[0]) ** share)
+    root = Node(family.base, state, degree, family.cumulants)
+    if length == 0:
+        total.add(family.scales[degree] * np.array([family.base.mass(state, family.moments[degree])]))
+    else:
+        _add_below(family, root, family.scales[degree], 1, length, total, deadline)
+
+
+def _add_below(
+    family: PolynomialFamily, node: Node, scale: float, count: int, length: int, total: ScoreSum, deadline: Deadline
+) -> None:
+    """Add what follows at a node, which stands for so many orderings of its factors, of ``length`` more factors."""
+    deadline.check()
+    share = 1.0 / family.conjugate_exponent
+    if length == 1:
+        total.add(scale * count**share * node.first_masses)
+        return
+    for j in np.flatnonzero(node.first_masses):
+        for level in range(1, node.left + 1):
+            child, ways = node.child(int(j), level), count * comb(node.left - 1, level - 1)
+            if child.left:
+                _add_below(family, child, scale, ways, length - 1, total, deadline)
+            else:
+                total.add(scale * ways**share * np.array([family.base.mass(child.state, None)]))

@@ -1,28 +1,37 @@
-"""Algorithm 3: draw a product of base kernels with probability proportional to the size of its gradient."""
+"""Algorithm 3: draw products of base kernels with probability proportional to the size of their gradient."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from math import comb
 
 import numpy as np
 
 from manykernels.discovery.polynomial.family import PolynomialFamily
+from manykernels.discovery.polynomial.generating import Node
 from manykernels.discovery.polynomial.product_bases import Index
 from manykernels.validation.arrays import Array
+
+Factors = tuple[tuple[int, int], ...]  # base kernels with their levels, in the order of their first places
 
 
 @dataclass(frozen=True, eq=False)
 class InteractionSampler:
     """Draws ordered multi-indices with probability ``a'K_i a / rho_d^2``, divided by the sum over the whole family.
 
-    First the degree, with mass ``delta(d) = rho_d^{-2} a'S^{o d} a`` and ``S = sum_j K_j``; then one index after the
-    other, ``j`` with mass ``<M o S^{o (d-i)}, K_j>``, ``M = (a a') o K_{z1} o ... o K_{z(i-1)}``. A draw costs
-    ``O(D r N^2)`` although there are ``r^D`` products.
+    First the degree, with mass ``delta(d) = rho_d^{-2} a'G_d a``, ``G_d`` the sum over all ordered products of d
+    factors; then the first factor j that is not chosen yet, with the mass of all products that have it there; then its
+    level a in the whole product, and with equal probability its other ``a - 1`` places. ``G_d`` and the sums over what
+    remains come from generating functions, so that a draw costs ``O(D r N^2)`` although there are ``r^D`` products.
+    Draws that begin alike share the work, and where there are fewer columns than samples, the last two factors are
+    drawn from a table of all pairs.
 
     Notes
     -----
-    Afkanpour (2013), Algorithm 3 and (4.18), whose gradient lacks a factor 1/2.
+    Afkanpour (2013), Algorithm 3 and (4.18), whose gradient lacks a factor 1/2. There levels are powers of one kernel,
+    and factors are drawn one after the other.
     """
 
     family: PolynomialFamily
@@ -41,7 +50,7 @@ class InteractionSampler:
     def degree_masses(self) -> Array:
         """``delta(d)`` for d = 0..D, (D + 1,)."""
         base = self.family.base
-        masses = [base.mass(self._state, power) for power in self.family.powers]
+        masses = [base.mass(self._state, moment) for moment in self.family.moments]
         return self._size**2 * self.family.scales * np.array(masses)
 
     @property
@@ -50,36 +59,62 @@ class InteractionSampler:
         return 0.5 * float(self.degree_masses.sum())
 
     @cached_property
-    def _first_masses(self) -> dict[int, Array]:
-        """Masses of the first index by degree: the same for all draws."""
+    def _roots(self) -> dict[int, Node]:
+        """Nodes at which the draws of a degree begin: the same for all."""
         return {}
 
-    def masses(self, degree: int, chosen: Index) -> Array:
-        """Masses of the next index of a product of ``degree`` factors after the chosen ones, (r,), up to a factor."""
-        if not chosen:
-            if degree not in self._first_masses:
-                power = self.family.powers[degree - 1]
-                self._first_masses[degree] = self.family.base.masses(self._state, power)
-            return self._first_masses[degree]
-        state = self._state
-        for j in chosen:
-            state = self.family.base.extend(state, j)
-        return self.family.base.masses(state, self.family.powers[degree - len(chosen) - 1])
+    def _root(self, degree: int) -> Node:
+        if degree not in self._roots:
+            self._roots[degree] = Node(self.family.base, self._state, degree, self.family.cumulants)
+        return self._roots[degree]
 
     def probability(self, index: Index) -> float:
         """Return the probability with which this ordered multi-index is drawn."""
-        value = _share(self.degree_masses)[len(index)]
-        for i in range(len(index)):
-            value *= _share(self.masses(len(index), index[:i]))[index[i]]
-        return float(value)
+        value, node = float(_share(self.degree_masses)[len(index)]), self._root(len(index))
+        for j in dict.fromkeys(index):
+            level, masses = index.count(j), node.level_masses(j)
+            value *= float(_share(node.first_masses)[j] * _share(masses)[level - 1])
+            value /= comb(node.left - 1, level - 1)
+            node = node.child(j, level)
+        return value
 
     def draw(self, rng: np.random.Generator) -> Index:
         """Return one ordered multi-index."""
-        degree = _choose(self.degree_masses, rng)
-        chosen: Index = ()
-        for _ in range(degree):
-            chosen = (*chosen, _choose(self.masses(degree, chosen), rng))
-        return chosen
+        return self.draws(rng, 1)[0]
+
+    def draws(self, rng: np.random.Generator, count: int) -> list[Index]:
+        """Return independent ordered multi-indices, those that begin alike together."""
+        found = []
+        for degree, share in _chosen(self.degree_masses, count, rng):
+            below = _below(self._root(degree), share, rng) if degree else iter([()] * share)
+            found += [_placed(factors, degree, rng) for factors in below]
+        return found
+
+
+def _below(node: Node, count: int, rng: np.random.Generator) -> Iterator[Factors]:
+    """Draw what follows at a node."""
+    if node.left == 0:
+        yield from [()] * count
+    elif node.left == 2 and node.base.pairs_are_cheap:
+        for place, share in _chosen(node.pair_masses().ravel(), count, rng):
+            j, k = divmod(place, node.base.n_base)
+            yield from [((j, 2),) if j == k else ((j, 1), (k, 1))] * share
+    else:
+        for j, share in _chosen(node.first_masses, count, rng):
+            for at, part in _chosen(node.level_masses(j), share, rng):
+                for rest in _below(node.child(j, at + 1), part, rng):
+                    yield ((j, at + 1), *rest)
+
+
+def _placed(factors: Factors, degree: int, rng: np.random.Generator) -> Index:
+    """Return an ordered multi-index in which the factors come first in this order, other places drawn."""
+    index, free = [-1] * degree, list(range(degree))
+    for j, level in factors:
+        others = rng.choice(free[1:], level - 1, replace=False) if level > 1 else ()
+        for place in (free[0], *map(int, others)):
+            index[place] = j
+            free.remove(place)
+    return tuple(index)
 
 
 def _share(masses: Array) -> Array:
@@ -87,7 +122,9 @@ def _share(masses: Array) -> Array:
     return masses / total if total > 0 else np.full(len(masses), 1.0 / len(masses))
 
 
-def _choose(masses: Array, rng: np.random.Generator) -> int:
-    """Draw a position by inversion; one of zero mass is never drawn unless all are."""
+def _chosen(masses: Array, count: int, rng: np.random.Generator) -> list[tuple[int, int]]:
+    """Draw positions by inversion, and return each with how often; one of zero mass is never drawn unless all are."""
     cumulative = np.cumsum(_share(masses))
-    return min(int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right")), len(masses) - 1)
+    places = np.searchsorted(cumulative, rng.random(count) * cumulative[-1], side="right")
+    values, counts = np.unique(np.minimum(places, len(masses) - 1), return_counts=True)
+    return list(zip(values.tolist(), counts.tolist(), strict=True))

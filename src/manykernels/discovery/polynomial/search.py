@@ -61,6 +61,8 @@ class PolynomialSearch:
     ----------
     all_rounds : bool
         Whether the search ended because it had no rounds left.
+    index_of : dict
+        The multi-indices of the kernels offered.
     """
 
     family: PolynomialFamily
@@ -72,6 +74,7 @@ class PolynomialSearch:
     budget: float
     time_limit: float | None = None
     all_rounds: bool = field(default=True, init=False)
+    index_of: dict[Found, Index] = field(default_factory=dict, init=False)
     _norm: FamilyNorm | None = field(default=None, init=False)
     _rho: Array | None = field(default=None, init=False)
     _dual: float = field(default=-np.inf, init=False)
@@ -94,8 +97,10 @@ class PolynomialSearch:
         """Return how the norm behind a dual bound that was offered was found."""
         return self._methods[dual]
 
-    def candidates(self, n_steps: int, step_size: float | None, rounds: int) -> Iterator[Candidate]:
-        """Yield the constant model, averages of the mirror descent, and polished models."""
+    def candidates(
+        self, n_steps: int, step_size: float | None, rounds: int, start: tuple[Index, ...] = ()
+    ) -> Iterator[Candidate]:
+        """Yield the constant model, averages of the descent unless there is a start, and polished models."""
         rho, b = self.problem.zero_model()
         constant = self._candidate([()], self.family.base.stack([()]), (rho, np.zeros(1), b))
         assert self._norm is not None
@@ -103,11 +108,14 @@ class PolynomialSearch:
         size = self._norm.norm if self._norm.method != "bound" else self._norm.scores.max(initial=0.0)
         self._first = STRONGEST * size / max(2.0 * constant.certificate.primal, self.problem.tiny)
         yield constant
+        if start:
+            yield from self._polish(list(start), rounds, [self.problem])
+            return
         strength: float = self.problem.regularizer.strength
         descent = MirrorDescent(self.family, self.problem, strength, self.rng, step_size)
         yield from self._descend(descent, n_steps, DESCENT if rounds else 1.0)
         if rounds:
-            yield from self._polish(descent, rounds)
+            yield from self._polish(list(descent.indices), rounds, self._stages())
 
     # --- mirror descent ---------------------------------------------------------------------------------------------
 
@@ -134,15 +142,15 @@ class PolynomialSearch:
 
     # --- polishing --------------------------------------------------------------------------------------------------
 
-    def _polish(self, descent: MirrorDescent, rounds: int) -> Iterator[Candidate]:
+    def _polish(self, indices: list[Index], rounds: int, stages: list[Problem]) -> Iterator[Candidate]:
         """Solve and add violators, at falling strengths.
 
         With a weak penalty a hundred kernels drawn at random interpolate the target; what is left of it then says
         nothing about the kernels that lack, and for p > 1 no weight ever becomes zero. What a stronger penalty leaves
         does tell, and the heaviest kernels that it ends with are a better start than the draws.
         """
-        indices, last = list(descent.indices)[: self.max_kernels], None
-        for stage in self._stages():
+        indices, last = indices[: self.max_kernels], None
+        for stage in stages:
             for turn in range(rounds):
                 new = self._additions(indices)
                 if turn and not new:
@@ -233,6 +241,7 @@ class PolynomialSearch:
         if self._dual > certificate.dual:
             certificate = with_dual(certificate, self._dual, self.problem.tiny)
         kernels = tuple(self.found(index) for index in indices)
+        self.index_of.update(zip(kernels, indices, strict=True))
         return Candidate(kernels, *model, certificate, float(self._n_norms), self._systems)
 
     def _certificate(self, stage: Problem, indices: list[Index], stack: GramStack, model: Model) -> Certificate:

@@ -35,10 +35,22 @@ SPEED = 5e9  # multiplications a second that may be counted on
 CALL = 1e6  # multiplications in the time of the Python code around one matrix product
 EXTENSION = 0.02  # of a call: one step in the building of a batch
 SCORE = 150.0  # and in the time of squaring, weighing and adding one score
-STATE = 1000.0  # and in the time of making one state, beside its size
+STATE_PASSES = 20.0  # passes over a matrix of samples to take a base kernel out of the sums over all
 CHEAP = 1e8  # an enumeration of so many is worth its price for the kernels that it names
 SHORT = 1  # factors of the prefix when time has run out
 WORTH = 0.2  # of an enumeration: what is spent on bounds that stand if it cannot be finished in time
 
 # Sum of powers
 NEGLIGIBLE = 1e-17  # of a sum: less than its rounding
+
+# Path of the squared loss at p = 1, and its cross-validation
+NEWCOMERS = 50  # products that enter after a survey
+PATH_ROUNDS = 5  # surveys at one strength
+PATH_SWEEPS, PATH_TOL = 2000, 1e-4  # of coordinate descent; the square of a share of the strength
+PATH_VIOLATION = 1e-2  # of the strength, by which the largest score may exceed it
+PATH_STEP = 10.0 ** (-0.25)  # from one strength to the next
+PATH_LENGTH = 20  # strengths at most: five powers of ten
+PATH_PATIENCE = 4  # strengths without a smaller error, after which the path ends
+PATH_EXACT = 1e-9  # of the squares of the target: an error at which there is nothing left to choose
+LEAST_NORM = 1e-8  # of the largest: kernels of smaller norm are no part of the second step
+SECOND_TOL = 1e-6  # gap of the second step, on few kernels

@@ -43,6 +43,9 @@ class HierarchicalMKL(BaseKernelSearch):
     growth : float, default=3.0
         Ratio of the penalty of a product to that of a product with one factor less, at least 1. Large values prefer
         small products and shorten the search.
+    normalize : {"power", "centered"} or None, default=None
+        Of monomials: "power" divides each power of a column by its own root mean square, "centered" takes its mean off
+        first, None leaves it as it is.
     max_kernels : int, default=1000
         Most kernels the search may visit.
     standardize : bool, default=True
@@ -121,6 +124,7 @@ class HierarchicalMKL(BaseKernelSearch):
         loss: str = "squared",
         alpha: float = 1e-3,
         growth: float = 3.0,
+        normalize: str | None = None,
         max_kernels: int = 1000,
         standardize: bool = True,
         fit_intercept: bool = True,
@@ -134,6 +138,7 @@ class HierarchicalMKL(BaseKernelSearch):
         self.loss = loss
         self.alpha = alpha
         self.growth = growth
+        self.normalize = normalize
         self.max_kernels = max_kernels
         self.standardize = standardize
         self.fit_intercept = fit_intercept
@@ -160,6 +165,7 @@ class HierarchicalMKL(BaseKernelSearch):
             kernels=self.kernels,
             degree=self.degree,
             growth=self.growth,
+            normalize=self.normalize,
             max_kernels=self.max_kernels,
             names=names,
             fit_intercept=self.fit_intercept,

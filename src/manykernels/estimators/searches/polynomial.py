@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from manykernels.discovery import Discovery, Limits, PolynomialDiscovery, discover_polynomial
 from manykernels.discovery.polynomial.family_norm import weakest
 from manykernels.estimators.searches.base import BaseKernelSearch
 from manykernels.estimators.supervised.samples import Rows
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelSpec
+from manykernels.objective.constants import alpha_from_strength
 from manykernels.objective.losses import Loss
 from manykernels.validation.arrays import Array
 
@@ -39,10 +42,20 @@ class PolynomialMKL(BaseKernelSearch):
         degrees make interactions rarer.
     base : KernelSpec or None, default=None
         Kernel of each column that products are made of; None is linear, the fast case.
+    normalize : {"power", "centered"} or None, default="power"
+        "power" divides each power of a column by its own root mean square, and the power of another kernel by its mean
+        diagonal, so that products of all kinds are penalized alike; "centered" takes the means of powers off first
+        (linear base only). None leaves products as they are.
     loss : {"squared", "logistic", "hinge"}, default="squared"
         "squared" learns numbers, the others learn classes.
     alpha : float, default=0.01
         Strength of the penalty relative to the mean loss, positive.
+    cv : int or None, default=None
+        Number of parts of a cross-validation that chooses the strength in place of ``alpha``; for the squared loss,
+        ``p=1`` and linear base kernels.
+    adaptive : bool, default=False
+        Whether a second step learns anew with the products selected, each penalized by one over its norm: large parts
+        are shrunk less, and fewer products remain. With ``cv``, its strength is chosen as well.
     standardize : bool, default=True
         Whether columns are brought to mean 0 and standard deviation 1 first.
     fit_intercept : bool, default=True
@@ -69,6 +82,8 @@ class PolynomialMKL(BaseKernelSearch):
 
     Attributes
     ----------
+    alpha_ : float or ndarray of shape (n_targets,)
+        The strength, as it was given or chosen.
     classes_ : ndarray of shape (n_classes,)
         The labels; for the losses of classification.
     n_family_kernels_ : int
@@ -81,7 +96,7 @@ class PolynomialMKL(BaseKernelSearch):
     kernel_weights_ : ndarray of shape (n_kernels,) or (n_targets, n_kernels)
         Weights ``d`` of the products.
     kernel_norms_ : ndarray of the same shape
-        Norms ``||f_m||``; for linear base kernels the absolute coefficients of the monomials.
+        Norms ``||f_m||``; for linear base kernels the absolute coefficients of the monomials, normalized.
     dual_coef_ : ndarray of shape (n_support,) or (n_targets, n_support)
         Dual coefficients ``rho`` of the support samples.
     support_ : ndarray of shape (n_support,)
@@ -135,8 +150,11 @@ class PolynomialMKL(BaseKernelSearch):
         p: float = 2.0,
         degree_penalties: Sequence[float] | None = None,
         base: KernelSpec | None = None,
+        normalize: str | None = "power",
         loss: str = "squared",
         alpha: float = 0.01,
+        cv: int | None = None,
+        adaptive: bool = False,
         standardize: bool = True,
         fit_intercept: bool = True,
         n_steps: int = 100,
@@ -153,8 +171,11 @@ class PolynomialMKL(BaseKernelSearch):
         self.p = p
         self.degree_penalties = degree_penalties
         self.base = base
+        self.normalize = normalize
         self.loss = loss
         self.alpha = alpha
+        self.cv = cv
+        self.adaptive = adaptive
         self.standardize = standardize
         self.fit_intercept = fit_intercept
         self.n_steps = n_steps
@@ -181,12 +202,15 @@ class PolynomialMKL(BaseKernelSearch):
             p=self.p,
             degree_penalties=self.degree_penalties,
             base=self.base,
+            normalize=self.normalize,
             names=names,
             fit_intercept=self.fit_intercept,
             sample_weight=weight,
             n_steps=self.n_steps,
             step_size=self.step_size,
             polish=self.polish,
+            folds=self.cv,
+            adaptive=self.adaptive,
             max_kernels=self.max_kernels,
             limits=Limits(self.tol, self.max_iter, self.time_limit, verbose=self.verbose),
             random_state=self.random_state,
@@ -195,6 +219,8 @@ class PolynomialMKL(BaseKernelSearch):
     def _search_each(self, rows: Rows, targets: Array, weight: Array, loss: Loss) -> list[Discovery]:
         found = super()._search_each(rows, targets, weight, loss)
         parts = [part for part in found if isinstance(part, PolynomialDiscovery)]
+        alphas = np.array([alpha_from_strength(part.strength, float(weight.sum())) for part in parts])
+        self.alpha_ = float(alphas[0]) if self._single else alphas
         self.n_family_kernels_ = parts[0].n_distinct
         self.certificate_method_ = weakest([part.method for part in parts])
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from manykernels.kernels.specs.algebra import Product, Scaled, Sum
 from manykernels.kernels.specs.base import KERNELS, KernelSpec, register_kernel, spec_from_dict
 from manykernels.kernels.specs.categorical import Missing, Ordinal, Overlap
+from manykernels.kernels.specs.column_power import ColumnPower
 from manykernels.kernels.specs.general import ChiSquared, Dirichlet, FromCallable, Pairwise
 from manykernels.kernels.specs.inner import Cosine, Linear, Polynomial, Tanimoto
 from manykernels.kernels.specs.interaction import Interaction
@@ -16,6 +17,7 @@ __all__ = [
     "KERNELS",
     "ArdGaussian",
     "ChiSquared",
+    "ColumnPower",
     "Cosine",
     "Dirichlet",
     "FromCallable",

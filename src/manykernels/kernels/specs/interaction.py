@@ -11,6 +11,7 @@ import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import KernelSpec, as_pair, as_points, register_kernel
+from manykernels.kernels.specs.column_power import ColumnPower
 from manykernels.kernels.specs.inner import Linear
 from manykernels.kernels.specs.widths import MedianDistances
 from manykernels.validation.arrays import Array
@@ -62,7 +63,7 @@ class Interaction(KernelSpec):
 
     @property
     def is_monomial(self) -> bool:
-        """Whether every part is the linear kernel of one column."""
+        """Whether every part is the linear kernel, or a power, of one column."""
         return all(_is_column(part) for part in self.parts)
 
     @property
@@ -128,7 +129,7 @@ class Interaction(KernelSpec):
         return kinds
 
     def features(self, A: Array) -> Array:
-        """Return the product of the linear parts of one column, ``prod_p x[column_p]``, (n,) float64.
+        """Return the product of the parts of one feature, as ``prod_p x[column_p]`` of linear ones, (n,) float64.
 
         Parameters
         ----------
@@ -150,7 +151,8 @@ class Interaction(KernelSpec):
         values = np.ones(len(points))
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             for part in filter(_is_column, self.parts):
-                values *= points[:, part[1][0]]
+                column = points[:, part[1][0]]
+                values *= part[0].feature(column) if isinstance(part[0], ColumnPower) else column
         return values
 
     def __call__(self, A: Array, B: Array | None = None) -> Array:
@@ -180,12 +182,14 @@ def _powers(parts: Iterator[Part]) -> list[tuple[Part, int]]:
 
 
 def _is_column(part: Part) -> bool:
-    return isinstance(part[0], Linear) and len(part[1]) == 1
+    return isinstance(part[0], (Linear, ColumnPower)) and len(part[1]) == 1
 
 
 def _part_name(spec: KernelSpec, names: Sequence[str]) -> str:
     if isinstance(spec, Linear) and len(names) == 1:
         return names[0]
+    if isinstance(spec, ColumnPower):
+        return " x ".join(list(names) * spec.degree)
     return f"{spec.label}[{', '.join(names)}]"
 
 

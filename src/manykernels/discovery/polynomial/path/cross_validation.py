@@ -1,0 +1,181 @@
+"""Strengths chosen by cross-validation: of the lasso on the whole family, and of its adaptive second step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from manykernels.discovery.polynomial.family import PolynomialFamily
+from manykernels.discovery.polynomial.family_norm import family_norm
+from manykernels.discovery.polynomial.path.lasso_path import PathPoint, Survey, WeightedLasso, adaptive, follow
+from manykernels.discovery.polynomial.product_bases import Index
+from manykernels.discovery.polynomial.rank_one_base import RankOneBase
+from manykernels.discovery.polynomial.tuning import PATH_EXACT, PATH_LENGTH, PATH_PATIENCE, PATH_STEP
+from manykernels.exceptions import InvalidInputError
+from manykernels.objective.problem import Problem
+from manykernels.validation.arrays import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Some samples: features of the base kernels in rows, target and sample weights.
+
+    Attributes
+    ----------
+    features : (r, N) float64
+    y, weight : (N,) float64
+    """
+
+    features: Array
+    y: Array
+    weight: Array
+
+    def take(self, chosen: Array) -> Rows:
+        """Return some of the samples."""
+        return Rows(np.ascontiguousarray(self.features[:, chosen]), self.y[chosen], self.weight[chosen])
+
+
+@dataclass(frozen=True, eq=False)
+class Tuned:
+    """What cross-validation chose.
+
+    Attributes
+    ----------
+    strength : float
+        ``lambda``, at which the squared penalty has the optimum that was chosen.
+    indices : tuple of multi-indices
+        Products selected there on all samples.
+    second_mu : float or None
+        Strength of the adaptive second step, as that of ``mu sum_m w_m |c_m|``; None if it does not lower the error.
+    """
+
+    strength: float
+    indices: tuple[Index, ...]
+    second_mu: float | None
+
+
+class Features(Protocol):
+    """What makes features of products for other samples."""
+
+    def features_of(self, values: Array, indices: Sequence[Index]) -> Array:
+        """Return the products of columns in rows, (m, n)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """The lasso on some samples and its error on the others, which may be none."""
+
+    base: Features
+    problem: WeightedLasso
+    survey: Survey
+    others: Rows
+
+    def error(self, point: PathPoint) -> float:
+        """Return the sum of squared errors on the other samples."""
+        features = self.base.features_of(self.others.features, point.indices)
+        scores = point.coefficients @ features + point.intercept
+        return float(self.others.weight @ (self.others.y - scores) ** 2)
+
+    @property
+    def spread(self) -> float:
+        """Sum of squares of the target of the other samples around the mean of these."""
+        others = self.others
+        return float(others.weight @ (others.y - self.problem.mean(self.problem.y)) ** 2)
+
+    def second(self, point: PathPoint) -> Fold:
+        """Return the adaptive second step."""
+        return Fold(self.base, *adaptive(self.problem, point), self.others)
+
+    def largest(self) -> float:
+        """Return the strength above which nothing is selected."""
+        scores = self.survey(self.problem.solved(np.inf, (), np.zeros(0))[2], 1)[1]
+        return float(scores.max(initial=0.0))
+
+    def follow(self, strengths: Array) -> Iterator[PathPoint]:
+        """Yield the path."""
+        return follow(self.problem, self.survey, strengths)
+
+
+def tuned_strengths(
+    problem: Problem,
+    family: PolynomialFamily,
+    normalize: str | None,
+    n_folds: int,
+    with_second: bool,
+    rng: np.random.Generator,
+) -> Tuned:
+    """Return strengths of smallest squared error on samples that were left out."""
+    base = family.base
+    if not isinstance(base, RankOneBase) or family.p != 1 or problem.loss.name != "squared":
+        raise InvalidInputError(
+            "Cross-validation chooses the strength for the squared loss, p=1 and base kernels that are linear in one "
+            f"column each; got loss={problem.loss.name!r}, p={family.p:g}. Give alpha, or search it with GridSearchCV."
+        )
+    if not 2 <= n_folds <= problem.n_samples:
+        raise InvalidInputError(
+            f"folds must lie between 2 and the number of samples, {problem.n_samples}, got {n_folds}."
+        )
+
+    def family_of(features: Array) -> PolynomialFamily:
+        return PolynomialFamily.of(RankOneBase(features, normalize), family.degree, family.degree_penalties, 1.0)
+
+    rows, fit_intercept = Rows(base.columns, problem.y, problem.weight), problem.fit_intercept
+    parts = np.array_split(rng.permutation(len(rows.y)), n_folds)
+    everything = np.arange(len(rows.y))
+    whole = fold_of(rows, rows.take(np.zeros(0, dtype=int)), family_of, fit_intercept)
+    if not whole.largest() > 0:
+        return Tuned(float(rows.weight.sum()), (), None)
+    folds = [fold_of(rows.take(np.setdiff1d(everything, p)), rows.take(p), family_of, fit_intercept) for p in parts]
+    error, mu, points = best_strength(folds, whole.largest())
+    *_, point = whole.follow(_strengths(whole.largest(), mu))
+    second = None
+    if with_second:
+        steps = [fold.second(own) for fold, own in zip(folds, points, strict=True)]
+        second_error, second_mu, _ = best_strength(steps, whole.second(point).largest())
+        second = second_mu if second_error < error else None
+    penalty = float(whole.problem.penalties(point.indices) @ np.abs(point.coefficients))
+    return Tuned(mu / penalty, point.indices, second)
+
+
+def _strengths(largest: float, least: float = 0.0) -> Array:
+    """Return falling strengths, to the least one if it is given."""
+    strengths: Array = largest * PATH_STEP ** np.arange(1.0, PATH_LENGTH + 1)
+    return strengths[strengths >= least * (1 - 1e-9)]
+
+
+def best_strength(folds: Sequence[Fold], largest: float) -> tuple[float, float, list[PathPoint]]:
+    """Return the smallest error, its strength for all samples, and the models of the folds there.
+
+    The paths of the folds are followed side by side, and left when the error has not fallen for some strengths.
+    """
+    strengths, best = _strengths(largest), np.inf
+    found: tuple[float, float, list[PathPoint]] = (np.inf, largest, [])
+    total = sum(fold.others.weight.sum() for fold in folds)
+    paths = [fold.follow(strengths * (1.0 - fold.others.weight.sum() / total)) for fold in folds]
+    since, enough = 0, PATH_EXACT * sum(fold.spread for fold in folds)
+    for mu, points in zip(strengths, zip(*paths, strict=True), strict=False):
+        error = sum(fold.error(point) for fold, point in zip(folds, points, strict=True))
+        since += 1
+        if error < best:
+            best, found, since = error, (error, float(mu), list(points)), 0
+        if since >= PATH_PATIENCE or error <= enough:
+            break
+    return found
+
+
+def fold_of(inside: Rows, others: Rows, family_of: Callable[[Array], PolynomialFamily], fit_intercept: bool) -> Fold:
+    """Return the lasso on the family of some samples."""
+    family = family_of(inside.features)
+    base = family.base
+    assert isinstance(base, RankOneBase)
+
+    def survey(rho: Array, wanted: int) -> tuple[tuple[Index, ...], Array]:
+        found = family_norm(family, rho, wanted)
+        return found.largest, np.sqrt(found.scores)
+
+    problem = WeightedLasso(inside.y, inside.weight, fit_intercept, base.features, family.penalties)
+    return Fold(base, problem, survey, others)

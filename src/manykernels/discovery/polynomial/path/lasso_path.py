@@ -1,0 +1,139 @@
+"""Solutions for falling strengths on a whole family with the squared loss and ``p = 1``, where they are a lasso.
+
+For features ``phi_m`` with penalties ``w_m``, the optima of the squared penalty ``(lambda/2) (sum_m w_m |c_m|)^2`` are
+those of ``mu sum_m w_m |c_m|`` with ``mu = lambda sum_m w_m |c_m|``: kernels of rank one have one coefficient each. The
+second form has a largest strength at which something is selected, and coordinate descent on the few products that
+matter takes milliseconds; the survey of the family tells which ones do.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning as SlowConvergence
+from sklearn.linear_model import lasso_path
+
+from manykernels.discovery.polynomial.product_bases import Index
+from manykernels.discovery.polynomial.tuning import NEWCOMERS, PATH_ROUNDS, PATH_SWEEPS, PATH_TOL, PATH_VIOLATION
+from manykernels.validation.arrays import Array
+
+Survey = Callable[[Array, int], tuple[tuple[Index, ...], Array]]
+"""Names the products of the largest ``|phi'rho| / w`` for dual coefficients, with these values."""
+
+
+@dataclass(frozen=True, eq=False)
+class PathPoint:
+    """A model of the path.
+
+    Attributes
+    ----------
+    indices : tuple of multi-indices
+        The products selected.
+    coefficients : (m,) float64
+        Of their features.
+    intercept : float
+    largest : float
+        ``max |phi'rho| / w`` over the family: at the optimum, ``mu`` if anything is selected.
+    """
+
+    indices: tuple[Index, ...]
+    coefficients: Array
+    intercept: float
+    largest: float
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedLasso:
+    """``min_{c, b} 1/2 sum_n s_n (y_n - sum_m c_m phi_mn - b)^2 + mu sum_m w_m |c_m|``.
+
+    Parameters
+    ----------
+    y, weight : (N,) float64
+        Target and sample weights ``s``.
+    fit_intercept : bool
+    features : callable
+        Makes the features (m, N) of products.
+    penalties : callable
+        Makes their ``w``.
+    """
+
+    y: Array
+    weight: Array
+    fit_intercept: bool
+    features: Callable[[tuple[Index, ...]], Array]
+    penalties: Callable[[tuple[Index, ...]], Array]
+
+    def mean(self, values: Array) -> Array:
+        """Return weighted means over the last axis, zeros without an intercept."""
+        if not self.fit_intercept:
+            return np.zeros(values.shape[:-1])
+        means: Array = values @ self.weight / self.weight.sum()
+        return means
+
+    def solved(self, mu: float, indices: tuple[Index, ...], start: Array) -> tuple[Array, float, Array]:
+        """Return coefficients, intercept and dual coefficients ``s (y - f - b)``."""
+        if not indices:
+            return start, float(self.mean(self.y)), self.weight * (self.y - self.mean(self.y))
+        features, w = self.features(indices), self.penalties(indices)
+        centers, root = self.mean(features), np.sqrt(self.weight)
+        design = ((features - centers[:, None]) * root / w[:, None]).T
+        target = (self.y - self.mean(self.y)) * root
+        # So small a gap that a product beyond the strength is one, and not what an unfinished solution left over.
+        tol = PATH_TOL * mu**2 / (2.0 * self.weight.sum() * max(float(target @ target), np.finfo(float).tiny))
+        options = {"max_iter": PATH_SWEEPS, "tol": tol, "coef_init": start * w, "precompute": design.T @ design}
+        alphas = [mu / len(self.y)]
+        with warnings.catch_warnings():
+            # Whatever is not at its optimum here is found by the next survey, or costs a little error of a fold.
+            warnings.simplefilter("ignore", SlowConvergence)
+            path = lasso_path(np.asfortranarray(design), target, alphas=alphas, Xy=design.T @ target, **options)
+        found = path[1][:, 0]
+        coefficients = found / w
+        intercept = float(self.mean(self.y) - coefficients @ centers)
+        return coefficients, intercept, self.weight * (self.y - coefficients @ features - intercept)
+
+
+def follow(problem: WeightedLasso, survey: Survey, strengths: Array) -> Iterator[PathPoint]:
+    """Yield the solutions for falling ``mu``, each from the last one and with the products that violate it added."""
+    indices: tuple[Index, ...] = ()
+    start = np.zeros(0)
+    rho = problem.solved(np.inf, (), start)[2]
+    names, scores = survey(rho, NEWCOMERS)
+    for mu in strengths:
+        for _ in range(PATH_ROUNDS):
+            known = set(indices)
+            new = tuple(i for i, score in zip(names, scores, strict=True) if score > mu and i not in known)[:NEWCOMERS]
+            indices, start = indices + new, np.append(start, np.zeros(len(new)))
+            start, intercept, rho = problem.solved(mu, indices, start)
+            names, scores = survey(rho, NEWCOMERS + len(indices))
+            if not len(scores) or scores[0] <= mu * (1 + PATH_VIOLATION):
+                break
+        kept = np.flatnonzero(start)
+        indices, start = tuple(indices[m] for m in kept), start[kept]
+        yield PathPoint(indices, start, intercept, float(scores.max(initial=0.0)))
+
+
+def adaptive(problem: WeightedLasso, point: PathPoint) -> tuple[WeightedLasso, Survey]:
+    """Return the second step: only what was selected, each penalized by ``w / |c|``, scaled to the same total."""
+    place = {index: m for m, index in enumerate(point.indices)}
+    weights = adaptive_penalties(problem.penalties(point.indices), np.abs(point.coefficients))
+    features = problem.features(point.indices)
+
+    def at(indices: tuple[Index, ...]) -> list[int]:
+        return [place[index] for index in indices]
+
+    second = replace(problem, features=lambda i: features[at(i)], penalties=lambda i: weights[at(i)])
+
+    def survey(rho: Array, _: int) -> tuple[tuple[Index, ...], Array]:
+        scores = np.abs(features @ rho) / weights
+        order = np.argsort(-scores, kind="stable")
+        return tuple(point.indices[m] for m in order), scores[order]
+
+    return second, survey
+
+
+def adaptive_penalties(penalties: Array, norms: Array) -> Array:
+    """Return ``w_m / ||f_m||``, scaled so that the penalty of this very model stays what it is."""
+    return penalties / norms * float(penalties @ norms) / float(penalties.sum())
