@@ -14,7 +14,7 @@ from manykernels.discovery.hierarchical.monomial_grid import MonomialGrid
 from manykernels.discovery.hierarchical.normalized_grid import NormalizedMonomialGrid
 from manykernels.discovery.hierarchical.product_grid import ProductGrid
 from manykernels.discovery.hierarchical.search import HierarchicalSearch
-from manykernels.discovery.polynomial.powers import check_normalize
+from manykernels.discovery.polynomial.bases.powers import check_normalize
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import as_stack
 from manykernels.kernels import Gaussian, KernelSpec

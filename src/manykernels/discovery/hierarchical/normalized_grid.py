@@ -11,7 +11,7 @@ import numpy as np
 from manykernels.discovery.base import Found
 from manykernels.discovery.hierarchical.graph import Node, depth, raised
 from manykernels.discovery.hierarchical.monomial_grid import MonomialGrid
-from manykernels.discovery.polynomial.powers import ColumnPowers
+from manykernels.discovery.polynomial.bases.powers import ColumnPowers
 from manykernels.kernels import Interaction
 from manykernels.validation.arrays import Array
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from manykernels.discovery.base import Discovery, Found, Limits, checked_limits, random_generator, run_search
+from manykernels.discovery.polynomial.bases.gram_base import GramBase, check_gram_memory
+from manykernels.discovery.polynomial.bases.powers import check_normalize
+from manykernels.discovery.polynomial.bases.product_bases import Index, ProductBase
+from manykernels.discovery.polynomial.bases.rank_one_base import RankOneBase
 from manykernels.discovery.polynomial.family import PolynomialFamily
-from manykernels.discovery.polynomial.gram_base import GramBase, check_gram_memory
 from manykernels.discovery.polynomial.path.cross_validation import tuned_strengths
 from manykernels.discovery.polynomial.path.second_step import second_step
-from manykernels.discovery.polynomial.powers import check_normalize
-from manykernels.discovery.polynomial.product_bases import Index, ProductBase
-from manykernels.discovery.polynomial.rank_one_base import RankOneBase
 from manykernels.discovery.polynomial.search import PolynomialSearch
 from manykernels.discovery.polynomial.tuning import BUDGET
 from manykernels.exceptions import InvalidInputError

@@ -22,10 +22,10 @@ from math import comb
 
 import numpy as np
 
+from manykernels.discovery.polynomial.bases.product_bases import Index, ProductBase
 from manykernels.discovery.polynomial.enumeration import ONE_BY_ONE, compositions, enumerate_degree, largest_batch
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.generating import Node, combined, moments, terms_of
-from manykernels.discovery.polynomial.product_bases import Index, ProductBase
 from manykernels.discovery.polynomial.score_sum import Deadline, ScoreSum
 from manykernels.discovery.polynomial.tuning import (
     BUDGET,

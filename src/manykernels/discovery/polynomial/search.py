@@ -12,10 +12,10 @@ import numpy as np
 
 from manykernels.discovery.base import Candidate, Found, solve_quietly
 from manykernels.discovery.family_certificate import family_certificate, with_dual
+from manykernels.discovery.polynomial.bases.product_bases import Index
 from manykernels.discovery.polynomial.descent import MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import FamilyNorm, family_norm, norm_cost
-from manykernels.discovery.polynomial.product_bases import Index
 from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.discovery.polynomial.tuning import (
     CERTIFIED_STEPS,

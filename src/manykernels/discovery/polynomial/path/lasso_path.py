@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning as SlowConvergence
 from sklearn.linear_model import lasso_path
 
-from manykernels.discovery.polynomial.product_bases import Index
+from manykernels.discovery.polynomial.bases.product_bases import Index
 from manykernels.discovery.polynomial.tuning import NEWCOMERS, PATH_ROUNDS, PATH_SWEEPS, PATH_TOL, PATH_VIOLATION
 from manykernels.validation.arrays import Array
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from manykernels.discovery.polynomial.powers import ColumnPowers
-from manykernels.discovery.polynomial.product_bases import (
+from manykernels.discovery.polynomial.bases.powers import ColumnPowers
+from manykernels.discovery.polynomial.bases.product_bases import (
     ONE,
     Index,
     Levels,

@@ -7,8 +7,8 @@ from math import prod
 
 import numpy as np
 
-from manykernels.discovery.polynomial.powers import mean_diagonals, unit_diagonals
-from manykernels.discovery.polynomial.product_bases import (
+from manykernels.discovery.polynomial.bases.powers import mean_diagonals, unit_diagonals
+from manykernels.discovery.polynomial.bases.product_bases import (
     ONE,
     Index,
     Levels,
