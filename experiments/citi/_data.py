@@ -22,7 +22,7 @@ def load(name: str, folder: str | None) -> tuple[np.ndarray, np.ndarray]:
         with np.load(Path(folder) / f"{name}.npz", allow_pickle=False) as archive:
             X, labels = archive["X"].astype(float), archive["y"]
     else:
-        table = fetch_openml(data_id=OPENML[name], as_frame=True)
+        table = fetch_openml(data_id=OPENML[name], as_frame=True, read_csv_kwargs={"dtype": None})
         X, labels = table.data.to_numpy(dtype=float), table.target.to_numpy()
     return X[:, X.std(axis=0) > 0], np.where(labels == np.unique(labels)[-1], 1.0, -1.0)
 

@@ -19,7 +19,7 @@ def load(name: str, folder: str | None) -> tuple[np.ndarray, np.ndarray]:
         with np.load(Path(folder) / f"{FILES[name]}.npz", allow_pickle=False) as archive:
             X, labels = archive["X"], archive["y"]
     else:
-        table = fetch_openml(data_id=OPENML[name], as_frame=True)
+        table = fetch_openml(data_id=OPENML[name], as_frame=True, read_csv_kwargs={"dtype": None})
         X, labels = table.data.to_numpy(), table.target.to_numpy()
     X = np.asarray(X, dtype=float)
     whole = np.isfinite(X).all(axis=1)

@@ -38,7 +38,7 @@ def load_table(name: str, folder: str | None) -> tuple[Array, Array] | None:
         return cleaned(*_archive(path)) if path.exists() else None
     if name not in OPENML_IDS:
         return None
-    table = fetch_openml(data_id=OPENML_IDS[name], as_frame=True)
+    table = fetch_openml(data_id=OPENML_IDS[name], as_frame=True, read_csv_kwargs={"dtype": None})
     codes = table.target.astype("category").cat.codes.to_numpy()
     return cleaned(table.data.to_numpy(dtype=float), np.where(codes > 0, 1.0, -1.0))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from _tasks import DIGITS
+from _tasks import group_of
 
 
 @dataclass(frozen=True)
@@ -20,19 +20,19 @@ class Table:
     error : str
         Column of the results that it shows.
     methods : tuple of str
-    digits : bool
-        Whether it is about pairs of digits, or about all other sets.
+    group : {"sets", "digits", "letters"}
+        What it is about.
     """
 
     loss: str
     error: str
     methods: tuple[str, ...]
-    digits: bool = False
+    group: str = "sets"
 
     def rows(self, results: pd.DataFrame) -> pd.DataFrame:
         """Return splits that every method has finished, one a row (index set, repeat), one method a column."""
-        digits = results["set"].isin(list(DIGITS)) == self.digits
-        kept = results[digits & (results["loss"] == self.loss) & results["method"].isin(self.methods)]
+        about = results["set"].map(group_of) == self.group
+        kept = results[about & (results["loss"] == self.loss) & results["method"].isin(self.methods)]
         wide = kept.pivot_table(index=["set", "repeat"], columns="method", values=self.error, sort=False)
         return wide.reindex(columns=list(self.methods)).dropna()
 

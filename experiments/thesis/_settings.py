@@ -118,6 +118,7 @@ SIGMAS = 1e-4 * 1.6 ** np.arange(50)  # the last ten exceed the interval of the 
 STANDARDIZED = Widths(0.05, 50.0, tuple(np.geomspace(0.05, 50.0, 20)))  # the thesis does not say
 WHOLE = Widths.of_sigma(1e-4, 1e4, SIGMAS)
 PIXELS = Widths.of_sigma(500.0, 50_000.0, np.linspace(500.0, 50_000.0, 20))
+LETTER_WIDTHS = Widths.of_sigma(1.0, 200.0, np.linspace(1.0, 200.0, 20))  # on raw attributes, 0 to 15
 STRENGTHS = (0.01, 0.1, 1.0, 10.0)
 HINGE_COSTS = tuple(10.0 ** np.arange(-2, 4.5, 0.5))
 RIDGE_COSTS = tuple(10.0 ** np.arange(-3.0, 5.0))  # one over the strengths of the thesis, 1e-4 to 1e3

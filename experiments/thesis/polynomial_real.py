@@ -39,7 +39,7 @@ def samples(name: str, folder: str | None) -> tuple[np.ndarray, np.ndarray] | No
     """Return the rows and signs of a set, or None if there is none."""
     try:
         if name == "splice" and folder is None:
-            table = fetch_openml(data_id=SPLICE, as_frame=True)
+            table = fetch_openml(data_id=SPLICE, as_frame=True, read_csv_kwargs={"dtype": None})
             letters = table.data.apply(lambda column: column.astype("category").cat.codes)
             return letters.to_numpy(dtype=float), np.where(table.target == "N", -1.0, 1.0)
         return load(name, folder)

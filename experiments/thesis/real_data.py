@@ -22,8 +22,8 @@ import numpy as np
 import pandas as pd
 from _learners import HINGE, SQUARED, evaluate
 from _ranks import Table, markdown, ranks
-from _settings import HINGE_COSTS, PIXELS, RIDGE_COSTS, STANDARDIZED, STRENGTHS, WHOLE, Settings
-from _tasks import DIGITS, SETS, Task, load, split
+from _settings import HINGE_COSTS, LETTER_WIDTHS, PIXELS, RIDGE_COSTS, STANDARDIZED, STRENGTHS, WHOLE, Settings
+from _tasks import DIGITS, LETTERS, SETS, Task, group_of, load, split
 from matplotlib import pyplot
 from rich.console import Console
 
@@ -47,7 +47,8 @@ TABLES = {
     "6.1.5": Table("squared", "misclassified", ONE_STAGE),
     "6.1.5, squared error": Table("squared", "squared", ONE_STAGE),
     "6.2.2": Table("hinge", "misclassified", tuple(HINGE)),
-    "6.2.2, digits": Table("hinge", "misclassified", NARROW, digits=True),
+    "6.2.2, digits": Table("hinge", "misclassified", NARROW, "digits"),
+    "6.2.2, letters": Table("hinge", "misclassified", tuple(HINGE), "letters"),
     "6.3": Table("squared", "squared", (*ONE_STAGE[:2], "GCD-1s (1D)", "GCD-1s (nD)", *TWO_STAGES)),
 }
 
@@ -59,8 +60,8 @@ def schedule(names: list[str], repeats: int) -> list[tuple[str, int]]:
     """Return sets and repeats in the order in which they are done: small sets first, of large ones fewer splits."""
 
     def place(job: tuple[str, int]) -> tuple[int, int]:
-        size = 0 if job[0] in DIGITS else SETS[job[0]][2][0]
-        large = job[0] in DIGITS or size >= BIG
+        size = SETS[job[0]][2][0] if job[0] in SETS else 0
+        large = job[0] not in SETS or size >= BIG
         return (PERIOD * job[1] + PERIOD - 1 if large else job[1]), (size + large)
 
     return sorted([(name, repeat) for repeat in range(repeats) for name in names], key=place)
@@ -69,11 +70,11 @@ def schedule(names: list[str], repeats: int) -> list[tuple[str, int]]:
 def jobs(name: str, quick: bool) -> Iterator[tuple[str, str, Any, Settings]]:
     """Return the methods for a set: loss, name, learner and settings."""
     changes: dict[str, Any] = QUICK if quick else {"strengths": STRENGTHS}
-    widths = PIXELS if name in DIGITS else STANDARDIZED
+    widths = {"digits": PIXELS, "letters": LETTER_WIDTHS, "sets": STANDARDIZED}[group_of(name)]
     for method, learner in HINGE.items():
         if not (name in DIGITS and "nD" in method):  # 784 columns, as in the thesis
             yield "hinge", method, learner, Settings(widths, HINGE_COSTS, **changes)
-    for method, learner in SQUARED.items() if name not in DIGITS else ():
+    for method, learner in SQUARED.items() if name in SETS else ():
         yield "squared", method, learner, Settings(WHOLE, RIDGE_COSTS, **changes)
 
 
@@ -120,7 +121,8 @@ def width_objectives(names: list[str], folder: str | None, cap: int | None) -> p
 
 def objectives_of(name: str, task: Task) -> list[pd.DataFrame]:
     """Return ``h(width)`` on one set."""
-    low, high = (PIXELS.low, PIXELS.high) if name in DIGITS else (STANDARDIZED.low, STANDARDIZED.high)
+    chosen = {"digits": PIXELS, "letters": LETTER_WIDTHS, "sets": STANDARDIZED}[group_of(name)]
+    low, high = chosen.low, chosen.high
     (X, y), widths, frames = task.train, np.geomspace(low, high, 120), []
     search, ideal = FamilySearch(GaussianFamily(low, high), X), center_kernel(np.outer(y, y))
     for iteration in ITERATIONS:
@@ -174,7 +176,7 @@ def report(results: pd.DataFrame, output: Path) -> None:
         of_methods = ranks(rows)
         of_methods["splits"], of_methods["sets"] = len(rows), rows.index.get_level_values("set").nunique()
         told[name] = of_methods.to_dict("records")
-        same = results[(results["loss"] == table.loss) & (results["set"].isin(list(DIGITS)) == table.digits)]
+        same = results[(results["loss"] == table.loss) & (results["set"].map(group_of) == table.group)]
         seconds = same.groupby("method")["cpu_s"].median()
         texts.append(f"{name}\n\n" + markdown(rows, of_methods, seconds, table.error == "misclassified"))
         CONSOLE.print("\n" + texts[-1], highlight=False, soft_wrap=True)
@@ -199,6 +201,7 @@ def main() -> None:
     parser.add_argument("--data", help="folder of archives; without it sets are fetched from OpenML")
     parser.add_argument("--quick", action="store_true", help="two sets, 40 samples, for a check that everything runs")
     parser.add_argument("--report", action="store_true", help="only write tables and figures of what is there")
+    parser.add_argument("--sets", type=lambda text: text.split(","), help="only these, with commas between")
     parser.add_argument("--repeats", type=int, default=10, help="random splits of every set")
     parser.add_argument("--minutes", type=float, default=120.0, help="after so many minutes no new split is begun")
     parser.add_argument("--output", default="experiments/results/thesis/real_data", help="folder for results")
@@ -206,7 +209,11 @@ def main() -> None:
     output, cap = Path(arguments.output), QUICK_CAP if arguments.quick else None
     output.mkdir(parents=True, exist_ok=True)
     arguments.repeats = 1 if arguments.quick else arguments.repeats
-    names = list(QUICK_SETS) if arguments.quick else [*SETS, *DIGITS]
+    every = [*SETS, *DIGITS, *LETTERS]
+    names = arguments.sets or (list(QUICK_SETS) if arguments.quick else every)
+    unknown = sorted(set(names) - set(every))
+    if unknown:
+        parser.error(f"there is no set {', '.join(unknown)}; there are {', '.join(every)}")
     with warnings.catch_warnings():
         # LIBSVM and solvers that are cut short are part of the comparison: their errors are in the table.
         warnings.simplefilter("ignore", ConvergenceWarning)

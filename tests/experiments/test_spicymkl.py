@@ -163,3 +163,29 @@ def test_an_empty_solution_has_no_squared_form(monkeypatch: pytest.MonkeyPatch) 
     stack = build_stack(KernelBank.per_feature(widths=[1.0]).fit(X), X)
     assert racing.matching_constant(stack, y, 1e3) == 0.0
     assert racing.matching_constant(stack, y, 1e-3) > 0.0
+
+
+def test_traces_fall_to_the_gap_and_are_drawn(table_folder: Path) -> None:
+    (table_folder / "traced.md").write_text("<!-- traces -->\n<!-- end of traces -->\nBelow\n")
+    _run("traces.py", table_folder, "--page", str(table_folder / "traced.md"))
+    traces = pd.read_csv(table_folder / "traces.csv")
+    assert set(traces["problem"]) == {"hinge", "logistic", "squared"}
+    for _, part in traces.groupby(["problem", "solver"]):
+        assert (part["cpu_s"].diff().dropna() >= 0).all()
+        assert part["relative_gap"].min() <= max(1e-3, 0.2 * part["relative_gap"].iloc[0])
+        assert (part["active"] >= 0).all()
+    page = (table_folder / "traced.md").read_text()
+    assert "| spicymkl, gamma x 2 | logistic |" in page
+    assert page.endswith("<!-- end of traces -->\nBelow\n")
+    assert (table_folder / "traced_traces.png").stat().st_size > 0
+
+
+def test_named_solvers_run_with_another_limit_on_fewer_splits(table_folder: Path, tmp_path: Path) -> None:
+    run_program(
+        FOLDER / "table4.py", "--quick", "--data", str(table_folder), "--output", str(tmp_path),
+        "--only", "hessianmkl,silp", "--splits", "1", "--limit", "3",
+    )  # fmt: skip
+    runs = pd.read_csv(tmp_path / "runs.csv")
+    assert set(runs["solver"]) <= {"hessianmkl", "silp"}
+    assert set(runs["split"]) == {0}
+    assert json.loads((tmp_path / "table4.json").read_text())["sizes"]["limit"] == 3.0

@@ -33,8 +33,8 @@ class SearchSettings:
         Most iterations of a climb in several parameters, to its end by default. Climbs start from equal parameters: few
         steps keep them near each other, as shrinkage does.
     proof : int, default=0
-        Most evaluations for a bound on a family of several parameters; 0 makes none, and a certificate then is relative
-        to the best member found.
+        Most evaluations for a bound that holds for all widths, one a feature (one stage, :func:`discover_greedily`);
+        0 makes none, and the certificate then is relative to the best member found.
 
     Examples
     --------

@@ -22,6 +22,7 @@ from manykernels.discovery.base import (
 from manykernels.discovery.families.base import FiniteFamily, KernelFamily
 from manykernels.discovery.families.search import FamilySearch, SearchSettings, checked_settings
 from manykernels.discovery.one_stage.mixture import FamilyCertificate, Learner, Mixture, candidate, certify
+from manykernels.discovery.one_stage.proof import check_provable, proven
 from manykernels.discovery.one_stage.sliding import slide_parameters
 from manykernels.discovery.one_stage.tuning import INNER_SHARE, STEP_TOL
 from manykernels.exceptions import InvalidInputError
@@ -100,8 +101,9 @@ def discover_greedily(
     -------
     Discovery
         The dual bound of its certificate is a true bound over the family if the family has one parameter and a bound
-        on its derivatives (all of the library but one width a feature and Dirichlet kernels on several columns);
-        otherwise it is relative to the best member that the search found.
+        on its derivatives (all of the library but one width a feature and Dirichlet kernels on several columns), and
+        with one width a feature if ``settings.proof`` allows evaluations for it; otherwise it is relative to the best
+        member that the search found.
 
     Raises
     ------
@@ -129,13 +131,18 @@ def discover_greedily(
         points, target, family, loss=loss, strength=strength, sample_weight=sample_weight,
         fit_intercept=fit_intercept, settings=settings, columns=columns,
     )  # fmt: skip
+    check_provable(learner)
     rng = random_generator(random_state)
-    if update in ("corrective", "sliding"):
+    named = replace(limits, name=f"greedy search ({update})")
+    if update not in ("corrective", "sliding"):
+        found = run_search(_descend(learner, limits, rng, update), named)
+        return proven(learner, found, limits, None) if settings.proof else found
+
+    def search(seeds: Sequence[Array]) -> Discovery:
         slides = update == "sliding" and not isinstance(family, FiniteFamily)
-        models = _corrective(learner, limits, rng, slides=slides)
-    else:
-        models = _descend(learner, limits, rng, update)
-    return run_search(models, replace(limits, name=f"greedy search ({update})"))
+        return run_search(_corrective(learner, limits, rng, slides=slides, seeds=seeds), named)
+
+    return proven(learner, search(()), limits, search) if settings.proof else search(())
 
 
 def make_learner(
@@ -175,11 +182,15 @@ def _begin(
     return start, certified, LearnerFit(rho, b, certified.certificate.dual, certified.certificate.gap, 0)
 
 
-def _corrective(learner: Learner, limits: Limits, rng: np.random.Generator, *, slides: bool) -> Iterator[Candidate]:
-    """Solve the problem on all kernels found, again and again."""
+def _corrective(
+    learner: Learner, limits: Limits, rng: np.random.Generator, *, slides: bool, seeds: Sequence[Array] = ()
+) -> Iterator[Candidate]:
+    """Solve the problem on all kernels found, again and again; seeds are kernels to start with."""
     start, certified, _ = _begin(learner, limits, rng)
     yield start
     mixture, steps = Mixture(), 0
+    for seed in seeds:
+        mixture, _ = mixture.with_member(learner.search, seed)
     while True:
         mixture, _ = mixture.with_member(learner.search, certified.worst.parameter)
         tol = _inner_tol(certified, limits)
