@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     )
     from manykernels.objective.losses import get_loss
     from manykernels.objective.regularizers import get_regularizer
-    from manykernels.solvers import Solution, open_rows, solve, solve_factored
+    from manykernels.solvers import Solution, open_rows, solve, solve_factored, solve_factored_pairs
 
 __version__ = _version("manykernels")
 
@@ -146,6 +146,7 @@ __all__ = [
     "save_model",
     "solve",
     "solve_factored",
+    "solve_factored_pairs",
     "stability_selection",
     "survival_array",
     "target_kernel",

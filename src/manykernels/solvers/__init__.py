@@ -6,6 +6,7 @@ from manykernels.solvers.comparison import SolverComparison, compare_solvers, ex
 from manykernels.solvers.methods.block_coordinate.method import BlockCoordinate
 from manykernels.solvers.methods.conic.method import Conic
 from manykernels.solvers.methods.factored.model import FactoredModel
+from manykernels.solvers.methods.factored.pairs import solve_factored_pairs
 from manykernels.solvers.methods.factored.solve import solve_factored
 from manykernels.solvers.methods.hessianmkl import HessianMKL
 from manykernels.solvers.methods.interior_point import InteriorPoint
@@ -57,5 +58,6 @@ __all__ = [
     "open_rows",
     "solve",
     "solve_factored",
+    "solve_factored_pairs",
     "solvers_for",
 ]

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from manykernels import KernelBank, solve, solve_factored
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams.factored import ExplicitStack, factored_stack
+from manykernels.grams.factored import ExplicitStack, WindowStack, factored_stack
 from manykernels.grams.factored.operators import FeatureOperator
+from manykernels.grams.rows import open_rows
 from manykernels.kernels import Gaussian, Laplacian, Linear, Matern, Overlap, Polynomial
 
 Array = NDArray[Any]
@@ -133,3 +134,35 @@ def test_gaps_that_nobody_allowed_are_refused() -> None:
     model = solve_factored(frame[["age"]], np.sin(frame["age"]), loss="squared", relative_strength=0.1)
     with pytest.raises(InvalidInputError, match="missing values in 1 column: 'age'"):
         model.predict(pd.DataFrame({"age": [1.0, np.nan]}))
+
+
+@pytest.mark.parametrize("columns", [(0, 2), (0, 1, 2)], ids=["two", "three"])
+def test_a_transform_bounds_the_kernels_of_two_and_three_columns(columns: tuple[int, ...]) -> None:
+    pytest.importorskip("finufft")
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(N, 3))
+    X[:, 1] = np.exp(X[:, 1])
+    X[rng.uniform(size=X.shape) < 0.05] = np.nan
+    entries = [(f"{width}", Gaussian(width), list(columns)) for width in (2.0, 0.6, 1.0)]
+    bank = KernelBank(entries, standardize=True, missing="mask")
+    check_bounds(X, bank, rng)
+    stack = factored_stack(X, bank)
+    assert isinstance(stack.parts[0], WindowStack)  # type: ignore[attr-defined]
+    assert stack.neighbors().tolist() == [[2, -1], [-1, 2], [1, 0]]
+    rho = rng.normal(size=N)
+    low, high = stack.quad_bounds(rho)
+    assert (high - low <= 1e-10 * np.abs(rho).sum() ** 2).all()
+    parts = factored_stack(open_rows(X, chunk_rows=50), bank).quad_bounds(rho)
+    np.testing.assert_allclose(parts, (low, high), rtol=1e-9)
+
+
+def test_columns_that_reach_too_far_for_a_transform_take_landmarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("finufft")
+    monkeypatch.setattr("manykernels.grams.factored.several.window.MAX_MODES", 3000)
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(N, 3))
+    X[0, 2] = 60.0
+    bank = KernelBank([("near", Gaussian(1.0), [0, 1]), ("far", Gaussian(1.0), [1, 2])])
+    check_bounds(X, bank, rng)
+    low, high = factored_stack(X, bank).quad_bounds(rng.normal(size=N))
+    assert high[0] - low[0] < 1e-6 < high[1] - low[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manykernels.grams.factored.banks import factored_stack, served_by
+from manykernels.grams.factored.banks import factored_stack, pair_stack, served_by
 from manykernels.grams.factored.base import FactoredStack, FactorOperator
 from manykernels.grams.factored.chunked import ChunkedTable, open_table
 from manykernels.grams.factored.composite import CompositeStack
@@ -10,6 +10,7 @@ from manykernels.grams.factored.explicit import ExplicitStack
 from manykernels.grams.factored.fourier import FourierStack
 from manykernels.grams.factored.nystroem import NystroemStack
 from manykernels.grams.factored.scan import ScanStack
+from manykernels.grams.factored.several import WindowStack
 from manykernels.grams.rows.columns import ColumnTable
 
 __all__ = [
@@ -22,7 +23,9 @@ __all__ = [
     "FourierStack",
     "NystroemStack",
     "ScanStack",
+    "WindowStack",
     "factored_stack",
     "open_table",
+    "pair_stack",
     "served_by",
 ]

@@ -18,12 +18,13 @@ from manykernels.grams.factored.features import feature_map
 from manykernels.grams.factored.fourier import FourierStack
 from manykernels.grams.factored.nystroem import NystroemStack
 from manykernels.grams.factored.scan import ScanStack
+from manykernels.grams.factored.several import WindowStack, has_window
 from manykernels.grams.rows import RowSource, is_chunked, open_rows
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import Gaussian, KernelBank, KernelSpec, Laplacian, Matern
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.patterns import NamedKernel
-from manykernels.kernels.specs.widths import MEDIAN_ROWS, MedianDistances, known_width
+from manykernels.kernels.specs.widths import MEDIAN_ROWS, MedianDistances, MedianWidth, known_width
 from manykernels.validation.arrays import Array
 
 Positions = tuple[int, ...]
@@ -34,6 +35,7 @@ SERVED_BY: tuple[tuple[str, Callable[[KernelSpec, int, Levels], bool]], ...] = (
     ("fourier", lambda spec, n_columns, levels: isinstance(spec, Gaussian) and n_columns == 1),
     ("explicit", lambda spec, n_columns, levels: feature_map(spec, n_columns, levels) is not None),
     ("scan", lambda spec, n_columns, levels: isinstance(spec, (Laplacian, Matern)) and n_columns == 1),
+    ("window", lambda spec, n_columns, levels: has_window(spec, n_columns)),
     ("nystroem", lambda spec, n_columns, levels: True),
 )
 """Which stack serves a kernel: the first that can."""
@@ -150,8 +152,8 @@ def _used(kernels: list[NamedKernel]) -> list[int]:
 def _part(kind: str, table: ColumnTable, positions: list[Positions], specs: list[Any], scales: Array) -> FactoredStack:
     if kind == "explicit":
         return ExplicitStack(table, positions, specs, scales)
-    if kind == "nystroem":
-        return NystroemStack(table, positions, specs, scales)
+    if kind in ("nystroem", "window"):
+        return (NystroemStack if kind == "nystroem" else WindowStack)(table, positions, specs, scales)
     columns = np.array([column for (column,) in positions])
     if kind == "scan":
         return ScanStack(table, columns, specs, scales)
@@ -197,3 +199,29 @@ def _diagonals(parts: Sequence[tuple[KernelSpec, Positions]], table: ColumnTable
             reading = table.reading(spec, columns)
             out[slot] = float(reading.masked(spec.diag(reading.points)).sum()), count
     return out
+
+
+def pair_stack(table: ColumnTable, pairs: Sequence[tuple[int, int]], widths: Sequence[float]) -> FactoredStack:
+    """Return Gaussian kernels of pairs of columns, their widths multiples of the median distance of rows there.
+
+    Parameters
+    ----------
+    table : ColumnTable
+    pairs : sequence of (int, int)
+    widths : sequence of float
+
+    Returns
+    -------
+    FactoredStack
+    """
+    labels = table.names or tuple(f"x{j}" for j in range(table.n_columns))
+    names, specs, positions = [], [], []
+    for pair in pairs:
+        median = MedianDistances(table.drawn(pair, MEDIAN_ROWS))
+        for width in widths:
+            spec = Gaussian(MedianWidth(width)).resolve(median)
+            names.append(f"{labels[pair[0]]} and {labels[pair[1]]}: {spec.label}")
+            specs.append(spec)
+            positions.append(pair)
+    kind = WindowStack if has_window(specs[0], 2) else NystroemStack
+    return kind(table, positions, specs, np.ones(len(specs)), names=names)

@@ -111,7 +111,7 @@ class NystroemStack(FactoredStack):
         return self.positions[kernel]
 
     def _take(self, kernels: Array) -> NystroemStack:
-        return NystroemStack(
+        return type(self)(
             self.table,
             [self.positions[m] for m in kernels],
             [self.specs[m] for m in kernels],

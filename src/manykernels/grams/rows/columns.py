@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -225,6 +225,10 @@ class ColumnTable:
         columns = np.repeat(self.center[:, None], len(values), axis=1)
         columns[column] = values
         return self._of(columns, len(values))
+
+    def grid(self, values: Mapping[int, Array]) -> ColumnTable:
+        """Return a table of some columns that have these values, in their own units."""
+        return self._of(dict(values), len(next(iter(values.values()))))
 
     def _of(self, columns: Any, n_rows: int) -> ColumnTable:
         """Return other rows in the units of this table; they have been checked. Columns may be a dictionary."""

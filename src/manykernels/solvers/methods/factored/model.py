@@ -246,3 +246,51 @@ class FactoredModel:
         rows = table.single(column, points)
         effect = sum((c.values(self._stack, rows) for c in own), start=np.zeros(len(points)))
         return pd.DataFrame({"x": points, "effect": effect - float(density @ effect), "density": density})
+
+    def columns_of(self, kernel: int) -> tuple[int, ...]:
+        """Return the columns that a kernel acts on.
+
+        Parameters
+        ----------
+        kernel : int
+            Its number, as in ``active``.
+
+        Returns
+        -------
+        tuple of int
+        """
+        return self._stack.columns_of(kernel)
+
+    def surface(self, first: int, second: int, size: int = 40) -> pd.DataFrame:
+        """Return what kernels of a pair of columns add for their values, without what each column adds by itself.
+
+        Parameters
+        ----------
+        first, second : int
+            Positions of the columns.
+        size : int, default=40
+            Values of each column, between its smallest and its largest training value.
+
+        Returns
+        -------
+        DataFrame
+            With ``x``, ``z`` and ``effect``, of mean zero over training rows (or a sample); one row a pair of values.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no such pair.
+        """
+        table, pair = self._stack.table, tuple(sorted((first, second)))
+        if first == second or not all(0 <= column < table.n_columns for column in pair):
+            raise InvalidInputError(f"A pair is two different columns from 0 to {table.n_columns - 1}, got {pair}.")
+        sides = [side * table.unit + table.center for side in (table.low, table.high)]
+        axes = [np.linspace(float(sides[0][j]), float(sides[1][j]), size) for j in (first, second)]
+        x, z = (grid.ravel() for grid in np.meshgrid(*axes, indexing="ij"))
+        own = [c for c in self._components if tuple(sorted(self._stack.columns_of(c.kernel))) == pair]
+        rows, training = table.grid({first: x, second: z}), table.sample()
+        effect, mean = np.zeros(len(x)), 0.0
+        for component in own:
+            effect += component.values(self._stack, rows)
+            mean += float(component.values(self._stack, training).mean())
+        return pd.DataFrame({"x": x, "z": z, "effect": effect - mean})

@@ -114,7 +114,7 @@ def solve_factored(
     """
     if is_chunked(X):
         X, y = with_target(X, y)
-    stack = bank if isinstance(bank, FactoredStack) else factored_stack(X, bank or _default_bank())
+    stack = bank if isinstance(bank, FactoredStack) else factored_stack(X, bank or default_bank())
     problem, largest = _posed(
         stack, y, loss, regularizer, strength, relative_strength, fit_intercept, sample_weight, kernel_penalties
     )
@@ -127,7 +127,7 @@ def solve_factored(
     return model
 
 
-def _default_bank() -> KernelBank:
+def default_bank() -> KernelBank:
     """Return a line and three Gaussians on every column: the default bank without kernels on all columns."""
     return KernelBank.per_feature(Linear(), widths=("0.5*median", "median", "2*median"), standardize=True)
 
