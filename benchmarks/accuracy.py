@@ -1,6 +1,7 @@
 """Whether untouched estimators predict as well as others' tuned ones, what they cost, and what they select.
 
-``python benchmarks/accuracy.py [--data DIR] [--rows 200] [--splits 3] [--markdown FILE] [--smoke] [--output DIR]``
+``python benchmarks/accuracy.py [--data DIR] [--rows 200] [--splits 3] [--sets NAME,...]
+[--markdown FILE] [--smoke] [--output DIR]``
 
 On every set, the same random splits for all: `MKLClassifier()` or `MKLRegressor()` and their cross-validated forms, all
 untouched; a support vector machine or kernel ridge regression with a Gaussian kernel, scaled and tuned by a grid; the
@@ -268,6 +269,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=common.HERE.parents[1] / "shared" / "data", help="folder of sets")
     parser.add_argument("--rows", type=int, default=200, help="most training rows")
     parser.add_argument("--splits", type=int, default=3, help="random splits a set")
+    parser.add_argument("--sets", default="", help="names of sets, separated by commas; all by default")
     parser.add_argument("--markdown", type=Path, help="also write the tables to this file")
     options: argparse.Namespace = parser.parse_args()
     record = common.environment()
@@ -276,6 +278,12 @@ def main() -> int:
     if absent:
         common.CONSOLE.print(f"not installed, so not measured: {', '.join(absent)}")
     named = [(name, True) for name in CLASSES] + [(name, False) for name in NUMBERS]
+    if options.sets:
+        wanted = options.sets.split(",")
+        unknown = set(wanted) - {name for name, _ in named}
+        if unknown:
+            parser.error(f"--sets knows no {', '.join(sorted(unknown))}")
+        named = [pair for pair in named if pair[0] in wanted]
     if options.smoke:
         named, options.rows, options.splits = [("wine", True), ("diabetes", False)], 40, 1
     seeds = range(options.seed, options.seed + options.splits)
@@ -286,12 +294,13 @@ def main() -> int:
             rows += measured(data, options.rows, seeds)
             common.save(pd.DataFrame(rows), record, options.output, "accuracy")
     frame = pd.DataFrame(rows)
-    targets = many_targets(*((12, 40) if options.smoke else (200, 300)), options.seed)
     tables = {"Scores (accuracy, R2) and CPU seconds": overview(frame), "Untouched MKL CV": duels(frame)}
-    tables["Many targets"] = targets
+    if not options.sets:
+        targets = many_targets(*((12, 40) if options.smoke else (200, 300)), options.seed)
+        common.save(targets, record, options.output, "accuracy_targets")
+        tables["Many targets"] = targets
     for title, table in tables.items():
         common.print_table(table, title, {"mean difference": ".4f", "R2": ".3f", "cpu_s": ".1f"})
-    common.save(targets, record, options.output, "accuracy_targets")
     if options.markdown is not None:
         options.markdown.write_text("\n".join(markdown(table) for table in tables.values()))
     return 0

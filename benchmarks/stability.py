@@ -57,7 +57,8 @@ def main() -> None:
     print_environment(environment())
     rows = [judge(signal, expected, draws, pairs) for signal in (False, True) for expected in (0.5, 1.0, 3.0)]
     title = f"{N_SAMPLES} rows, {N_COLUMNS} columns (pairwise correlation 0.2), {pairs} pairs, {draws} draws"
-    print_table(pd.DataFrame(rows), title)
+    formats = {"false": ".2f", "standard error": ".2f", "true found": ".2f", "CPU s a draw": ".1f"}
+    print_table(pd.DataFrame(rows), title, formats)
 
 
 if __name__ == "__main__":

@@ -154,6 +154,26 @@ def test_the_curve_is_that_of_the_search() -> None:
     assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (model.alpha_, model.best_score_)
     left, right = display.ax_.get_xlim()
     assert left > right
+    assert display.ax_.get_ylabel() == "negative mean squared error, mean of 3 folds"
+
+
+def test_a_curve_of_many_mixtures_shows_as_many_as_there_is_room_for() -> None:
+    import matplotlib.pyplot as plt
+
+    rows = [(10.0**-step, 0.5 - 0.01 * k, 0.02, 3.0, f"draw {k}") for k in range(30) for step in range(3)]
+    results = pd.DataFrame(rows, columns=["alpha", "mean_score", "std_error", "n_active", "curve"])
+    for size, most in (((4.0, 3.0), 10), ((9.0, 5.5), 12)):
+        figure, ax = plt.subplots(figsize=size, layout="constrained")
+        CVCurveDisplay(results=results, chosen=60, n_folds=5).plot(ax)  # by a rule, not the best
+        figure.draw_without_rendering()
+        labels = [text.get_text() for text in ax.get_legend().get_texts()]
+        n_named = sum(label.startswith("draw") for label in labels)
+        assert 2 <= n_named <= most
+        assert "draw 20" in labels
+        assert labels[-1] == f"and {30 - n_named} more"
+        assert ax.get_legend().get_window_extent().height < figure.bbox.height
+        assert ax.get_window_extent().width > 0.4 * figure.bbox.width
+        plt.close(figure)
 
 
 def test_a_curve_needs_a_search(named: Named) -> None:

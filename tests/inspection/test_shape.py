@@ -114,3 +114,19 @@ def test_pictures(model: Any, table: pd.DataFrame, style: str, size: tuple[float
         limits = {ax.get_ylim() for ax in display.axes_.flat if ax.get_visible()}
         assert len(limits) == 1, "curves are compared on one scale"
     plt.close("all")
+
+
+def test_a_small_figure_shows_what_it_has_room_for() -> None:
+    x, effect, density = np.linspace(0, 1, 20), np.linspace(-1, 1, 20), np.full(20, 0.05)
+    parts = [pd.DataFrame({"column": f"c{j}", "x": x, "effect": effect, "density": density}) for j in range(11)]
+    display = ShapeDisplay(shapes=pd.concat(parts, ignore_index=True))
+    whole = display.plot().figure_
+    assert sum(ax.get_visible() for ax in whole.axes) == 11
+    assert whole.get_supylabel() == "added to the score"
+    small = display.plot(plt.figure(figsize=(4.0, 3.2))).figure_
+    assert small.get_supxlabel() == "and 5 more columns"
+    small.draw_without_rendering()
+    boxes = [ax.get_tightbbox() for ax in small.axes]
+    assert len(boxes) == 6
+    assert not any(one.overlaps(other) for k, one in enumerate(boxes) for other in boxes[:k])
+    plt.close("all")

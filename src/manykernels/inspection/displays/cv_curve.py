@@ -15,10 +15,15 @@ from manykernels.inspection.displays.plotting import (
     axes_of,
     clean,
     color_of,
+    cut_text,
     inches_of,
     ink_of,
     legend_beside,
+    legend_letters,
     log_ticks,
+    plain,
+    rows_that_fit,
+    short_label,
     style_of,
     write,
 )
@@ -99,9 +104,7 @@ class CVCurveDisplay:
         errors = found["std_score"] / np.sqrt(max(n_folds - 1, 1))
         frame = found[["alpha", "mean_score", "n_active"]].assign(std_error=errors)
         frame["curve"] = [_curve(row) for row in found.to_dict("records")]
-        scoring = estimator.scoring if isinstance(estimator.scoring, str) else None
-        named = scoring or ("accuracy" if hasattr(estimator, "classes_") else "r2")
-        return cls(results=frame, chosen=int(estimator.best_index_), n_folds=n_folds, scoring=named)
+        return cls(results=frame, chosen=int(estimator.best_index_), n_folds=n_folds, scoring=_score_of(estimator))
 
     def frame(self) -> pd.DataFrame:
         """Return what is drawn: a row a candidate, in the order tried.
@@ -127,13 +130,16 @@ class CVCurveDisplay:
         ax = axes_of(ax, "CVCurveDisplay.plot", (7.0, 4.2))
         ink, chosen = ink_of(ax), self.results.iloc[self.chosen]
         best = self.results.groupby("curve", sort=False)["mean_score"].max()
-        named = {*best.nlargest(MOST_CURVES).index, chosen["curve"]}
+        # Beside the curves, the legend has the band, the choice, and how many more there are.
+        most = max(1, min(MOST_CURVES, rows_that_fit(ax) - 3))
+        named = {*best.drop(chosen["curve"]).nlargest(most - 1).index, chosen["curve"]}
         curves = [(name, part) for name, part in self.results.groupby("curve", sort=False) if name in named]
         band: str | None = "standard error"
         for number, (name, part) in enumerate(curves):
             part = part.sort_values("alpha")
             style: dict[str, Any] = {"color": color_of(ax, number), "linestyle": style_of(number, DASHES)}
-            style = {**style, "marker": style_of(number, MARKERS), "markersize": 3.5, "label": name or None}
+            style = {**style, "marker": style_of(number, MARKERS), "markersize": 3.5}
+            style["label"] = plain(cut_text(short_label(str(name)), legend_letters(ax))) or None
             ax.plot(part["alpha"], part["mean_score"], **style)
             if len(curves) <= 3:
                 low, high = part["mean_score"] - part["std_error"], part["mean_score"] + part["std_error"]
@@ -170,12 +176,23 @@ class CVCurveDisplay:
         style = {"ha": "center", "va": "bottom", "fontsize": "small", "color": ink_of(ax).muted}
         taken = -np.inf
         for place, row in zip(across, part.to_dict("records"), strict=True):
-            if place - taken < NUMBER_ROOM:
+            if place - taken < NUMBER_ROOM or not np.isfinite(row["n_active"]):
                 continue
             # The first is the one with the word, which needs more room.
             text = f"{row['n_active']:.0f}" + (" kernels" if taken == -np.inf else "")
             taken = place + (0.3 if taken == -np.inf else 0.0)
             ax.annotate(text, (row["alpha"], 1.01), xycoords=("data", "axes fraction"), annotation_clip=False, **style)
+
+
+def _score_of(estimator: Any) -> str:
+    """Return what the scores of the folds are called."""
+    if estimator.scoring is not None:
+        return estimator.scoring if isinstance(estimator.scoring, str) else "score"
+    if hasattr(estimator, "classes_"):
+        return "accuracy"
+    if getattr(estimator, "_default_scoring", None) is None:
+        return "concordance"  # of survival times
+    return "negative mean squared error" if estimator._loss.support == "real" else "share of the deviance"
 
 
 def _curve(row: Mapping[Any, Any]) -> str:

@@ -13,7 +13,16 @@ from sklearn.utils.validation import check_is_fitted
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.decomposition import for_target
 from manykernels.inspection.displays.kernel_table import kernel_table, known_features
-from manykernels.inspection.displays.plotting import clean, color_of, cut_text, ink_of, plain, require_matplotlib, write
+from manykernels.inspection.displays.plotting import (
+    and_more,
+    clean,
+    color_of,
+    cut_text,
+    ink_of,
+    plain,
+    require_matplotlib,
+    write,
+)
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import Array, check_count
 
@@ -21,6 +30,7 @@ BLUE = 0
 MOST_CATEGORIES = 20
 COLUMNS_OF_AXES = 3
 WIDTH, HEIGHT = 3.0, 2.4  # of one curve, in inches
+LEAST_WIDTH, LEAST_HEIGHT = 1.0, 1.4
 SHARE_FOR_DENSITY = 0.18  # of the height of the axes
 
 
@@ -133,7 +143,7 @@ class ShapeDisplay:
         return self.shapes.copy()
 
     def plot(self, figure: Any = None, **line_style: Any) -> Self:
-        """Draw one curve a column, all on the same scale, above the density of the rows.
+        """Draw one curve a column, all on the same scale, above the density of the rows; as many as there is room for.
 
         Parameters
         ----------
@@ -155,19 +165,33 @@ class ShapeDisplay:
         n_rows = -(-len(parts) // n_columns)
         size = (WIDTH * n_columns + 0.6, HEIGHT * n_rows + 0.4)
         drawn: Figure = new_figure(figsize=size) if figure is None else figure
+        if drawn.get_layout_engine() is None:
+            drawn.set_layout_engine("constrained")
+        n_rows, n_columns = _grid(drawn, len(parts))
+        shown = parts[: n_rows * n_columns]
         axes = drawn.subplots(n_rows, n_columns, sharey=True, squeeze=False)
         low, high = self.shapes["effect"].min(), self.shapes["effect"].max()
         margin = 0.08 * (high - low or 1.0)
-        for ax, (name, shape) in zip(axes.flat, parts, strict=False):
+        for ax, (name, shape) in zip(axes.flat, shown, strict=False):
             ax.set_ylim(low - margin - SHARE_FOR_DENSITY * (high - low + 2 * margin), high + margin)
             _draw(ax, str(name), shape, line_style)
-        for ax in axes.flat[len(parts) :]:
+        for ax in axes.flat[len(shown) :]:
             ax.set_visible(False)
-        for ax in axes[:, 0]:
-            write(ax, ylabel="added to the score" + (f" of {plain(cut_text(self.target, 12))}" if self.target else ""))
-        drawn.tight_layout()
+        added = "added to the score" + (f" of {plain(cut_text(self.target, 12))}" if self.target else "")
+        drawn.supylabel(added, fontsize="medium")
+        if len(parts) > len(shown):
+            drawn.supxlabel(
+                and_more(len(parts) - len(shown), "columns"), fontsize="small", color=ink_of(axes[0, 0]).muted
+            )
         self.axes_, self.figure_ = axes, drawn
         return self
+
+
+def _grid(figure: Any, n_parts: int) -> tuple[int, int]:
+    """Return how many rows and columns of axes a figure has room for, no more than are wanted."""
+    width, height = figure.get_size_inches()
+    n_columns = min(n_parts, COLUMNS_OF_AXES, max(1, int(width / LEAST_WIDTH)))
+    return min(-(-n_parts // n_columns), max(1, int(height / LEAST_HEIGHT))), n_columns
 
 
 def _frame(estimator: Any, X: Any) -> pd.DataFrame:
