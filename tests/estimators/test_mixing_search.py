@@ -16,11 +16,13 @@ from sklearn.model_selection import GroupKFold, KFold, RepeatedKFold, TimeSeries
 from manykernels import (
     Gaussian,
     KernelBank,
+    KernelStack,
     Linear,
     MKLClassifier,
     MKLClassifierCV,
     MKLRegressor,
     MKLRegressorCV,
+    PrecomputedBank,
     get_loss,
     load_model,
     nested_cross_validation,
@@ -136,6 +138,33 @@ def test_one_lucky_strength_does_not_decide() -> None:
     scores = [(0, 0.7), (0, 0.85), (0, 0.7), (1, 0.8), (1, 0.82), (1, 0.8)]
     found = [Candidate(walks[k], 0.1, np.array([[score], [score]]), 1, 0, False) for k, score in scores]
     assert chosen(found, "best").tolist() == [4]
+
+
+def test_a_view_alone_needs_evidence() -> None:
+    whole, view = Mixture(EVERY, np.ones(4), 0.0), Mixture("left", np.array([1.0, 1.0, 0.0, 0.0]), 0.0, narrow=True)
+
+    def best(alone: list[float]) -> int:
+        scores = [[0.8, 0.9, 0.8, 0.9], alone]
+        each = zip((whole, view), scores, strict=True)
+        return int(chosen([Candidate(m, 0.1, np.array(s)[:, None], 4, 0, False) for m, s in each], "best")[0])
+
+    assert best([0.95, 0.8, 0.95, 0.8]) == 0  # ahead in the mean, by luck
+    assert best([0.85, 0.96, 0.86, 0.95]) == 1  # in every fold
+    assert best([0.7, 0.8, 0.7, 0.8]) == 0
+    parts = [Mixture(name, np.ones(4), 0.0, narrow=True) for name in "ab"]
+    found = [Candidate(m, 0.1, np.array([[s], [s]]), 4, 0, False) for m, s in zip(parts, (0.1, 0.2), strict=True)]
+    assert chosen(found, "best").tolist() == [1]
+
+
+def test_what_leaves_out_columns_is_known_as_that() -> None:
+    views = KernelBank.from_views({"a": [0, 1], "b": [1, 2]}, specs=[Gaussian(1.0), Linear()], standardize=False)
+    for fitted, narrow in (
+        (views.fit(X), {"a", "b"}),
+        (bank().fit(X), set()),
+        (PrecomputedBank().fit(KernelStack([X @ X.T, np.eye(len(X))], ["left", "right"])), {"left", "right"}),
+    ):
+        found = averages_of(fitted, np.ones(len(fitted)))
+        assert {mixture.label for mixture in found if mixture.narrow} == narrow
 
 
 def test_what_lies_between_is_left_out_where_selection_is_behind() -> None:

@@ -32,11 +32,14 @@ class Mixture:
         Relative weights; kernels of weight zero take no part.
     mixing : float
         1 selects kernels by the block 1-norm, 0 averages them by the squared norms, between them is an elastic net.
+    narrow : bool
+        Whether columns (of precomputed kernels, kernels) that others read are left out, as by a view alone.
     """
 
     label: str
     weights: Array
     mixing: float
+    narrow: bool = False
 
     @property
     def kernels(self) -> Array:
@@ -104,15 +107,20 @@ def averages_of(bank: FittedKernels[Any], own: Array) -> list[Mixture]:
         1 for every kernel, so that each average is uniform under the user's own penalties.
     """
     found: dict[bytes, Mixture] = {}
+    positions = getattr(bank, "positions", None) or [(m,) for m in range(len(own))]
+
+    def read(kernels: Array) -> set[int]:
+        return {j for m in np.flatnonzero(kernels) for j in positions[m]}
 
     def add(label: str, kernels: Array) -> None:
         weights = np.where(kernels, own, 0.0)
         if kernels.any():
-            found.setdefault(weights.tobytes(), Mixture(label, weights, 0.0))
+            narrow = read(kernels) < read(everything)
+            found.setdefault(weights.tobytes(), Mixture(label, weights, 0.0, narrow))
 
     everything = np.ones(len(own), dtype=bool)
     add(EVERY, everything)
-    sizes = np.array([len(columns) for columns in getattr(bank, "positions", ())] or [1] * len(own))
+    sizes = np.array([len(columns) for columns in positions])
     broad = sizes > 1 if (sizes > 1).any() else everything
     add("kernels on several columns", broad)
     for parts in _named_parts(bank.names, views=bool(broad.all())):

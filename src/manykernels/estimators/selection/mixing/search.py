@@ -163,7 +163,8 @@ def _candidates(walk: Walk) -> list[Candidate]:
 def chosen(candidates: Sequence[Candidate], rule: str) -> Array:
     """Return the position of the best candidate of every score, (T,).
 
-    Scores of few folds jump from strength to strength: each mean is averaged with those of its neighbors. With
+    Scores of few folds jump from strength to strength: each mean is averaged with those of its neighbors. A view alone,
+    of which there are several to be lucky, must be ahead of what reads all columns by more than a standard error. With
     ``rule="one_standard_error"``, of the candidates whose mean is within a standard error of the best, the one with the
     fewest kernels, and of these the strongest.
     """
@@ -171,13 +172,23 @@ def chosen(candidates: Sequence[Candidate], rule: str) -> Array:
     means = _smoothed(candidates, np.where(np.isfinite(scores).all(axis=1), scores.mean(axis=1), -np.inf))
     best = means.argmax(axis=0)
     if rule == "best":
-        return best
+        return _with_evidence(candidates, scores, means, best)
     errors = scores.std(axis=1, ddof=min(1, scores.shape[1] - 1)) / np.sqrt(scores.shape[1])
     simplicity = [(candidate.n_active, -candidate.fraction) for candidate in candidates]
     order = np.array(sorted(range(len(candidates)), key=simplicity.__getitem__))
     columns = np.arange(means.shape[1])
     good = means[order] >= means[best, columns] - errors[best, columns]
     return order[good.argmax(axis=0)]
+
+
+def _with_evidence(candidates: Sequence[Candidate], scores: Array, means: Array, best: Array) -> Array:
+    """Take the best that leaves out no columns, unless what does is ahead by more than a standard error of folds."""
+    narrow, columns = np.array([candidate.mixture.narrow for candidate in candidates]), np.arange(len(best))
+    whole = np.where(narrow[:, None], -np.inf, means).argmax(axis=0)
+    gaps = scores[best, :, columns] - scores[whole, :, columns]
+    errors = gaps.std(axis=1, ddof=min(1, gaps.shape[1] - 1)) / np.sqrt(gaps.shape[1])
+    behind = means[best, columns] - means[whole, columns] <= errors
+    return np.where(narrow[best] & ~narrow[whole] & behind, whole, best)
 
 
 def _smoothed(candidates: Sequence[Candidate], means: Array) -> Array:
