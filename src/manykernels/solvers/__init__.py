@@ -7,7 +7,7 @@ from manykernels.solvers.methods.block_coordinate.method import BlockCoordinate
 from manykernels.solvers.methods.conic.method import Conic
 from manykernels.solvers.methods.factored.model import FactoredModel
 from manykernels.solvers.methods.factored.pairs import solve_factored_pairs
-from manykernels.solvers.methods.factored.solve import solve_factored
+from manykernels.solvers.methods.factored.solve import solve_factored, solve_factored_each
 from manykernels.solvers.methods.hessianmkl import HessianMKL
 from manykernels.solvers.methods.interior_point import InteriorPoint
 from manykernels.solvers.methods.levelmkl import LevelMKL
@@ -58,6 +58,7 @@ __all__ = [
     "open_rows",
     "solve",
     "solve_factored",
+    "solve_factored_each",
     "solve_factored_pairs",
     "solvers_for",
 ]

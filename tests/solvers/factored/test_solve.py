@@ -27,7 +27,7 @@ from manykernels.objective.regularizers import (
 )
 from manykernels.solvers.methods.factored import working_set
 from manykernels.solvers.methods.factored.model import FactoredModel
-from manykernels.solvers.methods.factored.solve import solve_factored
+from manykernels.solvers.methods.factored.solve import solve_factored, solve_factored_each
 
 Array = NDArray[Any]
 
@@ -255,6 +255,32 @@ def test_a_loose_bound_is_not_taken_for_a_proof(monkeypatch: pytest.MonkeyPatch)
         assert brute - 1e-9 <= model.dual_gap <= 1.1 * brute + 1e-9
         fooled += model.approximate_gap < 1e-3 * model.dual_gap
     assert fooled >= 10
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
+def test_several_targets_share_their_passes_and_have_the_models_of_one_each(
+    loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(12)
+    X, first = data(rng, 250, 3, loss)
+    second = np.cos(2 * X[:, 2]) + 0.1 * rng.normal(size=250)
+    Y = np.column_stack([first, np.where(second > 0, 1.0, -1.0) if loss in CLASSIFICATION else second])
+    bank = KernelBank.per_feature([Gaussian(0.5), Gaussian(2.0), Linear()], standardize=True)
+    stack = factored_stack(X, bank)
+    served: list[int] = []
+    shared = stack.quad_bounds_each
+    monkeypatch.setattr(stack, "quad_bounds_each", lambda rhos: served.append(rhos.shape[1]) or shared(rhos))
+    models = solve_factored_each(X, Y, stack, loss=loss, relative_strength=0.1)
+    lengths = [len(model.history) for model in models]
+    assert served == [2] * min(lengths) + [1] * (max(lengths) - min(lengths))
+    for y, model in zip(Y.T, models, strict=True):
+        alone = solve_factored(X, y, bank, loss=loss, relative_strength=0.1)
+        assert model.status == "converged"
+        assert model.primal == pytest.approx(alone.primal, rel=1e-9)
+        assert model.dual == pytest.approx(alone.dual, rel=1e-9)
+        np.testing.assert_array_equal(model.active, alone.active)
+    with pytest.raises(InvalidInputError, match=r"Y must be of shape \(n_samples, n_targets\), got \(250,\)"):
+        solve_factored_each(X, first, bank, loss=loss, relative_strength=0.1)
 
 
 def test_a_stack_can_be_given_in_place_of_a_bank() -> None:

@@ -84,6 +84,10 @@ class FactoredStack(GramStack):
         quads, errors = self.quad(rho), self.error_bound(rho)
         return np.maximum(quads - errors, 0.0), np.maximum(quads, 0.0) + errors
 
+    def quad_bounds_each(self, rhos: Array) -> list[tuple[Array, Array]]:
+        """Return `quad_bounds` of every column of ``rhos`` (N, T); a stack that can reads its rows once for all."""
+        return [self.quad_bounds(np.ascontiguousarray(rho)) for rho in rhos.T]
+
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return the factors of these kernels as operators; by default one a kernel, stored."""
         if self.table.chunked:

@@ -47,6 +47,15 @@ class CompositeStack(FactoredStack):
     def _quad(self, r: Array) -> Array:
         return self._gather([part._quad(r) for part in self.parts])
 
+    def quad_bounds_each(self, rhos: Array) -> list[tuple[Array, Array]]:
+        """Return bounds of every column of ``rhos``, from every part."""
+        self._count(self.n_kernels)
+        parts = [part.quad_bounds_each(rhos) for part in self.parts]
+        return [
+            (self._gather([low for low, _ in bounds]), self._gather([high for _, high in bounds]))
+            for bounds in zip(*parts, strict=True)
+        ]
+
     def quad_bounds(self, rho: Array) -> tuple[Array, Array]:
         """Return bounds (M,) from below and above on ``rho' K_m rho``: one pass."""
         self._count(self.n_kernels)

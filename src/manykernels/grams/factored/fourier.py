@@ -72,6 +72,7 @@ class FourierStack(FactoredStack):
         ends = np.flatnonzero(np.diff(self.columns[self._order])) + 1
         self._groups = np.split(self._order, ends)
         self._factors: dict[int, FourierFactor] = {}
+        self._errors: Array | None = None
         self._curves: dict[tuple[int, float, bytes], tuple[float, float, Array]] = {}
 
     @classmethod
@@ -120,29 +121,47 @@ class FourierStack(FactoredStack):
         return float(origin), float(1.0 / (spacing * table.unit[column])), bins
 
     def moments(self, wanted: Sequence[tuple[int, float]], rho: Array) -> Iterator[Array]:
-        """Yield the moments (bins, 8) of ``rho`` for columns and widths of bins, in units of the table."""
+        """Yield the moments of ``rho`` for columns and widths of bins, in units of the table.
+
+        (bins, 8) each, or (T, bins, 8) where ``rho`` has T columns.
+        """
         geometries = [(column, *self._geometry(column, spacing)) for column, spacing in wanted]
         for together in _batches(geometries, BATCH_BINS if self.table.chunked else 0):
             columns = sorted({column for column, *_ in together})
             yield from self.table.reduce(columns, partial(_moments, together), rho)
 
     def _quad(self, r: Array) -> Array:
-        out = np.empty(self.n_kernels)
+        return self._quads(r[:, None])[0]
+
+    def _quads(self, rhos: Array) -> Array:
+        """Return the quadratic forms of every column of ``rhos`` (N, T), (T, M): rows are read once."""
+        out = np.empty((rhos.shape[1], self.n_kernels))
         wanted = [(int(self.columns[group[0]]), self._expansion(group).spacing) for group in self._groups]
-        for group, moments in zip(self._groups, self.moments(wanted, r), strict=True):
+        for group, moments in zip(self._groups, self.moments(wanted, rhos), strict=True):
             plan = self._expansion(group)
-            spectrum = plan.transform(moments)
-            out[group] = (spectrum.real**2 + spectrum.imag**2) @ plan.coefficients
+            for t, own in enumerate(moments):
+                spectrum = plan.transform(own)
+                out[t, group] = (spectrum.real**2 + spectrum.imag**2) @ plan.coefficients
         return out * self.scales
+
+    def quad_bounds_each(self, rhos: Array) -> list[tuple[Array, Array]]:
+        """Return bounds of every column of ``rhos``: rows are read once."""
+        self._count(self.n_kernels)
+        sums = np.abs(rhos).sum(axis=0) ** 2
+        bounds = zip(self._quads(rhos), sums, strict=True)
+        errors = self.error_constants
+        return [(np.maximum(q - errors * s, 0.0), np.maximum(q, 0.0) + errors * s) for q, s in bounds]
 
     @property
     def error_constants(self) -> Array:
         """Bounds (M,) on the error of ``quad(rho)`` beside ``||rho||_1^2``."""
-        out = np.empty(self.n_kernels)
-        for group in self._groups:
-            out[group] = self._expansion(group).errors
-        # Sums of N terms of either sign: rounding grows like a random walk.
-        return (out + np.finfo(np.float64).eps * np.sqrt(self.n_samples)) * self.scales
+        if self._errors is None:
+            out = np.empty(self.n_kernels)
+            for group in self._groups:
+                out[group] = self._expansion(group).errors
+            # Sums of N terms of either sign: rounding grows like a random walk.
+            self._errors = (out + np.finfo(np.float64).eps * np.sqrt(self.n_samples)) * self.scales
+        return self._errors
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         each = np.zeros((len(kernels), self.n_samples, columns.shape[1]))
@@ -307,11 +326,12 @@ Geometry = tuple[int, float, float, int]
 
 def _moments(geometries: Sequence[Geometry], table: ColumnTable, rho: Array) -> list[Array]:
     """Return the moments of some rows for every column, origin, inverse bin width and number of bins."""
-    made = []
+    made, each = [], np.ascontiguousarray(np.atleast_2d(rho.T))
     for column, origin, inverse, bins in geometries:
-        out = np.zeros((bins, ORDER))
-        add_moments(table.column(column), origin, inverse, rho, out)
-        made.append(out)
+        out = np.zeros((len(each), bins, ORDER))
+        for own, moments in zip(each, out, strict=True):
+            add_moments(table.column(column), origin, inverse, own, moments)
+        made.append(out if rho.ndim == 2 else out[0])
     return made
 
 

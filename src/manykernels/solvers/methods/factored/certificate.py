@@ -47,13 +47,20 @@ class DualBound:
     unsettled: int
 
 
-def dual_bound(problem: Problem, slopes: Array) -> DualBound:
-    """Return the lower bound that slopes of the loss prove: one pass, and exact values where bounds do not settle."""
+def feasible(problem: Problem, slopes: Array) -> Array:
+    """Return dual coefficients inside the box, and of zero sum if there is an intercept, from slopes of the loss."""
     rho = balance(-slopes) if problem.fit_intercept else -slopes
-    rho = np.clip(rho, *problem.dual_box)
+    return np.clip(rho, *problem.dual_box)
+
+
+def dual_bound(problem: Problem, rho: Array, quads: tuple[Array, Array]) -> DualBound:
+    """Return the lower bound that feasible dual coefficients prove; exact values where bounds do not settle.
+
+    ``quads`` are the bounds from below and above on ``rho' K_m rho`` of one pass.
+    """
     stack = problem.stack
     assert isinstance(stack, FactoredStack)
-    low, high = (np.sqrt(bound) / problem.penalties for bound in stack.quad_bounds(rho))
+    low, high = (np.sqrt(bound) / problem.penalties for bound in quads)
     evaluated, unsettled = _settle(problem, stack, rho, low, high)
     scale = problem.regularizer.dual_scale(high)
     value = -problem.conjugate_loss(scale * rho) - problem.regularizer.conjugate(scale * high)

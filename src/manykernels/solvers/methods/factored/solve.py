@@ -17,7 +17,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
 from manykernels.solvers.methods.factored.fallback import Fallback
 from manykernels.solvers.methods.factored.model import Component, FactoredModel
-from manykernels.solvers.methods.factored.working_set import FactoredWorkingSet, State
+from manykernels.solvers.methods.factored.working_set import FactoredWorkingSet, State, run_together
 
 Array = NDArray[Any]
 
@@ -118,12 +118,92 @@ def solve_factored(
     problem, largest = _posed(
         stack, y, loss, regularizer, strength, relative_strength, fit_intercept, sample_weight, kernel_penalties
     )
-    method = FactoredWorkingSet(problem, tol, max_rounds, time_limit)
-    state, status = method.run()
-    model = _model(problem, state, status, largest)
-    if status != "converged":
-        message = f"solve_factored ended with gap {model.dual_gap:.2e} > tol = {tol:g}. {model.message}"
-        warnings.warn(message, ConvergenceWarning, stacklevel=2)
+    state, status = FactoredWorkingSet(problem, tol, max_rounds, time_limit).run()
+    return _told(_model(problem, state, status, largest), tol, "solve_factored")
+
+
+def solve_factored_each(
+    X: Any,
+    Y: ArrayLike,
+    bank: KernelBank | FactoredStack | None = None,
+    *,
+    loss: str | Loss = "logistic",
+    regularizer: str | Regularizer = "l1",
+    strength: float | None = None,
+    relative_strength: float | None = None,
+    fit_intercept: bool = True,
+    sample_weight: ArrayLike | None = None,
+    kernel_penalties: ArrayLike | None = None,
+    tol: float = 1e-4,
+    max_rounds: int = 50,
+    time_limit: float = np.inf,
+) -> tuple[FactoredModel, ...]:
+    """Fit several targets, or one class each against the others, every one with kernel weights of its own.
+
+    The same models as one `solve_factored` a column of ``Y``, but a pass over all kernels serves all of them, and they
+    share the spectra of kernels.
+
+    Parameters
+    ----------
+    X : DataFrame or (n_samples, n_columns) array, or what `open_rows` takes
+        As in `solve_factored`.
+    Y : array_like of shape (n_samples, n_targets)
+        Labels -1 and +1 in every column for a classification loss, numbers for a regression loss.
+    bank, loss, regularizer, strength, fit_intercept, sample_weight, kernel_penalties, tol, max_rounds
+        As in `solve_factored`.
+    relative_strength : float, optional
+        Strength as a part of the smallest one at which the model of a column is empty, column by column.
+    time_limit : float, optional
+        Seconds, for all of them.
+
+    Returns
+    -------
+    tuple of FactoredModel
+        One a column.
+
+    Raises
+    ------
+    InvalidInputError
+        If the input is wrong.
+    MemoryBudgetError, IncompatibleError
+        As in `solve_factored`.
+
+    Warns
+    -----
+    ConvergenceWarning
+        For every column whose gap is above ``tol`` at the end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import KernelBank
+    >>> X = np.random.default_rng(0).normal(size=(500, 3))
+    >>> Y = np.column_stack([np.sin(2 * X[:, 0]), X[:, 1] ** 2])
+    >>> bank = KernelBank.per_feature(widths=[0.5, 1.0, 2.0], standardize=True)
+    >>> models = solve_factored_each(X, Y, bank, loss="squared", relative_strength=0.3)
+    >>> [model.names[0][:2] for model in models]
+    ['x0', 'x1']
+    """
+    targets = np.asarray(Y)
+    if targets.ndim != 2 or not targets.shape[1]:
+        raise InvalidInputError(
+            f"Y must be of shape (n_samples, n_targets), got {targets.shape}. solve_factored fits one."
+        )
+    stack = bank if isinstance(bank, FactoredStack) else factored_stack(X, bank or _default_bank())
+    posed = [
+        _posed(stack, y, loss, regularizer, strength, relative_strength, fit_intercept, sample_weight, kernel_penalties)
+        for y in targets.T
+    ]
+    ended = run_together([FactoredWorkingSet(problem, tol, max_rounds, time_limit) for problem, _ in posed])
+    models = [_model(problem, *end, largest) for (problem, largest), end in zip(posed, ended, strict=True)]
+    return tuple(_told(model, tol, f"solve_factored_each, column {t},") for t, model in enumerate(models))
+
+
+def _told(model: FactoredModel, tol: float, who: str) -> FactoredModel:
+    """Return the model; warn if its gap is above ``tol``."""
+    if model.status != "converged":
+        message = f"{who} ended with gap {model.dual_gap:.2e} > tol = {tol:g}. {model.message}"
+        warnings.warn(message, ConvergenceWarning, stacklevel=3)
     return model
 
 

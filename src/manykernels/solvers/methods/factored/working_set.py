@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -14,7 +15,7 @@ from manykernels.grams.factored import FactoredStack, FactorOperator
 from manykernels.objective.problem import Problem
 from manykernels.solvers.engines.factored.newton import Fit, minimize
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point
-from manykernels.solvers.methods.factored.certificate import DualBound, dual_bound, primal_bound
+from manykernels.solvers.methods.factored.certificate import DualBound, dual_bound, feasible, primal_bound
 from manykernels.solvers.methods.factored.entering import contributors, gap_of_factors, selects, threshold, violators
 from manykernels.solvers.methods.factored.fallback import Fallback, solve_gram
 from manykernels.solvers.methods.factored.tuning import (
@@ -29,6 +30,7 @@ from manykernels.solvers.methods.factored.tuning import (
 )
 
 Array = NDArray[Any]
+Quads = tuple[Array, Array]
 
 
 @dataclass(frozen=True)
@@ -91,14 +93,18 @@ class FactoredWorkingSet:
 
     def run(self) -> tuple[State, str]:
         """Return the last state and why the loop ended: converged, max_iter, time_limit or stalled."""
+        (result,) = run_together([self])
+        return result
+
+    def steps(self) -> Generator[Array, Quads, tuple[State, str]]:
+        """Yield dual coefficients whose bounds on ``rho' K_m rho`` it then goes on with; return what `run` does."""
         state = self._start()
         if self.problem.n_samples <= FALLBACK_SAMPLES and not self.problem.loss.smooth:
-            return self._fall_back(state)  # smoothing costs more than matrices of this size
+            return (yield from self._fall_back(state))  # smoothing costs more than matrices of this size
         stalled = 0
         for number in range(self.max_rounds + 1):
-            bound = dual_bound(self.problem, state.slopes)
-            if state.best is None or bound.value > state.best.value:
-                state.best = bound
+            bound = yield from self._certify(state, state.slopes)
+            assert state.best is not None
             gap = state.primal - state.best.value
             self._record(state, number, gap)
             if gap <= self.tol * self._size(state):
@@ -111,13 +117,22 @@ class FactoredWorkingSet:
             self._grow(state, bound, gap)
             assert state.objective is not None
             if state.objective.rank > self.problem.n_samples and self.problem.n_samples <= FALLBACK_SAMPLES:
-                return self._fall_back(state)
+                return (yield from self._fall_back(state))
             self._solve(state, gap)
             after = (state.primal, len(state.kernels), state.factor_tol)
             stalled = stalled + 1 if after == before or (stalled and gap >= state.primal - state.best.value) else 0
             if stalled > 3:
                 return state, "stalled"
         return state, "max_iter"
+
+    def _certify(self, state: State, slopes: Array) -> Generator[Array, Quads, DualBound]:
+        """Return the bound that slopes prove, and keep the best."""
+        rho = feasible(self.problem, slopes)
+        quads = yield rho
+        bound = dual_bound(self.problem, rho, quads)
+        if state.best is None or bound.value > state.best.value:
+            state.best = bound
+        return bound
 
     def _size(self, state: State) -> float:
         return max(abs(state.primal), self.problem.tiny)
@@ -209,7 +224,7 @@ class FactoredWorkingSet:
         state.steps += fit.steps
         state.primal, state.norms = primal_bound(self.problem, state.objective, fit.point)
 
-    def _fall_back(self, state: State) -> tuple[State, str]:
+    def _fall_back(self, state: State) -> Generator[Array, Quads, tuple[State, str]]:
         """Solve with N x N matrices: they are smaller than Hessians in coefficients of factors would be."""
         left = self.time_limit - (time.perf_counter() - self._started)
         result = solve_gram(self.problem, self.stack, 0.5 * self.tol, left)
@@ -217,9 +232,8 @@ class FactoredWorkingSet:
         state.kernels = result.fallback.solution.active
         state.norms = result.fallback.norms[state.kernels]
         state.steps += result.fallback.solution.newton_steps
-        bound = dual_bound(self.problem, -result.fallback.solution.dual_coef)
-        if state.best is None or bound.value > state.best.value:
-            state.best = bound
+        yield from self._certify(state, -result.fallback.solution.dual_coef)
+        assert state.best is not None
         gap = state.primal - state.best.value
         state.own_gap, state.objective = gap, None
         self._record(state, len(state.rounds), gap)
@@ -245,3 +259,19 @@ class FactoredWorkingSet:
                 state.best.evaluated,
             )
         )
+
+
+def run_together(methods: Sequence[FactoredWorkingSet]) -> list[tuple[State, str]]:
+    """Run problems over one stack side by side: a pass over all kernels serves every one that has not ended."""
+    loops = [method.steps() for method in methods]
+    asked, results = {slot: next(loop) for slot, loop in enumerate(loops)}, {}
+    while asked:
+        slots = list(asked)
+        bounds = methods[0].stack.quad_bounds_each(np.column_stack([asked[slot] for slot in slots]))
+        for slot, quads in zip(slots, bounds, strict=True):
+            try:
+                asked[slot] = loops[slot].send(quads)
+            except StopIteration as ended:
+                results[slot] = ended.value
+                del asked[slot]
+    return [results[slot] for slot in range(len(methods))]
