@@ -189,7 +189,7 @@ def solve_factored_each(
         raise InvalidInputError(
             f"Y must be of shape (n_samples, n_targets), got {targets.shape}. solve_factored fits one."
         )
-    stack = bank if isinstance(bank, FactoredStack) else factored_stack(X, bank or _default_bank())
+    stack = bank if isinstance(bank, FactoredStack) else factored_stack(X, bank or default_bank())
     posed = [
         _posed(stack, y, loss, regularizer, strength, relative_strength, fit_intercept, sample_weight, kernel_penalties)
         for y in targets.T
