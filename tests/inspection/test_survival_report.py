@@ -16,15 +16,19 @@ from manykernels import (
     KernelStack,
     MKLSurvival,
     MKLSurvivalCV,
+    compare,
     concordance_index,
+    get_regularizer,
     report,
     survival_array,
 )
+from manykernels.estimators.survival.baseline import martingale_residuals
 from manykernels.estimators.survival.scores import kaplan_meier
 from manykernels.inspection import MKLReport, plot_overview, summary_html
 from manykernels.inspection.reports import bootstrap, charts
 from manykernels.inspection.reports.baselines import CONSTANT, ONE_KERNEL, SUM
 from manykernels.inspection.reports.evaluation import apart_by_folds, evaluate
+from manykernels.objective import CoxPartial, JointProblem, survival_target
 
 BANK = KernelBank.per_feature(widths=[1.0], normalize="mean_diagonal")
 
@@ -112,6 +116,31 @@ def test_precomputed_kernels_and_a_chosen_strength(tmp_path: Path) -> None:
     assert "the data are kernels" in page
     assert SUM in page
     assert "since it failed" not in page
+
+
+@pytest.mark.filterwarnings("ignore:The best strength")
+def test_learned_weights_beside_those_that_nobody_learns() -> None:
+    X, y = study(90, strata=True)
+    splits = [(np.arange(60), np.arange(60, 90)), (np.arange(30, 90), np.arange(30))]
+    table = compare(MKLSurvival(BANK, alpha=0.05), X, y, cv=splits).set_index("method")
+    assert table.index.tolist() == ["learned weights", "average kernel", "centered alignment", "best single kernel"]
+    scores = [MKLSurvival(BANK, alpha=0.05).fit(X.iloc[a], y[a]).score(X.iloc[b], y[b]) for a, b in splits]
+    assert table.loc["learned weights", "score"] == pytest.approx(np.mean(scores))
+    assert (table["score"] > 0.5).all()
+    frame = pd.DataFrame({"died": y["event"], "months": y["time"]})
+    assert len(compare(MKLSurvivalCV(BANK, penalty="ridge", alphas=[0.1], cv=2), X, frame, cv=2)) == 4
+
+
+def test_residuals_of_equal_risks_are_the_gradient_of_the_likelihood() -> None:
+    rng = np.random.default_rng(0)
+    time, event, strata = rng.uniform(size=20), rng.random(20) < 0.6, rng.integers(0, 2, 20)
+    problem = JointProblem(
+        np.eye(20)[None], survival_target(event, time, strata), CoxPartial("breslow"), get_regularizer("l1", 1.0)
+    )
+    target = np.array(
+        list(zip(event, time, strata, strict=True)), dtype=[("event", bool), ("time", float), ("stratum", int)]
+    )
+    np.testing.assert_allclose(martingale_residuals(target), -problem.joint.gradient(np.zeros(20)), atol=1e-12)
 
 
 def test_draws_are_integer_weights() -> None:

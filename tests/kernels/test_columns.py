@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
 from sklearn.compose import ColumnTransformer, make_column_selector
 
+from manykernels import MKLRegressor
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels import Gaussian, KernelBank, Linear
+from manykernels.kernels import Gaussian, KernelBank, KernelStack, Linear, PrecomputedBank
 from manykernels.kernels.bank.columns import Table
 
 
@@ -153,3 +155,24 @@ def test_an_array_has_no_feature_names() -> None:
     fitted = KernelBank([("k", Linear())]).fit(np.eye(3))
     assert fitted.n_features_in_ == 3
     assert not hasattr(fitted, "feature_names_in_")
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.coo_array])
+def test_sparse_matrices_are_refused_with_the_way_out(kind) -> None:
+    X = kind(np.eye(6))
+    with pytest.raises(InvalidInputError, match=r"sparse matrix of shape \(6, 6\).*KernelStack.*TruncatedSVD"):
+        MKLRegressor().fit(X, np.arange(6.0))
+    model = MKLRegressor().fit(np.eye(6), np.arange(6.0))
+    with pytest.raises(InvalidInputError, match="sparse matrix"):
+        model.predict(X)
+
+
+def test_a_linear_kernel_of_a_sparse_matrix_is_that_of_the_dense_one() -> None:
+    X = sparse.random_array((40, 300), density=0.05, rng=np.random.default_rng(0), format="csr")
+    y = X.toarray() @ np.linspace(-1, 1, 300)
+    linear = KernelBank([("linear", Linear(), list(range(300)))], normalize="mean_diagonal")
+    dense = MKLRegressor(linear, alpha=0.01, tol=1e-8).fit(X.toarray()[:30], y[:30])
+    kernels = KernelStack([(X[:30] @ X[:30].T).toarray()])
+    given = MKLRegressor(PrecomputedBank(normalize="mean_diagonal"), alpha=0.01, tol=1e-8).fit(kernels, y[:30])
+    new = KernelStack.rectangular([(X[30:] @ X[:30].T).toarray()])
+    np.testing.assert_allclose(given.predict(new), dense.predict(X.toarray()[30:]), atol=1e-5)

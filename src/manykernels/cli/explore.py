@@ -200,19 +200,22 @@ def run_compare(options: FitOptions, folds: int, output: Path | None, outcome: O
 
 def _splits(samples: Samples, folds: int, seed: int) -> list[Any]:
     """Return the folds: shuffled, classes in equal shares, groups as a whole."""
-    classifies = samples.task == "classification"
-    kind: Any = StratifiedKFold if classifies else KFold
+    equal = samples.task != "regression"
+    kind: Any = StratifiedKFold if equal else KFold
     if samples.groups is not None:
-        kind = StratifiedGroupKFold if classifies else GroupKFold
+        kind = StratifiedGroupKFold if equal else GroupKFold
+    shared = samples.target["event"] if samples.task == SURVIVAL else samples.target
     try:
         splitter = kind(folds, shuffle=True, random_state=seed)
-        return list(splitter.split(samples.features, samples.target, samples.groups))
+        return list(splitter.split(samples.features, shared, samples.groups))
     except ValueError as error:
         raise InvalidInputError(f"The rows cannot be split for --folds {folds}: {error}") from error
 
 
 def _score_name(options: FitOptions, task: str) -> str:
     """Return what the estimators call their score."""
+    if task == SURVIVAL:
+        return "concordance"
     loss = options.settings.get("loss") or DEFAULT_LOSS[task]
     return "accuracy" if task == "classification" else "R2" if LOSSES[loss]().support == "real" else "D2"
 

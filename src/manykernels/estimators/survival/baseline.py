@@ -45,6 +45,28 @@ def _breslow(target: Array, scores: Array, weight: Array) -> tuple[Array, Array]
     return times, np.cumsum(np.exp(np.log(events) - log_risk))
 
 
+def martingale_residuals(target: Array) -> Array:
+    """Return observed less expected events of each sample if all have one hazard, (n,): high for early events.
+
+    Parameters
+    ----------
+    target : structured ndarray of shape (n,)
+        With the fields event, time and stratum.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        They sum to zero over the samples of each stratum; the gradient of the partial likelihood at equal risks.
+    """
+    residuals = target["event"].astype(np.float64)
+    for stratum in np.unique(target["stratum"]):
+        inside = target["stratum"] == stratum
+        part = target[inside]
+        times, hazard = _breslow(part, np.zeros(len(part)), np.ones(len(part)))
+        residuals[inside] -= np.r_[0.0, hazard][np.searchsorted(times, part["time"], side="right")]
+    return residuals
+
+
 def cumulative_hazards(baseline: pd.DataFrame, scores: Array, times: Array, strata: Array) -> Array:
     """Return cumulative hazards of samples at times, (n, n_times): steps, zero before the first event.
 

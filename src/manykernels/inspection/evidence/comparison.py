@@ -13,14 +13,22 @@ from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
-from manykernels.estimators import MKLClassifier, MKLRegressor
+from manykernels.estimators import MKLClassifier, MKLRegressor, MKLSurvival
 from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Rows, check_alignment, checked_rows
 from manykernels.estimators.supervised.targets import check_lengths
 from manykernels.estimators.supervised.training import is_precomputed
+from manykernels.estimators.survival.targets import check_survival
 from manykernels.exceptions import InvalidInputError
-from manykernels.inspection.evidence.fixed_weights import ALIGNED, AVERAGE, MARGIN, SINGLE, FoldKernels
+from manykernels.inspection.evidence.fixed_weights import (
+    ALIGNED,
+    AVERAGE,
+    MARGIN,
+    SINGLE,
+    FoldKernels,
+    in_equal_shares,
+)
 from manykernels.inspection.evidence.paired import corrected_t
 from manykernels.solvers.progress import count_to
 from manykernels.validation.arrays import Array
@@ -51,21 +59,23 @@ def compare(
       for classifiers only;
     - the *best single kernel*, chosen in folds of the training rows from the ten that are most like the target.
 
+    The target of survival models is, for alignment, the events of each sample less those expected at its time.
+
     Each is the same learner: the estimator on the one kernel :math:`\sum_m \theta_m K_m`, with its own loss, penalty
     and strength. A CV estimator chooses its strength for each of them anew.
 
     Parameters
     ----------
-    estimator : MKLClassifier, MKLRegressor or their CV variants
+    estimator : MKLClassifier, MKLRegressor, MKLSurvival or their CV variants
         Not changed.
     X : DataFrame, Views, array-like of shape (n_samples, n_features), or precomputed kernels
         Samples.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
-        Labels or numbers.
+        Labels, numbers, or events and times.
     cv : int, splitter or iterable, default=5
         Folds.
     scoring : str, callable or None, default=None
-        Scorer of scikit-learn; None is the score of the estimator (accuracy, R2).
+        Scorer of scikit-learn; None is the score of the estimator (accuracy, R2, concordance).
     groups : array-like of shape (n_samples,) or None, default=None
         Given to the splitter, to the folds of a CV estimator, and to those in which the single kernel is chosen.
     verbose : int, default=0
@@ -120,11 +130,11 @@ def compare(
     True
     """
     rows, target, given = _checked(estimator, X, y, groups)
-    classifies = is_classifier(estimator)
-    splits = list(check_cv(cv, target, classifier=classifies).split(np.zeros(len(target)), target, given))
+    shared, equal = in_equal_shares(estimator, target)
+    splits = list(check_cv(cv, shared, classifier=equal).split(np.zeros(len(target)), shared, given))
     if not splits:
         raise InvalidInputError(f"The folds {cv!r} are none: nothing can be scored.")
-    methods = [LEARNED, AVERAGE, ALIGNED, *([MARGIN] if classifies else []), SINGLE]
+    methods = [LEARNED, AVERAGE, ALIGNED, *([MARGIN] if is_classifier(estimator) else []), SINGLE]
     found = np.full((len(methods), len(splits), 3), np.nan)
     with count_to(len(methods) * len(splits), "models", verbose) as advance:
         for k, (train, test) in enumerate(splits):
@@ -141,14 +151,15 @@ def compare(
 
 def _checked(estimator: Any, X: Any, y: Any, groups: Any) -> tuple[Rows, Array, Array | None]:
     """Return rows, targets and groups, of one length."""
-    if not isinstance(estimator, (MKLClassifier, MKLRegressor)):
+    if not isinstance(estimator, (MKLClassifier, MKLRegressor, MKLSurvival)):
         raise InvalidInputError(
-            f"compare needs an MKLClassifier, an MKLRegressor or a CV variant of them, got {type(estimator).__name__}: "
-            "only these have a list of kernels that other weights can be given to."
+            "compare needs an MKLClassifier, an MKLRegressor, an MKLSurvival or a CV variant of them, got "
+            f"{type(estimator).__name__}: only these have a list of kernels that other weights can be given to."
         )
     rows = checked_rows(clone(estimator), X, precomputed=is_precomputed(estimator.kernels), reset=True)
     check_alignment(rows, y)
-    target, given = np.asarray(y), None if groups is None else np.asarray(groups)
+    target = check_survival(y) if isinstance(estimator, MKLSurvival) else np.asarray(y)
+    given = None if groups is None else np.asarray(groups)
     check_lengths(len(rows), len(target))
     if given is not None and len(given) != len(rows):
         raise InvalidInputError(f"groups has {len(given)} entries for {len(rows)} samples.")

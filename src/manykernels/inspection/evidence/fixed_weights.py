@@ -15,10 +15,12 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 
 from manykernels.alignment import aligned_weights, margin_weights
+from manykernels.estimators import MKLSurvival
 from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Rows
 from manykernels.estimators.supervised.training import Training, open_training
+from manykernels.estimators.survival.baseline import martingale_residuals
 from manykernels.grams import cross_combine
 from manykernels.kernels import KernelStack, PreparedRows
 from manykernels.validation.arrays import Array
@@ -84,7 +86,7 @@ class FoldKernels:
         if method == AVERAGE:
             return np.ones(stack.n_kernels)
         if method == ALIGNED:
-            return aligned_weights(stack, self.y, target=self._coding).weights
+            return aligned_weights(stack, self._ideal, target=self._coding).weights
         if method == MARGIN:
             return margin_weights(stack, self.y).weights
         return self._best_single()
@@ -109,7 +111,7 @@ class FoldKernels:
     def _best_single(self) -> Array:
         """Return the weights of the kernel that does best alone in folds of the training rows."""
         stack = self.training.stack
-        likeness = aligned_weights(stack, self.y, "independent", target=self._coding).kernel_alignments
+        likeness = aligned_weights(stack, self._ideal, "independent", target=self._coding).kernel_alignments
         chosen = np.argsort(-likeness, kind="stable")[:MOST_SINGLE]
         alone = np.eye(stack.n_kernels)
         if len(chosen) == 1:
@@ -129,16 +131,28 @@ class FoldKernels:
         return float(np.mean(scores))
 
     def _inner_splits(self) -> list[tuple[Array, Array]]:
-        classifies = is_classifier(self.estimator)
+        shared, classifies = in_equal_shares(self.estimator, self.y)
         cv: Any = INNER_FOLDS
         if self.groups is not None:
             cv = StratifiedGroupKFold(INNER_FOLDS) if classifies else GroupKFold(INNER_FOLDS)
-        return list(check_cv(cv, self.y, classifier=classifies).split(self.y, self.y, self.groups))
+        return list(check_cv(cv, shared, classifier=classifies).split(shared, shared, self.groups))
+
+    @property
+    def _ideal(self) -> Array:
+        """What a kernel should be like: the target, of survival who had the event earlier than expected."""
+        return martingale_residuals(self.y) if isinstance(self.estimator, MKLSurvival) else self.y
 
     @property
     def _coding(self) -> str:
         """How the target becomes an ideal kernel: whole numbers are no labels to a regression."""
         return "signs" if is_classifier(self.estimator) else "numbers"
+
+
+def in_equal_shares(estimator: Any, target: Array) -> tuple[Array, bool]:
+    """Return what a splitter looks at, and whether folds get equal shares of it: classes, and events of survival."""
+    if isinstance(estimator, MKLSurvival):
+        return target["event"], True
+    return target, is_classifier(estimator)
 
 
 def _exponent(estimator: Any) -> float:

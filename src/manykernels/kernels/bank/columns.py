@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import issparse
 from sklearn.utils.validation import check_array
 
 from manykernels.exceptions import InvalidInputError, InvalidInputTypeError
@@ -232,6 +233,13 @@ def _as_pandas(X: Any) -> pd.DataFrame:
 
 
 def _checked_array(X: Any) -> Array:
+    if issparse(X):
+        raise InvalidInputTypeError(
+            f"X is a sparse matrix of shape {X.shape}, but kernels read dense columns. Linear kernels of sparse "
+            "matrices need no dense ones: KernelStack([(X @ X.T).toarray()]) with kernels='precomputed', and "
+            "KernelStack.rectangular([(X_new @ X.T).toarray()]) to predict. For other kernels reduce the columns "
+            "(scikit-learn's TruncatedSVD in a pipeline), or pass X.toarray() if that fits into memory."
+        )
     check_readable(X, "X")
     if isinstance(X, (np.matrix, np.ma.MaskedArray)):
         X = np.asarray(X)
