@@ -1,6 +1,7 @@
 """Every solver on every nasty problem it accepts: does it reach its gap, and the optimum of CVXPY + Clarabel?
 
-``python benchmarks/nasty.py [--check] [--smoke] [--solvers NAME ...] [--output DIR]``
+``python benchmarks/nasty.py [--check] [--smoke] [--solvers NAME ...] [--first N] [--problems N] [--output DIR]``
+``python benchmarks/nasty.py --merge DIR ...`` prints the table of several runs, each of some problems or solvers.
 
 A hundred problems of `tests/support/nasty.py`, then two hundred of `tests/support/low_rank.py`.
 
@@ -44,6 +45,7 @@ GAP = 1e-6
 ORACLE_ACCEPTED = 5e-7  # relative: how much the answer of Clarabel may be above its own lower bound, and
 ORACLE_REFUSED = 1e-5  # how much at most: where it is more than the first, objectives are compared to that accuracy
 SMOKE_PROBLEMS, SMOKE_SECONDS = 12, 5.0
+FORMATS = {"asked": ".0e", "worst gap": ".1e", "seconds": ".1f", "slowest": ".2f"}
 COLUMNS = ("number", "solver", "problem", "status", "seconds", "goal", "gap", "difference", "reached", "same")
 COLUMNS += ("rescued", "named")
 
@@ -143,9 +145,11 @@ def missed(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[~(good | (frame["named"] == True))]  # noqa: E712 - as above
 
 
-def numbers(count: int) -> list[int]:
-    """Return so many numbers: all up to there, or, if few, some of both kinds."""
-    return list(range(count)) if count > NASTY else [i // 2 + NASTY * (i % 2) for i in range(count)]
+def numbers(count: int, first: int) -> list[int]:
+    """Return so many numbers from the first one on; a few from zero on are some of both kinds."""
+    if first or count > NASTY:
+        return list(range(first, first + count))
+    return [i // 2 + NASTY * (i % 2) for i in range(count)]
 
 
 def parse() -> argparse.Namespace:
@@ -153,6 +157,8 @@ def parse() -> argparse.Namespace:
     parser = common.parser("Nasty problems: who reaches the gap.")
     parser.add_argument("--check", action="store_true", help="exit with 1 if anything was missed")
     parser.add_argument("--problems", type=int, default=300, help="number of problems")
+    parser.add_argument("--first", type=int, default=0, help="number of the first of them")
+    parser.add_argument("--merge", nargs="+", type=Path, default=[], help="print the table of these runs instead")
     parser.add_argument("--solvers", nargs="+", default=list(SOLVERS), choices=list(SOLVERS), help="solvers to run")
     parser.add_argument("--time-limit", type=float, default=60.0, help="wall-clock seconds a run may take")
     options = parser.parse_args()
@@ -164,13 +170,17 @@ def parse() -> argparse.Namespace:
 def main() -> int:
     """Solve, print, save; return the exit code: 1 with ``--check`` if a solver missed anything it accepted."""
     options = parse()
+    if options.merge:
+        frame = pd.concat([pd.read_csv(folder / "nasty.csv") for folder in options.merge], ignore_index=True)
+        frame = frame.drop_duplicates(["number", "solver"], keep="last")
+        common.print_table(table(frame), f"{frame['number'].nunique()} nasty problems", FORMATS)
+        return 0
     record = common.environment()
     common.print_environment(record)
-    cases = [case(number) for number in numbers(options.problems)]
+    cases = [case(number) for number in numbers(options.problems, options.first)]
     rows = [outcome(one, name, options.time_limit) for name in options.solvers for one in cases]
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    formats = {"asked": ".0e", "worst gap": ".1e", "seconds": ".1f", "slowest": ".2f"}
-    common.print_table(table(frame), f"{len(cases)} nasty problems", formats)
+    common.print_table(table(frame), f"{len(cases)} nasty problems", FORMATS)
     for one in cases:
         if one.resolution > GAP:
             common.CONSOLE.print(f"float64 resolves only {one.resolution:.1e}: {one.small.description}", soft_wrap=True)

@@ -396,6 +396,28 @@ def test_epsilon_optimality_bounds_the_gap(seed: int) -> None:
     assert found.bound <= 1e-3 * problem.loss_at_zero
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_stopping_rule_of_the_paper_ends_a_run(seed: int) -> None:
+    problem = build_problem(small_hinge(seed))
+    unit = problem.n_samples * problem.regularizer.strength
+    exact = SupportKernelMachine(tol=1e-8).solve(problem)
+    loose = SupportKernelMachine(tol=1e-8, epsilons=(5e-2, 1e-2)).solve(problem)
+    found = epsilon_optimality(problem, loose.dual_coef, loose.kernel_weights)
+    assert loose.status == "converged"
+    assert found.eps1 <= 5e-2 * unit
+    assert found.eps2 <= 1e-2
+    assert loose.certificate.gap <= found.bound * (1 + 1e-9) + 1e-12 * problem.loss_at_zero
+    assert loose.n_iter <= exact.n_iter
+    if loose.certificate.relative_gap > 1e-8:
+        assert "its own rule" in loose.message
+
+
+@pytest.mark.parametrize("epsilons", [(1e-3,), (1e-3, -1.0), 1e-3])
+def test_wrong_epsilons_are_named(epsilons: object) -> None:
+    with pytest.raises(InvalidInputError, match="epsilons"):
+        SupportKernelMachine(epsilons=epsilons)
+
+
 def test_epsilon_optimality_in_plain_numpy() -> None:
     problem = gaussian_problem()
     solution = InteriorPoint(tol=1e-3).solve(problem)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
@@ -288,10 +288,15 @@ class Solver(ABC):
         patience = None if math.isinf(self.patience) else int(self.patience)
         return Limits(self.tol, self.max_iter, self.time_limit, patience, self.callback, self.verbose, name=self.name)
 
+    def good_enough(self, problem: Problem) -> Callable[[CertifiedModel], bool] | None:
+        """Return the test of a certified model that ends a run; None is a relative gap of at most ``tol``."""
+        return None
+
     def _solve(self, problem: Problem, warm_start: Solution | None) -> Solution:
         """Run this algorithm alone."""
         before = problem.stack.counters.passes
-        run: Run[CertifiedModel] = Run(self._limits(), f"Solver '{self.name}'")
+        enough = self.good_enough(problem)
+        run: Run[CertifiedModel] = Run(self._limits(), f"Solver '{self.name}'", converged=enough)
         with deadline(self.time_limit), blas_threads(problem.stack.n_samples, problem.stack.n_threads):
             run.follow(self._models(problem, warm_start, run))
         return replace(run.solution(), passes=problem.stack.counters.passes - before)

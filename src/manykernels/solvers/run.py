@@ -243,6 +243,8 @@ class Run(Generic[C]):
 
     def _message(self, status: Status, gap: float) -> str:
         tol = self._limits.tol
+        if status is Status.CONVERGED and gap > tol:
+            return f"converged by its own rule, at relative duality gap {gap:.2e}"
         if status is Status.CONVERGED:
             return f"converged: relative duality gap {gap:.2e} <= tol {tol:.2e}"
         side = "above" if gap > tol else "within"

@@ -28,11 +28,14 @@ from manykernels.solvers.methods.skm.tuning import (
     VIOLATION_SHARE,
     WORTH_DROPPING,
 )
-from manykernels.solvers.methods.skm.weights import smoothed_dual, sparser_weights
+from manykernels.solvers.methods.skm.weights import epsilon_optimality, smoothed_dual, sparser_weights
 from manykernels.validation.arrays import check_count, check_positive
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from manykernels.objective.problem import Certificate, Problem
+    from manykernels.solvers.run import CertifiedModel
     from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
 
@@ -93,6 +96,11 @@ class SupportKernelMachine(Solver):
         Most bytes of kernel rows kept in memory.
     shrinking : bool
         Leave out, for a while, samples at a bound that their gradient pushes against.
+    epsilons : tuple of two floats or None
+        ``(eps1 / N, eps2)`` of the paper's stopping rule, which then ends a run in place of ``tol``: all kernels with a
+        weight have ``J_j`` within ``eps1`` of the largest, and no sample misses its optimality interval by more than
+        ``2 eps2``. The paper has (5e-4, 1e-4), with ``J`` in its own units, ``C`` times those of the library. ``tol``
+        still says how closely subproblems are solved.
     sparsify : bool
         Look for fewer kernels by linear programs at the end, keeping the gap below ``tol``.
 
@@ -130,6 +138,7 @@ class SupportKernelMachine(Solver):
     rescale: bool = True
     cache_bytes: int = 200 * 2**20
     shrinking: bool = True
+    epsilons: tuple[float, float] | None = None
     sparsify: bool = False
 
     name: ClassVar[str] = "skm"
@@ -140,6 +149,23 @@ class SupportKernelMachine(Solver):
         check_count(self.cache_bytes, "cache_bytes")
         if check_positive(self.kappa_factor, "kappa_factor", upper=1.0) == 1.0:
             raise InvalidInputError("kappa_factor must be below 1, or kappa would never fall.")
+        if self.epsilons is not None:
+            if not isinstance(self.epsilons, tuple) or len(self.epsilons) != 2:
+                raise InvalidInputError(f"epsilons must be a pair such as (5e-4, 1e-4), got {self.epsilons!r}.")
+            for epsilon in self.epsilons:
+                check_positive(epsilon, "each of epsilons")
+
+    def good_enough(self, problem: Problem) -> Callable[[CertifiedModel], bool] | None:
+        """Return the paper's rule if there are ``epsilons``."""
+        if self.epsilons is None:
+            return None
+        most = self.epsilons[0] * problem.n_samples * problem.regularizer.strength, self.epsilons[1]
+
+        def optimal(model: CertifiedModel) -> bool:
+            found = epsilon_optimality(problem, model.dual_coef, model.kernel_weights)
+            return found.eps1 <= most[0] and found.eps2 <= most[1]
+
+        return optimal
 
     def initialize(self, problem: Problem, start: Model) -> _State:
         """Start at ``kappa = 1``, or, given kernel weights, at once with the multipliers around them."""
@@ -177,8 +203,8 @@ class SupportKernelMachine(Solver):
     def worth_certifying(self, problem: Problem, state: _State) -> bool:
         """Certify once the subproblem is solved or given up, or its weights are good enough on the working set."""
         descent, kernels = state.descent, _working_set(problem, state)
-        good_enough = descent is not None and _relative_gap(problem, descent, state.eta[kernels]) <= self.tol
-        return state.solved or good_enough
+        close = descent is not None and _relative_gap(problem, descent, state.eta[kernels]) <= self.tol
+        return state.solved or close
 
     def extract(self, problem: Problem, state: _State) -> Model:
         """Return the model of the working set, with weight zero for all other kernels."""
