@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from pandas import get_dummies
 from sklearn.datasets import fetch_openml
 
 from manykernels import Gaussian
 
-FILES = {"ionosphere": "ionosphere", "breast cancer": "breast_cancer_wisconsin"}
+FILES = {"ionosphere": "ionosphere", "breast cancer": "breast_cancer_wisconsin", "adult": "adult_a9a"}
 OPENML = {"ionosphere": 59, "breast cancer": 15}
+ADULT = "adult"  # at OpenML as a table with categories, coded here as one column a category
 
 
 def load(name: str, folder: str | None) -> tuple[np.ndarray, np.ndarray]:
@@ -19,8 +21,10 @@ def load(name: str, folder: str | None) -> tuple[np.ndarray, np.ndarray]:
         with np.load(Path(folder) / f"{FILES[name]}.npz", allow_pickle=False) as archive:
             X, labels = archive["X"], archive["y"]
     else:
-        table = fetch_openml(data_id=OPENML[name], as_frame=True, read_csv_kwargs={"dtype": None})
-        X, labels = table.data.to_numpy(), table.target.to_numpy()
+        given = {"data_id": OPENML[name]} if name in OPENML else {"name": ADULT, "version": 2}
+        table = fetch_openml(**given, as_frame=True, read_csv_kwargs={"dtype": None})
+        rows = table.data if name in OPENML else get_dummies(table.data)
+        X, labels = rows.to_numpy(), table.target.to_numpy()
     X = np.asarray(X, dtype=float)
     whole = np.isfinite(X).all(axis=1)
     X, y = X[whole], np.where(labels == np.unique(labels)[-1], 1.0, -1.0)[whole]

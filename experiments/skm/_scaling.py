@@ -62,7 +62,7 @@ class Row:
 
 def problems(kernels: np.ndarray, sweep: Sweep) -> list[tuple[str, int, int]]:
     """Return (what varies, kernels, samples) of every problem, corners of the largest one."""
-    whole, fixed = min(kernels.shape[1], max(sweep.samples)), min(FIXED_KERNELS, max(sweep.kernels))
+    whole, fixed = min(kernels.shape[1], max(sweep.samples)), min(FIXED_KERNELS, max(sweep.kernels or (FIXED_KERNELS,)))
     counts = sorted({min(n, whole) for n in sweep.samples})
     over_kernels = [(name, m, n) for name, n in zip(SWEEPS, (whole, sweep.few), strict=False) for m in sweep.kernels]
     return over_kernels + [(SWEEPS[-1], fixed, n) for n in counts]
@@ -141,6 +141,9 @@ def plot(frame: pd.DataFrame, fits: pd.DataFrame, path: str) -> None:
     figure, axes = pyplot.subplots(*shape, figsize=(13, 3.4 * shape[0]), layout="constrained", squeeze=False)
     for (row, name), (column, sweep) in itertools.product(enumerate(names), enumerate(SWEEPS)):
         ax, part = axes[row, column], frame[(frame["data"] == name) & (frame["sweep"] == sweep)]
+        if part.empty:  # Adult, of which the paper varies the samples only
+            ax.remove()
+            continue
         for number, program in enumerate(PROGRAMS):
             fit = fits[(fits["data"] == name) & (fits["sweep"] == sweep) & (fits["program"] == program)]
             draw(ax, part[part["program"] == program], fit, program, f"C{number}")

@@ -15,6 +15,7 @@ from sklearn.svm import SVC
 
 from manykernels import aligned_weights, solve
 from manykernels.discovery import (
+    AscentSettings,
     Discovery,
     FamilySearch,
     SearchSettings,
@@ -157,7 +158,8 @@ def aligned(task: Task, settings: Settings, wide: bool, shrinkage: float) -> tup
     family = settings.family(wide)
     search = FamilySearch(family, X, SearchSettings(n_starts=1 if wide else 5, shrinkage=shrinkage))
     limits = settings.limits(wide)
-    found = align_family(search, y, np.ones(len(y)), criterion="distance", limits=limits, random_state=0)
+    shared = {"criterion": "distance", "ascent": AscentSettings("published")}
+    found = align_family(search, y, np.ones(len(y)), limits=limits, random_state=0, **shared)
     return [family.spec(parameter) for parameter in found.parameters], found.weights
 
 

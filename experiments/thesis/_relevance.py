@@ -16,6 +16,7 @@ from sklearn.svm import SVC
 from manykernels import Gaussian, aligned_weights, solve
 from manykernels.discovery import (
     ArdGaussianFamily,
+    AscentSettings,
     FamilySearch,
     GaussianFamily,
     Limits,
@@ -207,7 +208,8 @@ def aligned(family: Any, data: Data, sizes: Sizes, settings: SearchSettings) -> 
     X, y = data.train
     search, watch = FamilySearch(family, X, settings), Watch(sizes.seconds)
     limits = Limits(max_iter=sizes.most_kernels, callback=watch)
-    found = align_family(search, y, np.ones(len(y)), criterion="distance", limits=limits, random_state=0)
+    shared = {"criterion": "distance", "ascent": AscentSettings("published")}
+    found = align_family(search, y, np.ones(len(y)), limits=limits, random_state=0, **shared)
     specs = [family.spec(parameter) for parameter in found.parameters]
     return Kernel(specs, found.weights), watch.late
 

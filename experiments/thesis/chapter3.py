@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from scipy.optimize import nnls
 
 from manykernels import solve
 from manykernels.discovery import (
+    AscentSettings,
     DirichletFamily,
     FamilySearch,
     Limits,
@@ -139,7 +140,9 @@ def continuous_methods(data: Data, sizes: Sizes) -> tuple[dict[str, float], list
     points, errors, found, seconds = x[:, None], {}, [], {}
     for name, criterion in (("GCD-2s (alignment)", "alignment"), ("GCD-2s (distance)", "distance")):
         started = time.process_time()
-        aligned = align_family(FamilySearch(FAMILY, points), y, np.ones(len(y)), criterion=criterion)
+        aligned = align_family(
+            FamilySearch(FAMILY, points), y, np.ones(len(y)), criterion=criterion, ascent=AscentSettings("published")
+        )
         frequencies = np.ravel(aligned.parameters)
         errors[name], seconds[name] = svm_error(data, frequencies, aligned.weights), time.process_time() - started
         found += [rows(name, *pair) for pair in zip(frequencies, aligned.weights, strict=True)]
@@ -260,9 +263,11 @@ def main() -> None:
     parser.add_argument("--data", help="not needed: the samples are drawn at random")
     parser.add_argument("--quick", action="store_true", help="two small draws")
     parser.add_argument("--draws", type=int, default=None, help="number of draws")
+    parser.add_argument("--frequencies", type=int, default=None, help="how many are scanned, from 0 to 20")
     parser.add_argument("--output", default="experiments/results/thesis/chapter3", help="folder for tables and figures")
     arguments = parser.parse_args()
     sizes, output = QUICK if arguments.quick else FULL, Path(arguments.output)
+    sizes = replace(sizes, scan=arguments.frequencies or sizes.scan)
     output.mkdir(parents=True, exist_ok=True)
     draws = arguments.draws or sizes.draws
     parts = []

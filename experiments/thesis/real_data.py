@@ -29,7 +29,7 @@ from rich.console import Console
 
 from manykernels import Gaussian
 from manykernels.alignment import center_kernel
-from manykernels.discovery import FamilySearch, GaussianFamily, Limits, align_family
+from manykernels.discovery import AscentSettings, FamilySearch, GaussianFamily, Limits, align_family
 from manykernels.exceptions import ConvergenceWarning
 
 CONSOLE = Console(width=140)
@@ -128,7 +128,8 @@ def objectives_of(name: str, task: Task) -> list[pd.DataFrame]:
     for iteration in ITERATIONS:
         gradient = ideal
         if iteration > 1:
-            found = align_family(search, y, np.ones(len(y)), gain=0.0, limits=Limits(max_iter=iteration - 1))
+            limits, ascent = Limits(max_iter=iteration - 1), AscentSettings("published")
+            found = align_family(search, y, np.ones(len(y)), gain=0.0, ascent=ascent, limits=limits)
             parts = [w * Gaussian(float(p[0]))(X) for p, w in zip(found.parameters, found.weights, strict=True)]
             current = center_kernel(np.sum(parts, axis=0))
             gradient = ideal - np.vdot(current, ideal) / np.vdot(current, current) * current

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from tests.support.programs import run_program
+from tests.support.openml import stub_openml
+from tests.support.programs import own_modules, run_program
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "skm" / "run.py"
 PROGRAMS = {"skm", "pairs alone", "as published", "conic", "interior point"}
@@ -19,7 +20,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Run the quick variant on two small sets; one has a missing value, as the original has."""
     folder = tmp_path_factory.mktemp("skm")
     rng = np.random.default_rng(0)
-    for name in ("ionosphere", "breast_cancer_wisconsin"):
+    for name in ("ionosphere", "breast_cancer_wisconsin", "adult_a9a"):
         X = rng.normal(size=(90, 4))
         y = np.where(X[:, 0] ** 2 + X[:, 1] + 0.3 * rng.normal(size=90) > 0.8, 1, -1)
         X[3, 2] = np.nan if name != "ionosphere" else 0.0
@@ -62,7 +63,7 @@ def test_all_programs_find_the_same_optimum_with_few_kernels(output: Path) -> No
 
 def test_every_program_runs_every_sweep_until_its_first_censored_point(output: Path) -> None:
     runs = pd.read_csv(output / "scaling.csv")
-    assert set(runs["data"]) == {"ionosphere", "breast cancer"}
+    assert set(runs["data"]) == {"ionosphere", "breast cancer", "adult"}
     for _, part in runs.groupby(["data", "sweep", "program"]):
         assert (part["status"].iloc[:-1] == "converged").all()
         assert part["size"].is_monotonic_increasing
@@ -78,3 +79,29 @@ def test_exponents_are_those_of_the_runs(output: Path) -> None:
     assert len(own) == 2
     (small, large), (fast, slow) = own["size"], own["cpu_s"]
     assert fit["exponent"] == pytest.approx(np.log(slow / fast) / np.log(large / small))
+
+
+def test_adult_is_in_the_sweep_over_samples_alone(output: Path) -> None:
+    scaling = pd.read_csv(output / "scaling.csv")
+    assert set(scaling.loc[scaling["data"] == "adult", "sweep"]) == {"samples"}
+    assert set(scaling.loc[scaling["data"] == "ionosphere", "sweep"]) == {"kernels", "kernels, few samples", "samples"}
+
+
+def test_one_set_alone_has_no_stages(output: Path, tmp_path: Path) -> None:
+    data = ("--data", str(output.parent))
+    run_program(SCRIPT, *data, "--quick", "--only", "adult", "--output", str(tmp_path))
+    assert set(pd.read_csv(tmp_path / "scaling.csv")["data"]) == {"adult"}
+    assert not (tmp_path / "stages.csv").exists()
+
+
+def test_adult_comes_from_openml_with_a_column_a_category(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.integers(20, 60, 30), "work": [f"w{k % 3}" for k in range(30)]})
+    table["class"] = np.where(table["age"] > 40, ">50K", "<=50K")
+    other = pd.DataFrame({"a": [0.0, 1.0], "class": ["x", "y"]})
+    with stub_openml({"other": other, "adult": table}, tmp_path, version=2), own_modules(SCRIPT):
+        import _kernels
+
+        X, y = _kernels.load("adult", None)
+    assert X.shape == (30, 4)
+    np.testing.assert_array_equal(y, np.where(table["age"] > 40, 1.0, -1.0))

@@ -23,9 +23,10 @@ REAL = "https://www.openml.org"
 
 @dataclass
 class StubOpenML:
-    """Tables by name, version 1; the last column of each is its target. ``asked`` collects the paths of requests."""
+    """Tables by name, of one version; the last column of each is its target. ``asked`` collects paths of requests."""
 
     tables: Mapping[str, pd.DataFrame]
+    version: int = 1
     address: str = ""
     asked: list[str] = field(default_factory=list)
 
@@ -35,7 +36,7 @@ class StubOpenML:
         named = re.fullmatch(r".*/data_name/([^/]+)/limit/2/(.*)", path)
         if named:
             found = [number for number, name in enumerate(self.tables, 1) if name == named[1]]
-            fitting = found if "data_version/1" in named[2] or "status/active" in named[2] else []
+            fitting = found if f"data_version/{self.version}" in named[2] or "status/active" in named[2] else []
             return _json({"data": {"dataset": [{"did": n, "status": "active"} for n in fitting]}}) if fitting else None
         numbered = re.fullmatch(r"/(?:api/v1/json/data|file)/(features/|qualities/)?(\d+)", path)
         if numbered is None or int(numbered[2]) > len(self.tables):
@@ -47,8 +48,14 @@ class StubOpenML:
         return _json({"features/": _features, "qualities/": _qualities}.get(kind, self._description)(number, table))
 
     def _description(self, number: int, table: pd.DataFrame) -> Any:
-        about = {"id": str(number), "name": list(self.tables)[number - 1], "version": "1", "format": "ARFF"}
+        about = {
+            "id": str(number),
+            "name": list(self.tables)[number - 1],
+            "version": str(self.version),
+            "format": "ARFF",
+        }
         about |= {
+            "version": str(self.version),
             "description": "made up",
             "status": "active",
             "url": f"{self.address}/file/{number}",
@@ -60,9 +67,9 @@ class StubOpenML:
 
 
 @contextmanager
-def stub_openml(tables: Mapping[str, pd.DataFrame], home: Path) -> Iterator[StubOpenML]:
+def stub_openml(tables: Mapping[str, pd.DataFrame], home: Path, version: int = 1) -> Iterator[StubOpenML]:
     """Let ``fetch_openml`` ask a server on this machine, and keep what it fetches in a folder of the test."""
-    stub = StubOpenML(tables)
+    stub = StubOpenML(tables, version)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
