@@ -31,11 +31,11 @@ DATA = {"ringnorm": 500, "waveform": 500, "ionosphere": 140, "sonar": 83}
 class UniformDescent(MirrorDescent):
     """The same steps with a distinct product drawn uniformly (UCD): the estimate is M times its gradient."""
 
-    def draw(self, rho: np.ndarray) -> tuple[Index, float] | None:
-        """Return a product and minus the estimate of each of its coordinates, up to ``1 / lambda``."""
+    def draw(self, rho: np.ndarray) -> list[tuple[Index, float]]:
+        """Return one product with minus the estimate of each of its coordinates, up to ``1 / lambda``."""
         index = uniform_product(self.family.base.n_base, self.rng)
         mass = float(self.family.base.stack([index]).quad(rho)[0])
-        return index, 0.5 * mass * self.family.n_kernels / multiplicity(index)
+        return [(index, 0.5 * mass * self.family.n_kernels / multiplicity(index))]
 
 
 def uniform_product(n_base: int, rng: np.random.Generator) -> Index:

@@ -162,6 +162,16 @@ def test_the_mirror_descent_alone_converges(points: np.ndarray, signal: np.ndarr
     assert "Raise max_kernels, n_steps" in many.message
 
 
+def test_batches_of_draws_are_worth_as_many_steps(points: np.ndarray, signal: np.ndarray) -> None:
+    best = optimum(points, signal, "squared", 2.0)
+    one, many = (
+        discover(points, signal, n_steps=60, batch=batch, polish=False, limits=Limits(1e-9)).solution.certificate
+        for batch in (1, 50)
+    )
+    assert many.primal - best < 0.5 * (one.primal - best)
+    assert many.dual <= best <= many.primal
+
+
 @pytest.mark.parametrize("p", [1.0, 1.5])
 def test_the_mirror_descent_converges_on_other_balls(points: np.ndarray, signal: np.ndarray, p: float) -> None:
     best = optimum(points, signal, "squared", p)
@@ -188,11 +198,12 @@ def test_the_gradient_estimate_is_unbiased(points: np.ndarray, signal: np.ndarra
         assert abs(mean - gradient[index]) < 4.5 * spread
 
 
+@pytest.mark.parametrize("batch", [1, 7])
 @pytest.mark.parametrize("loss", LOSSES)
-def test_steps_keep_the_weighted_sum_of_kernels(points: Any, signal: Any, loss: str) -> None:
+def test_steps_keep_the_weighted_sum_of_kernels(points: Any, signal: Any, loss: str, batch: int) -> None:
     family = PolynomialFamily.of(RankOneBase(np.ascontiguousarray(points.T)), 3)
     problem = Problem(family.base.stack([()]), target(loss, signal), get_loss(loss), family.regularizer(STRENGTH))
-    descent = MirrorDescent(family, problem, STRENGTH, np.random.default_rng(0))
+    descent = MirrorDescent(family, problem, STRENGTH, np.random.default_rng(0), batch=batch)
     for _ in range(40):
         descent.step()
     np.testing.assert_allclose(descent._gram, descent.stack().combine(descent._weights(descent._theta)), rtol=1e-9)

@@ -90,14 +90,16 @@ class WarmStartedSolver:
 class MirrorDescent:
     """Stochastic projected gradient steps ``theta <- Pi(theta - eta g)`` from ``theta = 0``, and their average.
 
-    ``g`` is zero except at the permutations of one product, drawn with Algorithm 3, where it is ``-||grad J||_1``
-    shared equally: the estimate of (4.14) averaged over permutations, which is still unbiased and varies less. Weights
-    are kept once a distinct product, for one ordered multi-index; ``counts`` says for how many they stand.
+    ``g`` is zero except at the permutations of the products drawn with Algorithm 3, ``batch`` of them a step, where it
+    is ``-||grad J||_1 / batch`` for each draw, shared equally: the estimate of (4.14) averaged over permutations and
+    draws, which is still unbiased and varies less. Draws of a batch share the sums over all products, and one solution
+    for the dual coefficients. Weights are kept once a distinct product, for one ordered multi-index; ``counts`` says
+    for how many they stand.
 
-    Step k is ``eta_k = 1 / (||grad J||_1 sqrt(k))`` with the gradient of that step, and iterates are averaged with the
-    weights ``eta_k``: ``sum_k eta_k (J(theta_k) - J*) <= (||theta*||^2 + sum_k 1/k) / 2`` in expectation, which needs
-    neither the number of steps nor a bound on the gradient, does not depend on the scale of the problem, and goes on
-    well when gradients become smaller by orders of magnitude, as they do for a weak penalty.
+    Step k is ``eta_k = scale / (||grad J||_1 sqrt(k))`` with the gradient of that step, and iterates are averaged with
+    the weights ``eta_k``: with a scale of one, ``sum_k eta_k (J(theta_k) - J*) <= (||theta*||^2 + sum_k 1/k) / 2`` in
+    expectation, which needs neither the number of steps nor a bound on the gradient, does not depend on the scale of
+    the problem, and goes on well when gradients become smaller by orders of magnitude, as they do for a weak penalty.
 
     Notes
     -----
@@ -109,6 +111,8 @@ class MirrorDescent:
     strength: float
     rng: np.random.Generator
     step_size: float | None = None
+    batch: int = 1
+    scale: float = 1.0
     indices: list[Index] = field(default_factory=list)
     steps: int = 0
 
@@ -125,29 +129,33 @@ class MirrorDescent:
         """Take one step; False if the gradient is zero, so that there is nothing to draw."""
         rho = self.solver.solve(self._gram) if self.indices else self.problem.zero_model()[0]
         drawn = self.draw(rho)
-        if drawn is None:
+        if not drawn:
             return False
-        index, amount = drawn
         self.steps += 1
-        at = self._position(index)
-        size = amount * self.counts[at]  # the 1-norm of the estimate, for Algorithm 3 that of the gradient
+        amounts = np.zeros(0)
+        for index, amount in drawn:
+            at = self._position(index)
+            amounts = np.pad(amounts, (0, len(self.indices) - len(amounts)))
+            amounts[at] += amount
+        size = float(amounts @ self.counts)  # the 1-norm of the estimate, for Algorithm 3 that of the gradient
         self._first = self._first or size
         if not size > 0:
             return True
-        rate = 1.0 / (size * np.sqrt(self.steps)) if self.step_size is None else self.step_size / self._first
+        adapted = self.scale / (size * np.sqrt(self.steps))
+        rate = adapted if self.step_size is None else self.step_size / self._first
         self._share = rate * self._first
         self._sum += self._share * self._theta
-        self._move(at, rate * amount)
+        self._move(rate * amounts)
         return True
 
-    def draw(self, rho: Array) -> tuple[Index, float] | None:
-        """Return a product and minus the estimate of each of its coordinates of the gradient, up to ``1 / lambda``."""
+    def draw(self, rho: Array) -> list[tuple[Index, float]]:
+        """Return products, each with minus the estimate of each of its coordinates, up to ``1 / lambda``."""
         sampler = InteractionSampler(self.family, rho)
-        size = sampler.gradient_norm
+        size = sampler.gradient_norm / self.batch
         if not size > 0:
-            return None
-        index = tuple(sorted(sampler.draw(self.rng)))
-        return index, size / multiplicity(index)
+            return []
+        indices = (tuple(sorted(index)) for index in sampler.draws(self.rng, self.batch))
+        return [(index, size / multiplicity(index)) for index in indices]
 
     def average(self) -> Array:
         """Weights of the distinct kernels in the averaged iterate, on the boundary of the set, (m,)."""
@@ -167,16 +175,16 @@ class MirrorDescent:
             self.counts = np.append(self.counts, multiplicity(index))
         return self._positions[index]
 
-    def _move(self, at: int, amount: float) -> None:
-        moved = self._theta.copy()
-        moved[at] += amount
+    def _move(self, amounts: Array) -> None:
+        moved = self._theta + amounts
         projected = project_on_lp_ball(moved, self.counts, self.family.p)
         if self.family.p == 2:
-            # The projection scales: one product is added to the sum of kernels, all others keep their shares.
-            shrink = float(projected[at] / moved[at])
-            weight = self._weights(projected)[at] - shrink * self._weights(self._theta)[at]
+            # The projection scales: the products drawn are added to the sum of kernels, all others keep their shares.
+            drawn = np.flatnonzero(amounts)
+            shrink = float(projected[drawn[0]] / moved[drawn[0]])
+            weights = (self._weights(projected) - shrink * self._weights(self._theta))[drawn]
             self._gram *= shrink
-            self._gram += weight * self.family.base.stack([self.indices[at]]).combine([1.0])
+            self._gram += self.family.base.stack([self.indices[at] for at in drawn]).combine(weights)
         else:
             self._gram = self.stack().combine(self._weights(projected))
         self._theta = projected

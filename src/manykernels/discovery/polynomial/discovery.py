@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from numbers import Integral
 from typing import Any
 
@@ -15,6 +15,7 @@ from manykernels.discovery.polynomial.bases.gram_base import GramBase, check_gra
 from manykernels.discovery.polynomial.bases.powers import check_normalize
 from manykernels.discovery.polynomial.bases.product_bases import Index, ProductBase
 from manykernels.discovery.polynomial.bases.rank_one_base import RankOneBase
+from manykernels.discovery.polynomial.descent import MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.path.cross_validation import tuned_strengths
 from manykernels.discovery.polynomial.path.second_step import second_step
@@ -71,6 +72,8 @@ def discover_polynomial(
     sample_weight: Array | None = None,
     n_steps: int = 100,
     step_size: float | None = None,
+    batch: int = 1,
+    step_scale: float = 1.0,
     polish: bool = True,
     folds: int | None = None,
     adaptive: bool = False,
@@ -122,6 +125,10 @@ def discover_polynomial(
         Steps of the mirror descent.
     step_size : float, optional
         Constant step, relative to the inverse gradient norm at zero; by default steps adapt to the gradients.
+    batch : int, default=1
+        Products drawn a step: they share the sums over all products, and one solution.
+    step_scale : float, default=1.0
+        What the steps that adapt are multiplied by.
     polish : bool, default=True
         Whether to solve exactly on the kernels found and add violators.
     folds : int, optional
@@ -174,6 +181,8 @@ def discover_polynomial(
         raise InvalidInputError(f"p must lie between 1 and 2, got {p!r}.")
     if step_size is not None:
         step_size = check_positive(step_size, "step_size")
+    batch, step_scale = check_count(batch, "batch"), check_positive(step_scale, "step_scale")
+    descent = partial(MirrorDescent, step_size=step_size, batch=batch, scale=step_scale)
     budget, rng, tuned = check_positive(budget, "budget"), _generator(random_state), None
     if strength is None and folds is None:
         raise InvalidInputError("Give a strength, or folds for a cross-validation that chooses it.")
@@ -192,7 +201,7 @@ def discover_polynomial(
     found_kernel = _namer(family.base, parts, known)
     search = PolynomialSearch(family, shell, found_kernel, rng, tol, max_kernels, budget, limits.time_limit)
     whole = replace(limits, max_iter=rounds + n_steps, name="polynomial search")
-    found = run_search(search.candidates(n_steps, step_size, rounds, tuned.indices if tuned else ()), whole)
+    found = run_search(search.candidates(n_steps, descent, rounds, tuned.indices if tuned else ()), whole)
     found, method = _with_advice(found, tol, search.all_rounds), search.method(found.solution.certificate.dual)
     if check_flag(adaptive, "adaptive") and (tuned is None or tuned.second_mu is not None):
         found = second_step(search, found, None if tuned is None else tuned.second_mu)

@@ -98,7 +98,7 @@ class PolynomialSearch:
         return self._methods[dual]
 
     def candidates(
-        self, n_steps: int, step_size: float | None, rounds: int, start: tuple[Index, ...] = ()
+        self, n_steps: int, descent: Callable[..., MirrorDescent], rounds: int, start: tuple[Index, ...] = ()
     ) -> Iterator[Candidate]:
         """Yield the constant model, averages of the descent unless there is a start, and polished models."""
         rho, b = self.problem.zero_model()
@@ -112,10 +112,10 @@ class PolynomialSearch:
             yield from self._polish(list(start), rounds, [self.problem])
             return
         strength: float = self.problem.regularizer.strength
-        descent = MirrorDescent(self.family, self.problem, strength, self.rng, step_size)
-        yield from self._descend(descent, n_steps, DESCENT if rounds else 1.0)
+        steps = descent(self.family, self.problem, strength, self.rng)
+        yield from self._descend(steps, n_steps, DESCENT if rounds else 1.0)
         if rounds:
-            yield from self._polish(list(descent.indices), rounds, self._stages())
+            yield from self._polish(list(steps.indices), rounds, self._stages())
 
     # --- mirror descent ---------------------------------------------------------------------------------------------
 

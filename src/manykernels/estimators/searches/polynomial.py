@@ -61,9 +61,13 @@ class PolynomialMKL(BaseKernelSearch):
     fit_intercept : bool, default=True
         Whether to learn the constant ``b``.
     n_steps : int, default=100
-        Steps of the stochastic mirror descent, each with one product drawn by the size of its gradient.
+        Steps of the stochastic mirror descent, each with ``batch`` products drawn by the size of their gradients.
     step_size : float or None, default=None
         Constant step of the mirror descent; by default steps adapt to the gradients.
+    batch : int, default=1
+        Products drawn a step; they share most of the work of a step.
+    step_scale : float, default=1.0
+        What the steps that adapt are multiplied by.
     polish : bool, default=True
         Whether to solve exactly on the kernels found, add those that violate optimality most, and so on. Without it
         this is the plain method of the thesis.
@@ -159,6 +163,8 @@ class PolynomialMKL(BaseKernelSearch):
         fit_intercept: bool = True,
         n_steps: int = 100,
         step_size: float | None = None,
+        batch: int = 1,
+        step_scale: float = 1.0,
         polish: bool = True,
         max_kernels: int = 500,
         tol: float = 1e-2,
@@ -180,6 +186,8 @@ class PolynomialMKL(BaseKernelSearch):
         self.fit_intercept = fit_intercept
         self.n_steps = n_steps
         self.step_size = step_size
+        self.batch = batch
+        self.step_scale = step_scale
         self.polish = polish
         self.max_kernels = max_kernels
         self.tol = tol
@@ -208,6 +216,8 @@ class PolynomialMKL(BaseKernelSearch):
             sample_weight=weight,
             n_steps=self.n_steps,
             step_size=self.step_size,
+            batch=self.batch,
+            step_scale=self.step_scale,
             polish=self.polish,
             folds=self.cv,
             adaptive=self.adaptive,

@@ -13,7 +13,7 @@ from manykernels.discovery.polynomial.bases.rank_one_base import RankOneBase
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import family_norm
 from manykernels.discovery.polynomial.path.lasso_path import PathPoint, Survey, WeightedLasso, adaptive, follow
-from manykernels.discovery.polynomial.tuning import PATH_EXACT, PATH_LENGTH, PATH_PATIENCE, PATH_STEP
+from manykernels.discovery.polynomial.tuning import PATH_EXACT, PATH_LENGTH, PATH_PATIENCE, PATH_STEP, SECOND_STEP
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
 from manykernels.validation.arrays import Array
@@ -135,24 +135,26 @@ def tuned_strengths(
     second = None
     if with_second:
         steps = [fold.second(own) for fold, own in zip(folds, points, strict=True)]
-        second_error, second_mu, _ = best_strength(steps, whole.second(point).largest())
+        second_error, second_mu, _ = best_strength(steps, whole.second(point).largest(), SECOND_STEP)
         second = second_mu if second_error < error else None
     penalty = float(whole.problem.penalties(point.indices) @ np.abs(point.coefficients))
     return Tuned(mu / penalty, point.indices, second)
 
 
-def _strengths(largest: float, least: float = 0.0) -> Array:
+def _strengths(largest: float, least: float = 0.0, step: float = PATH_STEP) -> Array:
     """Return falling strengths, to the least one if it is given."""
-    strengths: Array = largest * PATH_STEP ** np.arange(1.0, PATH_LENGTH + 1)
+    strengths: Array = largest * step ** np.arange(1.0, PATH_LENGTH + 1)
     return strengths[strengths >= least * (1 - 1e-9)]
 
 
-def best_strength(folds: Sequence[Fold], largest: float) -> tuple[float, float, list[PathPoint]]:
+def best_strength(
+    folds: Sequence[Fold], largest: float, step: float = PATH_STEP
+) -> tuple[float, float, list[PathPoint]]:
     """Return the smallest error, its strength for all samples, and the models of the folds there.
 
     The paths of the folds are followed side by side, and left when the error has not fallen for some strengths.
     """
-    strengths, best = _strengths(largest), np.inf
+    strengths, best = _strengths(largest, step=step), np.inf
     found: tuple[float, float, list[PathPoint]] = (np.inf, largest, [])
     total = sum(fold.others.weight.sum() for fold in folds)
     paths = [fold.follow(strengths * (1.0 - fold.others.weight.sum() / total)) for fold in folds]
