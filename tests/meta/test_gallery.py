@@ -81,3 +81,13 @@ def test_asks_name_sixty_threads() -> None:
     assert len(threads) == len(rows) >= 60
     answers = [row.split(" | ")[-1] for row in rows]
     assert all("](" in answer or "not here" in answer or "`" in answer for answer in answers)
+
+
+def test_asks_are_called_what_they_link_to() -> None:
+    text = (ROOT / "docs" / "guide" / "asks.md").read_text()
+    links = re.findall(r"\[([^]]+?) #(\d+)\]\((https?://[^)]+)\)", text)
+    assert len(links) >= 60
+    for repository, number, address in links:
+        found = re.fullmatch(r"https://github\.com/[\w.-]+/([\w.-]+)/(issues|pull|discussions)/(\d+)", address)
+        assert found is not None, address
+        assert (found[1].lower(), found[3]) == (repository.lower(), number), address
