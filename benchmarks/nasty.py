@@ -147,7 +147,7 @@ def missed(frame: pd.DataFrame) -> pd.DataFrame:
 
 def numbers(count: int, first: int) -> list[int]:
     """Return so many numbers from the first one on; a few from zero on are some of both kinds."""
-    if first or count > NASTY:
+    if first or count >= NASTY:
         return list(range(first, first + count))
     return [i // 2 + NASTY * (i % 2) for i in range(count)]
 

@@ -1,0 +1,40 @@
+"""The pipeline of rls_dual_mkl: a LIBSVM file of two classes, a path of tau for several mu, RMSE with its deviation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from sklearn.datasets import dump_svmlight_file, load_breast_cancer, load_svmlight_file
+from sklearn.model_selection import ShuffleSplit, train_test_split
+
+from manykernels import Gaussian, KernelBank, Linear, MKLRegressorCV, regularization_path
+
+# Any file of the LIBSVM page of binary sets is read like this one, which comes from scikit-learn's tumors.
+X, y = load_breast_cancer(return_X_y=True)
+with TemporaryDirectory() as folder:
+    path = Path(folder) / "tumors.libsvm"
+    dump_svmlight_file(X, np.where(y == 1, 1, -1), str(path), zero_based=False)
+    columns, labels = load_svmlight_file(str(path))
+X_train, X_test, y_train, y_test = train_test_split(columns.toarray(), labels, train_size=200, random_state=0)
+
+KINDS = {"gaussian": Gaussian(1.0), "linear": Linear()}
+kernels = [(f"{name} {j}", kind, [j]) for j in range(10) for name, kind in KINDS.items()]
+kernels.append(("all", Gaussian(4.0), None))
+bank = KernelBank(kernels, standardize=True, normalize="mean_diagonal")
+settings = {"penalty": "elasticnet", "solver": "pfbs", "fit_intercept": False, "tol": 1e-3}
+splits = ShuffleSplit(3, test_size=0.25, random_state=0)
+model = MKLRegressorCV(bank, mus=(1e-3, 1e-2), n_alphas=8, cv=splits, scoring="neg_root_mean_squared_error", **settings)
+model.fit(X_train, y_train)
+
+table = model.cv_results_.assign(rmse=-model.cv_results_["mean_score"]).rename(columns={"std_score": "deviation"})
+print("RMSE over the splits, with its standard deviation:")
+print(table[["mu", "alpha", "rmse", "deviation", "n_active"]].round(4).to_string(index=False))
+scores = model.predict(X_test)
+error = np.sqrt(np.mean((scores - y_test) ** 2))
+print(f"chosen: tau {model.alpha_:.3g}, mu {model.mu_:g}; held-out RMSE {error:.3f}", end=", ")
+print(f"accuracy of the sign {np.mean(np.sign(scores) == y_test):.3f}")
+
+given = {"penalty": "elasticnet", "mu": model.mu_, "n_alphas": 5, "solver": "pfbs", "fit_intercept": False}
+print(regularization_path(X_train, y_train, kernels=bank, **given).summary().round(3).to_string(index=False))
