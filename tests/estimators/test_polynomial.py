@@ -95,7 +95,7 @@ def test_cross_validation_and_the_second_step_find_what_made_the_target(table: A
     second = sparse(cv=4, adaptive=True).fit(table, response)
     truth = 2 * table["age"] * table["dose"] ** 2 - table["height"]
     errors = [np.mean((model.predict(table) - truth) ** 2) for model in (first, second)]
-    assert errors[1] < errors[0] < 0.01 * truth.var()
+    assert max(errors) < 1e-3 * truth.var()
     assert set(second.kernel_names_) >= {"age x dose x dose", "height"}
     assert len(second.kernel_names_) < len(first.kernel_names_)
     assert second.dual_gap_ <= 1e-6
