@@ -20,7 +20,7 @@ from manykernels.solvers.methods.factored import working_set
 
 Array = NDArray[Any]
 
-N = 1500
+N = 1200
 
 
 def data(rng: np.random.Generator, dtype: Any = np.float64) -> tuple[Array, Array]:
@@ -68,14 +68,16 @@ def test_every_stack_has_the_same_sums_over_chunks_as_over_all_rows(n_threads: i
     for first, second in zip(whole.quad_bounds(rho), parts.quad_bounds(rho), strict=True):
         np.testing.assert_allclose(first, second, rtol=1e-8)  # roots of what landmarks leave are rounding
     np.testing.assert_allclose(parts.quad(rho), whole.quad(rho), rtol=1e-10)
-    rows = np.array([1400, 3, 700, 3])
-    np.testing.assert_allclose(parts.block(rows, rows), whole.block(rows, rows), rtol=1e-12)
-    np.testing.assert_allclose(parts.diag(), whole.diag(), rtol=1e-12)
+    rows = np.array([1100, 3, 700, 3])
+    np.testing.assert_allclose(parts.block(rows, rows), whole.block(rows, rows), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(parts.diag(), whole.diag(), rtol=1e-12, atol=1e-12)
     kernels = [0, 2, 3, 7, parts.n_kernels - 1]
     (fused,) = parts.operators(kernels, 1e-4)
     assert isinstance(fused, ChunkedOperator)
-    each = {int(operator.kernels[0]): operator for operator in whole.operators(kernels, 1e-4)}
-    Z = np.hstack([each[int(m)].rows(np.arange(N)) for m in fused.kernels])
+    Z = fused.rows(np.arange(N))
+    for slot, m in enumerate(fused.kernels.tolist()):
+        factor, own = whole.factor(m, 1e-4), Z[:, fused.starts[slot] : fused.starts[slot + 1]]
+        np.testing.assert_allclose(own @ own[:5].T, factor @ factor[:5].T, atol=1e-9)  # up to signs of directions
     v, scores, weights = rng.normal(size=Z.shape[1]), np.ones(N), rng.uniform(size=N)
     fused.add_scores(v, scores)
     np.testing.assert_allclose(scores, 1 + Z @ v, atol=1e-9)
@@ -117,7 +119,7 @@ def test_parquet_files_of_every_kind_of_column_are_fitted_by_the_name_of_the_tar
     options: dict[str, Any] = {"loss": "squared", "relative_strength": 0.2, "tol": 1e-5}
     whole = solve_factored(inputs, frame["target"].to_numpy(), bank, **options)
     source = ParquetRows(folder, chunk_rows=300)
-    assert (source.n_rows, source.n_chunks) == (N, 6)
+    assert (source.n_rows, source.n_chunks) == (N, 5)
     parts = solve_factored(source, "target", bank, **options)
     assert_same(parts, whole, 1e-8)
     np.testing.assert_allclose(parts.predict(folder), whole.predict(inputs), atol=1e-6)
@@ -141,7 +143,7 @@ class Counted(RowSource):
     """Rows that count how often each chunk of each column is read."""
 
     def __init__(self, X: Array) -> None:
-        super().__init__([500, 0, 700, 300], None, X.shape[1])
+        super().__init__([500, 0, 400, 300], None, X.shape[1])
         self._X, self.entries = X, 0
 
     def read(self, chunk: int, positions: Any) -> Any:
@@ -173,7 +175,7 @@ def test_what_chunks_cannot_give_is_said(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="There is no Parquet file"):
         solve_factored(tmp_path / "nothing.parquet", y, relative_strength=0.1)
     bad = X.copy()
-    bad[1200, 2] = np.nan
+    bad[1100, 2] = np.nan
     with pytest.raises(InvalidInputError, match=r"NaN or infinite values.*first in column 2"):
         solve_factored(open_rows(bad, chunk_rows=400), y, relative_strength=0.1)
     model = solve_factored(open_rows(X), y, bank_of(), relative_strength=0.3)
@@ -200,7 +202,8 @@ def test_dask_collections_are_fitted_where_they_are(kind: str) -> None:
     X, y = data(np.random.default_rng(6))
     rows = dask_collections(X)[kind]
     options: dict[str, Any] = {"relative_strength": 0.1, "tol": 1e-6}
-    model = solve_factored(rows, y, bank_of(), **options)
+    target = pytest.importorskip("dask.array").from_array(y, chunks=500)
+    model = solve_factored(rows, target, bank_of(), **options)
     single = solve_factored(X if kind == "array" else rows.compute(), y, bank_of(), **options)
     assert_same(model, single)
     np.testing.assert_allclose(model.decision_function(rows), single.decision_function(X), atol=1e-7)
