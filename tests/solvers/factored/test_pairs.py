@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from manykernels import KernelBank, solve, solve_factored, solve_factored_pairs
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Gaussian, Linear, MedianWidth
+from manykernels.solvers.engines.factored import backfitting, newton
+from manykernels.solvers.methods.factored import working_set
 
 N = 400
 
@@ -46,6 +50,18 @@ def test_a_surface_shows_what_a_pair_adds() -> None:
     turned = model.surface(1, 0, 15)
     turned = turned.sort_values(["z", "x"], ignore_index=True)
     np.testing.assert_allclose(turned["effect"], surface["effect"], atol=1e-10)
+
+
+def test_blocks_do_not_overshoot_what_their_sampled_hessians_leave_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Features of landmarks that no sampled row is near have no curvature there: unguarded sweeps overflow."""
+    monkeypatch.setattr(newton, "RANK_LIMIT", 0)
+    monkeypatch.setattr(backfitting, "BLOCK_ROWS", 30)
+    monkeypatch.setattr(backfitting, "BLOCK_PER_RANK", 0)
+    monkeypatch.setattr(working_set, "FALLBACK_SAMPLES", 0)
+    X, y = data(4)
+    options: dict[str, Any] = {"loss": "squared", "relative_strength": 0.02, "tol": 1e-2, "max_rounds": 30}
+    model = solve_factored_pairs(X, y, columns=[0, 1, 2, 3], widths=(0.1, 0.2), **options)
+    assert model.status == "converged"
 
 
 def test_what_cannot_be_paired_is_said() -> None:

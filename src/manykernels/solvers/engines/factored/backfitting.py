@@ -12,7 +12,14 @@ from manykernels.solvers.engines.factored.conjugate_gradients import conjugate_s
 from manykernels.solvers.engines.factored.group_problem import GroupProblem
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point
 from manykernels.solvers.engines.factored.sampling import sampled_rows
-from manykernels.solvers.engines.factored.tuning import BLOCK_PER_RANK, BLOCK_ROWS, CYCLES, SWEEP_TOL, SWEEPS_A_CYCLE
+from manykernels.solvers.engines.factored.tuning import (
+    BLOCK_PER_RANK,
+    BLOCK_ROWS,
+    CYCLES,
+    OVERSHOOT,
+    SWEEP_TOL,
+    SWEEPS_A_CYCLE,
+)
 
 Array = NDArray[Any]
 
@@ -68,6 +75,9 @@ class Sweeps:
             if step.any():
                 image = np.zeros_like(self.slope)
                 block.operator.add_scores(step, image)
+                size = 1.0 if joint else self._length(block, old, new, image)
+                if size < 1.0:
+                    step, image, new = size * step, size * image, old + size * step
                 self._add(0.0, image)
                 self.parts[slot] = new
                 moved += float(step @ step)
@@ -75,6 +85,13 @@ class Sweeps:
             step_b = -float(self.slope.sum()) / self._total
             self._add(step_b, np.full_like(self.slope, step_b))
         return moved
+
+    def _length(self, block: Block, old: Array, new: Array, image: Array) -> float:
+        """Return how far to go from old to new: a block's sampled Hessian does not see what bends rows it left out."""
+        penalty = block.problem.penalty
+        gain = -float(self.slope @ image) - penalty.value(new) + penalty.value(old)
+        square = float(self.bends @ image**2)
+        return 1.0 if gain >= OVERSHOOT * square else max(gain, 0.0) / square
 
     def move(self, step: Array, shift: float, image: Array) -> None:
         """Add a step of all columns."""

@@ -20,6 +20,7 @@ SMALLEST_STEP = 1e-3
 CYCLES = 3  # of sweeps and a step of all columns
 SWEEPS_A_CYCLE = 2
 SWEEP_TOL = 0.05  # a sweep whose coefficients move by this part of the first one's ends the step
+OVERSHOOT = 0.7  # of a block's own step: a gain below this part of the true square shortens it
 MAX_GRADIENTS = 15
 RESIDUAL = 0.1  # of the first one, in the norm of the preconditioner
 BLOCK_ROWS = 1500
