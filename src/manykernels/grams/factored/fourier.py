@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -77,7 +77,13 @@ class FourierStack(FactoredStack):
 
     @classmethod
     def grid(
-        cls, X: Any, widths: Sequence[float], *, standardize: bool = True, normalize: str | None = "mean_diagonal"
+        cls,
+        X: Any,
+        widths: Sequence[float],
+        *,
+        standardize: bool = True,
+        normalize: str | None = "mean_diagonal",
+        tol: float = PASS_TOL,
     ) -> FourierStack:
         """Return every width on every column of a table, column by column.
 
@@ -88,6 +94,9 @@ class FourierStack(FactoredStack):
             In units of each column's deviation if ``standardize``.
         standardize : bool, default=True
         normalize : {"trace", "mean_diagonal", None}, default="mean_diagonal"
+        tol : float, default=1e-12
+            Accuracy of one pass beside ``||rho||_1^2``; 1e-9 is enough for a gap of 1e-3 on 1000 rows, on a third of
+            the bins.
 
         Returns
         -------
@@ -96,7 +105,7 @@ class FourierStack(FactoredStack):
         table = read_table(X, standardize=standardize)
         columns = np.repeat(np.arange(table.n_columns), len(widths))
         scale = 1.0 / table.n_rows if normalize == "trace" else 1.0
-        return cls(table, columns, np.tile(widths, table.n_columns), np.full(len(columns), scale))
+        return cls(table, columns, np.tile(widths, table.n_columns), np.full(len(columns), scale), tol=tol)
 
     # --- the column's transform -------------------------------------------------------------------------------------
 
@@ -120,12 +129,12 @@ class FourierStack(FactoredStack):
         bins = int(np.floor(self._extent(column) / spacing + 0.5)) + 1
         return float(origin), float(1.0 / (spacing * table.unit[column])), bins
 
-    def moments(self, wanted: Sequence[tuple[int, float]], rho: Array) -> Iterator[Array]:
+    def moments(self, wanted: Iterable[tuple[int, float]], rho: Array) -> Iterator[Array]:
         """Yield the moments of ``rho`` for columns and widths of bins, in units of the table.
 
         (bins, 8) each, or (T, bins, 8) where ``rho`` has T columns.
         """
-        geometries = [(column, *self._geometry(column, spacing)) for column, spacing in wanted]
+        geometries = ((column, *self._geometry(column, spacing)) for column, spacing in wanted)
         for together in _batches(geometries, BATCH_BINS if self.table.chunked else 0):
             columns = sorted({column for column, *_ in together})
             yield from self.table.reduce(columns, partial(_moments, together), rho)
@@ -136,7 +145,7 @@ class FourierStack(FactoredStack):
     def _quads(self, rhos: Array) -> Array:
         """Return the quadratic forms of every column of ``rhos`` (N, T), (T, M): rows are read once."""
         out = np.empty((rhos.shape[1], self.n_kernels))
-        wanted = [(int(self.columns[group[0]]), self._expansion(group).spacing) for group in self._groups]
+        wanted = ((int(self.columns[group[0]]), self._expansion(group).spacing) for group in self._groups)
         for group, moments in zip(self._groups, self.moments(wanted, rhos), strict=True):
             plan = self._expansion(group)
             for t, own in enumerate(moments):
@@ -335,7 +344,7 @@ def _moments(geometries: Sequence[Geometry], table: ColumnTable, rho: Array) -> 
     return made
 
 
-def _batches(geometries: Sequence[Geometry], most: int) -> Iterator[list[Geometry]]:
+def _batches(geometries: Iterable[Geometry], most: int) -> Iterator[list[Geometry]]:
     """Yield geometries with at most so many bins together, one at least."""
     batch: list[Geometry] = []
     for geometry in geometries:

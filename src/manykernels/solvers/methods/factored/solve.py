@@ -15,11 +15,15 @@ from manykernels.kernels import KernelBank, Linear
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
+from manykernels.solvers.methods.factored.certificate import feasible
 from manykernels.solvers.methods.factored.fallback import Fallback
 from manykernels.solvers.methods.factored.model import Component, FactoredModel
-from manykernels.solvers.methods.factored.working_set import FactoredWorkingSet, State, run_together
+from manykernels.solvers.methods.factored.working_set import FactoredWorkingSet, Quads, State, run_together
 
 Array = NDArray[Any]
+
+SHARP = 1e-7
+"""Width of bounds on quadratic forms, beside the largest, that do for the strength at which a model is empty."""
 
 MESSAGES = {
     "converged": "The gap of the exact kernels is at most tol.",
@@ -115,10 +119,10 @@ def solve_factored(
     if is_chunked(X):
         X, y = with_target(X, y)
     stack = bank if isinstance(bank, FactoredStack) else factored_stack(X, bank or default_bank())
-    problem, largest = _posed(
+    problem, largest, quads = _posed(
         stack, y, loss, regularizer, strength, relative_strength, fit_intercept, sample_weight, kernel_penalties
     )
-    state, status = FactoredWorkingSet(problem, tol, max_rounds, time_limit).run()
+    state, status = FactoredWorkingSet(problem, tol, max_rounds, time_limit, quads).run()
     return _told(_model(problem, state, status, largest), tol, "solve_factored")
 
 
@@ -194,8 +198,9 @@ def solve_factored_each(
         _posed(stack, y, loss, regularizer, strength, relative_strength, fit_intercept, sample_weight, kernel_penalties)
         for y in targets.T
     ]
-    ended = run_together([FactoredWorkingSet(problem, tol, max_rounds, time_limit) for problem, _ in posed])
-    models = [_model(problem, *end, largest) for (problem, largest), end in zip(posed, ended, strict=True)]
+    methods = [FactoredWorkingSet(problem, tol, max_rounds, time_limit, quads) for problem, _, quads in posed]
+    ended = run_together(methods)
+    models = [_model(problem, *end, largest) for (problem, largest, _), end in zip(posed, ended, strict=True)]
     return tuple(_told(model, tol, f"solve_factored_each, column {t},") for t, model in enumerate(models))
 
 
@@ -222,8 +227,8 @@ def _posed(
     fit_intercept: bool,
     sample_weight: ArrayLike | None,
     kernel_penalties: ArrayLike | None,
-) -> tuple[Problem, float]:
-    """Return the problem, and the strength at which its model is empty."""
+) -> tuple[Problem, float, Quads | None]:
+    """Return the problem, the strength at which its model is empty, and the bounds of the pass that says so."""
     whole = isinstance(regularizer, Regularizer)
     if (strength is not None) + (relative is not None) + whole != 1:
         raise InvalidInputError(
@@ -237,9 +242,9 @@ def _posed(
     }
     first = regularizer if isinstance(regularizer, Regularizer) else get_regularizer(regularizer, strength or 1.0)
     problem = Problem(stack, np.asarray(y), get_loss(loss), first, **options)  # type: ignore[arg-type]
-    largest = problem.strength_max()
+    largest, quads = _strength_max(problem)
     if relative is None:
-        return problem, largest
+        return problem, largest, quads
     if largest == 0:
         raise InvalidInputError(
             "The model is empty at every strength, because the target is constant or the kernels are: "
@@ -252,7 +257,17 @@ def _posed(
         )
     assert isinstance(regularizer, str)
     chosen = get_regularizer(regularizer, float(relative) * largest)
-    return Problem(stack, np.asarray(y), problem.loss, chosen, **options), largest  # type: ignore[arg-type]
+    return Problem(stack, np.asarray(y), problem.loss, chosen, **options), largest, quads  # type: ignore[arg-type]
+
+
+def _strength_max(problem: Problem) -> tuple[float, Quads | None]:
+    """Return the strength at which the model is empty, and the bounds that say so, where those are sharp."""
+    stack = problem.stack
+    assert isinstance(stack, FactoredStack)
+    low, high = stack.quad_bounds(feasible(problem, -problem.zero_model()[0]))
+    if not np.all(high - low <= SHARP * high.max(initial=0.0)):
+        return problem.strength_max(), None
+    return problem.regularizer.strength_max(np.sqrt(0.5 * (low + high)) / problem.penalties), (low, high)
 
 
 def _model(problem: Problem, state: State, status: str, largest: float) -> FactoredModel:

@@ -82,12 +82,17 @@ class FactoredWorkingSet:
     max_rounds : int
     time_limit : float
         Seconds.
+    first : pair of (M,) arrays, optional
+        Bounds on ``rho' K_m rho`` at the model without kernels, where they are known.
     """
 
-    def __init__(self, problem: Problem, tol: float, max_rounds: int, time_limit: float) -> None:
+    def __init__(
+        self, problem: Problem, tol: float, max_rounds: int, time_limit: float, first: Quads | None = None
+    ) -> None:
         assert isinstance(problem.stack, FactoredStack)
         self.problem, self.stack = problem, problem.stack
         self.tol, self.max_rounds, self.time_limit = tol, max_rounds, time_limit
+        self._first = first
         self._neighbors = self.stack.neighbors()
         self._started = time.perf_counter()
 
@@ -103,7 +108,7 @@ class FactoredWorkingSet:
             return (yield from self._fall_back(state))  # smoothing costs more than matrices of this size
         stalled = 0
         for number in range(self.max_rounds + 1):
-            bound = yield from self._certify(state, state.slopes)
+            bound = yield from self._certify(state, state.slopes, self._first if number == 0 else None)
             assert state.best is not None
             gap = state.primal - state.best.value
             self._record(state, number, gap)
@@ -125,10 +130,10 @@ class FactoredWorkingSet:
                 return state, "stalled"
         return state, "max_iter"
 
-    def _certify(self, state: State, slopes: Array) -> Generator[Array, Quads, DualBound]:
+    def _certify(self, state: State, slopes: Array, known: Quads | None = None) -> Generator[Array, Quads, DualBound]:
         """Return the bound that slopes prove, and keep the best."""
         rho = feasible(self.problem, slopes)
-        quads = yield rho
+        quads = known if known is not None else (yield rho)
         bound = dual_bound(self.problem, rho, quads)
         if state.best is None or bound.value > state.best.value:
             state.best = bound
@@ -264,14 +269,21 @@ class FactoredWorkingSet:
 def run_together(methods: Sequence[FactoredWorkingSet]) -> list[tuple[State, str]]:
     """Run problems over one stack side by side: a pass over all kernels serves every one that has not ended."""
     loops = [method.steps() for method in methods]
-    asked, results = {slot: next(loop) for slot, loop in enumerate(loops)}, {}
+    asked: dict[int, Array] = {}
+    results: dict[int, tuple[State, str]] = {}
+
+    def go_on(slot: int, quads: Quads | None) -> None:
+        try:
+            asked[slot] = next(loops[slot]) if quads is None else loops[slot].send(quads)
+        except StopIteration as ended:
+            results[slot] = ended.value
+            asked.pop(slot, None)
+
+    for slot in range(len(loops)):
+        go_on(slot, None)
     while asked:
         slots = list(asked)
         bounds = methods[0].stack.quad_bounds_each(np.column_stack([asked[slot] for slot in slots]))
         for slot, quads in zip(slots, bounds, strict=True):
-            try:
-                asked[slot] = loops[slot].send(quads)
-            except StopIteration as ended:
-                results[slot] = ended.value
-                del asked[slot]
+            go_on(slot, quads)
     return [results[slot] for slot in range(len(methods))]
