@@ -79,7 +79,8 @@ class GaussianMKL(BaseKernelSearch):
         None goes to its end. "validated" chooses among several numbers, and strong shrinkage, on held-out rows.
     proof : int, default=0
         For one stage with one width a feature: most evaluations for a bound over all widths, made at the end; 10 000
-        suffice for two or three features. With 0 the gap is relative to the best kernel that the search found.
+        suffice for two features, and nearly for three. With 0 the gap is relative to the best kernel that the search
+        found.
     width_range : tuple of float, default=(0.05, 50.0)
         Smallest and largest width, in standard deviations if ``standardize``.
     family : KernelFamily or None, default=None
