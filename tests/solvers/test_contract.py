@@ -10,6 +10,7 @@ import pytest
 
 import manykernels.solvers
 from manykernels.solvers.base import Solver
+from manykernels.solvers.methods.factored.solver import FACTORED_SOLVERS
 from manykernels.solvers.registry import SHARED_SOLVERS, SOLVERS, solvers_for
 from manykernels.testing.checks import build_problem
 from manykernels.testing.problems import small_problems
@@ -34,8 +35,8 @@ def concrete(cls: type[Solver]) -> Iterator[type[Solver]]:
 def test_no_solver_is_left_out_of_the_registry() -> None:
     for module in pkgutil.walk_packages(manykernels.solvers.__path__, "manykernels.solvers."):
         importlib.import_module(module.name)
-    assert set(concrete(Solver)) == {*SOLVERS.values(), *SHARED_SOLVERS.values()}
-    assert all(name == cls.name for name, cls in (SOLVERS | SHARED_SOLVERS).items())
+    assert set(concrete(Solver)) == {*SOLVERS.values(), *SHARED_SOLVERS.values(), *FACTORED_SOLVERS.values()}
+    assert all(name == cls.name for name, cls in (SOLVERS | SHARED_SOLVERS | FACTORED_SOLVERS).items())
 
 
 def test_a_forgotten_solver_would_be_found() -> None:

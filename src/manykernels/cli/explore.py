@@ -21,20 +21,31 @@ from manykernels.estimators import regularization_path
 from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, check_parameters, shape_of
 from manykernels.estimators.selection.path import RegularizationPath
 from manykernels.estimators.strength import AUTO, in_unit_of
+from manykernels.estimators.supervised.training import plan_for
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams.plan import format_bytes, plan_stack
+from manykernels.grams.plan import format_bytes
 from manykernels.inspection import PathDisplay, compare
 from manykernels.inspection.evidence.comparison import LEARNED
 from manykernels.objective.losses import LOSSES, get_loss
 from manykernels.objective.regularizers import REGULARIZERS
 from manykernels.solvers import Status
 
-PASSED_ON = ("penalty", "solver", "tol", "max_iter", "time_limit", "fit_intercept", "n_jobs", "memory_budget")
+PASSED_ON = (
+    "penalty",
+    "solver",
+    "tol",
+    "max_iter",
+    "time_limit",
+    "fit_intercept",
+    "n_jobs",
+    "kernels_as",
+    "memory_budget",
+)
 SHOWN_NAMES = 2
 
 
 def run_plan(options: FitOptions, outcome: Outcome) -> None:
-    """Tell how many kernels a fit has and what their Gram matrices take, without computing one.
+    """Tell how many kernels a fit has and how it would hold them, without computing one.
 
     Parameters
     ----------
@@ -47,9 +58,14 @@ def run_plan(options: FitOptions, outcome: Outcome) -> None:
     names = [entry[0] for entry in bank.expand(samples.features)]
     n_targets = len(np.unique(samples.target)) if samples.task == "classification" else 1
     n_targets = 1 if n_targets == 2 else n_targets
-    plan = plan_stack(
-        len(names), len(samples.target), memory_budget=options.settings.get("memory_budget"), n_targets=n_targets
+    plan = plan_for(
+        bank,
+        samples.features,
+        kernels_as=options.settings["kernels_as"],
+        memory_budget=options.settings["memory_budget"],
+        n_targets=n_targets,
     )
+    assert plan is not None
     outcome.result = {
         "data": str(options.data),
         "task": samples.task,
@@ -62,7 +78,7 @@ def run_plan(options: FitOptions, outcome: Outcome) -> None:
         "table": f"{len(samples.target)} rows, {samples.features.shape[1]} columns to learn from",
         "task": f"{samples.task}, since {samples.reason}",
         "kernels": f"{len(names)}, such as {names[0]}",
-        "Gram matrices": plan.reason,
+        "kernels are held as": plan.reason,
         "memory": f"{format_bytes(plan.nbytes)} stored, {format_bytes(plan.working_nbytes)} of working arrays; "
         f"{format_bytes(plan.budget)} allowed",
     }

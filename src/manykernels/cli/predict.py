@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import typer
 from sklearn.base import is_classifier
@@ -235,7 +234,7 @@ def _scores(
         truth = truth.astype(str) if model.classes_.dtype == object else truth
         return held_out_scores(model, features, truth.to_numpy()) if set(truth) & set(model.classes_) else None
     numeric = all(pd.api.types.is_numeric_dtype(frame[name].dtype) for name in listed)
-    if not numeric or len(listed) != np.atleast_2d(model.dual_coef_).shape[0]:
+    if not numeric or len(listed) != model._expansion.n_targets:
         return None
     return held_out_scores(
         model, features, frame[listed].to_numpy() if len(listed) > 1 else frame[listed[0]].to_numpy()

@@ -42,7 +42,7 @@ def report_tables(report: MKLReport, facts: Mapping[str, Any]) -> list[Any]:
     shown = {
         **facts,
         "model": f"{report.loss} loss, {report.penalty} penalty{strength}",
-        "kernels": f"{report.n_active} of {report.n_kernels} selected, {report.n_support} support samples",
+        "kernels": f"{report.n_active} of {report.n_kernels} selected, {report.kept}",
         **solution_facts(report),
     }
     parts: list[Any] = [fact_table(shown)]

@@ -11,11 +11,11 @@ import numpy as np
 
 from manykernels.estimators.strength import AUTO, check_alpha, number_or_auto
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams.plan import memory_bytes
+from manykernels.grams.plan import KERNELS_AS, memory_bytes
 from manykernels.objective.losses import LOSSES, Loss
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer
 from manykernels.solvers import SOLVERS, Solver, get_solver
-from manykernels.validation.arrays import check_count, check_positive
+from manykernels.validation.arrays import check_choice, check_count, check_positive
 from manykernels.validation.parameters import check_flag, check_n_jobs, check_random_state
 
 __all__ = ["DEFAULT_LOSS", "PARAMETERS", "Parameter", "Range", "check_parameters", "defaults", "shape_of"]
@@ -207,6 +207,13 @@ _ALL = (
         Range(open="both"),
     ),
     Parameter("callback", None, "Called with each IterationRecord; a true value stops.", _check_callback),
+    Parameter(
+        "kernels_as",
+        AUTO,
+        "Kernels as Gram matrices or as factors, which grow with N alone; 'auto' plans.",
+        lambda value: check_choice(value, KERNELS_AS, "kernels_as"),
+        choices=KERNELS_AS,
+    ),
     Parameter("memory_budget", None, "Memory for Gram matrices, such as '2 GB'.", memory_bytes),
     Parameter("n_jobs", None, "Threads; -1 takes all cores.", check_n_jobs),
     Parameter("random_state", None, "Seed of what draws random numbers.", check_random_state),

@@ -1,4 +1,4 @@
-"""Which representation a stack should have: a pure function of sizes and a memory budget, with its reason in words."""
+"""Which representation kernels should have: a pure function of sizes and a memory budget, with its reason in words."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from manykernels.exceptions import InvalidInputError, MemoryBudgetError
+from manykernels.exceptions import IncompatibleError, InvalidInputError, MemoryBudgetError
 
-Kind = Literal["dense", "packed", "lazy"]
+Kind = Literal["dense", "packed", "lazy", "factored"]
 
 KINDS = ("dense", "packed", "lazy")
+GRAM, FACTORED = "gram", "factored"
+KERNELS_AS = ("auto", GRAM, FACTORED)
+MOST_GRAM_SAMPLES = 5000
+MOST_LAZY_SAMPLES = 2000
+TABLE_COPIES = 2  # of the columns, while a bank is fitted
 SQUARE_ARRAYS = 4  # N x N float64: the weighted sum, the Newton matrix, its factor, one in passing
 KERNEL_VECTORS = 8  # float64 a kernel: norms, weights, penalties and their trial values
 SAMPLE_VECTORS = 16  # float64 a sample and target: duals, scores, bounds, gradients and their trial values
@@ -32,11 +37,11 @@ class MemoryPlan:
 
     Attributes
     ----------
-    kind : {"dense", "packed", "lazy"}
+    kind : {"dense", "packed", "lazy", "factored"}
     dtype : str
         ``"float64"`` or ``"float32"``.
     nbytes : int
-        Bytes of the stored Gram entries; 0 for a lazy stack.
+        Bytes of the stored Gram entries, 0 for a lazy stack; of the columns, of factors.
     working_nbytes : int
         Bytes of everything else a fit holds, whatever the kind.
     budget : int
@@ -230,3 +235,104 @@ def _too_large(m: int, n: int, working: int, budget: int) -> str:
         f"Gram matrices computed block by block, the working arrays ({SQUARE_ARRAYS} matrices of {n} x {n} and vectors "
         f"a kernel and a sample) take {format_bytes(working)}. Use fewer samples or kernels, or raise memory_budget."
     )
+
+
+def plan_kernels(
+    n_kernels: int,
+    n_samples: int,
+    n_columns: int,
+    *,
+    kernels_as: str = "auto",
+    memory_budget: int | str | None = None,
+    n_targets: int = 1,
+    n_landmark: int = 0,
+    obstacle: str | None = None,
+) -> MemoryPlan:
+    """Choose between Gram matrices and factors, and say why; see :func:`plan_stack` for the kind of matrices.
+
+    Factors are taken for more than 2000 samples if matrices would not fit, or would have to be computed anew in every
+    pass; and for more than 5000 samples in any case, unless there are kernels of several columns, whose factors are
+    large and slow to certify.
+
+    Parameters
+    ----------
+    n_kernels, n_samples, n_columns : int
+        Of the bank and its rows.
+    kernels_as : {"auto", "gram", "factored"}
+        "auto" chooses.
+    memory_budget : int, str or None
+        As in :func:`plan_stack`.
+    n_targets : int
+        Number of outputs.
+    n_landmark : int
+        Kernels whose factors need landmarks, such as Gaussians of several columns.
+    obstacle : str, optional
+        Why factors cannot be had; "auto" then takes matrices.
+
+    Returns
+    -------
+    MemoryPlan
+        Of the kind "factored", or as from :func:`plan_stack`.
+
+    Raises
+    ------
+    IncompatibleError
+        If factors are asked for and cannot be had.
+    MemoryBudgetError
+        If neither fits.
+    InvalidInputError
+        If an argument has no meaning.
+
+    Examples
+    --------
+    >>> [plan_kernels(44, n, 10, memory_budget="1 GB").kind for n in (300, 50_000)]
+    ['packed', 'factored']
+    """
+    if kernels_as not in KERNELS_AS:
+        raise InvalidInputError(f"kernels_as must be one of {KERNELS_AS}, got {kernels_as!r}.")
+    if kernels_as == FACTORED and obstacle is not None:
+        raise IncompatibleError(f"kernels_as='factored' cannot be had: {obstacle}. Or take kernels_as='gram'.")
+    why = _why_factors(n_kernels, n_samples, kernels_as, memory_budget, n_targets, n_landmark)
+    if why is None or obstacle is not None:
+        try:
+            return plan_stack(n_kernels, n_samples, memory_budget=memory_budget, n_targets=n_targets)
+        except MemoryBudgetError as error:
+            able = "kernels_as='factored' forms none of them"
+            more = able if obstacle is None else f"factors, which form none of them, cannot be had: {obstacle}"
+            raise MemoryBudgetError(f"{error} (Matrices among samples: {more}.)") from None
+    budget = memory_bytes(memory_budget)
+    nbytes = 8 * n_samples * n_columns
+    numbers = TABLE_COPIES * n_samples * n_columns + SAMPLE_VECTORS * n_samples + KERNEL_VECTORS * n_kernels
+    working = 8 * numbers + TILE_BYTES
+    if nbytes + working > budget:
+        raise MemoryBudgetError(
+            f"{n_kernels} kernels on {n_samples} samples of {n_columns} columns take {format_bytes(nbytes + working)} "
+            f"even as factors, but the memory budget is {format_bytes(budget)}. Use fewer samples or columns, or raise "
+            "memory_budget."
+        )
+    return MemoryPlan("factored", "float64", nbytes, working, budget, f"Factors: {why}.")
+
+
+def _why_factors(
+    n_kernels: int,
+    n_samples: int,
+    kernels_as: str,
+    memory_budget: int | str | None,
+    n_targets: int,
+    n_landmark: int,
+) -> str | None:
+    """Return why kernels are to be held as factors; None if as matrices."""
+    if kernels_as != "auto":
+        return "as asked" if kernels_as == FACTORED else None
+    if n_samples <= MOST_LAZY_SAMPLES:
+        return None
+    try:
+        plan = plan_stack(n_kernels, n_samples, memory_budget=memory_budget, n_targets=n_targets)
+    except MemoryBudgetError:
+        square = format_bytes(working_nbytes(n_kernels, n_samples, n_targets))
+        return f"the arrays among {n_samples} samples alone would take {square}"
+    if n_samples > MOST_GRAM_SAMPLES and not n_landmark:
+        return f"matrices among more than {MOST_GRAM_SAMPLES} samples, here {n_samples}, take longer than factors"
+    if plan.kind == "lazy":
+        return f"stored matrices would not fit. {plan.reason.removesuffix('.')}"
+    return None

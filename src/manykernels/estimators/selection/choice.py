@@ -95,10 +95,11 @@ class CrossValidated(ChoosesMixtures):
         rows, target = self._checked_data(X, y)
         weight = sample_weights(sample_weight, len(target))
         samples = Samples.of(rows, target, weight)
+        form = self._form_of(samples, loss, families)
         found, ending = self._lay_out(families, samples, loss), Ending()
         scoring_weight = self._scoring_weight(target, None if sample_weight is None else weight)
         with limited(getattr(self, "time_limit", None)) as end:
-            folds = self._score_folds(rows, target, weight, scoring_weight, groups, loss, found, ending)
+            folds = self._score_folds(rows, target, weight, scoring_weight, groups, loss, found, ending, form)
         ending.check(scored=bool(folds))
         self._choose(found, folds, self._default_index(found, len(samples.weight)))
         encoded = self._encoded(samples)
@@ -189,6 +190,11 @@ class CrossValidated(ChoosesMixtures):
             model.feature_names_in_ = self.feature_names_in_
         return model
 
+    def _form_of(self: Any, samples: Samples, loss: Loss, families: list[PenaltyFamily]) -> str:
+        """Return whether kernels on all rows will be held as Gram matrices or as factors."""
+        plain = self._at_given_strength(samples.rows)
+        return str(plain._held_as(plain._encoded(samples), loss, families[0].at(1.0, 1.0)))
+
     def _lay_out(self: Any, families: list[PenaltyFamily], samples: Samples, loss: Loss) -> Candidates:
         """Return the strengths of each family."""
         if self.alphas is not None:
@@ -208,8 +214,12 @@ class CrossValidated(ChoosesMixtures):
         loss: Loss,
         found: Candidates,
         ending: Ending,
+        form: str,
     ) -> list[FoldScores]:
-        """Return the scores of every candidate on every fold; of a search that ends early, what is of use."""
+        """Return the scores of every candidate on every fold; of a search that ends early, what is of use.
+
+        Kernels of folds are held as those of all rows, which is ``form``.
+        """
         scorer = check_scoring(self, scoring=self._scoring_of(loss))
         splits = list(self._splits(target, groups))
         as_bank(self.kernels).check(rows)
@@ -221,7 +231,7 @@ class CrossValidated(ChoosesMixtures):
                 fold = FoldScores(scorer, rows[test], target[test], held_out, advance)
                 samples = Samples.of(rows[train], target[train], weight[train])
                 plain = self._at_given_strength(samples.rows)
-                plain._known_rows = fold.rows
+                plain._known_rows, plain.kernels_as = fold.rows, form
                 folds.append(fold)
                 for fitted in follow_paths(plain, plain._encoded(samples), loss, found):
                     check_deadline()  # a model that was not finished for lack of time counts for nothing

@@ -94,6 +94,8 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         what it scored, with a warning; the rest, and what the search leaves, is for the last fit.
     callback : callable or None, default=None
         Of the last fit, on all samples; the models of the folds call nothing.
+    kernels_as : {"auto", "gram", "factored"}, default="auto"
+        As in the plain estimator. On factors a search tries strengths of the block 1-norm, and no averages.
     memory_budget : int, str or None, default=None
         What Gram matrices may take.
     n_jobs : int or None, default=None
@@ -190,6 +192,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         max_iter: int = 200,
         time_limit: float | None = None,
         callback: Callback | None = None,
+        kernels_as: str = "auto",
         memory_budget: int | str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -217,6 +220,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         self.max_iter = max_iter
         self.time_limit = time_limit
         self.callback = callback
+        self.kernels_as = kernels_as
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -294,6 +298,8 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         what it scored, with a warning; the rest, and what the search leaves, is for the last fit.
     callback : callable or None, default=None
         Of the last fit, on all samples; the models of the folds call nothing.
+    kernels_as : {"auto", "gram", "factored"}, default="auto"
+        As in the plain estimator. On factors a search tries strengths of the block 1-norm, and no averages.
     memory_budget : int, str or None, default=None
         What Gram matrices may take.
     n_jobs : int or None, default=None
@@ -372,6 +378,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         max_iter: int = 200,
         time_limit: float | None = None,
         callback: Callback | None = None,
+        kernels_as: str = "auto",
         memory_budget: int | str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -399,6 +406,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         self.max_iter = max_iter
         self.time_limit = time_limit
         self.callback = callback
+        self.kernels_as = kernels_as
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state

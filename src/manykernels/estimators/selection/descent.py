@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from manykernels.estimators.supervised.problems import Fit, chosen_solver
+from manykernels.estimators.supervised.problems import Fit, chosen_solver, norms_of
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
@@ -44,10 +44,7 @@ def descend(
         solvers = [chosen_solver(solver, problem, random_state, **parameters) for problem in posed]
         solutions = [_solve_from(*each) for each in zip(posed, solvers, previous, strict=True)]
         previous = list(solutions)
-        norms = [
-            problem.model_parts(found.dual_coef, found.kernel_weights)[1] / problem.penalties
-            for problem, found in zip(posed, solutions, strict=True)
-        ]
+        norms = [norms_of(problem, found) for problem, found in zip(posed, solutions, strict=True)]
         yield Fit(posed, solutions, np.array(norms))
 
 

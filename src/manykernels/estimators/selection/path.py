@@ -16,9 +16,10 @@ from manykernels.estimators.selection.descent import descend, without_bar
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.targets import class_labels, encode_labels, kernel_factors, numeric_targets
-from manykernels.estimators.supervised.training import is_precomputed, open_training
+from manykernels.estimators.supervised.training import is_precomputed, obstacle_to_factors, open_training
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack
+from manykernels.grams.factored import FactoredStack
 from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.kernels.tables.selection import some
 from manykernels.objective.losses import get_loss
@@ -26,6 +27,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
 from manykernels.objective.shared import SharedProblem
 from manykernels.solvers import Solution, Solver, Status
+from manykernels.solvers.methods.factored.problem import FactoredProblem
 from manykernels.solvers.progress import count_to
 from manykernels.threads import blas_threads
 
@@ -167,6 +169,7 @@ def regularization_path(
     kernel_penalties: Any = None,
     weights: str = "own",
     solver: str | Solver = "auto",
+    kernels_as: str = "auto",
     memory_budget: int | str | None = None,
     n_jobs: int | None = None,
     progress: Callable[[int, int], Any] | None = None,
@@ -215,6 +218,8 @@ def regularization_path(
         kernel weights; intercepts are then arrays.
     solver : str or Solver, default="auto"
         Solver of every problem.
+    kernels_as : {"auto", "gram", "factored"}, default="auto"
+        As in the estimators; of no account for a GramStack.
     memory_budget : int, str or None
         As in the estimators.
     n_jobs : int or None
@@ -260,11 +265,14 @@ def regularization_path(
     >>> int(path.summary()["n_active"][0]), path.frame()["kernel"][0]
     (0, 'x1: gaussian(width=0.5*median)')
     """
-    stack, names = _opened(X, kernels, memory_budget, n_jobs)
-    check_parameters({"weights": weights})
+    check_parameters({"weights": weights, "kernels_as": kernels_as})
     known = get_loss(loss, **(loss_parameters or {}))
+    family = PenaltyFamily(penalty, penalty_parameters or {}, mu)
+    obstacle = obstacle_to_factors(known, family.at(1.0, 1.0), solver, shared=weights == "shared")
+    stack, names = _opened(X, kernels, kernels_as, obstacle, fit_intercept, memory_budget, n_jobs)
     classes, targets = _targets(y, known, shared=weights == "shared")
-    problem = (SharedProblem if weights == "shared" else Problem)(
+    plain = FactoredProblem if isinstance(stack, FactoredStack) else Problem
+    problem = (SharedProblem if weights == "shared" else plain)(
         stack,
         targets,
         known,
@@ -273,7 +281,6 @@ def regularization_path(
         sample_weight=None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
         kernel_penalties=kernel_factors(kernel_penalties, names),
     )
-    family = PenaltyFamily(penalty, penalty_parameters or {}, mu)
     alpha_max = family.alpha_max([problem]) if alphas is None else None
     grid = alpha_grid(alpha_max, n_alphas, ratio) if alpha_max is not None else checked_alphas(alphas)
     regularizers = [family.at(alpha, problem.total_weight) for alpha in grid]
@@ -345,10 +352,25 @@ def warn_unfinished(solutions: tuple[Solution, ...]) -> None:
 
 
 def _opened(
-    X: Any, kernels: Any, memory_budget: int | str | None, n_jobs: int | None
+    X: Any,
+    kernels: Any,
+    kernels_as: str,
+    obstacle: str | None,
+    fit_intercept: bool,
+    memory_budget: int | str | None,
+    n_jobs: int | None,
 ) -> tuple[GramStack, tuple[str, ...]]:
     if isinstance(X, GramStack):
         return X, tuple(X.names or (f"kernel_{m}" for m in range(X.n_kernels)))
     rows = as_kernel_stack(X, square=True) if is_precomputed(kernels) else X
-    training = open_training(kernels, rows, memory_budget=memory_budget, n_jobs=n_jobs, n_targets=1)
+    training = open_training(
+        kernels,
+        rows,
+        memory_budget=memory_budget,
+        n_jobs=n_jobs,
+        n_targets=1,
+        kernels_as=kernels_as,
+        obstacle=obstacle,
+        fit_intercept=fit_intercept,
+    )
     return training.stack, tuple(training.bank.names)

@@ -15,7 +15,7 @@ from manykernels.estimators.parameters import check_parameters, shape_of
 from manykernels.estimators.strength import AUTO, IN_UNIT_SPREAD, at_fraction, in_unit_of, strength_fraction
 from manykernels.estimators.supervised.emptiness import constant_targets, why_none, why_some
 from manykernels.estimators.supervised.explanation import Explanations
-from manykernels.estimators.supervised.prediction import KernelExpansion
+from manykernels.estimators.supervised.factored import FactoredExpansion, expanded
 from manykernels.estimators.supervised.problems import Fit, build_problems, solve_problems
 from manykernels.estimators.supervised.samples import Rows, Samples, check_alignment, checked_rows
 from manykernels.estimators.supervised.targets import (
@@ -24,8 +24,15 @@ from manykernels.estimators.supervised.targets import (
     names_of_targets,
     sample_weights,
 )
-from manykernels.estimators.supervised.training import Training, is_precomputed, open_training
+from manykernels.estimators.supervised.training import (
+    Training,
+    is_precomputed,
+    obstacle_to_factors,
+    open_training,
+    plan_for,
+)
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.grams.plan import FACTORED, GRAM
 from manykernels.kernels import FittedKernels
 from manykernels.kernels.bank.columns import Table
 from manykernels.objective.constants import alpha_from_strength, strength_from_alpha
@@ -34,7 +41,8 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer, get_regularizer
 from manykernels.objective.screening import proved_inactive
 from manykernels.objective.shared import SharedLoss
-from manykernels.solvers import Status
+from manykernels.solvers import Solution, Status
+from manykernels.solvers.methods.factored.solver import FactoredSolution
 from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import Array
 
@@ -203,6 +211,9 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
             memory_budget=self.memory_budget,
             n_jobs=self.n_jobs if n_targets == 1 else None,
             n_targets=n_targets,
+            kernels_as=getattr(self, "kernels_as", GRAM),
+            obstacle=self._obstacle_to_factors(loss, regularizer),
+            fit_intercept=self.fit_intercept,
         )
         targets = [samples.y] if self._shares_weights else samples.y.T
         problems = build_problems(
@@ -217,15 +228,31 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
         )
         return training, problems
 
+    def _held_as(self, samples: Samples, loss: Loss, regularizer: Regularizer) -> str:
+        """Return whether kernels on these samples will be held as Gram matrices or as factors."""
+        self._n_targets = samples.y.shape[1]
+        plan = plan_for(
+            self.kernels,
+            samples.rows,
+            kernels_as=getattr(self, "kernels_as", GRAM),
+            memory_budget=self.memory_budget,
+            n_targets=self._n_targets,
+            obstacle=self._obstacle_to_factors(loss, regularizer),
+            fit_intercept=self.fit_intercept,
+        )
+        return FACTORED if plan is not None and plan.kind == FACTORED else GRAM
+
+    def _obstacle_to_factors(self, loss: Loss, regularizer: Regularizer) -> str | None:
+        """Return what keeps this problem from kernels held as factors, and what to do about it; None for nothing."""
+        return obstacle_to_factors(loss, regularizer, self.solver, shared=self._shares_weights)
+
     def _losses(self, losses: list[Loss]) -> list[Loss]:
         """Return the loss of each problem, where the problems differ in more than the target."""
         return losses
 
     def _keep_fit(self, training: Training, fit: Fit, samples: Samples) -> None:
         """Keep the model of solutions on these kernels."""
-        weights = np.array([found.kernel_weights for found in fit.solutions])
-        rho = np.vstack([found.dual_coef.T for found in fit.solutions])
-        self._expansion = KernelExpansion.of(training.bank, training.prepared, weights, rho)
+        self._expansion, fit = expanded(training, fit)
         loss: Any = fit.problems[0].loss
         self._loss = loss.each if isinstance(loss, SharedLoss) else loss
         pairs = zip(fit.problems, fit.solutions, strict=True)
@@ -235,22 +262,36 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
 
     def _keep(self, bank: FittedKernels[Any], fit: Fit, samples: Samples) -> None:
         """Set the fitted attributes."""
-        solutions, rho = fit.solutions, self._expansion.coefficients
         self._n_samples = samples.n_given
+        solutions = self._keep_samples(fit.solutions, samples)
         self._kernel_frame = bank.frame()[["name", "kernel", "columns"]]
         self.kernel_names_ = list(bank.names)
-        self.support_ = samples.kept[np.unique(np.concatenate([found.support for found in solutions]))]
         self.dual_gap_ = max(float(found.certificate.relative_gap) for found in solutions)
         self.n_iter_ = max(1, *(found.n_iter for found in solutions))
         weights = np.array([found.kernel_weights for found in solutions])
         intercepts = np.array([found.intercept for found in solutions])
-        whole = tuple(found.scattered(samples.kept, samples.n_given) for found in solutions)
-        every: Any = (weights, fit.norms, intercepts, whole)
+        every: Any = (weights, fit.norms, intercepts, tuple(solutions))
         values = (part[0] for part in every) if self._single or self._shares_weights else every
         self.kernel_weights_, self.kernel_norms_, self.intercept_, self.solution_ = values
-        self.dual_coef_ = rho[0] if self._single else rho
         if self._single:
             self.intercept_ = float(self.intercept_)
+
+    def _keep_samples(self, solutions: list[Solution], samples: Samples) -> list[Solution]:
+        """Set what the model knows of single samples, and return the solutions as they are kept.
+
+        A model of factors knows nothing of samples, and no number of it grows with theirs.
+        """
+        for name in ("support_", "dual_coef_", "approximate_gap_"):
+            self.__dict__.pop(name, None)
+        self.kernels_as_ = FACTORED if isinstance(self._expansion, FactoredExpansion) else GRAM
+        factored = [found for found in solutions if isinstance(found, FactoredSolution)]
+        if factored:
+            self.approximate_gap_ = max(found.approximate_gap for found in factored)
+            return [found.plain() for found in factored]
+        rho = self._expansion.coefficients  # type: ignore[union-attr]  # of samples
+        self.support_ = samples.kept[np.unique(np.concatenate([found.support for found in solutions]))]
+        self.dual_coef_ = rho[0] if self._single else rho
+        return [found.scattered(samples.kept, samples.n_given) for found in solutions]
 
     def _warn(self, fit: Fit) -> None:
         """Say once what the solutions lack."""
@@ -279,7 +320,7 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
     def _output_labels(self) -> Array:
         """Return the names of several targets of a regression, or else their numbers."""
         names: Array | None = getattr(self, "target_names_", None)
-        return np.arange(len(self.dual_coef_)) if names is None else names
+        return np.arange(self._expansion.n_targets) if names is None else names
 
     @property
     def _shares_weights(self) -> bool:

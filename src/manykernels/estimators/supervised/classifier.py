@@ -82,6 +82,11 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
         Called with an :class:`IterationRecord` after each certified iteration; a true value stops and keeps the model.
         With several classes it is called for each, in threads with ``n_jobs``, and stops that one only. A model file
         does not keep it.
+    kernels_as : {"auto", "gram", "factored"}, default="auto"
+        "gram" holds N x N matrices. "factored" holds every kernel as ``Z Z'`` with few columns: time and memory grow
+        with N alone, prediction and model file do not grow with it at all, and ``dual_gap_`` is still that of the exact
+        kernels; penalties and losses of :func:`solve_factored`. "auto" takes factors for large samples, or where Gram
+        matrices would not fit; :func:`manykernels.grams.plan.plan_kernels` says which and why.
     memory_budget : int, str or None, default=None
         Bytes, or text such as "2 GB", that Gram matrices may take; None is half of the memory available. Decides
         whether they are stored or computed anew when needed.
@@ -111,12 +116,17 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
         Names of the kernels.
     dual_coef_ : ndarray of shape (n_support,) or (n_classes, n_support)
         Dual coefficients ``rho`` of the support samples, signs included.
+        Like ``support_``, not there for factors, of which a model keeps no samples.
     support_ : ndarray of shape (n_support,)
         Positions of the training samples with a nonzero dual coefficient for any class.
     intercept_ : float or ndarray of shape (n_classes,)
         The constant ``b``.
     dual_gap_ : float
-        Relative duality gap; the largest over the classes.
+        Relative duality gap of the exact kernels; the largest over the classes.
+    kernels_as_ : {"gram", "factored"}
+        How the kernels were held.
+    approximate_gap_ : float
+        With factors: relative gap of the problem with factors in place of kernels, which proves nothing about these.
     n_iter_ : int
         Outer iterations, at least 1; the most over the classes.
     solution_ : Solution or tuple of Solution
@@ -187,6 +197,7 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
         max_iter: int = 200,
         time_limit: float | None = None,
         callback: Callback | None = None,
+        kernels_as: str = "auto",
         memory_budget: int | str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -209,6 +220,7 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
         self.max_iter = max_iter
         self.time_limit = time_limit
         self.callback = callback
+        self.kernels_as = kernels_as
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state

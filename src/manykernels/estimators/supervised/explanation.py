@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators.supervised.prediction import KernelExpansion
+from manykernels.estimators.supervised.factored import Expansion
 from manykernels.estimators.supervised.samples import Rows
 from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import Table
@@ -29,7 +29,7 @@ class Explanations:
     n_features_in_: int
     _target_word: str
     _single: bool
-    _expansion: KernelExpansion
+    _expansion: Expansion
     _kernel_frame: pd.DataFrame
 
     @abstractmethod

@@ -15,12 +15,15 @@ import numpy as np
 from manykernels.estimators.supervised.batched import solved_together
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import GramStack
+from manykernels.grams.factored import FactoredStack
 from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.losses import JointLoss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.objective.shared import SharedProblem
 from manykernels.solvers import IterationRecord, Solution, Solver, Status, configured_solver
+from manykernels.solvers.methods.factored.problem import FactoredProblem
+from manykernels.solvers.methods.factored.solver import FactoredNewton, FactoredSolution
 from manykernels.threads import blas_threads, n_threads
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import seed_from
@@ -71,8 +74,9 @@ def build_problems(
                 kernel_penalties=kernel_penalties,
             )
         ]
+    plain = FactoredProblem if isinstance(stack, FactoredStack) else Problem
     return [
-        (JointProblem if isinstance(loss, JointLoss) else Problem)(
+        (JointProblem if isinstance(loss, JointLoss) else plain)(
             stack,
             target,
             loss,
@@ -102,16 +106,22 @@ def solve_problems(
         warnings.simplefilter("ignore", ConvergenceWarning)
         together = None if isinstance(solver, Solver) else solved_together(problems, solver, **parameters)
         solutions = _run(problems, chosen, workers, until) if together is None else together
-    norms = [
-        problem.model_parts(found.dual_coef, found.kernel_weights)[1] / problem.penalties
-        for problem, found in zip(problems, solutions, strict=True)
-    ]
+    norms = [norms_of(problem, found) for problem, found in zip(problems, solutions, strict=True)]
     return Fit(problems, solutions, np.array(norms))
+
+
+def norms_of(problem: Problem, found: Solution) -> Array:
+    """Return ``||f_m||`` of every kernel, (M,)."""
+    if isinstance(found, FactoredSolution):
+        return found.norms
+    return problem.model_parts(found.dual_coef, found.kernel_weights)[1] / problem.penalties
 
 
 def chosen_solver(solver: str | Solver, problem: Problem, random_state: Any, **parameters: Any) -> Solver:
     """Return the solver of a problem."""
     own = {} if isinstance(solver, Solver) else parameters
+    if solver == "auto" and isinstance(problem.stack, FactoredStack):
+        return FactoredNewton.configured(**own)
     chosen: Any = configured_solver(solver, problem, **own)
     draws = any(entry.name == "random_state" for entry in fields(chosen))
     # Only a solver that needs a seed may draw one: a RandomState is the user's, and goes on from where it is left.
@@ -168,6 +178,8 @@ def without_negligible(problem: Problem, solution: Solution, tol: float) -> Solu
     pass, since what is returned is certified as it is.
     """
     loss, sizes = problem.loss, np.abs(solution.dual_coef)
+    if isinstance(solution, FactoredSolution):
+        return solution  # it keeps no samples, so that none of them is worth leaving out
     prunable = loss.kink > 0 or (loss.task == "classification" and not loss.entropic)
     if not prunable or solution.status is not Status.CONVERGED:
         return solution

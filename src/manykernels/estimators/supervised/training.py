@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from manykernels.exceptions import InvalidInputError
+from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams import GramStack, build_stack
-from manykernels.grams.plan import memory_bytes
-from manykernels.kernels import FittedKernels, KernelBank, PrecomputedBank, PreparedRows
+from manykernels.grams.factored import FactoredStack, served_by
+from manykernels.grams.factored.features import by_levels
+from manykernels.grams.plan import FACTORED, GRAM, MemoryPlan, memory_bytes, plan_kernels
+from manykernels.grams.portable.opened import open_factored, refusal
+from manykernels.kernels import FittedKernels, KernelBank, KernelSpec, PrecomputedBank
+from manykernels.kernels.bank.columns import Table
+from manykernels.solvers.methods.factored.solver import FactoredNewton
 from manykernels.validation.parameters import check_n_jobs
 
 PRECOMPUTED = "precomputed"
@@ -16,11 +21,20 @@ PRECOMPUTED = "precomputed"
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """A bank fitted on training rows, the rows as it needs them, and their Gram matrices."""
+    """A bank fitted on training rows, the rows as it needs them, and their Gram matrices.
+
+    Of kernels held as factors there are no prepared rows, and ``centered`` says whether functions are to be centered.
+    """
 
     bank: FittedKernels[Any]
-    prepared: PreparedRows
+    prepared: Any
     stack: GramStack
+    centered: bool = False
+
+    @property
+    def factored(self) -> bool:
+        """Whether kernels are held as factors."""
+        return isinstance(self.stack, FactoredStack)
 
 
 def is_precomputed(kernels: Any) -> bool:
@@ -43,11 +57,81 @@ def as_bank(kernels: Any) -> KernelBank | PrecomputedBank:
 
 
 def open_training(
-    kernels: Any, X: Any, *, memory_budget: int | str | None, n_jobs: int | None, n_targets: int
+    kernels: Any,
+    X: Any,
+    *,
+    memory_budget: int | str | None,
+    n_jobs: int | None,
+    n_targets: int,
+    kernels_as: str = GRAM,
+    obstacle: str | None = None,
+    fit_intercept: bool = True,
 ) -> Training:
-    """Fit the bank on training rows and build the Gram stack that fits the memory budget."""
+    """Fit the bank on training rows and build the stack that fits the memory budget: Gram matrices, or factors.
+
+    ``obstacle`` says why the rest of the problem cannot do with factors, if so.
+    """
     memory_bytes(memory_budget)
     check_n_jobs(n_jobs)
-    bank, prepared = as_bank(kernels).fit_prepare(X)
+    given = as_bank(kernels)
+    if kernels_as != GRAM:
+        plan = plan_for(
+            given,
+            X,
+            kernels_as=kernels_as,
+            memory_budget=memory_budget,
+            n_targets=n_targets,
+            obstacle=obstacle,
+            fit_intercept=fit_intercept,
+        )
+        if plan is not None and plan.kind == FACTORED and isinstance(given, KernelBank):
+            fitted, factors = open_factored(given, X, fit_intercept=fit_intercept)
+            return Training(fitted, None, factors, centered=given.center)
+    bank, prepared = given.fit_prepare(X)
     stack = build_stack(bank, prepared, memory_budget=memory_budget, n_jobs=n_jobs, n_targets=n_targets)
     return Training(bank, prepared, stack)
+
+
+def obstacle_to_factors(loss: Any, regularizer: Any, solver: Any, *, shared: bool) -> str | None:
+    """Return what keeps a problem from kernels held as factors, and what to do about it; None for nothing."""
+    if shared:
+        return "classes or targets share their kernel weights, which factors cannot do yet; take weights='own'"
+    name = getattr(solver, "name", solver)
+    if name not in ("auto", FactoredNewton.name):
+        return f"solver={name!r} works on N x N matrices; take solver='auto'"
+    return next(iter(FactoredNewton.unable(loss, regularizer)), None)
+
+
+def plan_for(
+    kernels: Any,
+    X: Any,
+    *,
+    kernels_as: str,
+    memory_budget: int | str | None,
+    n_targets: int,
+    obstacle: str | None = None,
+    fit_intercept: bool = True,
+) -> MemoryPlan | None:
+    """Return how the kernels of a bank on these rows will be held, and why; None for kernels that come as matrices."""
+    bank = as_bank(kernels)
+    if not isinstance(bank, KernelBank):
+        if kernels_as == FACTORED:
+            raise IncompatibleError(f"kernels_as='factored' cannot be had: {refusal(bank)}.")
+        return None
+    table = Table.of(X)
+    expanded = bank.expand(table)
+    return plan_kernels(
+        len(expanded),
+        len(table),
+        table.n_columns,
+        kernels_as=kernels_as,
+        memory_budget=memory_budget,
+        n_targets=n_targets,
+        n_landmark=sum(_needs_landmarks(spec, len(columns)) for _, spec, columns in expanded),
+        obstacle=obstacle or refusal(bank, fit_intercept=fit_intercept),
+    )
+
+
+def _needs_landmarks(spec: KernelSpec, n_columns: int) -> bool:
+    """Whether factors of a kernel are projections on landmarks, to be certified by its values."""
+    return served_by(spec, n_columns) == "nystroem" and not by_levels(spec)

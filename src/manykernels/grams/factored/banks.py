@@ -92,6 +92,13 @@ def factored_stack(X: Any, bank: KernelBank) -> FactoredStack:
     names, positions = [name for name, _, _ in kernels], [columns for _, _, columns in kernels]
     specs = [_resolved(spec, columns, table, medians) for _, spec, columns in kernels]
     scales = _scales(specs, positions, table, bank.normalize)
+    return composed(table, names, positions, specs, scales)
+
+
+def composed(
+    table: ColumnTable, names: Sequence[str], positions: Sequence[Positions], specs: Sequence[KernelSpec], scales: Array
+) -> CompositeStack:
+    """Return kernels on columns of a table, divided among the stacks that serve them."""
     levels = [levels_of(spec, columns, table) for spec, columns in zip(specs, positions, strict=True)]
     kinds = np.array(
         [served_by(spec, len(own), found) for spec, own, found in zip(specs, positions, levels, strict=True)]
@@ -100,8 +107,8 @@ def factored_stack(X: Any, bank: KernelBank) -> FactoredStack:
     for kind, _ in SERVED_BY:
         own = np.flatnonzero(kinds == kind)
         if len(own):
-            chosen = [specs[m] for m in own]
-            parts.append(_part(kind, table, [positions[m] for m in own], chosen, scales[own]))
+            chosen, places = [specs[m] for m in own.tolist()], [positions[m] for m in own.tolist()]
+            parts.append(_part(kind, table, places, chosen, scales[own]))
             members.append(own)
     return CompositeStack(parts, members, names=names)
 

@@ -153,6 +153,14 @@ class FactoredStack(GramStack):
         reading = self.table.reading(spec, self.columns_of(kernel))
         return self.scales[kernel] * reading.masked(spec.diag(reading.points))
 
+    def diag_sums(self, weight: Array) -> Array:
+        """Return ``sum_i s_i k_m(x_i, x_i)``, (M,), one kernel at a time."""
+        out, total = np.empty(self.n_kernels), float(weight.sum())
+        for m in range(self.n_kernels):
+            whole = self.spec_of(m).unit_diagonal and not self.table.gaps[list(self.columns_of(m))].any()
+            out[m] = self.scales[m] * total if whole else float(self._kernel_diag(m) @ weight)
+        return out
+
     def name_of(self, kernel: int) -> str:
         """Return the name of a kernel."""
         return f"kernel {kernel}" if self.names is None else self.names[kernel]

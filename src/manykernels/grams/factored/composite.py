@@ -124,6 +124,10 @@ class CompositeStack(FactoredStack):
                 made.append(operator)
         return made
 
+    def diag_sums(self, weight: Array) -> Array:
+        """Return ``sum_i s_i k_m(x_i, x_i)``, (M,)."""
+        return self._gather([part.diag_sums(weight) for part in self.parts])
+
     def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
         """Return ``rho' K_m rho`` of one kernel as well as it can be had, and a bound on its error."""
         part, place = self._at(kernel)

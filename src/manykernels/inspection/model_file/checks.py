@@ -12,7 +12,9 @@ from sklearn.base import is_classifier
 
 from manykernels.estimators import KernelAligner
 from manykernels.estimators.supervised.base import BaseMKL
+from manykernels.estimators.supervised.factored import FactoredExpansion, KernelPart
 from manykernels.estimators.supervised.prediction import KernelExpansion
+from manykernels.grams.portable.functions import FourierSeries, LandmarkFunction
 from manykernels.kernels import FittedBank, FittedPrecomputedBank, KernelSpec, Prepared, PreparedKernels
 from manykernels.kernels.bank.normalization import check_normalization
 from manykernels.kernels.tables.encoding import Encoding
@@ -136,6 +138,46 @@ def _expansion(expansion: KernelExpansion) -> Iterator[str]:
     yield from _wrong_rows(expansion.bank, expansion.support)
 
 
+def _factored_expansion(expansion: FactoredExpansion) -> Iterator[str]:
+    active, n_active, n_kernels = expansion.active, len(expansion.active), expansion.n_kernels
+    if not isinstance(n_kernels, int) or n_kernels < 1:
+        yield "n_kernels"
+    elif not _is_index(active, n_active, n_kernels) or (np.diff(active) <= 0).any():
+        yield "active"
+    if not isinstance(expansion.bank, FittedBank) or len(expansion.bank) != max(n_active, 1):
+        yield "bank"
+        return
+    yield from _wrong_floats(expansion, weights=(ANY, n_active))
+    n_targets, positions = len(np.atleast_1d(expansion.weights)), expansion.bank.positions
+    if not _all(expansion.parts, KernelPart) or not all(
+        _is_number(part.target, n_targets)
+        and _is_number(part.kernel, n_active)
+        and isinstance(part.offset, float)
+        and _reads(part.function, len(positions[part.kernel]))
+        for part in expansion.parts
+    ):
+        yield "parts"
+
+
+def _reads(function: Any, n_columns: int) -> bool:
+    """Tell whether a function is one of so many columns."""
+    if isinstance(function, FourierSeries):
+        numbers = (function.middle, function.reach, function.omega)
+        n = len(function.cosines)
+        whole = all(isinstance(value, float) and np.isfinite(value) for value in numbers)
+        return n_columns == 1 and whole and not any(_wrong_floats(function, cosines=(n,), sines=(n,)))
+    if not isinstance(function, LandmarkFunction) or not isinstance(function.spec, KernelSpec):
+        return False
+    n = len(function.coefficients)
+    wrong = any(_wrong_floats(function, landmarks=(n, n_columns), coefficients=(n,)))
+    return not wrong and isinstance(function.unit_diagonal, bool)
+
+
+def _is_number(value: Any, size: int) -> bool:
+    """Tell whether a value is a position below ``size``."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < size
+
+
 def _solution(solution: Solution) -> Iterator[str]:
     several = np.ndim(solution.dual_coef) == 2  # with shared weights
     yield from _wrong_floats(solution, dual_coef=(ANY, ANY) if several else (ANY,), kernel_weights=(ANY,))
@@ -147,28 +189,39 @@ def _solution(solution: Solution) -> Iterator[str]:
 
 def _model(model: BaseMKL) -> Iterator[str]:
     expansion, single, n_samples = model._expansion, model._single, model._n_samples
-    if not isinstance(expansion, KernelExpansion) or not isinstance(single, bool):
+    if not isinstance(expansion, KernelExpansion | FactoredExpansion) or not isinstance(single, bool):
         yield "_expansion"
         return
-    n_kernels, (n_targets, n_support) = expansion.n_kernels, expansion.coefficients.shape
+    n_kernels, n_targets = expansion.n_kernels, expansion.n_targets
     head, shared = () if single else (n_targets,), model._shares_weights
     rows = () if shared else head
-    yield from _wrong_floats(
-        model, kernel_weights_=(*rows, n_kernels), kernel_norms_=(*rows, n_kernels), dual_coef_=(*head, n_support)
-    )
+    yield from _wrong_floats(model, kernel_weights_=(*rows, n_kernels), kernel_norms_=(*rows, n_kernels))
+    yield from _wrong_samples(model, expansion, head, n_samples)
+    n_dual = 0 if isinstance(expansion, FactoredExpansion) else n_samples
     if not _is_float(np.asarray(model.intercept_), head) or (single and n_targets != 1):
         yield "intercept_"
     if is_classifier(model) and model.classes_.shape != ((2,) if single else (n_targets,)):
         yield "classes_"
     solutions = (model.solution_,) if single or shared else model.solution_
     if not _all(solutions, Solution, 1 if shared else n_targets) or any(
-        (len(found.dual_coef), len(found.kernel_weights)) != (n_samples, n_kernels) for found in solutions
+        (len(found.dual_coef), len(found.kernel_weights)) != (n_dual, n_kernels) for found in solutions
     ):
         yield "solution_"
-    if not _is_index(model.support_, n_support, n_samples):
-        yield "support_"
     yield from (name for name in model.fitted_extras if not hasattr(model, name))
     yield from _wrong_names(model, expansion.bank, n_kernels)
+
+
+def _wrong_samples(model: BaseMKL, expansion: Any, head: tuple[int, ...], n_samples: int) -> Iterator[str]:
+    """Yield the parts that tell of single samples and are wrong; models of factors have none."""
+    if isinstance(expansion, FactoredExpansion):
+        yield from (name for name in ("support_", "dual_coef_") if hasattr(model, name))
+        if not isinstance(n_samples, int):
+            yield "_n_samples"
+        return
+    n_support = expansion.coefficients.shape[1]
+    yield from _wrong_floats(model, dual_coef_=(*head, n_support))
+    if not _is_index(model.support_, n_support, n_samples):
+        yield "support_"
 
 
 def _aligner(aligner: KernelAligner) -> Iterator[str]:
@@ -194,6 +247,7 @@ RULES: dict[type[Any], Callable[[Any], Iterator[str]]] = {
     FittedBank: _bank,
     FittedPrecomputedBank: _precomputed_bank,
     KernelExpansion: _expansion,
+    FactoredExpansion: _factored_expansion,
     Solution: _solution,
     BaseMKL: _model,
     KernelAligner: _aligner,

@@ -26,8 +26,10 @@ from manykernels import discovery, estimators
 from manykernels.alignment import AlignedWeights
 from manykernels.discovery import KernelFamily
 from manykernels.estimators.selection.penalties import PenaltyFamily
+from manykernels.estimators.supervised.factored import FactoredExpansion, KernelPart
 from manykernels.estimators.supervised.prediction import KernelExpansion
 from manykernels.exceptions import InvalidInputError, ModelFileError
+from manykernels.grams.portable.functions import FourierSeries, LandmarkFunction
 from manykernels.inspection.model_file.archive import PLAIN_KINDS
 from manykernels.inspection.model_file.checks import check_parts
 from manykernels.kernels import (
@@ -51,6 +53,7 @@ from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import JOINT_LOSSES, LOSSES
 from manykernels.objective.regularizers import REGULARIZERS
 from manykernels.solvers import IterationRecord, Solution, Status
+from manykernels.solvers.methods.factored.solver import FACTORED_SOLVERS
 from manykernels.solvers.registry import SHARED_SOLVERS, SOLVERS
 
 Array = NDArray[Any]
@@ -59,7 +62,10 @@ ESTIMATORS: dict[str, type[Any]] = {
     name: cls for name, cls in vars(estimators).items() if isinstance(cls, type) and issubclass(cls, BaseEstimator)
 }
 BANKS = (KernelBank, PrecomputedBank, OnColumns, PerFeature, PerView, PerGroup, Joint, DefaultKernels, Encoding)
-FITTED = (KernelExpansion, FittedBank, Prepared, FittedPrecomputedBank, PreparedKernels, AlignedWeights, PenaltyFamily)
+FITTED = (
+    KernelExpansion, FactoredExpansion, KernelPart, FourierSeries, LandmarkFunction, FittedBank, Prepared,
+    FittedPrecomputedBank, PreparedKernels, AlignedWeights, PenaltyFamily,
+)  # fmt: skip
 RESULTS = (Solution, Certificate, KKTResiduals, IterationRecord)
 FAMILIES = tuple(cls for cls in vars(discovery).values() if isinstance(cls, type) and issubclass(cls, KernelFamily))
 SPLITTERS = tuple(
@@ -82,6 +88,7 @@ def known_classes() -> dict[str, type[Any]]:
         *REGULARIZERS.values(),
         *SOLVERS.values(),
         *SHARED_SOLVERS.values(),
+        *FACTORED_SOLVERS.values(),
     )
     return ESTIMATORS | {cls.__name__: cls for cls in (*fixed, *registered)}
 

@@ -149,8 +149,9 @@ def _predict(model: Any, X: Any) -> Guesses:
 
 
 def _n_trained(model: Any) -> int:
-    found = last_step(model).solution_
-    return len((found[0] if isinstance(found, tuple) else found).dual_coef)
+    fitted = last_step(model)
+    found = fitted.solution_
+    return int(getattr(fitted, "_n_samples", len((found[0] if isinstance(found, tuple) else found).dual_coef)))
 
 
 def _metrics(task: str, truth: Array) -> list[str]:

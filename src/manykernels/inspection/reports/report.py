@@ -15,6 +15,7 @@ from manykernels.inspection.reports.scores import held_out_scores
 from manykernels.inspection.reports.tasks import SURVIVAL, task_of
 from manykernels.objective.losses import CoxPartial
 from manykernels.solvers import Solution, Status
+from manykernels.solvers.methods.factored.solver import FactoredNewton
 
 SHOWN_KERNELS = 20
 GAP = "relative duality gap"
@@ -33,7 +34,8 @@ class MKLReport:
     alpha : float, tuple of float or None
         None if the penalty is an object with its own strength.
     n_samples, n_features, n_support : int
-        Training samples, columns, samples with a nonzero dual coefficient.
+        Training samples, columns, samples with a nonzero dual coefficient; the last is 0 for kernels held as factors,
+        of which a model keeps no samples.
     n_kernels, n_active : int
         Kernels in all, and with a positive weight (for any class or output).
     status : str
@@ -132,9 +134,9 @@ class MKLReport:
             loss=_loss(estimator),
             penalty=_name(penalty),
             alpha=_alpha(estimator) if isinstance(penalty, str) else None,
-            n_samples=len(solutions[0].dual_coef),
+            n_samples=int(getattr(estimator, "_n_samples", len(solutions[0].dual_coef))),
             n_features=int(estimator.n_features_in_),
-            n_support=len(estimator.support_),
+            n_support=len(getattr(estimator, "support_", ())),
             n_kernels=len(estimator.kernel_names_),
             n_active=_n_active(solutions),
             status=str(worst.status),
@@ -174,7 +176,7 @@ class MKLReport:
         lines = [
             f"{self.estimator} ({self.task}): {self.loss} loss, {self.penalty} penalty{strength}",
             f"{self.n_samples} samples, {self.n_features} columns; {self.n_active} of {self.n_kernels} kernels active, "
-            f"{self.n_support} support samples",
+            f"{self.kept}",
             f"{self.status}: {GAP} {self.relative_gap:.2e} ({self.asked}), {self.cost}",
         ]
         if self.scores:
@@ -246,6 +248,11 @@ class MKLReport:
         return self.frame().to_html(index=False) + self.weights.to_html(index=False)
 
     _repr_html_ = to_html
+
+    @property
+    def kept(self) -> str:
+        """What the model keeps of the training samples, in words."""
+        return f"{self.n_support:,} support samples" if self.solver != FactoredNewton.name else "no samples kept"
 
     def _facts(self) -> dict[str, Any]:
         facts = asdict(self)

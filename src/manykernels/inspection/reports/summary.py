@@ -62,7 +62,7 @@ def summary_html(model: Any) -> str:
         f"<b>{escape(facts.estimator)}</b> <span style='{MUTED}'>{escape(facts.loss)} loss, {escape(facts.penalty)} "
         f"penalty{escape(strength)}</span>",
         f"{facts.n_samples:,} samples, {facts.n_features:,} columns; <b>{facts.n_active:,} of {facts.n_kernels:,}</b> "
-        f"kernels, {facts.n_support:,} support samples",
+        f"kernels, {facts.kept}",
         *_choice(model),
         _proof(facts),
         _kernels(model, facts.n_active),

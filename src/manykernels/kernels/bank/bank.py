@@ -141,6 +141,35 @@ class KernelBank(BankParameters, BankConstructors):
         >>> fitted.block(prepared, prepared).shape
         (1, 3, 3)
         """
+        return self._learn(*self.fit_columns(X))
+
+    def fit_columns(self, X: Any) -> tuple[FittedBank, Array]:
+        """Learn columns, widths and standardization, but neither centering nor normalization, which look at kernels.
+
+        Parameters
+        ----------
+        X : DataFrame, (n, p) array or nested lists
+            Training rows.
+
+        Returns
+        -------
+        FittedBank
+            With ``scales`` of one, no normalization and no centering.
+        ndarray of shape (n, n_used)
+            The columns in use as numbers, standardized; NaN where something is missing.
+
+        Raises
+        ------
+        InvalidInputError
+            As in `fit`.
+
+        Examples
+        --------
+        >>> from manykernels import KernelBank, Linear
+        >>> bank, values = KernelBank([("line", Linear(), [1])], standardize=True).fit_columns([[9.0, 0.0], [9.0, 2.0]])
+        >>> bank.names, values.tolist()
+        (('line',), [[-1.0], [1.0]])
+        """
         table = Table.of(X)
         kernels = self.expand(table)
         used = _used(kernels)
@@ -161,7 +190,7 @@ class KernelBank(BankParameters, BankConstructors):
             encodings=encodings if any(encoding != NUMBERS for encoding in encodings) else (),
             missing=self.missing,
         )
-        return self._learn(bare, values)
+        return bare, values
 
     def _statistics(self, values: Array, encodings: Sequence[Encoding]) -> tuple[Array, Array]:
         """Return what is subtracted from columns and what they are divided by: 0 and 1 for codes of categories."""

@@ -146,10 +146,29 @@ class FittedBank(FittedKernels[Prepared]):
             Columns that are not there or cannot be read, values that are missing against ``missing`` or infinite, or
             values whose kernels overflow.
         """
+        return self.normalized(self.points(self.values(X)))
+
+    def values(self, X: Any) -> Array:
+        """Check rows once, and return the used columns as numbers, standardized.
+
+        Parameters
+        ----------
+        X : DataFrame, (n, p) array or nested lists
+            As for `prepare`.
+
+        Returns
+        -------
+        (n, n_used) float64
+            NaN where a value is missing, if ``missing`` allows it.
+
+        Raises
+        ------
+        InvalidInputError
+            Columns that are not there or cannot be read, and values that are missing against ``missing`` or infinite.
+        """
         table = Table.of(X).completed(self.feature_names)
         places = locate_columns(table, self.used, self.n_features, self.feature_names)
-        values = self._read(table, places)
-        return self.normalized(self.points(standardized(values, self.column_means, self.column_scales)))
+        return standardized(self._read(table, places), self.column_means, self.column_scales)
 
     def _read(self, table: Table, places: tuple[int, ...]) -> Array:
         """Return columns as in fit, (n, n_used), NaN where a gap is allowed."""

@@ -12,6 +12,7 @@ from sklearn.metrics import check_scoring
 
 from manykernels.estimators.selection.mixing.last_fit import learned
 from manykernels.estimators.selection.mixing.mixtures import (
+    EVERY,
     Mixture,
     Scale,
     averages_of,
@@ -28,7 +29,7 @@ from manykernels.estimators.supervised.problems import time_left
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import sample_weights
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
-from manykernels.grams.plan import memory_bytes
+from manykernels.grams.plan import FACTORED, GRAM, memory_bytes
 from manykernels.objective.regularizers import BlockL1, ElasticNet, Regularizer
 from manykernels.solvers.deadline import check_deadline
 from manykernels.solvers.progress import count_to
@@ -62,12 +63,13 @@ class ChoosesMixtures:
         plain = self._at_given_strength(rows)
         training, problems = plain._open(encoded, loss, BlockL1(1.0))
         mixtures = self._mixtures(training, len(problems))
+        form = FACTORED if training.factored else GRAM
         empty = empty_models(problems)
         scales = {id(mixture): _whole_scales(empty, mixture) for pair in mixtures for mixture in pair}
         with limited(self.time_limit) as end:
             spare = {key: [one.times(1.0 / problems[0].total_weight) for one in own] for key, own in scales.items()}
             found, ending = self._searched(
-                mixtures, spare, lambda: self._opened(rows, target, weight, scoring_weight, groups, loss)
+                mixtures, spare, lambda: self._opened(rows, target, weight, scoring_weight, groups, loss, form)
             )
         ending.check(scored=bool(found))
         candidates = found or [_unscored(mixtures, encoded, self.n_folds_, len(problems))]
@@ -95,8 +97,12 @@ class ChoosesMixtures:
         return found, ending
 
     def _mixtures(self: Any, training: Training, n_problems: int) -> tuple[list[Mixture], list[Mixture]]:
-        """Return the averages and the selections to try."""
+        """Return the averages and the selections to try; averages need a matrix among samples, which factors avoid."""
         own = np.ones(len(training.bank))
+        if training.factored:
+            if self._named_penalty == "ridge":
+                return [Mixture(EVERY, own, 0.0)], []
+            return [], selections_of(own, [1.0] if self.l1_ratios is None else self._ratios())
         averages, ratios = averages_of(training.bank, own), self._ratios()
         if self._named_penalty == "ridge" or len(own) == 1:
             return averages[:1], []
@@ -110,7 +116,14 @@ class ChoosesMixtures:
         return [ElasticNet(1.0, l1_ratio=float(ratio)).l1_ratio for ratio in given]
 
     def _opened(
-        self: Any, rows: Rows, target: Array, weight: Array, scoring_weight: Array | None, groups: Any, loss: Loss
+        self: Any,
+        rows: Rows,
+        target: Array,
+        weight: Array,
+        scoring_weight: Array | None,
+        groups: Any,
+        loss: Loss,
+        form: str,
     ) -> list[OpenedFold]:
         """Return the folds, each with its kernels on its own training rows; held-out rows are not looked at."""
         # The accuracy, and the mean squared error where that is the default, are computed without a scorer.
@@ -127,7 +140,7 @@ class ChoosesMixtures:
             plain = self._at_given_strength(samples.rows)
             if not plain._takes_kernels:
                 plain.memory_budget = memory_bytes(self.memory_budget) // (len(splits) + 1)
-            plain._known_rows, plain._loss = held_out.rows, loss
+            plain._known_rows, plain._loss, plain.kernels_as = held_out.rows, loss, form
             encoded = plain._encoded(samples)
             training, problems = plain._open(encoded, loss, BlockL1(1.0))
             folds.append(OpenedFold(plain, encoded, training, problems, held_out, self._fold_tol, stop))

@@ -11,6 +11,7 @@ import numpy as np
 from manykernels.estimators.selection.mixing.averages import Spectrum, can_average, fit_averages
 from manykernels.estimators.selection.mixing.spreading import spread, with_all_dual_norms
 from manykernels.estimators.supervised.problems import Fit, end_of, solve_problems, time_left
+from manykernels.grams.factored import FactoredStack
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.run import CertifiedModel, Run
 from manykernels.solvers.solution import Limits
@@ -53,7 +54,8 @@ def _solved(
     problems: list[Problem], mixture: Mixture, solver: str | Solver, n_jobs: int | None, settings: dict[str, Any]
 ) -> Fit:
     """Return averages from one eigendecomposition if that is accurate enough, else what the solver finds."""
-    if mixture.mixing == 0 and solver == "auto" and can_average([problem.loss for problem in problems]):
+    matrices = not isinstance(problems[0].stack, FactoredStack)
+    if matrices and mixture.mixing == 0 and solver == "auto" and can_average([problem.loss for problem in problems]):
         fit = _averaged(problems, settings)
         if all(found.status is Status.CONVERGED for found in fit.solutions):
             return fit

@@ -16,6 +16,7 @@ from manykernels.estimators.selection.mixing.averages import AverageModels, Spec
 from manykernels.estimators.selection.mixing.mixtures import Mixture, Scale
 from manykernels.estimators.selection.mixing.scoring import HeldOut
 from manykernels.estimators.selection.mixing.spreading import spread
+from manykernels.estimators.supervised.factored import expanded
 from manykernels.estimators.supervised.prediction import KernelExpansion
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.grams import cross_combine
@@ -98,7 +99,8 @@ class OpenedFold:
         if len(spare) == len(own):  # a fold may lack a class
             share = self.samples.total_weight
             own = [other.times(share) if scale.empty else scale for scale, other in zip(own, spare, strict=True)]
-        averaged = mixture.mixing == 0 and can_average([problem.loss for problem in self.problems])
+        able = not self.training.factored and can_average([problem.loss for problem in self.problems])
+        averaged = mixture.mixing == 0 and able
         trial = (self._averaged if averaged else self._solved)(mixture, fraction, own)
         if self.stop.is_set():
             raise KeyboardInterrupt
@@ -158,9 +160,7 @@ class OpenedFold:
         return self._trial(spread(fit, mixture, self.problems))
 
     def _trial(self, fit: Fit) -> Trial:
-        weights = np.array([found.kernel_weights for found in fit.solutions])
-        rho = np.array([found.dual_coef for found in fit.solutions])
-        expansion = KernelExpansion.of(self.training.bank, self.training.prepared, weights, rho)
+        expansion, fit = expanded(self.training, fit)
         scores = expansion.scores(self.held_out.rows) + np.array([found.intercept for found in fit.solutions])
 
         def complete() -> BaseMKL:

@@ -67,6 +67,13 @@ def dual_bound(problem: Problem, rho: Array, quads: tuple[Array, Array]) -> Dual
     return DualBound(value, rho, high, low, scale, evaluated, unsettled)
 
 
+def settled_norms(problem: Problem, stack: FactoredStack, rho: Array) -> Array:
+    """Return upper bounds (M,) on dual norms, tightened where they decide which is the largest."""
+    low, high = (np.sqrt(bound) / problem.penalties for bound in stack.quad_bounds(rho))
+    _settle(problem, stack, rho, low, high)
+    return high
+
+
 def _settle(problem: Problem, stack: FactoredStack, rho: Array, low: Array, high: Array) -> tuple[int, int]:
     """Evaluate kernels whose upper bound matters and is loose, the largest first; changes both bounds."""
     budget, evaluated = EXACT_BUDGET, 0

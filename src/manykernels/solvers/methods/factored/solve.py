@@ -18,6 +18,7 @@ from manykernels.objective.regularizers import Regularizer, get_regularizer
 from manykernels.solvers.methods.factored.certificate import feasible
 from manykernels.solvers.methods.factored.fallback import Fallback
 from manykernels.solvers.methods.factored.model import Component, FactoredModel
+from manykernels.solvers.methods.factored.problem import FactoredProblem
 from manykernels.solvers.methods.factored.working_set import FactoredWorkingSet, Quads, State, run_together
 
 Array = NDArray[Any]
@@ -241,7 +242,7 @@ def _posed(
         "kernel_penalties": None if kernel_penalties is None else np.asarray(kernel_penalties, dtype=np.float64),
     }
     first = regularizer if isinstance(regularizer, Regularizer) else get_regularizer(regularizer, strength or 1.0)
-    problem = Problem(stack, np.asarray(y), get_loss(loss), first, **options)  # type: ignore[arg-type]
+    problem = FactoredProblem(stack, np.asarray(y), get_loss(loss), first, **options)  # type: ignore[arg-type]
     largest, quads = _strength_max(problem)
     if relative is None:
         return problem, largest, quads
@@ -257,7 +258,7 @@ def _posed(
         )
     assert isinstance(regularizer, str)
     chosen = get_regularizer(regularizer, float(relative) * largest)
-    return Problem(stack, np.asarray(y), problem.loss, chosen, **options), largest, quads  # type: ignore[arg-type]
+    return problem.with_penalty(chosen), largest, quads
 
 
 def _strength_max(problem: Problem) -> tuple[float, Quads | None]:
@@ -274,8 +275,7 @@ def _model(problem: Problem, state: State, status: str, largest: float) -> Facto
     stack, best = problem.stack, state.best
     assert isinstance(stack, FactoredStack)
     assert best is not None
-    fallback = state.fallback
-    components, norms = _from_fallback(fallback) if fallback is not None else _from_factors(state)
+    components, norms = components_of(state)
     active = np.array([component.kernel for component in components], dtype=np.int64)
     weights = np.zeros(problem.n_kernels)
     # d_m = ||f_m|| / u_m with norms before penalties; u is at the bound, positive wherever a kernel is active.
@@ -300,6 +300,11 @@ def _model(problem: Problem, state: State, status: str, largest: float) -> Facto
         _components=tuple(components),
         _classes=(-1.0, 1.0) if problem.loss.task == "classification" else None,
     )
+
+
+def components_of(state: State) -> tuple[list[Component], Array]:
+    """Return the functions of the active kernels, and their norms without penalties."""
+    return _from_fallback(state.fallback) if state.fallback is not None else _from_factors(state)
 
 
 def _from_factors(state: State) -> tuple[list[Component], Array]:

@@ -19,6 +19,7 @@ FALLBACK_SAMPLES = 1000  # up to which N x N matrices of all active kernels are 
 
 # Certificate
 EXACT_BUDGET = 2e10  # kernel values that the evaluation of unsettled kernels may cost in one certificate
+PLAIN_BUDGET = 1e9  # kernel values, or rows read, that exact dual norms of all kernels may cost at most
 SETTLED = 1e-4  # relative width of the bounds on a norm that is good enough
 
 # Model

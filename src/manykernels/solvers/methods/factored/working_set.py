@@ -71,6 +71,38 @@ class State:
     rounds: list[Round] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Start:
+    """What a fit of another problem on the same stack begins with; small, whatever the number of samples.
+
+    Attributes
+    ----------
+    kernels : (g,) int
+    coefficients : dict of int to ndarray
+        Of the factors of each of these kernels.
+    intercept, factor_tol, mu : float
+    """
+
+    kernels: Array
+    coefficients: dict[int, Array]
+    intercept: float
+    factor_tol: float
+    mu: float
+
+    @classmethod
+    def of(cls, state: State) -> Start | None:
+        """Return where a state stands; None after it went over to N x N matrices."""
+        if state.objective is None:
+            return None
+        starts, norms = state.objective.penalty.starts, state.objective.penalty.norms(state.point.v)
+        own = {
+            int(kernel): state.point.v[starts[slot] : starts[slot + 1]].copy()
+            for slot, kernel in enumerate(state.objective.kernels)
+            if norms[slot] > 0
+        }
+        return cls(np.array(list(own), dtype=np.int64), own, state.point.b, state.factor_tol, state.mu)
+
+
 class FactoredWorkingSet:
     """Solve a problem whose stack is a `FactoredStack`.
 
@@ -101,9 +133,32 @@ class FactoredWorkingSet:
         (result,) = run_together([self])
         return result
 
-    def steps(self) -> Generator[Array, Quads, tuple[State, str]]:
-        """Yield dual coefficients whose bounds on ``rho' K_m rho`` it then goes on with; return what `run` does."""
-        state = self._start()
+    def rounds(self, start: Start | None = None) -> Generator[State, None, str]:
+        """Yield the state after each certificate, and return why the loop ended.
+
+        Parameters
+        ----------
+        start : Start, optional
+            The model of another problem on the same stack, from which to begin.
+        """
+        loop = self.steps(start)
+        told = next(loop)
+        while True:
+            try:
+                if isinstance(told, State):
+                    yield told
+                    told = next(loop)
+                else:
+                    told = loop.send(self.stack.quad_bounds(told))
+            except StopIteration as end:
+                return str(end.value[1])
+
+    def steps(self, start: Start | None = None) -> Generator[Array | State, Quads, tuple[State, str]]:
+        """Yield dual coefficients whose bounds on ``rho' K_m rho`` it then goes on with, and the state once certified.
+
+        Returns what `run` does; ``start`` is the model of another problem on the same stack.
+        """
+        state = self._start() if start is None or not len(start.kernels) else self._continued(start)
         if self.problem.n_samples <= FALLBACK_SAMPLES and not self.problem.loss.smooth:
             return (yield from self._fall_back(state))  # smoothing costs more than matrices of this size
         stalled = 0
@@ -112,6 +167,7 @@ class FactoredWorkingSet:
             assert state.best is not None
             gap = state.primal - state.best.value
             self._record(state, number, gap)
+            yield state
             if gap <= self.tol * self._size(state):
                 return state, "converged"
             if time.perf_counter() - self._started > self.time_limit:
@@ -130,7 +186,21 @@ class FactoredWorkingSet:
                 return state, "stalled"
         return state, "max_iter"
 
-    def _certify(self, state: State, slopes: Array, known: Quads | None = None) -> Generator[Array, Quads, DualBound]:
+    def _continued(self, start: Start) -> State:
+        """Return the model of another problem on the same stack, certified for this one in the first round."""
+        operators = self.stack.operators(start.kernels.tolist(), start.factor_tol)
+        objective = FactoredObjective(self.problem, operators, start.mu)
+        v = self._carried(objective, start.coefficients)
+        point = Point(v, start.intercept, objective.scores(v) + start.intercept)
+        state = State(objective.kernels, operators, objective, point, objective.settle_intercept(point))
+        state.factor_tol, state.mu = start.factor_tol, start.mu
+        state.primal, state.norms = primal_bound(self.problem, objective, point)
+        state.own_gap = abs(state.primal)
+        return state
+
+    def _certify(
+        self, state: State, slopes: Array, known: Quads | None = None
+    ) -> Generator[Array | State, Quads, DualBound]:
         """Return the bound that slopes prove, and keep the best."""
         rho = feasible(self.problem, slopes)
         quads = known if known is not None else (yield rho)
@@ -229,7 +299,7 @@ class FactoredWorkingSet:
         state.steps += fit.steps
         state.primal, state.norms = primal_bound(self.problem, state.objective, fit.point)
 
-    def _fall_back(self, state: State) -> Generator[Array, Quads, tuple[State, str]]:
+    def _fall_back(self, state: State) -> Generator[Array | State, Quads, tuple[State, str]]:
         """Solve with N x N matrices: they are smaller than Hessians in coefficients of factors would be."""
         left = self.time_limit - (time.perf_counter() - self._started)
         result = solve_gram(self.problem, self.stack, 0.5 * self.tol, left)
@@ -242,6 +312,7 @@ class FactoredWorkingSet:
         gap = state.primal - state.best.value
         state.own_gap, state.objective = gap, None
         self._record(state, len(state.rounds), gap)
+        yield state
         return state, "converged" if gap <= self.tol * self._size(state) else "stalled"
 
     def _record(self, state: State, number: int, gap: float) -> None:
@@ -274,7 +345,7 @@ def run_together(methods: Sequence[FactoredWorkingSet]) -> list[tuple[State, str
 
     def go_on(slot: int, quads: Quads | None) -> None:
         try:
-            asked[slot] = next(loops[slot]) if quads is None else loops[slot].send(quads)
+            asked[slot] = _request(loops[slot], quads)
         except StopIteration as ended:
             results[slot] = ended.value
             asked.pop(slot, None)
@@ -287,3 +358,11 @@ def run_together(methods: Sequence[FactoredWorkingSet]) -> list[tuple[State, str
         for slot, quads in zip(slots, bounds, strict=True):
             go_on(slot, quads)
     return [results[slot] for slot in range(len(methods))]
+
+
+def _request(loop: Generator[Array | State, Any, tuple[State, str]], quads: Quads | None) -> Array:
+    """Answer a loop and return the dual coefficients that it asks about next; its states are nobody's business here."""
+    told = loop.send(quads)
+    while isinstance(told, State):
+        told = loop.send(None)
+    return told

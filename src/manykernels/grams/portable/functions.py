@@ -1,0 +1,156 @@
+"""Functions of kernels as prediction needs them: a trigonometric series, or kernel values at a few landmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import qr, solve_triangular
+
+from manykernels.grams.factored import CompositeStack, FactoredStack, FourierStack
+from manykernels.grams.factored.fourier_factor import FACTOR_TOL, FourierFactor
+from manykernels.grams.factored.fourier_plan import reach
+from manykernels.grams.factored.nystroem import NystroemFeatures
+from manykernels.kernels import Linear
+from manykernels.kernels.bank.normalization import unit_factors
+from manykernels.kernels.specs.base import KernelSpec
+from manykernels.validation.arrays import Array
+
+ROWS_AT_ONCE = 4096
+SPANNED = 1e-12  # of the coefficients: what landmarks may leave of them
+DEPENDENT = 1e-9  # of the largest pivot: features this close to a combination of others add nothing
+
+
+@dataclass(frozen=True, eq=False)
+class FourierSeries:
+    """``f(x) = sum_k a_k cos(k omega t) + b_k sin(k omega t)`` with ``t = x - middle``, and 0 beyond ``reach`` of it.
+
+    Attributes
+    ----------
+    middle, reach, omega : float
+        In the unit of the standardized column.
+    cosines, sines : (K + 1,) float64
+    """
+
+    middle: float
+    reach: float
+    omega: float
+    cosines: Array
+    sines: Array
+
+    def __call__(self, points: Array) -> Array:
+        """Return the function at points (n, 1), by Horner's rule on the unit circle."""
+        t = points[:, 0] - self.middle
+        inside = np.abs(t) <= self.reach
+        z = np.exp(1j * self.omega * np.where(inside, t, 0.0))
+        total = np.zeros(len(t), dtype=complex)
+        for c in (self.cosines - 1j * self.sines)[::-1]:
+            total *= z
+            total += c
+        return np.where(inside, total.real, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class LandmarkFunction:
+    """``f(x) = sum_j c_j k(x, z_j)``, with ``k`` divided by the roots of both diagonal entries if ``unit_diagonal``.
+
+    Attributes
+    ----------
+    spec : KernelSpec
+    landmarks : (r, d) float64
+        Standardized.
+    coefficients : (r,) float64
+    unit_diagonal : bool
+    """
+
+    spec: KernelSpec
+    landmarks: Array
+    coefficients: Array
+    unit_diagonal: bool = False
+
+    def __call__(self, points: Array) -> Array:
+        """Return the function at points (n, d)."""
+        if not self.unit_diagonal:
+            return self.spec(points, self.landmarks) @ self.coefficients
+        left, right = (unit_factors(self.spec.diag(rows)) for rows in (points, self.landmarks))
+        return left * (self.spec(points, self.landmarks) @ (right * self.coefficients))
+
+
+KernelFunction = FourierSeries | LandmarkFunction
+
+
+def portable(stack: FactoredStack, kernel: int, coefficients: Array, tol: float) -> KernelFunction:
+    """Return ``z_m(x)' v`` as a function of standardized columns that needs neither the stack nor its rows."""
+    if isinstance(stack, CompositeStack):
+        return portable(*stack._at(kernel), coefficients, tol)
+    if isinstance(stack, FourierStack) and not stack._is_narrow(kernel):
+        (factor,) = stack._factors_of([kernel])
+        return _series(factor, coefficients, float(stack.table.low[stack.columns[kernel]]))
+    spec, root = stack.spec_of(kernel), float(np.sqrt(stack.scales[kernel]))
+    features: Any = stack.templates([kernel], tol)[0]._map
+    if isinstance(features, NystroemFeatures):
+        values = solve_triangular(features.lower.T, coefficients, lower=False)
+        return _on_landmarks(spec, features.landmarks, root * values)
+    if isinstance(spec, Linear):  # a linear function is a linear kernel with one landmark
+        return LandmarkFunction(spec, root * coefficients[None], np.ones(1))
+    columns = stack.columns_of(kernel)
+    rows, values = spanning_rows(
+        lambda index: root * features_at(stack, features, kernel, index), stack.n_samples, coefficients
+    )
+    points = stack.table.reading(spec, columns, rows).points
+    return _on_landmarks(spec, points, root**2 * values)
+
+
+def features_at(stack: FactoredStack, features: Any, kernel: int, index: Array) -> Array:
+    """Return features of some rows, zero where the kernel is."""
+    reading = stack.table.reading(stack.spec_of(kernel), stack.columns_of(kernel), index)
+    return reading.masked(features(reading.points))
+
+
+def expansion(stack: FactoredStack, kernel: int, rho: Array) -> KernelFunction:
+    """Return ``sum_i rho_i k_m(x, x_i)`` as a function of standardized columns."""
+    if isinstance(stack, CompositeStack):
+        return expansion(*stack._at(kernel), rho)
+    spec, support = stack.spec_of(kernel), np.flatnonzero(rho)
+    reading = stack.table.reading(spec, stack.columns_of(kernel), support)
+    return _on_landmarks(spec, reading.points, float(stack.scales[kernel]) * reading.masked(rho[support]))
+
+
+def _on_landmarks(spec: Any, points: Array, coefficients: Array) -> LandmarkFunction:
+    """Return a function on landmarks, of the kernel itself where the spec is one divided by its diagonal."""
+    if spec.kind == "unit_diagonal":
+        return LandmarkFunction(spec.base, points, coefficients, unit_diagonal=True)
+    return LandmarkFunction(spec, points, coefficients)
+
+
+def _series(factor: FourierFactor, coefficients: Array, low: float) -> FourierSeries:
+    """Return the function with these coefficients on the leading directions; data begin at ``low``."""
+    n = len(factor.omega)
+    weights = factor.directions[:, : len(coefficients)] @ coefficients
+    cosines, sines = factor.amplitude * weights[:n], np.zeros(n)
+    sines[1:] = factor.amplitude[1:] * weights[n:]
+    reached = factor.middle + reach(FACTOR_TOL) * factor.width
+    return FourierSeries(low + factor.middle, reached, 2 * np.pi / factor.period, cosines, sines)
+
+
+def spanning_rows(features: Callable[[Array], Array], n_rows: int, wanted: Array) -> tuple[Array, Array]:
+    """Return a few rows and coefficients ``c`` with ``sum_j c_j z(x_j) = wanted``, where rows have features ``z``.
+
+    Rows are read a chunk at a time until their features span what is wanted.
+    """
+    kept = np.zeros(0, dtype=np.int64)
+    held = np.zeros((0, len(wanted)))
+    coefficients = np.zeros(0)
+    for start in range(0, n_rows, ROWS_AT_ONCE):
+        rows = np.arange(start, min(start + ROWS_AT_ONCE, n_rows))
+        rows, held = np.concatenate([kept, rows]), np.vstack([held, features(rows)])
+        _, upper, order = qr(held.T, mode="economic", pivoting=True)
+        pivots = np.abs(np.diag(upper))
+        chosen = order[: int(np.sum(pivots > DEPENDENT * max(pivots[0], np.finfo(float).tiny)))]
+        kept, held = rows[chosen], held[chosen]
+        coefficients = np.linalg.lstsq(held.T, wanted, rcond=None)[0]
+        if np.linalg.norm(held.T @ coefficients - wanted) <= SPANNED * np.linalg.norm(wanted):
+            break
+    return kept, coefficients

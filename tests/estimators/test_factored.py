@@ -1,0 +1,255 @@
+"""Estimators on kernels held as factors: the models of Gram matrices, in files that do not grow with the samples."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from manykernels import (
+    Gaussian,
+    KernelBank,
+    Laplacian,
+    Linear,
+    MKLClassifier,
+    MKLClassifierCV,
+    MKLRegressor,
+    MKLRegressorCV,
+    Polynomial,
+    load_model,
+    save_model,
+)
+from manykernels.exceptions import ConvergenceWarning, IncompatibleError
+from manykernels.grams.plan import plan_kernels
+from manykernels.inspection import MKLReport, ShapeDisplay
+from manykernels.kernels import Joint, PerFeature
+
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=(180, 3))
+SCORE = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2 + 0.3 * RNG.normal(size=180)
+TWO = np.where(SCORE > 0.4, "yes", "no")
+THREE = np.digitize(SCORE, [-0.2, 0.6])
+NEW = RNG.normal(size=(40, 3))
+WIDTHS = [0.5, 1.0, 2.0]
+ADDITIVE = KernelBank.per_feature(Linear(), widths=WIDTHS, standardize=True)
+FEW = KernelBank.per_feature(Linear(), widths=["median"], standardize=True)
+EVERY_KIND = KernelBank(
+    [
+        PerFeature([Gaussian("median"), Linear(), Polynomial(2), Laplacian(1.0)]),
+        Joint([Gaussian("2*median"), Linear()]),
+    ],
+    standardize=True,
+)
+
+
+def pair(estimator: Any, y: Any, **fit: Any) -> tuple[Any, Any]:
+    """The same estimator on factors and on Gram matrices."""
+    fitted = [type(estimator)(**(estimator.get_params(deep=False) | {"kernels_as": form})) for form in FORMS]
+    return tuple(model.fit(X, y, **fit) for model in fitted)  # type: ignore[return-value]
+
+
+FORMS = ("factored", "gram")
+
+
+def objectives(model: Any) -> Any:
+    found = model.solution_ if isinstance(model.solution_, tuple) else (model.solution_,)
+    return np.array([one.certificate.primal for one in found])
+
+
+CASES = {
+    "squared loss": (MKLRegressor(EVERY_KIND), SCORE),
+    "several targets": (MKLRegressor(ADDITIVE), np.column_stack([SCORE, X[:, 2] - SCORE])),
+    "quantiles": (MKLRegressor(ADDITIVE, loss="quantile", tau=[0.2, 0.8]), SCORE),
+    "poisson": (MKLRegressor(ADDITIVE, loss="poisson"), np.round(np.exp(SCORE))),
+    "two classes": (MKLClassifier(EVERY_KIND, class_weight="balanced"), TWO),
+    "three classes": (MKLClassifier(ADDITIVE), THREE),
+    "hinge": (MKLClassifier(ADDITIVE, loss="hinge"), TWO),
+    "elastic net": (MKLClassifier(ADDITIVE, penalty="elasticnet", loss="squared_hinge"), TWO),
+    "no constant": (MKLRegressor(ADDITIVE, fit_intercept=False), SCORE),
+    "kernel penalties": (MKLRegressor(ADDITIVE, kernel_penalties={"x0:*": 3.0}), SCORE),
+    "centered": (MKLRegressor(EVERY_KIND.replace(center=True)), SCORE),
+    "unit diagonal": (MKLRegressor(EVERY_KIND.replace(normalize="unit_diagonal")), SCORE),
+    "unit trace": (MKLClassifier(EVERY_KIND.replace(normalize="trace")), TWO),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_models_are_those_of_gram_matrices(name: str) -> None:
+    estimator, y = CASES[name]
+    weight = RNG.uniform(0.5, 2.0, len(X)) * (np.arange(len(X)) % 9 > 0)
+    ours, gram = pair(
+        estimator.set_params(tol=1e-9, alpha=0.002 if name == "unit trace" else 0.03), y, sample_weight=weight
+    )
+    np.testing.assert_allclose(objectives(ours), objectives(gram), rtol=1e-8)
+    assert ours.dual_gap_ <= 1e-9
+    assert ours.kernel_names_ == gram.kernel_names_
+    np.testing.assert_array_equal(ours.proved_inactive_ & (gram.kernel_weights_ > 0), False)
+    parts = [model.decompose(NEW) for model in (ours, gram)]
+    np.testing.assert_allclose(parts[0], parts[1], atol=2e-3 * np.abs(parts[1]).max())
+    scores = ours.decision_function(NEW) if hasattr(ours, "decision_function") else ours.predict(NEW)
+    if name != "quantiles":
+        np.testing.assert_allclose(parts[0].sum(axis=0) + ours.intercept_, scores, atol=1e-9)
+
+
+def test_a_rich_problem_stays_on_factors_and_reaches_the_same_optimum() -> None:
+    """Fewer directions than rows: nothing here goes over to N x N matrices."""
+    rows = RNG.normal(size=(600, 2))
+    y = np.sin(2 * rows[:, 0]) + 0.3 * RNG.normal(size=600)
+    bank = KernelBank.per_feature(Linear(), widths=[1.0, 3.0], standardize=True)
+    models = [MKLRegressor(bank, alpha="0.1*max", tol=1e-8, kernels_as=form).fit(rows, y) for form in FORMS]
+    assert type(models[0]._expansion.parts[0].function).__name__ == "FourierSeries"
+    np.testing.assert_allclose(objectives(models[0]), objectives(models[1]), rtol=1e-8)
+    np.testing.assert_allclose(models[0].predict(rows), models[1].predict(rows), atol=1e-3)
+    assert models[0].alpha_ == pytest.approx(models[1].alpha_, rel=1e-9)
+
+
+def test_tables_with_categories_dates_and_gaps() -> None:
+    n = len(X)
+    table = pd.DataFrame(X, columns=["a", "b", "c"]).assign(
+        kind=RNG.choice(list("uvw"), n), day=pd.date_range("2020", periods=n)
+    )
+    table.loc[5:30, "a"] = np.nan
+    bank = KernelBank.default(missing="indicator")
+    ours, gram = (MKLRegressor(bank, alpha=0.02, tol=1e-8, kernels_as=form).fit(table, SCORE) for form in FORMS)
+    np.testing.assert_allclose(objectives(ours), objectives(gram), rtol=1e-7)
+    np.testing.assert_allclose(ours.predict(table), gram.predict(table), atol=1e-3)
+
+
+def test_a_new_process_predicts_the_same_bits(tmp_path: Path) -> None:
+    model = MKLClassifier(ADDITIVE, kernels_as="factored").fit(X, THREE)
+    save_model(model, tmp_path / "model.mkl")
+    np.save(tmp_path / "new.npy", NEW)
+    code = (
+        "import sys, numpy as np; from manykernels import load_model; folder = sys.argv[1] + '/'; "
+        "model, new = load_model(folder + 'model.mkl'), np.load(folder + 'new.npy'); "
+        "np.save(folder + 'scores.npy', model.predict_proba(new))"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    np.testing.assert_array_equal(np.load(tmp_path / "scores.npy"), model.predict_proba(NEW))
+
+
+def test_files_and_models_do_not_grow_with_the_samples(tmp_path: Path) -> None:
+    sizes = []
+    for n in (2_000, 20_000):
+        rows = np.random.default_rng(0).normal(size=(n, 3))
+        y = np.where(np.sin(2 * rows[:, 0]) > 0.2, 1, 0)
+        model = MKLClassifier(ADDITIVE, alpha="0.2*max", kernels_as="factored").fit(rows, y)
+        save_model(model, tmp_path / "model.mkl")
+        sizes.append((tmp_path / "model.mkl").stat().st_size)
+        assert not hasattr(model, "support_")
+        assert not hasattr(model, "dual_coef_")
+        assert model.solution_.dual_coef.size == 0
+    assert sizes[1] < 1.5 * sizes[0]
+    again = load_model(tmp_path / "model.mkl")
+    assert again.kernels_as_ == "factored"
+    assert again.approximate_gap_ == model.approximate_gap_
+    whole = model.decision_function(rows)
+    np.testing.assert_array_equal(again.decision_function(rows), whole)
+    np.testing.assert_allclose(model.decision_function(rows[:100]), whole[:100], atol=1e-12)
+
+
+def test_everything_that_looks_at_models_takes_these() -> None:
+    model = MKLClassifier(ADDITIVE, kernels_as="factored").fit(pd.DataFrame(X, columns=list("abc")), TWO)
+    frame = pd.DataFrame(NEW, columns=list("abc"))
+    facts = MKLReport.from_estimator(model, frame, TWO[:40])
+    assert facts.n_samples == len(X)
+    assert "no samples kept" in facts.summary()
+    assert "no samples kept" in model._repr_mimebundle_()["text/html"]
+    shapes = ShapeDisplay.from_estimator(model, frame).frame()
+    assert set(shapes["column"]) <= set("abc")
+    parts = model.decompose_frame(frame)
+    np.testing.assert_allclose(parts.sum(axis=1), model.decision_function(frame), atol=1e-9)
+    assert model.feature_importances_.sum() == pytest.approx(1.0)
+    read = frame.loc[:, model.selected_features_]
+    np.testing.assert_array_equal(model.predict(read), model.predict(frame))
+
+
+def test_strengths_are_chosen_in_folds() -> None:
+    model = MKLRegressorCV(ADDITIVE, cv=3, kernels_as="factored").fit(X, SCORE)
+    assert (model.kernels_as_, model.mixing_) == ("factored", 1.0)
+    assert set(model.cv_results_["mixing"]) == {1.0}
+    plain = MKLRegressor(ADDITIVE, alpha=model.alpha_, kernels_as="gram").fit(X, SCORE)
+    np.testing.assert_allclose(objectives(model), objectives(plain), rtol=2e-4)
+    grids = [
+        MKLClassifierCV(ADDITIVE, penalty="l1", n_alphas=5, ratio=0.02, cv=3, tol=1e-6, kernels_as=form).fit(X, TWO)
+        for form in FORMS
+    ]
+    np.testing.assert_allclose(grids[0].alphas_, grids[1].alphas_, rtol=1e-9)
+    np.testing.assert_allclose(grids[0].cv_results_["mean_score"], grids[1].cv_results_["mean_score"], atol=0.02)
+
+
+def test_a_plan_says_which_and_why() -> None:
+    small, large = (plan_kernels(44, n, 10, memory_budget="4 GB") for n in (1_000, 50_000))
+    assert (small.kind, large.kind) == ("packed", "factored")
+    assert "would take" in large.reason
+    assert plan_kernels(44, 6_000, 10, memory_budget="40 GB").kind == "factored"
+    assert plan_kernels(44, 6_000, 10, memory_budget="40 GB", n_landmark=4).kind == "packed"
+    assert plan_kernels(44, 50_000, 10, memory_budget="400 GB", obstacle="no").kind != "factored"
+    assert plan_kernels(44, 100, 10, memory_budget="4 GB", kernels_as="factored").reason == "Factors: as asked."
+
+
+def test_large_samples_take_factors_by_themselves() -> None:
+    rows = np.random.default_rng(0).normal(size=(5_200, 2))
+    model = MKLRegressor(ADDITIVE, alpha="0.3*max").fit(rows, np.sin(2 * rows[:, 0]))
+    assert model.kernels_as_ == "factored"
+    assert model.dual_gap_ <= 1e-4
+    assert MKLRegressor(ADDITIVE).fit(rows[:100], rows[:100, 0]).kernels_as_ == "gram"
+
+
+REFUSED = {
+    "another penalty": (MKLRegressor(ADDITIVE, penalty="elasticnet_ball"), "solve"),
+    "a solver of matrices": (MKLRegressor(ADDITIVE, solver="spicymkl"), "take solver='auto'"),
+    "shared weights": (MKLClassifier(ADDITIVE, weights="shared"), "take weights='own'"),
+    "centered and unit diagonal": (
+        MKLRegressor(ADDITIVE.replace(center=True, normalize="unit_diagonal")),
+        "or center=False",
+    ),
+    "centered without a constant": (
+        MKLRegressor(ADDITIVE.replace(center=True), fit_intercept=False),
+        "set fit_intercept=True",
+    ),
+    "precomputed kernels": (MKLRegressor("precomputed"), "pass the rows and a KernelBank"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_factors_cannot_do_is_refused_with_a_way_out(name: str) -> None:
+    estimator, advice = REFUSED[name]
+    rows = np.eye(180)[None] if estimator.kernels == "precomputed" else X
+    with pytest.raises(IncompatibleError, match=advice):
+        estimator.set_params(kernels_as="factored").fit(rows, THREE)
+
+
+def test_limits_and_callbacks_stop_a_fit() -> None:
+    seen: list[Any] = []
+    rows, noise = RNG.normal(size=(1500, 3)), RNG.normal(size=1500)
+    hard = MKLRegressor(ADDITIVE, tol=1e-12, kernels_as="factored")
+    stopped = clone(hard).set_params(callback=lambda record: seen.append(record) or len(seen) > 1)
+    with pytest.warns(ConvergenceWarning, match="stopped_by_callback"):
+        stopped.fit(rows, noise)
+    assert [record.iteration for record in seen] == [0, 1]
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        clone(hard).set_params(max_iter=1).fit(rows, noise)
+    with pytest.warns(ConvergenceWarning, match="time_limit"):
+        clone(hard).set_params(time_limit=1e-6).fit(rows, noise)
+
+
+EXPECTED_FAILURES = {
+    "check_sample_weight_equivalence_on_dense_data": "kernel normalization counts training rows, not their weights"
+}
+
+
+@pytest.mark.filterwarnings("ignore:No kernel was selected:UserWarning")
+@parametrize_with_checks(
+    [MKLClassifier(FEW, kernels_as="factored"), MKLRegressor(FEW, kernels_as="factored")],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
+)
+def test_scikit_learn_accepts_them(estimator: Any, check: Any) -> None:
+    check(estimator)
