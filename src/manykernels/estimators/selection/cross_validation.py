@@ -218,10 +218,8 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         self.kernel_penalties = kernel_penalties
         self.tol = tol
         self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.callback = callback
-        self.kernels_as = kernels_as
-        self.memory_budget = memory_budget
+        self.time_limit, self.callback = time_limit, callback
+        self.kernels_as, self.memory_budget = kernels_as, memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -404,10 +402,8 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         self.kernel_penalties = kernel_penalties
         self.tol = tol
         self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.callback = callback
-        self.kernels_as = kernels_as
-        self.memory_budget = memory_budget
+        self.time_limit, self.callback = time_limit, callback
+        self.kernels_as, self.memory_budget = kernels_as, memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
