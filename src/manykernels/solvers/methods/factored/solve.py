@@ -154,10 +154,26 @@ def solve_factored_each(
         As in `solve_factored`.
     Y : array_like of shape (n_samples, n_targets)
         Labels -1 and +1 in every column for a classification loss, numbers for a regression loss.
-    bank, loss, regularizer, strength, fit_intercept, sample_weight, kernel_penalties, tol, max_rounds
-        As in `solve_factored`.
+    bank : KernelBank or FactoredStack, optional
+        As in `solve_factored`, like all that is not described here.
+    loss : str or Loss, default="logistic"
+        The same for every column.
+    regularizer : str or Regularizer, default="l1"
+        The same for every column.
+    strength : float, optional
+        On the sum of losses.
     relative_strength : float, optional
         Strength as a part of the smallest one at which the model of a column is empty, column by column.
+    fit_intercept : bool, default=True
+        Whether every model has an intercept.
+    sample_weight : array_like of shape (n_samples,), optional
+        Positive.
+    kernel_penalties : array_like of shape (n_kernels,), optional
+        Positive ``w``.
+    tol : float, default=1e-4
+        Relative gap of the exact kernels.
+    max_rounds : int, default=50
+        Passes over all kernels.
     time_limit : float, optional
         Seconds, for all of them.
 
