@@ -134,13 +134,7 @@ class FactoredWorkingSet:
         return result
 
     def rounds(self, start: Start | None = None) -> Generator[State, None, str]:
-        """Yield the state after each certificate, and return why the loop ended.
-
-        Parameters
-        ----------
-        start : Start, optional
-            The model of another problem on the same stack, from which to begin.
-        """
+        """Yield the state after each certificate, and return why the loop ended; begin from ``start``."""
         loop = self.steps(start)
         told = next(loop)
         while True:
