@@ -135,17 +135,15 @@ class FactoredWorkingSet:
 
     def rounds(self, start: Start | None = None) -> Generator[State, None, str]:
         """Yield the state after each certificate, and return why the loop ended; begin from ``start``."""
-        loop = self.steps(start)
-        told = next(loop)
+        loop: Any = self.steps(start)
+        told: Any = None
         while True:
             try:
-                if isinstance(told, State):
-                    yield told
-                    told = next(loop)
-                else:
-                    told = loop.send(self.stack.quad_bounds(told))
+                told = loop.send(self.stack.quad_bounds(told) if isinstance(told, np.ndarray) else None)
             except StopIteration as end:
                 return str(end.value[1])
+            if isinstance(told, State):
+                yield told
 
     def steps(self, start: Start | None = None) -> Generator[Array | State, Quads, tuple[State, str]]:
         """Yield dual coefficients whose bounds on ``rho' K_m rho`` it then goes on with, and the state once certified.
