@@ -16,6 +16,7 @@ from manykernels.grams.factored import FourierStack, factored_stack
 from manykernels.grams.factored.operators import ChunkedOperator
 from manykernels.grams.rows import ParquetRows, RowSource, open_rows
 from manykernels.kernels import Gaussian, Laplacian, Linear, Periodic, Polynomial
+from manykernels.solvers import solve_factored_each
 from manykernels.solvers.methods.factored import working_set
 
 Array = NDArray[Any]
@@ -101,6 +102,14 @@ def test_a_memory_map_is_fitted_as_an_array(loss: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(chunked.decompose(X[:9]), model.decompose(X[:9]), atol=1e-8)
     curve, other = chunked.shape_functions(0), model.shape_functions(0)
     np.testing.assert_allclose(curve["effect"], other["effect"], atol=1e-8)
+
+
+def test_several_targets_are_fitted_in_chunks() -> None:
+    X, y = data(np.random.default_rng(1), np.float32)
+    Y = np.column_stack([y, -y])
+    chunked = solve_factored_each(open_rows(X, chunk_rows=333), Y, bank_of(), relative_strength=0.1)
+    for model, target in zip(chunked, Y.T, strict=True):
+        assert_same(model, solve_factored(X, target, bank_of(), relative_strength=0.1))
 
 
 def write(frame: pd.DataFrame, folder: Path) -> Path:

@@ -205,6 +205,8 @@ def solve_factored_each(
     >>> [model.names[0][:2] for model in models]
     ['x0', 'x1']
     """
+    if is_chunked(X):
+        X, Y = with_target(X, Y)
     targets = np.asarray(Y)
     if targets.ndim != 2 or not targets.shape[1]:
         raise InvalidInputError(
