@@ -105,7 +105,7 @@ def test_sgd_1s_with_polishing(points: np.ndarray, loss: str, p: float) -> None:
     y = target(points, loss)
     best = feature_optimum(monomials(points, ordered_products()), y, loss, lp_penalty(p))
     found = discover_polynomial(
-        points, y, loss=loss, strength=STRENGTH, degree=DEGREE, p=p, degree_penalties=DEGREE_PENALTIES,
+        points, y, loss=loss, strength=STRENGTH, degree=DEGREE, p=p, degree_penalties=DEGREE_PENALTIES, normalize=None,
         limits=Limits(STOCHASTIC), random_state=0,
     )  # fmt: skip
     assert str(found.solution.status) == "converged"
@@ -118,7 +118,7 @@ def test_sgd_1s_as_in_the_thesis_by_stochastic_steps_alone(points: np.ndarray, l
     best = feature_optimum(monomials(points, ordered_products()), y, loss, lp_penalty(2.0))
     found = discover_polynomial(
         points, y, loss=loss, strength=STRENGTH, degree=DEGREE, degree_penalties=DEGREE_PENALTIES,
-        n_steps=1500, polish=False, limits=Limits(1e-6), random_state=0,
+        normalize=None, n_steps=1500, polish=False, limits=Limits(1e-6), random_state=0,
     )  # fmt: skip
     assert_certified(found, best, STOCHASTIC)
 

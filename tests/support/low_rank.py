@@ -41,7 +41,7 @@ def low_rank_problems(n: int = 200) -> Iterator[SmallProblem]:
     Examples
     --------
     >>> len({(small.loss_name, small.regularizer_name) for small in low_rank_problems(70)})
-    35
+    25
     """
     return map(low_rank_problem, range(n))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from manykernels.grams.factored import (
     factored_stack,
     served_by,
 )
+from manykernels.grams.factored.several.window import WindowStack
 from manykernels.kernels import (
     Gaussian,
     KernelBank,
@@ -51,12 +53,16 @@ SPECS: dict[type[FactoredStack], list[tuple[KernelSpec, tuple[int, ...]]]] = {
         (Periodic(9.0, 0.1), (1,)),
     ],
     NystroemStack: [
-        (Gaussian(1.0), (0, 1)),
-        (Gaussian(2.0), (0, 1, 2)),
+        (Matern(1.0, 1.5), (0, 1)),
+        (Laplacian(2.0), (0, 1, 2)),
         (Laplacian(1.0), (1, 2)),
         (Polynomial(2), (0, 2)),
     ],
 }
+if find_spec("finufft"):
+    SPECS[WindowStack] = [
+        (Gaussian(w), at) for w, at in ((1.0, (0, 1)), (2.0, (0, 1)), (2.0, (0, 2)), (2.0, (0, 1, 2)))
+    ]
 SPECS[CompositeStack] = [SPECS[kind][slot] for slot in (1, 3) for kind in (NystroemStack, FourierStack, ScanStack)]
 
 
@@ -111,6 +117,11 @@ class TestExplicit(FactoredContract):
 
 class TestNystroem(FactoredContract):
     stack_class = NystroemStack
+
+
+@pytest.mark.skipif(WindowStack not in SPECS, reason="finufft is not installed")
+class TestWindow(FactoredContract):
+    stack_class = WindowStack
 
 
 class TestComposite(FactoredContract):
@@ -249,7 +260,7 @@ def test_the_table_says_who_serves_a_kernel() -> None:
     levels = [np.arange(3.0), np.arange(2.0)]
     assert served_by(Overlap(), 2, levels) == served_by(Ordinal(), 2, levels) == "explicit"
     assert served_by(Overlap(), 2) == served_by(Ordinal(), 1, [np.arange(501.0)]) == "nystroem"
-    assert served_by(Polynomial(3), 2) == served_by(Gaussian(1.0), 2) == "nystroem"
+    assert served_by(Polynomial(3), 2) == served_by(Gaussian(1.0), 4) == "nystroem"
 
 
 def test_float32_columns_are_read_in_place() -> None:

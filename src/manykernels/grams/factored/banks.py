@@ -58,7 +58,7 @@ def served_by(spec: KernelSpec, n_columns: int, levels: Levels = None) -> str:
     Examples
     --------
     >>> from manykernels import Gaussian
-    >>> served_by(Gaussian(1.0), 1), served_by(Gaussian(1.0), 2)
+    >>> served_by(Gaussian(1.0), 1), served_by(Gaussian(1.0), 4)
     ('fourier', 'nystroem')
     """
     return next(kind for kind, able in SERVED_BY if able(spec, n_columns, levels))

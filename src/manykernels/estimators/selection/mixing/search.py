@@ -185,10 +185,14 @@ def _with_evidence(candidates: Sequence[Candidate], scores: Array, means: Array,
     """Take the best that leaves out no columns, unless what does is ahead by more than a standard error of folds."""
     narrow, columns = np.array([candidate.mixture.narrow for candidate in candidates]), np.arange(len(best))
     whole = np.where(narrow[:, None], -np.inf, means).argmax(axis=0)
-    gaps = scores[best, :, columns] - scores[whole, :, columns]
+    contested = np.flatnonzero(narrow[best] & ~narrow[whole] & np.isfinite(means[whole, columns]))
+    first, second = best[contested], whole[contested]
+    gaps = scores[first, :, contested] - scores[second, :, contested]
     errors = gaps.std(axis=1, ddof=min(1, gaps.shape[1] - 1)) / np.sqrt(gaps.shape[1])
-    behind = means[best, columns] - means[whole, columns] <= errors
-    return np.where(narrow[best] & ~narrow[whole] & behind, whole, best)
+    behind = means[first, contested] - means[second, contested] <= errors
+    taken = best.copy()
+    taken[contested[behind]] = second[behind]
+    return taken
 
 
 def _smoothed(candidates: Sequence[Candidate], means: Array) -> Array:
