@@ -57,10 +57,10 @@ class Data:
     classes: bool
     bank: KernelBank | None
 
-    def split(self, rows: int, seed: int) -> list[np.ndarray]:
+    def split(self, rows: int, seed: int, most_test: int = MOST_TEST_ROWS) -> list[np.ndarray]:
         """Return training and test rows, at most ``rows`` and 70 % to train on."""
         n_train = min(rows, int(0.7 * len(self.y)))
-        n_test = min(MOST_TEST_ROWS, len(self.y) - n_train)
+        n_test = min(most_test, len(self.y) - n_train)
         groups = self.y if self.classes else None
         return train_test_split(
             self.X, self.y, train_size=n_train, test_size=n_test, stratify=groups, random_state=seed

@@ -155,16 +155,21 @@ def rank_limit(n_samples: int) -> int:
 def _accepted(left: Array, drawn: Array, smallest: float) -> tuple[Array, Array]:
     """Return orthogonalized columns of the residual for those drawn landmarks that still add something."""
     small = left[drawn].copy()
+    least = np.maximum(smallest, 1e-10 * np.abs(np.diag(small)))
     kept: list[int] = []
-    for j in range(len(drawn)):
-        if small[j, j] > max(smallest, 1e-10 * float(np.abs(left[drawn[j], j]))):
-            kept.append(j)
-            column = small[:, j] / np.sqrt(small[j, j])
-            small = small - np.outer(column, column)
+    columns: list[Array] = []
+    while len(kept) < len(drawn):  # the largest pivot first: in any other order rounding grows with every small one
+        pivots = np.diag(small) - least
+        pivots[kept] = 0.0
+        j = int(np.argmax(pivots))
+        if pivots[j] <= 0:
+            break
+        kept.append(j)
+        columns.append(small[:, j] / np.sqrt(small[j, j]))
+        small = small - np.outer(columns[-1], columns[-1])
     if not kept:
         return np.zeros((len(left), 0)), drawn[:0]
-    core = left[drawn[kept]][:, kept]
-    lower = cholesky(0.5 * (core + core.T), lower=True)
+    lower = np.tril(np.array(columns).T[kept])
     return solve_triangular(lower, left[:, kept].T, lower=True).T, drawn[kept]
 
 
