@@ -3,12 +3,13 @@
 ``python benchmarks/large_tables.py [--data DIR] [--rows 3000] [--splits 1] [--sets NAME,...] [--markdown FILE]
 [--smoke] [--output DIR]``
 
-Every method gets the same training rows of a set (a random split, stratified for classes), chooses its strength by
-cross-validation on them, and is judged on the same rows that are left, at most 4,000. The bank is one of single columns:
-a line and four Gaussian widths on columns of more than two values, a line on the others. ``additive`` is the
-cross-validated estimator on it, ``with pairs`` takes its strength from a grid of three, held against a quarter of the
-training rows, and searches pairs of the columns that the additive model selected. pyGAM and interpret's explainable
-boosting take part where they are installed. The standard error is that of the test rows.
+Every method gets the same training rows of a set (a random split, stratified for classes), chooses its strength
+(boosted trees: the learning rate) by cross-validation on them, and is judged on the same rows that are left, at most
+4,000. The bank has a line and four Gaussian widths on single columns of more than two values, a line on the others.
+``additive`` is the cross-validated estimator on it. ``with pairs`` takes its strength from a grid of three, held
+against a quarter of the training rows, and searches pairs of the ten columns with the largest functions in the
+additive model. pyGAM, which has a criterion of its own, and interpret's explainable boosting, untouched, take part
+where they are installed. The standard error is that of the test rows, not of the draw of the training rows.
 """
 
 from __future__ import annotations

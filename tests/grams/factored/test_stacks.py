@@ -22,6 +22,7 @@ from manykernels.grams.factored import (
     factored_stack,
     served_by,
 )
+from manykernels.grams.factored.nystroem import pivoted_cholesky
 from manykernels.grams.factored.several.window import WindowStack
 from manykernels.kernels import (
     Gaussian,
@@ -241,6 +242,19 @@ def test_a_narrow_kernel_on_a_column_of_outliers_takes_landmarks() -> None:
         assert np.linalg.eigvalsh(rest)[0] >= -1e-13
         assert np.trace(rest) <= 1e-8
         np.testing.assert_allclose(stack.features(m, stack.table, 1e-8) @ Z.T, Z @ Z.T, atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_landmarks_of_a_smooth_kernel_leave_a_residual_that_is_psd(seed: int) -> None:
+    """Where pivots fall to rounding, their order decides: in the order drawn, errors grew, and some fits ended."""
+    rng = np.random.default_rng(seed)
+    points = np.column_stack([rng.normal(size=160), rng.integers(0, 2, 160)])
+    table, spec = ColumnTable(points), Gaussian(1.0)
+    factor, landmarks = pivoted_cholesky(spec, table.reading(spec, (0, 1)), 1e-12, 160)
+    rest = spec(points) - factor @ factor.T
+    assert len(landmarks) == len(set(landmarks.tolist())) < 60
+    assert np.linalg.eigvalsh(rest)[0] >= -1e-9
+    assert np.trace(rest) <= 1e-8
 
 
 def test_neighbors_are_the_next_widths_of_a_column() -> None:
