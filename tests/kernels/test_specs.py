@@ -101,8 +101,8 @@ def concrete(cls: type) -> set[type]:
 
 
 def test_every_public_kernel_is_registered_and_has_examples() -> None:
-    shipped = {cls for cls in concrete(KernelSpec) if cls.__module__.startswith("manykernels.")}
-    registered = {kind: cls for kind, cls in KERNELS.items() if cls.__module__.startswith("manykernels.")}
+    shipped = {cls for cls in concrete(KernelSpec) if cls.__module__.startswith("manykernels.kernels.")}
+    registered = {kind: cls for kind, cls in KERNELS.items() if cls.__module__.startswith("manykernels.kernels.")}
     assert shipped == set(registered.values())
     assert set(EXAMPLES) == set(registered)
     assert all(type(spec) is KERNELS[kind] for kind, specs in EXAMPLES.items() for spec in specs)

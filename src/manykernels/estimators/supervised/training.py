@@ -120,6 +120,8 @@ def plan_for(
         return None
     table = Table.of(X)
     expanded = bank.expand(table)
+    if not expanded:
+        return None  # fitting the bank says what is wrong with the columns
     return plan_kernels(
         len(expanded),
         len(table),
