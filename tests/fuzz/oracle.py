@@ -54,7 +54,9 @@ def loss_conjugate(name: str, y: Any, r: Any, p: dict[str, float]) -> Any:
     match name:
         case "logistic":
             probability = np.clip(y * r, 0, 1)
-            return _entropy(probability) + _entropy(1 - probability)
+            rest = 1 - probability  # its logarithm is taken of the probability: near 1 the difference has lost digits
+            logarithm = np.where(rest > 0, np.log1p(-np.where(rest > 0, probability, 0)), 0)
+            return _entropy(probability) + rest * logarithm
         case "squared" | "squared_hinge" | "huber":
             return r**2 / 2 - y * r
         case "hinge" | "quantile":
