@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from manykernels import KernelBank, solve_factored
+from manykernels import KernelBank, MKLClassifier, solve_factored
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams.factored import FourierStack, factored_stack
 from manykernels.grams.factored.operators import ChunkedOperator
@@ -110,6 +110,12 @@ def test_several_targets_are_fitted_in_chunks() -> None:
     chunked = solve_factored_each(open_rows(X, chunk_rows=333), Y, bank_of(), relative_strength=0.1)
     for model, target in zip(chunked, Y.T, strict=True):
         assert_same(model, solve_factored(X, target, bank_of(), relative_strength=0.1))
+
+
+def test_estimators_say_who_takes_rows_in_chunks() -> None:
+    X, y = data(np.random.default_rng(1), np.float32)
+    with pytest.raises(InvalidInputError, match="by solve_factored"):
+        MKLClassifier(bank_of()).fit(open_rows(X), y)
 
 
 def write(frame: pd.DataFrame, folder: Path) -> Path:

@@ -73,7 +73,7 @@ class ChunkedTable(ColumnTable):
         self._set_units(summaries, standardize)
 
     @property
-    def distributed(self) -> bool:  # type: ignore[override]
+    def distributed(self) -> bool:  # type: ignore[override]  # a constant of tables in memory
         """Whether rows are on workers."""
         return self.source.distributed
 

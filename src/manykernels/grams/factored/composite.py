@@ -170,4 +170,4 @@ class CompositeStack(FactoredStack):
             if len(slots):
                 parts.append(part._take(self._place[kernels[slots]]))
                 members.append(slots)
-        return CompositeStack(parts, members, names=self._names_of(kernels))  # type: ignore[arg-type]
+        return CompositeStack(parts, members, names=self._names_of(kernels))  # type: ignore[arg-type]  # parts of factors

@@ -56,7 +56,7 @@ class PolynomialFeatures(FeatureMap):
     spec: Polynomial
 
     @property
-    def rank(self) -> int:  # type: ignore[override]
+    def rank(self) -> int:  # type: ignore[override]  # a field of others
         """One feature a power."""
         return self.spec.degree + 1
 
@@ -87,7 +87,7 @@ class PeriodicFeatures(FeatureMap):
         return cls(spec, int(enough[0])) if len(enough) and enough[0] <= most else None
 
     @property
-    def rank(self) -> int:  # type: ignore[override]
+    def rank(self) -> int:  # type: ignore[override]  # a field of others
         """A cosine and a sine for every frequency but zero."""
         return 2 * self.order - 1
 
@@ -136,7 +136,7 @@ class LevelFeatures(FeatureMap):
         return cls(spec, tuple(levels), tuple(bases))
 
     @property
-    def rank(self) -> int:  # type: ignore[override]
+    def rank(self) -> int:  # type: ignore[override]  # a field of others
         """The sum over columns of how many levels, or directions, they have."""
         pairs = zip(self.levels, self.bases, strict=True)
         return sum(len(own) if basis is None else basis.shape[1] for own, basis in pairs)

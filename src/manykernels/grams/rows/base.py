@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
+from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array
 
 CHUNK_ROWS = 2**18
@@ -65,6 +66,13 @@ class RowSource(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.n_rows} rows x {self.n_columns} columns in {self.n_chunks} chunks)"
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
+        """Refuse to become one array: chunks are there so that nobody reads all of them at once."""
+        raise InvalidInputError(
+            f"{self!r} are read chunk by chunk, by solve_factored. The estimators take a table or an array in memory: "
+            "pass a part of the rows, or fit solve_factored."
+        )
 
     @abstractmethod
     def read(self, chunk: int, positions: Sequence[int]) -> Any:
