@@ -152,8 +152,8 @@ __all__ = [
     "target_kernel",
 ]
 
-# From left to right, as they import one another.
-_WINGS = ("exceptions", "kernels", "objective", "solvers", "alignment", "estimators", "inspection")
+# In this order they are looked through, and imported, for a name; the estimators import one another when asked for.
+_WINGS = ("exceptions", "kernels", "objective", "solvers", "estimators", "alignment", "inspection")
 
 
 def __getattr__(name: str) -> Any:

@@ -131,7 +131,8 @@ def test_a_new_process_predicts_the_same_bits(tmp_path: Path) -> None:
 
 
 def test_no_public_estimator_is_left_out() -> None:
-    public = {cls for cls in vars(estimators).values() if isinstance(cls, type) and issubclass(cls, BaseEstimator)}
+    named = [getattr(estimators, name) for name in estimators.__all__]
+    public = {cls for cls in named if isinstance(cls, type) and issubclass(cls, BaseEstimator)}
     assert public == {type(model) for model in MODELS.values()} == set(ESTIMATORS.values())
 
 

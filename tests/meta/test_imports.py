@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -98,21 +100,31 @@ def test_the_order_is_the_one_of_the_architecture_page() -> None:
     assert f"compiled, exceptions, threads, validation -> {' -> '.join(STAGES)}\n" in page
 
 
-def test_public_names_are_those_that_type_checkers_see() -> None:
-    """The package imports its names when they are asked for; for type checkers it lists where they come from."""
-    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+@pytest.mark.parametrize("package", ["manykernels", "manykernels.estimators"])
+def test_public_names_are_those_that_type_checkers_see(package: str) -> None:
+    """A package imports its names when they are asked for; for type checkers it lists where they come from."""
+    lazy = importlib.import_module(package)
+    tree = ast.parse(Path(str(lazy.__file__)).read_text())
     listed = {
         alias.name: str(node.module)
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("manykernels.")
         for alias in node.names
     }
-    assert set(listed) | {"__version__"} == set(manykernels.__all__)
+    assert set(listed) == set(lazy.__all__) - {"__version__"}
     for name, home in listed.items():
-        assert getattr(manykernels, name) is getattr(importlib.import_module(home), name)
-    assert set(manykernels.__all__) <= set(dir(manykernels))
+        assert getattr(lazy, name) is getattr(importlib.import_module(home), name)
+    assert set(lazy.__all__) <= set(dir(lazy))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        manykernels.nothing  # noqa: B018
+        lazy.nothing  # noqa: B018
+
+
+def test_one_estimator_does_not_import_them_all() -> None:
+    """What a first fit does not need, nobody waits for."""
+    code = "import sys; from manykernels import MKLClassifier; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    ours = [f"manykernels.{part}" for part in ("alignment", "discovery", "inspection", "estimators.searches", "cli")]
+    assert [name for name in found if name.startswith((*ours, "matplotlib", "jinja2", "typer", "clarabel"))] == []
 
 
 def test_loops_are_compiled_in_one_place() -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from manykernels.estimators.aligner import KernelAligner
-from manykernels.estimators.searches.gaussian import GaussianMKL
-from manykernels.estimators.searches.hierarchical import HierarchicalMKL
-from manykernels.estimators.searches.nonlinear import NonlinearMKL
-from manykernels.estimators.searches.polynomial import PolynomialMKL
-from manykernels.estimators.selection.cold_start import ColdStartKFold
-from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
-from manykernels.estimators.selection.nested import NestedScores, nested_cross_validation
-from manykernels.estimators.selection.path import RegularizationPath, regularization_path
-from manykernels.estimators.supervised.classifier import MKLClassifier
-from manykernels.estimators.supervised.regressor import MKLRegressor
-from manykernels.estimators.survival.cross_validation import MKLSurvivalCV
-from manykernels.estimators.survival.estimator import MKLSurvival
-from manykernels.estimators.survival.scores import brier_score, concordance_index
-from manykernels.estimators.survival.targets import survival_array
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from manykernels.estimators.aligner import KernelAligner
+    from manykernels.estimators.searches.gaussian import GaussianMKL
+    from manykernels.estimators.searches.hierarchical import HierarchicalMKL
+    from manykernels.estimators.searches.nonlinear import NonlinearMKL
+    from manykernels.estimators.searches.polynomial import PolynomialMKL
+    from manykernels.estimators.selection.cold_start import ColdStartKFold
+    from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
+    from manykernels.estimators.selection.nested import NestedScores, nested_cross_validation
+    from manykernels.estimators.selection.path import RegularizationPath, regularization_path
+    from manykernels.estimators.supervised.classifier import MKLClassifier
+    from manykernels.estimators.supervised.regressor import MKLRegressor
+    from manykernels.estimators.survival.cross_validation import MKLSurvivalCV
+    from manykernels.estimators.survival.estimator import MKLSurvival
+    from manykernels.estimators.survival.scores import brier_score, concordance_index
+    from manykernels.estimators.survival.targets import survival_array
 
 __all__ = [
     "ColdStartKFold",
@@ -39,3 +43,36 @@ __all__ = [
     "regularization_path",
     "survival_array",
 ]
+
+# Each name by its module: one estimator needs a third of what all of them do, and importing that takes time.
+_HOMES = {
+    "aligner": ("KernelAligner",),
+    "searches.gaussian": ("GaussianMKL",),
+    "searches.hierarchical": ("HierarchicalMKL",),
+    "searches.nonlinear": ("NonlinearMKL",),
+    "searches.polynomial": ("PolynomialMKL",),
+    "selection.cold_start": ("ColdStartKFold",),
+    "selection.cross_validation": ("MKLClassifierCV", "MKLRegressorCV"),
+    "selection.nested": ("NestedScores", "nested_cross_validation"),
+    "selection.path": ("RegularizationPath", "regularization_path"),
+    "supervised.classifier": ("MKLClassifier",),
+    "supervised.regressor": ("MKLRegressor",),
+    "survival.cross_validation": ("MKLSurvivalCV",),
+    "survival.estimator": ("MKLSurvival",),
+    "survival.scores": ("brier_score", "concordance_index"),
+    "survival.targets": ("survival_array",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for."""
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value = getattr(import_module(f"{__name__}.{home}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names, imported or not."""
+    return sorted({*globals(), *__all__})

@@ -59,7 +59,9 @@ from manykernels.solvers.registry import SHARED_SOLVERS, SOLVERS
 Array = NDArray[Any]
 
 ESTIMATORS: dict[str, type[Any]] = {
-    name: cls for name, cls in vars(estimators).items() if isinstance(cls, type) and issubclass(cls, BaseEstimator)
+    name: cls
+    for name in estimators.__all__
+    if isinstance(cls := getattr(estimators, name), type) and issubclass(cls, BaseEstimator)
 }
 BANKS = (KernelBank, PrecomputedBank, OnColumns, PerFeature, PerView, PerGroup, Joint, DefaultKernels, Encoding)
 FITTED = (
