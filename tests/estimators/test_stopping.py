@@ -16,8 +16,11 @@ from manykernels import (
     MKLClassifierCV,
     MKLRegressor,
     MKLRegressorCV,
+    MKLSurvival,
+    MKLSurvivalCV,
     load_model,
     save_model,
+    survival_array,
 )
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.inspection import summary_html
@@ -27,11 +30,15 @@ RNG = np.random.default_rng(3)
 X = RNG.normal(size=(45, 3))
 Y = np.sin(2 * X[:, 0]) + 0.1 * RNG.normal(size=45)
 LABELS = np.array(list("abc"))[np.digitize(Y, [-0.4, 0.4])]
+TIMES = survival_array(RNG.random(45) < 0.7, np.exp(-Y) * RNG.exponential(size=45))
 BANK = KernelBank.per_feature(widths=[0.5, 1.0])
 HARD: dict[str, Any] = {"alpha": 1e-4, "tol": 1e-13}  # more than one iteration
 
 
-@pytest.mark.parametrize("estimator", [MKLRegressor, MKLClassifier, MKLRegressorCV, MKLClassifierCV])
+EVERY = [MKLRegressor, MKLClassifier, MKLRegressorCV, MKLClassifierCV, MKLSurvival, MKLSurvivalCV]
+
+
+@pytest.mark.parametrize("estimator", EVERY)
 def test_every_estimator_has_both(estimator: Any) -> None:
     own = inspect.signature(estimator).parameters
     assert own["time_limit"].default is own["callback"].default is None
@@ -56,6 +63,33 @@ def test_the_time_limit_ends_the_run() -> None:
         model = MKLRegressor(BANK, **HARD, time_limit=1e-9).fit(X, Y)
     assert str(model.solution_.status) == "time_limit"
     assert MKLRegressor(BANK, alpha=0.01, time_limit=60.0).fit(X, Y).dual_gap_ <= 1e-4
+
+
+def test_hazards_are_stopped_like_all_else() -> None:
+    with pytest.warns(ConvergenceWarning, match="stopped_by_callback"):
+        stopped = MKLSurvival(BANK, **HARD, callback=lambda record: record.iteration >= 2).fit(X, TIMES)
+    assert stopped.n_iter_ == 2
+    with pytest.warns(ConvergenceWarning, match="time_limit"):
+        assert np.isfinite(MKLSurvival(BANK, **HARD, time_limit=1e-9).fit(X, TIMES).predict(X)).all()
+
+
+def test_a_search_of_hazards_ends_in_time_or_by_an_interrupt() -> None:
+    with pytest.warns(ConvergenceWarning, match="time_limit") as caught:
+        model = MKLSurvivalCV(BANK, cv=2, n_alphas=3, time_limit=1e-9).fit(X, TIMES)
+    assert any("nothing was scored" in str(one.message) for one in caught)
+    assert model.predict(X).shape == (45,)
+    seen: list[int] = []
+
+    def scorer(model: Any, rows: Any, target: Any) -> float:
+        seen.append(len(rows))
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        return float(model.score(rows, target))
+
+    with pytest.warns(ConvergenceWarning, match=r"best of 2 of 3 strengths in 1 folds"):
+        model = MKLSurvivalCV(BANK, cv=2, n_alphas=3, scoring=scorer).fit(X, TIMES)
+    assert model.alpha_ in model.alphas_[:2]
+    assert model.dual_gap_ <= 1e-4
 
 
 @pytest.mark.parametrize("n_jobs", [None, 2])

@@ -12,6 +12,7 @@ from sklearn.model_selection import check_cv
 from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.estimators.survival.estimator import MKLSurvival
 from manykernels.exceptions import InvalidInputError
+from manykernels.solvers.solution import Callback
 from manykernels.validation.arrays import Array
 
 __all__ = ["MKLSurvivalCV"]
@@ -58,6 +59,11 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         Relative duality gap to reach.
     max_iter : int, default=200
         Most outer iterations of the solver.
+    time_limit : float or None, default=None
+        Seconds for the folds and the last fit together. Four fifths are for the folds, of which the best of what was
+        scored is taken, with a warning; the rest, and what they leave, is for the last fit. Ctrl-C does the same.
+    callback : callable or None, default=None
+        Of the last fit, on all samples; the models of the folds call nothing.
     memory_budget : int, str or None, default=None
         What Gram matrices may take.
     n_jobs : int or None, default=None
@@ -125,6 +131,8 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         kernel_penalties: Any = None,
         tol: float = 1e-4,
         max_iter: int = 200,
+        time_limit: float | None = None,
+        callback: Callback | None = None,
         memory_budget: int | str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -147,6 +155,8 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         self.kernel_penalties = kernel_penalties
         self.tol = tol
         self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.callback = callback
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state

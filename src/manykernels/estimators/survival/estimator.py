@@ -17,6 +17,7 @@ from manykernels.estimators.survival.scores import concordance_index
 from manykernels.estimators.survival.targets import FIELDS, check_survival
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import CoxPartial, survival_target
+from manykernels.solvers.solution import Callback
 from manykernels.validation.arrays import Array, check_vector
 
 
@@ -51,6 +52,10 @@ class MKLSurvival(BaseMKL):
         Relative duality gap to reach.
     max_iter : int, default=200
         Most outer iterations of the solver.
+    time_limit : float or None, default=None
+        Most seconds of the solver. What is reached by then is kept, with its gap and a ConvergenceWarning.
+    callback : callable or None, default=None
+        Called with an :class:`IterationRecord` after each certified iteration; a true value stops and keeps the model.
     memory_budget : int, str or None, default=None
         What Gram matrices may take.
     n_jobs : int or None, default=None
@@ -134,6 +139,8 @@ class MKLSurvival(BaseMKL):
         kernel_penalties: Any = None,
         tol: float = 1e-4,
         max_iter: int = 200,
+        time_limit: float | None = None,
+        callback: Callback | None = None,
         memory_budget: int | str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -151,6 +158,8 @@ class MKLSurvival(BaseMKL):
         self.kernel_penalties = kernel_penalties
         self.tol = tol
         self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.callback = callback
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state
