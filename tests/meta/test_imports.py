@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import manykernels
-
 PACKAGE = Path(__file__).parents[2] / "src" / "manykernels"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 
