@@ -45,6 +45,7 @@ class StandardizedMonomials:
     def __init__(self, columns: np.ndarray) -> None:
         self._columns = np.vstack([np.ones(columns.shape[1]), columns])
         squares, n = self._columns**2, columns.shape[1]
+        self._single = self._columns.astype(np.float32)  # a survey needs no more
         self._deviations = []
         for j, column in enumerate(self._columns):
             means = (self._columns[j:] * column) @ self._columns[j:].T / n
@@ -54,9 +55,10 @@ class StandardizedMonomials:
     def survey(self, rho: np.ndarray, wanted: int) -> tuple[tuple[tuple[int, ...], ...], np.ndarray]:
         """Return the monomials of the largest ``|phi'rho|``; rho sums to zero, so that centers do not matter."""
         scores, names, least = np.zeros(0), [], 0.0
-        for j, column in enumerate(self._columns):
-            table = np.abs((self._columns[j:] * (column * rho)) @ self._columns[j:].T) / self._deviations[j]
-            flat = np.triu(table).ravel()
+        size = np.abs(rho).max(initial=np.finfo(float).tiny)
+        for j, column in enumerate(self._single):
+            table = np.abs((self._single[j:] * (column * (rho / size).astype(np.float32))) @ self._single[j:].T)
+            flat = size * np.triu(table / self._deviations[j]).ravel()
             at = np.flatnonzero(flat > least)
             at = at[np.argpartition(flat[at], -wanted)[-wanted:]] if len(at) > wanted else at
             names += [(j, j + int(i) // len(table), j + int(i) % len(table)) for i in at]
@@ -75,8 +77,8 @@ class StandardizedMonomials:
         whole = np.vstack([np.ones(values.shape[1]), values])
         found = np.ones((len(indices), values.shape[1]))
         for row, (j, k, m) in zip(found, indices, strict=True):
-            own = self._columns[[j, k, m]].prod(axis=0)
-            row[:] = (whole[[j, k, m]].prod(axis=0) - own.mean()) / self._deviations[j][k - j, m - j]
+            center = self._columns[j] * self._columns[k] @ self._columns[m] / self._columns.shape[1]
+            row[:] = (whole[j] * whole[k] * whole[m] - center) / self._deviations[j][k - j, m - j]
         return found
 
 

@@ -14,6 +14,8 @@ from manykernels.discovery.polynomial.score_sum import Deadline, ScoreSum
 from manykernels.discovery.polynomial.tuning import BATCH, FEWEST, ONE_BY_ONE, PANEL
 from manykernels.validation.arrays import Array
 
+BELOW = np.tri(PANEL, dtype=bool)  # pairs that come again in the other order, or twice the same base kernel
+
 
 def enumerate_degree(family: PolynomialFamily, state: Array, degree: int, total: ScoreSum, deadline: Deadline) -> None:
     """Add the scores of all distinct products of a degree.
@@ -69,7 +71,7 @@ def _add_panels(
         scores = base.pair_masses(state, slice(top, min(top + PANEL, base.n_base)), top, (a, b))
         scores *= scale
         n_rows, width = scores.shape
-        scores[:, :n_rows][np.tril_indices(n_rows)] = 0.0
+        scores[:, :n_rows][BELOW[:n_rows, :n_rows]] = 0.0
 
         def indices(at: Array, top: int = top, width: int = width) -> list[Index]:
             return [prefix + (top + int(i) // width,) * a + (top + int(i) % width,) * b for i in at]

@@ -44,9 +44,11 @@ WORTH = 0.2  # of an enumeration: what is spent on bounds that stand if it canno
 NEGLIGIBLE = 1e-17  # of a sum: less than its rounding
 
 # Path of the squared loss at p = 1, and its cross-validation
+SINGLE_DEGREE = 4  # up to which scores of products are in the range of float32: at most the sixth power of N
 NEWCOMERS = 50  # products that enter after a survey
 PATH_ROUNDS = 5  # surveys at one strength
 PATH_SWEEPS, PATH_TOL = 2000, 1e-4  # of coordinate descent; the square of a share of the strength
+SUPPORT_SWEEPS, SUPPORT_TURNS = 30, 4  # after which signs are taken as known; coefficients that vanish on the way
 PATH_VIOLATION = 1e-2  # of the strength, by which the largest score may exceed it
 PATH_STEP = 10.0 ** (-0.25)  # from one strength to the next
 PATH_LENGTH = 20  # strengths at most: five powers of ten

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,16 @@ class ColumnPowers:
         return cls(np.where(units > 0, units, 1.0), normalize == "centered", features)
 
     def scales(self, level: int) -> tuple[Array, Array]:
-        """Return centers and scales of a level, (r,) each."""
+        """Return centers and scales of a level, (r,) each; kept."""
+        if level not in self._known:
+            self._known[level] = self._measured(level)
+        return self._known[level]
+
+    @cached_property
+    def _known(self) -> dict[int, tuple[Array, Array]]:
+        return {}
+
+    def _measured(self, level: int) -> tuple[Array, Array]:
         raised = (self.features / self.units[:, None]) ** level
         centers = raised.mean(axis=1) if self.centered else np.zeros(len(raised))
         spreads = np.sqrt(np.mean((raised - centers[:, None]) ** 2, axis=1))

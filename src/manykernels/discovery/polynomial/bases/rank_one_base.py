@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from manykernels.discovery.polynomial.bases.powers import ColumnPowers
 from manykernels.discovery.polynomial.bases.product_bases import (
@@ -24,16 +25,20 @@ from manykernels.validation.arrays import Array
 
 
 class RankOneBase(ProductBase):
-    """Base kernels ``K_j = x_j x_j'``: linear kernels of single columns, whose levels are powers of the columns."""
+    """Base kernels ``K_j = x_j x_j'``: linear kernels of single columns, whose levels are powers of the columns.
 
-    def __init__(self, features: Array, normalize: str | None = None) -> None:
+    Scores and sums are computed in ``precision``; features are float64 always.
+    """
+
+    def __init__(self, features: Array, normalize: str | None = None, precision: DTypeLike = np.float64) -> None:
         self.n_base, self.n_samples = features.shape
         # What is normalized is of the order of one, and at most the root of N.
         exponent = 0 if normalize else exponent_of(float(np.abs(features).max(initial=0.0)))
         self.unit, self.powers_multiply = power_of_two(2 * exponent), normalize is None
         self._features, self._exponent = features, exponent
         self.powers = ColumnPowers.of(features, normalize) if normalize else None
-        self._scaled = np.ldexp(features, -exponent)
+        self._scaled, self._precision = np.ldexp(features, -exponent), precision
+        self._levels: dict[int, Array] = {}
         self._products: dict[Parts, Array] = {}
 
     @property
@@ -61,9 +66,16 @@ class RankOneBase(ProductBase):
             if len(parts) > 1:
                 found = self.product(parts[:-1]) * self.product(parts[-1:])
             else:
-                found = self._scaled ** parts[0] if self.powers is None else self.powers.level(parts[0])
-            self._products[parts] = found
+                found = self._scaled ** parts[0] if self.powers is None else self._normalized(parts[0])
+            self._products[parts] = found.astype(self._precision, copy=False)
         return self._products[parts]
+
+    def _normalized(self, level: int) -> Array:
+        """Return a level of the columns as they were given, normalized, in float64; kept."""
+        assert self.powers is not None
+        if level not in self._levels:
+            self._levels[level] = self.powers.level(level)
+        return self._levels[level]
 
     def total(self, parts: Parts) -> Array:
         """``V'V`` for the products ``V``."""
@@ -76,7 +88,7 @@ class RankOneBase(ProductBase):
 
     def start(self, a: Array) -> Array:
         """Return ``a``."""
-        return a
+        return a.astype(self._precision, copy=False)
 
     def multiply(self, state: Array, j: int, parts: Parts) -> Array:
         """Return ``m o v_j``."""
@@ -131,7 +143,7 @@ class RankOneBase(ProductBase):
         """Return a level of other values, not scaled."""
         if self.powers is None:
             return values**level
-        return self.level(level) if values is self._features else self.powers.level(level, values)
+        return self._normalized(level) if values is self._features else self.powers.level(level, values)
 
     def stack(self, indices: Sequence[Index]) -> GramStack:
         """Return the rank-one kernels of the monomials."""

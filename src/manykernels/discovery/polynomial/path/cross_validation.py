@@ -13,7 +13,14 @@ from manykernels.discovery.polynomial.bases.rank_one_base import RankOneBase
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import family_norm
 from manykernels.discovery.polynomial.path.lasso_path import PathPoint, Survey, WeightedLasso, adaptive, follow
-from manykernels.discovery.polynomial.tuning import PATH_EXACT, PATH_LENGTH, PATH_PATIENCE, PATH_STEP, SECOND_STEP
+from manykernels.discovery.polynomial.tuning import (
+    PATH_EXACT,
+    PATH_LENGTH,
+    PATH_PATIENCE,
+    PATH_STEP,
+    SECOND_STEP,
+    SINGLE_DEGREE,
+)
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
 from manykernels.validation.arrays import Array
@@ -120,8 +127,12 @@ def tuned_strengths(
             f"folds must lie between 2 and the number of samples, {problem.n_samples}, got {n_folds}."
         )
 
+    # Surveys say what to solve for next; what is found is certified in float64. Powers as they are may underflow.
+    precision = np.float32 if normalize is not None and family.degree <= SINGLE_DEGREE else np.float64
+
     def family_of(features: Array) -> PolynomialFamily:
-        return PolynomialFamily.of(RankOneBase(features, normalize), family.degree, family.degree_penalties, 1.0)
+        surveyed = RankOneBase(features, normalize, precision)
+        return PolynomialFamily.of(surveyed, family.degree, family.degree_penalties, 1.0)
 
     rows, fit_intercept = Rows(base.columns, problem.y, problem.weight), problem.fit_intercept
     parts = np.array_split(rng.permutation(len(rows.y)), n_folds)

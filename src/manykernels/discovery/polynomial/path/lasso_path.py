@@ -8,16 +8,14 @@ matter takes milliseconds; the survey of the family tells which ones do.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning as SlowConvergence
-from sklearn.linear_model import lasso_path
 
 from manykernels.discovery.polynomial.bases.product_bases import Index
-from manykernels.discovery.polynomial.tuning import NEWCOMERS, PATH_ROUNDS, PATH_SWEEPS, PATH_TOL, PATH_VIOLATION
+from manykernels.discovery.polynomial.path.restricted import restricted_lasso
+from manykernels.discovery.polynomial.tuning import NEWCOMERS, PATH_ROUNDS, PATH_VIOLATION
 from manykernels.validation.arrays import Array
 
 Survey = Callable[[Array, int], tuple[tuple[Index, ...], Array]]
@@ -81,15 +79,7 @@ class WeightedLasso:
         centers, root = self.mean(features), np.sqrt(self.weight)
         design = ((features - centers[:, None]) * root / w[:, None]).T
         target = (self.y - self.mean(self.y)) * root
-        # So small a gap that a product beyond the strength is one, and not what an unfinished solution left over.
-        tol = PATH_TOL * mu**2 / (2.0 * self.weight.sum() * max(float(target @ target), np.finfo(float).tiny))
-        options = {"max_iter": PATH_SWEEPS, "tol": tol, "coef_init": start * w, "precompute": design.T @ design}
-        alphas = [mu / len(self.y)]
-        with warnings.catch_warnings():
-            # Whatever is not at its optimum here is found by the next survey, or costs a little error of a fold.
-            warnings.simplefilter("ignore", SlowConvergence)
-            path = lasso_path(np.asfortranarray(design), target, alphas=alphas, Xy=design.T @ target, **options)
-        found = path[1][:, 0]
+        found = restricted_lasso(design, target, mu, start * w)
         coefficients = found / w
         intercept = float(self.mean(self.y) - coefficients @ centers)
         return coefficients, intercept, self.weight * (self.y - coefficients @ features - intercept)
