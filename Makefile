@@ -39,7 +39,7 @@ help:
 	@echo "make optima       solve the problems of the tests by the conic oracle anew and store the optima"
 	@echo "make lint         check style, types, docstrings and the rules of the house"
 	@echo "make format       apply the style"
-	@echo "make docs         build the documentation into docs/_build/html"
+	@echo "make docs         build the documentation into docs/_build/html and check the links inside it"
 	@echo "make examples     run every example; those of the gallery run in make docs"
 	@echo "make bench-smoke  run every benchmark on its smallest problem"
 	@echo "make experiments  run the quick variant of every experiment on the data in DATA=$(DATA)"
@@ -84,6 +84,7 @@ format: $(VENV)/.installed-lint
 docs: $(VENV)/.installed-docs
 	rm -rf docs/_build docs/generated docs/gallery
 	$(ONE_THREAD) $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python docs/_extensions/links.py docs/_build/html
 
 # Those of the gallery run when the documentation is built.
 examples: $(VENV)/.installed-test
