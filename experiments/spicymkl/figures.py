@@ -1,6 +1,7 @@
 """Figures 5 and 6 of the SpicyMKL publication: CPU time against the number of kernels and of samples.
 
     python experiments/spicymkl/figures.py [--data DIR] [--quick] [--output DIR]
+    python experiments/spicymkl/figures.py --data DIR --repeats 10 --kernels 50 150 500 --samples 500 1000
 
 ``DIR`` may hold ``ringnorm.npz``, ``twonorm.npz`` and ``waveform.npz`` (arrays ``X`` and ``y``); what is not there is
 drawn by Breiman's generators. Every run is written to ``figure_runs.csv`` at once and not repeated by the next call. A
@@ -25,7 +26,7 @@ import argparse
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -167,10 +168,15 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes, for a check that everything runs")
     parser.add_argument("--output", default="experiments/results/spicymkl", help="folder for tables and figures")
     parser.add_argument("--page", type=Path, help="page whose figures, between two comments, are replaced")
+    parser.add_argument("--repeats", type=int, help="how often, instead of three times")
+    parser.add_argument("--kernels", type=int, nargs="*", help="numbers of kernels of Figure 5, instead of all")
+    parser.add_argument("--samples", type=int, nargs="*", help="numbers of samples of Figure 6, instead of all")
     parser.add_argument("--again", help="solver whose runs are forgotten and made again")
     parser.add_argument("--report", action="store_true", help="run nothing, only write what the runs so far say")
     arguments = parser.parse_args()
-    sizes, output = QUICK if arguments.quick else FULL, Path(arguments.output)
+    asked = {"kernels": arguments.kernels, "samples": arguments.samples, "repeats": arguments.repeats}
+    given = {name: value for name, value in asked.items() if value is not None}
+    sizes, output = replace(QUICK if arguments.quick else FULL, **given), Path(arguments.output)
     ledger = Ledger(output / "figure_runs.csv", KEYS, KEYS + MEASURED)
     ledger.drop(solver=arguments.again)
     if not arguments.report:

@@ -177,6 +177,7 @@ def test_every_parameter_is_an_option_with_the_default_of_python() -> None:
         (("--penalty", "lq", "--q", 1.2), {"q": 1.2}),
         (("--penalty", "lp_ball", "--p", 3), {"p": 3.0}),
         (("--penalty", "elasticnet_ball", "--eta", 0.25), {"eta": 0.25}),
+        (("--penalty", "group_elasticnet", "--q", 1.2, "--l1-ratio", 0.7), {"q": 1.2, "l1_ratio": 0.7}),
         (("--loss", "quantile", "--tau", 0.9, "--no-fit-intercept"), {"tau": 0.9, "fit_intercept": False}),
         (("--loss", "huber", "--delta", 700, "--n-jobs", 2), {"delta": 700.0, "n_jobs": 2}),
         (("--loss", "epsilon_insensitive", "--epsilon", 50, "--alpha", 0.01), {"epsilon": 50.0, "alpha": 0.01}),

@@ -177,7 +177,9 @@ def test_cross_validation_and_path_share_too():
     assert labels.solutions[-1].dual_coef.shape == (len(X), 3)
 
 
-@pytest.mark.parametrize("penalty", ["elasticnet", "lq", "ridge", "simplex", "lp_ball", "elasticnet_ball"])
+@pytest.mark.parametrize(
+    "penalty", ["elasticnet", "lq", "ridge", "simplex", "lp_ball", "elasticnet_ball", "group_elasticnet"]
+)
 def test_every_penalty_shares(penalty):
     model = MKLClassifier(weights="shared", penalty=penalty, loss="squared_hinge").fit(X, LABELS)
     assert model.dual_gap_ <= 1e-4

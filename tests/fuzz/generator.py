@@ -15,7 +15,7 @@ from manykernels.kernels import Gaussian, KernelBank
 
 LOSSES = ("squared", "logistic", "hinge", "squared_hinge", "epsilon_insensitive", "huber", "quantile")
 CLASSIFIERS = ("logistic", "hinge", "squared_hinge")
-REGULARIZERS = ("l1", "elasticnet", "lq", "ridge", "simplex", "lp_ball", "elasticnet_ball")
+REGULARIZERS = ("l1", "elasticnet", "lq", "ridge", "simplex", "lp_ball", "elasticnet_ball", "group_elasticnet")
 ORDINARY_KERNELS = ("gaussian", "linear", "polynomial")
 HOSTILE_KERNELS = (
     *ORDINARY_KERNELS, "low_rank", "rank_one", "duplicate", "zero", "constant", "near_identical", "identity", "outlier",
@@ -230,6 +230,11 @@ def _parameters(rng: Any, regularizer: str, hostile: bool) -> dict[str, float]:
             return {"p": float(rng.choice([1.0, 1.001, 1.1, 2.0, 10.0, 100.0] if hostile else [1.1, 2.0, 4.0]))}
         case "elasticnet_ball":
             return {"eta": float(rng.choice([0.0, 1e-6, 0.2, 0.5, 0.9, 1 - 1e-6, 1.0] if hostile else [0.2, 0.5, 0.8]))}
+        case "group_elasticnet":
+            return {
+                "l1_ratio": float(rng.choice([0.0, 1e-6, 0.5, 0.99] if hostile else [0.1, 0.5, 0.9])),
+                "q": float(rng.choice([1.05, 1.2, 1.5, 2.0] if hostile else [1.2, 1.5, 1.8])),
+            }
     return {}
 
 
@@ -241,6 +246,6 @@ def _strength(rng: Any, case: Case) -> float:
     squares = np.einsum("i,mij,j->m", rho, case.grams.astype(float), rho)
     norm = float(np.sqrt(max(squares.max(), 0.0))) or 1.0
     kernel = float(np.trace(case.grams, axis1=1, axis2=2).max()) / case.n_samples * float(case.weights.mean()) or 1.0
-    exponent = case.parameters.get("q", 1.0 if case.regularizer in ("l1", "elasticnet") else 2.0)
+    exponent = case.parameters["q"] if case.regularizer == "lq" else 2.0 - (case.regularizer in ("l1", "elasticnet"))
     unit = norm ** (2.0 - exponent) * kernel ** (exponent - 1.0)
     return unit * 10 ** rng.uniform(*((-6.0, 1.0) if case.hostile else (-2.5, 0.0)))

@@ -193,6 +193,9 @@ def penalty(name: str, c: Any, t: Any, p: dict[str, float]) -> Any:
             return c * _norm(t, 2 * Long(p["p"]) / (Long(p["p"]) + 1)) ** 2 / 2
         case "elasticnet_ball":
             return c * _ball_value(t, Long(p["eta"])) / 2
+        case "group_elasticnet":
+            ratio = Long(p["l1_ratio"])
+            return c * (ratio * t.sum() + (1 - ratio) * _norm(t, Long(p["q"])) ** 2 / 2)
     raise ValueError(name)
 
 
@@ -222,6 +225,9 @@ def conjugate(name: str, c: Any, u: Any, p: dict[str, float]) -> Any:
             return _norm(u, exponent) ** 2 / (2 * c)
         case "elasticnet_ball":
             return _ball_bound(u**2, Long(p["eta"])) / (2 * c)
+        case "group_elasticnet":
+            ratio, q = Long(p["l1_ratio"]), Long(p["q"])
+            return _norm(np.maximum(u - c * ratio, 0), q / (q - 1)) ** 2 / (2 * c * (1 - ratio))
     raise ValueError(name)
 
 

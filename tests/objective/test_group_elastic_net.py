@@ -8,22 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from manykernels import MKLRegressor, MKLRegressorCV
 from manykernels.exceptions import InvalidInputError
-from manykernels.objective import ElasticNet, GroupElasticNet, LpBall, Problem, Regularizer
+from manykernels.objective import ElasticNet, GroupElasticNet, LpBall, Problem
 from manykernels.objective.conversions import obscure, ufo_mkl
 from manykernels.solvers import SOLVERS, choose_solver, get_solver
-from manykernels.testing.regularizer import RegularizerContract
+from manykernels.testing.formulas import penalty_conjugate, penalty_value
 
 cp: Any = pytest.importorskip("cvxpy")
 pytest.importorskip("clarabel")
-
-
-class TestContract(RegularizerContract):
-    @pytest.fixture(
-        params=[GroupElasticNet(0.7), GroupElasticNet(2.0, 0.0, 1.5), GroupElasticNet(0.7, 0.9, 1.9)], ids=repr
-    )
-    def regularizer(self, request: pytest.FixtureRequest) -> Regularizer:
-        return request.param
 
 
 def test_the_elastic_net_and_the_lp_ball_are_its_ends() -> None:
@@ -39,7 +32,7 @@ def test_the_elastic_net_and_the_lp_ball_are_its_ends() -> None:
             np.testing.assert_allclose(one.prox(x, 0.5), other.prox(x, 0.5), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize(("name", "value"), [("l1_ratio", 1.0), ("p", 1.0), ("p", 2.5), ("l1_ratio", -0.1)])
+@pytest.mark.parametrize(("name", "value"), [("l1_ratio", 1.0), ("q", 1.0), ("q", 2.5), ("l1_ratio", -0.1)])
 def test_what_is_another_penalty_is_refused(name: str, value: float) -> None:
     with pytest.raises(InvalidInputError, match=name):
         GroupElasticNet(1.0, **{name: value})
@@ -101,6 +94,28 @@ def test_the_published_constants() -> None:
     assert posed.factor * posed.regularizer.value(t) == pytest.approx(value, rel=1e-12)
     plain = obscure(0.1, 50, 16)
     assert plain.factor * plain.regularizer.value(t) == pytest.approx(0.05 * np.sum(t**p) ** (2 / p), rel=1e-12)
-    assert GroupElasticNet.published(0.02, 0.1, 2).p == 2.0
+    assert GroupElasticNet.published(0.02, 0.1, 2).q == 2.0
     with pytest.raises(InvalidInputError, match="at least 3"):
         obscure(0.1, 2, 16)
+
+
+def test_it_has_a_name_in_estimators_and_cross_validation() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=40)
+    model = MKLRegressor(penalty="group_elasticnet", l1_ratio=0.7, q=1.2, alpha=0.1, tol=1e-6).fit(X, y)
+    assert model.dual_gap_ <= 1e-6
+    chosen = MKLRegressorCV(penalty="group_elasticnet", l1_ratios=(0.9, 0.5), q=1.2, n_alphas=4, cv=2).fit(X, y)
+    assert sorted(chosen.cv_frame()["l1_ratio"].unique()) == [0.5, 0.9]
+    assert chosen.l1_ratio_ in (0.5, 0.9)
+    with pytest.raises(InvalidInputError, match="penalty 'l1'"):
+        MKLRegressor(penalty="group_elasticnet", l1_ratio=1.0).fit(X, y)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_agrees_with_formulas_that_share_no_code(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    t, own = rng.exponential(size=5), {"l1_ratio": float(rng.uniform(0, 0.9)), "q": float(rng.uniform(1.1, 2))}
+    penalty = GroupElasticNet(0.7, **own)
+    assert penalty.value(t) == pytest.approx(penalty_value("group_elasticnet", own, 0.7, t), rel=1e-12)
+    assert penalty.conjugate(t) == pytest.approx(penalty_conjugate("group_elasticnet", own, 0.7, t), rel=1e-12)

@@ -19,11 +19,13 @@ from manykernels.objective.regularizers import (
     BlockLq,
     ElasticNet,
     ElasticNetBall,
+    GroupElasticNet,
     LpBall,
     Regularizer,
     Ridge,
     Simplex,
     get_regularizer,
+    squared_norms,
     weight_sets,
 )
 from manykernels.objective.regularizers import norms as regularizers
@@ -49,6 +51,9 @@ INSTANCES = (
     ElasticNetBall(0.7, eta=0.0),
     ElasticNetBall(0.7, eta=1.0),
     ElasticNetBall(2.0, eta=0.9),
+    GroupElasticNet(0.7),
+    GroupElasticNet(2.0, l1_ratio=0.0, q=1.5),
+    GroupElasticNet(0.7, l1_ratio=0.9, q=1.9),
 )
 
 
@@ -61,12 +66,21 @@ class TestEveryRegularizer(RegularizerContract):
 def test_every_concrete_regularizer_is_registered_and_tested() -> None:
     found = {
         kind
-        for module in (regularizers, weight_sets)
+        for module in (regularizers, squared_norms, weight_sets)
         for kind in vars(module).values()
         if inspect.isclass(kind) and issubclass(kind, Regularizer) and not inspect.isabstract(kind)
     }
     assert found == set(REGULARIZERS.values()) == {type(one) for one in INSTANCES}
-    assert set(REGULARIZERS) == {"l1", "elasticnet", "lq", "ridge", "simplex", "lp_ball", "elasticnet_ball"}
+    assert set(REGULARIZERS) == {
+        "l1",
+        "elasticnet",
+        "lq",
+        "ridge",
+        "simplex",
+        "lp_ball",
+        "elasticnet_ball",
+        "group_elasticnet",
+    }
 
 
 @dataclass(frozen=True)
@@ -134,7 +148,7 @@ def test_dual_scale_is_always_feasible(u, regularizer) -> None:
     assert np.isfinite(regularizer.conjugate(regularizer.dual_scale(u) * u)) or not regularizer.dual_constraint
 
 
-@pytest.mark.parametrize("theta_set", [one for one in INSTANCES if not one.separable], ids=repr)
+@pytest.mark.parametrize("theta_set", [one for one in INSTANCES if one.weight_set], ids=repr)
 def test_weight_sets_agree_with_their_definition(theta_set, rng) -> None:
     """Value and conjugate bound every feasible theta, and the weights attain the value."""
     t, u = rng.exponential(size=5), rng.exponential(size=5)

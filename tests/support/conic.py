@@ -227,6 +227,9 @@ def _conic_penalty(cp: Any, problem: SmallProblem, t: Any, energy: Any) -> tuple
         "ridge": lambda: energy / 2,
         "simplex": lambda: cp.square(cp.sum(t)) / 2,
         "lp_ball": lambda: cp.square(cp.pnorm(t, 2 * params["p"] / (params["p"] + 1))) / 2,
+        "group_elasticnet": lambda: (
+            params["l1_ratio"] * cp.sum(t) + (1 - params["l1_ratio"]) / 2 * cp.square(cp.pnorm(t, params["q"]))
+        ),
     }
     return c * forms[problem.regularizer_name](), []
 

@@ -143,11 +143,17 @@ _ALL = (
     Parameter(
         "l1_ratio",
         0.5,
-        "For 'elasticnet': 1 is 'l1', 0 is 'ridge'.",
+        "For 'elasticnet' and 'group_elasticnet': share of the norms; 1 is 'l1', 0 has squares only.",
         _of_penalty("elasticnet", "l1_ratio"),
         Range(high=1.0),
     ),
-    Parameter("q", 1.5, "For 'lq': exponent.", _of_penalty("lq", "q"), Range(1.0, 2.0, open="low")),
+    Parameter(
+        "q",
+        1.5,
+        "For 'lq' and 'group_elasticnet': exponent of the norms.",
+        _of_penalty("lq", "q"),
+        Range(1.0, 2.0, open="low"),
+    ),
     Parameter(
         "p",
         2.0,

@@ -200,6 +200,16 @@ def _lq_conjugate(q: float, c: float, u: Floats) -> float:
     return float(c * ((u / c) ** dual).sum() / dual)
 
 
+def _group_elasticnet(params: Parameters, c: float, t: Floats) -> float:
+    ratio = params["l1_ratio"]
+    return float(c * (ratio * t.sum() + (1 - ratio) / 2 * _power_sum(t, params["q"]) ** 2))
+
+
+def _group_elasticnet_conjugate(params: Parameters, c: float, u: Floats) -> float:
+    ratio, q = params["l1_ratio"], params["q"]
+    return _power_sum(np.maximum(u - c * ratio, 0), q / (q - 1)) ** 2 / (2 * c * (1 - ratio))
+
+
 _PENALTIES: dict[str, Callable[[Parameters, float, Floats], float]] = {
     "l1": lambda p, c, t: c * t.sum(),
     "elasticnet": lambda p, c, t: c * (p["l1_ratio"] * t.sum() + (1 - p["l1_ratio"]) * (t**2).sum() / 2),
@@ -208,6 +218,7 @@ _PENALTIES: dict[str, Callable[[Parameters, float, Floats], float]] = {
     "simplex": lambda p, c, t: c / 2 * t.sum() ** 2,
     "lp_ball": lambda p, c, t: c / 2 * _power_sum(t, 2 * p["p"] / (p["p"] + 1)) ** 2,
     "elasticnet_ball": lambda p, c, t: c / 2 * _ball_reciprocal(p["eta"], t**2),
+    "group_elasticnet": _group_elasticnet,
 }
 _PENALTY_CONJUGATES: dict[str, Callable[[Parameters, float, Floats], float]] = {
     "l1": lambda p, c, u: 0.0 if u.max(initial=0.0) <= c * (1 + 1e-12) else np.inf,
@@ -217,6 +228,7 @@ _PENALTY_CONJUGATES: dict[str, Callable[[Parameters, float, Floats], float]] = {
     "simplex": lambda p, c, u: u.max(initial=0.0) ** 2 / (2 * c),
     "lp_ball": lambda p, c, u: _power_sum(u**2, p["p"] / (p["p"] - 1) if p["p"] > 1 else np.inf) / (2 * c),
     "elasticnet_ball": lambda p, c, u: _ball_support(p["eta"], u**2) / (2 * c),
+    "group_elasticnet": _group_elasticnet_conjugate,
 }
 
 

@@ -99,7 +99,7 @@ def random_problem(
     loss : str
         One of ``LOSSES``, or ``"quantile"``, ``"poisson"`` or ``"gamma"``.
     regularizer : str
-        One of ``REGULARIZERS``, or ``"lp_ball"`` or ``"elasticnet_ball"``.
+        One of ``REGULARIZERS``, or ``"lp_ball"``, ``"elasticnet_ball"`` or ``"group_elasticnet"``.
     fit_intercept : bool
         Whether the model has an intercept.
     weighted : bool
@@ -148,7 +148,7 @@ def small_problems(n: int = 200, *, regularizers: Sequence[str] = REGULARIZERS) 
     n : int
         How many; 24 times the number of regularizers is one full cycle.
     regularizers : sequence of str
-        Their names; ``"lp_ball"`` and ``"elasticnet_ball"`` come only on request.
+        Their names; ``"lp_ball"``, ``"elasticnet_ball"`` and ``"group_elasticnet"`` come only on request.
 
     Yields
     ------
@@ -241,6 +241,8 @@ def _draw_loss_params(rng: np.random.Generator, loss: str, y: Floats) -> dict[st
 
 
 def _draw_regularizer_params(rng: np.random.Generator, regularizer: str) -> dict[str, float]:
+    if regularizer == "group_elasticnet":  # by itself: a number drawn for all would change what the others draw
+        return {"l1_ratio": float(rng.choice([0.0, 0.3, 0.8])), "q": float(rng.choice([1.25, 1.5, 1.75]))}
     return {
         "elasticnet": {"l1_ratio": float(rng.choice([0.05, 0.3, 0.5, 0.9, 0.99]))},
         "lq": {"q": float(rng.choice([1.25, 1.5, 1.75, 2.0]))},

@@ -171,16 +171,17 @@ class CrossValidated(ChoosesMixtures):
     def _families(self: Any) -> list[PenaltyFamily]:
         """Return the penalties to try, after a look at what decides the grid, also where it is given."""
         alpha_grid(1.0, self.n_alphas, self.ratio)
-        ratios = 0.5 if self.l1_ratios is None else self.l1_ratios
         penalty = self._named_penalty
         if self.mus is not None:
             return [PenaltyFamily(penalty, {}, float(mu)) for mu in np.ravel(self.mus)]
-        if penalty == "elasticnet":
-            return [PenaltyFamily("elasticnet", {"l1_ratio": float(ratio)}) for ratio in np.ravel(ratios)]
         if isinstance(penalty, Regularizer):
             return [PenaltyFamily(penalty, {})]
-        own = {name: getattr(self, name) for name in shape_of(REGULARIZERS[penalty])}
-        return [PenaltyFamily(penalty, own)]
+        shape = shape_of(REGULARIZERS[penalty])
+        own = {name: getattr(self, name) for name in shape if name != "l1_ratio"}
+        if "l1_ratio" not in shape:
+            return [PenaltyFamily(penalty, own)]
+        ratios = 0.5 if self.l1_ratios is None else self.l1_ratios
+        return [PenaltyFamily(penalty, {"l1_ratio": float(ratio)} | own) for ratio in np.ravel(ratios)]
 
     def _at_given_strength(self: Any, rows: Rows) -> BaseMKL:
         """Return the plain estimator with these parameters, which knows the columns of these rows."""

@@ -57,13 +57,13 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     ratio : float, default=0.001
         Smallest strength of the grid over the largest.
     l1_ratios : float or sequence of float or None, default=None
-        Mixtures to try, each on a path of its own: 1 selects, 0 averages. None is 0.5 for ``"elasticnet"``, and
+        Mixtures to try, each on a path of its own: 1 selects, 0 averages. None is 0.5 for elastic nets, and
         (1, 0.5, 0) for a search, which leaves out 0.5 where 1 is behind 0 by more than a standard error.
     mus : float, sequence of float or None, default=None
         For ``"elasticnet"``, instead of ``l1_ratios``: weights of the squared norms to try, each fixed along a path in
         which ``alpha`` is the weight of the norms. These are ``mu`` and ``tau`` of the PFBS paper.
     q, p, eta : float
-        Shape of the penalties ``"lq"``, ``"lp_ball"`` and ``"elasticnet_ball"``.
+        Shape of the penalties ``"lq"`` and ``"group_elasticnet"``, ``"lp_ball"``, and ``"elasticnet_ball"``.
     epsilon, delta, tau : float
         Shape of the losses ``"epsilon_insensitive"``, ``"huber"`` and ``"quantile"``.
     cv : int, splitter or iterable, default=None
@@ -261,13 +261,13 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     ratio : float, default=0.001
         Smallest strength of the grid over the largest.
     l1_ratios : float or sequence of float or None, default=None
-        Mixtures to try, each on a path of its own: 1 selects, 0 averages. None is 0.5 for ``"elasticnet"``, and
+        Mixtures to try, each on a path of its own: 1 selects, 0 averages. None is 0.5 for elastic nets, and
         (1, 0.5, 0) for a search, which leaves out 0.5 where 1 is behind 0 by more than a standard error.
     mus : float, sequence of float or None, default=None
         For ``"elasticnet"``, instead of ``l1_ratios``: weights of the squared norms to try, each fixed along a path in
         which ``alpha`` is the weight of the norms.
     q, p, eta : float
-        Shape of the penalties ``"lq"``, ``"lp_ball"`` and ``"elasticnet_ball"``.
+        Shape of the penalties ``"lq"`` and ``"group_elasticnet"``, ``"lp_ball"``, and ``"elasticnet_ball"``.
     cv : int, splitter or iterable, default=None
         Folds of stratified K-fold selection (5 by default), or any splitter of scikit-learn.
     scoring : str, callable or None, default=None

@@ -45,16 +45,17 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
     loss : {"logistic", "hinge", "squared_hinge"} or Loss, default="logistic"
         Loss of a score for a label.
     penalty : str or Regularizer, default="l1"
-        ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, or a set of kernel weights, ``"simplex"``, ``"lp_ball"``,
-        ``"elasticnet_ball"``. A Regularizer object brings its own strength instead of ``alpha``.
+        ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, ``"group_elasticnet"``, or a set of kernel weights,
+        ``"simplex"``, ``"lp_ball"``, ``"elasticnet_ball"``. A Regularizer object brings its own strength instead of
+        ``alpha``.
     alpha : float or str, default="auto"
         Strength of the penalty relative to the mean loss, positive. Text is relative to the strength at which the model
         of a class is empty, so that every class has its own: ``"0.1*max"`` is a tenth of it, ``"auto"`` the fraction
         ``0.5 / sqrt(n_samples)``, which no scale of the kernels and no number of classes changes.
     l1_ratio : float, default=0.5
-        For ``"elasticnet"``: 1 is ``"l1"``, 0 is ``"ridge"``.
+        For ``"elasticnet"``: 1 is ``"l1"``, 0 is ``"ridge"``; also for ``"group_elasticnet"``, below 1.
     q : float, default=1.5
-        For ``"lq"``: exponent, between 1 and 2.
+        For ``"lq"`` and ``"group_elasticnet"``: exponent, above 1 and at most 2.
     p : float, default=2.0
         For ``"lp_ball"``: exponent of the ball of weights, at least 1.
     eta : float, default=0.5

@@ -43,7 +43,8 @@ class MKLSurvival(BaseMKL):
     alpha : float or str, default="auto"
         Strength of the penalty relative to the mean loss of a sample, positive; text as for :class:`MKLRegressor`.
     l1_ratio, q, p, eta : float
-        Shape of the penalties "elasticnet", "lq", "lp_ball" and "elasticnet_ball".
+        Shape of the penalties "elasticnet", "lq", "lp_ball" and "elasticnet_ball" ("group_elasticnet" has no solver
+        for this loss).
     solver : str or Solver, default="auto"
         One that solves losses of all samples together: "working_set" or "interior_point".
     kernel_penalties : array-like of shape (n_kernels,), dict or None, default=None

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 REGULARIZERS: dict[str, type[Regularizer]] = {
-    kind.name: kind for kind in (BlockL1, ElasticNet, BlockLq, Ridge, Simplex, LpBall, ElasticNetBall)
+    kind.name: kind for kind in (BlockL1, ElasticNet, BlockLq, Ridge, Simplex, LpBall, ElasticNetBall, GroupElasticNet)
 }
 
 

@@ -18,12 +18,12 @@ __all__ = ["GroupElasticNet"]
 
 @dataclass(frozen=True)
 class GroupElasticNet(Regularizer):
-    r"""UFO-MKL's penalty, linear in the 1-norm and quadratic in the p-norm of the block norms (Orabona and Jie 2011).
+    r"""UFO-MKL's penalty, linear in the 1-norm and quadratic in the q-norm of the block norms (Orabona and Jie 2011).
 
-    .. math:: \Omega(t) = C \Big( r \sum_m t_m + \frac{1 - r}{2} \lVert t \rVert_p^2 \Big), \qquad
-              \Omega^*(u) = \frac{\lVert (u - C r)_+ \rVert_{p'}^2}{2 C (1 - r)}, \qquad \frac1p + \frac1{p'} = 1
+    .. math:: \Omega(t) = C \Big( r \sum_m t_m + \frac{1 - r}{2} \lVert t \rVert_q^2 \Big), \qquad
+              \Omega^*(u) = \frac{\lVert (u - C r)_+ \rVert_{q'}^2}{2 C (1 - r)}, \qquad \frac1q + \frac1{q'} = 1
 
-    At p = 2 it is the elastic net, at r = 0 the lp ball of kernel weights with ``p / (2 - p)`` in the place of ``p``.
+    At q = 2 it is the elastic net, at r = 0 the lp ball of kernel weights with ``p = q / (2 - q)``.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class GroupElasticNet(Regularizer):
         ``C``.
     l1_ratio : float, default=0.5
         ``r``, at least 0 and below 1, which is the block 1-norm.
-    p : float, default=1.25
+    q : float, default=1.5
         Exponent, above 1 and at most 2. The published one depends on the number of kernels: see `published`.
 
     References
@@ -41,13 +41,13 @@ class GroupElasticNet(Regularizer):
     Examples
     --------
     >>> import numpy as np
-    >>> penalty = GroupElasticNet(2.0, l1_ratio=0.5, p=1.5)
+    >>> penalty = GroupElasticNet(2.0, l1_ratio=0.5, q=1.5)
     >>> penalty.value(np.array([1.0, 0.0])), penalty.conjugate(np.array([3.0, 1.0]))
     (1.5, 2.0)
     """
 
     l1_ratio: float = 0.5
-    p: float = 1.25
+    q: float = 1.5
 
     name: ClassVar[str] = "group_elasticnet"
     separable: ClassVar[bool] = False
@@ -55,23 +55,23 @@ class GroupElasticNet(Regularizer):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "l1_ratio", check_positive(self.l1_ratio, "l1_ratio", allow_zero=True, upper=1.0))
-        object.__setattr__(self, "p", check_positive(self.p, "p", upper=2.0))
-        if self.l1_ratio == 1 or self.p <= 1:
+        object.__setattr__(self, "q", check_positive(self.q, "q", upper=2.0))
+        if self.l1_ratio == 1 or self.q <= 1:
             raise InvalidInputError(
-                f"l1_ratio must be below 1 and p above 1, got l1_ratio={self.l1_ratio!r} and p={self.p!r}: the block "
-                "1-norm (l1_ratio = 1) is penalty 'l1', its square (l1_ratio = 0, p = 1) penalty 'simplex'."
+                f"l1_ratio must be below 1 and q above 1, got l1_ratio={self.l1_ratio!r} and q={self.q!r}: the block "
+                "1-norm (l1_ratio = 1) is penalty 'l1', its square (l1_ratio = 0, q = 1) penalty 'simplex'."
             )
 
     @classmethod
     def published(cls, alpha: float, lam: float, n_kernels: int) -> Self:
-        """Return ``alpha sum t + (lam / 2) ||t||_p^2`` with the paper's ``p = 2 log M / (2 log M - 1)``.
+        """Return ``alpha sum t + (lam / 2) ||t||_q^2`` with the paper's ``q = 2 log M / (2 log M - 1)``.
 
         Parameters
         ----------
         alpha, lam : float
             Coefficients of both terms; lam positive.
         n_kernels : int
-            ``M``; below 3 kernels p is 2, since the formula leaves the range in which the norm is strongly convex.
+            ``M``; below 3 kernels q is 2, since the formula leaves the range in which the norm is strongly convex.
 
         Returns
         -------
@@ -79,18 +79,18 @@ class GroupElasticNet(Regularizer):
 
         Examples
         --------
-        >>> round(GroupElasticNet.published(0.1, 1.0, 100).p, 4)
+        >>> round(GroupElasticNet.published(0.1, 1.0, 100).q, 4)
         1.1218
         """
         alpha, lam = check_positive(alpha, "alpha", allow_zero=True), check_positive(lam, "lam")
         logarithm = 2.0 * np.log(max(check_count(n_kernels, "n_kernels"), 2))
-        p = min(logarithm / (logarithm - 1.0), 2.0)
-        return cls(alpha + lam, l1_ratio=alpha / (alpha + lam), p=float(p))
+        q = min(logarithm / (logarithm - 1.0), 2.0)
+        return cls(alpha + lam, l1_ratio=alpha / (alpha + lam), q=float(q))
 
     @property
     def square_form(self) -> tuple[float, float, float]:
-        """``(C r, C (1 - r), p)``."""
-        return self.strength * self.l1_ratio, self.strength * (1.0 - self.l1_ratio), self.p
+        """``(C r, C (1 - r), q)``."""
+        return self.strength * self.l1_ratio, self.strength * (1.0 - self.l1_ratio), self.q
 
     @property
     def sparse(self) -> bool:
@@ -103,25 +103,25 @@ class GroupElasticNet(Regularizer):
         return self.square_form[0]
 
     def value(self, t: Array) -> float:
-        """``C (r sum t + (1 - r) / 2 ||t||_p^2)``."""
+        """``C (r sum t + (1 - r) / 2 ||t||_q^2)``."""
         linear, square, _ = self.square_form
-        size = _norm(t, self.p)  # floats of Python, whose product becomes infinite where a power would raise
+        size = _norm(t, self.q)  # floats of Python, whose product becomes infinite where a power would raise
         with np.errstate(over="ignore"):
             return linear * float(np.sum(t)) + 0.5 * square * size * size
 
     def conjugate(self, u: Array) -> float:
-        """``||(u - C r)_+||^2 / (2 C (1 - r))`` with the norm of exponent ``p / (p - 1)``."""
-        linear, square, p = self.square_form
-        size = _norm(np.maximum(np.asarray(u) - linear, 0.0), p / (p - 1.0))
+        """``||(u - C r)_+||^2 / (2 C (1 - r))`` with the norm of exponent ``q / (q - 1)``."""
+        linear, square, q = self.square_form
+        size = _norm(np.maximum(np.asarray(u) - linear, 0.0), q / (q - 1.0))
         return 0.5 * size * (size / square)
 
     def prox(self, t: Array, step: float) -> Array:
         """Shrink by ``step C r``, then as the lp ball with the same norm does."""
-        linear, square, p = self.square_form
+        linear, square, q = self.square_form
         shifted = np.maximum(np.asarray(t, dtype=np.float64) - step * linear, 0.0)
-        if p == 2:
+        if q == 2:
             return shifted / (1.0 + step * square)
-        return LpBall(square, p=p / (2.0 - p)).prox(shifted, step)
+        return LpBall(square, p=q / (2.0 - q)).prox(shifted, step)
 
     def strength_max(self, u: Array) -> float:
         """``max u / r``; infinite for r = 0."""
@@ -130,17 +130,17 @@ class GroupElasticNet(Regularizer):
     def relative(self, fraction: float, u: Array, loss: float) -> Self:
         """Scale both terms, each by its own, as the elastic net does."""
         net = ElasticNet(1.0, l1_ratio=self.l1_ratio).relative(fraction, u, loss)
-        return type(self)(net.strength, l1_ratio=net.l1_ratio, p=self.p)
+        return type(self)(net.strength, l1_ratio=net.l1_ratio, q=self.q)
 
     def derivative(self, t: Array) -> Array:
-        """``C (r + (1 - r) ||t||_p^(2 - p) t^(p - 1))``."""
-        linear, square, p = self.square_form
-        return linear + square * _gradient(np.asarray(t, dtype=np.float64), p)
+        """``C (r + (1 - r) ||t||_q^(2 - q) t^(q - 1))``."""
+        linear, square, q = self.square_form
+        return linear + square * _gradient(np.asarray(t, dtype=np.float64), q)
 
     def conjugate_derivative(self, u: Array) -> Array:
-        """``||v||^(2 - p') v^(p' - 1) / (C (1 - r))`` with ``v = (u - C r)_+``."""
-        linear, square, p = self.square_form
-        return _gradient(np.maximum(np.asarray(u) - linear, 0.0), p / (p - 1.0)) / square
+        """``||v||^(2 - q') v^(q' - 1) / (C (1 - r))`` with ``v = (u - C r)_+``."""
+        linear, square, q = self.square_form
+        return _gradient(np.maximum(np.asarray(u) - linear, 0.0), q / (q - 1.0)) / square
 
 
 def _norm(x: Array, exponent: float) -> float:

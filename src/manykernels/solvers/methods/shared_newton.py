@@ -164,8 +164,11 @@ def _first_weights(problem: SharedProblem, rho: Array) -> Array:
     elif regularizer.weight_set:
         chosen = norms >= np.sort(norms)[-min(FIRST_SET, norms.size)] if regularizer.sparse else norms >= 0
         weights = regularizer.weights_from_norms(chosen.astype(np.float64))
-    else:
+    elif Capability.MULTIPLIERS in regularizer.capabilities:
         return np.zeros(norms.shape)
+    else:  # weights in closed form never leave zero: equal ones, which balance penalty and loss
+        squares = float(norms @ norms)
+        weights = np.full(norms.shape, 2.0 * problem.loss_at_zero / squares if squares > 0 else 1.0)
     return weights / problem.penalties**2
 
 
