@@ -1,6 +1,6 @@
 """Kernels of pairs without a matrix among pairs: the explicit Kronecker product at 40 x 30, and 2,000 x 500 members.
 
-``python benchmarks/pairs.py [--smoke] [--output DIR]``
+``python benchmarks/pairs.py [--case NAME] [--smoke] [--output DIR]``
 
 Two kernels of first and two of second members are multiplied each with each; the target is made of two products.
 """
@@ -9,22 +9,33 @@ from __future__ import annotations
 
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import _common as common
 import numpy as np
 import pandas as pd
 
-from manykernels import get_regularizer
+from manykernels import KernelStack, MKLClassifier, PairKernels, Pairs, get_regularizer
 from manykernels.grams import DenseStack, GramStack, PairStack
 from manykernels.objective import Problem
 from manykernels.solvers import BlockCoordinate, Solution, WorkingSet
 
 SMALL = (40, 30)
 LARGE = (2000, 500)
+SMOKE = (60, 70)
 TOL = 1e-6
-FORMATS = {"gap": ".1e", "primal": ".8g", "cpu_s": ".1f", "peak_mb": ".0f", "members_mb": ".0f", "matrix_gb": ".3g"}
+FORMATS = {
+    "gap": ".1e",
+    "primal": ".8g",
+    "cpu_s": ".1f",
+    "peak_mb": ".0f",
+    "rss_mb": ".0f",
+    "accuracy": ".3f",
+    "members_mb": ".0f",
+    "matrix_gb": ".3g",
+}
 
 
 def members(sizes: tuple[int, int], seed: int) -> list[np.ndarray]:
@@ -60,18 +71,54 @@ def fitted(stack: GramStack, y: np.ndarray, solver: Any) -> tuple[Solution, floa
     return solution, seconds, peak
 
 
-def rows(options: Any) -> Iterator[dict[str, Any]]:
-    """Yield a row for each fit."""
+def small(options: Any) -> Iterator[dict[str, Any]]:
+    """Yield the explicit Kronecker product at 40 x 30, and the same without it."""
     stack, y = draw(SMALL, 1.0, options.seed)
     left, right = members(SMALL, options.seed)
     explicit = DenseStack(np.stack([np.kron(a, b) for a in left for b in right]))
     yield row("explicit, 40 x 30", explicit, SMALL, fitted(explicit, y, WorkingSet(tol=TOL)))
     yield row("pairs, 40 x 30", stack, SMALL, fitted(stack, y, WorkingSet(tol=TOL)))
-    large = (60, 70) if options.smoke else LARGE
-    for share in (1.0, 0.02):
-        stack, y = draw(large, share, options.seed)
-        name = f"pairs, {large[0]:,} x {large[1]:,}, {share:.0%} of the table"
-        yield row(name, stack, large, fitted(stack, y, BlockCoordinate(tol=TOL)))
+
+
+def solved(share: float, options: Any) -> Iterator[dict[str, Any]]:
+    """Yield the squared loss, by the solver itself."""
+    sizes = SMOKE if options.smoke else LARGE
+    stack, y = draw(sizes, share, options.seed)
+    name = f"squared, {sizes[0]:,} x {sizes[1]:,}, {share:.0%} of the table"
+    yield row(name, stack, sizes, fitted(stack, y, BlockCoordinate(tol=TOL)))
+
+
+def estimated(share: float, options: Any) -> Iterator[dict[str, Any]]:
+    """Yield a classifier on `Pairs`: labels by the logistic loss, its default tolerance and strength."""
+    sizes = SMOKE if options.smoke else LARGE
+    stack, y = draw(sizes, share, options.seed)
+    labels, (left, right) = np.where(y > np.median(y), "yes", "no"), members(sizes, options.seed)
+    data = Pairs(KernelStack(left), KernelStack(right), stack.pairs)
+    model = MKLClassifier(PairKernels(products="products"))
+    tracemalloc.start()
+    started = time.process_time()
+    model.fit(data, labels)
+    seconds, peak = time.process_time() - started, tracemalloc.get_traced_memory()[1] / 1e6
+    tracemalloc.stop()
+    name = f"MKLClassifier, {sizes[0]:,} x {sizes[1]:,}, {share:.0%} of the table"
+    yield row(name, stack, sizes, (model.solution_, seconds, peak)) | {"accuracy": model.score(data, labels)}
+
+
+CASES: dict[str, Callable[[Any], Iterator[dict[str, Any]]]] = {
+    "small": small,
+    "sparse": partial(solved, 0.02),
+    "sparse-classifier": partial(estimated, 0.02),
+    "full": partial(solved, 1.0),
+    "full-classifier": partial(estimated, 1.0),
+}
+
+
+def rows(options: Any) -> Iterator[dict[str, Any]]:
+    """Yield a row for each fit; the largest resident set is that of the process so far, so that one case tells most."""
+    for name, case in CASES.items():
+        if options.case in (None, name):
+            for found in case(options):
+                yield found | {"rss_mb": common.peak_memory_bytes() / 1e6}
 
 
 def row(name: str, stack: GramStack, sizes: tuple[int, int], found: tuple[Solution, float, float]) -> dict[str, Any]:
@@ -87,7 +134,9 @@ def row(name: str, stack: GramStack, sizes: tuple[int, int], found: tuple[Soluti
 
 def main() -> None:
     """Measure, print and save."""
-    options = common.parser(__doc__.splitlines()[0]).parse_args()
+    parser = common.parser(__doc__.splitlines()[0])
+    parser.add_argument("--case", choices=tuple(CASES), help="one of the fits, to see its memory by itself")
+    options = parser.parse_args()
     record = common.environment()
     common.print_environment(record)
     table = pd.DataFrame(list(rows(options)))

@@ -10,8 +10,8 @@ import pytest
 
 from manykernels import InvalidInputError, MemoryBudgetError, NotPSDError, get_regularizer, solve
 from manykernels.grams import DenseStack, PairStack
-from manykernels.grams.pairs import index as pair_index
 from manykernels.grams.pairs import stack as module
+from manykernels.kernels.pairs import index as pair_index
 from manykernels.objective import Problem
 from manykernels.solvers import choose_solver
 
@@ -64,9 +64,66 @@ def test_same_answer_as_the_explicit_kronecker_product(sizes, share, regularizer
     np.testing.assert_allclose(*scores, atol=1e-3 * np.std(y))
 
 
+TARGETS = {
+    "squared": lambda y: y,
+    "logistic": np.sign,
+    "squared_hinge": np.sign,
+    "huber": lambda y: y,
+    "poisson": lambda y: np.round(np.exp(y - y.max() + 2)),
+    "gamma": lambda y: np.exp(y / 3),
+}
+
+
+@pytest.mark.usefixtures("_large")
+@pytest.mark.parametrize(
+    ("loss", "regularizer", "fit_intercept"),
+    [
+        ("logistic", "l1", True),
+        ("logistic", "ridge", False),
+        ("squared_hinge", "simplex", True),
+        ("huber", "elasticnet", True),
+        ("squared", "lq", True),
+        ("poisson", "simplex", True),
+        ("gamma", "l1", True),
+    ],
+)
+def test_losses_with_derivatives_need_only_products(loss, regularizer, fit_intercept):
+    stack, kron, y = table((12, 9), 0.8)
+    stack, kron, y = (
+        PairStack(stack._factors._left / 10, stack._factors._right, stack.pairs),
+        kron / 10,
+        TARGETS[loss](y),
+    )
+    start = Problem(kron, y, loss, get_regularizer(regularizer, 1.0), fit_intercept=fit_intercept)
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, len(y))
+    dense = replace(start, sample_weight=weights).at_fraction(0.1)
+    free = dense.over(stack)
+    assert choose_solver(free)[0].name == "block_coordinate"
+    found = choose_solver(free)[0](tol=1e-9).solve(free)
+    expected = choose_solver(dense)[0](tol=1e-9).solve(dense)
+    assert found.certificate.primal == pytest.approx(expected.certificate.primal, rel=1e-8)
+    again = dense.certificate(found.dual_coef, found.kernel_weights, found.intercept)
+    assert again.relative_gap <= 1.01e-9
+
+
+@pytest.mark.usefixtures("_large")
+def test_kernels_that_resemble_one_another_take_few_newton_steps():
+    """The plain alternation takes 105."""
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(size=(20, 3)), rng.normal(size=(15, 2))
+    pairs = np.argwhere(rng.random((20, 15)) < 0.8)
+    y = np.sin(first[pairs[:, 0], 0]) * second[pairs[:, 1], 0] + 0.1 * rng.normal(size=len(pairs))
+    distances = [((points[:, None] - points) ** 2).sum(axis=2) for points in (first, second)]
+    left, right = (np.stack([np.exp(-part / width**2) for width in (1, 2, 4, 8)]) for part in distances)
+    problem = Problem(PairStack(left, right, pairs), np.where(y > 0.5, 1, -1), "logistic", get_regularizer("l1", 1.0))
+    found = choose_solver(problem)[0](tol=1e-8).solve(problem.at_fraction(0.03))
+    assert found.certificate.relative_gap <= 1e-8
+    assert found.n_iter <= 20
+
+
 def test_other_losses_form_the_matrix():
     stack, kron, y = table((12, 9))
-    options = {"loss": "logistic", "regularizer": "l1", "strength": 1.0, "tol": 1e-8}
+    options = {"loss": "hinge", "regularizer": "l1", "strength": 1.0, "tol": 1e-8}
     found, expected = (solve(kernels, np.sign(y), **options) for kernels in (stack, DenseStack(kron)))
     assert found.certificate.primal == pytest.approx(expected.certificate.primal, rel=1e-7)
 
@@ -109,8 +166,8 @@ def test_a_matrix_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
     stack, _, y = table((12, 9))
     monkeypatch.setattr(module, "MOST_FORMED", 10)
     monkeypatch.setattr(module, "available_memory", lambda: 10_000)
-    with pytest.raises(MemoryBudgetError, match=r"108 pairs.*squared loss"):
-        solve(stack, np.sign(y), loss="logistic", regularizer="l1", strength=1.0)
+    with pytest.raises(MemoryBudgetError, match=r"108 pairs.*losses with derivatives"):
+        solve(stack, np.sign(y), loss="hinge", regularizer="l1", strength=1.0)
     assert solve(stack, y, loss="squared", regularizer="l1", strength=1.0).certificate.relative_gap < 1e-2
 
 

@@ -12,8 +12,9 @@ from manykernels.grams.dense import DenseStack
 from manykernels.grams.lazy import LazyStack
 from manykernels.grams.loops import mirror_upper
 from manykernels.grams.packed import PackedStack
+from manykernels.grams.pairs.cross import stack_of
 from manykernels.grams.plan import plan_stack
-from manykernels.kernels import FittedKernels, PreparedRows
+from manykernels.kernels import FittedKernels, FittedPairBank, PreparedRows
 from manykernels.threads import n_threads
 from manykernels.validation.arrays import Array
 
@@ -65,6 +66,8 @@ def build_stack(
     PackedStack(n_kernels=1, n_samples=3, dtype=float64)
     """
     prepared = X if isinstance(X, PreparedRows) else bank.prepare(X)
+    if isinstance(bank, FittedPairBank):
+        return stack_of(bank, prepared)  # whose memory is that of the members
     held = bank.grams(prepared)
     if held is not None:
         n_samples = len(held.samples)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from manykernels.grams.pairs.cross import pair_scores
 from manykernels.grams.tiles import TileEvaluator
-from manykernels.kernels import FittedKernels, PreparedRows
+from manykernels.kernels import FittedKernels, FittedPairBank, PreparedRows
 from manykernels.validation.arrays import Array, check_columns, check_vector
 
 
@@ -40,6 +41,9 @@ def cross_apply(
     array([-6.])
     """
     weights, columns, vector = _checked(bank, prepared_support, d, rho)
+    if isinstance(bank, FittedPairBank):
+        scores = pair_scores(bank, bank.narrow(prepared_new), bank.narrow(prepared_support), weights, columns)
+        return scores[:, 0] if vector else scores
     active = np.flatnonzero(weights)
     tiles, cols = TileEvaluator(bank, prepared_new, prepared_support), np.arange(prepared_support.n_samples)
     total = np.zeros((prepared_new.n_samples, columns.shape[1]))
@@ -78,6 +82,11 @@ def cross_apply_each(
     """
     weights, columns, vector = _checked(bank, prepared_support, d, rho)
     active = np.flatnonzero(weights)
+    if isinstance(bank, FittedPairBank):
+        new, support, one = bank.narrow(prepared_new), bank.narrow(prepared_support), np.eye(bank.n_kernels)
+        parts = np.array([pair_scores(bank, new, support, weights[m] * one[m], columns) for m in active])
+        parts = parts.reshape(len(active), new.n_samples, columns.shape[1])
+        return parts[:, :, 0] if vector else parts
     tiles, cols = TileEvaluator(bank, prepared_new, prepared_support), np.arange(prepared_support.n_samples)
     each = np.empty((len(active), prepared_new.n_samples, columns.shape[1]))
     for at, rows in tiles.chunks(active, prepared_new.n_samples, len(cols)):

@@ -7,6 +7,9 @@ from manykernels.kernels.bank.contract import FittedKernels, Group, PreparedRows
 from manykernels.kernels.bank.grids import DefaultKernels, width_grid
 from manykernels.kernels.bank.patterns import BankEntry, Joint, OnColumns, PerFeature, PerGroup, PerView
 from manykernels.kernels.bank.prepared import Prepared
+from manykernels.kernels.pairs.bank import PairKernels
+from manykernels.kernels.pairs.data import Pairs
+from manykernels.kernels.pairs.fitted import FittedPairBank, PreparedPairs
 from manykernels.kernels.precomputed.bank import FittedPrecomputedBank, PrecomputedBank
 from manykernels.kernels.precomputed.prepared import PreparedKernels
 from manykernels.kernels.precomputed.stack import KernelStack
@@ -52,6 +55,7 @@ __all__ = [
     "Dirichlet",
     "FittedBank",
     "FittedKernels",
+    "FittedPairBank",
     "FittedPrecomputedBank",
     "FromCallable",
     "Gaussian",
@@ -69,6 +73,8 @@ __all__ = [
     "OnColumns",
     "Ordinal",
     "Overlap",
+    "PairKernels",
+    "Pairs",
     "Pairwise",
     "PerFeature",
     "PerGroup",
@@ -78,6 +84,7 @@ __all__ = [
     "PrecomputedBank",
     "Prepared",
     "PreparedKernels",
+    "PreparedPairs",
     "PreparedRows",
     "Product",
     "Scaled",

@@ -10,6 +10,7 @@ from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.base import Solver
+from manykernels.solvers.engines.fixed_weights.products import does_with_products
 from manykernels.solvers.methods.block_coordinate.method import BlockCoordinate
 from manykernels.solvers.methods.conic.method import Conic
 from manykernels.solvers.methods.hessianmkl import HessianMKL
@@ -112,8 +113,7 @@ def _able(problem: Problem) -> Iterator[str]:
 
 def _without_matrix(problem: Problem) -> bool:
     """Whether the stack should form no matrix and the loss needs none, so that products with vectors do."""
-    able = problem.stack.matrix_free and problem.loss.linear_dual and not problem.shared
-    return able and not BlockCoordinate.refusals(problem)
+    return does_with_products(problem) and not BlockCoordinate.refusals(problem)
 
 
 def _suits_smooth_dual(problem: Problem) -> bool:

@@ -12,6 +12,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
 from manykernels.estimators.parameters import shape_of
+from manykernels.estimators.selection.cold_start import ColdStartKFold
 from manykernels.estimators.selection.folds import Candidates, FoldScores, complete, follow_paths
 from manykernels.estimators.selection.mixing.choosing import ChoosesMixtures
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas
@@ -23,7 +24,7 @@ from manykernels.estimators.supervised.samples import Rows, Samples
 from manykernels.estimators.supervised.targets import sample_weights
 from manykernels.estimators.supervised.training import as_bank
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
-from manykernels.kernels import KernelStack
+from manykernels.kernels import KernelStack, Pairs
 from manykernels.objective.losses import Loss
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer
 from manykernels.solvers.deadline import check_deadline
@@ -222,8 +223,8 @@ class CrossValidated(ChoosesMixtures):
         Kernels of folds are held as those of all rows, which is ``form``.
         """
         scorer = check_scoring(self, scoring=self._scoring_of(loss))
-        splits = list(self._splits(target, groups))
-        as_bank(self.kernels).check(rows)
+        splits = list(self._splits(target, self._groups_of(rows, groups)))
+        as_bank(self.kernels, rows).check(rows)
         folds: list[FoldScores] = []
         with ending.noted(), count_to(len(splits) * len(found), "models of the folds", self.verbose) as advance:
             for train, test in splits:
@@ -255,6 +256,12 @@ class CrossValidated(ChoosesMixtures):
     def _scoring_weight(self: Any, y: Array, weight: Array | None) -> Array | None:
         """Return the weights of held-out samples in the score."""
         return weight
+
+    def _groups_of(self: Any, rows: Rows, groups: Any) -> Any:
+        """Return the groups; to folds with new members, those of pairs."""
+        if groups is None and isinstance(rows, Pairs) and isinstance(self.cv, ColdStartKFold):
+            return rows.pairs
+        return groups
 
     def _splits(self: Any, y: Array, groups: Any) -> Iterator[tuple[Array, Array]]:
         splitter = check_cv(self.cv, y, classifier=self._task == "classification")

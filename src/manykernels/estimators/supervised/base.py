@@ -33,8 +33,9 @@ from manykernels.estimators.supervised.training import (
 )
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams.plan import FACTORED, GRAM
-from manykernels.kernels import FittedKernels
+from manykernels.kernels import FittedBank, FittedKernels, FittedPairBank
 from manykernels.kernels.bank.columns import Table
+from manykernels.kernels.pairs.data import as_pairs
 from manykernels.objective.constants import alpha_from_strength, strength_from_alpha
 from manykernels.objective.losses import LOSSES, Loss, get_loss
 from manykernels.objective.problem import Problem
@@ -67,6 +68,11 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
     def _takes_kernels(self) -> bool:
         """Whether X holds kernels, not features."""
         return is_precomputed(getattr(self, "kernels", None))
+
+    @property
+    def _reads_columns(self) -> bool:
+        """Whether the fitted kernels read columns of X, which holds neither kernels nor pairs."""
+        return isinstance(self._expansion.bank, FittedBank)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -138,7 +144,9 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
         """Return X as a bank takes it; the held-out rows that every model of a fold predicts are known."""
         if isinstance(self._known_rows, Table) and X is self._known_rows.given:
             return self._known_rows
-        read = None if reset or self._takes_kernels else self.selected_features_
+        if not reset and isinstance(self._expansion.bank, FittedPairBank):
+            as_pairs(X)
+        read = None if reset or not self._reads_columns else self.selected_features_
         return checked_rows(self, X, precomputed=self._takes_kernels, reset=reset, read=read)
 
     @abstractmethod

@@ -115,7 +115,7 @@ class Explanations:
         check_is_fitted(self)
         bank: Any = self._expansion.bank
         if not isinstance(bank, FittedBank):
-            raise AttributeError(f"{asked} is not defined for precomputed kernels, which have no columns.")
+            raise AttributeError(f"{asked} is not defined for precomputed kernels and pairs, which have no columns.")
         return bank
 
     def decompose_frame(self, X: Any) -> pd.DataFrame:

@@ -12,13 +12,14 @@ from sklearn.utils.validation import validate_data
 
 from manykernels.estimators.supervised.targets import check_lengths, invalid_input
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels import KernelStack
+from manykernels.kernels import KernelStack, PairKernels, Pairs
 from manykernels.kernels.bank.columns import Table
+from manykernels.kernels.pairs.data import as_pairs
 from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.kernels.tables.selection import some
 from manykernels.validation.arrays import Array
 
-Rows = Table | KernelStack  # checked; both are indexed by samples
+Rows = Table | KernelStack | Pairs  # checked; all are indexed by samples
 
 
 def checked_rows(
@@ -33,6 +34,8 @@ def checked_rows(
         if reset:
             estimator.n_features_in_ = stack.n_samples
         return stack
+    if isinstance(X, Pairs) or isinstance(getattr(estimator, "kernels", None), PairKernels):
+        return _checked_pairs(estimator, X, reset)
     table = Table.of(X)
     if not reset:
         table = table.completed(getattr(estimator, "feature_names_in_", None))
@@ -44,6 +47,20 @@ def checked_rows(
     except InvalidInputError as error:
         raise InvalidInputError(f"{error}{_what_is_read(estimator, table, read)}") from error
     return table
+
+
+def _checked_pairs(estimator: Any, X: Any, reset: bool) -> Pairs:
+    """Return pairs, if the estimator has kernels of pairs or none of its own."""
+    if getattr(estimator, "kernels", None) is not None and not isinstance(estimator.kernels, PairKernels):
+        raise InvalidInputError(
+            f"X are Pairs, but kernels is a {type(estimator.kernels).__name__}: give kernels=PairKernels(left, right) "
+            "with a bank for each kind of members, or None for the default ones."
+        )
+    pairs = as_pairs(X)
+    if reset:
+        estimator.n_features_in_ = 2
+        estimator.__dict__.pop("feature_names_in_", None)
+    return pairs
 
 
 def _has_what_is_read(estimator: Any, table: Table, read: Array | None) -> bool:
@@ -82,7 +99,7 @@ class Samples:
 
     Attributes
     ----------
-    rows : Table or KernelStack
+    rows : Table, KernelStack or Pairs
     y : (n,) labels, (n,) or (n, K) numbers
     weight : (n,) float64
         Positive.

@@ -11,7 +11,7 @@ from manykernels.grams.factored import FactoredStack, served_by
 from manykernels.grams.factored.features import by_levels
 from manykernels.grams.plan import FACTORED, GRAM, MemoryPlan, memory_bytes, plan_kernels
 from manykernels.grams.portable.opened import open_factored, refusal
-from manykernels.kernels import FittedKernels, KernelBank, KernelSpec, PrecomputedBank
+from manykernels.kernels import FittedKernels, KernelBank, KernelSpec, PairKernels, Pairs, PrecomputedBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers.methods.factored.solver import FactoredNewton
 from manykernels.validation.parameters import check_n_jobs
@@ -36,23 +36,28 @@ class Training:
         """Whether kernels are held as factors."""
         return isinstance(self.stack, FactoredStack)
 
+    @property
+    def without_matrix(self) -> bool:
+        """Whether no matrix among samples should be formed."""
+        return self.factored or self.stack.matrix_free
+
 
 def is_precomputed(kernels: Any) -> bool:
     """Tell whether the parameter ``kernels`` says that X holds kernels, not features."""
     return isinstance(kernels, PrecomputedBank) or (isinstance(kernels, str) and kernels == PRECOMPUTED)
 
 
-def as_bank(kernels: Any) -> KernelBank | PrecomputedBank:
-    """Return the bank that the parameter ``kernels`` of an estimator stands for."""
+def as_bank(kernels: Any, rows: Any = None) -> KernelBank | PrecomputedBank | PairKernels:
+    """Return the bank that the parameter ``kernels`` of an estimator stands for, on these rows."""
     if kernels is None:
-        return KernelBank.default()
+        return PairKernels() if isinstance(rows, Pairs) else KernelBank.default()
     if isinstance(kernels, str) and kernels == PRECOMPUTED:
         return PrecomputedBank(normalize=None)
-    if isinstance(kernels, (KernelBank, PrecomputedBank)):
+    if isinstance(kernels, (KernelBank, PrecomputedBank, PairKernels)):
         return kernels
     raise InvalidInputError(
-        f"kernels must be None (the default bank), a KernelBank or 'precomputed', got {kernels!r}. A list of "
-        "(name, kernel, columns) becomes a bank with KernelBank(list)."
+        f"kernels must be None (the default bank), a KernelBank, PairKernels or 'precomputed', got {kernels!r}. A list "
+        "of (name, kernel, columns) becomes a bank with KernelBank(list)."
     )
 
 
@@ -73,7 +78,7 @@ def open_training(
     """
     memory_bytes(memory_budget)
     check_n_jobs(n_jobs)
-    given = as_bank(kernels)
+    given = as_bank(kernels, X)
     if kernels_as != GRAM:
         plan = plan_for(
             given,
@@ -113,7 +118,7 @@ def plan_for(
     fit_intercept: bool = True,
 ) -> MemoryPlan | None:
     """Return how the kernels of a bank on these rows will be held, and why; None for kernels that come as matrices."""
-    bank = as_bank(kernels)
+    bank = as_bank(kernels, X)
     if not isinstance(bank, KernelBank):
         if kernels_as == FACTORED:
             raise IncompatibleError(f"kernels_as='factored' cannot be had: {refusal(bank)}.")

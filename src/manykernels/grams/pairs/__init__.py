@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manykernels.grams.pairs.index import PairIndex
 from manykernels.grams.pairs.stack import PairStack
+from manykernels.kernels.pairs.index import PairIndex
 
 __all__ = ["PairIndex", "PairStack"]

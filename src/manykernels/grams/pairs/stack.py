@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike
 
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.grams.base import GramStack
-from manykernels.grams.pairs.index import PairIndex
 from manykernels.grams.plan import available_memory, format_bytes
+from manykernels.kernels.pairs.fitted import SIGNS
+from manykernels.kernels.pairs.index import PairIndex
 from manykernels.validation.arrays import Array, check_columns
 from manykernels.validation.gram import check_gram_array, examined
 
 MOST_FORMED = 2000  # pairs up to which a matrix among them is cheap enough for the solvers that want one
-SIGNS = {None: 0, "symmetric": 1, "antisymmetric": -1}
 
 Products = Sequence[tuple[int | None, int | None]]
 
@@ -55,8 +55,8 @@ class PairStack(GramStack):
     Notes
     -----
     A product of N pairs with a vector costs O(N (n + q)), or O(n q (n + q)) by BLAS from a twentieth of a table on.
-    The squared loss is fitted without a matrix among pairs by ``solver="block_coordinate"``, which `solve` chooses
-    beyond 2000 pairs; other losses form matrices of N x N.
+    Losses with derivatives are fitted without a matrix among pairs by ``solver="block_coordinate"``, which `solve`
+    chooses beyond 2000 pairs; others, such as the hinge loss, form matrices of N x N.
 
     References
     ----------
@@ -225,8 +225,9 @@ class PairStack(GramStack):
         if n_entries > MOST_FORMED**2 and 8 * n_entries > available_memory():
             raise MemoryBudgetError(
                 f"This forms entries among {self.n_samples} pairs, {format_bytes(8 * n_entries)} with "
-                f"{format_bytes(available_memory())} available. Only the squared loss with "
-                "solver='block_coordinate' (or 'auto') does without; restrict the stack to fewer pairs for others."
+                f"{format_bytes(available_memory())} available. Only solver='block_coordinate' (or 'auto') does "
+                "without, and only for losses with derivatives (squared, huber, logistic, squared_hinge, poisson, "
+                "gamma); restrict the stack to fewer pairs for others."
             )
 
     def _take(self, kernels: Array) -> PairStack:

@@ -15,8 +15,17 @@ from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.factored import FactoredExpansion, KernelPart
 from manykernels.estimators.supervised.prediction import KernelExpansion
 from manykernels.grams.portable.functions import FourierSeries, LandmarkFunction
-from manykernels.kernels import FittedBank, FittedPrecomputedBank, KernelSpec, Prepared, PreparedKernels
+from manykernels.kernels import (
+    FittedBank,
+    FittedPairBank,
+    FittedPrecomputedBank,
+    KernelSpec,
+    Prepared,
+    PreparedKernels,
+    PreparedPairs,
+)
 from manykernels.kernels.bank.normalization import check_normalization
+from manykernels.kernels.pairs.fitted import SIGNS
 from manykernels.kernels.tables.encoding import Encoding
 from manykernels.kernels.tables.kinds import READ_AS
 from manykernels.kernels.tables.problems import check_missing
@@ -91,8 +100,51 @@ def _precomputed_bank(bank: FittedPrecomputedBank) -> Iterator[str]:
         yield "names"
 
 
+def _pair_bank(bank: FittedPairBank) -> Iterator[str]:
+    kinds = (FittedBank, FittedPrecomputedBank)
+    if not isinstance(bank.left, kinds) or not isinstance(bank.right, (*kinds, type(None))):
+        yield "left"
+        return
+    if bank.symmetry not in SIGNS or (bank.symmetry is not None and bank.right is not None):
+        yield "symmetry"
+    if not _all(bank.names, str) or not isinstance(bank.products, tuple) or len(bank.products) != len(bank.names):
+        yield "names"
+    elif not all(
+        isinstance(product, tuple)
+        and len(product) == 2
+        and product != (None, None)
+        and all(
+            kernel is None or _is_number(kernel, len(own))
+            for kernel, own in zip(product, (bank.left, bank.second), strict=True)
+        )
+        for product in bank.products
+    ):
+        yield "products"
+
+
+def _wrong_pairs(bank: FittedPairBank, rows: Any) -> Iterator[str]:
+    """Yield the parts of prepared pairs that are not what the bank would have prepared."""
+    if not isinstance(rows, PreparedPairs) or rows.names != bank.names or (rows.right is None) != (bank.right is None):
+        yield "support"
+        return
+    for own, members in ((bank.left, rows.left), (bank.right, rows.right)):
+        if own is not None:
+            yield from _wrong_rows(own, members)
+    pairs, shape = rows.pairs, rows.shape
+    if (
+        not isinstance(pairs, np.ndarray)
+        or pairs.ndim != 2
+        or pairs.shape[1] != 2
+        or not all(_is_index(pairs[:, k], len(pairs), shape[k]) for k in (0, 1))
+    ):
+        yield "support.pairs"
+
+
 def _wrong_rows(bank: Any, rows: Any) -> Iterator[str]:
     """Yield the parts of prepared rows that are not what the bank would have prepared."""
+    if isinstance(bank, FittedPairBank):
+        yield from _wrong_pairs(bank, rows)
+        return
     if not isinstance(rows, PreparedKernels if isinstance(bank, FittedPrecomputedBank) else Prepared):
         yield "support"
         return
@@ -129,7 +181,8 @@ def _expansion(expansion: KernelExpansion) -> Iterator[str]:
         yield "n_kernels"
     elif not _is_index(active, n_active, n_kernels) or (np.diff(active) <= 0).any():
         yield "active"
-    if not isinstance(expansion.bank, (FittedBank, FittedPrecomputedBank)) or len(expansion.bank) != max(n_active, 1):
+    banks = (FittedBank, FittedPrecomputedBank, FittedPairBank)
+    if not isinstance(expansion.bank, banks) or len(expansion.bank) != max(n_active, 1):
         yield "bank"
         return
     n_targets, n_support = len(expansion.coefficients), expansion.support.n_samples
@@ -246,6 +299,7 @@ def _wrong_names(estimator: Any, bank: Any, n_kernels: int) -> Iterator[str]:
 RULES: dict[type[Any], Callable[[Any], Iterator[str]]] = {
     FittedBank: _bank,
     FittedPrecomputedBank: _precomputed_bank,
+    FittedPairBank: _pair_bank,
     KernelExpansion: _expansion,
     FactoredExpansion: _factored_expansion,
     Solution: _solution,

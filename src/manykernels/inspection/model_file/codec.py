@@ -35,17 +35,20 @@ from manykernels.inspection.model_file.checks import check_parts
 from manykernels.kernels import (
     DefaultKernels,
     FittedBank,
+    FittedPairBank,
     FittedPrecomputedBank,
     Joint,
     KernelBank,
     KernelSpec,
     OnColumns,
+    PairKernels,
     PerFeature,
     PerGroup,
     PerView,
     PrecomputedBank,
     Prepared,
     PreparedKernels,
+    PreparedPairs,
     spec_from_dict,
 )
 from manykernels.kernels.tables.encoding import Encoding
@@ -63,10 +66,12 @@ ESTIMATORS: dict[str, type[Any]] = {
     for name in estimators.__all__
     if isinstance(cls := getattr(estimators, name), type) and issubclass(cls, BaseEstimator)
 }
-BANKS = (KernelBank, PrecomputedBank, OnColumns, PerFeature, PerView, PerGroup, Joint, DefaultKernels, Encoding)
+BANKS = (
+    KernelBank, PrecomputedBank, PairKernels, OnColumns, PerFeature, PerView, PerGroup, Joint, DefaultKernels, Encoding,
+)  # fmt: skip
 FITTED = (
     KernelExpansion, FactoredExpansion, KernelPart, FourierSeries, LandmarkFunction, FittedBank, Prepared,
-    FittedPrecomputedBank, PreparedKernels, AlignedWeights, PenaltyFamily,
+    FittedPrecomputedBank, PreparedKernels, FittedPairBank, PreparedPairs, AlignedWeights, PenaltyFamily,
 )  # fmt: skip
 RESULTS = (Solution, Certificate, KKTResiduals, IterationRecord)
 FAMILIES = tuple(cls for cls in vars(discovery).values() if isinstance(cls, type) and issubclass(cls, KernelFamily))

@@ -97,9 +97,9 @@ class ChoosesMixtures:
         return found, ending
 
     def _mixtures(self: Any, training: Training, n_problems: int) -> tuple[list[Mixture], list[Mixture]]:
-        """Return the averages and the selections to try; averages need a matrix among samples, which factors avoid."""
+        """Return the averages and the selections to try; averages need a matrix among samples, where there is one."""
         own = np.ones(len(training.bank))
-        if training.factored:
+        if training.without_matrix:
             if self._named_penalty == "ridge":
                 return [Mixture(EVERY, own, 0.0)], []
             return [], selections_of(own, [1.0] if self.l1_ratios is None else self._ratios())
@@ -129,7 +129,7 @@ class ChoosesMixtures:
         # The accuracy, and the mean squared error where that is the default, are computed without a scorer.
         plainly = self.scoring is None and loss.support == "real"
         scorer = None if plainly else check_scoring(self, scoring=self.scoring)
-        splits, stop = list(self._splits(target, groups)), Event()
+        splits, stop = list(self._splits(target, self._groups_of(rows, groups))), Event()
         folds = []
         for train, test in splits:
             check_deadline()

@@ -99,7 +99,7 @@ class OpenedFold:
         if len(spare) == len(own):  # a fold may lack a class
             share = self.samples.total_weight
             own = [other.times(share) if scale.empty else scale for scale, other in zip(own, spare, strict=True)]
-        able = not self.training.factored and can_average([problem.loss for problem in self.problems])
+        able = not self.training.without_matrix and can_average([problem.loss for problem in self.problems])
         averaged = mixture.mixing == 0 and able
         trial = (self._averaged if averaged else self._solved)(mixture, fraction, own)
         if self.stop.is_set():

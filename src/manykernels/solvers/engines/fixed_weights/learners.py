@@ -3,6 +3,7 @@
 How each loss is solved follows measurements (docs/skm.md, benchmarks/learners.py):
 
 - squared: one bordered Cholesky factorization, or conjugate gradients where the stack forms no matrix;
+- other losses with derivatives, where the stack forms no matrix: Newton steps by conjugate gradients;
 - hinge: pairs of samples are moved by the loop of `smo_svm`, from the coefficients of the warm start or from zero, and
   active sets are exchanged from there until the answer is exact. In five solvers on two data sets this takes less time
   a learner than to exchange the old active set and to ask LIBSVM where that fails, by a factor of 2 in the median. The
@@ -28,7 +29,7 @@ from manykernels.grams.dense import DenseStack
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers import Ridge
 from manykernels.solvers.engines.fixed_weights.active_set import exchange_active_sets
-from manykernels.solvers.engines.fixed_weights.products import WeightedProducts, conjugate_gradients
+from manykernels.solvers.engines.fixed_weights.products import WeightedProducts, conjugate_gradients, newton
 from manykernels.solvers.engines.fixed_weights.smo_svm import svm_from
 from manykernels.solvers.engines.fixed_weights.tuning import (
     LEAST_GAP,
@@ -97,14 +98,23 @@ def fit_learner(
     if not gram.any():
         return _certified(problem, gram, *problem.zero_model(), 0)
     if isinstance(gram, WeightedProducts):
-        start = np.zeros(problem.n_samples) if warm is None else problem.feasible_dual(warm.rho)
-        # The kernel weights depend on norms, which are off by the root of the gap of a learner that is not exact.
-        return _certified(problem, gram, *conjugate_gradients(problem, gram, start, max(tol * tol, LEAST_GAP)))
+        return _fit_with_products(problem, gram, warm, tol)
     if problem.loss.linear_dual:
         return _solve_linear(problem, gram)
     if problem.loss.conjugate_form == "quadratic":
         return _exchange(problem, gram, warm, tol)
     return _resume(problem, gram, warm, tol)
+
+
+def _fit_with_products(problem: Problem, gram: WeightedProducts, warm: LearnerFit | None, tol: float) -> LearnerFit:
+    """Fit a loss with derivatives by products with the kernel matrix."""
+    # The kernel weights depend on norms, which are off by the root of the gap of a learner that is not exact.
+    least = max(tol * tol, LEAST_GAP)
+    rho, b = problem.zero_model() if warm is None else (problem.feasible_dual(warm.rho), warm.b)
+    if problem.loss.linear_dual:
+        start = np.zeros(problem.n_samples) if warm is None else rho
+        return _certified(problem, gram, *conjugate_gradients(problem, gram, start, least))
+    return _certified(problem, gram, *newton(problem, gram, rho, b, least))
 
 
 def _certified(problem: Problem, gram: Array | WeightedProducts, rho: Array, b: float, steps: int) -> LearnerFit:

@@ -1,11 +1,21 @@
-"""The squared loss without a kernel matrix: conjugate gradients on products with the stack."""
+"""Learners without a kernel matrix: conjugate gradients on products with the stack, in Newton steps where needed."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from manykernels.objective.losses import Loss
 from manykernels.solvers.deadline import check_deadline
-from manykernels.solvers.engines.fixed_weights.tuning import MOST_PRODUCTS
+from manykernels.solvers.engines.fixed_weights.tuning import (
+    FORCING,
+    MOST_HALVINGS,
+    MOST_NEWTON_STEPS,
+    MOST_PRODUCTS,
+    SUFFICIENT,
+)
 
 if TYPE_CHECKING:
     from manykernels.grams.base import GramStack
@@ -27,11 +37,14 @@ class WeightedProducts:
         return bool(self._weights.any())
 
 
+def does_with_products(problem: Problem) -> bool:
+    """Tell whether the stack should form no matrix, and the loss needs none: it has derivatives, sample by sample."""
+    return problem.stack.matrix_free and isinstance(problem.loss, Loss) and problem.loss.smooth and not problem.shared
+
+
 def weighted_sum(problem: Problem, weights: Array) -> Array | WeightedProducts:
     """Return ``sum_m d_m K_m`` as a matrix, or as products where that costs less and the loss needs no more."""
-    if problem.stack.matrix_free and problem.loss.linear_dual:
-        return WeightedProducts(problem.stack, weights)
-    return problem.stack.combine(weights)
+    return WeightedProducts(problem.stack, weights) if does_with_products(problem) else problem.stack.combine(weights)
 
 
 def conjugate_gradients(problem: Problem, gram: WeightedProducts, rho: Array, tol: float) -> tuple[Array, float, int]:
@@ -67,3 +80,128 @@ def _projected(problem: Problem, left: Array, ridge: Array) -> tuple[Array, floa
     b = float(inverse @ left / inverse.sum()) if problem.fit_intercept else 0.0
     residual = left - b
     return residual, b, residual * inverse
+
+
+def newton(problem: Problem, gram: WeightedProducts, rho: Array, b: float, tol: float) -> tuple[Array, float, int]:
+    """Minimize ``sum_i s_i l(y_i, f_i + b) + rho' f / 2``, ``f = gram rho``; return rho, b and the products.
+
+    Newton's method with a line search that costs no product; each step by conjugate gradients, to a share of what the
+    equations leave. It ends where the model promises less than ``tol`` of the value, or nothing falls any more.
+    """
+    point, zero = _Point.at(problem, gram @ rho, rho, b), _zero_point(problem)
+    products = 1
+    if not point.value < zero.value:  # old coefficients at new weights may be worse than none, or overflow
+        point = zero
+    for _ in range(MOST_NEWTON_STEPS):
+        room = tol * max(abs(point.value), problem.tiny)
+        step = _newton_step(problem, gram, point, room)
+        products += step.products
+        if step.slope >= 0.0:
+            break
+        moved = _descended(problem, point, step)
+        if moved is None:
+            break
+        point = moved
+        if -step.slope <= room or products >= MOST_PRODUCTS:
+            break
+    return point.rho, point.b, products
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """A model with its scores ``f`` and the value of the learner."""
+
+    rho: Array
+    b: float
+    f: Array
+    value: float
+
+    @classmethod
+    def at(cls, problem: Problem, f: Array, rho: Array, b: float) -> _Point:
+        return cls(rho, b, f, problem.empirical_loss(f + b) + 0.5 * float(rho @ f))
+
+
+def _zero_point(problem: Problem) -> _Point:
+    """Return the model without kernels, which costs no product."""
+    nothing = np.zeros(problem.n_samples)
+    return _Point.at(problem, nothing, nothing, problem.zero_model()[1])
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """A direction of coefficients, intercept and scores, how the value falls along it, and what it cost."""
+
+    rho: Array
+    b: float
+    f: Array
+    slope: float
+    products: int
+
+
+def _newton_step(problem: Problem, gram: WeightedProducts, point: _Point, room: float) -> _Step:
+    """Solve ``drho + H (K drho + db) = -e``, ``sum drho = -sum rho``, where ``e = rho + g``.
+
+    With ``drho = -e + C w``, ``C^2 = H``: ``(I + C K C) w + db c = C K e``, ``c' w = sum e - sum rho``, symmetric,
+    with eigenvalues from one up, and fit for samples without curvature.
+    """
+    z = point.f + point.b
+    gradient = problem.weight * problem.loss.derivative(problem.y, z)
+    root = np.sqrt(problem.weight * problem.loss.second_derivative(problem.y, z))
+    violation = point.rho + gradient
+    change = -(gram @ violation)  # of the scores, K drho
+    drho, products = -violation, 1
+    project = Projection(root, problem.fit_intercept)
+    w = project.particular(float(violation.sum() - point.rho.sum()))
+    if w.any():
+        moved = gram @ (root * w)
+        change, drho, products = change + moved, drho + root * w, 2
+    else:
+        moved = np.zeros_like(change)
+    left = -root * change - w
+    residual = project(left)
+    size = float(residual @ residual)
+    direction, enough = residual, max(FORCING * size, room)
+    while size > enough and products < MOST_PRODUCTS:
+        check_deadline()
+        image = gram @ (root * direction)
+        product = project(direction + root * image)
+        length = size / float(direction @ product)
+        change, drho = change + length * image, drho + length * root * direction
+        w = w + length * direction
+        residual = residual - length * product
+        previous, size = size, float(residual @ residual)
+        direction = residual + (size / previous) * direction
+        products += 1
+    db = project.multiplier(-root * change - w)
+    slope = float(gradient @ (change + db) + point.rho @ change)
+    return _Step(drho, db, change, slope, products)
+
+
+class Projection:
+    """On the vectors orthogonal to ``c``, if there is an intercept and any curvature."""
+
+    def __init__(self, c: Array, fit_intercept: bool) -> None:
+        self._c, self._square = c, float(c @ c) if fit_intercept else 0.0
+
+    def __call__(self, vector: Array) -> Array:
+        return vector - self.multiplier(vector) * self._c if self._square > 0 else vector
+
+    def multiplier(self, vector: Array) -> float:
+        """Return how much of ``c`` is in a vector: the intercept."""
+        return float(self._c @ vector) / self._square if self._square > 0 else 0.0
+
+    def particular(self, total: float) -> Array:
+        """Return the shortest ``w`` with ``c' w = total``."""
+        return self._c * (total / self._square) if self._square > 0 else np.zeros_like(self._c)
+
+
+def _descended(problem: Problem, point: _Point, step: _Step) -> _Point | None:
+    """Return the first of the points at 1, 1/2, 1/4, ... of a step that is low enough; None if there is none."""
+    length = 1.0
+    for _ in range(MOST_HALVINGS):
+        rho, b = point.rho + length * step.rho, point.b + length * step.b
+        found = _Point.at(problem, point.f + length * step.f, rho, b)
+        if found.value <= point.value + SUFFICIENT * length * step.slope:
+            return found
+        length *= 0.5
+    return None

@@ -11,10 +11,11 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.fixed_weights.learners import LearnerFit, fit_learner
-from manykernels.solvers.engines.fixed_weights.products import weighted_sum
+from manykernels.solvers.engines.fixed_weights.products import WeightedProducts, does_with_products, weighted_sum
 from manykernels.solvers.methods.block_coordinate.extrapolation import Extrapolation
 from manykernels.solvers.methods.block_coordinate.tuning import (
     CLOSEST_LEARNER,
+    EARLY_POINTS,
     LARGEST_RISE,
     LEARNER_SHARE,
     MOST_IDLE,
@@ -26,6 +27,7 @@ from manykernels.solvers.methods.block_coordinate.tuning import (
     SMALLEST_SHARE,
     WORTH_CERTIFYING,
 )
+from manykernels.solvers.methods.block_coordinate.weight_newton import can_step, newton_weights
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Certificate, Problem
@@ -61,6 +63,7 @@ class _State:
     idle: int = 0
     failures: int = 0
     steps: int = 0
+    points: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +93,10 @@ class BlockCoordinate(Solver):
     -----
     Each iteration reads every kernel twice, once for the sum and once for the norms. It stops on the library's
     certificate, whose lower bound is that of Citi's Algorithm 3 for the elastic-net ball. At the end weights that do
-    not matter at ``tol`` are set to zero if the regularizer is sparse. With the squared loss and a stack that forms no
-    matrices (`PairStack` of many pairs) the learner is fitted by conjugate gradients on products with the stack.
+    not matter at ``tol`` are set to zero if the regularizer is sparse. With a loss that has derivatives and a stack
+    that forms no matrices (`PairStack` of many pairs) the learner is fitted by Newton steps of conjugate gradients on
+    products with the stack, and so are, under penalties of norms, the weights: a Newton step on them costs a few
+    products for each kernel that matters.
 
     References
     ----------
@@ -136,6 +141,7 @@ class BlockCoordinate(Solver):
         found = self._evaluate(problem, state)
         state.idle = 0 if found.relative_gap < PROGRESS * state.smallest else state.idle + 1
         state.smallest = min(state.smallest, found.relative_gap)
+        state.points += 1
         old = state.point
         if old is not None and state.extrapolated and _worse(found, old):
             state.extrapolation.failed()
@@ -152,8 +158,17 @@ class BlockCoordinate(Solver):
         """Return extrapolated weights, or stretched ones where the gap does not fall; a failure changes over."""
         if state.idle >= MOST_USELESS and state.failures % 2 == 0:
             return state.extrapolation.stretched()
+        if self._by_newton(problem, state):
+            gram = weighted_sum(problem, found.weights * problem.penalties**-2.0)
+            assert isinstance(gram, WeightedProducts)
+            u = problem.dual_norms(found.fit.rho)
+            return newton_weights(problem, gram, found.fit, found.weights, u, found.following)
         gap = found.relative_gap * max(abs(found.primal), problem.tiny)
         return state.extrapolation.proposal(found.importance, gap)
+
+    def _by_newton(self, problem: Problem, state: _State) -> bool:
+        """Whether Newton's method on the weights goes on from here: no matrix is formed, and the start is behind."""
+        return state.points > EARLY_POINTS and does_with_products(problem) and can_step(problem)
 
     def worth_certifying(self, problem: Problem, state: _State) -> bool:
         """Certify once the gap, which is known after each learner, has halved, or no longer falls."""

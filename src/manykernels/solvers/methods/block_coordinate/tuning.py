@@ -28,3 +28,12 @@ NOTICED = 1e-4  # share of the importance that a weight is given which was shrun
 GROWING = 1e-3  # relative growth that shows it
 SHARE_OF_GAP = 0.02  # of the gap: importance that such a weight is given at least
 DISTRUST, RECOVERY = 0.25, 2.0  # factors of the share of an extrapolation that is taken, after failure and success
+
+# Newton steps on weights
+EARLY_POINTS = 2  # learners until then are followed by the alternation itself
+RELEVANT = 1e-8  # share of the largest importance from which on a kernel takes part
+MOST_COLUMNS = 64  # kernels that do
+HESSIAN_ACCURACY = 1e-3  # of the right sides
+MOST_HESSIAN_PRODUCTS = 200  # for one kernel
+JITTER = 1e-9  # of the diagonal of the Hessian
+FARTHEST_NEWTON = 10.0  # times the weight plus the largest weight
