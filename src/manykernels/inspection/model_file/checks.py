@@ -15,6 +15,7 @@ from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.factored import FactoredExpansion, KernelPart
 from manykernels.estimators.supervised.prediction import KernelExpansion
 from manykernels.grams.portable.functions import FourierSeries, LandmarkFunction
+from manykernels.inspection.model_file.values import ANY, all_are, is_float, is_index, is_number, wrong_floats
 from manykernels.kernels import (
     FittedBank,
     FittedPairBank,
@@ -35,7 +36,6 @@ from manykernels.solvers import IterationRecord, Solution
 Array = NDArray[Any]
 
 FRAME_COLUMNS = ["name", "kernel", "columns"]
-ANY = None  # a length that nothing else fixes
 
 
 def check_parts(value: Any) -> None:
@@ -48,7 +48,7 @@ def check_parts(value: Any) -> None:
 def _bank(bank: FittedBank) -> Iterator[str]:
     n_kernels, n_used, names = len(bank.names), len(bank.used), bank.feature_names
     check_normalization(bank.normalize)
-    yield from _wrong_floats(
+    yield from wrong_floats(
         bank,
         scales=(n_kernels,),
         column_means=(n_used,),
@@ -61,14 +61,14 @@ def _bank(bank: FittedBank) -> Iterator[str]:
     gaps, reference = bank.reference_gaps, bank.reference
     if gaps is not None and (reference is None or gaps.dtype != bool or gaps.shape != reference.shape):
         yield "reference_gaps"
-    if bank.encodings and not (_all(bank.encodings, Encoding, n_used) and all(map(_is_encoding, bank.encodings))):
+    if bank.encodings and not (all_are(bank.encodings, Encoding, n_used) and all(map(_is_encoding, bank.encodings))):
         yield "encodings"
-    if not _all(bank.specs, KernelSpec, n_kernels):
+    if not all_are(bank.specs, KernelSpec, n_kernels):
         yield "specs"
-    whole = _all(bank.positions, tuple, n_kernels) and all(_all(columns, int) for columns in bank.positions)
+    whole = all_are(bank.positions, tuple, n_kernels) and all(all_are(columns, int) for columns in bank.positions)
     if not whole or not n_used or bank.used[0] < 0 or bank.used[-1] >= bank.n_features:
         yield "positions"
-    if not _all(bank.names, str) or not (names is None or _all(names, str, bank.n_features)):
+    if not all_are(bank.names, str) or not (names is None or all_are(names, str, bank.n_features)):
         yield "names"
     for spec, columns in zip(bank.specs, bank.positions, strict=False):
         spec.check_columns(len(columns))
@@ -84,7 +84,7 @@ def _is_encoding(encoding: Encoding) -> bool:
 def _precomputed_bank(bank: FittedPrecomputedBank) -> Iterator[str]:
     n_kernels, n_training = len(bank.names), len(bank.training_ids)
     check_normalization(bank.normalize)
-    yield from _wrong_floats(
+    yield from wrong_floats(
         bank,
         scales=(n_kernels,),
         grand_means=(n_kernels,) if bank.center else None,
@@ -92,11 +92,11 @@ def _precomputed_bank(bank: FittedPrecomputedBank) -> Iterator[str]:
         factors=(n_kernels, n_training) if bank.unit_diagonal else None,
         probe=(n_kernels, ANY),
     )
-    if not _is_index(bank.kernel_ids, n_kernels, bank.n_stack_kernels):
+    if not is_index(bank.kernel_ids, n_kernels, bank.n_stack_kernels):
         yield "kernel_ids"
-    if not _is_index(bank.training_ids, n_training, None):
+    if not is_index(bank.training_ids, n_training, None):
         yield "training_ids"
-    if not _all(bank.names, str):
+    if not all_are(bank.names, str):
         yield "names"
 
 
@@ -107,14 +107,14 @@ def _pair_bank(bank: FittedPairBank) -> Iterator[str]:
         return
     if bank.symmetry not in SIGNS or (bank.symmetry is not None and bank.right is not None):
         yield "symmetry"
-    if not _all(bank.names, str) or not isinstance(bank.products, tuple) or len(bank.products) != len(bank.names):
+    if not all_are(bank.names, str) or not isinstance(bank.products, tuple) or len(bank.products) != len(bank.names):
         yield "names"
     elif not all(
         isinstance(product, tuple)
         and len(product) == 2
         and product != (None, None)
         and all(
-            kernel is None or _is_number(kernel, len(own))
+            kernel is None or is_number(kernel, len(own))
             for kernel, own in zip(product, (bank.left, bank.second), strict=True)
         )
         for product in bank.products
@@ -135,7 +135,7 @@ def _wrong_pairs(bank: FittedPairBank, rows: Any) -> Iterator[str]:
         not isinstance(pairs, np.ndarray)
         or pairs.ndim != 2
         or pairs.shape[1] != 2
-        or not all(_is_index(pairs[:, k], len(pairs), shape[k]) for k in (0, 1))
+        or not all(is_index(pairs[:, k], len(pairs), shape[k]) for k in (0, 1))
     ):
         yield "support.pairs"
 
@@ -155,23 +155,23 @@ def _wrong_rows(bank: Any, rows: Any) -> Iterator[str]:
     }
     if isinstance(bank, FittedBank) and rows.factors is not None:
         normalization["factors"] = (n_kernels, n_rows)  # rows may lack columns whatever the normalization
-    yield from _wrong_floats(rows, **normalization)
+    yield from wrong_floats(rows, **normalization)
     if rows.names != bank.names:
         yield "support.names"
     if isinstance(rows, PreparedKernels):
-        if not _is_index(rows.kernel_ids, n_kernels, bank.n_stack_kernels) or rows.stack is not None:
+        if not is_index(rows.kernel_ids, n_kernels, bank.n_stack_kernels) or rows.stack is not None:
             yield "support.kernel_ids"
-        if not _is_index(rows.ids, n_rows, None):
+        if not is_index(rows.ids, n_rows, None):
             yield "support.ids"
-        if rows.positions is not None and not _is_index(rows.positions, n_rows, len(bank.training_ids)):
+        if rows.positions is not None and not is_index(rows.positions, n_rows, len(bank.training_ids)):
             yield "support.positions"
         return
     shapes = [(n_rows, len(group.positions)) for group in bank.groups]
     if rows.keys != tuple(group.key for group in bank.groups) or len(rows.data) != len(shapes):
         yield "support.keys"
-    elif not all(_is_float(points, shape) for points, shape in zip(rows.data, shapes, strict=True)):
+    elif not all(is_float(points, shape) for points, shape in zip(rows.data, shapes, strict=True)):
         yield "support.data"
-    elif not all(_is_float(norms, shape[:1]) for norms, shape in zip(rows.squared_norms, shapes, strict=True)):
+    elif not all(is_float(norms, shape[:1]) for norms, shape in zip(rows.squared_norms, shapes, strict=True)):
         yield "support.squared_norms"
 
 
@@ -179,7 +179,7 @@ def _expansion(expansion: KernelExpansion) -> Iterator[str]:
     active, n_active, n_kernels = expansion.active, len(expansion.active), expansion.n_kernels
     if not isinstance(n_kernels, int) or n_kernels < 1:
         yield "n_kernels"
-    elif not _is_index(active, n_active, n_kernels) or (np.diff(active) <= 0).any():
+    elif not is_index(active, n_active, n_kernels) or (np.diff(active) <= 0).any():
         yield "active"
     banks = (FittedBank, FittedPrecomputedBank, FittedPairBank)
     if not isinstance(expansion.bank, banks) or len(expansion.bank) != max(n_active, 1):
@@ -187,7 +187,7 @@ def _expansion(expansion: KernelExpansion) -> Iterator[str]:
         return
     n_targets, n_support = len(expansion.coefficients), expansion.support.n_samples
     n_sets = 1 if len(expansion.weights) == 1 else n_targets
-    yield from _wrong_floats(expansion, weights=(n_sets, n_active), coefficients=(n_targets, n_support))
+    yield from wrong_floats(expansion, weights=(n_sets, n_active), coefficients=(n_targets, n_support))
     yield from _wrong_rows(expansion.bank, expansion.support)
 
 
@@ -195,16 +195,16 @@ def _factored_expansion(expansion: FactoredExpansion) -> Iterator[str]:
     active, n_active, n_kernels = expansion.active, len(expansion.active), expansion.n_kernels
     if not isinstance(n_kernels, int) or n_kernels < 1:
         yield "n_kernels"
-    elif not _is_index(active, n_active, n_kernels) or (np.diff(active) <= 0).any():
+    elif not is_index(active, n_active, n_kernels) or (np.diff(active) <= 0).any():
         yield "active"
     if not isinstance(expansion.bank, FittedBank) or len(expansion.bank) != max(n_active, 1):
         yield "bank"
         return
-    yield from _wrong_floats(expansion, weights=(ANY, n_active))
+    yield from wrong_floats(expansion, weights=(ANY, n_active))
     n_targets, positions = len(np.atleast_1d(expansion.weights)), expansion.bank.positions
-    if not _all(expansion.parts, KernelPart) or not all(
-        _is_number(part.target, n_targets)
-        and _is_number(part.kernel, n_active)
+    if not all_are(expansion.parts, KernelPart) or not all(
+        is_number(part.target, n_targets)
+        and is_number(part.kernel, n_active)
         and isinstance(part.offset, float)
         and _reads(part.function, len(positions[part.kernel]))
         for part in expansion.parts
@@ -218,25 +218,20 @@ def _reads(function: Any, n_columns: int) -> bool:
         numbers = (function.middle, function.reach, function.omega)
         n = len(function.cosines)
         whole = all(isinstance(value, float) and np.isfinite(value) for value in numbers)
-        return n_columns == 1 and whole and not any(_wrong_floats(function, cosines=(n,), sines=(n,)))
+        return n_columns == 1 and whole and not any(wrong_floats(function, cosines=(n,), sines=(n,)))
     if not isinstance(function, LandmarkFunction) or not isinstance(function.spec, KernelSpec):
         return False
     n = len(function.coefficients)
-    wrong = any(_wrong_floats(function, landmarks=(n, n_columns), coefficients=(n,)))
+    wrong = any(wrong_floats(function, landmarks=(n, n_columns), coefficients=(n,)))
     return not wrong and isinstance(function.unit_diagonal, bool)
-
-
-def _is_number(value: Any, size: int) -> bool:
-    """Tell whether a value is a position below ``size``."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < size
 
 
 def _solution(solution: Solution) -> Iterator[str]:
     several = np.ndim(solution.dual_coef) == 2  # with shared weights
-    yield from _wrong_floats(solution, dual_coef=(ANY, ANY) if several else (ANY,), kernel_weights=(ANY,))
-    if not _is_float(np.asarray(solution.intercept), solution.dual_coef.shape[1:]):
+    yield from wrong_floats(solution, dual_coef=(ANY, ANY) if several else (ANY,), kernel_weights=(ANY,))
+    if not is_float(np.asarray(solution.intercept), solution.dual_coef.shape[1:]):
         yield "intercept"
-    if not isinstance(solution.certificate, Certificate) or not _all(solution.history, IterationRecord):
+    if not isinstance(solution.certificate, Certificate) or not all_are(solution.history, IterationRecord):
         yield "certificate"
 
 
@@ -248,15 +243,15 @@ def _model(model: BaseMKL) -> Iterator[str]:
     n_kernels, n_targets = expansion.n_kernels, expansion.n_targets
     head, shared = () if single else (n_targets,), model._shares_weights
     rows = () if shared else head
-    yield from _wrong_floats(model, kernel_weights_=(*rows, n_kernels), kernel_norms_=(*rows, n_kernels))
+    yield from wrong_floats(model, kernel_weights_=(*rows, n_kernels), kernel_norms_=(*rows, n_kernels))
     yield from _wrong_samples(model, expansion, head, n_samples)
     n_dual = 0 if isinstance(expansion, FactoredExpansion) else n_samples
-    if not _is_float(np.asarray(model.intercept_), head) or (single and n_targets != 1):
+    if not is_float(np.asarray(model.intercept_), head) or (single and n_targets != 1):
         yield "intercept_"
     if is_classifier(model) and model.classes_.shape != ((2,) if single else (n_targets,)):
         yield "classes_"
     solutions = (model.solution_,) if single or shared else model.solution_
-    if not _all(solutions, Solution, 1 if shared else n_targets) or any(
+    if not all_are(solutions, Solution, 1 if shared else n_targets) or any(
         (len(found.dual_coef), len(found.kernel_weights)) != (n_dual, n_kernels) for found in solutions
     ):
         yield "solution_"
@@ -272,21 +267,21 @@ def _wrong_samples(model: BaseMKL, expansion: Any, head: tuple[int, ...], n_samp
             yield "_n_samples"
         return
     n_support = expansion.coefficients.shape[1]
-    yield from _wrong_floats(model, dual_coef_=(*head, n_support))
-    if not _is_index(model.support_, n_support, n_samples):
+    yield from wrong_floats(model, dual_coef_=(*head, n_support))
+    if not is_index(model.support_, n_support, n_samples):
         yield "support_"
 
 
 def _aligner(aligner: KernelAligner) -> Iterator[str]:
     n_kernels = len(aligner.kernel_weights_)
-    yield from _wrong_floats(aligner, kernel_weights_=(n_kernels,), _active_weights=(len(aligner._bank),))
+    yield from wrong_floats(aligner, kernel_weights_=(n_kernels,), _active_weights=(len(aligner._bank),))
     yield from _wrong_rows(aligner._bank, aligner._train)
     yield from _wrong_names(aligner, aligner._bank, n_kernels)
 
 
 def _wrong_names(estimator: Any, bank: Any, n_kernels: int) -> Iterator[str]:
     n_features, frame = bank.n_features_in_, estimator._kernel_frame
-    if not _all(estimator.kernel_names_, str, n_kernels):
+    if not all_are(estimator.kernel_names_, str, n_kernels):
         yield "kernel_names_"
     if not isinstance(frame, pd.DataFrame) or len(frame) != n_kernels or list(frame.columns) != FRAME_COLUMNS:
         yield "_kernel_frame"
@@ -306,32 +301,3 @@ RULES: dict[type[Any], Callable[[Any], Iterator[str]]] = {
     BaseMKL: _model,
     KernelAligner: _aligner,
 }
-
-
-def _wrong_floats(owner: Any, **expected: tuple[int | None, ...] | None) -> Iterator[str]:
-    """Yield the attributes that are not finite float64 of the shape expected; None expects None."""
-    for name, shape in expected.items():
-        value = getattr(owner, name)
-        if not (value is None if shape is None else _is_float(value, shape)):
-            yield name
-
-
-def _is_float(value: Any, shape: tuple[int | None, ...]) -> bool:
-    """Tell whether a value is a finite float64 array of a shape, in which None stands for any length."""
-    if not isinstance(value, np.ndarray) or value.dtype != np.float64 or value.ndim != len(shape):
-        return False
-    fits = all(length in (ANY, found) for found, length in zip(value.shape, shape, strict=True))
-    return fits and bool(np.isfinite(value).all())
-
-
-def _is_index(value: Any, length: int, size: int | None) -> bool:
-    """Tell whether a value is a vector of positions below ``size``."""
-    if not isinstance(value, np.ndarray) or value.dtype.kind != "i" or value.shape != (length,):
-        return False
-    return size is None or length == 0 or bool(value.min() >= 0 and value.max() < size)
-
-
-def _all(values: Any, cls: type[Any], length: int | None = None) -> bool:
-    """Tell whether a tuple or list has items of one type only, and as many as asked for."""
-    fits = isinstance(values, (tuple, list)) and length in (None, len(values))
-    return fits and all(isinstance(value, cls) and not isinstance(value, bool) for value in values)
