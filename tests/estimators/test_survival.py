@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -220,3 +222,52 @@ def test_arrays_of_other_lengths_are_refused() -> None:
         survival_array([True, False], [1.0, 2.0, 3.0])
     with pytest.raises(InvalidInputError, match="ties must be one of"):
         MKLSurvival(ties="exact").fit(np.eye(2), survival_array([True, True], [1.0, 2.0]))
+
+
+def columns(n: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 4))
+    seen, censored = rng.exponential(np.exp(-np.sin(2 * X[:, 0]) - 0.5 * X[:, 1])), rng.exponential(2.0, n)
+    time = np.ceil(20 * np.minimum(seen, censored))
+    return X, survival_array(seen <= censored, time, rng.integers(0, 2, n))
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_factors_give_the_same_model_baseline_and_curves_as_matrices(center: bool) -> None:
+    X, y = columns()
+    bank = KernelBank.per_feature(Linear(), widths=[0.5, 1.0, 2.0], standardize=True, center=center)
+    gram, factored = (
+        MKLSurvival(bank, alpha=0.02, tol=1e-8, kernels_as=form).fit(X, y) for form in ("gram", "factored")
+    )
+    assert (gram.kernels_as_, factored.kernels_as_) == ("gram", "factored")
+    assert factored.dual_gap_ <= 1e-8
+    new = columns(seed=1)[0]
+    np.testing.assert_allclose(factored.predict(new), gram.predict(new), atol=1e-3)
+    np.testing.assert_allclose(factored.kernel_norms_, gram.kernel_norms_, atol=1e-3)
+    np.testing.assert_allclose(factored.decompose(new).sum(axis=0), factored.predict(new), atol=1e-12)
+    curves = [model.predict_survival_function(new, [1.0, 10.0], y["stratum"]) for model in (gram, factored)]
+    np.testing.assert_allclose(*curves, atol=1e-4)
+
+
+def test_models_on_factors_are_kept_in_files_that_do_not_grow_with_samples(tmp_path: Path) -> None:
+    bank, sizes = KernelBank.per_feature(widths=[1.0], standardize=True), []
+    for n in (200, 2000):
+        X, y = columns(n)
+        model = MKLSurvival(bank, alpha=0.05, kernels_as="factored").fit(X, survival_array(y["event"], y["time"]))
+        save_model(model, tmp_path / f"{n}.mkl")
+        np.testing.assert_array_equal(load_model(tmp_path / f"{n}.mkl").predict(X), model.predict(X))
+        sizes.append((tmp_path / f"{n}.mkl").stat().st_size)
+    assert sizes[1] < 1.5 * sizes[0]
+    assert not hasattr(model, "support_")
+
+
+def test_folds_on_factors_choose_as_folds_of_matrices() -> None:
+    X, y = columns(240)
+    bank = KernelBank.per_feature(widths=[0.5, 1.0], standardize=True)
+    gram, factored = (
+        MKLSurvivalCV(bank, n_alphas=5, cv=3, tol=1e-6, kernels_as=form).fit(X, y) for form in ("gram", "factored")
+    )
+    assert factored.kernels_as_ == "factored"
+    np.testing.assert_allclose(factored.alphas_, gram.alphas_, rtol=1e-6)
+    scores = [model.cv_frame()["mean_score"] for model in (gram, factored)]
+    np.testing.assert_allclose(*scores, atol=2e-3)

@@ -221,7 +221,7 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
             n_targets=n_targets,
             kernels_as=getattr(self, "kernels_as", GRAM),
             obstacle=self._obstacle_to_factors(loss, regularizer),
-            fit_intercept=self.fit_intercept,
+            fit_intercept=self._free_constant,
         )
         targets = [samples.y] if self._shares_weights else samples.y.T
         problems = build_problems(
@@ -246,9 +246,14 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
             memory_budget=self.memory_budget,
             n_targets=self._n_targets,
             obstacle=self._obstacle_to_factors(loss, regularizer),
-            fit_intercept=self.fit_intercept,
+            fit_intercept=self._free_constant,
         )
         return FACTORED if plan is not None and plan.kind == FACTORED else GRAM
+
+    @property
+    def _free_constant(self) -> bool:
+        """Whether scores may be shifted alike at no cost, by an intercept or since the loss does not see it."""
+        return bool(self.fit_intercept)
 
     def _obstacle_to_factors(self, loss: Loss, regularizer: Regularizer) -> str | None:
         """Return what keeps this problem from kernels held as factors, and what to do about it; None for nothing."""

@@ -136,7 +136,9 @@ def expanded(training: Training, fit: Fit) -> tuple[Expansion, Fit]:
         alive = [component for component in found.components if component.kernel in place]
         own = [_part(training.stack, component, target, place, training.centered) for component in alive]
         parts += own
-        solutions.append(replace(found, intercept=found.intercept + sum(part.offset for part in own)))
+        # Without an intercept a shift of all scores says nothing: it is left out.
+        shift = sum(part.offset for part in own) if fit.problems[target].fit_intercept else 0.0
+        solutions.append(replace(found, intercept=found.intercept + shift))
     bank: Any = training.bank.take(active if active.size else [0])
     kept = FactoredExpansion(bank, active, len(training.bank), weights[:, active], tuple(parts))
     return kept, Fit(fit.problems, solutions, fit.norms)

@@ -22,7 +22,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.objective.shared import SharedProblem
 from manykernels.solvers import IterationRecord, Solution, Solver, Status, configured_solver
-from manykernels.solvers.methods.factored.problem import FactoredProblem
+from manykernels.solvers.methods.factored.problem import factored_problem
 from manykernels.solvers.methods.factored.solver import FactoredNewton, FactoredSolution
 from manykernels.threads import blas_threads, n_threads
 from manykernels.validation.arrays import Array
@@ -74,9 +74,8 @@ def build_problems(
                 kernel_penalties=kernel_penalties,
             )
         ]
-    plain = FactoredProblem if isinstance(stack, FactoredStack) else Problem
     return [
-        (JointProblem if isinstance(loss, JointLoss) else plain)(
+        problem_kind(stack, loss)(
             stack,
             target,
             loss,
@@ -87,6 +86,13 @@ def build_problems(
         )
         for target, loss in zip(targets.T, losses, strict=True)
     ]
+
+
+def problem_kind(stack: GramStack, loss: Any) -> type[Problem]:
+    """Return the kind of problem of one target that kernels and loss make."""
+    if isinstance(stack, FactoredStack):
+        return factored_problem(loss)
+    return JointProblem if isinstance(loss, JointLoss) else Problem
 
 
 def solve_problems(

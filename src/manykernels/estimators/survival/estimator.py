@@ -46,7 +46,7 @@ class MKLSurvival(BaseMKL):
         Shape of the penalties "elasticnet", "lq", "lp_ball" and "elasticnet_ball" ("group_elasticnet" has no solver
         for this loss).
     solver : str or Solver, default="auto"
-        One that solves losses of all samples together: "working_set" or "interior_point".
+        One that solves losses of all samples together: "working_set" or "interior_point", "factored" on factors.
     kernel_penalties : array-like of shape (n_kernels,), dict or None, default=None
         Positive factors on the norms inside the penalty.
     tol : float, default=1e-4
@@ -57,6 +57,8 @@ class MKLSurvival(BaseMKL):
         Most seconds of the solver. What is reached by then is kept, with its gap and a ConvergenceWarning.
     callback : callable or None, default=None
         Called with an :class:`IterationRecord` after each certified iteration; a true value stops and keeps the model.
+    kernels_as : {"auto", "gram", "factored"}, default="auto"
+        N x N matrices, for thousands of samples, or factors, whose time and memory grow with the number of samples.
     memory_budget : int, str or None, default=None
         What Gram matrices may take.
     n_jobs : int or None, default=None
@@ -74,6 +76,7 @@ class MKLSurvival(BaseMKL):
         Names of the kernels.
     dual_coef_ : ndarray of shape (n_support,)
         Dual coefficients: for each sample, observed less expected events (martingale residuals) at the optimum.
+        Like ``support_``, not there for factors, of which a model keeps no samples.
     support_ : ndarray of shape (n_support,)
         Positions of the training samples with a nonzero dual coefficient.
     alpha_ : float
@@ -84,6 +87,10 @@ class MKLSurvival(BaseMKL):
         All times of events.
     dual_gap_ : float
         Relative duality gap.
+    kernels_as_ : {"gram", "factored"}
+        How kernels were held.
+    approximate_gap_ : float
+        For factors only: the gap of the problem with factors in place of kernels, which proves nothing about these.
     n_iter_ : int
         Outer iterations.
     solution_ : Solution
@@ -142,6 +149,7 @@ class MKLSurvival(BaseMKL):
         max_iter: int = 200,
         time_limit: float | None = None,
         callback: Callback | None = None,
+        kernels_as: str = "auto",
         memory_budget: int | str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -161,6 +169,7 @@ class MKLSurvival(BaseMKL):
         self.max_iter = max_iter
         self.time_limit = time_limit
         self.callback = callback
+        self.kernels_as = kernels_as
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -170,6 +179,11 @@ class MKLSurvival(BaseMKL):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+    @property
+    def _free_constant(self) -> bool:
+        """Scores may be shifted alike: the partial likelihood does not see it."""
+        return True
 
     @property
     def _left_open(self) -> dict[str, Any]:
@@ -199,7 +213,10 @@ class MKLSurvival(BaseMKL):
     def _keep_fit(self, training: Training, fit: Fit, samples: Samples) -> None:
         super()._keep_fit(training, fit, samples)
         found = fit.solutions[0]
-        scores = fit.problems[0].model_parts(found.dual_coef, found.kernel_weights)[0]
+        if training.factored:
+            scores = self._expansion.scores(samples.rows)[:, 0]
+        else:
+            scores = fit.problems[0].model_parts(found.dual_coef, found.kernel_weights)[0]
         target = self.__dict__.pop("_target_of_fit")  # nothing but the baseline needs it, which is kept
         self.baseline_ = baseline_hazard(target, scores, samples.weight)
         self.event_times_ = np.unique(self.baseline_["time"].to_numpy())

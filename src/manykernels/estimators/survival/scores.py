@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from manykernels.compiled import compiled
 from manykernels.estimators.supervised.targets import sample_weights
 from manykernels.estimators.survival.targets import check_survival
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array, check_vector
 
 __all__ = ["brier_score", "concordance_index"]
-
-BLOCK = 256  # events whose pairs are looked at together
 
 
 def concordance_index(y: Any, risk: Any, sample_weight: Any = None) -> float:
@@ -83,17 +82,47 @@ def concordance_indices(target: Array, risk: Array, weights: Array) -> Array:
     ndarray of shape (D,)
         NaN where no pair of positive weight is comparable.
     """
-    events = np.flatnonzero(target["event"])
-    right, pairs = np.zeros(len(weights)), np.zeros(len(weights))
-    for start in range(0, len(events), BLOCK):
-        block = events[start : start + BLOCK]
-        time, stratum, own = (values[block, None] for values in (target["time"], target["stratum"], risk))
-        later = (target["time"] > time) | ((target["time"] == time) & ~target["event"])
-        later &= target["stratum"] == stratum
-        ordered = later * ((risk < own) + 0.5 * (risk == own))
-        right += ((weights @ ordered.T) * weights[:, block]).sum(axis=1)
-        pairs += ((weights @ later.T) * weights[:, block]).sum(axis=1)
+    order = np.lexsort((target["event"], -target["time"], target["stratum"]))  # of one time the censored come first
+    ranks = np.unique(risk, return_inverse=True)[1][order].astype(np.int64)
+    sorted_target = target[order]
+    opens = np.r_[True, np.diff(sorted_target["stratum"]) != 0]
+    times = np.cumsum(np.r_[True, np.diff(sorted_target["time"]) != 0] | opens)
+    parts = sorted_target["event"], times, opens, ranks, int(ranks.max()) + 1
+    found = np.array([concordant_pairs(np.ascontiguousarray(weight[order]), *parts) for weight in weights])
+    right, pairs = found.reshape(-1, 2).T
     return np.divide(right, pairs, out=np.full(len(weights), np.nan), where=pairs > 0)
+
+
+@compiled()
+def concordant_pairs(weight: Array, event: Array, times: Array, opens: Array, ranks: Array, n_ranks: int) -> Array:
+    """Return the weights of the pairs in order and of all comparable pairs, from sums over ranks of risks in a tree.
+
+    Samples are sorted by stratum, latest first: those before an event, up to its own tie, outlived it.
+    """
+    found = np.zeros(2)
+    tree, later, waiting = np.zeros(n_ranks + 1), 0.0, 0
+    for i in range(event.size):
+        if opens[i]:
+            tree[:], later, waiting = 0.0, 0.0, i
+        if event[i]:
+            while times[waiting] < times[i] or not event[waiting]:
+                later += weight[waiting]
+                k = ranks[waiting] + 1
+                while k <= n_ranks:
+                    tree[k] += weight[waiting]
+                    k += k & -k
+                waiting += 1
+            below, k = 0.0, ranks[i]
+            while k > 0:
+                below += tree[k]
+                k -= k & -k
+            until, k = 0.0, ranks[i] + 1
+            while k > 0:
+                until += tree[k]
+                k -= k & -k
+            found[0] += weight[i] * 0.5 * (below + until)
+            found[1] += weight[i] * later
+    return found
 
 
 def brier_score(y_train: Any, y: Any, survival: Any, times: Any) -> Array:
@@ -173,9 +202,10 @@ def _uncensored(train: Array, times: Array) -> Array:
 
     Events at a time come before the censoring at it.
     """
-    steps = np.unique(train["time"][~train["event"]])
-    censored = np.array([np.sum(~train["event"] & (train["time"] == t)) for t in steps], dtype=float)
-    events = np.array([np.sum(train["event"] & (train["time"] == t)) for t in steps], dtype=float)
-    at_risk = np.array([np.sum(train["time"] >= t) for t in steps], dtype=float) - events
+    time, event = train["time"], train["event"]
+    steps, censored = np.unique(time[~event], return_counts=True)
+    seen = np.sort(time[event])
+    events = np.searchsorted(seen, steps, side="right") - np.searchsorted(seen, steps)
+    at_risk = len(time) - np.searchsorted(np.sort(time), steps) - events
     curve = np.r_[1.0, np.cumprod(1.0 - censored / np.maximum(at_risk, 1.0))]
     return curve[np.searchsorted(steps, times, side="right")]

@@ -8,7 +8,31 @@ from typing import Any, ClassVar, Protocol
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.losses.base import Array
 
-__all__ = ["BoundLoss", "JointLoss"]
+__all__ = ["BoundLoss", "JointCurvature", "JointLoss"]
+
+
+class JointCurvature(Protocol):
+    """The Hessian of a joint loss at some scores, without a matrix among samples.
+
+    Attributes
+    ----------
+    bends : ndarray of shape (N,)
+        A diagonal matrix that is nowhere below the Hessian.
+    rows : ndarray of int
+        The samples that it is made from, in the order in which `gram` takes them.
+    """
+
+    bends: Array
+    rows: Any
+
+    def of_rows(self, rows: Any, factors: Array) -> JointCurvature:
+        """Return the Hessian as these rows estimate it, each standing for ``factors`` samples."""
+
+    def product(self, x: Array) -> Array:
+        """Return the Hessian times a vector (N,)."""
+
+    def gram(self, Z: Array) -> Array:
+        """Return ``Z' H Z`` (r, r) for the rows of ``Z`` at ``rows``."""
 
 
 class BoundLoss(Protocol):
@@ -18,6 +42,9 @@ class BoundLoss(Protocol):
     ``rho = -grad L(z)``, which sums to zero over every group.
     """
 
+    steepness: float
+    """How far ``L`` can change at most when no score changes by more than one."""
+
     def value(self, z: Array) -> float:
         """``L(z)``, never negative."""
 
@@ -26,6 +53,9 @@ class BoundLoss(Protocol):
 
     def hazards(self, z: Array) -> Array:
         """Return the non-negative part of the gradient (N,): how much each sample matters at these scores."""
+
+    def curvature(self, z: Array) -> JointCurvature:
+        """Return the Hessian for products, in time and memory linear in N."""
 
     def inverse_curvature(self, z: Array) -> Array:
         """Return an (N, N) matrix that inverts the Hessian on vectors that sum to zero in every group.

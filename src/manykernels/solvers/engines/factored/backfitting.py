@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from manykernels.grams.factored.base import FactorOperator
 from manykernels.solvers.engines.factored.conjugate_gradients import conjugate_step
+from manykernels.solvers.engines.factored.curvatures import Bends
 from manykernels.solvers.engines.factored.group_problem import GroupProblem
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point
-from manykernels.solvers.engines.factored.sampling import sampled_rows
 from manykernels.solvers.engines.factored.tuning import (
     BLOCK_PER_RANK,
     BLOCK_ROWS,
@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 
 def backfitting_step(
-    objective: FactoredObjective, point: Point, slopes: Array, bends: Array, blocks: list[Block]
+    objective: FactoredObjective, point: Point, slopes: Array, bends: Bends, blocks: list[Block]
 ) -> tuple[Array, float, Array]:
     """Minimize the quadratic model at a point by sweeps over columns, and steps of all that are not zero.
 
@@ -55,12 +55,12 @@ class Sweeps:
     """Coefficients, intercept and scores of one Newton step's quadratic while columns take turns."""
 
     def __init__(
-        self, objective: FactoredObjective, v: Array, slopes: Array, bends: Array, blocks: list[Block]
+        self, objective: FactoredObjective, v: Array, slopes: Array, bends: Bends, blocks: list[Block]
     ) -> None:
         self.objective, self.bends, self.blocks = objective, bends, blocks
         self.parts = [part.copy() for part in objective.split(v)]
         self.slope, self.change, self.shift = slopes.copy(), np.zeros_like(slopes), 0.0
-        self._total = float(bends.sum())
+        self._total = bends.total
 
     def run(self) -> float:
         """Let every column take its turn; return the square of how far coefficients moved."""
@@ -90,7 +90,7 @@ class Sweeps:
         """Return how far to go from old to new: a block's sampled Hessian does not see what bends rows it left out."""
         penalty = block.problem.penalty
         gain = -float(self.slope @ image) - penalty.value(new) + penalty.value(old)
-        square = float(self.bends @ image**2)
+        square = self.bends.square(image)
         return 1.0 if gain >= OVERSHOOT * square else max(gain, 0.0) / square
 
     def move(self, step: Array, shift: float, image: Array) -> None:
@@ -101,23 +101,22 @@ class Sweeps:
     def _add(self, shift: float, image: Array) -> None:
         self.shift += shift
         self.change += image
-        self.slope += self.bends * image
+        self.slope += self.bends.product(image)
 
 
 class Block:
     """One operator's own quadratic; its Hessian may be of an earlier point, since slopes are always exact."""
 
-    def __init__(self, objective: FactoredObjective, slot: int, bends: Array) -> None:
+    def __init__(self, objective: FactoredObjective, slot: int, bends: Bends) -> None:
         self.operator: FactorOperator = objective.operators[slot]
         penalty = objective.penalty
         low = int(np.searchsorted(penalty.starts, objective.ends[slot]))
         high = low + len(self.operator.kernels)
         self.problem = GroupProblem(self._hessian(bends), penalty.part(low, high))
 
-    def _hessian(self, bends: Array) -> Array:
-        index, weights = sampled_rows(bends, max(BLOCK_ROWS, BLOCK_PER_RANK * int(self.operator.starts[-1])))
-        Z = self.operator.rows(index) * np.sqrt(weights)[:, None]
-        return Z.T @ Z
+    def _hessian(self, bends: Bends) -> Array:
+        rows = max(BLOCK_ROWS, BLOCK_PER_RANK * int(self.operator.starts[-1]))
+        return bends.gram([self.operator], rows, intercept=False)
 
     def power(self, v: Array) -> float:
         """Return what these coefficients add to the sum of powers of norms."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manykernels.solvers.engines.factored.curvatures import Bends
 from manykernels.solvers.engines.factored.group_problem import GroupProblem, line_minimum
 from manykernels.solvers.engines.factored.objective import FactoredObjective
 from manykernels.solvers.engines.factored.penalty_curve import PenaltyCurve
@@ -16,7 +17,7 @@ Array = NDArray[Any]
 
 
 def conjugate_step(
-    objective: FactoredObjective, v: Array, slope: Array, bends: Array, problems: list[GroupProblem]
+    objective: FactoredObjective, v: Array, slope: Array, bends: Bends, problems: list[GroupProblem]
 ) -> tuple[Array, float, Array]:
     """Move the groups that are not zero toward the minimum of the quadratic, whose slopes at ``v`` are given.
 
@@ -33,7 +34,7 @@ def conjugate_step(
     """
     curve = PenaltyCurve.at(objective.penalty, v)
     inverses = [p.preconditioner(part) for p, part in zip(problems, objective.split(v), strict=True)]
-    free, total = objective.problem.fit_intercept, float(bends.sum())
+    free, total = objective.problem.fit_intercept, bends.total
 
     def precondition(r: Array) -> Array:
         parts = [apply(part) for apply, part in zip(inverses, objective.split(r[:-1]), strict=True)]
@@ -54,11 +55,11 @@ def conjugate_step(
         if not size > RESIDUAL**2 * first:
             break
         ahead = spread(d)
-        product = gather(bends * ahead) + np.append(curve.product(d[:-1]), 0.0)
+        product = gather(bends.product(ahead)) + np.append(curve.product(d[:-1]), 0.0)
         length = size / float(d @ product)
         x, image, r = x + length * d, image + length * ahead, r - length * product
         z = precondition(r)
         size, last = float(r @ z), size
         d = z + size / last * d
-    along = line_minimum(objective.penalty, v, x[:-1], float(slope @ image), float(bends @ image**2))
+    along = line_minimum(objective.penalty, v, x[:-1], float(slope @ image), bends.square(image))
     return along * x[:-1], along * float(x[-1]), along * image

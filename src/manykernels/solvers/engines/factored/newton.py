@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels.grams.factored.operators import CHUNK_ROWS, ChunkedOperator
 from manykernels.solvers.engines.factored.backfitting import Block, backfitting_step
+from manykernels.solvers.engines.factored.curvatures import Bends, SampleBends
 from manykernels.solvers.engines.factored.group_problem import GroupProblem
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point, balance
-from manykernels.solvers.engines.factored.sampling import sampled_rows
 from manykernels.solvers.engines.factored.tuning import (
     FIRST_DAMPING,
     GROUP_TOL,
@@ -86,7 +85,7 @@ def minimize(objective: FactoredObjective, point: Point, tol: float, max_steps: 
         rho = balance(-slopes) if objective.problem.fit_intercept else -slopes
         adjoint = objective.adjoint(rho)
         value = objective.value(point)
-        best_dual = max(best_dual, objective.dual_value(rho, adjoint))
+        best_dual = max(best_dual, objective.dual_value(point.z, rho, adjoint))
         last, gap = gap, value - best_dual
         if gap <= tol or step == max_steps or time.perf_counter() > deadline:
             break
@@ -104,7 +103,7 @@ def _advance_somehow(
 ) -> bool:
     """Take a step; if none decreases the objective, try fresh curvatures, then more and more of safe ones."""
     bent = objective.bends(point.z)
-    if bent.all():
+    if not isinstance(bent, SampleBends) or bent.everywhere:
         tries = [objective.bends] if curvature.fresh else [objective.bends, objective.bends]
         for bends in (*tries, objective.majorizers):
             if _advance(objective, point, slopes, gradient, value, curvature, bends(point.z)):
@@ -115,7 +114,7 @@ def _advance_somehow(
     safe = objective.majorizers(point.z)
     while True:
         curvature.forget()
-        if size := _advance(objective, point, slopes, gradient, value, curvature, bent + curvature.damping * safe):
+        if size := _advance(objective, point, slopes, gradient, value, curvature, bent.plus(curvature.damping, safe)):
             change = LESS_DAMPING if size == 1.0 else 1.0 / LESS_DAMPING if size < 0.1 else 1.0
             curvature.damping = min(max(curvature.damping * change, LEAST_DAMPING), 1.0)
             return True
@@ -131,10 +130,10 @@ def _advance(
     gradient: Array,
     value: float,
     curvature: Curvature,
-    bends: Array,
+    bends: Bends,
 ) -> float:
     """Take one step with a line search; return its size, 0 if the objective does not decrease."""
-    if not bends.any():
+    if not bends.any:
         return 0.0
     if objective.rank > RANK_LIMIT:
         if curvature.blocks is None:
@@ -159,11 +158,11 @@ def _advance(
     return 0.0
 
 
-def _quadratic(objective: FactoredObjective, bends: Array, rows: int) -> GroupProblem:
+def _quadratic(objective: FactoredObjective, bends: Bends, rows: int) -> GroupProblem:
     """Return the quadratic model with these curvatures, the intercept a last group without a penalty."""
     free = objective.problem.fit_intercept
     penalty = objective.penalty.with_intercept() if free else objective.penalty
-    return GroupProblem(sampled_hessian(objective, bends, rows, intercept=free), penalty)
+    return GroupProblem(bends.gram(objective.operators, rows, intercept=free), penalty)
 
 
 def _newton_target(
@@ -174,24 +173,3 @@ def _newton_target(
         return quadratic.solve(point.v, gradient, GROUP_TOL)[0], 0.0
     target, _ = quadratic.solve(np.append(point.v, 0.0), np.append(gradient, 0.0), GROUP_TOL)
     return target[:-1], float(target[-1])
-
-
-def sampled_hessian(objective: FactoredObjective, bends: Array, rows: int, *, intercept: bool) -> Array:
-    """Return ``Z' diag(bends) Z`` from about so many of the rows, and a row for the intercept; unbiased."""
-    index, weights = sampled_rows(bends, rows)
-    operators = objective.operators
-    if isinstance(operators[0], ChunkedOperator) and len(operators) == 1:
-        spread = np.zeros_like(bends)
-        spread[index] = weights
-        return operators[0].weighted_gram(spread, intercept=intercept)
-    size = objective.rank + intercept
-    H = np.zeros((size, size))
-    for start in range(0, len(index), CHUNK_ROWS):
-        chosen = index[start : start + CHUNK_ROWS]
-        parts = [operator.rows(chosen) for operator in operators]
-        if intercept:
-            parts.append(np.ones((len(chosen), 1)))
-        Z = np.hstack(parts)
-        Z *= np.sqrt(weights[start : start + CHUNK_ROWS])[:, None]
-        H += Z.T @ Z
-    return H

@@ -14,8 +14,9 @@ from manykernels.grams.factored import FactorOperator
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
+from manykernels.solvers.engines.factored.curvatures import Bends, SampleBends
 from manykernels.solvers.engines.factored.group_penalty import GroupPenalty
-from manykernels.solvers.engines.factored.smoothing import SmoothedLoss
+from manykernels.solvers.engines.factored.loss_sides import loss_side
 from manykernels.solvers.engines.factored.tuning import BALANCED, INTERCEPT_STEPS
 
 Array = NDArray[Any]
@@ -70,7 +71,7 @@ class FactoredObjective:
 
     def __init__(self, problem: Problem, operators: list[FactorOperator], mu: float) -> None:
         self.problem, self.operators = problem, operators
-        self.loss = SmoothedLoss.of(problem.loss, mu)
+        self.loss = loss_side(problem, mu)
         self.kernels = np.concatenate([operator.kernels for operator in operators])
         ranks = np.concatenate([np.diff(operator.starts) for operator in operators])
         self.ends = np.cumsum([0] + [int(operator.starts[-1]) for operator in operators])
@@ -82,19 +83,19 @@ class FactoredObjective:
 
     def loss_value(self, z: Array) -> float:
         """Return the (smoothed) loss."""
-        return float(self.problem.weight @ self.loss.value(self.problem.y, z))
+        return self.loss.value(z)
 
     def slopes(self, z: Array) -> Array:
-        """Return ``s l'(z)``."""
-        return self.problem.weight * self.loss.slope(self.problem.y, z)
+        """Return the gradient of the loss in the scores, ``s l'(z)``."""
+        return self.loss.slopes(z)
 
-    def bends(self, z: Array) -> Array:
-        """Return ``s l''(z)``."""
-        return self.problem.weight * self.loss.bend(self.problem.y, z)
+    def bends(self, z: Array) -> Bends:
+        """Return the second derivatives of the loss in the scores."""
+        return self.loss.bends(z)
 
-    def majorizers(self, z: Array) -> Array:
+    def majorizers(self, z: Array) -> SampleBends:
         """Return curvatures that are safe far from the solution."""
-        return self.problem.weight * self.loss.majorizer(self.problem.y, z)
+        return self.loss.majorizers(z)
 
     def scores(self, v: Array) -> Array:
         """Return ``Z v`` without the intercept."""
@@ -138,16 +139,18 @@ class FactoredObjective:
 
     def _intercept_steps(self, z: Array, total: float) -> Iterator[float]:
         """Yield steps to try: Newton's, then those of the majorizer, shorter and shorter."""
-        bend = float(self.bends(z).sum())
+        bend = self.bends(z).total
         if bend > 0:
             yield -total / bend
-        safe = -total / max(float(self.majorizers(z).sum()), 1e-300)
+        safe = -total / max(self.majorizers(z).total, 1e-300)
         yield from (safe, 0.25 * safe, 0.05 * safe)
 
-    def dual_value(self, rho: Array, adjoint: Array) -> float:
-        """Return the dual bound of the (smoothed) problem on these factors; ``adjoint`` is ``Z' rho``."""
+    def dual_value(self, z: Array, rho: Array, adjoint: Array) -> float:
+        """Return the dual bound of the (smoothed) problem on these factors at slopes ``-rho`` of scores ``z``.
+
+        ``adjoint`` is ``Z' rho``.
+        """
         problem = self.problem
         u = self.penalty.norms(adjoint) / problem.penalties[self.kernels]
         scale = problem.regularizer.dual_scale(u)
-        smoothing = 0.5 * self.loss.mu * float(np.sum((scale * rho) ** 2 / problem.weight))
-        return -problem.conjugate_loss(scale * rho) - smoothing - problem.regularizer.conjugate(scale * u)
+        return -self.loss.conjugate(z, rho, scale) - problem.regularizer.conjugate(scale * u)

@@ -10,6 +10,7 @@ from __future__ import annotations
 RANK_LIMIT = 1500  # of dense Hessians; above, columns take turns
 SAMPLE_ROWS = 20_000
 SAMPLE_PER_RANK = 15
+MOST_ENTRIES = 2**25  # of factors that a Hessian of all samples together holds at once: 256 MB
 GROUP_TOL = 0.03  # of the violation at the start of a step
 STALE = 0.2  # a gap that falls by less than this factor asks for Hessians of the present point
 SLOW = 0.5  # a gap that falls by less than this factor asks for more rows in them

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.grams.factored import FactoredStack
+from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point, balance
@@ -32,6 +33,8 @@ class DualBound:
     low : (M,) float64
         Lower bounds.
     scale : float
+    conjugate : float
+        Of the loss, at ``scale rho``.
     evaluated : int
         Kernels whose bound did not settle, evaluated exactly.
     unsettled : int
@@ -43,28 +46,36 @@ class DualBound:
     norms: Array
     low: Array
     scale: float
+    conjugate: float
     evaluated: int
     unsettled: int
 
 
 def feasible(problem: Problem, slopes: Array) -> Array:
-    """Return dual coefficients inside the box, and of zero sum if there is an intercept, from slopes of the loss."""
+    """Return dual coefficients inside the box, and of zero sum if there is an intercept, from slopes of the loss.
+
+    Those of a loss of all samples together are feasible as they are.
+    """
+    if isinstance(problem, JointProblem):
+        return -slopes
     rho = balance(-slopes) if problem.fit_intercept else -slopes
     return np.clip(rho, *problem.dual_box)
 
 
-def dual_bound(problem: Problem, rho: Array, quads: tuple[Array, Array]) -> DualBound:
+def dual_bound(problem: Problem, rho: Array, z: Array, quads: tuple[Array, Array]) -> DualBound:
     """Return the lower bound that feasible dual coefficients prove; exact values where bounds do not settle.
 
-    ``quads`` are the bounds from below and above on ``rho' K_m rho`` of one pass.
+    ``z`` are the scores that they are slopes at, ``quads`` the bounds from below and above on ``rho' K_m rho`` of one
+    pass.
     """
     stack = problem.stack
     assert isinstance(stack, FactoredStack)
     low, high = (np.sqrt(bound) / problem.penalties for bound in quads)
     evaluated, unsettled = _settle(problem, stack, rho, low, high)
     scale = problem.regularizer.dual_scale(high)
-    value = -problem.conjugate_loss(scale * rho) - problem.regularizer.conjugate(scale * high)
-    return DualBound(value, rho, high, low, scale, evaluated, unsettled)
+    conjugate = problem.conjugate_along(z, rho, scale)
+    value = -conjugate - problem.regularizer.conjugate(scale * high)
+    return DualBound(value, rho, high, low, scale, conjugate, evaluated, unsettled)
 
 
 def settled_norms(problem: Problem, stack: FactoredStack, rho: Array) -> Array:
@@ -118,17 +129,10 @@ def shares(regularizer: Regularizer, u: Array) -> Array:
 
 
 def primal_bound(problem: Problem, objective: FactoredObjective, point: Point) -> tuple[float, Array]:
-    """Return an upper bound on ``P`` of the same function in the exact kernels, and its block norms (g,).
-
-    A loss is convex, so on an interval of scores it is largest at one end.
-    """
+    """Return an upper bound on ``P`` of the same function in the exact kernels, and its block norms (g,)."""
     parts = objective.split(point.v)
     bounds = [operator.excess(v) for operator, v in zip(objective.operators, parts, strict=True)]
     squares, scores = (np.concatenate(part) for part in zip(*bounds, strict=True))
     norms = problem.penalties[objective.kernels] * np.sqrt(objective.penalty.norms(point.v) ** 2 + squares)
-    shift = float(scores.sum())
-    loss = problem.empirical_loss(point.z)
-    if shift > 0:
-        ends = [problem.loss.value(problem.y, point.z + sign * shift) for sign in (-1.0, 1.0)]
-        loss = float(problem.weight @ np.maximum(*ends))
+    loss = problem.loss_around(point.z, float(scores.sum()))
     return loss + problem.regularizer.value(norms), norms

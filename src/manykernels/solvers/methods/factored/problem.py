@@ -7,6 +7,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from manykernels.grams.factored import FactoredStack
+from manykernels.objective.joint_problem import JointProblem
+from manykernels.objective.losses import JointLoss
 from manykernels.objective.problem import Problem
 from manykernels.solvers.methods.factored.certificate import settled_norms
 from manykernels.solvers.methods.factored.tuning import PLAIN_BUDGET
@@ -14,8 +16,8 @@ from manykernels.solvers.methods.factored.tuning import PLAIN_BUDGET
 Array = NDArray[Any]
 
 
-class FactoredProblem(Problem):
-    """A problem whose stack is a `FactoredStack`; strengths of empty models are those of upper bounds on dual norms.
+class _BoundedNorms:
+    """Dual norms on a `FactoredStack`; strengths of empty models are those of upper bounds on them.
 
     Up to a few thousand samples the norms are exact. Beyond, kernels on several columns have bounds, tightened exactly
     where they decide which norm is the largest, so that no strength asks for a pass over N x N entries of each kernel.
@@ -32,7 +34,21 @@ class FactoredProblem(Problem):
         -------
         ndarray of shape (M,)
         """
-        stack = self.stack
-        if not isinstance(stack, FactoredStack) or stack.exact_cost * self.n_kernels <= PLAIN_BUDGET:
-            return super().dual_norms(rho)
-        return settled_norms(self, stack, rho)
+        problem: Any = self
+        stack = problem.stack
+        if not isinstance(stack, FactoredStack) or stack.exact_cost * problem.n_kernels <= PLAIN_BUDGET:
+            return Problem.dual_norms(problem, rho)
+        return settled_norms(problem, stack, rho)
+
+
+class FactoredProblem(_BoundedNorms, Problem):
+    """A problem whose stack is a `FactoredStack`."""
+
+
+class FactoredJointProblem(_BoundedNorms, JointProblem):
+    """The same with a loss of all samples together."""
+
+
+def factored_problem(loss: Any) -> type[Problem]:
+    """Return the kind of problem on factors that a loss needs."""
+    return FactoredJointProblem if isinstance(loss, JointLoss) else FactoredProblem

@@ -154,6 +154,7 @@ class FactoredNewton(Solver):
     """
 
     name: ClassVar[str] = "factored"
+    couples: ClassVar[bool] = True
 
     @classmethod
     def refusals(cls, problem: Problem) -> list[str]:
@@ -254,7 +255,7 @@ def _certificate(problem: Problem, state: State) -> Certificate:
     assert best is not None
     rho = best.scale * best.rho
     size = max(abs(state.primal), problem.tiny)
-    fitting = problem.empirical_loss(state.point.z) + problem.conjugate_loss(rho) + float(rho @ state.point.z)
+    fitting = problem.empirical_loss(state.point.z) + best.conjugate + float(rho @ state.point.z)
     total = float(np.abs(rho).sum())
     kkt = KKTResiduals(
         stationarity=fitting / size,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.grams.factored import FactoredStack, FactorOperator
+from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.problem import Problem
 from manykernels.solvers.engines.factored.newton import Fit, minimize
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point
@@ -128,6 +129,11 @@ class FactoredWorkingSet:
         self._neighbors = self.stack.neighbors()
         self._started = time.perf_counter()
 
+    @property
+    def _small(self) -> bool:
+        """Whether N x N matrices are cheap; slopes at the scores of a Gram solver prove little of a joint loss."""
+        return self.problem.n_samples <= FALLBACK_SAMPLES and not isinstance(self.problem, JointProblem)
+
     def run(self) -> tuple[State, str]:
         """Return the last state and why the loop ended: converged, max_iter, time_limit or stalled."""
         (result,) = run_together([self])
@@ -151,7 +157,7 @@ class FactoredWorkingSet:
         Returns what `run` does; ``start`` is the model of another problem on the same stack.
         """
         state = self._start() if start is None or not len(start.kernels) else self._continued(start)
-        if self.problem.n_samples <= FALLBACK_SAMPLES and not self.problem.loss.smooth:
+        if self._small and not self.problem.loss.smooth:
             return (yield from self._fall_back(state))  # smoothing costs more than matrices of this size
         stalled = 0
         for number in range(self.max_rounds + 1):
@@ -169,7 +175,7 @@ class FactoredWorkingSet:
             before = (state.primal, len(state.kernels), state.factor_tol)
             self._grow(state, bound, gap)
             assert state.objective is not None
-            if state.objective.rank > self.problem.n_samples and self.problem.n_samples <= FALLBACK_SAMPLES:
+            if state.objective.rank > self.problem.n_samples and self._small:
                 return (yield from self._fall_back(state))
             self._solve(state, gap)
             after = (state.primal, len(state.kernels), state.factor_tol)
@@ -196,7 +202,7 @@ class FactoredWorkingSet:
         """Return the bound that slopes prove, and keep the best."""
         rho = feasible(self.problem, slopes)
         quads = known if known is not None else (yield rho)
-        bound = dual_bound(self.problem, rho, quads)
+        bound = dual_bound(self.problem, rho, state.point.z, quads)
         if state.best is None or bound.value > state.best.value:
             state.best = bound
         return bound

@@ -1,0 +1,123 @@
+"""Second derivatives of a loss in its scores, as the minimizers read them: products, squares, and ``Z' H Z``."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.grams.factored.operators import CHUNK_ROWS, ChunkedOperator
+from manykernels.objective.losses.joint import JointCurvature
+from manykernels.solvers.engines.factored.sampling import sampled_rows
+from manykernels.solvers.engines.factored.tuning import MOST_ENTRIES, SAMPLE_PER_RANK
+
+Array = NDArray[Any]
+
+
+class Bends(abc.ABC):
+    """The second derivatives ``H`` (N, N) of a loss at some scores.
+
+    Attributes
+    ----------
+    diagonal : (N,)
+        Nowhere below ``H``.
+    """
+
+    diagonal: Array
+
+    @property
+    def any(self) -> bool:
+        """Whether there are any."""
+        return bool(self.diagonal.any())
+
+    @property
+    def total(self) -> float:
+        """The sum of the diagonal."""
+        return float(self.diagonal.sum())
+
+    @abc.abstractmethod
+    def product(self, x: Array) -> Array:
+        """Return ``H x``."""
+
+    @abc.abstractmethod
+    def square(self, x: Array) -> float:
+        """Return ``x' H x``."""
+
+    @abc.abstractmethod
+    def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
+        """Return ``Z' H Z`` from about so many of the rows, and a row for the intercept."""
+
+
+class SampleBends(Bends):
+    """Those of a sum over samples, ``diag(s l'')``."""
+
+    def __init__(self, diagonal: Array) -> None:
+        self.diagonal = diagonal
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether every sample bends."""
+        return bool(self.diagonal.all())
+
+    def plus(self, share: float, others: SampleBends) -> SampleBends:
+        """Return these and a share of others."""
+        return SampleBends(self.diagonal + share * others.diagonal)
+
+    def product(self, x: Array) -> Array:
+        """Return ``H x``."""
+        return self.diagonal * x
+
+    def square(self, x: Array) -> float:
+        """Return ``x' H x``."""
+        return float(self.diagonal @ x**2)
+
+    def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
+        """Return ``Z' H Z`` from about so many of the rows; unbiased."""
+        index, weights = sampled_rows(self.diagonal, rows)
+        if isinstance(operators[0], ChunkedOperator) and len(operators) == 1:
+            spread = np.zeros_like(self.diagonal)
+            spread[index] = weights
+            return operators[0].weighted_gram(spread, intercept=intercept)
+        size = rank_of(operators) + intercept
+        H = np.zeros((size, size))
+        for start in range(0, len(index), CHUNK_ROWS):
+            chosen = index[start : start + CHUNK_ROWS]
+            parts = [operator.rows(chosen) for operator in operators]
+            if intercept:
+                parts.append(np.ones((len(chosen), 1)))
+            Z = np.hstack(parts)
+            Z *= np.sqrt(weights[start : start + CHUNK_ROWS])[:, None]
+            H += Z.T @ Z
+        return H
+
+
+class JointBends(Bends):
+    """Those of a loss of all samples together, whose scores may be shifted alike: there is no intercept."""
+
+    def __init__(self, curvature: JointCurvature) -> None:
+        self._curvature, self.diagonal = curvature, curvature.bends
+
+    def product(self, x: Array) -> Array:
+        """Return ``H x``."""
+        return self._curvature.product(x)
+
+    def square(self, x: Array) -> float:
+        """Return ``x' H x``."""
+        return max(float(x @ self._curvature.product(x)), 0.0)
+
+    def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
+        """Return ``Z' H Z``, of fewer rows that of the risk sets of these rows."""
+        rank = rank_of(operators)
+        index, weights = sampled_rows(self.diagonal, min(rows, max(MOST_ENTRIES // rank, SAMPLE_PER_RANK * rank)))
+        used = self._curvature
+        if len(index) < int(np.count_nonzero(self.diagonal)):
+            used = used.of_rows(index, weights / self.diagonal[index])
+        return used.gram(np.hstack([operator.rows(used.rows) for operator in operators]))
+
+
+def rank_of(operators: Sequence[Any]) -> int:
+    """Return the number of coefficients of all factors."""
+    return sum(int(operator.starts[-1]) for operator in operators)

@@ -1,0 +1,96 @@
+"""The loss as a function of all scores, as the engine reads it: of a sum over samples, or of all samples together."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.objective.joint_problem import JointProblem
+from manykernels.objective.problem import Problem
+from manykernels.solvers.engines.factored.curvatures import Bends, JointBends, SampleBends
+from manykernels.solvers.engines.factored.smoothing import SmoothedLoss
+from manykernels.solvers.engines.factored.tuning import FLOOR
+
+Array = NDArray[Any]
+
+
+class LossSide(Protocol):
+    """What minimizers and certificates need of a loss."""
+
+    def value(self, z: Array) -> float:
+        """Return the (smoothed) loss."""
+
+    def slopes(self, z: Array) -> Array:
+        """Return its gradient."""
+
+    def bends(self, z: Array) -> Bends:
+        """Return its second derivatives."""
+
+    def majorizers(self, z: Array) -> SampleBends:
+        """Return curvatures that are safe far from the solution."""
+
+    def conjugate(self, z: Array, rho: Array, scale: float) -> float:
+        """Return the conjugate at a share of the slopes ``-rho`` at ``z``, or an upper bound."""
+
+
+class SumOverSamples:
+    """``sum_i s_i l(y_i, z_i)``, smoothed by ``mu`` where it has kinks."""
+
+    def __init__(self, problem: Problem, mu: float) -> None:
+        self.problem, self.loss = problem, SmoothedLoss.of(problem.loss, mu)
+
+    def value(self, z: Array) -> float:
+        """Return the (smoothed) loss."""
+        return float(self.problem.weight @ self.loss.value(self.problem.y, z))
+
+    def slopes(self, z: Array) -> Array:
+        """Return ``s l'(z)``."""
+        return self.problem.weight * self.loss.slope(self.problem.y, z)
+
+    def bends(self, z: Array) -> SampleBends:
+        """Return ``s l''(z)``."""
+        return SampleBends(self.problem.weight * self.loss.bend(self.problem.y, z))
+
+    def majorizers(self, z: Array) -> SampleBends:
+        """Return curvatures that are safe far from the solution."""
+        return SampleBends(self.problem.weight * self.loss.majorizer(self.problem.y, z))
+
+    def conjugate(self, z: Array, rho: Array, scale: float) -> float:
+        """Return the conjugate of the smoothed loss."""
+        smoothing = 0.5 * self.loss.mu * float(np.sum((scale * rho) ** 2 / self.problem.weight))
+        return self.problem.conjugate_along(z, rho, scale) + smoothing
+
+
+class AllTogether:
+    """A joint loss ``L(z)``."""
+
+    def __init__(self, problem: JointProblem) -> None:
+        self.problem, self.joint = problem, problem.joint
+
+    def value(self, z: Array) -> float:
+        """Return the loss."""
+        return self.joint.value(z)
+
+    def slopes(self, z: Array) -> Array:
+        """Return its gradient."""
+        return self.joint.gradient(z)
+
+    def bends(self, z: Array) -> JointBends:
+        """Return its Hessian."""
+        return JointBends(self.joint.curvature(z))
+
+    def majorizers(self, z: Array) -> SampleBends:
+        """Return the diagonal above its Hessian, and a little for samples that do not bend."""
+        bends = self.joint.hazards(z)
+        return SampleBends(bends + FLOOR * float(bends.mean()))
+
+    def conjugate(self, z: Array, rho: Array, scale: float) -> float:
+        """Return the conjugate, or for shares below one an upper bound."""
+        return self.problem.conjugate_along(z, rho, scale)
+
+
+def loss_side(problem: Problem, mu: float) -> LossSide:
+    """Return the loss of a problem."""
+    return AllTogether(problem) if isinstance(problem, JointProblem) else SumOverSamples(problem, mu)

@@ -1,0 +1,129 @@
+"""Cox's partial likelihood on factors: the optimum of the Gram solver, its certificate recomputed from plain sums."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.support.cox import CoxCase
+
+from manykernels import KernelBank, Linear, get_regularizer
+from manykernels.grams.factored import factored_stack
+from manykernels.objective import CoxPartial, survival_target
+from manykernels.objective.losses.risk_curvature import RiskCurvature
+from manykernels.solvers import choose_solver
+from manykernels.solvers.methods.factored.problem import FactoredJointProblem
+from manykernels.solvers.methods.factored.solver import FactoredNewton
+
+PENALTIES = {
+    "l1": {},
+    "elasticnet": {"l1_ratio": 0.5},
+    "ridge": {},
+    "lq": {"q": 1.5},
+    "simplex": {},
+}
+BANK = KernelBank.per_feature(Linear(), widths=[0.5, 1.0, 2.0], standardize=True)
+
+
+def drawn(seed: int, n: int = 200) -> tuple[CoxCase, FactoredJointProblem]:
+    """Return a problem on factors, and the same as plain matrices."""
+    rng = np.random.default_rng([seed, 1972])
+    X = rng.uniform(-2, 2, (n, 3))
+    seen, censored = rng.exponential(np.exp(-np.sin(2 * X[:, 0]) - 0.5 * X[:, 1])), rng.exponential(2.0, n)
+    time, event = np.minimum(seen, censored), seen <= censored
+    if seed % 3:
+        time = np.ceil((20, 3)[seed % 2] * time)
+    strata = rng.integers(0, 2, n) if seed % 2 else np.zeros(n, dtype=np.intp)
+    weights = rng.uniform(0.5, 2.0, n) if seed % 4 > 1 else np.ones(n)
+    name = list(PENALTIES)[seed % len(PENALTIES)]
+    fitted, prepared = BANK.fit_prepare(X)
+    kernels, penalties = fitted.block(prepared, prepared), rng.uniform(0.8, 1.2, len(fitted.names))
+    efron, params = bool(seed % 2), PENALTIES[name]
+    case = CoxCase(kernels, time, event, strata, weights, penalties, efron, name, params, 1.0)
+    u = case.problem().dual_norms(case.problem().zero_model()[0])
+    largest = u.max() if name in ("l1", "elasticnet") else float(u @ u) / case.problem().loss_at_zero
+    case = replace(case, strength=float(largest) * (0.03, 0.1, 0.3)[seed % 3])
+    problem = FactoredJointProblem(
+        factored_stack(X, BANK),
+        survival_target(event, time, strata),
+        CoxPartial("efron" if efron else "breslow"),
+        get_regularizer(name, case.strength, **params),
+        sample_weight=weights,
+        kernel_penalties=penalties,
+    )
+    return case, problem
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_factors_and_matrices_have_one_optimum(seed: int) -> None:
+    case, problem = drawn(seed)
+    found = FactoredNewton(tol=1e-8).solve(problem)
+    told = found.certificate
+    assert told.relative_gap <= 1e-8
+    # The bounds of the certificate, recomputed for the exact kernels from plain sums.
+    state_scores = sum(part.values(problem.stack, problem.stack.table) for part in found.components)
+    assert told.dual <= case.dual(state_scores) + 1e-10 * abs(told.primal)
+    assert told.dual == pytest.approx(case.dual(state_scores), rel=1e-7)
+    assert told.primal >= case.loss(state_scores)
+    gram = case.problem()
+    other = choose_solver(gram)[0](tol=1e-9).solve(gram).certificate
+    assert told.primal == pytest.approx(other.primal, rel=1e-8)
+    assert told.dual <= other.primal * (1 + 1e-12)
+    assert other.dual <= told.primal * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_curvature_is_the_hessian_and_rows_estimate_it_without_losing_sign(seed: int) -> None:
+    case, problem = drawn(seed, 40)
+    rng = np.random.default_rng(seed)
+    z, Z = rng.normal(size=40), rng.normal(size=(40, 5))
+    shares, sizes = case.softmax(z), np.array([term.size for term in case.terms()])
+    hessian = np.diag(sizes @ shares) - shares.T @ (sizes[:, None] * shares)
+    curvature: RiskCurvature = problem.joint.curvature(z)
+    np.testing.assert_allclose(curvature.bends, sizes @ shares, atol=1e-12)
+    np.testing.assert_allclose([curvature.product(x) for x in np.eye(40)], hessian, atol=1e-12)
+    np.testing.assert_allclose(curvature.gram(Z[curvature.rows]), Z.T @ hessian @ Z, atol=1e-10)
+    some = curvature.of_rows(np.arange(0, 40, 2), np.full(20, 2.0))
+    estimate = np.array([some.product(x) for x in np.eye(40)])
+    np.testing.assert_allclose(some.gram(Z[some.rows]), Z.T @ estimate @ Z, atol=1e-10)
+    assert np.linalg.eigvalsh(estimate)[0] >= -1e-12 * np.abs(estimate).max()
+    assert np.linalg.eigvalsh(np.diag(curvature.bends) - hessian)[0] >= -1e-12
+
+
+def test_ties_of_hundreds_cost_no_pairs_and_bound_the_conjugate_from_above() -> None:
+    rng = np.random.default_rng(0)
+    n = 300
+    time, event = np.ceil(3 * rng.uniform(size=n)), rng.uniform(size=n) < 0.8
+    weights, zeros = rng.uniform(0.5, 2.0, n), np.zeros(n, dtype=np.intp)
+    case = CoxCase(np.eye(n)[None], time, event, zeros, weights, np.ones(1), True, "l1", {}, 1.0)
+    joint, z = case.problem().joint, rng.normal(size=n)
+    terms, shares = case.terms(), case.softmax(z)
+    for scale, slack in ((1.0, 1e-12), (0.999, 1e-5), (0.9, 1e-3), (0.1, 1e-3)):
+        exact = 0.0
+        for term, share in zip(terms, shares, strict=True):
+            q = scale * share + (1 - scale) * term.tie
+            exact += term.size * float(q[q > 0] @ np.log(q[q > 0] / term.at_risk[q > 0]))
+        found = joint.conjugate_along(z, scale)
+        assert found >= exact - 1e-12 * abs(exact)
+        assert found <= exact + slack * abs(exact)
+
+
+def test_blocks_of_columns_find_the_same_optimum_as_one_hessian(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above a rank of 1500 columns take turns: here, above 20."""
+    _, problem = drawn(0)
+    whole = FactoredNewton(tol=1e-7).solve(problem).certificate
+    monkeypatch.setattr("manykernels.solvers.engines.factored.newton.RANK_LIMIT", 20)
+    blocks = FactoredNewton(tol=1e-7).solve(problem).certificate
+    assert blocks.relative_gap <= 1e-7
+    assert blocks.primal == pytest.approx(whole.primal, rel=2e-7)
+
+
+def test_hessians_of_some_rows_lead_to_the_same_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, problem = drawn(1)
+    whole = FactoredNewton(tol=1e-7).solve(problem).certificate
+    monkeypatch.setattr("manykernels.solvers.engines.factored.newton.SAMPLE_ROWS", 60)
+    monkeypatch.setattr("manykernels.solvers.engines.factored.newton.SAMPLE_PER_RANK", 1)
+    sampled = FactoredNewton(tol=1e-7).solve(problem).certificate
+    assert sampled.relative_gap <= 1e-7
+    assert sampled.primal == pytest.approx(whole.primal, rel=2e-7)
