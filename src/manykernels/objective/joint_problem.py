@@ -119,27 +119,6 @@ class JointProblem(Problem):
         """
         raise IncompatibleError(f"The conjugate of the {self.loss.name} loss is known at gradients only.")
 
-    def conjugate_along(self, z: Array, rho: Array, scale: float) -> float:
-        """Return an upper bound of ``L*(scale grad L(z))``, exact at 1; ``rho`` is that gradient.
-
-        Parameters
-        ----------
-        z, rho : ndarray of shape (N,)
-        scale : float
-            In [0, 1].
-        """
-        return self.joint.conjugate_along(z, scale)
-
-    def loss_around(self, z: Array, shift: float) -> float:
-        """Return an upper bound of the loss at all scores that differ from ``z`` by at most ``shift`` each.
-
-        Parameters
-        ----------
-        z : ndarray of shape (N,)
-        shift : float
-        """
-        return self.empirical_loss(z) + self.joint.steepness * max(shift, 0.0)
-
     def conjugate_of_share(self, rho: Array, scale: float) -> float:
         """Return the conjugate at the share ``scale`` of the dual point of zero scores, whatever ``rho`` is.
 

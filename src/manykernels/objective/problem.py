@@ -283,38 +283,6 @@ class Problem:
         """
         return float(np.sum(self.weight * self.loss.conjugate(self.y, rho / self.weight)))
 
-    def conjugate_along(self, z: Array, rho: Array, scale: float) -> float:
-        """``L*(-scale rho)`` of the whole loss at slopes ``rho = -grad L(z)``, or an upper bound; ``scale`` in [0, 1].
-
-        Parameters
-        ----------
-        z, rho : ndarray of shape (N,)
-        scale : float
-
-        Returns
-        -------
-        float
-        """
-        return self.conjugate_loss(scale * rho)
-
-    def loss_around(self, z: Array, shift: float) -> float:
-        """Return an upper bound of the loss at all scores that differ from ``z`` by at most ``shift`` each.
-
-        Parameters
-        ----------
-        z : ndarray of shape (N,)
-        shift : float
-
-        Returns
-        -------
-        float
-        """
-        if shift <= 0:
-            return self.empirical_loss(z)
-        # A loss is convex, so that on an interval of scores it is largest at one end.
-        ends = [self.loss.value(self.y, z + sign * shift) for sign in (-1.0, 1.0)]
-        return float(self.weight @ np.maximum(*ends))
-
     def dual_norms(self, rho: Array) -> Array:
         """``u_m = sqrt(rho' K_m rho) / w_m`` (M,): one pass.
 

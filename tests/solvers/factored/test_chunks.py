@@ -17,7 +17,7 @@ from manykernels.grams.factored.operators import ChunkedOperator
 from manykernels.grams.rows import ParquetRows, RowSource, open_rows
 from manykernels.kernels import Gaussian, Laplacian, Linear, Periodic, Polynomial
 from manykernels.solvers import solve_factored_each
-from manykernels.solvers.methods.factored import working_set
+from manykernels.solvers.methods.factored import fallback
 
 Array = NDArray[Any]
 
@@ -148,7 +148,7 @@ def test_parquet_files_of_every_kind_of_column_are_fitted_by_the_name_of_the_tar
 def test_large_ranks_have_an_operator_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = data(np.random.default_rng(3))
     monkeypatch.setattr("manykernels.grams.factored.chunked.FUSED_RANK", 3)
-    monkeypatch.setattr(working_set, "FALLBACK_SAMPLES", 0)
+    monkeypatch.setattr(fallback, "FALLBACK_SAMPLES", 0)
     options: dict[str, Any] = {"relative_strength": 0.1, "tol": 1e-5}
     first = solve_factored(open_rows(X, chunk_rows=400), y, bank_of(), **options)
     assert_same(first, solve_factored(X, y, bank_of(), **options), 1e-5)

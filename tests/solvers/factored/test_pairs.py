@@ -11,7 +11,7 @@ from manykernels import KernelBank, solve, solve_factored, solve_factored_pairs
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Gaussian, Linear, MedianWidth
 from manykernels.solvers.engines.factored import backfitting, newton
-from manykernels.solvers.methods.factored import working_set
+from manykernels.solvers.methods.factored import fallback
 
 N = 400
 
@@ -57,7 +57,7 @@ def test_blocks_do_not_overshoot_what_their_sampled_hessians_leave_out(monkeypat
     monkeypatch.setattr(newton, "RANK_LIMIT", 0)
     monkeypatch.setattr(backfitting, "BLOCK_ROWS", 30)
     monkeypatch.setattr(backfitting, "BLOCK_PER_RANK", 0)
-    monkeypatch.setattr(working_set, "FALLBACK_SAMPLES", 0)
+    monkeypatch.setattr(fallback, "FALLBACK_SAMPLES", 0)
     X, y = data(4)
     options: dict[str, Any] = {"loss": "squared", "relative_strength": 0.02, "tol": 1e-2, "max_rounds": 30}
     model = solve_factored_pairs(X, y, columns=[0, 1, 2, 3], widths=(0.1, 0.2), **options)

@@ -25,7 +25,7 @@ from manykernels.objective.regularizers import (
     Simplex,
     get_regularizer,
 )
-from manykernels.solvers.methods.factored import working_set
+from manykernels.solvers.methods.factored import fallback, working_set
 from manykernels.solvers.methods.factored.model import FactoredModel
 from manykernels.solvers.methods.factored.solve import solve_factored, solve_factored_each
 
@@ -78,7 +78,7 @@ PROBLEMS = range(200)
 
 @pytest.mark.parametrize("block", range(0, len(PROBLEMS), 25))
 def test_the_reported_gap_is_never_below_the_brute_force_gap(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(working_set, "FALLBACK_SAMPLES", 0)
+    monkeypatch.setattr(fallback, "FALLBACK_SAMPLES", 0)
     for seed in PROBLEMS[block : block + 25]:
         rng = np.random.default_rng(seed)
         name = rng.choice(["logistic", "squared", "squared_hinge", "huber", "hinge", "quantile", "epsilon_insensitive"])
@@ -113,7 +113,7 @@ OTHERS = (BlockLq(1.0, q=1.2), BlockLq(1.0, q=1.8), Simplex(0.3), LpBall(1.0, p=
 
 
 def test_the_gap_of_every_penalty_is_never_below_the_brute_force_gap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(working_set, "FALLBACK_SAMPLES", 0)
+    monkeypatch.setattr(fallback, "FALLBACK_SAMPLES", 0)
     for seed in range(60):
         rng = np.random.default_rng(seed)
         loss = get_loss(str(rng.choice(["logistic", "squared", "squared_hinge", "huber", "hinge"])))
@@ -138,7 +138,7 @@ def test_the_gap_of_every_penalty_is_never_below_the_brute_force_gap(monkeypatch
 def test_every_penalty_has_the_optimum_of_the_gram_solvers(
     loss: str, penalty: Regularizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(working_set, "FALLBACK_SAMPLES", 0)
+    monkeypatch.setattr(fallback, "FALLBACK_SAMPLES", 0)
     rng = np.random.default_rng(1)
     X, y = data(rng, 200, 3, loss)
     bank = KernelBank.per_feature([Gaussian(0.5), Gaussian(1.5), Linear()], standardize=True)
@@ -175,7 +175,7 @@ def test_the_optimum_is_that_of_the_gram_solvers(loss: str, penalty: str) -> Non
 def test_kinked_losses_reach_the_gap(loss: str, matrices: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """By smoothing, whose error is inside the gap; on few rows by N x N matrices, which cost less."""
     if not matrices:
-        monkeypatch.setattr(working_set, "FALLBACK_SAMPLES", 0)
+        monkeypatch.setattr(fallback, "FALLBACK_SAMPLES", 0)
     X, y = data(np.random.default_rng(2), 300, 3, loss)
     bank = KernelBank.per_feature([Gaussian(0.7), Gaussian(2.0)], standardize=True)
     model = solve_factored(X, y, bank, loss=loss, relative_strength=0.1, tol=1e-3)
@@ -237,7 +237,7 @@ def test_where_the_rank_passes_the_samples_gram_matrices_take_over() -> None:
 
 def test_a_loose_bound_is_not_taken_for_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     """The own gap of landmarks says nothing; the reported one is the brute-force one, by a few exact values."""
-    monkeypatch.setattr(working_set, "FALLBACK_SAMPLES", 0)
+    monkeypatch.setattr(fallback, "FALLBACK_SAMPLES", 0)
     monkeypatch.setattr(working_set, "INNER", 1e-4)
     entries = [(f"{i}{j}", Gaussian(0.7), [i, j]) for i in range(4) for j in range(i)]
     bank = KernelBank(entries, standardize=True)

@@ -34,6 +34,9 @@ class LossSide(Protocol):
     def conjugate(self, z: Array, rho: Array, scale: float) -> float:
         """Return the conjugate at a share of the slopes ``-rho`` at ``z``, or an upper bound."""
 
+    def around(self, z: Array, shift: float) -> float:
+        """Return an upper bound of the loss, not smoothed, at scores that differ from ``z`` by at most ``shift``."""
+
 
 class SumOverSamples:
     """``sum_i s_i l(y_i, z_i)``, smoothed by ``mu`` where it has kinks."""
@@ -60,14 +63,21 @@ class SumOverSamples:
     def conjugate(self, z: Array, rho: Array, scale: float) -> float:
         """Return the conjugate of the smoothed loss."""
         smoothing = 0.5 * self.loss.mu * float(np.sum((scale * rho) ** 2 / self.problem.weight))
-        return self.problem.conjugate_along(z, rho, scale) + smoothing
+        return self.problem.conjugate_loss(scale * rho) + smoothing
+
+    def around(self, z: Array, shift: float) -> float:
+        """Return the sum of what the loss of each sample can be: it is convex, so that it is largest at an end."""
+        if shift <= 0:
+            return self.problem.empirical_loss(z)
+        ends = [self.problem.loss.value(self.problem.y, z + sign * shift) for sign in (-1.0, 1.0)]
+        return float(self.problem.weight @ np.maximum(*ends))
 
 
 class AllTogether:
     """A joint loss ``L(z)``."""
 
     def __init__(self, problem: JointProblem) -> None:
-        self.problem, self.joint = problem, problem.joint
+        self.joint = problem.joint
 
     def value(self, z: Array) -> float:
         """Return the loss."""
@@ -88,7 +98,11 @@ class AllTogether:
 
     def conjugate(self, z: Array, rho: Array, scale: float) -> float:
         """Return the conjugate, or for shares below one an upper bound."""
-        return self.problem.conjugate_along(z, rho, scale)
+        return self.joint.conjugate_along(z, scale)
+
+    def around(self, z: Array, shift: float) -> float:
+        """Return the loss and how steeply it can rise."""
+        return self.joint.value(z) + self.joint.steepness * max(shift, 0.0)
 
 
 def loss_side(problem: Problem, mu: float) -> LossSide:

@@ -12,6 +12,7 @@ from manykernels.grams.factored import FactoredStack
 from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
+from manykernels.solvers.engines.factored.loss_sides import loss_side
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point, balance
 from manykernels.solvers.methods.factored.tuning import EXACT_BUDGET, SETTLED
 
@@ -73,7 +74,7 @@ def dual_bound(problem: Problem, rho: Array, z: Array, quads: tuple[Array, Array
     low, high = (np.sqrt(bound) / problem.penalties for bound in quads)
     evaluated, unsettled = _settle(problem, stack, rho, low, high)
     scale = problem.regularizer.dual_scale(high)
-    conjugate = problem.conjugate_along(z, rho, scale)
+    conjugate = loss_side(problem, 0.0).conjugate(z, rho, scale)
     value = -conjugate - problem.regularizer.conjugate(scale * high)
     return DualBound(value, rho, high, low, scale, conjugate, evaluated, unsettled)
 
@@ -134,5 +135,5 @@ def primal_bound(problem: Problem, objective: FactoredObjective, point: Point) -
     bounds = [operator.excess(v) for operator, v in zip(objective.operators, parts, strict=True)]
     squares, scores = (np.concatenate(part) for part in zip(*bounds, strict=True))
     norms = problem.penalties[objective.kernels] * np.sqrt(objective.penalty.norms(point.v) ** 2 + squares)
-    loss = problem.loss_around(point.z, float(scores.sum()))
+    loss = loss_side(problem, 0.0).around(point.z, float(scores.sum()))
     return loss + problem.regularizer.value(norms), norms

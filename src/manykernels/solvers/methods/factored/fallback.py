@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams.factored import FactoredStack
+from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.problem import Problem
 from manykernels.solvers.engines.factored.objective import Point
+from manykernels.solvers.methods.factored.tuning import FALLBACK_SAMPLES
 from manykernels.solvers.registry import choose_solver
 from manykernels.solvers.solution import Solution
 
@@ -34,6 +36,11 @@ class GramResult:
     point: Point
     primal: float
     fallback: Fallback
+
+
+def matrices_do(problem: Problem) -> bool:
+    """Whether N x N matrices are cheap, and their answer proves as much: its slopes do not of a joint loss."""
+    return problem.n_samples <= FALLBACK_SAMPLES and not isinstance(problem, JointProblem)
 
 
 def solve_gram(problem: Problem, stack: FactoredStack, tol: float, time_limit: float) -> GramResult:

@@ -12,16 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.grams.factored import FactoredStack, FactorOperator
-from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.problem import Problem
 from manykernels.solvers.engines.factored.newton import Fit, minimize
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point
 from manykernels.solvers.methods.factored.certificate import DualBound, dual_bound, feasible, primal_bound
 from manykernels.solvers.methods.factored.entering import contributors, gap_of_factors, selects, threshold, violators
-from manykernels.solvers.methods.factored.fallback import Fallback, solve_gram
+from manykernels.solvers.methods.factored.fallback import Fallback, matrices_do, solve_gram
 from manykernels.solvers.methods.factored.tuning import (
     COARSE,
-    FALLBACK_SAMPLES,
     FINEST,
     FIRST_SMOOTHING,
     INNER,
@@ -129,11 +127,6 @@ class FactoredWorkingSet:
         self._neighbors = self.stack.neighbors()
         self._started = time.perf_counter()
 
-    @property
-    def _small(self) -> bool:
-        """Whether N x N matrices are cheap; slopes at the scores of a Gram solver prove little of a joint loss."""
-        return self.problem.n_samples <= FALLBACK_SAMPLES and not isinstance(self.problem, JointProblem)
-
     def run(self) -> tuple[State, str]:
         """Return the last state and why the loop ended: converged, max_iter, time_limit or stalled."""
         (result,) = run_together([self])
@@ -157,7 +150,7 @@ class FactoredWorkingSet:
         Returns what `run` does; ``start`` is the model of another problem on the same stack.
         """
         state = self._start() if start is None or not len(start.kernels) else self._continued(start)
-        if self._small and not self.problem.loss.smooth:
+        if matrices_do(self.problem) and not self.problem.loss.smooth:
             return (yield from self._fall_back(state))  # smoothing costs more than matrices of this size
         stalled = 0
         for number in range(self.max_rounds + 1):
@@ -175,7 +168,7 @@ class FactoredWorkingSet:
             before = (state.primal, len(state.kernels), state.factor_tol)
             self._grow(state, bound, gap)
             assert state.objective is not None
-            if state.objective.rank > self.problem.n_samples and self._small:
+            if state.objective.rank > self.problem.n_samples and matrices_do(self.problem):
                 return (yield from self._fall_back(state))
             self._solve(state, gap)
             after = (state.primal, len(state.kernels), state.factor_tol)
