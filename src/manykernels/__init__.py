@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     )
     from manykernels.kernels import (
         ArdGaussian,
+        Binned,
         ChiSquared,
         Cosine,
         Dirichlet,
@@ -85,6 +86,7 @@ __version__ = _version("manykernels")
 __all__ = [
     "AlignedWeights",
     "ArdGaussian",
+    "Binned",
     "ChiSquared",
     "ColdStartKFold",
     "ConvergenceWarning",

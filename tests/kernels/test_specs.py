@@ -20,6 +20,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import (
     KERNELS,
     ArdGaussian,
+    Binned,
     ChiSquared,
     ColumnPower,
     Cosine,
@@ -69,6 +70,10 @@ EXAMPLES: dict[str, list[KernelSpec]] = {
     "callable": [FromCallable(minimum, "minimum")],
     "overlap": [Overlap()],
     "ordinal": [Ordinal()],
+    "binned": [
+        Binned(Laplacian(0.3), edges=(0.5, 1.0, 2.0), shares=(0.1, 0.3, 0.4, 0.2)),
+        Binned(Gaussian(0.2), 4, center=False, edges=(0.5, 1.0), shares=(0.1, 0.3, 0.6)),
+    ],
     "missing": [Missing()],
     "periodic": [Periodic(2.0), Periodic(0.7, 0.3)],
     "sum": [Gaussian(1.0) + Linear(), Gaussian(1.0) + Matern(2.0)],
@@ -301,6 +306,41 @@ def test_sums_and_products_are_flat_and_share_a_family_only_if_their_parts_do() 
     assert (Gaussian(1.0) + Linear()).family == "other"
     assert (ArdGaussian((1.0, 2.0)) * Gaussian(1.0)).family == "other"
     assert (ArdGaussian((1.0, 2.0)) * ArdGaussian((1.0, 2.0))).column_widths == (1.0, 2.0)
+
+
+def test_bins_hold_equal_counts_and_values_that_are_equal() -> None:
+    x = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
+    for most, edges, shares in (
+        (2, (0.5,), (0.5, 0.5)),
+        (3, (0.5, 2.5), (0.5, 0.2, 0.3)),
+        (9, (0.5, 1.5, 2.5, 3.5, 4.5), (0.5, 0.1, 0.1, 0.1, 0.1, 0.1)),
+    ):
+        spec: Any = Binned(Laplacian(0.3), most).resolve(MedianDistances(x[:, None]))
+        np.testing.assert_allclose(spec.edges, edges)
+        np.testing.assert_allclose(spec.shares, shares)
+        np.testing.assert_allclose(spec(x[:, None]).sum(axis=0), 0.0, atol=1e-12)
+    ranks = np.array([0.25, 0.25, 0.25, 0.25, 0.25, 0.6, 0.6, 0.85, 0.85, 0.85])
+    spec = Binned(Laplacian(0.3), 3, center=False).resolve(MedianDistances(x[:, None]))
+    np.testing.assert_allclose(spec(x[:, None]), Laplacian(0.3)(ranks[:, None]))
+    near = np.array([1.0, np.nextafter(1.0, 2.0)])
+    spec = Binned(Laplacian(0.3)).resolve(MedianDistances(near[:, None]))
+    assert spec.codes(near).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"base": 3}, "base of a binned kernel must be a kernel of numbers"),
+        ({"bins": 501}, "bins must be at most 500"),
+        ({"center": 2}, "center must be True or False"),
+        ({"edges": (1.0,)}, "both edges and shares"),
+        ({"edges": (1.0, 0.0), "shares": (0.2, 0.3, 0.5)}, "edges must increase"),
+        ({"edges": (0.0,), "shares": (0.2, 0.3)}, "sum to one"),
+    ],
+)
+def test_bins_that_cannot_be_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        Binned(**{"base": Laplacian(0.3)} | arguments)
 
 
 @pytest.mark.parametrize("text", ["median", " 0.5*median", "2 * median"])

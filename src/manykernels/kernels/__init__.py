@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from manykernels.kernels.bank.bank import FittedBank, KernelBank
 from manykernels.kernels.bank.contract import FittedKernels, Group, PreparedRows
-from manykernels.kernels.bank.grids import DefaultKernels, width_grid
+from manykernels.kernels.bank.grids import DefaultKernels, Interactions, width_grid
 from manykernels.kernels.bank.patterns import BankEntry, Joint, OnColumns, PerFeature, PerGroup, PerView
 from manykernels.kernels.bank.prepared import Prepared
 from manykernels.kernels.pairs.bank import PairKernels
@@ -16,6 +16,7 @@ from manykernels.kernels.precomputed.stack import KernelStack
 from manykernels.kernels.specs import (
     KERNELS,
     ArdGaussian,
+    Binned,
     ChiSquared,
     ColumnPower,
     Cosine,
@@ -48,6 +49,7 @@ __all__ = [
     "KERNELS",
     "ArdGaussian",
     "BankEntry",
+    "Binned",
     "ChiSquared",
     "ColumnPower",
     "Cosine",
@@ -61,6 +63,7 @@ __all__ = [
     "Gaussian",
     "Group",
     "Interaction",
+    "Interactions",
     "Joint",
     "KernelBank",
     "KernelSpec",

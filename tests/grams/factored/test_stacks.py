@@ -23,9 +23,11 @@ from manykernels.grams.factored import (
     served_by,
 )
 from manykernels.grams.factored.nystroem import pivoted_cholesky
-from manykernels.grams.factored.several.window import WindowStack
+from manykernels.grams.factored.several import GridStack, WindowStack
 from manykernels.kernels import (
+    Binned,
     Gaussian,
+    Interaction,
     KernelBank,
     KernelSpec,
     Laplacian,
@@ -60,6 +62,15 @@ SPECS: dict[type[FactoredStack], list[tuple[KernelSpec, tuple[int, ...]]]] = {
         (Polynomial(2), (0, 2)),
     ],
 }
+BINS = {"edges": (-0.5, 0.4, 1.5), "shares": (0.2, 0.3, 0.3, 0.2)}
+STEPS = Binned(Laplacian(0.3), **BINS)
+SPECS[GridStack] = [
+    (STEPS, (1,)),
+    (Interaction(((STEPS, (0,)), (Binned(Gaussian(0.2), **BINS), (1,)))), (0, 1)),
+    (Interaction(((Binned(Gaussian(0.2), **BINS), (1,)), (STEPS, (0,)))), (0, 1)),
+    (Interaction(((Binned(Gaussian(0.5), 5, center=False), (0,)), (Overlap(), (1,)))), (1, 2)),
+    (Interaction(((STEPS, (2,)), (STEPS, (0,)), (Binned(Laplacian(0.1), 3), (1,)))), (0, 1, 2)),
+]
 if find_spec("finufft"):
     SPECS[WindowStack] = [
         (Gaussian(w), at) for w, at in ((1.0, (0, 1)), (2.0, (0, 1)), (2.0, (0, 2)), (2.0, (0, 1, 2)))
@@ -123,6 +134,10 @@ class TestNystroem(FactoredContract):
 @pytest.mark.skipif(WindowStack not in SPECS, reason="finufft is not installed")
 class TestWindow(FactoredContract):
     stack_class = WindowStack
+
+
+class TestGrid(FactoredContract):
+    stack_class = GridStack
 
 
 class TestComposite(FactoredContract):

@@ -18,13 +18,13 @@ from manykernels.grams.factored.features import feature_map
 from manykernels.grams.factored.fourier import FourierStack
 from manykernels.grams.factored.nystroem import NystroemStack
 from manykernels.grams.factored.scan import ScanStack
-from manykernels.grams.factored.several import WindowStack, has_window
+from manykernels.grams.factored.several import GridStack, WindowStack, has_window, mean_diagonals, on_grid, sees_cells
 from manykernels.grams.rows import RowSource, is_chunked, open_rows
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import Gaussian, KernelBank, KernelSpec, Laplacian, Matern
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.patterns import NamedKernel
-from manykernels.kernels.specs.widths import MEDIAN_ROWS, MedianDistances, MedianWidth, known_width
+from manykernels.kernels.specs.widths import BIN_ROWS, MEDIAN_ROWS, MedianDistances, MedianWidth, known_width
 from manykernels.validation.arrays import Array
 
 Positions = tuple[int, ...]
@@ -34,6 +34,7 @@ Levels = Sequence[Array] | None
 SERVED_BY: tuple[tuple[str, Callable[[KernelSpec, int, Levels], bool]], ...] = (
     ("fourier", lambda spec, n_columns, levels: isinstance(spec, Gaussian) and n_columns == 1),
     ("explicit", lambda spec, n_columns, levels: feature_map(spec, n_columns, levels) is not None),
+    ("grid", lambda spec, n_columns, levels: on_grid(spec, levels)),
     ("scan", lambda spec, n_columns, levels: isinstance(spec, (Laplacian, Matern)) and n_columns == 1),
     ("window", lambda spec, n_columns, levels: has_window(spec, n_columns)),
     ("nystroem", lambda spec, n_columns, levels: True),
@@ -157,8 +158,8 @@ def _used(kernels: list[NamedKernel]) -> list[int]:
 
 
 def _part(kind: str, table: ColumnTable, positions: list[Positions], specs: list[Any], scales: Array) -> FactoredStack:
-    if kind == "explicit":
-        return ExplicitStack(table, positions, specs, scales)
+    if kind in ("explicit", "grid"):
+        return (ExplicitStack if kind == "explicit" else GridStack)(table, positions, specs, scales)
     if kind in ("nystroem", "window"):
         return (NystroemStack if kind == "nystroem" else WindowStack)(table, positions, specs, scales)
     columns = np.array([column for (column,) in positions])
@@ -170,12 +171,16 @@ def _part(kind: str, table: ColumnTable, positions: list[Positions], specs: list
 def _resolved(
     spec: KernelSpec, columns: Positions, table: ColumnTable, medians: dict[Positions, MedianDistances]
 ) -> KernelSpec:
-    """Return the kernel with its width a number; medians are of rows drawn with the bank's own seed."""
-    if not spec.pending:
-        return spec
-    if columns not in medians:
-        medians[columns] = MedianDistances(table.drawn(columns, MEDIAN_ROWS))
-    return spec.resolve(medians[columns])
+    """Return the kernel with its width a number; medians and bins are of rows drawn with the bank's own seed."""
+
+    def of(own: Positions) -> MedianDistances:
+        if own not in medians:
+            medians[own] = MedianDistances(
+                lambda: table.drawn(own, MEDIAN_ROWS), lambda at: of((own[at],)), lambda: table.drawn(own, BIN_ROWS)
+            )
+        return medians[own]
+
+    return spec.resolve(of(columns)) if spec.pending else spec
 
 
 def _scales(
@@ -184,7 +189,13 @@ def _scales(
     """Return the factors that make traces or mean diagonals one; 0 for a kernel that is zero."""
     if normalize is None:
         return np.ones(len(specs))
-    if all(spec.unit_diagonal for spec in specs) and not table.gaps.any():
+    cells = np.array([sees_cells(*each, table) for each in zip(specs, positions, strict=True)])
+    if cells.all():
+        means, count = mean_diagonals(table, positions, specs)
+        total = means * count
+    elif cells.any():
+        return _scales_apart(cells, specs, positions, table, normalize)
+    elif all(spec.unit_diagonal for spec in specs) and not table.gaps.any():
         total = count = np.full(len(specs), float(table.n_rows))
     else:
         parts = list(zip(specs, positions, strict=True))
@@ -192,6 +203,17 @@ def _scales(
         total, count = np.transpose(table.reduce(used, partial(_diagonals, parts)))
     divisor = total if normalize == "trace" else total / np.maximum(count, 1)
     return np.where(total > 0, 1.0 / np.where(total > 0, divisor, 1.0), 0.0)
+
+
+def _scales_apart(
+    cells: Array, specs: Sequence[KernelSpec], positions: Sequence[Positions], table: ColumnTable, normalize: str | None
+) -> Array:
+    """Return the factors of kernels on cells, whose diagonals are sums over cells, and of the others."""
+    out = np.empty(len(specs))
+    for chosen in (np.flatnonzero(cells), np.flatnonzero(~cells)):
+        own = chosen.tolist()
+        out[own] = _scales([specs[m] for m in own], [positions[m] for m in own], table, normalize)
+    return out
 
 
 def _diagonals(parts: Sequence[tuple[KernelSpec, Positions]], table: ColumnTable) -> Array:

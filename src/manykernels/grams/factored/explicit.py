@@ -10,6 +10,7 @@ import numpy as np
 from manykernels.grams.factored.base import ROUNDING, FactoredStack, FactorOperator
 from manykernels.grams.factored.features import MAX_FEATURES, FeatureMap, by_levels, feature_map
 from manykernels.grams.factored.operators import FeatureOperator, adjoints, stored
+from manykernels.grams.factored.several.cells import grid_levels, grid_parts
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec
 from manykernels.validation.arrays import Array
@@ -17,6 +18,8 @@ from manykernels.validation.arrays import Array
 
 def levels_of(spec: KernelSpec, positions: tuple[int, ...], table: ColumnTable) -> list[Array] | None:
     """Return the different values of the columns of a kernel on levels, or None where they are too many."""
+    if grid_parts(spec) is not None:
+        return grid_levels(spec, positions, table)
     if not by_levels(spec):
         return None
     found: list[Array] = []

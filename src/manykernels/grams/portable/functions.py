@@ -13,6 +13,7 @@ from manykernels.grams.factored import CompositeStack, FactoredStack, FourierSta
 from manykernels.grams.factored.fourier_factor import FACTOR_TOL, FourierFactor
 from manykernels.grams.factored.fourier_plan import reach
 from manykernels.grams.factored.nystroem import NystroemFeatures
+from manykernels.grams.factored.several import GridStack, axis_codes, cells_of, grid_parts
 from manykernels.kernels import Linear
 from manykernels.kernels.bank.normalization import unit_factors
 from manykernels.kernels.specs.base import KernelSpec
@@ -78,7 +79,32 @@ class LandmarkFunction:
         return left * (self.spec(points, self.landmarks) @ (right * self.coefficients))
 
 
-KernelFunction = FourierSeries | LandmarkFunction
+@dataclass(frozen=True, eq=False)
+class CellFunction:
+    """A function of a few columns that is constant on cells: products of bins and categories.
+
+    Attributes
+    ----------
+    spec : KernelSpec
+        The kernel, which knows the bins.
+    levels : tuple of (B,) float64
+        The categories of each of its parts; none where these have bins.
+    values : (B_1, ..., B_d) float64
+        In every cell; a row with a category that is not there gets 0.
+    """
+
+    spec: KernelSpec
+    levels: tuple[Array, ...]
+    values: Array
+
+    def __call__(self, points: Array) -> Array:
+        """Return the function at points (n, d)."""
+        parts = zip(grid_parts(self.spec) or [], self.levels, strict=True)
+        codes = [axis_codes(part, levels, points[:, column]) for (part, column), levels in parts]
+        return np.append(self.values.ravel(), 0.0)[cells_of(codes, self.values.shape)]
+
+
+KernelFunction = FourierSeries | LandmarkFunction | CellFunction
 
 
 def portable(stack: FactoredStack, kernel: int, coefficients: Array, tol: float) -> KernelFunction:
@@ -88,6 +114,10 @@ def portable(stack: FactoredStack, kernel: int, coefficients: Array, tol: float)
     if isinstance(stack, FourierStack) and not stack._is_narrow(kernel):
         (factor,) = stack._factors_of([kernel])
         return _series(factor, coefficients, float(stack.table.low[stack.columns[kernel]]))
+    if isinstance(stack, GridStack):
+        axes = stack.axes_of(kernel)
+        values = (stack.cell_features(kernel, tol) @ coefficients).reshape([len(axis.gram) for axis in axes])
+        return CellFunction(stack.spec_of(kernel), tuple(axis.levels for axis in axes), values)
     spec, root = stack.spec_of(kernel), float(np.sqrt(stack.scales[kernel]))
     features: Any = stack.templates([kernel], tol)[0]._map
     if isinstance(features, NystroemFeatures):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ import numpy as np
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored.banks import composed
 from manykernels.grams.factored.base import FactoredStack
+from manykernels.grams.factored.several import mean_diagonals, sees_cells
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import FittedBank, KernelBank, KernelSpec
 from manykernels.kernels.bank.normalization import CENTERED_ZERO, training_scales, unit_factors
@@ -112,8 +114,7 @@ def open_factored(bank: KernelBank, X: Any, *, fit_intercept: bool = True) -> tu
     places = [tuple(np.searchsorted(bare.used, columns).tolist()) for columns in bare.positions]
     unit = bank.normalize == "unit_diagonal"
     specs = [UnitDiagonal(spec) if unit and not spec.unit_diagonal else spec for spec in bare.specs]
-    found = [_mean_diagonal(*each, table) for each in zip(bare.names, specs, places, strict=True)]
-    means, counts = (np.array(part) for part in zip(*found, strict=True))
+    means, counts = _mean_diagonals(bare.names, specs, places, table)
     if bank.center:
         plain = composed(table, bare.names, places, specs, np.ones(len(specs)))
         grand = np.array([plain.exact_quad(m, np.ones(table.n_rows))[0] for m in range(len(specs))]) / table.n_rows**2
@@ -121,6 +122,21 @@ def open_factored(bank: KernelBank, X: Any, *, fit_intercept: bool = True) -> tu
     scales = training_scales(means[:, None], bank.normalize, bare.names)
     fitted = replace(bare, normalize=bank.normalize, scales=scales / counts if bank.normalize == "trace" else scales)
     return fitted, composed(table, bare.names, places, specs, fitted.scales)
+
+
+def _mean_diagonals(
+    names: Sequence[str], specs: Sequence[KernelSpec], places: Sequence[tuple[int, ...]], table: ColumnTable
+) -> tuple[Array, Array]:
+    """Return the mean of every kernel's diagonal on the rows that it is known on, and their number."""
+    means, counts = np.empty(len(specs)), np.empty(len(specs), dtype=np.int64)
+    cells = np.array([sees_cells(*each, table) for each in zip(specs, places, strict=True)])
+    for m in np.flatnonzero(~cells).tolist():
+        means[m], counts[m] = _mean_diagonal(names[m], specs[m], places[m], table)
+    own = np.flatnonzero(cells).tolist()
+    if own:  # thousands of pairs of columns share their readings
+        means[own], known = mean_diagonals(table, [places[m] for m in own], [specs[m] for m in own])
+        counts[own] = np.maximum(known, 1)
+    return means, counts
 
 
 def _mean_diagonal(name: str, spec: KernelSpec, columns: tuple[int, ...], table: ColumnTable) -> tuple[float, int]:

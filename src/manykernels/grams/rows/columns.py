@@ -182,6 +182,13 @@ class ColumnTable:
         found = np.unique(self.values(column)[slice(None) if (known := self.known(column)) is None else known])
         return found if len(found) <= most else None
 
+    def categories(self, column: int, most: int) -> Array | None:
+        """Return `levels`, looked for once: many kernels ask for those of the same columns."""
+        known = self.__dict__.setdefault("_categories", {})
+        if (column, most) not in known:
+            known[column, most] = self.levels(column, most)
+        return known[column, most]
+
     # --- sums over rows ---------------------------------------------------------------------------------------------
 
     def reduce(

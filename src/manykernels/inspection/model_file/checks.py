@@ -14,7 +14,8 @@ from manykernels.estimators import KernelAligner
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.factored import FactoredExpansion, KernelPart
 from manykernels.estimators.supervised.prediction import KernelExpansion
-from manykernels.grams.portable.functions import FourierSeries, LandmarkFunction
+from manykernels.grams.factored.several import grid_parts
+from manykernels.grams.portable.functions import CellFunction, FourierSeries, LandmarkFunction
 from manykernels.inspection.model_file.values import ANY, all_are, is_float, is_index, is_number, wrong_floats
 from manykernels.kernels import (
     FittedBank,
@@ -219,11 +220,26 @@ def _reads(function: Any, n_columns: int) -> bool:
         n = len(function.cosines)
         whole = all(isinstance(value, float) and np.isfinite(value) for value in numbers)
         return n_columns == 1 and whole and not any(wrong_floats(function, cosines=(n,), sines=(n,)))
+    if isinstance(function, CellFunction):
+        return _reads_cells(function, n_columns)
     if not isinstance(function, LandmarkFunction) or not isinstance(function.spec, KernelSpec):
         return False
     n = len(function.coefficients)
     wrong = any(wrong_floats(function, landmarks=(n, n_columns), coefficients=(n,)))
     return not wrong and isinstance(function.unit_diagonal, bool)
+
+
+def _reads_cells(function: CellFunction, n_columns: int) -> bool:
+    """Tell whether a function on cells has a value in each, and reads so many columns."""
+    parts = grid_parts(function.spec) if isinstance(function.spec, KernelSpec) else None
+    if parts is None or not isinstance(function.levels, tuple) or len(parts) != len(function.levels):
+        return False
+    if max(column for _, column in parts) >= n_columns or not all(is_float(own, (ANY,)) for own in function.levels):
+        return False
+    binned = [getattr(part, "shares", None) for part, _ in parts]
+    sizes = [len(own) if shares is None else len(shares) for shares, own in zip(binned, function.levels, strict=True)]
+    known = all(part.kind != "binned" or shares is not None for (part, _), shares in zip(parts, binned, strict=True))
+    return known and is_float(function.values, tuple(sizes))
 
 
 def _solution(solution: Solution) -> Iterator[str]:

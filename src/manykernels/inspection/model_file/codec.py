@@ -29,7 +29,7 @@ from manykernels.estimators.selection.penalties import PenaltyFamily
 from manykernels.estimators.supervised.factored import FactoredExpansion, KernelPart
 from manykernels.estimators.supervised.prediction import KernelExpansion
 from manykernels.exceptions import InvalidInputError, ModelFileError
-from manykernels.grams.portable.functions import FourierSeries, LandmarkFunction
+from manykernels.grams.portable.functions import CellFunction, FourierSeries, LandmarkFunction
 from manykernels.inspection.model_file.archive import PLAIN_KINDS
 from manykernels.inspection.model_file.checks import check_parts
 from manykernels.kernels import (
@@ -37,6 +37,7 @@ from manykernels.kernels import (
     FittedBank,
     FittedPairBank,
     FittedPrecomputedBank,
+    Interactions,
     Joint,
     KernelBank,
     KernelSpec,
@@ -67,10 +68,11 @@ ESTIMATORS: dict[str, type[Any]] = {
     if isinstance(cls := getattr(estimators, name), type) and issubclass(cls, BaseEstimator)
 }
 BANKS = (
-    KernelBank, PrecomputedBank, PairKernels, OnColumns, PerFeature, PerView, PerGroup, Joint, DefaultKernels, Encoding,
+    KernelBank, PrecomputedBank, PairKernels, OnColumns, PerFeature, PerView, PerGroup, Joint, Interactions,
+    DefaultKernels, Encoding,
 )  # fmt: skip
 FITTED = (
-    KernelExpansion, FactoredExpansion, KernelPart, FourierSeries, LandmarkFunction, FittedBank, Prepared,
+    KernelExpansion, FactoredExpansion, KernelPart, FourierSeries, LandmarkFunction, CellFunction, FittedBank, Prepared,
     FittedPrecomputedBank, PreparedKernels, FittedPairBank, PreparedPairs, AlignedWeights, PenaltyFamily,
 )  # fmt: skip
 RESULTS = (Solution, Certificate, KKTResiduals, IterationRecord)

@@ -340,15 +340,21 @@ class KernelBank(BankParameters, BankConstructors):
 
 
 def resolve_specs(kernels: Sequence[NamedKernel], values: Array, used: Array) -> tuple[KernelSpec, ...]:
-    """Return the kernels with every width a number; median distances are computed once per set of columns."""
-    medians: dict[tuple[int, ...], MedianDistances] = {}
-    resolved = []
-    for _, spec, positions in kernels:
-        if spec.pending and positions not in medians:
-            chosen = values[:, np.searchsorted(used, positions)]
-            medians[positions] = MedianDistances(chosen[~np.isnan(chosen).any(axis=1)])
-        resolved.append(spec.resolve(medians[positions]) if spec.pending else spec)
-    return tuple(resolved)
+    """Return the kernels with every width a number; what columns teach is learned once per set of columns."""
+    learned: dict[tuple[int, ...], MedianDistances] = {}
+
+    def points(positions: tuple[int, ...]) -> Array:
+        """Return the rows that have all of these columns."""
+        chosen = values[:, np.searchsorted(used, positions)]
+        return chosen[~np.isnan(chosen).any(axis=1)]
+
+    def of(positions: tuple[int, ...]) -> MedianDistances:
+        """Return what these columns teach; single columns teach all of their sets the same."""
+        if positions not in learned:
+            learned[positions] = MedianDistances(lambda: points(positions), lambda at: of((positions[at],)))
+        return learned[positions]
+
+    return tuple(spec.resolve(of(positions)) if spec.pending else spec for _, spec, positions in kernels)
 
 
 def _used(kernels: Sequence[NamedKernel]) -> Array:

@@ -15,6 +15,7 @@ from manykernels.kernels.bank.grids import (
     DEFAULT_SPECS,
     DefaultKernels,
     entries_by_type,
+    interactions,
     simplemkl_specs,
     unusable_columns,
     with_gaussians,
@@ -111,6 +112,56 @@ class BankConstructors(ABC):
         ('all: linear()', 'all: gaussian(width=0.5)')
         """
         return cls._build([Joint(with_gaussians(specs, widths), columns)], options)
+
+    @classmethod
+    def interactions(
+        cls,
+        specs: Any = None,
+        columns: Any = None,
+        *,
+        order: int = 2,
+        bins: int | None = None,
+        widths: Any = None,
+        **options: Any,
+    ) -> Self:
+        r"""Return products of one kernel a column, :math:`\prod_j k(x_j, z_j)`, for every set of ``order`` columns.
+
+        Added to a bank of single columns they make the model additive with interactions: those that matter are found
+        in the fit, under one certificate over all of them. Kernels are those of ranks, :class:`Binned`, unless given:
+        held as factors they cost one look at the rows a pass, whatever their number of widths, and are exact.
+
+        Parameters
+        ----------
+        specs : KernelSpec or sequence of KernelSpec, optional
+            Kernels of one column; ``Binned(Laplacian(0.3))`` if not given. Categories get the overlap kernel.
+        columns : column selection, default=None
+            None is every column: p columns have p (p - 1) / 2 pairs.
+        order : int, default=2
+            Columns in a product.
+        bins : int, optional
+            Of every column, 16 if not given.
+        widths : sequence of float, optional
+            Of the Laplacian kernels, in units of ranks between 0 and 1.
+        **options
+            ``standardize``, ``normalize``, ``center``, ``missing``.
+
+        Returns
+        -------
+        KernelBank
+
+        Raises
+        ------
+        InvalidInputError
+            If a kernel is not one of single columns, or there are too few columns or too many sets of them.
+
+        Examples
+        --------
+        >>> from manykernels.kernels import KernelBank
+        >>> bank = KernelBank.per_feature(widths=["median"]) + KernelBank.interactions(bins=8)
+        >>> bank.fit([[1.0, 2.0, 0.0], [3.0, 5.0, 1.0]]).names[-1]
+        'x1 x x2: laplacian(width=0.3) of 8 bins'
+        """
+        return cls._build([interactions(specs, columns, order, bins, widths)], options)
 
     @classmethod
     def from_views(cls, views: Any = None, specs: Any = None, **options: Any) -> Self:
@@ -306,7 +357,7 @@ class BankConstructors(ABC):
             [[kernels]]
             kernel = "gaussian"                # a registered kernel
             width = [0.5, 1.0, "2*median"]     # its parameters; a list is a grid
-            on = "each"                        # "each" column, "joint" (default) or "views"
+            on = "each"                        # "each" column, "joint" (default), "views", or "pairs" of columns
             columns = ["age", "bmi"]           # optional: names or positions; default all
             name = "near"                      # optional, for a single joint kernel
 

@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.bank.grids import DefaultKernels, simplemkl_specs
+from manykernels.kernels.bank.grids import DefaultKernels, Interactions, simplemkl_specs
 from manykernels.kernels.bank.patterns import BankEntry, Joint, OnColumns, PerFeature, PerView
 from manykernels.kernels.specs.base import KERNELS, KernelSpec, spec_from_dict
 
 OPTIONS = ("standardize", "normalize", "center", "missing")
-PLACES = ("joint", "each", "views")
+PLACES = ("joint", "each", "views", "pairs")
 # Parameters that are lists themselves: given once, not as a grid.
 LIST_PARAMETERS = {
     "ard_gaussian": ("widths",),
     "sum": ("parts",),
     "product": ("parts",),
     "interaction": ("parts",),
+    "binned": ("edges", "shares"),
     "pairwise": ("params",),
     "weighted_polynomial": ("weights",),
 }
@@ -98,6 +99,8 @@ def _placed(specs: list[KernelSpec], place: str, columns: Any, views: Any, label
         return OnColumns(label, specs[0], columns)
     if place == "each":
         return PerFeature(tuple(specs), columns)
+    if place == "pairs":
+        return Interactions(tuple(specs), columns)
     if place == "joint":
         return Joint(tuple(specs), columns)
     if columns is not None or not isinstance(views, Mapping):

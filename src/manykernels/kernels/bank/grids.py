@@ -1,29 +1,36 @@
-"""Ready-made lists of kernels: width grids, the SimpleMKL protocol, the default bank."""
+"""Ready-made lists of kernels: width grids, the SimpleMKL protocol, the default bank, interactions of columns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import comb
 from typing import Any
 
 import numpy as np
 
+from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import Table
-from manykernels.kernels.bank.patterns import BankEntry, Joint, NamedKernel, PerFeature, as_specs
+from manykernels.kernels.bank.patterns import BankEntry, Joint, NamedKernel, PerFeature, as_specs, freeze_columns
 from manykernels.kernels.specs.base import KernelSpec
+from manykernels.kernels.specs.binned import Binned
 from manykernels.kernels.specs.categorical import Ordinal, Overlap
 from manykernels.kernels.specs.inner import Linear, Polynomial
+from manykernels.kernels.specs.interaction import Interaction
 from manykernels.kernels.specs.periodic import Periodic
-from manykernels.kernels.specs.radial import Gaussian
+from manykernels.kernels.specs.radial import Gaussian, Laplacian
 from manykernels.kernels.specs.widths import MedianWidth, width_grid
 from manykernels.kernels.tables.kinds import READ_AS, describe
 from manykernels.kernels.tables.problems import Problem
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, check_count
 
 __all__ = [
     "DEFAULT_SPECS",
     "DefaultKernels",
+    "Interactions",
     "entries_by_type",
+    "interactions",
     "simplemkl_specs",
     "unusable_columns",
     "width_grid",
@@ -140,3 +147,79 @@ def _periods(days: Array) -> tuple[KernelSpec, ...]:
 def _named(table: Table, positions: list[int]) -> tuple[Any, ...]:
     """Return columns by name where there are names, so that a bank can be read."""
     return tuple(positions) if table.columns is None else tuple(table.columns[j] for j in positions)
+
+
+# --- interactions ----------------------------------------------------------------------------------------------------
+
+MOST_KERNELS = 2_000_000
+DEFAULT_SPEC = Binned(Laplacian(0.3))
+CATEGORIES = Overlap()
+
+
+@dataclass(frozen=True)
+class Interactions(BankEntry):
+    """Products of one kernel a column, for every set of ``order`` columns; named ``"age x dose: kernel"``.
+
+    Parameters
+    ----------
+    specs : KernelSpec or sequence of KernelSpec
+        Kernels of one column; each makes one product a set of columns. Categories get the overlap kernel.
+    columns : column selection, default=None
+        None is every column that holds numbers, ranks or categories.
+    order : int, default=2
+        Columns in a product.
+    """
+
+    specs: tuple[KernelSpec, ...] = (DEFAULT_SPEC,)
+    columns: Any = None
+    order: int = 2
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "specs", as_specs(self.specs))
+        object.__setattr__(self, "columns", freeze_columns(self.columns))
+        object.__setattr__(self, "order", check_count(self.order, "order", least=2))
+        for spec in self.specs:
+            spec.check_columns(1, f"The kernel {spec.label!r} of an interaction")
+
+    def expand(self, table: Table) -> list[NamedKernel]:
+        """Return the products, set of columns by set of columns."""
+        chosen = table.positions(self.columns)
+        if self.columns is None:
+            chosen = tuple(j for j in chosen if table.kind(j) in READ_AS)
+        count = comb(len(chosen), self.order)
+        if count * len(self.specs) > MOST_KERNELS:
+            raise InvalidInputError(
+                f"{len(chosen)} columns have {count:,} sets of {self.order}, and {len(self.specs)} kernels each are "
+                f"more than {MOST_KERNELS:,}. Name fewer columns, for instance those that an additive model selects."
+            )
+        if not count:
+            raise InvalidInputError(
+                f"Interactions of {self.order} columns need as many, but only {len(chosen)} can be read."
+            )
+        names = table.names
+        parts = {j: [_part(table, j, spec) for spec in self.specs] for j in chosen}
+        return [
+            (
+                f"{' x '.join(str(names[j]) for j in own)}: {spec.label}",
+                Interaction(tuple((parts[j][slot], (place,)) for place, j in enumerate(own))),
+                own,
+            )
+            for own in combinations(chosen, self.order)
+            for slot, spec in enumerate(self.specs)
+        ]
+
+
+def _part(table: Table, column: int, spec: KernelSpec) -> KernelSpec:
+    """Return what a column brings to its products: the kernel itself, or that of categories."""
+    return CATEGORIES if READ_AS.get(table.kind(column)) == "category" else spec
+
+
+def interactions(specs: Any, columns: Any, order: Any, bins: Any, widths: Any) -> Interactions:
+    """Return the pattern of `KernelBank.interactions` from its arguments."""
+    if specs is not None and (bins is not None or widths is not None):
+        raise InvalidInputError("Give specs, or bins and widths of the binned Laplacian kernels, but not both.")
+    if specs is None:
+        chosen = (DEFAULT_SPEC.base.width,) if widths is None else tuple(widths)  # type: ignore[attr-defined]
+        binned = DEFAULT_SPEC if bins is None else replace(DEFAULT_SPEC, bins=bins)
+        specs = tuple(replace(binned, base=Laplacian(width)) for width in chosen)
+    return Interactions(specs, columns, order)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from manykernels.kernels.specs.algebra import Product, Scaled, Sum
 from manykernels.kernels.specs.base import KERNELS, KernelSpec, register_kernel, spec_from_dict
+from manykernels.kernels.specs.binned import Binned
 from manykernels.kernels.specs.categorical import Missing, Ordinal, Overlap
 from manykernels.kernels.specs.column_power import ColumnPower
 from manykernels.kernels.specs.general import ChiSquared, Dirichlet, FromCallable, Pairwise
@@ -16,6 +17,7 @@ from manykernels.kernels.specs.weighted_polynomial import WeightedPolynomial
 __all__ = [
     "KERNELS",
     "ArdGaussian",
+    "Binned",
     "ChiSquared",
     "ColumnPower",
     "Cosine",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from manykernels.validation.arrays import Array, check_count, check_positive
 SMALLEST_WIDTH = 1e-150
 LARGEST_WIDTH = 1e150
 MEDIAN_ROWS = 1000
+BIN_ROWS = 20_000
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,33 @@ class MedianWidth:
 
 
 class MedianDistances:
-    """The median distance of one set of training points, computed once per metric when first asked for."""
+    """What kernels learn from one set of training points, computed once when first asked for.
 
-    def __init__(self, points: Array) -> None:
-        self._points = points
+    The median distance per metric, and bins of equal counts of single columns.
+
+    Parameters
+    ----------
+    points : (n, d) array, or a function that returns it
+    column : function of int to MedianDistances, optional
+        Those of single columns, where several sets of columns share them.
+    many : function that returns (n, d) array, optional
+        More points, for bins.
+    """
+
+    def __init__(
+        self,
+        points: Array | Callable[[], Array],
+        column: Callable[[int], MedianDistances] | None = None,
+        many: Callable[[], Array] | None = None,
+    ) -> None:
+        self._given, self._column, self._many = points, column, many
         self._known: dict[str, float] = {}
+        self._bins: dict[int, tuple[Array, Array]] = {}
+        self.resolved: dict[Any, Any] = {}
+
+    @cached_property
+    def _points(self) -> Array:
+        return self._given() if callable(self._given) else self._given
 
     def __call__(self, metric: str) -> float:
         """Return the median distance in ``metric`` (a name known to :func:`scipy.spatial.distance.pdist`)."""
@@ -60,9 +85,44 @@ class MedianDistances:
             self._known[metric] = median_distance(self._points, metric)
         return self._known[metric]
 
+    def bins(self, most: int) -> tuple[Array, Array]:
+        """Return edges and shares of at most so many bins of equal counts of the only column."""
+        if most not in self._bins:
+            points = self._points if self._many is None else self._many()
+            self._bins[most] = equal_bins(points[:, 0], most)
+        return self._bins[most]
+
     def take(self, columns: tuple[int, ...]) -> MedianDistances:
-        """Return the median distances in some of the columns only."""
+        """Return what is learned in some of the columns only."""
+        if self._column is not None and len(columns) == 1:
+            return self._column(columns[0])
         return MedianDistances(self._points[:, columns])
+
+
+def equal_bins(values: Array, most: int) -> tuple[Array, Array]:
+    """Return edges between at most ``most`` bins of equal counts, and the share of values in each.
+
+    No bin is empty; values that are equal are in one bin. Of more than 20,000 values as many are drawn, with a fixed
+    seed.
+    """
+    if len(values) > BIN_ROWS:
+        values = values[np.random.default_rng(0).choice(len(values), BIN_ROWS, replace=False)]
+    if not len(values):
+        return np.zeros(0), np.ones(1)
+    levels, counts = np.unique(values, return_counts=True)
+    reached = np.cumsum(counts)
+    if len(levels) <= most:
+        last = np.arange(len(levels) - 1)
+    else:
+        targets = np.arange(1, most) * (len(values) / most)
+        after = np.searchsorted(reached, targets)
+        before = np.maximum(after - 1, 0)
+        nearer = np.where(np.abs(reached[before] - targets) <= np.abs(reached[after] - targets), before, after)
+        last = np.unique(nearer[nearer < len(levels) - 1])
+    edges = 0.5 * levels[last] + 0.5 * levels[last + 1]
+    edges = np.where(edges > levels[last], edges, levels[last + 1])  # of neighbors that no number lies between
+    shares = np.diff(np.concatenate([[0], reached[last], [len(values)]])) / len(values)
+    return edges, shares
 
 
 def median_distance(points: Array, metric: str = "euclidean") -> float:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.grams.factored.operators import CHUNK_ROWS, ChunkedOperator
+from manykernels.grams.factored.several import CellOperator
 from manykernels.objective.losses.joint import JointCurvature
 from manykernels.solvers.engines.factored.sampling import sampled_rows
 from manykernels.solvers.engines.factored.tuning import MOST_ENTRIES, SAMPLE_PER_RANK
@@ -76,6 +77,8 @@ class SampleBends(Bends):
 
     def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
         """Return ``Z' H Z`` from about so many of the rows; unbiased."""
+        if len(operators) == 1 and isinstance(operators[0], CellOperator) and not intercept:
+            return operators[0].gram(self.diagonal)  # sums over cells read all rows for less
         index, weights = sampled_rows(self.diagonal, rows)
         if isinstance(operators[0], ChunkedOperator) and len(operators) == 1:
             spread = np.zeros_like(self.diagonal)

@@ -1,0 +1,300 @@
+"""Cells of a few columns: what products of kernels on bins and categories see of rows, and factors on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from scipy.linalg import eigh
+
+from manykernels.compiled import compiled
+from manykernels.grams.rows.columns import ColumnTable
+from manykernels.kernels import Binned, Interaction, KernelSpec, Overlap
+from manykernels.validation.arrays import Array
+
+MAX_CELLS = 2**14  # of one kernel
+MAX_LEVELS = 500  # of one column
+SMALLEST_EIGENVALUE = 1e-14  # beside the largest: below it is rounding
+BATCH = 2**22  # sums over cells held at once
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """One column as a part of a kernel reads it: a bin or a category, a number from 0 on; -1 is neither.
+
+    Attributes
+    ----------
+    column : int
+    spec : Binned or Overlap
+    levels : (B,) float64
+        The categories; of bins, none.
+    """
+
+    column: int
+    spec: Binned | Overlap
+    levels: Array
+
+    @cached_property
+    def gram(self) -> Array:
+        """The kernel between bins or categories, (B, B)."""
+        return self.spec.table if isinstance(self.spec, Binned) else np.eye(len(self.levels))
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What two axes with the same codes have in common."""
+        return self.column, self.spec.edges if isinstance(self.spec, Binned) else None
+
+    def codes(self, values: Array) -> Array:
+        """Return the code of every value, (n,) int16."""
+        return axis_codes(self.spec, self.levels, values)
+
+    def read(self, table: ColumnTable) -> Array:
+        """Return the codes of rows, -1 where something is missing."""
+        codes, known = self.codes(table.values(self.column)), table.known(self.column)
+        return codes if known is None else np.where(known, codes, np.int16(-1))
+
+
+def axis_codes(spec: Binned | Overlap, levels: Array, values: Array) -> Array:
+    """Return the bin or category of every value, (n,) int16; -1 for a category that is not among the levels."""
+    if isinstance(spec, Binned):
+        return spec.codes(values)
+    if not len(levels):
+        return np.full(len(values), np.int16(-1))
+    at = np.minimum(np.searchsorted(levels, values), len(levels) - 1)
+    return np.where(levels[at] == values, at, -1).astype(np.int16)
+
+
+def grid_parts(spec: KernelSpec) -> list[tuple[Binned | Overlap, int]] | None:
+    """Return the kernels of a product and the column of each, if all act on bins or categories of one column."""
+    if isinstance(spec, Binned):
+        return [(spec, 0)]
+    if not isinstance(spec, Interaction) or not spec.parts:
+        return None
+    found: list[tuple[Binned | Overlap, int]] = []
+    for part, columns in spec.parts:
+        if len(columns) != 1 or not isinstance(part, (Binned, Overlap)):
+            return None
+        found.append((part, columns[0]))
+    return found if len({column for _, column in found}) == len(found) else None
+
+
+def on_grid(spec: KernelSpec, levels: Sequence[Array] | None) -> bool:
+    """Return whether a kernel sees cells only, and few of them; categories count once their levels are known."""
+    parts = grid_parts(spec)
+    if parts is None:
+        return False
+    sizes = []
+    for part, column in parts:
+        if isinstance(part, Binned):
+            sizes.append(part.bins if part.shares is None else len(part.shares))
+        elif levels is not None:
+            sizes.append(len(levels[column]))
+    return prod(sizes) <= MAX_CELLS
+
+
+def grid_levels(spec: KernelSpec, positions: Sequence[int], table: ColumnTable) -> list[Array]:
+    """Return the categories of every column of a kernel on cells: none for bins, too many for any cells if unknown."""
+    found = [np.zeros(0) for _ in positions]
+    for part, place in grid_parts(spec) or []:
+        if isinstance(part, Overlap):
+            levels = table.categories(positions[place], MAX_LEVELS)
+            found[place] = np.zeros(MAX_CELLS + 1) if levels is None else levels
+    return found
+
+
+def sees_cells(spec: KernelSpec, positions: Sequence[int], table: ColumnTable) -> bool:
+    """Return whether a kernel on these columns sees few cells only."""
+    return grid_parts(spec) is not None and on_grid(spec, grid_levels(spec, positions, table))
+
+
+@compiled()
+def add_to_cells(
+    codes: Array, members: Array, sizes: Array, offsets: Array, first: int, last: int, rho: Array, out: Array
+) -> None:
+    """Add ``rho_i`` to the cell of row i, for each of the groups of columns from ``first`` to ``last``.
+
+    ``members`` (G, d) are rows of ``codes``, -1 for none; ``sizes`` (G, d) numbers of codes.
+    """
+    base = offsets[first]
+    for g in range(first, last):
+        at = offsets[g] - base
+        if members.shape[1] == 2 and members[g, 1] >= 0:
+            a, b, size = codes[members[g, 0]], codes[members[g, 1]], sizes[g, 1]
+            for i in range(rho.size):
+                if a[i] >= 0 and b[i] >= 0:
+                    out[at + a[i] * size + b[i]] += rho[i]
+            continue
+        for i in range(rho.size):
+            cell = 0
+            for p in range(members.shape[1]):
+                if members[g, p] < 0:
+                    break
+                code = codes[members[g, p], i]
+                if code < 0:
+                    cell = -1
+                    break
+                cell = cell * sizes[g, p] + code
+            if cell >= 0:
+                out[at + cell] += rho[i]
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Sets of columns whose cells hold sums over rows.
+
+    Attributes
+    ----------
+    axes : tuple of Axis
+        With different codes.
+    members, sizes : (G, d) int64
+        Axes of every group, -1 beyond its own, and their numbers of codes.
+    offsets : (G + 1,) int64
+        Where the cells of each group begin in a vector of all.
+    """
+
+    axes: tuple[Axis, ...]
+    members: Array
+    sizes: Array
+    offsets: Array
+
+    @classmethod
+    def of(cls, axes: Sequence[Axis], sets: Sequence[tuple[int, ...]]) -> Groups:
+        """Lay out the cells of sets of axes."""
+        depth = max(map(len, sets))
+        members = np.array([[*own, *[-1] * (depth - len(own))] for own in sets], dtype=np.int64)
+        lengths = np.array([*(len(axis.gram) for axis in axes), 1], dtype=np.int64)
+        sizes = lengths[members]
+        return cls(tuple(axes), members, sizes, np.concatenate([[0], np.cumsum(sizes.prod(axis=1))]))
+
+    def shape(self, group: int) -> tuple[int, ...]:
+        """Return the numbers of codes of a group."""
+        return tuple(self.sizes[group][self.members[group] >= 0].tolist())
+
+    def read(self, table: ColumnTable) -> Array:
+        """Return the codes of rows, (axes, n) int16."""
+        return np.array([axis.read(table) for axis in self.axes])
+
+    def add(self, codes: Array, rho: Array, first: int, last: int) -> Array:
+        """Return sums of ``rho`` over the cells of some groups, side by side."""
+        out = np.zeros(self.offsets[last] - self.offsets[first])
+        add_to_cells(
+            codes, self.members, self.sizes, self.offsets, first, last, np.ascontiguousarray(rho, np.float64), out
+        )
+        return out
+
+    def batches(self) -> list[tuple[int, int]]:
+        """Return ranges of groups whose cells are held at once."""
+        found, first = [], 0
+        while first < len(self.members):
+            last = max(first + 1, int(np.searchsorted(self.offsets, self.offsets[first] + BATCH, side="right")) - 1)
+            found.append((first, last))
+            first = last
+        return found
+
+
+def sums_of_part(groups: Groups, table: ColumnTable, rho: Array) -> Array:
+    """Return sums over the cells of all groups of some rows."""
+    return groups.add(groups.read(table), rho, 0, len(groups.members))
+
+
+def cell_factor(grams: Sequence[Array], counts: Array, tol: float) -> Array:
+    """Return ``F`` (cells, r) whose rows are features of cells: ``K - F F'`` is psd, a share of the trace of the rows.
+
+    Products of the eigenvectors of every column's kernel under its own counts, the largest on these rows first.
+    """
+    bases = [_basis(gram, _marginal(counts, place)) for place, gram in enumerate(grams)]
+    parts = counts
+    for basis in bases:  # sum over cells of counts times squares of products: what each product adds to the trace
+        parts = np.tensordot(parts, basis**2, axes=([0], [0]))
+    diagonal = counts
+    for gram in grams:
+        diagonal = np.tensordot(diagonal, np.diag(gram), axes=([0], [0]))
+    order = np.argsort(-parts, axis=None, kind="stable")
+    left = np.cumsum(parts.ravel()[order][::-1])[::-1]
+    missed = max(float(diagonal) - float(parts.sum()), 0.0)
+    kept = max(int(np.sum(left + missed > tol * float(diagonal))), 1)
+    kept = min(kept, int(np.sum(parts > 0)) or 1)
+    columns = np.unravel_index(order[:kept], parts.shape)
+    out = bases[0][:, columns[0]]
+    for basis, chosen in zip(bases[1:], columns[1:], strict=True):
+        out = (out[:, None, :] * basis[:, chosen]).reshape(-1, kept)
+    return np.ascontiguousarray(out)
+
+
+def _marginal(counts: Array, place: int) -> Array:
+    """Return sums of counts over all axes but one."""
+    return counts.sum(axis=tuple(other for other in range(counts.ndim) if other != place))
+
+
+def _basis(gram: Array, counts: Array) -> Array:
+    """Return ``Phi`` with ``K - Phi Phi'`` psd, zero up to rounding where rows are, its columns orthogonal on rows."""
+    root = np.sqrt(np.maximum(counts, 0.0))
+    values, vectors = eigh(root[:, None] * gram * root)
+    kept = values > SMALLEST_EIGENVALUE * max(float(values[-1]), 1e-300)
+    if not kept.any():
+        return np.zeros((len(gram), 1))
+    return (gram @ (root[:, None] * vectors[:, kept]) / np.sqrt(values[kept]))[:, ::-1]
+
+
+class CellOperator:
+    """Factors of one kernel on cells: a row has the features of its cell, so that products cost a look at each row.
+
+    Parameters
+    ----------
+    kernel : int
+    axes : sequence of Axis
+    features : (cells, r) float64
+    """
+
+    def __init__(self, kernel: int, axes: Sequence[Axis], features: Array) -> None:
+        self.kernels, self.rank = np.array([kernel]), features.shape[1]
+        self.starts = np.array([0, self.rank])
+        self.positions = tuple(axis.column for axis in axes)
+        self._axes = tuple(axes)
+        self._features = np.vstack([features, np.zeros(self.rank)])  # the last is that of rows without a cell
+        self._cells: Array = np.zeros(0, dtype=np.int32)
+
+    def over(self, table: ColumnTable) -> CellOperator:
+        """Return the same features of other rows."""
+        return self.at(cells_of([axis.read(table) for axis in self._axes], [len(axis.gram) for axis in self._axes]))
+
+    def at(self, cells: Array) -> CellOperator:
+        """Return the same features of rows in these cells, -1 for none."""
+        other = CellOperator.__new__(CellOperator)
+        other.__dict__.update(self.__dict__)
+        other._cells = np.where(cells < 0, len(self._features) - 1, cells).astype(np.int32)
+        return other
+
+    def add_scores(self, v: Array, out: Array) -> None:
+        """Add ``Z v`` to ``out``."""
+        out += (self._features @ v)[self._cells]
+
+    def adjoint(self, rho: Array) -> Array:
+        """Return ``Z' rho``."""
+        return np.bincount(self._cells, rho, minlength=len(self._features)) @ self._features
+
+    def rows(self, index: Any) -> Array:
+        """Return rows of ``Z``."""
+        return self._features[self._cells[index]]
+
+    def gram(self, weights: Array) -> Array:
+        """Return ``Z' diag(weights) Z``, exactly, from sums over cells."""
+        sums = np.bincount(self._cells, weights, minlength=len(self._features))
+        return (self._features.T * sums) @ self._features
+
+    def excess(self, v: Array) -> tuple[Array, Array]:
+        """Nothing: what features leave out is positive definite, so that their functions are the kernel's."""
+        return np.zeros(1), np.zeros(1)
+
+
+def cells_of(codes: Sequence[Array], sizes: Sequence[int]) -> Array:
+    """Return the cell of every row, (n,) int32, from its codes; -1 if a code is."""
+    cells, lost = np.zeros(len(codes[0]), dtype=np.int32), np.zeros(len(codes[0]), dtype=bool)
+    for code, size in zip(codes, sizes, strict=True):
+        cells = cells * np.int32(size) + code
+        lost |= code < 0
+    return np.where(lost, np.int32(-1), cells)

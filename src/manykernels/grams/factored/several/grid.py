@@ -1,0 +1,263 @@
+"""Products of kernels on bins and categories of a few columns: every pair of columns exactly, by sums over cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from manykernels.grams.factored.base import ROUNDING, FactoredStack, FactorOperator
+from manykernels.grams.factored.several.cells import (
+    MAX_LEVELS,
+    Axis,
+    CellOperator,
+    Groups,
+    cell_factor,
+    cells_of,
+    grid_parts,
+    sums_of_part,
+)
+from manykernels.grams.rows.columns import ColumnTable
+from manykernels.kernels import KernelSpec, Overlap
+from manykernels.validation.arrays import Array
+
+
+class GridStack(FactoredStack):
+    """Kernels that see cells of a few columns: `Binned`, and `Interaction` of such kernels and of `Overlap`.
+
+    ``rho' K rho = <G, (K_1 x K_2) G>`` with ``G`` the sums of ``rho`` over the cells of two columns: exact, and one
+    look at the rows a set of columns, for every width on it. So all pairs of columns are inside the certificate.
+
+    Parameters
+    ----------
+    table : ColumnTable
+    positions : sequence of tuple of int
+        The columns of every kernel.
+    specs : sequence of KernelSpec
+        With bins.
+    scales : (M,) float
+    names : sequence of str, optional
+    """
+
+    def __init__(
+        self,
+        table: ColumnTable,
+        positions: Sequence[tuple[int, ...]],
+        specs: Sequence[KernelSpec],
+        scales: Array,
+        *,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(len(specs), table.n_rows, np.float64, names=names)
+        self.table, self.positions, self.specs = table, tuple(positions), tuple(specs)
+        self.scales = np.asarray(scales, dtype=np.float64)
+        self._axes = self._axes_of_kernels()
+        self._group, self._groups = self._laid_out()
+        self._factors: dict[tuple[int, float], Array] = {}
+        self._cells: dict[int, Array] = {}
+
+    def _axes_of_kernels(self) -> list[tuple[Axis, ...]]:
+        """Return the axes of every kernel; one object for kernels that share a column's part."""
+        known: dict[Any, Axis] = {}
+        levels: dict[int, Any] = {}
+        out = []
+        for spec, positions in zip(self.specs, self.positions, strict=True):
+            own = []
+            for part, place in grid_parts(spec) or []:
+                column = positions[place]
+                if (column, part) not in known:
+                    if isinstance(part, Overlap) and column not in levels:
+                        levels[column] = self.table.categories(column, MAX_LEVELS)
+                    known[column, part] = Axis(
+                        column, part, levels[column] if isinstance(part, Overlap) else np.zeros(0)
+                    )
+                own.append(known[column, part])
+            out.append(tuple(own))
+        return out
+
+    def _laid_out(self) -> tuple[Array, Groups]:
+        """Return the group of every kernel, and the groups: sets of axes with the same codes."""
+        codes: dict[Any, int] = {}
+        axes: list[Axis] = []
+        sets: dict[tuple[int, ...], int] = {}
+        group = np.empty(self.n_kernels, dtype=np.int64)
+        for m, own in enumerate(self._axes):
+            for axis in own:
+                if axis.key not in codes:
+                    codes[axis.key] = len(axes)
+                    axes.append(axis)
+            group[m] = sets.setdefault(tuple(codes[axis.key] for axis in own), len(sets))
+        return group, Groups.of(axes, list(sets))
+
+    @cached_property
+    def _codes(self) -> Array:
+        """Codes of all rows, (axes, N) int16, of rows in memory."""
+        return self._groups.read(self.table)
+
+    @property
+    def _used(self) -> list[int]:
+        return sorted({axis.column for axis in self._groups.axes})
+
+    def _sums(self, rho: Array) -> list[Array]:
+        """Return sums over the cells of every group, each in its shape."""
+        groups, found = self._groups, []
+        if self.table.chunked:
+            found.append(self.table.reduce(self._used, partial(sums_of_part, groups), rho))
+        else:
+            found += [groups.add(self._codes, rho, *batch) for batch in groups.batches()]
+        flat, count = np.concatenate(found), len(groups.members)
+        return [flat[groups.offsets[g] : groups.offsets[g + 1]].reshape(groups.shape(g)) for g in range(count)]
+
+    def _quad(self, r: Array) -> Array:
+        sums = self._sums(r)
+        out = np.empty(self.n_kernels)
+        for m, axes in enumerate(self._axes):
+            G = sums[self._group[m]]
+            out[m] = np.vdot(G, _applied([axis.gram for axis in axes], G))
+        return out * self.scales
+
+    def _apply_each(self, columns: Array, kernels: Array) -> Array:
+        out = np.empty((len(kernels), self.n_samples, columns.shape[1]))
+        for slot, m in enumerate(kernels.tolist()):
+            grams, cells = [axis.gram for axis in self._axes[m]], self._cells_of(int(self._group[m]))
+            shape = self._groups.shape(int(self._group[m]))
+            for c, column in enumerate(columns.T):
+                sums = np.bincount(cells[cells >= 0], column[cells >= 0], minlength=int(np.prod(shape))).reshape(shape)
+                values = np.append(_applied(grams, sums).ravel(), 0.0)  # the last is that of rows without a cell
+                out[slot, :, c] = self.scales[m] * values[cells]
+        return out
+
+    def _cells_of(self, group: int) -> Array:
+        """Return the cell of every row in a group, (N,) int32, -1 for none; kept, since operators share it."""
+        if group not in self._cells:
+            members = self._groups.members[group]
+            chosen = members[members >= 0]
+            self._cells[group] = cells_of(list(self._codes[chosen]), list(self._groups.shape(group)))
+        return self._cells[group]
+
+    # --- diagonals --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _counts(self) -> list[Array]:
+        """Rows in the cells of every group."""
+        return self._sums(np.ones(self.n_samples))
+
+    @cached_property
+    def largest(self) -> Array:
+        """The largest diagonal entry of every kernel on the rows, (M,): cells that no row is in may have more."""
+        peaks = []
+        for axes, group in zip(self._axes, self._group, strict=True):
+            diagonal = np.ones(())
+            for axis in axes:
+                diagonal = np.multiply.outer(diagonal, np.maximum(np.diag(axis.gram), 0.0))
+            peaks.append(float(diagonal[self._counts[group] > 0].max(initial=0.0)))
+        return self.scales * np.array(peaks)
+
+    def diag_sums(self, weight: Array) -> Array:
+        """Return ``sum_i s_i k_m(x_i, x_i)``, (M,), from sums over cells."""
+        sums = self._sums(weight)
+        return self.scales * [
+            _trace([a.gram for a in own], sums[g]) for own, g in zip(self._axes, self._group, strict=True)
+        ]
+
+    @property
+    def error_constants(self) -> Array:
+        """Rounding beside ``||rho||_1^2``."""
+        return ROUNDING * self.largest
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns, which the stack reads in place, and of their codes."""
+        return self.table.nbytes + 2 * self.n_samples * len(self._groups.axes)
+
+    def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
+        """Return the value from sums over cells, which is exact."""
+        one = self._take(np.array([kernel]))
+        return float(one.quad(rho)[0]), float(one.error_bound(rho)[0])
+
+    @property
+    def exact_cost(self) -> float:
+        """Rows that one product reads."""
+        return float(self.n_samples)
+
+    # --- factors ----------------------------------------------------------------------------------------------------
+
+    def cell_features(self, kernel: int, tol: float) -> Array:
+        """Return features of the cells of a kernel, (cells, rank)."""
+        if (kernel, tol) not in self._factors:
+            grams, counts = [axis.gram for axis in self._axes[kernel]], self._counts[self._group[kernel]]
+            self._factors[kernel, tol] = cell_factor(grams, counts, tol)
+        return float(np.sqrt(self.scales[kernel])) * self._factors[kernel, tol]
+
+    def axes_of(self, kernel: int) -> tuple[Axis, ...]:
+        """Return the axes of the cells of a kernel."""
+        return self._axes[kernel]
+
+    def templates(self, kernels: Sequence[int], tol: float) -> list[CellOperator]:
+        """Return operators without rows, which ``over(table)`` gives them."""
+        return [CellOperator(m, self._axes[m], self.cell_features(m, tol)) for m in map(int, kernels)]
+
+    def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
+        """Return one operator a kernel: features of its cells, and the cell of every row."""
+        if self.table.chunked:
+            return self.table.operators(self.templates(kernels, tol))
+        made = zip(kernels, self.templates(kernels, tol), strict=True)
+        return [operator.at(self._cells_of(int(self._group[m]))) for m, operator in made]
+
+    def factor(self, kernel: int, tol: float) -> Array:
+        """Return ``Z_m`` (N, rank)."""
+        return self.features(kernel, self.table, tol)
+
+    def features(self, kernel: int, X: ColumnTable, tol: float) -> Array:
+        """Return the rows of ``Z_m`` that new samples would have."""
+        return self.templates([kernel], tol)[0].over(X).rows(slice(None))
+
+    def function(self, kernel: int, X: ColumnTable, tol: float, v: Array) -> Array:
+        """Return ``z_m(x)' v`` at new rows, (n,)."""
+        out = np.zeros(X.n_rows)
+        self.templates([kernel], tol)[0].over(X).add_scores(v, out)
+        return out
+
+    def spec_of(self, kernel: int) -> KernelSpec:
+        """Return a kernel by itself, without scale."""
+        return self.specs[kernel]
+
+    def columns_of(self, kernel: int) -> tuple[int, ...]:
+        """Return the columns that a kernel acts on."""
+        return self.positions[kernel]
+
+    def _take(self, kernels: Array) -> GridStack:
+        return GridStack(
+            self.table,
+            [self.positions[m] for m in kernels],
+            [self.specs[m] for m in kernels],
+            self.scales[kernels],
+            names=self._names_of(kernels),
+        )
+
+
+def mean_diagonals(
+    table: ColumnTable, positions: Sequence[tuple[int, ...]], specs: Sequence[KernelSpec]
+) -> tuple[Array, Array]:
+    """Return the mean of every kernel's diagonal on the rows that it is known on, and their number, (M,) each."""
+    stack = GridStack(table, positions, specs, np.ones(len(specs)))
+    counts = np.array([float(stack._counts[g].sum()) for g in stack._group])
+    return stack.diag_sums(np.ones(table.n_rows)) / np.maximum(counts, 1.0), counts
+
+
+def _applied(grams: Sequence[Array], sums: Array) -> Array:
+    """Return the product of the kernels of the axes with sums over cells."""
+    if sums.ndim == 2:
+        return grams[0] @ sums @ grams[1]
+    for place, gram in enumerate(grams):
+        sums = np.moveaxis(np.tensordot(gram, sums, axes=([1], [place])), 0, place)
+    return sums
+
+
+def _trace(grams: Sequence[Array], sums: Array) -> float:
+    """Return the sum over cells of their sums times the diagonal of the kernel."""
+    for gram in grams:
+        sums = np.tensordot(sums, np.maximum(np.diag(gram), 0.0), axes=([0], [0]))
+    return float(sums)

@@ -1,0 +1,128 @@
+"""Banks with products over columns: the same model as matrices or as factors, in files, and in cross-validation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from manykernels import KernelBank, MKLClassifier, MKLRegressor, MKLRegressorCV, open_rows, solve_factored
+from manykernels.exceptions import InvalidInputError
+from manykernels.grams.portable.opened import open_factored
+from manykernels.inspection import load_model, save_model
+from manykernels.kernels import Binned, Gaussian, Interactions, Laplacian, Linear
+
+N = 150
+
+
+def table(seed: int = 0) -> pd.DataFrame:
+    """Numbers with gaps and outliers, and categories."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(rng.standard_t(3, size=(N, 3)), columns=list("abc"))
+    X["kind"] = rng.choice(["u", "v", "w"], N)
+    X.loc[::7, "b"] = np.nan
+    return X
+
+
+def target(X: pd.DataFrame) -> np.ndarray:
+    return np.asarray(np.sign(X["a"] * X["c"]) + (X["kind"] == "u") * np.sign(X["a"]))
+
+
+def bank(**options: Any) -> KernelBank:
+    given: dict[str, Any] = {"standardize": True, "missing": "mask"} | options
+    return KernelBank.per_feature(Linear(), columns=["a", "c"], **given) + KernelBank.interactions(bins=5, **given)
+
+
+def test_factors_and_matrices_give_the_same_model() -> None:
+    X, new = table(), table(1)
+    y, given = target(X), {"alpha": "0.05*max", "tol": 1e-7}
+    first, second = (MKLRegressor(bank(), kernels_as=form, **given).fit(X, y) for form in ("gram", "factored"))
+    assert (first.kernels_as_, second.kernels_as_) == ("gram", "factored")
+    found = first.weights_frame()["name"][:2].tolist()
+    assert sorted(name.split(":")[0] for name in found) == ["a x c", "a x kind"]
+    np.testing.assert_allclose(second.solution_.certificate.primal, first.solution_.certificate.primal, rtol=2e-7)
+    np.testing.assert_allclose(second.predict(new), first.predict(new), atol=2e-3)
+    parts = second.decompose(new)
+    np.testing.assert_allclose(parts.sum(axis=0) + second.intercept_, second.predict(new), atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_gap_is_that_of_all_pairs_by_brute_force(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(40, 4))
+    X[:, 3] = rng.random(40) < 0.1  # rare: far above the mean on its diagonal
+    y, rare = np.sign(X[:, 0] * X[:, 1] + X[:, 3]), KernelBank.interactions(bins=4, widths=[0.1, 0.5])
+    model = MKLClassifier(rare, loss="logistic", alpha="0.1*max", kernels_as="factored", tol=1e-2).fit(X, y)
+    fitted, prepared = rare.fit_prepare(X)
+    grams = fitted.block(prepared, prepared)
+    scores, norms = model.decision_function(X), model.kernel_norms_
+    strength = model.alpha_ * len(y)
+    primal = float(np.logaddexp(0.0, -y * scores).sum() + strength * norms.sum())
+    assert model.solution_.certificate.primal == pytest.approx(primal, rel=1e-9)
+    best = MKLClassifier(rare, loss="logistic", alpha=model.alpha_, kernels_as="gram", tol=1e-9).fit(X, y).solution_
+    assert model.solution_.certificate.dual <= best.certificate.primal * (1 + 1e-8)
+    assert primal * (1 - model.dual_gap_) <= best.certificate.primal * (1 + 1e-8)
+    dense = np.sqrt(np.einsum("i,mij,j->m", best.dual_coef, grams, best.dual_coef))
+    np.testing.assert_allclose(fitted_norms(X, rare, best.dual_coef), dense, rtol=1e-9, atol=1e-9)
+
+
+def fitted_norms(X: np.ndarray, pairs: KernelBank, rho: np.ndarray) -> np.ndarray:
+    """Return dual norms by sums over cells."""
+    return np.sqrt(np.maximum(open_factored(pairs, X)[1].quad(rho), 0.0))
+
+
+def test_a_file_keeps_cells_and_what_is_new_is_zero(tmp_path: Path) -> None:
+    X = table()
+    model = MKLRegressor(bank(), alpha="0.1*max", kernels_as="factored").fit(X, target(X))
+    save_model(model, tmp_path / "pairs.mkl")
+    loaded, new = load_model(tmp_path / "pairs.mkl"), table(2)
+    new.loc[0, "kind"] = "new"
+    np.testing.assert_array_equal(loaded.predict(new), model.predict(new))
+    kernels = model.kernel_names_
+    own = [m for m, name in enumerate(kernels) if "kind" in name.split(":")[0]]
+    assert not model.decompose(new)[own, 0].any()
+    assert model.decompose(new)[own, 1:].any()
+
+
+def test_strengths_are_chosen_in_folds_where_a_column_is_constant() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3))
+    X[:, 2] = 0.0
+    X[0, 2] = 1.0  # constant in the folds that lack the first row
+    model = MKLRegressorCV(KernelBank.interactions(bins=4), kernels_as="factored", penalty="l1", n_alphas=3, cv=2)
+    model.fit(X, X[:, 0] * X[:, 1])
+    assert model.weights_frame()["name"][0].startswith("x0 x x1")
+
+
+def test_rows_in_chunks_give_the_same_model() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y, pairs = np.sign(X[:, 0] * X[:, 1]), KernelBank.interactions(Binned(Gaussian(0.2), 6))
+    whole = solve_factored(X, y, pairs, loss="squared", relative_strength=0.1, tol=1e-8)
+    chunks = solve_factored(open_rows(X, chunk_rows=70), y, pairs, loss="squared", relative_strength=0.1, tol=1e-8)
+    assert chunks.primal == pytest.approx(whole.primal, rel=1e-9)
+    np.testing.assert_allclose(chunks.predict(X[:9]), whole.predict(X[:9]), atol=1e-6)
+
+
+def test_a_kernel_file_may_ask_for_pairs() -> None:
+    kernel = {"kernel": "binned", "base": {"kernel": "laplacian", "width": 0.2}, "bins": [4, 8], "on": "pairs"}
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    names = KernelBank.from_dict({"kernels": [kernel]}).fit(X).names
+    assert len(names) == 6
+    assert names[1] == "x0 x x1: laplacian(width=0.2) of 8 bins"
+
+
+def test_what_cannot_interact_is_said() -> None:
+    with pytest.raises(InvalidInputError, match="Interactions of 3 columns need as many, but only 2 can be read"):
+        KernelBank.interactions(order=3).fit(np.ones((4, 2)))
+    with pytest.raises(InvalidInputError, match="4000 columns have 7,998,000 sets of 2"):
+        KernelBank.interactions().expand(np.ones((1, 4000)))
+    with pytest.raises(InvalidInputError, match="Give specs, or bins and widths"):
+        KernelBank.interactions(Laplacian(1.0), bins=3)
+    with pytest.raises(InvalidInputError, match="order must be an integer of at least 2"):
+        Interactions((Laplacian(1.0),), order=1)
+    with pytest.raises(InvalidInputError, match="bins of one column, but it has 2"):
+        KernelBank.joint(Binned(Laplacian(0.3))).fit(np.eye(2))
