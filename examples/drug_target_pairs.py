@@ -4,45 +4,42 @@ Run with ``python examples/drug_target_pairs.py``.
 """
 
 import numpy as np
+import pandas as pd
+from sklearn.model_selection import cross_val_score
 
-from manykernels import ColdStartKFold, solve
-from manykernels.grams import PairStack
+from manykernels import ColdStartKFold, KernelBank, Linear, MKLClassifier, MKLRegressor, PairKernels, Pairs
 
 N_DRUGS, N_TARGETS = 120, 60
 rng = np.random.default_rng(0)
-structure, effects = rng.normal(size=(N_DRUGS, 3)), rng.normal(size=(N_DRUGS, 3))
-sequence, tissue = rng.normal(size=(N_TARGETS, 3)), rng.normal(size=(N_TARGETS, 3))
+drugs = pd.DataFrame(rng.normal(size=(N_DRUGS, 6)), columns=["s1", "s2", "s3", "e1", "e2", "e3"])
+targets = pd.DataFrame(rng.normal(size=(N_TARGETS, 6)), columns=["q1", "q2", "q3", "t1", "t2", "t3"])
+drugs.index, targets.index = "drug " + drugs.index.astype(str), "target " + targets.index.astype(str)
+known = np.argwhere(rng.random((N_DRUGS, N_TARGETS)) < 0.7)
+truth = np.sin(drugs["s1"].to_numpy()[known[:, 0]]) * targets["q1"].to_numpy()[known[:, 1]]
+truth = truth + 0.5 * drugs["e1"].to_numpy()[known[:, 0]]
+y = truth + 0.5 * rng.normal(size=len(known))
 
-
-def gaussian(points):
-    """Return a Gaussian kernel with unit diagonal."""
-    return np.exp(-((points[:, None] - points) ** 2).sum(axis=2) / 6)
-
-
-drugs = np.stack([gaussian(structure), gaussian(effects)])
-targets = np.stack([gaussian(sequence), gaussian(tissue)])
-pairs = np.argwhere(rng.random((N_DRUGS, N_TARGETS)) < 0.7)
-truth = np.sin(structure[pairs[:, 0], 0]) * sequence[pairs[:, 1], 0] + 0.5 * effects[pairs[:, 0], 0]
-y = truth + 0.5 * rng.normal(size=len(pairs))
-
-products = [(a, b) for a in (0, 1, None) for b in (0, 1, None)][:-1]
-words = {"drug": ("structure", "effects"), "target": ("sequence", "tissue")}
-names = [
-    " x ".join(words[kind][k] for kind, k in zip(("drug", "target"), pair, strict=True) if k is not None)
-    for pair in products
-]
-stack = PairStack(drugs, targets, pairs, products=products, names=names)
-options = {"loss": "squared", "regularizer": "l1", "strength": 60.0, "tol": 1e-4}
-solution = solve(stack, y, **options)
-print(f"{len(pairs)} pairs, {stack.nbytes / 1e6:.1f} MB, not {8e-6 * len(names) * len(pairs) ** 2:.0f}; ", end="")
-print(f"gap {solution.certificate.relative_gap:.0e}")
-for m in np.argsort(-solution.kernel_weights)[: len(solution.active)]:
-    print(f"  {names[m]:22} {solution.kernel_weights[m] / solution.kernel_weights.sum():.2f}")
+data = Pairs(drugs, targets, np.column_stack([drugs.index[known[:, 0]], targets.index[known[:, 1]]]))
+kernels = PairKernels(
+    KernelBank.per_view(Linear(), {"structure": ["s1", "s2", "s3"], "effects": ["e1", "e2", "e3"]}, widths=["median"]),
+    KernelBank.per_view(Linear(), {"sequence": ["q1", "q2", "q3"], "tissue": ["t1", "t2", "t3"]}, widths=["median"]),
+    sides=("drug", "target"),
+)
+model = MKLRegressor(kernels, alpha="0.1*max").fit(data, y)
+print(f"{data}, {len(model.kernel_names_)} kernels; gap {model.dual_gap_:.0e}")
+for name, share in model.weights_frame()[["name", "share"]].head(4).itertuples(index=False):
+    print(f"  {name:70} {share:.2f}")
 
 for new in ("left", "right", "both"):
-    train, test = next(ColdStartKFold(4, new=new, random_state=0).split(pairs))
-    part = stack.restrict(train)
-    model = solve(part, y[train], **options)
-    scores = part.cross_apply(pairs[test], model.kernel_weights, model.dual_coef)
+    folds = ColdStartKFold(3, new=new, random_state=0)
     what = {"left": "new drugs", "right": "new targets", "both": "both new"}[new]
-    print(f"{what}: correlation with the truth {np.corrcoef(scores, truth[test])[0, 1]:.2f}")
+    print(f"{what}: R2 {cross_val_score(model, data, y, cv=folds).mean():.2f}")
+
+# A drug that came after the fit, with the targets that are known.
+other = pd.DataFrame([drugs.iloc[0] + 0.1], index=["drug x"])
+scores = model.predict(Pairs(other, targets, [["drug x", name] for name in targets.index]))
+print(f"drug x: best with {targets.index[scores.argmax()]}")
+
+binds = np.where(y > 0.5, "binds", "does not")
+classifier = MKLClassifier(kernels, alpha="0.1*max").fit(data, binds)
+print(f"does it bind: accuracy {classifier.score(data, binds):.2f}, gap {classifier.dual_gap_:.0e}")

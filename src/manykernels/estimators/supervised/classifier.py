@@ -37,11 +37,11 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
 
     Parameters
     ----------
-    kernels : KernelBank, PrecomputedBank, "precomputed" or None, default=None
+    kernels : KernelBank, PrecomputedBank, PairKernels, "precomputed" or None, default=None
         The kernels. None: Gaussian kernels of three widths and a linear kernel, on every column and on all columns
         (:meth:`KernelBank.default`). With "precomputed", X is a :class:`KernelStack`, an
         (M, N, N) array or a list of (N, N) arrays, used as it is, without normalization; a :class:`PrecomputedBank`
-        normalizes it.
+        normalizes it. With :class:`PairKernels`, and with None if X is :class:`Pairs`, the samples are pairs.
     loss : {"logistic", "hinge", "squared_hinge"} or Loss, default="logistic"
         Loss of a score for a label.
     penalty : str or Regularizer, default="l1"
