@@ -31,7 +31,7 @@ from manykernels import HierarchicalMKL, NonlinearMKL, PolynomialMKL
 from manykernels.discovery.polynomial.path.cross_validation import Fold, Rows, best_strength
 from manykernels.discovery.polynomial.path.lasso_path import WeightedLasso, follow
 
-METHODS = ("adaptive", "PolynomialMKL", "powers as they are", "lasso")
+METHODS = ("adaptive, centered", "adaptive", "lasso", "PolynomialMKL", "powers as they are")
 OTHERS = ("HKL", "NLMKL", "gradient boosting", "random features")
 ALPHAS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 
@@ -120,6 +120,8 @@ class MonomialLasso:
 def candidates(method: str, seed: int) -> list[Any]:
     """Return the models among which a part of the training samples chooses; most choose by themselves."""
     common_options: dict[str, Any] = {"p": 1.0, "cv": 5, "random_state": seed}
+    if method == "adaptive, centered":
+        return [PolynomialMKL(DEGREE, adaptive=True, normalize="centered", **common_options)]
     if method == "adaptive":
         return [PolynomialMKL(DEGREE, adaptive=True, **common_options)]
     if method == "PolynomialMKL":

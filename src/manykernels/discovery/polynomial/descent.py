@@ -101,6 +101,9 @@ class MirrorDescent:
     expectation, which needs neither the number of steps nor a bound on the gradient, does not depend on the scale of
     the problem, and goes on well when gradients become smaller by orders of magnitude, as they do for a weak penalty.
 
+    Every ``restart_after`` steps (never for zero), the average so far becomes the iterate, k is one again and the
+    average begins anew: what the first steps, from a model that knows nothing, put into it counts no longer.
+
     Notes
     -----
     Afkanpour (2013), Algorithms 1 and 2, Theorem 4.1.
@@ -113,6 +116,7 @@ class MirrorDescent:
     step_size: float | None = None
     batch: int = 1
     scale: float = 1.0
+    restart_after: int = 0
     indices: list[Index] = field(default_factory=list)
     steps: int = 0
 
@@ -122,16 +126,18 @@ class MirrorDescent:
         self._theta, self._sum = np.zeros(0), np.zeros(0)
         self.counts = np.zeros(0)
         self._gram = np.zeros((n, n))
-        self._first, self._share = 0.0, 0.0
+        self._first, self._share, self._since = 0.0, 0.0, 0
         self.solver = (RidgeSolver if self.problem.loss.linear_dual else WarmStartedSolver)(self.problem)
 
     def step(self) -> bool:
         """Take one step; False if the gradient is zero, so that there is nothing to draw."""
+        if 0 < self.restart_after == self._since:
+            self._restart()
         rho = self.solver.solve(self._gram) if self.indices else self.problem.zero_model()[0]
         drawn = self.draw(rho)
         if not drawn:
             return False
-        self.steps += 1
+        self.steps, self._since = self.steps + 1, self._since + 1
         amounts = np.zeros(0)
         for index, amount in drawn:
             at = self._position(index)
@@ -141,7 +147,7 @@ class MirrorDescent:
         self._first = self._first or size
         if not size > 0:
             return True
-        adapted = self.scale / (size * np.sqrt(self.steps))
+        adapted = self.scale / (size * np.sqrt(self._since))
         rate = adapted if self.step_size is None else self.step_size / self._first
         self._share = rate * self._first
         self._sum += self._share * self._theta
@@ -159,9 +165,17 @@ class MirrorDescent:
 
     def average(self) -> Array:
         """Weights of the distinct kernels in the averaged iterate, on the boundary of the set, (m,)."""
+        return self._weights(self._averaged())
+
+    def _averaged(self) -> Array:
         theta = self._sum + self._share * self._theta
         size = _size(theta, self.counts, self.family.p)
-        return self._weights(theta / size if size > 0 else theta)
+        return theta / size if size > 0 else theta
+
+    def _restart(self) -> None:
+        self._theta = self._averaged()
+        self._sum, self._share, self._since = np.zeros_like(self._theta), 0.0, 0
+        self._gram = self.stack().combine(self._weights(self._theta))
 
     def _weights(self, theta: Array) -> Array:
         rho = np.array([self.family.degree_penalties[len(index)] for index in self.indices])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from math import ceil
 from numbers import Integral
 from typing import Any
 
@@ -74,6 +75,7 @@ def discover_polynomial(
     step_size: float | None = None,
     batch: int = 1,
     step_scale: float = 1.0,
+    restarts: int = 0,
     polish: bool = True,
     folds: int | None = None,
     adaptive: bool = False,
@@ -129,6 +131,8 @@ def discover_polynomial(
         Products drawn a step: they share the sums over all products, and one solution.
     step_scale : float, default=1.0
         What the steps that adapt are multiplied by.
+    restarts : int, default=0
+        How often the descent begins anew from its average so far, after equal numbers of steps.
     polish : bool, default=True
         Whether to solve exactly on the kernels found and add violators.
     folds : int, optional
@@ -182,7 +186,9 @@ def discover_polynomial(
     if step_size is not None:
         step_size = check_positive(step_size, "step_size")
     batch, step_scale = check_count(batch, "batch"), check_positive(step_scale, "step_scale")
-    descent = partial(MirrorDescent, step_size=step_size, batch=batch, scale=step_scale)
+    n_steps, max_kernels = check_count(n_steps, "n_steps"), check_count(max_kernels, "max_kernels")
+    after = ceil(n_steps / (restarts + 1)) if check_count(restarts, "restarts", least=0) else 0
+    descent = partial(MirrorDescent, step_size=step_size, batch=batch, scale=step_scale, restart_after=after)
     budget, rng, tuned = check_positive(budget, "budget"), _generator(random_state), None
     if strength is None and folds is None:
         raise InvalidInputError("Give a strength, or folds for a cross-validation that chooses it.")
@@ -195,7 +201,6 @@ def discover_polynomial(
         folds = check_count(folds, "folds")
         tuned = tuned_strengths(shell, family, normalize, folds, check_flag(adaptive, "adaptive"), rng)
         shell = replace(shell, regularizer=family.regularizer(tuned.strength))
-    n_steps, max_kernels = check_count(n_steps, "n_steps"), check_count(max_kernels, "max_kernels")
     limits = checked_limits(limits, Limits(tol=1e-2, max_iter=30))
     rounds, tol = limits.max_iter if polish else 0, limits.tol
     found_kernel = _namer(family.base, parts, known)

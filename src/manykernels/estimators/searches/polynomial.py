@@ -68,6 +68,8 @@ class PolynomialMKL(BaseKernelSearch):
         Products drawn a step; they share most of the work of a step.
     step_scale : float, default=1.0
         What the steps that adapt are multiplied by.
+    restarts : int, default=0
+        How often the descent begins anew from its average so far, after equal numbers of steps.
     polish : bool, default=True
         Whether to solve exactly on the kernels found, add those that violate optimality most, and so on. Without it
         this is the plain method of the thesis.
@@ -165,6 +167,7 @@ class PolynomialMKL(BaseKernelSearch):
         step_size: float | None = None,
         batch: int = 1,
         step_scale: float = 1.0,
+        restarts: int = 0,
         polish: bool = True,
         max_kernels: int = 500,
         tol: float = 1e-2,
@@ -188,6 +191,7 @@ class PolynomialMKL(BaseKernelSearch):
         self.step_size = step_size
         self.batch = batch
         self.step_scale = step_scale
+        self.restarts = restarts
         self.polish = polish
         self.max_kernels = max_kernels
         self.tol = tol
@@ -218,6 +222,7 @@ class PolynomialMKL(BaseKernelSearch):
             step_size=self.step_size,
             batch=self.batch,
             step_scale=self.step_scale,
+            restarts=self.restarts,
             polish=self.polish,
             folds=self.cv,
             adaptive=self.adaptive,

@@ -1,0 +1,149 @@
+"""The step rule of SGD-1s: draws a solution, length of steps and restarts, at the same CPU seconds.
+
+    python experiments/thesis/steps.py [--columns 40 100] [--seconds 2] [--repeats 3] [--quick] [--output DIR]
+
+The data are those of section 6.1.3 of Afkanpour's thesis, ``p = 2`` at alpha 1e-4. Writes ``steps.csv`` (a row a run,
+at once, and not run again) and prints a row a setting: objective and test error, geometric means over the data sets.
+The line above the table of an r tells how many single draws make an estimate as long as its error at the zero model,
+``(||grad J||_1 / ||grad J||_2)^2``.
+"""
+
+from __future__ import annotations
+
+import _polynomial_runs as runs  # first: it limits threads before NumPy is loaded
+
+# isort: split
+import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from _polynomial_synthetic import DEGREE, geometric, monomial_task
+from _tasks import Task
+from rich.console import Console
+
+from manykernels.discovery.polynomial.bases.rank_one_base import RankOneBase
+from manykernels.discovery.polynomial.descent import MirrorDescent
+from manykernels.discovery.polynomial.family import PolynomialFamily
+from manykernels.discovery.polynomial.family_norm import family_norm
+from manykernels.discovery.polynomial.sampling import InteractionSampler
+from manykernels.objective.losses import get_loss
+from manykernels.objective.problem import Problem
+from manykernels.solvers.engines.fixed_weights.learners import fit_learner
+
+CONSOLE = Console(width=150)
+ALPHA = 1e-4
+KEYS, OTHERS = ("r", "draws", "scale", "restart_after", "seed"), ("steps", "cpu_s", "objective", "error", "products")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Draws a solution, what steps are multiplied by, and steps between restarts (0: none)."""
+
+    draws: int
+    scale: float = 1.0
+    restart_after: int = 0
+
+
+RULES = (
+    *(Rule(1), Rule(1, 8.0), Rule(1, 1.0, 30)),
+    *(Rule(50, 0.125), Rule(50), Rule(50, 8.0), Rule(50, 1.0, 20)),
+    *(Rule(200), Rule(1000, 0.125), Rule(1000), Rule(1000, 8.0), Rule(1000, 1.0, 5), Rule(4000)),
+)
+QUICK = (Rule(1), Rule(20), Rule(20, 1.0, 2))
+
+
+def problem_of(task: Task) -> tuple[PolynomialFamily, Problem]:
+    """Return the family of a data set and the problem over it."""
+    X, y = task.train
+    family = PolynomialFamily.of(RankOneBase(np.ascontiguousarray(X.T)), DEGREE)
+    shell = Problem(family.base.stack([()]), y, get_loss("squared"), family.regularizer(ALPHA * len(y)))
+    return family, shell
+
+
+def race(task: Task, rule: Rule, seconds: float, seed: int) -> dict[str, Any]:
+    """Take steps for some CPU seconds, and return what their average is worth."""
+    family, shell = problem_of(task)
+    descent = MirrorDescent(
+        family, shell, ALPHA * len(shell.y), np.random.default_rng(seed),
+        batch=rule.draws, scale=rule.scale, restart_after=rule.restart_after,
+    )  # fmt: skip
+    started = time.process_time()
+    while time.process_time() - started < seconds and descent.step():
+        pass
+    spent = time.process_time() - started
+    weights, base = descent.average(), family.base
+    fit = fit_learner(shell, descent.stack().combine(weights))
+    assert isinstance(base, RankOneBase)
+    coefficients = weights * (base.features(descent.indices) @ fit.rho)
+    X, y = task.test
+    values = coefficients @ base.features_of(np.ascontiguousarray(X.T), descent.indices) + fit.b
+    error = runs.squared_error(values, y)
+    objective = fit.primal_value / len(shell.y)
+    return dict(zip(OTHERS, (descent.steps, spent, objective, error, len(weights)), strict=True))
+
+
+def needed_draws(task: Task) -> float:
+    """Return how many draws make an estimate of the gradient as long as its error, at the zero model."""
+    family, shell = problem_of(task)
+    rho, _ = shell.zero_model()
+    return float((2.0 * InteractionSampler(family, rho).gradient_norm / family_norm(family, rho).norm) ** 2)
+
+
+def summary(frame: pd.DataFrame) -> str:
+    """Return a table for a page, a row a rule and two columns an r."""
+    sizes = sorted(frame["r"].unique())
+    rows = []
+    for rule, own in frame.groupby(list(KEYS[1:4])):
+        draws, scale, after = rule
+        cells = [f"{draws:g}", f"{scale:g}", f"every {after:g} steps" if after else "none"]
+        for r in sizes:
+            part = own[own["r"] == r]
+            cells += [f"{part['steps'].mean():.0f}", f"{geometric(part['objective']):.1e}"]
+            cells += [f"{geometric(part['error']):.1e}"]
+        rows.append(cells)
+    head = ["draws a solution", "scale", "restarts"]
+    return runs.markdown(rows, [*head, *(f"r = {r}: {what}" for r in sizes for what in ("steps", "objective", "error"))])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the table lacks, print and save."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--columns", type=int, nargs="+", default=[40, 100])
+    parser.add_argument("--seconds", type=float, default=2.0, help="CPU seconds of a run")
+    parser.add_argument("--repeats", type=int, default=3, help="data sets")
+    parser.add_argument("--quick", action="store_true", help="small sizes, in seconds")
+    parser.add_argument("--output", type=Path, default=Path("experiments/results/thesis/polynomial"))
+    parser.add_argument("--page", type=Path, help="page whose table, between two comments, is replaced")
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.columns, options.seconds, options.repeats = [6], 0.1, 1
+    options.output.mkdir(parents=True, exist_ok=True)
+    table = runs.Runs(options.output / "steps.csv", KEYS, OTHERS)
+    sizes = (60, 100) if options.quick else (500, 1000)
+    for seed in range(options.repeats):
+        for r in options.columns:
+            task = monomial_task(r, *sizes, seed)
+            for rule in QUICK if options.quick else RULES:
+                key = (r, *astuple(rule), seed)
+                if key not in table:
+                    table.add(key, race(task, rule, options.seconds, seed))
+    first = {r: needed_draws(monomial_task(r, *sizes, 0)) for r in options.columns}
+    told = ", ".join(f"{draws:.0f} at r = {r}" for r, draws in first.items())
+    counts = table.frame().groupby("r")["seed"].nunique().max()
+    text = (
+        f"Draws that make an estimate as long as its error: {told}. {options.seconds:g} CPU seconds a run, geometric "
+        f"means over {counts} data sets:\n\n{summary(table.frame())}"
+    )
+    CONSOLE.print(text, markup=False, highlight=False, soft_wrap=True)
+    if options.page is not None:
+        runs.fill_page(options.page, "steps", text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
