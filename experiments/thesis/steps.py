@@ -107,7 +107,9 @@ def summary(frame: pd.DataFrame) -> str:
             cells += [f"{geometric(part['error']):.1e}"]
         rows.append(cells)
     head = ["draws a solution", "scale", "restarts"]
-    return runs.markdown(rows, [*head, *(f"r = {r}: {what}" for r in sizes for what in ("steps", "objective", "error"))])
+    return runs.markdown(
+        rows, [*head, *(f"r = {r}: {what}" for r in sizes for what in ("steps", "objective", "error"))]
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

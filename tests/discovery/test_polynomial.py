@@ -172,6 +172,19 @@ def test_batches_of_draws_are_worth_as_many_steps(points: np.ndarray, signal: np
     assert many.dual <= best <= many.primal
 
 
+def test_restarts_keep_converging(points: np.ndarray, signal: np.ndarray) -> None:
+    best = optimum(points, signal, "squared", 2.0)
+    found = discover(points, signal, n_steps=120, restarts=3, polish=False, limits=Limits(1e-9)).solution.certificate
+    assert found.dual <= best <= found.primal <= best * 1.01
+
+
+def test_a_lasso_path_is_where_the_search_begins_at_p_one(points: np.ndarray, signal: np.ndarray) -> None:
+    best = optimum(points, signal, "squared", 1.0)
+    found = discover(points, signal, p=1.0, limits=Limits(1e-6)).solution
+    assert best * (1 - 1e-9) <= found.certificate.primal <= best * (1 + 1e-6)
+    assert found.n_iter <= 3  # the constant, and what the path selects; draws alone need more
+
+
 @pytest.mark.parametrize("p", [1.0, 1.5])
 def test_the_mirror_descent_converges_on_other_balls(points: np.ndarray, signal: np.ndarray, p: float) -> None:
     best = optimum(points, signal, "squared", p)
@@ -209,6 +222,10 @@ def test_steps_keep_the_weighted_sum_of_kernels(points: Any, signal: Any, loss: 
     np.testing.assert_allclose(descent._gram, descent.stack().combine(descent._weights(descent._theta)), rtol=1e-9)
     assert np.sum(descent.counts * descent._theta**2) <= 1 + 1e-12
     np.testing.assert_allclose(np.sum(descent.counts * (descent.average() * STRENGTH / descent.counts) ** 2), 1.0)
+    descent.restart_after = descent.steps
+    before = descent.average()
+    descent._restart()
+    np.testing.assert_allclose(descent._gram, descent.stack().combine(before), rtol=1e-9)
 
 
 @pytest.mark.parametrize("loss", LOSSES)

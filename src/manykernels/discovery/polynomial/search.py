@@ -16,6 +16,7 @@ from manykernels.discovery.polynomial.bases.product_bases import Index
 from manykernels.discovery.polynomial.descent import MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import FamilyNorm, family_norm, norm_cost
+from manykernels.discovery.polynomial.path.first_products import can_follow, first_products
 from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.discovery.polynomial.tuning import (
     CERTIFIED_STEPS,
@@ -108,6 +109,7 @@ class PolynomialSearch:
         size = self._norm.norm if self._norm.method != "bound" else self._norm.scores.max(initial=0.0)
         self._first = STRONGEST * size / max(2.0 * constant.certificate.primal, self.problem.tiny)
         yield constant
+        start = start or (self._first_products() if rounds else ())
         if start:
             yield from self._polish(list(start), rounds, [self.problem])
             return
@@ -116,6 +118,14 @@ class PolynomialSearch:
         yield from self._descend(steps, n_steps, DESCENT if rounds else 1.0)
         if rounds:
             yield from self._polish(list(steps.indices), rounds, self._stages())
+
+    def _first_products(self) -> tuple[Index, ...]:
+        """Return what a lasso path selects, none where there is no such path or a survey names no products."""
+        assert self._norm is not None
+        named = self._norm.method == "enumeration" and self._norm.norm > 0
+        if self.time_limit is not None or not named or not can_follow(self.problem, self.family):
+            return ()
+        return first_products(self.problem, self.family, float(np.sqrt(self._norm.norm)), self.max_kernels)
 
     # --- mirror descent ---------------------------------------------------------------------------------------------
 

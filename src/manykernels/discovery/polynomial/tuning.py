@@ -24,7 +24,7 @@ DESCENT = 0.5  # of the time limit: a search that is to polish must come to it
 LEAST_SECONDS = 0.1  # of a restricted solve when time is over: its answer is the last one to be certified
 
 # Enumeration
-PANEL = 256  # rows of pairs at a time: little is computed twice, little memory is held
+PANEL = 128  # rows of pairs at a time: little is computed twice, little memory is held
 BATCH = 2**18  # entries of the states, of the pairs and of the scores of one matrix product: they stay in the cache
 FEWEST = 8  # prefixes or pairs of a batch, however large their states
 ONE_BY_ONE = 3  # largest degree whose prefixes are so few that each has a matrix product of its own

@@ -61,7 +61,8 @@ class PolynomialMKL(BaseKernelSearch):
     fit_intercept : bool, default=True
         Whether to learn the constant ``b``.
     n_steps : int, default=100
-        Steps of the stochastic mirror descent, each with ``batch`` products drawn by the size of their gradients.
+        Steps of the stochastic mirror descent, each with ``batch`` products drawn by the size of their gradients. With
+        the squared loss, ``p=1``, linear base kernels and ``polish`` a lasso path takes their place.
     step_size : float or None, default=None
         Constant step of the mirror descent; by default steps adapt to the gradients.
     batch : int, default=1

@@ -35,7 +35,7 @@ class RankOneBase(ProductBase):
         # What is normalized is of the order of one, and at most the root of N.
         exponent = 0 if normalize else exponent_of(float(np.abs(features).max(initial=0.0)))
         self.unit, self.powers_multiply = power_of_two(2 * exponent), normalize is None
-        self._features, self._exponent = features, exponent
+        self._features, self._exponent, self.normalize = features, exponent, normalize
         self.powers = ColumnPowers.of(features, normalize) if normalize else None
         self._scaled, self._precision = np.ldexp(features, -exponent), precision
         self._levels: dict[int, Array] = {}

@@ -127,12 +127,8 @@ def tuned_strengths(
             f"folds must lie between 2 and the number of samples, {problem.n_samples}, got {n_folds}."
         )
 
-    # Surveys say what to solve for next; what is found is certified in float64. Powers as they are may underflow.
-    precision = np.float32 if normalize is not None and family.degree <= SINGLE_DEGREE else np.float64
-
     def family_of(features: Array) -> PolynomialFamily:
-        surveyed = RankOneBase(features, normalize, precision)
-        return PolynomialFamily.of(surveyed, family.degree, family.degree_penalties, 1.0)
+        return surveyed_family(family, features, normalize)
 
     rows, fit_intercept = Rows(base.columns, problem.y, problem.weight), problem.fit_intercept
     parts = np.array_split(rng.permutation(len(rows.y)), n_folds)
@@ -178,6 +174,16 @@ def best_strength(
         if since >= PATH_PATIENCE or error <= enough:
             break
     return found
+
+
+def surveyed_family(family: PolynomialFamily, features: Array, normalize: str | None) -> PolynomialFamily:
+    """Return the family over other samples, its scores in single precision where that cannot leave its range.
+
+    Surveys say what to solve for next; what is found is certified in float64. Powers as they are may underflow.
+    """
+    precision = np.float32 if normalize is not None and family.degree <= SINGLE_DEGREE else np.float64
+    surveyed = RankOneBase(features, normalize, precision)
+    return PolynomialFamily.of(surveyed, family.degree, family.degree_penalties, 1.0)
 
 
 def fold_of(inside: Rows, others: Rows, family_of: Callable[[Array], PolynomialFamily], fit_intercept: bool) -> Fold:
