@@ -184,12 +184,8 @@ def discover_polynomial(
     family = PolynomialFamily.of(product_base(points, parts, normalize), degree, degree_penalties, p)
     if family.p > 2:
         raise InvalidInputError(f"p must lie between 1 and 2, got {p!r}.")
-    if step_size is not None:
-        step_size = check_positive(step_size, "step_size")
-    batch, step_scale = check_count(batch, "batch"), check_positive(step_scale, "step_scale")
     n_steps, max_kernels = check_count(n_steps, "n_steps"), check_count(max_kernels, "max_kernels")
-    after = ceil(n_steps / (restarts + 1)) if check_count(restarts, "restarts", least=0) else 0
-    descent = partial(MirrorDescent, step_size=step_size, batch=batch, scale=step_scale, restart_after=after)
+    descent = _descent(n_steps, step_size, batch, step_scale, restarts)
     budget, rng, tuned = check_positive(budget, "budget"), _generator(random_state), None
     if strength is None and folds is None:
         raise InvalidInputError("Give a strength, or folds for a cross-validation that chooses it.")
@@ -213,6 +209,17 @@ def discover_polynomial(
         found = second_step(search, found, None if tuned is None else tuned.second_mu)
     chosen: float = shell.regularizer.strength
     return PolynomialDiscovery(found.kernels, found.solution, method, family.n_ordered, family.n_kernels, chosen)
+
+
+def _descent(
+    n_steps: int, step_size: float | None, batch: int, step_scale: float, restarts: int
+) -> Callable[..., MirrorDescent]:
+    """Return what makes the mirror descent of a problem, its parameters checked."""
+    if step_size is not None:
+        step_size = check_positive(step_size, "step_size")
+    batch, scale = check_count(batch, "batch"), check_positive(step_scale, "step_scale")
+    after = ceil(n_steps / (restarts + 1)) if check_count(restarts, "restarts", least=0) else 0
+    return partial(MirrorDescent, step_size=step_size, batch=batch, scale=scale, restart_after=after)
 
 
 def base_parts(points: Array, base: KernelSpec | Sequence[Part] | None) -> list[Part]:
