@@ -95,8 +95,9 @@ def discover_polynomial(
     Stochastic mirror descent (SGD-1s) takes ``n_steps`` steps, one product each, drawn with Algorithm 3, and averages
     its iterates. With ``polish``, the problem is then solved exactly on the kernels found, those that violate the
     optimality conditions most are added, and so on; at ``p = 1`` with the squared loss and linear base kernels, where
-    the problem is a lasso, its path is followed down to the strength instead of the descent. Every certified model is compared with the dual bound over the
-    whole family; the search stops once the relative gap is at most ``limits.tol``.
+    the problem is a lasso, its path is followed down to the strength instead of the descent. Every certified model is
+    compared with the dual bound over the whole family; the search stops once the relative gap is at most
+    ``limits.tol``.
 
     Parameters
     ----------
