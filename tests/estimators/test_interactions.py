@@ -12,7 +12,7 @@ import pytest
 from manykernels import KernelBank, MKLClassifier, MKLRegressor, MKLRegressorCV, open_rows, solve_factored
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.portable.opened import open_factored
-from manykernels.inspection import load_model, save_model
+from manykernels.inspection import CVCurveDisplay, load_model, save_model
 from manykernels.kernels import Binned, Gaussian, Interactions, Laplacian, Linear
 
 N = 150
@@ -126,3 +126,26 @@ def test_what_cannot_interact_is_said() -> None:
         Interactions((Laplacian(1.0),), order=1)
     with pytest.raises(InvalidInputError, match="bins of one column, but it has 2"):
         KernelBank.joint(Binned(Laplacian(0.3))).fit(np.eye(2))
+
+
+def test_what_pairs_cost_is_chosen_in_folds(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 4))
+    y = np.sign(X[:, 0] * X[:, 1]) + 0.3 * rng.normal(size=120)
+    kernels = KernelBank.per_feature(widths=["median"]) + KernelBank.interactions(bins=4)
+    tried = [{"* x *": 5.0}, {"* x *": 1.0}]
+    model = MKLRegressorCV(kernels, kernel_penalties=tried, n_alphas=4, ratio=0.05, cv=3, kernels_as="factored")
+    model.fit(X, y)
+    assert model.kernel_penalties_ == {"* x *": 1.0}
+    found = model.cv_frame()
+    assert found["kernel_penalties"].tolist() == ["{'* x *': 5.0}"] * 4 + ["{'* x *': 1.0}"] * 4
+    assert found.groupby("kernel_penalties")["mean_score"].max().idxmax() == "{'* x *': 1.0}"
+    again = MKLRegressor(
+        kernels, penalty="l1", alpha=model.alpha_, kernel_penalties=tried[1], kernels_as="factored"
+    ).fit(X, y)
+    np.testing.assert_allclose(again.predict(X), model.predict(X), atol=1e-3)
+    save_model(model, tmp_path / "chosen.mkl")
+    np.testing.assert_array_equal(load_model(tmp_path / "chosen.mkl").predict(X), model.predict(X))
+    assert set(CVCurveDisplay.from_estimator(model).frame()["curve"]) == {f"kernel_penalties {own}" for own in tried}
+    with pytest.raises(InvalidInputError, match="to be tried are a list of dictionaries"):
+        MKLRegressorCV(kernels, kernel_penalties=[{"* x *": 1.0}, 2.0]).fit(X, y)

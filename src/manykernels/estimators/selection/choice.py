@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from manykernels.estimators.parameters import shape_of
 from manykernels.estimators.selection.cold_start import ColdStartKFold
 from manykernels.estimators.selection.folds import Candidates, FoldScores, complete, follow_paths
 from manykernels.estimators.selection.mixing.choosing import ChoosesMixtures
-from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas
+from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas, tried_factors
 from manykernels.estimators.selection.stopping import Ending, limited
 from manykernels.estimators.strength import AUTO, strength_fraction
 from manykernels.estimators.supervised.base import BaseMKL
@@ -39,8 +40,8 @@ class CrossValidated(ChoosesMixtures):
     """Choice of the strength; what comes after it is the plain estimator."""
 
     fitted_extras: ClassVar[tuple[str, ...]] = (
-        "alpha_", "alphas_", "best_index_", "best_per_target_", "best_score_", "cv_results_", "l1_ratio_", "mixing_",
-        "mu_", "n_folds_",
+        "alpha_", "alphas_", "best_index_", "best_per_target_", "best_score_", "cv_results_", "kernel_penalties_",
+        "l1_ratio_", "mixing_", "mu_", "n_folds_",
     )  # fmt: skip
     _plain: type[BaseMKL]  # the estimator at a given strength
     _default_scoring: str | None  # None is the score of the estimator itself
@@ -89,6 +90,7 @@ class CrossValidated(ChoosesMixtures):
         KeyboardInterrupt. In the last fit it keeps the best model so far. Of a grid, folds that are complete count, or
         as much as is known of the first.
         """
+        self.__dict__.pop("kernel_penalties_", None)
         loss = self._checked_loss()
         if self._searches:
             return self._fit_by_search(loss, X, y, sample_weight, groups)
@@ -120,12 +122,14 @@ class CrossValidated(ChoosesMixtures):
             and self._named_penalty in ("auto", "ridge")
             and self.alphas is None
             and self.mus is None
+            and tried_factors(self.kernel_penalties) is None
         )
 
     @property
     def _named_penalty(self: Any) -> str | Regularizer:
         """The penalty of a grid; with strengths of the user's, "auto" is the one that they are strengths of."""
         given = self.alphas is not None or self.mus is not None or self.weights == "shared"
+        given = given or tried_factors(self.kernel_penalties) is not None
         if not isinstance(self.penalty, str) or self.penalty != AUTO or not given:
             return self.penalty
         return "l1" if self.l1_ratios is None and self.mus is None else "elasticnet"
@@ -134,8 +138,15 @@ class CrossValidated(ChoosesMixtures):
         """Return the plain estimator with these parameters; the penalty is named where a search decides it."""
         own = self._plain._get_param_names()
         given = {name: value for name, value in self.get_params(deep=False).items() if name in own}
+        given["kernel_penalties"] = self._kernel_penalties
         named = self._named_penalty
         return self._plain(**(given | {"penalty": "l1" if isinstance(named, str) and named == AUTO else named}))
+
+    @property
+    def _kernel_penalties(self: Any) -> Any:
+        """Factors on the norms of kernels: of those that are tried the chosen ones, and the first before that."""
+        tried = tried_factors(self.kernel_penalties)
+        return self.kernel_penalties if tried is None else self.__dict__.get("kernel_penalties_", tried[0])
 
     def _checked_loss(self: Any) -> Loss:
         """Return the loss after a look at all parameters."""
@@ -170,6 +181,12 @@ class CrossValidated(ChoosesMixtures):
         return self.cv_results_.copy()
 
     def _families(self: Any) -> list[PenaltyFamily]:
+        """Return the penalties to try, each with every choice of kernel penalties."""
+        tried = tried_factors(self.kernel_penalties)
+        families = self._penalties()
+        return families if tried is None else [replace(own, factors=factors) for factors in tried for own in families]
+
+    def _penalties(self: Any) -> list[PenaltyFamily]:
         """Return the penalties to try, after a look at what decides the grid, also where it is given."""
         alpha_grid(1.0, self.n_alphas, self.ratio)
         penalty = self._named_penalty
@@ -202,9 +219,9 @@ class CrossValidated(ChoosesMixtures):
         if self.alphas is not None:
             return Candidates(families, [checked_alphas(self.alphas)] * len(families))
         plain = self._at_given_strength(samples.rows)
-        _, problems = plain._open(plain._encoded(samples), loss, families[0].at(1.0, 1.0))
+        training, problems = plain._open(plain._encoded(samples), loss, families[0].at(1.0, 1.0))
         with blas_threads(len(samples.kept), self.n_jobs):
-            return Candidates.laid_out(families, problems, self.n_alphas, self.ratio)
+            return Candidates.laid_out(families, problems, tuple(training.bank.names), self.n_alphas, self.ratio)
 
     def _score_folds(
         self: Any,
@@ -283,6 +300,7 @@ class CrossValidated(ChoosesMixtures):
         family = found.families[path]
         self.alpha_ = float(np.concatenate(found.alphas)[self.best_index_])
         self.l1_ratio_, self.mu_ = family.parameters.get("l1_ratio"), family.mu
+        self.kernel_penalties_ = self.kernel_penalties if family.factors is None else family.factors
         self.mixing_ = self.best_per_target_ = None  # of searches
         self._family, self._position = family, (path, self.best_index_ - int(ends[path] - len(found.alphas[path])))
         n_active = np.array([fold.n_active for fold in folds] or [[np.nan] * len(found)]).mean(axis=0)
@@ -321,5 +339,7 @@ def _results(found: Candidates, scores: Array, n_active: Array) -> pd.DataFrame:
         columns["l1_ratio"] = np.repeat([family.parameters["l1_ratio"] for family in found.families], sizes)
     if found.families[0].mu is not None:
         columns["mu"] = np.repeat([family.mu for family in found.families], sizes)
+    if found.families[0].factors is not None:
+        columns["kernel_penalties"] = np.repeat([str(dict(family.factors)) for family in found.families], sizes)
     columns |= {"mean_score": scores.mean(axis=0), "std_score": scores.std(axis=0), "n_active": n_active}
     return pd.DataFrame(columns | {f"score_{fold}": row for fold, row in enumerate(scores)})

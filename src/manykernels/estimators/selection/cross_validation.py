@@ -83,8 +83,9 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         Solver of every problem; of averages only unless "auto".
     fit_intercept : bool, default=True
         Whether to learn the constant.
-    kernel_penalties : array-like of shape (n_kernels,), dict or None, default=None
-        Factors on the norms inside the penalty.
+    kernel_penalties : array-like of shape (n_kernels,), dict, list of dict or None, default=None
+        Factors on the norms inside the penalty. Of several dictionaries each is tried, on paths of the block 1-norm
+        where the penalty is "auto": ``[{"* x *": 1}, {"* x *": 2}]`` chooses how much more pairs cost.
     tol : float, default=1e-4
         Relative duality gap to reach.
     max_iter : int, default=200
@@ -112,6 +113,8 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         The chosen strength; of each target or class where they differ.
     l1_ratio_, mu_ : float, ndarray or None
         What the penalty ``"elasticnet"`` of a plain estimator needs for the same model of all kernels.
+    kernel_penalties_ : array-like, dict or None
+        The chosen factors.
     mixing_ : float, ndarray or None
         After a search: 1 for selection, 0 for averaging, as in ``l1_ratios``. Unlike ``l1_ratio_`` it means the same in
         every unit of y.
@@ -285,8 +288,9 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         Whether to learn the constant.
     class_weight : dict, "balanced" or None, default=None
         Factors on the sample weights of each class, in the loss and in the score.
-    kernel_penalties : array-like of shape (n_kernels,), dict or None, default=None
-        Factors on the norms inside the penalty.
+    kernel_penalties : array-like of shape (n_kernels,), dict, list of dict or None, default=None
+        Factors on the norms inside the penalty. Of several dictionaries each is tried, on paths of the block 1-norm
+        where the penalty is "auto": ``[{"* x *": 1}, {"* x *": 2}]`` chooses how much more pairs cost.
     tol : float, default=1e-4
         Relative duality gap to reach.
     max_iter : int, default=200
@@ -314,6 +318,8 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         The chosen strength; of each target or class where they differ.
     l1_ratio_, mu_ : float, ndarray or None
         What the penalty ``"elasticnet"`` of a plain estimator needs for the same model of all kernels.
+    kernel_penalties_ : array-like, dict or None
+        The chosen factors.
     mixing_ : float, ndarray or None
         After a search: 1 for selection, 0 for averaging, as in ``l1_ratios``. Unlike ``l1_ratio_`` it means the same in
         every unit of y.

@@ -36,10 +36,16 @@ class Candidates:
 
     @classmethod
     def laid_out(
-        cls, families: list[PenaltyFamily], problems: list[Problem], n_alphas: int, ratio: float
+        cls,
+        families: list[PenaltyFamily],
+        problems: list[Problem],
+        names: tuple[str, ...],
+        n_alphas: int,
+        ratio: float,
     ) -> Candidates:
-        """Return grids of strengths from the largest useful one down, for these problems."""
-        return cls(families, [alpha_grid(family.alpha_max(problems), n_alphas, ratio) for family in families])
+        """Return grids of strengths from the largest useful one down, for these problems on kernels of these names."""
+        largest = [family.alpha_max(family.posed(problems, names)) for family in families]
+        return cls(families, [alpha_grid(top, n_alphas, ratio) for top in largest])
 
 
 def follow_paths(estimator: BaseMKL, samples: Samples, loss: Loss, found: Candidates) -> Iterator[tuple[BaseMKL, Fit]]:
@@ -60,8 +66,11 @@ def follow_paths(estimator: BaseMKL, samples: Samples, loss: Loss, found: Candid
     with blas_threads(len(samples.kept), estimator.n_jobs):
         for family, grid in zip(found.families, found.alphas, strict=True):
             regularizers = [family.at(alpha, problems[0].total_weight) for alpha in grid]
-            for alpha, fit in zip(grid, descend(problems, regularizers, solver, **settings), strict=True):
+            posed = family.posed(problems, tuple(training.bank.names))
+            for alpha, fit in zip(grid, descend(posed, regularizers, solver, **settings), strict=True):
                 model = copy.copy(estimator).set_params(alpha=float(alpha))
+                if family.factors is not None:
+                    model.set_params(kernel_penalties=family.factors)
                 model._keep_fit(training, fit, samples)
                 yield model, fit
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from manykernels.estimators.supervised.targets import kernel_factors
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.constants import strength_from_alpha
 from manykernels.objective.regularizers import REGULARIZERS, ElasticNet, Regularizer, get_regularizer
@@ -19,11 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PenaltyFamily:
-    """A penalty of which only the strength is open: a name with parameters, or an object whose strength is replaced."""
+    """A penalty of which only the strength is open: a name with parameters, or an object whose strength is replaced.
+
+    ``factors`` are kernel penalties of its own, those of the problems if None.
+    """
 
     penalty: str | Regularizer
     parameters: dict[str, Any]
     mu: float | None = None
+    factors: Any = None
 
     def __post_init__(self) -> None:
         given = self.penalty
@@ -45,6 +51,12 @@ class PenaltyFamily:
         total = check_positive(alpha, "alpha") + self.mu
         return ElasticNet(strength_from_alpha(total, total_weight), l1_ratio=alpha / total)
 
+    def posed(self, problems: list[Problem], names: tuple[str, ...]) -> list[Problem]:
+        """Return the problems under the kernel penalties of this family."""
+        if self.factors is None:
+            return problems
+        return [replace(problem, kernel_penalties=kernel_factors(self.factors, names)) for problem in problems]
+
     def alpha_max(self, problems: list[Problem]) -> float:
         """Smallest ``alpha`` at which no problem selects a kernel; the problems' own penalties do not count."""
         unit = get_regularizer("l1", 1.0) if self.mu is not None else self.at(1.0, 1.0)
@@ -60,6 +72,21 @@ class PenaltyFamily:
                 "path could select. Check y and the kernels, or give alphas."
             )
         return float(largest)
+
+
+def tried_factors(kernel_penalties: Any) -> list[Any] | None:
+    """Return the kernel penalties to be tried one after the other, None where there is one answer.
+
+    Factors of kernels are a vector or a dictionary; to be tried is a list of dictionaries.
+    """
+    if not isinstance(kernel_penalties, (list, tuple)) or not any(isinstance(own, Mapping) for own in kernel_penalties):
+        return None
+    if not all(isinstance(own, Mapping) for own in kernel_penalties):
+        raise InvalidInputError(
+            "kernel_penalties to be tried are a list of dictionaries, such as [{'* x *': 1}, {'* x *': 2}]; got "
+            f"{list(kernel_penalties)!r}."
+        )
+    return list(kernel_penalties)
 
 
 def alpha_grid(alpha_max: float, n_alphas: int, ratio: float) -> Array:

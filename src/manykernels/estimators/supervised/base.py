@@ -231,7 +231,7 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
             regularizer,
             fit_intercept=self.fit_intercept,
             sample_weight=samples.weight,
-            kernel_penalties=kernel_factors(self.kernel_penalties, training.bank.names),
+            kernel_penalties=kernel_factors(self._kernel_penalties, training.bank.names),
             share_weights=self._shares_weights,
         )
         return training, problems
@@ -334,6 +334,11 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
         """Return the names of several targets of a regression, or else their numbers."""
         names: Array | None = getattr(self, "target_names_", None)
         return np.arange(self._expansion.n_targets) if names is None else names
+
+    @property
+    def _kernel_penalties(self) -> Any:
+        """Factors on the norms of kernels, of those that were tried the ones that count."""
+        return self.kernel_penalties
 
     @property
     def _shares_weights(self) -> bool:

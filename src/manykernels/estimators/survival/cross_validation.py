@@ -53,8 +53,8 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         The concordance index by default.
     solver : str or Solver, default="auto"
         Solver of every problem.
-    kernel_penalties : array-like of shape (n_kernels,), dict or None, default=None
-        Factors on the norms inside the penalty.
+    kernel_penalties : array-like of shape (n_kernels,), dict, list of dict or None, default=None
+        Factors on the norms inside the penalty. Of several dictionaries each is tried.
     tol : float, default=1e-4
         Relative duality gap to reach.
     max_iter : int, default=200

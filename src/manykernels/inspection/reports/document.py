@@ -228,7 +228,11 @@ def _cv_curve(model: Any) -> charts.Plot | None:
     found = getattr(model, "cv_results_", None)
     if not isinstance(found, pd.DataFrame) or not {"alpha", "mean_score", "std_score"} <= set(found):
         return None
-    mixtures = [name for name in (("kernels", "mixing") if "mixing" in found else ("l1_ratio", "mu")) if name in found]
+    mixtures = [
+        name
+        for name in (("kernels", "mixing") if "mixing" in found else ("l1_ratio", "mu", "kernel_penalties"))
+        if name in found
+    ]
     chosen = found.iloc[model.best_index_]
     same = np.all([found[name] == chosen[name] for name in mixtures], axis=0) if mixtures else np.ones(len(found), bool)
     part, at = found[same], int(np.count_nonzero(np.asarray(same)[: model.best_index_]))

@@ -197,6 +197,7 @@ class ChoosesMixtures:
         self.alpha_ = float(alphas[0]) if single else alphas
         self.l1_ratio_ = float(ratios[0]) if single else ratios
         self.mixing_ = float(mixings[0]) if single else mixings
+        self.kernel_penalties_ = self.kernel_penalties
         self._keep_fit(training, fit, encoded)
         self._warn(fit)
         self._warn_of_search(found, mine)
