@@ -19,7 +19,7 @@ from manykernels.solvers.engines.online.learner import ImplicitLearner, Subgradi
 from manykernels.solvers.engines.online.loops import sweep
 from manykernels.solvers.engines.online.solver import OnlineSolver
 from manykernels.solvers.engines.online.steps import Ray, kernel_weights, ray_step
-from manykernels.solvers.solution import Status
+from manykernels.solvers.solution import Solution, Status
 from manykernels.testing.checks import build_problem
 from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import LOSSES, SmallProblem, random_problem, small_problems
@@ -28,13 +28,8 @@ GAP = 1e-2
 ONLINE: tuple[type[OnlineSolver], ...] = (UFOMKL, Obscure)
 PENALTIES = (Ridge(0.7), ElasticNet(0.7, 0.4), BlockLq(0.7, 1.3), LpBall(0.7, 1.4))
 
-# Nearly flat duals: the gap falls, but not below 1e-2 within 3000 epochs.
-LOST = {
-    ("ufo_mkl", 15): "a strength of 0.04 on duplicated kernels, quantile loss: stays at gap 0.9",
-    ("ufo_mkl", 59): "a kernel of scale 1e6, twice, quantile loss: stays at gap 0.2",
-    ("obscure", 59): "the same ridge",
-    ("obscure", 89): "a kernel of scale 1e6, twice, and a strength of 0.001: stays at gap 1",
-}
+# Nearly flat duals, whose gap no longer falls: steps that are not the published ones are handed on.
+HANDED_ON = {("ufo_mkl", 15), ("ufo_mkl", 59), ("obscure", 59), ("obscure", 89)}
 EPOCHS = 3000
 
 
@@ -259,11 +254,12 @@ def test_parameters_are_checked() -> None:
 # --- the promise ----------------------------------------------------------------------------------------------------
 
 
-def reach(solver: type[OnlineSolver], small: SmallProblem) -> None:
+def reach(solver: type[OnlineSolver], small: SmallProblem) -> Solution:
     solution = solver(tol=GAP, max_iter=EPOCHS).solve(build_problem(small))
     found = certificate_in_numpy(small, solution.dual_coef, solution.kernel_weights, solution.intercept)
     assert solution.certificate.relative_gap <= GAP, small.description
     assert found.relative_gap <= (1 + 1e-6) * GAP, small.description
+    return solution
 
 
 @pytest.mark.parametrize("loss", [*LOSSES, "quantile"])
@@ -280,21 +276,17 @@ def nasty() -> list[tuple[type[OnlineSolver], int]]:
     return [(solver, number) for solver in ONLINE for number in range(100) if not solver.refusals(problems[number])]
 
 
-def marked(solver: type[OnlineSolver], number: int) -> object:
-    reason = LOST.get((solver.name, number))
-    marks = [pytest.mark.xfail(strict=True, reason=reason, raises=ConvergenceWarning)] if reason else []
-    return pytest.param(solver, number, marks=marks, id=f"{solver.name}-{number}")
-
-
-@pytest.mark.parametrize(("solver", "number"), [marked(*case) for case in nasty()])
+@pytest.mark.parametrize(("solver", "number"), nasty())
 def test_the_gap_is_reached_on_nasty_problems(solver: type[OnlineSolver], number: int) -> None:
-    reach(solver, nasty_problem(number))
+    solution = reach(solver, nasty_problem(number))
+    assert "went on" in solution.message or (solver.name, number) not in HANDED_ON
 
 
-def test_every_lost_case_is_an_accepted_one() -> None:
-    accepted = {(solver.name, number) for solver, number in nasty()}
-    assert set(LOST) <= accepted
-    assert len(accepted) == 67
+def test_published_steps_are_not_handed_on() -> None:
+    problem = build_problem(nasty_problem(59))
+    with pytest.warns(ConvergenceWarning) as caught:
+        UFOMKL(step_rule="subgradient", max_iter=20).solve(problem)
+    assert "went on" not in str(caught[0].message)
 
 
 def test_between_them_they_take_four_regularizers_with_every_loss() -> None:

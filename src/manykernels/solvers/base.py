@@ -30,6 +30,7 @@ from manykernels.validation.parameters import check_flag
 PATIENCE = 12  # certificates without any progress before a run counts as stalled
 WORTH_KEEPING = 0.5  # relative gap of a model above which a fallback starts afresh: a cold start is no worse
 UNFINISHED = (Status.MAX_ITER, Status.STALLED, Status.NUMERICAL_ERROR)  # what a fallback is for
+BROKEN = (Status.STALLED, Status.NUMERICAL_ERROR)  # the same for a published method: so many iterations mean so many
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +157,11 @@ class Solver(ABC):
         """Certificates in a row without a smaller gap after which a run counts as stalled."""
         return PATIENCE
 
+    @property
+    def handed_on(self) -> tuple[Status, ...]:
+        """How runs end that the `fallback` goes on from."""
+        return UNFINISHED
+
     @classmethod
     def configured(cls, **parameters: Any) -> Solver:
         """Return this solver with the given parameters, or say which parameters it has.
@@ -261,7 +267,7 @@ class Solver(ABC):
         solution = self._solve(problem, warm_start)
         if solution.status in UNFINISHED:
             problem.stack.prove_definite()  # no algorithm converges on an indefinite kernel, and few of them say so
-        fallback = self.fallback
+        fallback = self.fallback if solution.status in self.handed_on else None
         while fallback is not None and solution.status in UNFINISHED:
             if not fallback.refusals(problem):
                 solution = self._fall_back(fallback, problem, solution)

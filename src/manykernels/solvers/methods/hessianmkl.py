@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from manykernels.objective.capabilities import Capability
-from manykernels.solvers.base import Solver
+from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.engines.newton_system import NewtonSystem
 from manykernels.solvers.engines.simplex_weights.line_search import search_line
 from manykernels.solvers.engines.simplex_weights.point import SimplexPoint, kernel_weights, starting_weights
 from manykernels.solvers.engines.simplex_weights.program import minimize_on_simplex
+from manykernels.solvers.methods.interior_point import InteriorPoint
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.solution import Model
+    from manykernels.solvers.solution import Model, Status
     from manykernels.validation.arrays import Array
 
 OFF_THE_ENDS = 1e-10  # of the largest coefficient: how far inside its box a coefficient must be to be free
@@ -63,8 +64,14 @@ class HessianMKL(Solver):
     """
 
     name: ClassVar[str] = "hessianmkl"
+    fallback: ClassVar[type[Solver] | None] = InteriorPoint
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.SIMPLEX})
     attainable_gap: ClassVar[float] = 1e-6
+
+    @property
+    def handed_on(self) -> tuple[Status, ...]:
+        """What broke down or stalled."""
+        return BROKEN
 
     def initialize(self, problem: Problem, start: Model) -> _State:
         """Start from the weights of the given model, or from equal ones."""

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers.engines.cone_program import import_clarabel
 from manykernels.solvers.engines.simplex_weights.cutting_plane import CutState, CuttingPlane
+from manykernels.solvers.methods.interior_point import InteriorPoint
 from manykernels.validation.arrays import check_positive
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
+    from manykernels.solvers.base import Solver
     from manykernels.validation.arrays import Array
 
 
@@ -48,6 +50,7 @@ class LevelMKL(CuttingPlane):
     level: float = 0.9
 
     name: ClassVar[str] = "levelmkl"
+    fallback: ClassVar[type[Solver] | None] = InteriorPoint
 
     def __post_init__(self) -> None:
         if check_positive(self.level, "level", upper=1.0) == 1:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.engines.online.solver import OnlineSolver
+from manykernels.solvers.methods.interior_point import InteriorPoint
+
+if TYPE_CHECKING:
+    from manykernels.solvers.base import Solver
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,4 +50,5 @@ class Obscure(OnlineSolver):
     """
 
     name: ClassVar[str] = "obscure"
+    fallback: ClassVar[type[Solver] | None] = InteriorPoint
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CLOSED_CONJUGATE, Capability.POWER_FORM})

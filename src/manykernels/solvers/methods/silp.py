@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-if TYPE_CHECKING:
-    from manykernels.validation.arrays import Array
 from manykernels.solvers.engines.simplex_weights.cutting_plane import CutState, CuttingPlane
+from manykernels.solvers.methods.interior_point import InteriorPoint
+
+if TYPE_CHECKING:
+    from manykernels.solvers.base import Solver
+    from manykernels.validation.arrays import Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +41,7 @@ class SILP(CuttingPlane):
     """
 
     name: ClassVar[str] = "silp"
+    fallback: ClassVar[type[Solver] | None] = InteriorPoint
 
     def next_weights(self, state: CutState) -> Array:
         """Return the minimizer of the cuts."""

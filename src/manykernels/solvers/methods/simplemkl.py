@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from manykernels.objective.capabilities import Capability
-from manykernels.solvers.base import Solver
+from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.engines.simplex_weights.line_search import falls, search_line, stepped
 from manykernels.solvers.engines.simplex_weights.point import SimplexPoint, starting_weights
+from manykernels.solvers.methods.interior_point import InteriorPoint
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.solution import Model
+    from manykernels.solvers.solution import Model, Status
     from manykernels.validation.arrays import Array
 
 SLOPE_ROUNDING = 1e-13
@@ -73,8 +74,14 @@ class SimpleMKL(Solver):
     conjugate: bool = True
 
     name: ClassVar[str] = "simplemkl"
+    fallback: ClassVar[type[Solver] | None] = InteriorPoint
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.SIMPLEX})
     attainable_gap: ClassVar[float] = 1e-6
+
+    @property
+    def handed_on(self) -> tuple[Status, ...]:
+        """What broke down or stalled, unless the published direction is asked for."""
+        return BROKEN if self.conjugate else ()
 
     def initialize(self, problem: Problem, start: Model) -> _State:
         """Start from the weights of the given model, or from equal ones."""

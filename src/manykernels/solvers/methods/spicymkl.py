@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
-from manykernels.solvers.base import Solver
+from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.engines.dual_newton.block_functions import MoreauEnvelope
 from manykernels.solvers.engines.dual_newton.newton import DualNewton
 from manykernels.solvers.engines.dual_newton.tracked_kernels import TrackedKernels
 from manykernels.solvers.engines.primal_dual.start import interior_point
+from manykernels.solvers.methods.interior_point import InteriorPoint
 from manykernels.validation.arrays import check_positive
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Certificate, Problem
-    from manykernels.solvers.solution import Model
+    from manykernels.solvers.solution import Model, Status
 
 MOST_INNER_STEPS = 60
 INNER_SHARE = 0.1  # of tol: there is no point in an inner problem solved more exactly
@@ -88,6 +89,7 @@ class SpicyMKL(Solver):
     accuracy: float = 0.5
 
     name: ClassVar[str] = "spicymkl"
+    fallback: ClassVar[type[Solver] | None] = InteriorPoint
     needs: ClassVar[frozenset[Capability]] = frozenset(
         {Capability.CURVED_CONJUGATE, Capability.SEPARABLE, Capability.CURVATURE}
     )
@@ -96,6 +98,11 @@ class SpicyMKL(Solver):
         check_positive(self.accuracy, "accuracy", upper=1.0)
         if check_positive(self.growth, "growth") <= 1:
             raise InvalidInputError(f"growth must be above 1, got {self.growth!r}. The paper's value is 2.")
+
+    @property
+    def handed_on(self) -> tuple[Status, ...]:
+        """What broke down or stalled."""
+        return BROKEN
 
     def initialize(self, problem: Problem, start: Model) -> _State:
         """Start from the given model, its coefficients moved into the interior."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.engines.online.solver import OnlineSolver
+from manykernels.solvers.methods.interior_point import InteriorPoint
+
+if TYPE_CHECKING:
+    from manykernels.solvers.base import Solver
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,7 +18,7 @@ class UFOMKL(OnlineSolver):
     """UFO-MKL, online learning with an elastic net on the norms (Orabona and Jie 2011).
 
     Minimizes ``sum_i s_i l(y_i, f_i + b) + C sum_m (r t_m + (1 - r) t_m^2 / 2)`` with ``r = l1_ratio < 1``: the paper's
-    ``alpha ||w||_{2,1} + (lambda/2) ||w||_{2,p}^2`` at p = 2; with its own ``p = 2 log M / (2 log M - 1)`` it is
+    ``alpha ||w||_{2,1} + (lambda/2) ||w||_{2,q}^2`` at q = 2; with its own ``q = 2 log M / (2 log M - 1)`` it is
     `GroupElasticNet.published`, which this solver takes as well. After every update
     ``d_m = (1 - C r / u_m)_+ / (C (1 - r))``, so that kernels enter and leave while it learns. The block 1-norm alone
     (``r = 1``) is not strongly convex, which the method needs.
@@ -43,6 +47,7 @@ class UFOMKL(OnlineSolver):
     """
 
     name: ClassVar[str] = "ufo_mkl"
+    fallback: ClassVar[type[Solver] | None] = InteriorPoint
     needs: ClassVar[frozenset[Capability]] = frozenset(
         {Capability.CLOSED_CONJUGATE, Capability.SQUARE_FORM, Capability.STRONG_CONVEXITY}
     )

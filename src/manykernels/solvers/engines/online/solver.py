@@ -9,15 +9,22 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.solvers.base import Solver
+from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.engines.online.learner import ImplicitLearner, Learner, Measure, SubgradientLearner
-from manykernels.solvers.engines.online.tuning import FIRST_REFINEMENT, LATER, RARELY, WORTH_CERTIFYING
+from manykernels.solvers.engines.online.tuning import (
+    CLEAR_PROGRESS,
+    FIRST_REFINEMENT,
+    LATER,
+    MOST_IDLE,
+    RARELY,
+    WORTH_CERTIFYING,
+)
 from manykernels.solvers.engines.refinement import refinements, with_best_intercept
 from manykernels.validation.arrays import check_count
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Certificate, Problem
-    from manykernels.solvers.solution import Model
+    from manykernels.solvers.solution import Model, Status
 
 LEARNERS: dict[str, type[Learner]] = {"implicit": ImplicitLearner, "subgradient": SubgradientLearner}
 
@@ -33,6 +40,8 @@ class OnlineState:
     certified_gap: float = np.inf
     epochs: int = 0
     next_refinement: int = FIRST_REFINEMENT
+    best_gap: float = np.inf
+    best_epoch: int = 0
 
     @property
     def gap(self) -> float:
@@ -83,6 +92,11 @@ class OnlineSolver(Solver):
         """No limit for published steps: their average gets worse for many epochs before it gets better."""
         return super().patience if self.step_rule == "implicit" else math.inf
 
+    @property
+    def handed_on(self) -> tuple[Status, ...]:
+        """What broke down or stalled, unless published steps are asked for."""
+        return BROKEN if self.step_rule == "implicit" else ()
+
     def step(self, problem: Problem, state: OnlineState) -> None:
         """Update every sample once."""
         state.learner.epoch()
@@ -103,11 +117,15 @@ class OnlineSolver(Solver):
                 state.refined, state.refined_gap = model, gap
 
     def worth_certifying(self, problem: Problem, state: OnlineState) -> bool:
-        """Certify when the gap, which the learner knows, is small enough or has halved, or no sample moves any more."""
+        """Certify when the gap, which the learner knows, is small enough, has halved, or has not moved for long."""
         if state.learner.moving and state.epochs % (1 + state.epochs // RARELY):
             return False
         state.measure = state.learner.measure()
         gap = state.gap
+        if gap < CLEAR_PROGRESS * state.best_gap:
+            state.best_gap, state.best_epoch = gap, state.epochs
+        if self.step_rule == "implicit" and state.epochs - state.best_epoch > MOST_IDLE:
+            return True
         if state.learner.moving and self.tol < gap and gap > WORTH_CERTIFYING * state.certified_gap:
             return False
         state.certified_gap = min(gap, state.certified_gap)

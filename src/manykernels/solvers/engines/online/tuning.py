@@ -10,6 +10,8 @@ from __future__ import annotations
 WORTH_CERTIFYING = 0.5  # a certificate costs a pass: only for gaps that shrank by as much
 FIRST_REFINEMENT = 50  # epochs without success before it is tried
 RARELY = 100  # epochs after which not every one is looked at
+CLEAR_PROGRESS = 0.5  # of the smallest gap so far: an epoch that stays above it was idle
+MOST_IDLE = 500  # epochs after which each gap is certified, so that a run without any progress counts as stalled
 LATER = 1.5  # factor between the epochs of two trials
 
 # Learners

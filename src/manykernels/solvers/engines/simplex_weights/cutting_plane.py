@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from manykernels.objective.capabilities import Capability
-from manykernels.solvers.base import Solver
+from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.engines.refinement import refinements, with_best_intercept
 from manykernels.solvers.engines.simplex_weights.cut_model import CutMinimum, CutModel
 from manykernels.solvers.engines.simplex_weights.point import SimplexPoint, kernel_weights, starting_weights
@@ -17,7 +17,7 @@ from manykernels.solvers.engines.simplex_weights.tuning import CUT_ROUNDING, USE
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.solution import Model
+    from manykernels.solvers.solution import Model, Status
     from manykernels.validation.arrays import Array
 
 
@@ -64,6 +64,11 @@ class CuttingPlane(Solver):
 
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.SIMPLEX})
     attainable_gap: ClassVar[float] = 1e-6
+
+    @property
+    def handed_on(self) -> tuple[Status, ...]:
+        """What broke down or stalled, unless the published method is asked for."""
+        return BROKEN if self.alternate else ()
 
     @abstractmethod
     def next_weights(self, state: CutState) -> Array:

@@ -13,6 +13,7 @@ from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.fixed_weights.learners import LearnerFit, fit_learner
 from manykernels.solvers.engines.fixed_weights.products import WeightedProducts, does_with_products, weighted_sum
 from manykernels.solvers.methods.block_coordinate.extrapolation import Extrapolation
+from manykernels.solvers.methods.block_coordinate.polish import polished
 from manykernels.solvers.methods.block_coordinate.tuning import (
     CLOSEST_LEARNER,
     EARLY_POINTS,
@@ -61,6 +62,7 @@ class _State:
     certified: float = np.inf
     smallest: float = np.inf
     idle: int = 0
+    polished: Model | None = None
     failures: int = 0
     steps: int = 0
     points: int = 0
@@ -93,10 +95,11 @@ class BlockCoordinate(Solver):
     -----
     Each iteration reads every kernel twice, once for the sum and once for the norms. It stops on the library's
     certificate, whose lower bound is that of Citi's Algorithm 3 for the elastic-net ball. At the end weights that do
-    not matter at ``tol`` are set to zero if the regularizer is sparse. With a loss that has derivatives and a stack
-    that forms no matrices (`PairStack` of many pairs) the learner is fitted by Newton steps of conjugate gradients on
-    products with the stack, and so are, under penalties of norms, the weights: a Newton step on them costs a few
-    products for each kernel that matters.
+    not matter at ``tol`` are set to zero if the regularizer is sparse. Where the loss has kinks and the alternation no
+    longer gets on, a few primal-dual Newton steps look for the dual coefficients that certify the weights it found.
+    With a loss that has derivatives and a stack that forms no matrices (`PairStack` of many pairs) the learner is
+    fitted by Newton steps of conjugate gradients on products with the stack, and so are, under penalties of norms, the
+    weights: a Newton step on them costs a few products for each kernel that matters.
 
     References
     ----------
@@ -187,9 +190,18 @@ class BlockCoordinate(Solver):
         assert point is not None
         rho, b = point.fit.rho, point.fit.b
         d = point.weights * problem.penalties**-2.0
+        if state.idle > MOST_IDLE and point.relative_gap > self.tol:
+            return self._polished(problem, state, (rho, d, b))
         if problem.regularizer.sparse and point.relative_gap <= self.tol:
             d = self._pruned(problem, point, d)
         return rho, d, b
+
+    def _polished(self, problem: Problem, state: _State, model: Model) -> Model:
+        """Return what Newton steps on weights and coefficients at once make of the model; they are taken once."""
+        if state.polished is None:
+            state.polished, steps = polished(problem, model, self.tol)
+            state.steps += steps
+        return min(model, state.polished, key=lambda each: problem.certificate(*each).relative_gap)
 
     def _pruned(self, problem: Problem, point: _Point, d: Array) -> Array:
         """Set the least important weights to zero, as many as the tolerance leaves room for."""

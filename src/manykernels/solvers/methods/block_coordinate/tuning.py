@@ -17,6 +17,8 @@ PROGRESS = 0.999  # of the smallest gap so far: an iteration that stays above it
 MOST_USELESS = 3  # idle iterations after which steps are stretched rather than extrapolated
 LARGEST_RISE = 3.0  # factor by which an extrapolation may raise the gap
 MOST_IDLE = 40  # iterations after which each is certified, so that a run without any progress counts as stalled
+MOST_POLISHING_STEPS = 80  # primal-dual Newton steps that look for coefficients which certify
+POLISHED_SHARE = 0.1  # of tol: the gap that they aim at
 PRUNED_SHARES = (0.3, 3e-2, 3e-3, 3e-4)  # of the room below tol: what zero weights may cost to first order, in turn
 
 # Extrapolation

@@ -9,9 +9,10 @@ import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
-from manykernels.solvers.base import Solver
+from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.engines.fixed_weights.smo_svm import smo_svm
 from manykernels.solvers.engines.fixed_weights.svm_loops import svm_loop
+from manykernels.solvers.methods.interior_point import InteriorPoint
 from manykernels.solvers.methods.skm.descent import NO_CENTER, Descent
 from manykernels.solvers.methods.skm.kernel_rows import UnitKernels
 from manykernels.solvers.methods.skm.tuning import (
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from manykernels.objective.problem import Certificate, Problem
     from manykernels.solvers.run import CertifiedModel
-    from manykernels.solvers.solution import Model
+    from manykernels.solvers.solution import Model, Status
     from manykernels.validation.arrays import Array
 
 __all__ = ["SupportKernelMachine", "smo_svm"]
@@ -142,6 +143,7 @@ class SupportKernelMachine(Solver):
     sparsify: bool = False
 
     name: ClassVar[str] = "skm"
+    fallback: ClassVar[type[Solver] | None] = InteriorPoint
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.HINGE_FORM, Capability.SIMPLEX})
 
     def __post_init__(self) -> None:
@@ -154,6 +156,11 @@ class SupportKernelMachine(Solver):
                 raise InvalidInputError(f"epsilons must be a pair such as (5e-4, 1e-4), got {self.epsilons!r}.")
             for epsilon in self.epsilons:
                 check_positive(epsilon, "each of epsilons")
+
+    @property
+    def handed_on(self) -> tuple[Status, ...]:
+        """What broke down or stalled, unless pairs alone or the paper's rule are asked for."""
+        return BROKEN if self.newton and self.epsilons is None else ()
 
     def good_enough(self, problem: Problem) -> Callable[[CertifiedModel], bool] | None:
         """Return the paper's rule if there are ``epsilons``."""
