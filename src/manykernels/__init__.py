@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         Scaled,
         Sum,
         Tanimoto,
+        ViewImputer,
         Views,
         WeightedPolynomial,
     )
@@ -132,6 +133,7 @@ __all__ = [
     "Solution",
     "Sum",
     "Tanimoto",
+    "ViewImputer",
     "Views",
     "WeightedPolynomial",
     "__version__",

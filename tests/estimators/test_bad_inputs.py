@@ -92,7 +92,11 @@ class Case:
 CASES = [
     # data
     Case("X with a NaN", lambda: classify(put(X, (3, 1), np.nan)), "contains NaN"),
-    Case("a DataFrame with a NaN", lambda: classify(FRAME.mask(FRAME > 2.2)), r"'age' \(1 of 40\).*impute or drop"),
+    Case(
+        "a DataFrame with a NaN",
+        lambda: classify(FRAME.mask(FRAME > 2.2)),
+        r"'age' \(1 of 40\).*impute them",
+    ),
     Case("X with an infinite value", lambda: classify(put(X, (0, 0), np.inf)), "contains infinity"),
     Case("X with one dimension", lambda: classify(X[:3, 0]), "Reshape your data"),
     Case("X without rows", lambda: classify(X[:0], Y[:0]), "minimum of 1 is required"),
@@ -401,3 +405,9 @@ def test_zero_kernels_and_zero_columns_are_harmless() -> None:
 def test_an_indefinite_kernel_can_be_clipped() -> None:
     clipped = KernelStack(GRAMS - 0.1 * np.eye(40), psd="clip")
     assert precomputed(clipped, alpha=0.02).dual_gap_ <= 1e-4
+
+
+def test_gaps_of_targets_are_named_with_the_way_out() -> None:
+    y = pd.DataFrame({"kd": [1.0, np.nan, 2.0], "ic50": [1.0, 2.0, 3.0]})
+    with pytest.raises(InvalidInputError, match=r"NaN: .* 1 of 2 outputs: 'kd' \(1 of 3\)\. Fit each"):
+        MKLRegressor().fit(np.eye(3), y)

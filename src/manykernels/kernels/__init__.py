@@ -43,6 +43,7 @@ from manykernels.kernels.specs import (
     spec_from_dict,
 )
 from manykernels.kernels.specs.widths import MedianWidth
+from manykernels.kernels.tables.imputer import ViewImputer
 from manykernels.kernels.tables.views import Views
 
 __all__ = [
@@ -93,6 +94,7 @@ __all__ = [
     "Scaled",
     "Sum",
     "Tanimoto",
+    "ViewImputer",
     "Views",
     "WeightedPolynomial",
     "register_kernel",

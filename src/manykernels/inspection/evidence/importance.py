@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table
+from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import Array, check_count
 from manykernels.validation.parameters import generator_from
 
@@ -22,7 +23,7 @@ BY = ("view", "kernel")
 
 
 def permutation_importance(
-    model: BaseMKL,
+    model: Any,
     X: Any,
     y: Any,
     *,
@@ -41,7 +42,7 @@ def permutation_importance(
 
     Parameters
     ----------
-    model : MKLClassifier, MKLRegressor or a search
+    model : MKLClassifier, MKLRegressor or a search, or a Pipeline that ends in one
         Fitted.
     X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
         Rows that the model **has not seen**; on training rows the drop is too large and the p-value too small.
@@ -89,6 +90,7 @@ def permutation_importance(
     'x1'
     """
     check_is_fitted(model)
+    model, X = unwrapped(model, X)
     if by not in BY:
         raise InvalidInputError(f"by must be one of {', '.join(BY)}, got {by!r}.")
     check_count(n_repeats, "n_repeats")

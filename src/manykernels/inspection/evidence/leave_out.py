@@ -12,11 +12,11 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 
-from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.training import as_bank
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.kernel_table import groups_of
 from manykernels.inspection.evidence.paired import corrected_t
+from manykernels.inspection.pipelines import last_step
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers.progress import count_to
@@ -26,7 +26,7 @@ __all__ = ["leave_one_out_importance"]
 
 
 def leave_one_out_importance(
-    estimator: BaseMKL,
+    estimator: Any,
     X: Any,
     y: Any,
     *,
@@ -42,8 +42,9 @@ def leave_one_out_importance(
 
     Parameters
     ----------
-    estimator : MKLClassifier, MKLRegressor or their CV variants
-        With a bank (or the default kernels); not changed. A CV estimator chooses its strength anew each time.
+    estimator : MKLClassifier, MKLRegressor or their CV variants, or a Pipeline that ends in one
+        With a bank (or the default kernels); not changed. A CV estimator chooses its strength anew each time. The views
+        or columns are those that it gets from the steps before.
     X : DataFrame or array-like of shape (n_samples, n_features)
         Samples.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
@@ -87,10 +88,11 @@ def leave_one_out_importance(
     >>> found["name"].iloc[0], len(found)
     ('x1', 2)
     """
-    bank = as_bank(estimator.kernels)
+    inner = last_step(estimator)
+    bank = as_bank(inner.kernels)
     if not isinstance(bank, KernelBank):
         raise InvalidInputError("Views are left out of banks; of precomputed kernels, leave out kernels by hand.")
-    places = _places(bank, X)
+    places = _places(bank, X if inner is estimator else clone(estimator[:-1]).fit(X, y).transform(X))
     names = list(dict.fromkeys(place for place, _ in places))
     names = [name for name in names if name != "all"]
     if len(names) < 2:
@@ -102,7 +104,8 @@ def leave_one_out_importance(
     scores = np.zeros((len(names) + 1, len(splits)))
     with count_to(scores.size, "fits", verbose) as advance:
         for row, left_out in enumerate([None, *names]):
-            model = clone(estimator).set_params(kernels=_without(bank, places, left_out))
+            model = clone(estimator)
+            last_step(model).set_params(kernels=_without(bank, places, left_out))
             for fold, split in enumerate(splits):
                 scores[row, fold] = _score(model, X, target, split, scoring)
                 advance("")

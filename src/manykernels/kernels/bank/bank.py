@@ -22,7 +22,7 @@ from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.widths import MedianDistances
 from manykernels.kernels.tables.encoding import Encoding
 from manykernels.kernels.tables.kinds import READ_AS
-from manykernels.kernels.tables.problems import check_missing, entries_problems, refuse
+from manykernels.kernels.tables.problems import check_missing, entries_problems, refuse, warn_of_masks
 from manykernels.validation.arrays import Array
 
 __all__ = ["FittedBank", "KernelBank"]
@@ -201,6 +201,7 @@ class KernelBank(BankParameters, BankConstructors):
 
     def _learn(self, bare: FittedBank, values: Array) -> tuple[FittedBank, Prepared]:
         """Learn centering and normalization from the columns in use, NaN where something is missing."""
+        warn_of_masks(bare.names, bare.positions, bare.used, values, self.missing)
         points = bare.points(values)
         bank = replace(bare, normalize=self.normalize, center=bool(self.center))
         present = np.ones((1, points.n_samples)) if points.factors is None else points.factors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from manykernels.validation.arrays import Array, check_choice
 
 MISSING = ("error", "mask", "indicator")
 SHOWN = 30  # columns of each sort that a message names
+MOST_MASKED, FEW_GAPS = 0.5, 0.2  # shares of samples and of values that are worth a warning
 
 HEADS = {
     "missing": "Input X contains NaN: missing values in",
@@ -23,7 +25,8 @@ HEADS = {
 REMEDIES = {
     "missing": (
         "Say what a gap means, as in KernelBank.default(missing='mask'): 'mask' leaves a row out of the kernels of "
-        "columns it lacks, 'indicator' does so and adds kernels of missingness. Or impute or drop them before fitting"
+        "columns it lacks, 'indicator' does so and adds kernels of missingness. Or impute them in a "
+        "pipeline (SimpleImputer(), for views ViewImputer()), or drop them before fitting"
     ),
     "infinite": "Correct them, or make them missing (NaN)",
     "numbers": (
@@ -87,6 +90,46 @@ def entries_problems(values: Array, allowed: Array | None, names: Sequence[str],
 def _counted(sort: str, where: Array, names: Sequence[str]) -> list[Problem]:
     counts = where.sum(axis=0)
     return [Problem(names[j], sort, f"{counts[j]} of {len(where)}") for j in map(int, np.flatnonzero(counts))]
+
+
+def warn_of_masks(
+    names: Sequence[str], positions: Sequence[tuple[int, ...]], used: Array, values: Array, missing: str
+) -> None:
+    """Warn if kernels of several columns leave out most samples for few gaps; those without any value do not count.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the kernels.
+    positions : sequence of tuple of int
+        Their columns.
+    used : (n_used,) int
+        Columns of ``values``, increasing.
+    values : (n, n_used) float64
+        NaN where a value is missing.
+    missing : str
+        What gaps mean.
+    """
+    gaps = np.isnan(values)
+    if missing == "error" or not gaps.any():
+        return
+    affected = {own: _mostly_masked(gaps[:, np.searchsorted(used, own)]) for own in {*positions} if len(own) > 1}
+    named = [name for name, own in zip(names, positions, strict=True) if affected.get(own, False)]
+    if named:
+        warnings.warn(
+            f"{len(named)} kernel(s) of several columns, such as {named[0]!r}, leave out more than half of the "
+            "samples, although less than a fifth of the values is missing: with "
+            f"missing={missing!r} a sample is left out of each kernel of a column that it lacks. Fill such gaps in a "
+            "pipeline (SimpleImputer(), for views ViewImputer()), or take kernels of single columns.",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def _mostly_masked(gaps: Array) -> bool:
+    """Whether few gaps (n, k) of samples that have some of the columns lie in most of these samples."""
+    some = gaps[~gaps.all(axis=1)]
+    return bool(len(some)) and bool(some.any(axis=1).mean() > MOST_MASKED and some.mean() < FEW_GAPS)
 
 
 def check_missing(missing: str) -> str:

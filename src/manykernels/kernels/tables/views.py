@@ -137,6 +137,28 @@ class Views:
         at = np.atleast_1d(np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows)])
         return Views.__new__(Views)._set(self._frame.iloc[at], self._columns, self._lacking[at])
 
+    def holding(self, frame: pd.DataFrame) -> Views:
+        """Return views of the same samples and columns with other values; who lacks what stays as it is.
+
+        Parameters
+        ----------
+        frame : DataFrame
+            Like `frame`.
+
+        Returns
+        -------
+        Views
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import Views
+        >>> views = Views({"left": np.ones((2, 1))})
+        >>> views.holding(views.frame * 3)["left"].to_numpy().tolist()
+        [[3.0], [3.0]]
+        """
+        return Views.__new__(Views)._set(frame, self._columns, self._lacking)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
 
