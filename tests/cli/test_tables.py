@@ -16,6 +16,7 @@ from manykernels.cli import tables
 from manykernels.cli.features import usable_features
 from manykernels.cli.tables import looks_like_identifier, read_table, write_table
 from manykernels.cli.targets import split_columns
+from manykernels.kernels.tables.encoding import Encoding
 from manykernels.kernels.tables.kinds import kind_of
 
 FRAME = pd.DataFrame({"a": [1.5, 2.0, -3.25], "name of b": [1, 2, 3], "c": ["x", "y, z", "w"]})
@@ -182,6 +183,22 @@ def test_texts_that_are_all_dates_become_dates() -> None:
     found = usable_features(frame, missing="mask")
     assert [kind_of(found[name]) for name in found] == ["date", "date", "category"]
     assert found["time"][0] == pd.Timestamp("2024-01-31 12:30")
+
+
+def test_dates_with_dots_are_dates_with_the_day_first() -> None:
+    texts = pd.Series(["03.04.2024", " 31.12.2023", None, "1.2.2024"])
+    found = usable_features(pd.DataFrame({"day": texts, "no": "3.13.2024"}), missing="mask")
+    assert [kind_of(found[name]) for name in found] == ["date", "category"]
+    assert found["day"][0] == pd.Timestamp(2024, 4, 3)
+    # A model reads the text of new tables as what it was fitted on.
+    assert Encoding("date").encode(texts).tolist()[:2] == Encoding("date").encode(found["day"]).tolist()[:2]
+
+
+def test_dates_that_can_be_read_in_two_ways_are_refused() -> None:
+    frame = pd.DataFrame({"day": ["03/04/2024", None, "12/31/2023"], "ratio": ["1/2", "3/4", "1/2"]})
+    with pytest.raises(InvalidInputError, match=r"1 column holds dates .* 'day' \(such as '03/04/2024'\).*--drop day"):
+        usable_features(frame, missing="mask")
+    assert list(usable_features(frame[["ratio"]])) == ["ratio"]
 
 
 @pytest.mark.parametrize("missing", [np.nan, None, pd.NA])

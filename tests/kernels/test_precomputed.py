@@ -6,6 +6,7 @@ import pickle
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import (
@@ -24,6 +25,7 @@ from sklearn.svm import SVC
 from sklearn.utils import _safe_indexing, indexable, resample
 from sklearn.utils.validation import _num_samples
 
+from manykernels import MKLRegressor
 from manykernels.exceptions import InvalidInputError, NotPSDError
 from manykernels.kernels import (
     Gaussian,
@@ -284,3 +286,32 @@ def test_kernels_of_other_samples_are_told_from_the_fitted_ones(stack: KernelSta
         PrecomputedBank("unit_diagonal").fit(stack[:20]).prepare(stack.block([0, 1, 2], np.arange(3), np.arange(20)))
     with pytest.raises(InvalidInputError, match="fit needs"):
         PrecomputedBank().fit(KernelStack.rectangular(np.ones((1, 2, 3))))
+
+
+def test_a_mapping_names_its_kernels() -> None:
+    points = np.random.default_rng(0).normal(size=(2, 12, 3))
+    one, two = points @ points.transpose(0, 2, 1)
+    labels = [f"c{i}" for i in range(12)]
+    stack = KernelStack({"one": pd.DataFrame(one, labels, labels), "two": two})
+    assert stack.names == ("one", "two")
+    np.testing.assert_array_equal(stack.square(), [one, two])
+    y = points[0, :, 0]
+    model = MKLRegressor("precomputed").fit({"one": one[:8, :8], "two": two[:8, :8]}, y[:8])
+    new = {"two": two[8:, :8], "one": one[8:, :8]}  # found by name
+    expected = model.predict(KernelStack.rectangular([one[8:, :8], two[8:, :8]], ["one", "two"]))
+    np.testing.assert_array_equal(model.predict(new), expected)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "names", "match"),
+    [
+        ({"a": np.eye(3)}, ["b"], "have names already"),
+        ({"a": np.eye(3), "b": np.eye(2)}, None, "equal shapes"),
+        ([pd.DataFrame(np.eye(2), ["p", "q"], ["q", "p"])], None, "different orders"),
+        ([pd.DataFrame(np.eye(2), rows, rows) for rows in (["p", "q"], ["q", "p"])], None, "different orders"),
+        ([np.ones((3, 3)) - np.eye(3)], None, "are these distances"),
+    ],
+)
+def test_matrices_that_do_not_fit_each_other_are_refused(kernels: Any, names: Any, match: str) -> None:
+    with pytest.raises(InvalidInputError, match=match):
+        KernelStack(kernels, names)

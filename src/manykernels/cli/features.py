@@ -11,10 +11,12 @@ from pandas.api.types import is_numeric_dtype
 
 from manykernels.cli.tables import and_more
 from manykernels.exceptions import InvalidInputError
+from manykernels.kernels.tables.encoding import DAY_FIRST, DOTTED_DATE
 from manykernels.kernels.tables.kinds import READ_AS, describe, kind_of
 from manykernels.validation.arrays import Array
 
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}:?\d{2})?")
+TWO_WAYS = re.compile(r"\d{1,2}[/-]\d{1,2}[/-]\d{2,4}")  # the third of April, or the fourth of March
 MOST_NAMED = 6
 
 
@@ -41,7 +43,8 @@ def usable_features(frame: pd.DataFrame, missing: str = "error") -> pd.DataFrame
     frame = frame.apply(_with_dates)
     kinds = {str(name): kind_of(column) for name, column in frame.items()}
     useless = {name: describe(frame[name]) for name, kind in kinds.items() if kind == "text" or kind not in READ_AS}
-    parts = [*_of_text(useless), *(_of_gaps(frame) if missing == "error" else []), *_of_infinite(frame)]
+    gaps = _of_gaps(frame) if missing == "error" else []
+    parts = [*_of_text(useless), *_of_dates(frame), *gaps, *_of_infinite(frame)]
     if parts:
         raise InvalidInputError("\n".join(parts))
     return frame
@@ -60,11 +63,30 @@ def _with_dates(column: pd.Series) -> pd.Series:
     """Return a column of texts that are all dates as dates; others as they are."""
     if is_numeric_dtype(column.dtype) or isinstance(column.dtype, pd.CategoricalDtype):
         return column
+    for pattern, form in ((ISO_DATE, "ISO8601"), (DOTTED_DATE, DAY_FIRST)):
+        if _all_like(column, pattern):
+            dates = pd.to_datetime(column.str.strip(), format=form, errors="coerce", utc=True).dt.tz_localize(None)
+            return dates if dates.notna().sum() == column.notna().sum() else column
+    return column
+
+
+def _all_like(column: pd.Series, pattern: re.Pattern[str]) -> bool:
+    """Whether all that is there is text of that form."""
     present = column.dropna()
-    if present.empty or not all(isinstance(value, str) and ISO_DATE.fullmatch(value.strip()) for value in present):
-        return column
-    dates = pd.to_datetime(column.str.strip(), format="ISO8601", errors="coerce", utc=True).dt.tz_localize(None)
-    return dates if dates.notna().sum() == len(present) else column
+    return not present.empty and all(isinstance(one, str) and pattern.fullmatch(one.strip()) for one in present)
+
+
+def _of_dates(frame: pd.DataFrame) -> list[str]:
+    """Refuse dates that can be read in two ways: as categories they would say next to nothing."""
+    found = {str(name): column.dropna().iloc[0] for name, column in frame.items() if _all_like(column, TWO_WAYS)}
+    if not found:
+        return []
+    shown = [f"{name!r} (such as {value!r})" for name, value in list(found.items())[:MOST_NAMED]]
+    return [
+        f"{_count(list(found), 'holds', 'hold')} dates whose day and month may be either way round: "
+        f"{and_more(shown, len(found))}. Write them as 2024-12-31 or 31.12.2024, or leave them out: "
+        + _drops(list(found))
+    ]
 
 
 def _of_text(useless: dict[str, str]) -> list[str]:

@@ -251,9 +251,13 @@ def not_definite_message(bad: dict[int, Array], n_kernels: int, name: str) -> st
     """Say which kernels are indefinite, by how much the first of them is, and what to do."""
     first, gram = next(iter(bad.items()))
     eigenvalues = np.linalg.eigvalsh(gram.astype(np.float64))
+    hint = (
+        " Its diagonal is zero: are these distances? A kernel is largest between like samples: exp(-distance / scale)."
+    )
+    distances = "" if np.diag(gram).any() else hint
     others = f" So are {len(bad) - 1} more of the {n_kernels} kernels." if len(bad) > 1 else ""
     return (
         f"{name}[{first}] is not positive semidefinite: its smallest eigenvalue is {eigenvalues[0]:.3g} and its "
-        f"largest {eigenvalues[-1]:.3g}.{others} Correct the kernel, or set negative eigenvalues to zero by "
+        f"largest {eigenvalues[-1]:.3g}.{others}{distances} Correct the kernel, or set negative eigenvalues to zero by "
         'KernelStack(kernels, psd="clip") for an estimator, manykernels.grams.as_stack(kernels, psd="clip") for solve.'
     )

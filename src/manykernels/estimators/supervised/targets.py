@@ -22,6 +22,7 @@ from manykernels.validation.arrays import (
 )
 
 SMALLEST_TOTAL, LARGEST_TOTAL = 1e-100, 1e100
+MOST_NAMED = 6
 
 
 @contextmanager
@@ -57,6 +58,7 @@ def class_labels(y: Any) -> Array:
 def numeric_targets(y: Any, *, advice: str = "use MKLClassifier") -> Array:
     """Return regression targets as finite float64, (N,) or (N, K)."""
     check_readable(y, "y")
+    _refuse_gaps(y)
     with invalid_input():
         try:
             y = np.asarray(y) if isinstance(y, (np.matrix, np.ma.MaskedArray)) else y
@@ -65,6 +67,17 @@ def numeric_targets(y: Any, *, advice: str = "use MKLClassifier") -> Array:
             if "could not convert" not in str(error):
                 raise
             raise InvalidInputError(f"y must hold numbers ({error}). To learn classes, {advice}.") from error
+
+
+def _refuse_gaps(y: Any) -> None:
+    """Name the columns of a table of targets that have gaps, and the way out."""
+    if isinstance(y, pd.DataFrame) and len(gaps := y.isna().sum().loc[lambda count: count > 0]):
+        listed = ", ".join(f"{name!r} ({count} of {len(y)})" for name, count in gaps.head(MOST_NAMED).items())
+        more = f" and {len(gaps) - MOST_NAMED} more" if len(gaps) > MOST_NAMED else ""
+        raise InvalidInputError(
+            f"Input y contains NaN: values are missing in {len(gaps)} of {y.shape[1]} outputs: {listed}{more}. Fit "
+            "each of these on the rows that have it (rows = y[name].notna(); fit(X[rows], y[name][rows])), or impute."
+        )
 
 
 def names_of_targets(y: Any) -> Array | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
+import pandas as pd
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array, check_finite, check_indices, check_names
@@ -23,10 +24,11 @@ class KernelStack:
 
     Parameters
     ----------
-    kernels : array_like of shape (M, N, N)
+    kernels : array_like of shape (M, N, N), or mapping of names to (N, N)
         Symmetric positive semidefinite matrices, kernels leading; float32 stays float32. Never modified; not copied.
+        DataFrames must have their samples in one order.
     names : sequence of str, optional
-        One per kernel; ``kernel_0``, ``kernel_1``, ... by default.
+        One per kernel; those of a mapping, or ``kernel_0``, ``kernel_1``, ... by default.
     psd : {"auto", "check", "clip", "ignore"}, default="auto"
         Refuse a matrix with a clearly negative eigenvalue ("check"), set such eigenvalues to zero in a copy, or do not
         look. "auto" is "check" for stacks where it takes a fraction of a second; in larger ones it proves those kernels
@@ -54,6 +56,7 @@ class KernelStack:
     def __init__(self, kernels: Any, names: Sequence[str] | None = None, *, psd: str = "auto") -> None:
         if psd not in PSD:
             raise InvalidInputError(f"psd must be 'auto', 'check', 'clip' or 'ignore', got {psd!r}.")
+        kernels, names = _by_name(kernels, names)
         base, self._unproven = examined(check_gram_array(kernels), PSD[psd])
         self._set(base, _kernel_names(names, len(base)), np.arange(base.shape[1]))
 
@@ -63,7 +66,7 @@ class KernelStack:
 
         Parameters
         ----------
-        kernels : array_like of shape (M, n_new, n_train)
+        kernels : array_like of shape (M, n_new, n_train), or mapping of names to (n_new, n_train)
             Columns in the order of the training samples given to ``fit``.
         names : sequence of str, optional
         diagonal : array_like of shape (M, n_new), optional
@@ -85,6 +88,7 @@ class KernelStack:
         >>> KernelStack.rectangular(np.ones((3, 2, 5))).shape
         (2, 5)
         """
+        kernels, names = _by_name(kernels, names)
         base = check_rectangular_grams(kernels)
         if diagonal is not None:
             diagonal = check_finite(np.array(diagonal, dtype=np.float64), "diagonal")
@@ -398,10 +402,34 @@ def as_kernel_stack(X: Any, *, square: bool = True) -> KernelStack:
     """Return precomputed kernels as a stack: a KernelStack as it is, (M, N, N) to fit, (M, n_new, n_train) else."""
     if isinstance(X, KernelStack):
         return X
-    if isinstance(X, (list, tuple)) and len({np.shape(kernel) for kernel in X}) > 1:
-        shapes = sorted({np.shape(kernel) for kernel in X})
-        raise InvalidInputError(f"Precomputed kernels must have equal shapes, got {shapes}.")
     return KernelStack(X) if square else KernelStack.rectangular(X)
+
+
+def _by_name(kernels: Any, names: Sequence[str] | None) -> tuple[Any, Sequence[str] | None]:
+    """Return matrices and their names, which a mapping brings along; refuse matrices of different samples."""
+    if isinstance(kernels, Mapping):
+        if names is not None:
+            raise InvalidInputError(f"The kernels have names already, {list(kernels)}; leave out names={names!r}.")
+        kernels, names = list(kernels.values()), [str(name) for name in kernels]
+    if isinstance(kernels, (list, tuple)):
+        shapes = sorted({kernel.shape for kernel in kernels if hasattr(kernel, "shape")})
+        if len(shapes) > 1:
+            raise InvalidInputError(f"Precomputed kernels must have equal shapes, got {shapes}.")
+        _check_labels([kernel for kernel in kernels if isinstance(kernel, pd.DataFrame)])
+    return kernels, names
+
+
+def _check_labels(frames: Sequence[pd.DataFrame]) -> None:
+    """Refuse labeled matrices whose samples are not in one order."""
+    for frame in frames:
+        square = len(frame) == frame.shape[1] and set(frame.index) == set(frame.columns)
+        if (square and list(frame.index) != list(frame.columns)) or any(
+            list(own) != list(first) for own, first in zip(frame.axes, frames[0].axes, strict=True)
+        ):
+            raise InvalidInputError(
+                "The labels of the kernels differ, or are in different orders, and matrices are read by position. Put "
+                "them into one order first: [kernel.loc[labels, labels] for kernel in kernels]."
+            )
 
 
 def _kernel_names(names: Any, n_kernels: int) -> tuple[str, ...]:

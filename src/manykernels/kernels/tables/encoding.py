@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.tables.kinds import READ_AS
 from manykernels.validation.arrays import Array
 
+DOTTED_DATE, DAY_FIRST = re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}"), "%d.%m.%Y"  # with dots, the day is always first
 EPOCH, DAY = pd.Timestamp("1970-01-01"), pd.Timedelta(days=1)
 
 
@@ -121,8 +123,10 @@ def _days(column: pd.Series) -> Array:
 
 
 def _wall_clock(value: Any) -> pd.Timestamp:
-    """Return a date without its time zone; text is read as ISO 8601 says."""
+    """Return a date without its time zone; text is read as ISO 8601 says, or with dots as day, month and year."""
     if not isinstance(value, str) and not hasattr(value, "year"):
         raise ValueError(f"{value!r} is no date")
+    if isinstance(value, str) and DOTTED_DATE.fullmatch(value.strip()):
+        return pd.to_datetime(value.strip(), format=DAY_FIRST)
     stamp = value.to_timestamp() if isinstance(value, pd.Period) else pd.Timestamp(value)
     return stamp.tz_localize(None)

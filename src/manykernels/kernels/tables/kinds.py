@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pandas as pd
@@ -33,6 +34,7 @@ INFERRED = {
     "boolean": "boolean",
     "categorical": "category",
 }
+LIKE_DATE = re.compile(r"\s*(\d{4}-\d{1,2}-\d{1,2}|\d{1,2}([./-])\d{1,2}\2\d{2,4})(\D|$)")
 FEW_LEVELS = 20  # as many different texts are categories, however few rows there are
 TEXT_SHARE = 0.9  # of the rows: more different texts than this are no categories
 WORDS, WORDY_SHARE = 4.0, 0.5  # so many words on average are prose, if so large a share of them differ
@@ -87,6 +89,8 @@ def describe(column: pd.Series) -> str:
     if len(odd) < len(present) / 2:
         wrong = f"of which {len(odd)} are none, such as {str(odd.iloc[0])[:40]!r}" if len(odd) else first
         return f"numbers as text in {len(present)} rows, {wrong}: pandas.to_numeric makes them numbers"
+    if all(LIKE_DATE.match(str(value)) for value in present):
+        return f"dates as text, {first}: pandas.to_datetime makes them dates"
     if present.is_unique and len(present) > FEW_LEVELS:
         return f"a different value in each row, {first}: an identifier?"
     return f"{present.nunique()} values in {len(present)} rows, {first}"
