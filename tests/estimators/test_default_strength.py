@@ -190,7 +190,7 @@ def test_a_search_for_widths_has_the_strength_of_its_best_kernel() -> None:
     widths = np.geomspace(0.05, 50.0, 9)
     centered, rows = Y - Y.mean(), (X - X.mean(axis=0)) / X.std(axis=0)
     quotients = [centered @ Gaussian(width)(rows) @ centered / (centered @ centered) for width in widths]
-    model = GaussianMKL(alpha="0.3*max").fit(X, Y)
+    model = GaussianMKL(alpha="0.3*max", width_range=(0.05, 50.0)).fit(X, Y)
     assert model.alpha_ == pytest.approx(0.3 * max(quotients) / 30, rel=1e-9)
     np.testing.assert_allclose(GaussianMKL().fit(X, 1e3 * Y).predict(X), 1e3 * GaussianMKL().fit(X, Y).predict(X))
 

@@ -13,9 +13,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from manykernels import Gaussian, GaussianMKL
 from manykernels.discovery import DirichletFamily, Discovery, Found, KernelFamily, LaplacianFamily
+from manykernels.discovery.families.interval import resolved_widths
 from manykernels.discovery.one_stage.greedy import UPDATES
 from manykernels.estimators.searches.found import on_bank
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.kernels.specs.widths import median_distance
 
 BY_ROWS = {"check_sample_weight_equivalence_on_dense_data": "columns and the default strength count rows, not weights"}
 
@@ -73,7 +75,7 @@ def test_one_width_a_feature_finds_which_column_matters() -> None:
         {"loss": "logistic"},
         {"loss": "hinge", "update": "pairwise", "tol": 5e-2},
         {"loss": "hinge", "stages": 2, "criterion": "distance"},
-        {"loss": "hinge", "search": "sampling", "max_iter": 10, "tol": 0.5},
+        {"loss": "hinge", "search": "sampling", "max_iter": 30, "tol": 0.5},
         {"loss": "logistic", "family": LaplacianFamily(0.1, 10.0)},
     ],
 )
@@ -144,7 +146,7 @@ def test_tables() -> None:
 def test_a_search_that_is_cut_short_says_so() -> None:
     X, y = drawn_task()
     with pytest.warns(ConvergenceWarning, match=r"greedy search \(frank_wolfe\) stopped \(max_iter\)"):
-        GaussianMKL(update="frank_wolfe", max_iter=2, tol=1e-6).fit(X, y)
+        GaussianMKL(update="frank_wolfe", max_iter=2, tol=1e-6, width_range=(0.05, 50.0)).fit(X, y)
 
 
 def test_a_first_stage_that_is_cut_short_says_so() -> None:
@@ -174,6 +176,7 @@ def test_two_stages_without_a_kernel_say_so(loss: str) -> None:
         ({"stages": 2, "search": "sampling"}, "Sampling learns in one stage"),
         ({"width_range": (1.0,)}, "width_range needs a range"),
         ({"width_range": (2.0, 1.0)}, "low < high"),
+        ({"width_range": "wide"}, "width_range must be one of 'auto'"),
         ({"family": "laplacian"}, "family must be None"),
         ({"family": LaplacianFamily(0.1, 1.0), "per_feature": True}, "per_feature=True is for Gaussian kernels"),
         ({"shrinkage": 1.0}, "belongs to the search in two stages"),
@@ -188,3 +191,28 @@ def test_errors(settings: dict[str, Any], message: str) -> None:
     X, y = drawn_task()
     with pytest.raises(InvalidInputError, match=message):
         GaussianMKL(**settings).fit(X, y)
+
+
+def test_the_interval_by_default_follows_the_points_and_not_their_copies() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(200, 8))
+    low, high = resolved_widths(points)
+    assert low == pytest.approx(0.5 * median_distance(points))  # eight columns: 200^(-1/8) is above a half
+    assert high == pytest.approx(40.0 * low)
+    np.testing.assert_allclose(resolved_widths(np.repeat(points, 3, axis=0)), (low, high))
+    np.testing.assert_allclose(resolved_widths(1e3 * points), (1e3 * low, 1e3 * high))
+    single = np.sort(rng.normal(size=(400, 1)), axis=0)
+    assert resolved_widths(single)[0] == pytest.approx(0.05 * median_distance(single))
+    assert resolved_widths(np.zeros((5, 2))) == (0.5, 20.0)  # one point: nothing to tell apart
+
+
+def test_noise_in_many_columns_is_not_fitted_by_narrow_kernels() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(300, 8))
+    y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.5 * rng.normal(size=300)
+    train, test = slice(150), slice(150, None)
+    open_, narrow = (
+        GaussianMKL(width_range=interval).fit(X[train], y[train]).score(X[test], y[test])
+        for interval in ("auto", (0.05, 50.0))
+    )
+    assert open_ > narrow + 0.03

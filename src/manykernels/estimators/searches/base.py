@@ -135,15 +135,15 @@ class BaseKernelSearch(BaseMKL):
 
     def _strength(self, points: Array, target: Array, weight: Array, loss: Loss) -> float:
         """Return the strength for one target; text is relative to what leaves nothing to gain by a reference kernel."""
-        fraction = strength_fraction(self.alpha, len(points)) if self._reference_kernels() else None
+        fraction = strength_fraction(self.alpha, len(points)) if self._reference_kernels(points) else None
         if fraction is None:
             return strength_from_alpha(self.alpha, float(weight.sum()))
         options: dict[str, Any] = {"fit_intercept": self.fit_intercept, "sample_weight": weight}
-        stacks = (DenseStack(kernel(points)[None]) for kernel in self._reference_kernels())
+        stacks = (DenseStack(kernel(points)[None]) for kernel in self._reference_kernels(points))
         problems = (Problem(stack, target, loss, Simplex(1.0), **options) for stack in stacks)
         return max(problem.at_fraction(fraction).regularizer.strength for problem in problems)
 
-    def _reference_kernels(self) -> list[KernelSpec]:
+    def _reference_kernels(self, points: Array) -> list[KernelSpec]:
         """Return kernels by which a strength given as text is measured; none if this search takes numbers only."""
         return []
 

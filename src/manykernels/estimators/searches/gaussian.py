@@ -21,6 +21,7 @@ from manykernels.discovery import (
     discover_in_two_stages,
     graded_settings,
 )
+from manykernels.discovery.families.interval import resolved_widths
 from manykernels.discovery.one_stage.greedy import UPDATES
 from manykernels.discovery.two_stage.discovery import NO_KERNEL
 from manykernels.discovery.two_stage.first_stage import CRITERIA
@@ -36,6 +37,7 @@ from manykernels.validation.parameters import check_flag
 
 SEARCHES = ("greedy", "sampling")
 PUBLISHED, VALIDATED = "published", "validated"
+AUTO, EVERY_WIDTH = "auto", (0.05, 50.0)
 N_REFERENCES = 9  # members of the family by which a strength given as text is measured
 
 
@@ -81,8 +83,10 @@ class GaussianMKL(BaseKernelSearch):
         For one stage with one width a feature: most evaluations for a bound over all widths, made at the end; 10 000
         suffice for two features, and nearly for three. With 0 the gap is relative to the best kernel that the search
         found.
-    width_range : tuple of float, default=(0.05, 50.0)
-        Smallest and largest width, in standard deviations if ``standardize``.
+    width_range : tuple of float or "auto", default="auto"
+        Smallest and largest width, in standard deviations if ``standardize``. ``"auto"`` begins at the median distance
+        of training rows times ``n_samples^(-1/n_features)``, at most half and at least a twentieth of it, and ends at
+        20 of it: narrower kernels fit each sample by itself. With one width a feature it is (0.05, 50).
     family : KernelFamily or None, default=None
         Kernels to choose from instead of Gaussian ones, such as ``LaplacianFamily(0.1, 10.0)``; it has its own bounds.
     n_starts : int, default=5
@@ -174,7 +178,7 @@ class GaussianMKL(BaseKernelSearch):
         shrinkage: float = 0.0,
         inner_steps: int | str | None = None,
         proof: int = 0,
-        width_range: tuple[float, float] = (0.05, 50.0),
+        width_range: tuple[float, float] | str = "auto",
         family: KernelFamily | None = None,
         n_starts: int = 5,
         standardize: bool = True,
@@ -195,7 +199,7 @@ class GaussianMKL(BaseKernelSearch):
         self.shrinkage = shrinkage
         self.inner_steps: Any = inner_steps
         self.proof = proof
-        self.width_range = width_range
+        self.width_range: Any = width_range
         self.family = family
         self.n_starts = n_starts
         self.standardize = standardize
@@ -230,11 +234,11 @@ class GaussianMKL(BaseKernelSearch):
             "strength": strength,
             "sample_weight": weight,
             "fit_intercept": self.fit_intercept,
-            "settings": self._checked_settings(),
+            "settings": self._checked_settings(points),
             "limits": limits,
             "random_state": self.random_state,
         }
-        family = self._checked_family()
+        family = self._checked_family(points)
         if self.stages == 2:
             ascent = AscentSettings("published" if self.update == "published" else "corrective")
             return discover_in_two_stages(
@@ -264,9 +268,9 @@ class GaussianMKL(BaseKernelSearch):
             raise InvalidInputError("Sampling learns in one stage: set stages=1, or search='greedy'.")
         return Limits(self.tol, check_count(self.max_iter, "max_iter"), self.time_limit, verbose=self.verbose)
 
-    def _checked_settings(self) -> SearchSettings | tuple[SearchSettings, ...]:
+    def _checked_settings(self, points: Array) -> SearchSettings | tuple[SearchSettings, ...]:
         """Return how members are searched for, in several ways if held-out rows are to choose."""
-        if self.inner_steps is not None and (self.stages == 1 or self._checked_family().n_parameters(2) == 1):
+        if self.inner_steps is not None and (self.stages == 1 or self._checked_family(points).n_parameters(2) == 1):
             raise InvalidInputError(
                 f"inner_steps={self.inner_steps!r} is for two stages with one width a feature: set stages=2 and "
                 "per_feature=True, or inner_steps=None."
@@ -281,10 +285,14 @@ class GaussianMKL(BaseKernelSearch):
             return graded_settings(SearchSettings(self.n_starts, self.shrinkage))
         return SearchSettings(self.n_starts, self.shrinkage, self.inner_steps, self.proof)
 
-    def _checked_family(self) -> KernelFamily:
+    def _checked_family(self, points: Array) -> KernelFamily:
         per_feature = check_flag(self.per_feature, "per_feature")
         if self.family is None:
-            low, high = check_parameter_range(self.width_range, "width_range")
+            interval = self.width_range
+            if isinstance(interval, str):
+                check_choice(interval, (AUTO,), "width_range")
+                interval = EVERY_WIDTH if per_feature else resolved_widths(points)
+            low, high = check_parameter_range(interval, "width_range")
             return ArdGaussianFamily(low, high) if per_feature else GaussianFamily(low, high)
         if not isinstance(self.family, KernelFamily):
             raise InvalidInputError(
@@ -297,9 +305,9 @@ class GaussianMKL(BaseKernelSearch):
             )
         return self.family
 
-    def _reference_kernels(self) -> list[KernelSpec]:
+    def _reference_kernels(self, points: Array) -> list[KernelSpec]:
         """Return members of the family with equal parameters, from end to end."""
-        family = self._checked_family()
+        family = self._checked_family(points)
         ends = family.coordinate(np.array([family.low, family.high]))
         sizes = family.parameter(np.linspace(ends[0], ends[1], N_REFERENCES))
         return [family.spec(np.full(family.n_parameters(self.n_features_in_), size)) for size in sizes]
