@@ -85,6 +85,9 @@ def test_events_as_numbers_and_gaps(run: Runner, study: tuple[Path, pd.DataFrame
         ((*FIT, "--drop", "died"), 1, "cannot be left out"),
         ((*FIT, "--loss", "squared"), 1, "--loss is not for survival"),
         (("--time", "months", "--event", "gone"), 1, "--event"),
+        (("--target", "age", "--strata", "site"), 2, "--strata is for survival"),
+        ((*FIT, "--strata", "gone"), 1, "--strata"),
+        ((*FIT, "--strata", "died"), 1, "two columns in one"),
     ],
 )
 def test_what_is_no_study_is_refused(
@@ -95,9 +98,55 @@ def test_what_is_no_study_is_refused(
     assert message in " ".join(done.err.replace("│", " ").split())
 
 
+def test_strata_have_baselines_of_their_own_from_fit_to_report(
+    run: Runner, study: tuple[Path, pd.DataFrame], tmp_path: Path
+) -> None:
+    data, frame = study
+    frame["site"] = np.where(frame["site"] % 2, "north", "south")
+    frame.to_csv(data, index=False)
+    file, words = tmp_path / "m.mkl", (*FIT, "--strata", "site")
+    found = run("fit", data, *words, "--output", file, "--json").json
+    assert (found["strata"], found["features"]) == ("site", ["age", "dose"])
+    model = load_model(file)
+    assert isinstance(model, MKLSurvival)
+    assert model.baseline_["stratum"].nunique() == 2
+    told = run("predict", file, data, "--at", 1, "--json").json
+    rows, strata = frame[["age", "dose"]], (frame["site"] == "south").to_numpy(dtype=int)
+    expected = model.predict_survival_function(rows, [1.0], strata)[:, 0]
+    np.testing.assert_allclose(told["columns"]["survival_1"], expected)
+    y = survival_array(frame["died"] == "yes", frame["months"], strata)
+    assert told["scores"]["concordance"] == pytest.approx(model.score(rows, y))
+    run("predict", file, data, "--at", 1, "--output", tmp_path / "out.csv", "--chunk-rows", 40)
+    assert pd.read_csv(tmp_path / "out.csv")["survival_1"].to_numpy() == pytest.approx(expected)
+    assert "each with a baseline hazard of its own" in report_text(run, file, data, tmp_path)
+    frame.drop(columns="site").to_csv(tmp_path / "bare.csv", index=False)
+    assert "--at needs the column 'site'" in run("predict", file, tmp_path / "bare.csv", "--at", 1).err
+    assert run("predict", file, tmp_path / "bare.csv").code == 0
+    frame.assign(site="east").to_csv(tmp_path / "east.csv", index=False)
+    assert "strata that were not there in fit" in run("predict", file, tmp_path / "east.csv", "--at", 1).err
+    compared = run("compare", data, *words, "--folds", 3, "--json").json
+    assert compared["score"] == "concordance"
+    assert "2 strata" in run("fit", data, *words, "--output", file).out
+
+
+def report_text(run: Runner, file: Path, data: Path, folder: Path) -> str:
+    assert run("report", file, data, "--output", folder / "r.html").code == 0
+    return (folder / "r.html").read_text(encoding="utf-8")
+
+
+def test_a_path_of_hazards_starts_empty(run: Runner, study: tuple[Path, pd.DataFrame], tmp_path: Path) -> None:
+    words = (*FIT, "--strata", "site", "--n-alphas", 5, "--plot", tmp_path / "p.png", "--json")
+    found = run("path", study[0], *words).json
+    assert (found["task"], found["path"][0]["n_active"]) == ("survival", 0)
+    assert all(row["status"] == "converged" for row in found["path"])
+    assert found["path"][-1]["n_active"] > 0
+    factored = run("path", study[0], *words, "--kernels", "default", "--kernels-as", "factored").json
+    assert factored["alpha_max"] == pytest.approx(found["alpha_max"], rel=1e-3)
+    assert "--loss is not for survival" in run("path", study[0], *FIT, "--loss", "squared").err
+
+
 def test_other_commands_say_what_they_are_for(
     run: Runner, study: tuple[Path, pd.DataFrame], model: Path, data: Path
 ) -> None:
-    assert "no path of survival models" in run("path", study[0], *FIT).err
     assert "--at needs a model fitted with --time" in run("predict", model, data, "--at", 1).err
     assert run("plan", study[0], *FIT, "--json").json["n_targets"] == 1

@@ -10,7 +10,15 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from manykernels import Gaussian, KernelBank, KernelStack, MKLClassifier, solve
+from manykernels import (
+    Gaussian,
+    KernelBank,
+    KernelStack,
+    MKLClassifier,
+    MKLSurvival,
+    solve,
+    survival_array,
+)
 from manykernels.estimators.selection.path import regularization_path
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
@@ -198,3 +206,22 @@ def test_more_classes_need_shared_weights() -> None:
         regularization_path(X, labels, loss="logistic", alphas=[0.1])
     path = regularization_path(X, labels, loss="logistic", weights="shared", alphas=[0.1])
     assert np.asarray(path.classes).tolist() == ["a", "b", "c"]
+
+
+def test_a_path_of_hazards_is_that_of_the_estimator_on_matrices_and_factors() -> None:
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-2, 2, (120, 2))
+    seen, leaves = rng.exponential(np.exp(-2 * np.sin(2 * X[:, 1]))), rng.exponential(2.0, 120)
+    y = survival_array(seen <= leaves, np.minimum(seen, leaves), rng.integers(0, 2, 120))
+    bank = KernelBank.per_feature(widths=[0.5, 1.0], standardize=True)
+    options: dict[str, Any] = {"kernels": bank, "loss": "cox", "n_alphas": 4, "ratio": 0.05, "tol": 1e-7}
+    gram, factored = (regularization_path(X, y, kernels_as=form, **options) for form in ("gram", "factored"))
+    assert gram.solutions[0].active.size == 0
+    np.testing.assert_allclose(factored.alphas, gram.alphas, rtol=1e-6)
+    np.testing.assert_allclose(factored.norms, gram.norms, atol=1e-3)
+    single = MKLSurvival(bank, alpha=float(gram.alphas[-1]), tol=1e-7).fit(X, y)
+    np.testing.assert_allclose(gram.norms[-1], single.kernel_norms_, atol=1e-3)
+    breslow = regularization_path(X, y, loss_parameters={"ties": "breslow"}, **options)
+    np.testing.assert_allclose(breslow.norms, gram.norms, atol=1e-3)  # there are no ties
+    with pytest.raises(InvalidInputError, match="has one target"):
+        regularization_path(X, y, loss="cox", weights="shared")

@@ -112,6 +112,7 @@ def table_options(
     target: Annotated[str | None, typer.Option(help="Column to predict.")] = None,
     time: Annotated[str | None, typer.Option(help="Survival: column of times, in place of --target.")] = None,
     event: Annotated[str | None, typer.Option(help="Survival: column that says if the event was seen.")] = None,
+    strata: Annotated[str | None, typer.Option(help="Survival: column of groups with baselines of their own.")] = None,
     task: Annotated[Task, typer.Option(help="'auto' looks at the target.")] = Task.AUTO,
     kernels: Annotated[str, typer.Option(help="'default', 'simplemkl' or a TOML file.")] = "default",
     views: Annotated[Path | None, typer.Option(help="TOML file that names views: rna = ['gene1', 'rna_*'].")] = None,
@@ -128,12 +129,15 @@ def table_options(
     """Return what the options say that every command on a table has."""
     if (time is None) != (event is None) or (target is None) == (time is None):
         raise typer.BadParameter("Name what to predict: --target COLUMN, or --time COLUMN and --event COLUMN.")
+    if strata is not None and event is None:
+        raise typer.BadParameter("--strata is for survival, with --time and --event.")
     if time is not None and task is not Task.AUTO:
         raise typer.BadParameter("--time and --event are those of survival; leave out --task.")
     return FitOptions(
         data=data,
         target=target or time or "",
         event=event,
+        strata=strata,
         task=task.value,
         kernels=kernels,
         views=views,

@@ -131,11 +131,9 @@ def run_path(options: FitOptions, n_alphas: int, output: Path | None, plot: Path
 
 
 def _numbers(samples: Samples) -> Any:
-    """Return the target as the path takes it: -1 and 1 for two classes, numbers for a quantity."""
-    if samples.task == "regression":
+    """Return the target as the path takes it: -1 and 1 for two classes, else as it is."""
+    if samples.task != "classification":
         return samples.target
-    if samples.task == SURVIVAL:
-        raise InvalidInputError("There is no path of survival models here; fit --cv chooses their strength in folds.")
     classes = np.unique(samples.target)
     if len(classes) != 2:
         raise InvalidInputError(
@@ -147,14 +145,20 @@ def _numbers(samples: Samples) -> Any:
 def _settings(options: FitOptions, samples: Samples) -> dict[str, Any]:
     """Return the arguments of the path that the options stand for."""
     given = {name: value for name, value in options.settings.items() if value is not None}
-    loss = given.get("loss", DEFAULT_LOSS[samples.task])
     penalty = given.get("penalty", PARAMETERS["penalty"].default)
+    shapes = {name: given[name] for name in shape_of(REGULARIZERS[penalty]) if name in given}
+    if samples.task == SURVIVAL:
+        if "loss" in given:
+            raise InvalidInputError(f"--loss is not for {SURVIVAL}; leave it out.")
+        own = {name: given[name] for name in PASSED_ON if name in given and name != "fit_intercept"}
+        return {**own, "loss": "cox", "penalty_parameters": shapes}
+    loss = given.get("loss", DEFAULT_LOSS[samples.task])
     sizes = {name: given[name] for name in shape_of(LOSSES[loss]) if name in given and given[name] != AUTO}
     own = {name: given[name] for name in PASSED_ON if name in given}
     return {
         **own,
         "loss": in_unit_of(get_loss(loss, **sizes), given, samples.target, np.ones(len(samples.target))),
-        "penalty_parameters": {name: given[name] for name in shape_of(REGULARIZERS[penalty]) if name in given},
+        "penalty_parameters": shapes,
     }
 
 

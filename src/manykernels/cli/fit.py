@@ -56,6 +56,8 @@ class FitOptions:
         TOML file that names groups of columns; each gets kernels of its own.
     event : str or None
         Column that says whether the event was seen; ``target`` is the column of times then.
+    strata : str or None
+        Survival: column whose values have baseline hazards and risk sets of their own; no feature.
     settings : mapping of str to value
         Parameters of the estimators, by the names of their table; None is their default.
     """
@@ -75,6 +77,7 @@ class FitOptions:
     groups: str | None = None
     views: Path | None = None
     event: str | None = None
+    strata: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -104,7 +107,7 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
         **report.to_dict(),
         "data": str(options.data),
         "target": options.target,
-        **({} if options.event is None else {"event": options.event}),
+        **survival_columns(options),
         "task_reason": samples.reason,
         "features": list(samples.features.columns),
         "model": str(options.output),
@@ -124,6 +127,7 @@ def read_samples(options: FitOptions, outcome: Outcome, frame: pd.DataFrame | No
         missing=options.missing,
         groups=options.groups,
         event=options.event,
+        strata=options.strata,
     )
     for note in samples.notes:
         outcome.note(note)
@@ -189,6 +193,12 @@ def _events(target: Array) -> Array | None:
     return target["event"] if target.dtype.names else None
 
 
+def survival_columns(options: FitOptions) -> dict[str, str]:
+    """Return the names of the columns of events and strata, where they were given."""
+    given = {"event": options.event, "strata": options.strata}
+    return {name: column for name, column in given.items() if column is not None}
+
+
 def check_output(path: Path) -> None:
     """Raise ``InvalidInputError`` if writing a model there would lose something else, or is impossible."""
     if path.is_dir() or (path.exists() and not zipfile.is_zipfile(path)):
@@ -200,7 +210,8 @@ def check_output(path: Path) -> None:
 def _metadata(options: FitOptions, samples: Samples) -> dict[str, Any]:
     return {
         "target": options.target,
-        **({} if options.event is None else {"event": options.event}),
+        **survival_columns(options),
+        **({} if samples.levels is None else {"strata_levels": list(samples.levels)}),
         "data": options.data.name,
         "left_out": [*options.drop, *options.ids],
         "groups": options.groups,
@@ -216,7 +227,7 @@ def _show(options: FitOptions, samples: Samples, report: MKLReport, outcome: Out
     facts = {
         "table": f"{options.data}: {len(samples.target)} rows, {samples.features.shape[1]} columns to learn from",
         "task": f"{samples.task}, since {samples.reason}" if options.task == "auto" else samples.task,
-        options.target + (f", {options.event}" if options.event else ""): samples.describe_target(),
+        ", ".join([options.target, *survival_columns(options).values()]): samples.describe_target(),
         "rows": f"{report.n_samples} to fit, {report.n_test} held out",
     }
     outcome.show(*report_tables(report, facts), "")

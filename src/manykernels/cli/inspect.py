@@ -107,8 +107,9 @@ def _parts(
     frame = read_table(data)
     present = set(frame.columns)
     # Files of version 0.1 tell less.
-    left_out, groups, event = metadata.get("left_out", ()), metadata.get("groups"), metadata.get("event")
-    known = {*getattr(estimator, "feature_names_in_", present), metadata["target"], event, *left_out, groups}
+    left_out, groups = metadata.get("left_out", ()), metadata.get("groups")
+    event, strata = metadata.get("event"), metadata.get("strata")
+    known = {*getattr(estimator, "feature_names_in_", present), metadata["target"], event, strata, *left_out, groups}
     options = FitOptions(
         data=data,
         target=metadata["target"],
@@ -120,6 +121,7 @@ def _parts(
         missing=metadata.get("missing", "error"),
         groups=groups if groups in present else None,
         event=event,
+        strata=strata,
     )
     samples = read_samples(options, outcome, frame.loc[:, [name in known for name in frame]])
     train, test = hold_out(samples, options.test_size, options.seed)

@@ -24,7 +24,7 @@ from manykernels.cli.tables import (
     read_table,
     write_table,
 )
-from manykernels.cli.targets import survival_of
+from manykernels.cli.targets import strata_of, survival_of
 from manykernels.estimators import MKLSurvival
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
@@ -77,14 +77,14 @@ def run_predict(options: PredictOptions, outcome: Outcome) -> None:
         raise InvalidInputError("--at needs a model fitted with --time and --event; leave it out.")
     _check_output(options)
     if options.chunk_rows is not None:
-        _predict_chunks(options, model, _targets(metadata), outcome)
+        _predict_chunks(options, model, metadata, outcome)
         return
     frame = read_table(options.data)
     check_columns(frame, options.ids, "--id")
     features = features_of(model, frame)
     targets = _targets(metadata)
-    predictions = _predictions(model, features, targets, options)
-    known = _scores(model, features, frame, targets)
+    predictions = _predictions(model, features, targets, options, _strata(frame, metadata, options))
+    known = _scores(model, features, frame, targets, metadata.get("strata_levels"))
     table = pd.concat([frame[list(options.ids)], predictions], axis=1)
     if options.output is not None:
         write_table(table, options.output)
@@ -106,7 +106,7 @@ def run_predict(options: PredictOptions, outcome: Outcome) -> None:
     }
 
 
-def _predict_chunks(options: PredictOptions, model: Any, targets: Sequence[str], outcome: Outcome) -> None:
+def _predict_chunks(options: PredictOptions, model: Any, metadata: Mapping[str, Any], outcome: Outcome) -> None:
     """Predict a table part by part into a CSV file, so that neither table nor predictions need memory."""
     path = options.output
     if path is None or path.suffix.lower() in PARQUET or path.suffix.lower() == ".gz":
@@ -115,7 +115,8 @@ def _predict_chunks(options: PredictOptions, model: Any, targets: Sequence[str],
     with replacing(path) as file:
         for frame in read_chunks(options.data, options.chunk_rows or 1):
             check_columns(frame, options.ids, "--id")
-            found = _predictions(model, features_of(model, frame), targets, options)
+            strata = _strata(frame, metadata, options)
+            found = _predictions(model, features_of(model, frame), _targets(metadata), options, strata)
             table = pd.concat([frame[list(options.ids)], found], axis=1)
             file.write(as_csv(table, separator, header=n_rows == 0).encode("utf-8"))
             n_rows += len(frame)
@@ -186,17 +187,32 @@ def _check_output(options: PredictOptions) -> None:
 
 def _targets(metadata: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of the targets that the model was saved with, none if it was saved without."""
-    kept, event = metadata.get("target"), metadata.get("event")
+    kept, event, strata = (metadata.get(name) for name in ("target", "event", "strata"))
     if isinstance(event, str):
-        return str(kept), event
+        return str(kept), event, *([strata] if isinstance(strata, str) else [])
     return (kept,) if isinstance(kept, str) else tuple(str(name) for name in kept or ())
 
 
-def _predictions(model: Any, features: pd.DataFrame, targets: Sequence[str], options: PredictOptions) -> pd.DataFrame:
+def _strata(frame: pd.DataFrame, metadata: Mapping[str, Any], options: PredictOptions) -> Any:
+    """Return the strata of rows, where curves need them."""
+    column, levels = metadata.get("strata"), metadata.get("strata_levels")
+    if not options.at or not isinstance(column, str) or levels is None:
+        return None
+    if column not in frame.columns:
+        raise InvalidInputError(
+            f"--at needs the column {column!r}: every stratum of this model has a baseline of its own. Leave out --at "
+            "for risks alone."
+        )
+    return strata_of(frame, column, [str(level) for level in levels])
+
+
+def _predictions(
+    model: Any, features: pd.DataFrame, targets: Sequence[str], options: PredictOptions, strata: Any
+) -> pd.DataFrame:
     """Return a column of predictions, or one a target, which end on their names if these are known."""
     rows = features if hasattr(model, "feature_names_in_") else features.to_numpy()
     if isinstance(model, MKLSurvival):
-        return _hazards(model, rows, options.at)
+        return _hazards(model, rows, options.at, strata)
     values = model.predict(rows)
     if values.ndim == 2:
         endings = targets if len(set(targets)) == values.shape[1] else range(values.shape[1])
@@ -208,27 +224,35 @@ def _predictions(model: Any, features: pd.DataFrame, targets: Sequence[str], opt
     return found
 
 
-def _hazards(model: Any, rows: Any, times: Sequence[float]) -> pd.DataFrame:
+def _hazards(model: Any, rows: Any, times: Sequence[float], strata: Any) -> pd.DataFrame:
     """Return risk scores, and the chances to have no event up to some times, a column each."""
     found = pd.DataFrame({"risk": model.predict(rows)})
     if not times:
         return found
-    if model.baseline_["stratum"].nunique() > 1:
-        raise InvalidInputError("The model has strata, which --at cannot tell apart: use predict_survival_function.")
-    curves = model.predict_survival_function(rows, list(times))
+    if strata is None and model.baseline_["stratum"].nunique() > 1:
+        raise InvalidInputError(
+            "The model has strata, and its file does not say of which column: use predict_survival_function."
+        )
+    curves = model.predict_survival_function(rows, list(times), strata)
     return found.assign(**{f"survival_{time:g}": curves[:, k] for k, time in enumerate(times)})
 
 
 def _scores(
-    model: Any, features: pd.DataFrame, frame: pd.DataFrame, targets: Sequence[str]
+    model: Any,
+    features: pd.DataFrame,
+    frame: pd.DataFrame,
+    targets: Sequence[str],
+    levels: Sequence[str] | None,
 ) -> dict[str, float | None] | None:
     """Return scores if the table has the targets, in every row and as the model knows them."""
     listed = list(targets)
     if not listed or not set(listed) <= set(frame.columns) - set(_names(model)) or frame[listed].isna().any(axis=None):
         return None
     if isinstance(model, MKLSurvival):
-        known = len(listed) == 2
-        return held_out_scores(model, features, survival_of(frame, *listed)) if known else None
+        if len(listed) < 2:
+            return None
+        known = survival_of(frame, listed[0], listed[1], listed[2] if levels else None, levels)
+        return held_out_scores(model, features, known)
     if is_classifier(model):
         truth = frame[listed[0]]
         truth = truth.astype(str) if model.classes_.dtype == object else truth

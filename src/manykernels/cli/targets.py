@@ -38,6 +38,8 @@ class Samples:
         What was left out, and what looks odd.
     groups : ndarray or None
         For each row the value of the column whose rows stay together.
+    levels : tuple of str or None
+        The strata of a survival model, in the order of their numbers.
     """
 
     features: pd.DataFrame
@@ -46,11 +48,13 @@ class Samples:
     reason: str
     notes: tuple[str, ...]
     groups: Array | None = None
+    levels: tuple[str, ...] | None = None
 
     def describe_target(self) -> str:
         """Return the classes with their counts, or range and mean, or how many events there are."""
         if self.task == SURVIVAL:
-            return describe_survival(self.target)
+            told = describe_survival(self.target)
+            return told if self.levels is None else f"{told}; {len(self.levels)} strata"
         if self.task == "regression":
             return f"{self.target.min():.4g} to {self.target.max():.4g}, mean {self.target.mean():.4g}"
         labels, counts = np.unique(self.target, return_counts=True)
@@ -69,6 +73,7 @@ def split_columns(
     groups: str | None = None,
     missing: str = "error",
     event: str | None = None,
+    strata: str | None = None,
 ) -> Samples:
     """Return features and target of a table, checked.
 
@@ -87,6 +92,8 @@ def split_columns(
         What is done with missing features.
     event : str or None
         Column that says whether the event was seen: the target is a time of survival then.
+    strata : str or None
+        Column of the strata of a survival model; no feature.
 
     Returns
     -------
@@ -102,8 +109,9 @@ def split_columns(
     check_columns(frame, ids, "--id")
     check_columns(frame, [groups] if groups else [], "--groups")
     check_columns(frame, [event] if event else [], "--event")
+    check_columns(frame, [strata] if strata else [], "--strata")
     left_out = list(dict.fromkeys([*drop, *ids, *([groups] if groups else [])]))
-    targets = [target] if event is None else [target, event]
+    targets = [target, *(name for name in (event, strata) if name is not None)]
     if len(set(targets)) < len(targets) or set(targets) & set(left_out):
         raise InvalidInputError(f"The target {quoted(targets)} cannot be left out, nor be two columns in one.")
     notes = []
@@ -123,13 +131,18 @@ def split_columns(
         options = " ".join(f"--id {name!r}" for name in counting)
         verb = "looks like a row number, not a feature" if len(counting) == 1 else "look like row numbers, not features"
         notes.append(f"{quoted(counting)} {verb}. To leave out: {options}")
+    levels = None if strata is None else tuple(sorted(set(_texts(frame[strata]))))
     if event is not None:
-        values, chosen, reason = survival_of(frame, target, event), SURVIVAL, "there are times and events"
+        values, chosen, reason = (
+            survival_of(frame, target, event, strata, levels),
+            SURVIVAL,
+            "there are times and events",
+        )
     else:
         chosen, reason = _task_of(frame[target], target, task)
         values = _labels(frame[target]) if chosen == "classification" else _numbers(frame[target], target)
     together = frame[groups].astype(str).to_numpy(dtype=object) if groups else None
-    return Samples(features.reset_index(drop=True), values, chosen, reason, tuple(notes), together)
+    return Samples(features.reset_index(drop=True), values, chosen, reason, tuple(notes), together, levels)
 
 
 def _task_of(column: pd.Series, name: str, task: str) -> tuple[str, str]:
@@ -173,14 +186,19 @@ def _whole(values: Array) -> bool:
     return bool(np.isfinite(values).all() and (np.floor(values) == values).all())
 
 
-def survival_of(frame: pd.DataFrame, time: str, event: str) -> Array:
+def survival_of(
+    frame: pd.DataFrame, time: str, event: str, strata: str | None = None, levels: Sequence[str] | None = None
+) -> Array:
     """Return times and events as the target of a survival model.
 
     Parameters
     ----------
     frame : DataFrame
-        Without gaps in the two columns.
+        Without gaps in these columns.
     time, event : str
+    strata : str or None
+    levels : sequence of str or None
+        The strata, in the order of their numbers.
 
     Returns
     -------
@@ -194,7 +212,45 @@ def survival_of(frame: pd.DataFrame, time: str, event: str) -> Array:
     """
     if not is_numeric_dtype(frame[time].dtype) or is_bool_dtype(frame[time].dtype):
         raise InvalidInputError(f"--time must be a column of numbers, but {time!r} holds {str(frame[time].iloc[0])!r}.")
-    return survival_array(_truths(frame[event], event), np.asarray(frame[time], dtype=np.float64))
+    numbers = None if strata is None else strata_of(frame, strata, levels or ())
+    return survival_array(_truths(frame[event], event), np.asarray(frame[time], dtype=np.float64), numbers)
+
+
+def strata_of(frame: pd.DataFrame, name: str, levels: Sequence[str]) -> Array:
+    """Return the numbers of the strata of rows, (n,).
+
+    Parameters
+    ----------
+    frame : DataFrame
+    name : str
+        Column of their labels.
+    levels : sequence of str
+        All strata that there are, in the order of their numbers.
+
+    Returns
+    -------
+    ndarray of int of shape (n_samples,)
+
+    Raises
+    ------
+    InvalidInputError
+        If a row has another one, or none.
+    """
+    labels = _texts(frame[name])
+    unknown = sorted(set(labels) - set(levels))
+    if unknown:
+        raise InvalidInputError(
+            f"{int((~labels.isin(levels)).sum())} of {len(frame)} rows are of strata that were not there in fit: "
+            f"{name!r} holds {quoted(unknown)}, and there was {quoted(levels)}."
+        )
+    return labels.map({level: number for number, level in enumerate(levels)}).to_numpy(dtype=np.int64)
+
+
+def _texts(column: pd.Series) -> pd.Series:
+    """Return labels as text: numbers without a needless point, which a column with gaps has; gaps as nothing."""
+    numbers = is_numeric_dtype(column.dtype) and not is_bool_dtype(column.dtype)
+    texts = column.astype(np.float64).map("{:.15g}".format) if numbers else column.astype(str)
+    return texts.where(column.notna(), "")
 
 
 def _truths(column: pd.Series, name: str) -> Array:

@@ -14,20 +14,18 @@ from numpy.typing import ArrayLike
 from manykernels.estimators.parameters import check_parameters
 from manykernels.estimators.selection.descent import descend, without_bar
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas
-from manykernels.estimators.supervised.problems import Fit
+from manykernels.estimators.supervised.problems import Fit, problem_kind
 from manykernels.estimators.supervised.targets import class_labels, encode_labels, kernel_factors, numeric_targets
 from manykernels.estimators.supervised.training import is_precomputed, obstacle_to_factors, open_training
+from manykernels.estimators.survival.targets import FIELDS, check_survival
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack
-from manykernels.grams.factored import FactoredStack
 from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.kernels.tables.selection import some
-from manykernels.objective.losses import get_loss
-from manykernels.objective.problem import Problem
+from manykernels.objective.losses import JOINT_LOSSES, JointLoss, get_loss, survival_target
 from manykernels.objective.regularizers import Regularizer, get_regularizer
 from manykernels.objective.shared import SharedProblem
 from manykernels.solvers import Solution, Solver, Status
-from manykernels.solvers.methods.factored.problem import FactoredProblem
 from manykernels.solvers.progress import count_to
 from manykernels.threads import blas_threads
 
@@ -190,11 +188,12 @@ def regularization_path(
         Rows for the kernels of a bank, or the kernels themselves: a GramStack, or with ``kernels="precomputed"`` a
         KernelStack or an (M, N, N) array.
     y : array_like of shape (n_samples,) or, with shared weights, (n_samples, n_targets)
-        Two labels of any type for a classification loss, more with shared weights; numbers for a regression loss.
+        Two labels of any type for a classification loss, more with shared weights; numbers for a regression loss;
+        events and times, as `survival_array` makes them, for ``"cox"``.
     kernels : None, KernelBank, PrecomputedBank or "precomputed"
         As in the estimators; of no account for a GramStack.
     loss : str or Loss, default="squared"
-        Loss of a prediction, as in the estimators.
+        Loss of a prediction, as in the estimators; ``"cox"`` is that of :class:`MKLSurvival`, without an intercept.
     penalty : str or Regularizer, default="l1"
         Name of the penalty, or an object, whose strength is replaced by those of the path.
     alphas : array_like, optional
@@ -231,7 +230,7 @@ def regularization_path(
     penalty_parameters : dict, optional
         Other parameters of the penalty: ``{"l1_ratio": 0.5}``, ``{"q": 1.5}``.
     loss_parameters : dict, optional
-        Parameters of a loss given by name: ``{"tau": 0.9}``, ``{"epsilon": 0.05}``.
+        Parameters of a loss given by name: ``{"tau": 0.9}``, ``{"epsilon": 0.05}``, ``{"ties": "breslow"}``.
     **parameters
         Parameters of a solver given by name: ``tol``, ``max_iter``, ...; ``random_state`` also of a configured one.
 
@@ -266,13 +265,13 @@ def regularization_path(
     (0, 'x1: gaussian(width=0.5*median)')
     """
     check_parameters({"weights": weights, "kernels_as": kernels_as})
-    known = get_loss(loss, **(loss_parameters or {}))
+    known = _loss_of(loss, loss_parameters or {})
     family = PenaltyFamily(penalty, penalty_parameters or {}, mu)
     obstacle = obstacle_to_factors(known, family.at(1.0, 1.0), solver, shared=weights == "shared")
+    fit_intercept &= not isinstance(known, JointLoss)
     stack, names = _opened(X, kernels, kernels_as, obstacle, fit_intercept, memory_budget, n_jobs)
     classes, targets = _targets(y, known, shared=weights == "shared")
-    plain = FactoredProblem if isinstance(stack, FactoredStack) else Problem
-    problem = (SharedProblem if weights == "shared" else plain)(
+    problem = (SharedProblem if weights == "shared" else problem_kind(stack, known))(
         stack,
         targets,
         known,
@@ -314,8 +313,22 @@ def _completed(
     return fits
 
 
-def _targets(y: Any, loss: Loss, *, shared: bool) -> tuple[Array | None, Array]:
+def _loss_of(loss: Any, parameters: dict[str, Any]) -> Any:
+    """Return a loss, which may be given by name, also one of all samples together."""
+    if isinstance(loss, JointLoss):
+        return loss
+    if isinstance(loss, str) and loss in JOINT_LOSSES:
+        return JOINT_LOSSES[loss](**parameters)
+    return get_loss(loss, **parameters)
+
+
+def _targets(y: Any, loss: Any, *, shared: bool) -> tuple[Array | None, Array]:
     """Return the classes, if the loss has them, and the targets: signs or numbers, by column if shared."""
+    if isinstance(loss, JointLoss):
+        if shared:
+            raise InvalidInputError(f"The loss {loss.name!r} has one target: leave weights='own'.")
+        target = check_survival(y)
+        return None, survival_target(*(target[name] for name in FIELDS.names or ()))
     if loss.task != "classification":
         return None, numeric_targets(y).reshape(len(y), -1) if shared else np.asarray(y)
     classes, _, signs = encode_labels(class_labels(y))

@@ -288,6 +288,8 @@ class FittedBank(FittedKernels[Prepared]):
         factors = []
         for m in range(self.n_kernels):
             diagonal = self.centered_diagonal(points, m)
+            if self.center:  # of new rows, what is below zero is rounding: training looked at the kernel
+                diagonal = np.maximum(diagonal, 0.0)
             if self.unit_diagonal:
                 factors.append(unit_factors(check_diagonal(diagonal, self.names[m])))
         if not self.unit_diagonal:

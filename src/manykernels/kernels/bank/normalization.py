@@ -28,6 +28,7 @@ NORMALIZATIONS = ("trace", "mean_diagonal", "unit_diagonal", None)
 SMALLEST_DIAGONAL = 1e-290
 # A centered diagonal this small beside the one before centering is rounding, not a kernel.
 CENTERED_ZERO = 1e-12
+EPS_OF_MEANS = 1e-2  # of CENTERED_ZERO: what rounding may make of a grand mean beside the largest diagonal entry
 
 
 def check_normalization(normalize: Any) -> str | None:
@@ -38,9 +39,14 @@ def check_normalization(normalize: Any) -> str | None:
 
 
 def centered_diagonal(diagonal: Array, row_means: Array, grand_mean: Array | float) -> Array:
-    """Return the diagonal of the centered kernel; what is rounding beside the diagonal itself becomes zero."""
+    """Return the diagonal of the centered kernel; what is rounding beside the diagonal itself becomes zero.
+
+    Beside the largest entry too: a row at the mean of all has nothing but the rounding of the grand mean.
+    """
     centered = diagonal - 2.0 * row_means + grand_mean
-    size = np.abs(diagonal) + 2.0 * np.abs(row_means) + np.abs(grand_mean)
+    size = (
+        np.abs(diagonal) + 2.0 * np.abs(row_means) + np.abs(grand_mean) + EPS_OF_MEANS * np.abs(diagonal).max(initial=0)
+    )
     return np.where(np.abs(centered) <= CENTERED_ZERO * size, 0.0, centered)
 
 
