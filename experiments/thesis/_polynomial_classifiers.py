@@ -25,18 +25,19 @@ class Effort:
         Strengths of SGD-1s.
     hierarchical : tuple of float
         ``alpha`` of HKL, whose penalty is on another scale.
-    n_steps : int
-        Steps of SGD-1s.
+    n_steps, batch : int
+        Steps of SGD-1s, and draws a step.
     """
 
     ridges: tuple[float, ...]
     sampled: tuple[float, ...]
     hierarchical: tuple[float, ...]
     n_steps: int
+    batch: int
 
 
-FULL = Effort(tuple(10.0**k for k in range(-4, 4)), (1e-2, 1.0, 10.0, 100.0, 1000.0), (1e-3, 1e-2, 1e-1), 200)
-QUICK = Effort((1.0, 100.0), (100.0,), (1e-1,), 10)
+FULL = Effort(tuple(10.0**k for k in range(-4, 4)), (1e-2, 1.0, 10.0, 100.0, 1000.0), (1e-3, 1e-2, 1e-1), 15, 200)
+QUICK = Effort((1.0, 100.0), (100.0,), (1e-1,), 10, 2)
 
 
 def methods(n_columns: int, n_train: int, effort: Effort, seed: int) -> dict[str, tuple[Maker, tuple[float, ...]]]:
@@ -46,8 +47,8 @@ def methods(n_columns: int, n_train: int, effort: Effort, seed: int) -> dict[str
     sampled = tuple(value / n_train for value in effort.sampled)
     made: dict[str, tuple[Maker, tuple[float, ...]]] = {}
     for degree in (2, 3):
-        made[f"SGD-1s (D={degree})"] = (_sampled(degree, effort.n_steps, seed), sampled)
-    made["SGD-1s (D=3, prior)"] = (_sampled(3, effort.n_steps, seed, PRIOR), sampled)
+        made[f"SGD-1s (D={degree})"] = (_sampled(degree, effort, seed), sampled)
+    made["SGD-1s (D=3, prior)"] = (_sampled(3, effort, seed, PRIOR), sampled)
     for degree in (2, 3):
         made[f"HKL (D={degree})"] = (_hierarchical(degree), effort.hierarchical)
         made[f"NLMKL (D={degree})"] = (_nonlinear(degree), ridges)
@@ -58,9 +59,10 @@ def methods(n_columns: int, n_train: int, effort: Effort, seed: int) -> dict[str
     return made
 
 
-def _sampled(degree: int, n_steps: int, seed: int, penalties: tuple[float, ...] | None = None) -> Maker:
+def _sampled(degree: int, effort: Effort, seed: int, penalties: tuple[float, ...] | None = None) -> Maker:
     common: dict[str, Any] = {
-        "standardize": False, "normalize": None, "polish": False, "n_steps": n_steps, "random_state": seed
+        "standardize": False, "normalize": None, "polish": False, "n_steps": effort.n_steps, "batch": effort.batch,
+        "random_state": seed,
     }  # fmt: skip
     return lambda alpha: PolynomialMKL(degree, alpha=alpha, degree_penalties=penalties, **common)
 

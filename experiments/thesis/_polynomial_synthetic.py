@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -38,6 +39,7 @@ class Sizes:
     n_train: int
     n_other: int
     n_steps: int
+    batch: int
     alphas: tuple[float, ...]
     weak: tuple[float, ...]
     hkl: tuple[float, ...]
@@ -45,11 +47,11 @@ class Sizes:
 
 
 FULL = Sizes(
-    columns=(5, 10, 20, 40, 100, 70), repeats=3, n_train=500, n_other=1000, n_steps=300,
-    alphas=(1e-8, 1e-6, 1e-4, 1e-2, 1e-1), weak=(1e-8, 1e-6, 1e-4), hkl=(1e-10, 1e-8, 1e-6, 1e-4),
+    columns=(5, 10, 20, 40, 100, 70), repeats=5, n_train=500, n_other=1000, n_steps=20, batch=500,
+    alphas=(1e-8, 1e-6, 1e-4, 1e-2), weak=(1e-8, 1e-6, 1e-4), hkl=(1e-10, 1e-8, 1e-6, 1e-4),
     wide=tuple(10.0**k for k in range(-8, 3)),
 )  # fmt: skip
-QUICK = Sizes((5, 8), 1, 60, 100, 20, (1e-4, 1e-2), (1e-4,), (1e-4,), (1e-4, 1e-2))
+QUICK = Sizes((5, 8), 1, 60, 100, 20, 5, (1e-4, 1e-2), (1e-4,), (1e-4,), (1e-4, 1e-2))
 
 
 def monomial_task(n_columns: int, n_train: int, n_other: int, seed: int) -> Task:
@@ -98,11 +100,12 @@ class ListedProducts:
 def methods(n_columns: int, sizes: Sizes, seed: int) -> dict[str, tuple[Maker, tuple[float, ...]]]:
     """Return what makes the model of a strength and the strengths to choose from, by the name of the method."""
     common: dict[str, Any] = {"standardize": False, "normalize": None, "random_state": seed}
+    steps: dict[str, Any] = {"n_steps": sizes.n_steps, "batch": sizes.batch}
     uniform = KernelBank([(f"degree {d}", Polynomial(d, offset=0.0), None) for d in (1, 2, 3)], normalize=None)
     bounded: dict[str, Any] = {"growth": 2.0, "max_kernels": 1000, "tol": 1e-2, "max_iter": 50}
     made: dict[str, tuple[Maker, tuple[float, ...]]] = {
         "SGD-1s": (
-            lambda alpha: PolynomialMKL(DEGREE, alpha=alpha, polish=False, n_steps=sizes.n_steps, **common),
+            lambda alpha: PolynomialMKL(DEGREE, alpha=alpha, polish=False, **steps, **common),
             sizes.alphas,
         ),
         "HKL": (lambda alpha: HierarchicalMKL(degree=DEGREE, alpha=alpha, standardize=False, **bounded), sizes.hkl),
@@ -116,10 +119,13 @@ def methods(n_columns: int, sizes: Sizes, seed: int) -> dict[str, tuple[Maker, t
     return made
 
 
-def compare(runs: Runs, n_columns: int, seed: int, sizes: Sizes, limit: float) -> None:
+def compare(
+    runs: Runs, n_columns: int, seed: int, sizes: Sizes, limit: float, only: Sequence[str] | None = None
+) -> None:
     """Run every method that the table lacks, unless it took longer than the limit at fewer columns."""
     task = monomial_task(n_columns, sizes.n_train, sizes.n_other, seed)
-    for name, (make, alphas) in methods(n_columns, sizes, seed).items():
+    made = methods(n_columns, sizes, seed)
+    for name, (make, alphas) in ((name, made[name]) for name in only or made if name in made):
         known = runs.frame()
         own = known[(known["method"] == name) & (known["r"] < n_columns)]
         if (n_columns, name, seed) in runs or (own["slowest_s"] > limit).any():

@@ -22,7 +22,8 @@ def plot_convergence(frame: pd.DataFrame, path: Path) -> None:
     names = list(frame["data"].unique())
     figure, axes = pyplot.subplots(1, len(names), figsize=(3.2 * len(names), 3.2), layout="constrained", squeeze=False)
     for ax, name in zip(axes[0], names, strict=True):
-        for method, own in frame[frame["data"] == name].groupby("method", sort=False):
+        own_seed = frame[(frame["data"] == name) & (frame["seed"] == 0)]
+        for method, own in own_seed.groupby("method", sort=False):
             ax.plot(own["seconds"], own["objective"], label=method)
         ax.set(title=name, xlabel="CPU seconds", xscale="log", yscale="log")
     axes[0, 0].set_ylabel("objective")
@@ -32,13 +33,23 @@ def plot_convergence(frame: pd.DataFrame, path: Path) -> None:
 
 
 def convergence_table(frame: pd.DataFrame) -> str:
-    """Return the best objective of every method at a hundredth and a tenth of the time, and at the end."""
+    """Return the best objective of every method at a hundredth and a tenth of the time, and at the end.
+
+    Of several seeds the geometric mean, with the smallest and the largest at the end.
+    """
     rows, end = [], frame.loc[frame["method"] == "SGD-1s", "seconds"].max()  # a step of LPMKL may last longer
     times = [end / 100, end / 10, end]
     for (data, method), own in frame.groupby(["data", "method"], sort=False):
-        reached = [own.loc[own["seconds"] <= 1.01 * until, "objective"].min() for until in times]
-        cells = ["none yet" if pd.isna(value) else f"{value:.2e}" for value in reached]
-        rows.append([str(data), str(method), str(int(own["steps"].iloc[-1])), *cells])
+        seeds = [part for _, part in own.groupby("seed")]
+        reached = [
+            pd.Series([part.loc[part["seconds"] <= 1.01 * until, "objective"].min() for part in seeds])
+            for until in times
+        ]
+        cells = ["none yet" if values.isna().any() else f"{geometric(values):.1e}" for values in reached]
+        if len(seeds) > 1:
+            cells[-1] += f" ({reached[-1].min():.1e} to {reached[-1].max():.1e})"
+        steps = sum(int(part["steps"].iloc[-1]) for part in seeds) / len(seeds)
+        rows.append([str(data), str(method), f"{steps:.0f}", *cells])
     return markdown(rows, ["data", "method", "steps", *(f"after {until:.2g} s" for until in times)])
 
 

@@ -32,10 +32,20 @@ def test_objectives_fall_and_both_ways_of_lpmkl_start_alike(folder: Path) -> Non
     race = pd.read_csv(folder / "out" / "convergence.csv")
     best = race.groupby("method")["objective"].min()
     first = race.groupby("method")["objective"].first()
-    assert set(best.index) == {"SGD-1s", "UCD", "LPMKL, features", "LPMKL, matrices"}
+    drawn = {f"{name}{draws}" for name in ("SGD-1s", "UCD") for draws in ("", ", single draws")}
+    assert set(best.index) == {*drawn, "LPMKL, features", "LPMKL, matrices"}
     others = best.index != "LPMKL, matrices"  # whose matrices may take all of the time
     assert (best[others] < first[others]).all()
     np.testing.assert_allclose(first["LPMKL, features"], first["LPMKL, matrices"], rtol=1e-6)
+
+
+def test_the_sweep_of_step_rules_prints_its_table_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    sweep = SCRIPT.with_name("steps.py")
+    printed, _ = run_program(sweep, "--quick", "--output", str(tmp_path))
+    assert "| all | 1 | none |" in printed
+    table = pd.read_csv(tmp_path / "steps.csv")
+    assert table["objective"].min() >= 0.9 * table.loc[table["draws"] == 0, "objective"].item()
+    assert run_program(sweep, "--quick", "--output", str(tmp_path))[0] == printed
 
 
 def test_a_sparse_search_finds_the_monomials(folder: Path) -> None:
