@@ -43,7 +43,7 @@ def test_the_demo_reports_what_it_writes(
     assert ours["roc_auc"] == pytest.approx(area, rel=1e-12)
     assert all(0.5 < row["accuracy"] <= 1.0 for row in others)
     assert model.alpha == 0.5 / 96
-    assert set(found["files"]) == {"picture", "model", "weights", "history", "report"}
+    assert set(found["files"]) == {"picture", "narrow picture", "model", "weights", "history", "report"}
     assert all(Path(path).is_file() for path in found["files"].values())
     assert pd.read_csv(tmp_path / "weights.csv")["weight"].tolist() == pytest.approx(
         model.weights_frame()["weight"], rel=1e-12
@@ -69,5 +69,6 @@ def test_the_tables_of_the_demo(
         "duality gap",
         "Newton steps",
         "demo.png",
+        "demo_narrow.png",
     ):
         assert part in text

@@ -24,7 +24,7 @@ from manykernels.inspection import (
     WaterfallDisplay,
     WeightMapDisplay,
 )
-from manykernels.inspection.displays.plotting import PALETTE, cut_text
+from manykernels.inspection.displays.plotting import PALETTE, cut_labels, cut_text
 
 # Linear RGB as people see it who lack one kind of cone (Machado, Oliveira, Fernandes 2009, severity 1).
 VISION = {
@@ -188,8 +188,24 @@ def test_a_map_of_600_columns_is_cut_and_says_so() -> None:
 
 @pytest.mark.parametrize(
     ("text", "most", "cut"),
-    [("short", 10, "short"), ("abcdefghijkl", 7, "abcd…kl"), ("gene: gaussian", 14, "gene: gaussian")],
+    [
+        ("short", 10, "short"),
+        ("abcdefghijkl", 7, "abcd…kl"),
+        ("gene: gaussian", 14, "gene: gaussian"),
+        ("mean concave points: linear", 20, "mean con…nts: linear"),
+        ("mean: gaussian 0.5*median", 16, "mean: gaus…edian"),
+    ],
 )
 def test_text_is_cut_in_the_middle(text: str, most: int, cut: str) -> None:
     assert cut_text(text, most) == cut
     assert len(cut_text(text, most)) <= most
+
+
+def test_of_one_kernel_on_many_columns_the_columns_are_shown() -> None:
+    names = ["intercept", "mean concave points: gaussian(width=median)", "worst area: gaussian(width=median)"]
+    assert cut_labels(names, 20) == ["intercept", "mean concave points", "worst area"]
+    assert cut_labels(names, 60)[2] == "worst area: gaussian median"  # where there is room, nothing is left out
+    assert cut_labels([*names, "worst area: linear()"], 20)[2:] == [
+        "worst area: g…median",
+        "worst area: linear",
+    ]

@@ -152,7 +152,13 @@ def _choice(search: Any) -> str:
 
 def write_files(output: Path, model: MKLClassifier, report: MKLReport) -> dict[str, Path]:
     """Write model, report, tables and picture; return their paths by name."""
-    names = {"picture": "demo.png", "model": "model.mkl", "weights": "weights.csv", "history": "history.csv"}
+    names = {
+        "picture": "demo.png",
+        "narrow picture": "demo_narrow.png",
+        "model": "model.mkl",
+        "weights": "weights.csv",
+        "history": "history.csv",
+    }
     files = {name: output / file for name, file in {**names, "report": "report.json"}.items()}
     save_model(model, files["model"])
     report.weights.to_csv(files["weights"], index=False)
@@ -163,7 +169,9 @@ def write_files(output: Path, model: MKLClassifier, report: MKLReport) -> dict[s
         f"{report.n_kernels} kernels on {report.n_features} columns, {report.n_samples} rows: {report.n_active} "
         f"selected, held-out accuracy {accuracy:.3f}"
     )
-    plot_overview(model, title=title).savefig(files["picture"], dpi=100, pil_kwargs={"optimize": True})
+    for name, narrow in (("picture", False), ("narrow picture", True)):
+        drawn = plot_overview(model, title=None if narrow else title, top=12 if narrow else 20, narrow=narrow)
+        drawn.savefig(files[name], dpi=100, pil_kwargs={"optimize": True})
     return files
 
 

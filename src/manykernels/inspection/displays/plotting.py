@@ -18,6 +18,7 @@ HATCHES = ("", "////", "....", "xxxx")
 MOST_STYLES = len(PALETTE) * len(DASHES)
 BLUE, ORANGE = 0, 1
 GRAY = "#8a8f98"
+LEAST_COLUMNS = 12  # letters of a label that are left for columns beside a whole kernel, the colon among them
 ONE_PARAMETER = re.compile(r"(\w+)\((\w+)=([^(),=]+)\)")
 
 # Of a letter of the default font, in units of its size; a little more than the mean, so that text is cut too early
@@ -94,16 +95,27 @@ def short_label(label: str) -> str:
 
 
 def cut_text(text: str, most: int) -> str:
-    """Return text of at most ``most`` letters; what is cut is the middle, since both ends tell more."""
+    """Return text of at most ``most`` letters; what is cut is the middle, of the columns if there is a kernel."""
     if len(text) <= most:
         return text
+    columns, colon, kernel = text.rpartition(": ")
+    if colon and len(kernel) <= most - LEAST_COLUMNS:
+        return cut_text(columns, most - len(kernel) - len(colon)) + colon + kernel
     end = (most - 1) // 3
     return f"{text[: most - 1 - end].rstrip()}…{text[len(text) - end :].lstrip()}"
 
 
 def cut_labels(names: Iterable[Any], most: int) -> list[str]:
-    """Return short labels of at most ``most`` letters, free of dollar signs, which matplotlib would typeset."""
-    return [plain(cut_text(short_label(str(name)), most)) for name in names]
+    """Return short labels of at most ``most`` letters, free of dollar signs, which matplotlib would typeset.
+
+    Where not all fit and all are of one kernel on different columns, the columns alone tell them apart.
+    """
+    labels = [short_label(str(name)) for name in names]
+    parts = [label.rpartition(": ") for label in labels if ": " in label]
+    alike = len(parts) > 1 and len({kernel for _, _, kernel in parts}) == 1
+    if alike and len({columns for columns, _, _ in parts}) == len(parts) and max(map(len, labels)) > most:
+        labels = [label.rpartition(": ")[0] if ": " in label else label for label in labels]
+    return [plain(cut_text(label, most)) for label in labels]
 
 
 def plain(text: str) -> str:
