@@ -18,7 +18,7 @@ from manykernels.solvers.engines.fixed_weights.pair_loops import MISSING
 from manykernels.solvers.engines.fixed_weights.smo_svm import smo_svm
 from manykernels.solvers.engines.fixed_weights.smoothing import slope_at, smoothed_step, smoothed_weights, threshold
 from manykernels.solvers.methods.interior_point import InteriorPoint
-from manykernels.solvers.methods.skm.descent import NO_CENTER, Descent
+from manykernels.solvers.methods.skm.descent import EQUAL_SHARES, NO_CENTER, Descent
 from manykernels.solvers.methods.skm.kernel_rows import RowCache, UnitKernels
 from manykernels.solvers.methods.skm.method import SupportKernelMachine
 from manykernels.solvers.methods.skm.weights import epsilon_optimality, smoothed_dual, sparser_weights
@@ -48,9 +48,9 @@ def objective(norms: np.ndarray, h: float, kappa: float) -> float:
     return h**2 / (2 * (1 - kappa) ** 2) + float((np.maximum(norms - h, 0) ** 2).sum()) / (2 * kappa**2)
 
 
-def weights_of(norms: np.ndarray, center: np.ndarray, constant: float) -> np.ndarray:
+def weights_of(norms: np.ndarray, center: np.ndarray, constant: float, shares: np.ndarray = EQUAL_SHARES) -> np.ndarray:
     eta, u, c = (np.empty_like(norms) for _ in range(3))
-    smoothed_weights(norms**2, center, constant, eta, u, c)
+    smoothed_weights(norms**2, center, shares, constant, eta, u, c)
     return eta
 
 
@@ -143,22 +143,32 @@ def test_multiplier_weights_maximize_over_the_simplex(sigma: float, rng: np.rand
 def test_a_term_equal_to_the_threshold_does_not_come_and_go_for_ever() -> None:
     """Rounding kept this third term in and left it out by turns, without end."""
     x, slope = np.array([1.8421257644769597, 1.870834779466437, 1.8377279459921867]), (0.125 / 0.875) ** 2
-    h = threshold(x, slope, 0.0)
+    h = threshold(x, EQUAL_SHARES, slope, 0.0)
     assert np.maximum(x - h, 0).sum() == pytest.approx(slope * h, rel=1e-12)
 
 
 def test_threshold_solves_its_equation(rng: np.random.Generator) -> None:
     x = rng.normal(size=50) ** 2
     for slope, offset in ((0.0, 1.0), (0.3, 0.0), (5.0, 0.0)):
-        h = threshold(x, slope, offset)
+        h = threshold(x, EQUAL_SHARES, slope, offset)
         assert np.maximum(x - h, 0).sum() == pytest.approx(slope * h + offset)
 
 
 # --- the step ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("center", "constant"), [(NO_CENTER, 0.3), (NO_CENTER, 1.0), (np.full(4, 0.25), 50.0)])
-def test_the_step_is_the_root_of_the_derivative(center: np.ndarray, constant: float, rng: np.random.Generator) -> None:
+@pytest.mark.parametrize(
+    ("center", "constant", "shares"),
+    [
+        (NO_CENTER, 0.3, EQUAL_SHARES),
+        (NO_CENTER, 1.0, EQUAL_SHARES),
+        (NO_CENTER, 0.3, np.array([0.1, 1.0, 5.0, 0.5])),
+        (np.full(4, 0.25), 50.0, EQUAL_SHARES),
+    ],
+)
+def test_the_step_is_the_root_of_the_derivative(
+    center: np.ndarray, constant: float, shares: np.ndarray, rng: np.random.Generator
+) -> None:
     for _ in range(20):
         factors, rho, way = rng.normal(size=(4, 6, 6)), rng.normal(size=6), rng.normal(size=6)
         kernels = factors @ factors.transpose(0, 2, 1)
@@ -168,11 +178,11 @@ def test_the_step_is_the_root_of_the_derivative(center: np.ndarray, constant: fl
 
         def slope(t: float) -> float:
             norms = np.sqrt(squares + 2 * t * linear + t**2 * curvature)  # noqa: B023
-            return float(weights_of(norms, center, constant) @ (linear + t * curvature) - gain)  # noqa: B023
+            return float(weights_of(norms, center, constant, shares) @ (linear + t * curvature) - gain)  # noqa: B023
 
         gain = 0.0
         gain = slope(0.0) + 1.0
-        line = squares, linear, curvature, gain, center, constant
+        line = squares, linear, curvature, gain, center, shares, constant
         root = brentq(slope, 0.0, 1e6, xtol=1e-14)
         assert smoothed_step(10.0 * root, *line, 1e-12) == pytest.approx(root, rel=1e-8)
         assert smoothed_step(0.5 * root, *line, 1e-12) == 0.5 * root
@@ -184,7 +194,7 @@ def test_the_step_is_the_root_of_the_derivative(center: np.ndarray, constant: fl
 
 def test_no_step_uphill() -> None:
     one = np.ones(1)
-    assert smoothed_step(5.0, one, one, one, 0.5, NO_CENTER, 1.0, 1e-9) == 0.0
+    assert smoothed_step(5.0, one, one, one, 0.5, NO_CENTER, EQUAL_SHARES, 1.0, 1e-9) == 0.0
 
 
 # --- the descent ---------------------------------------------------------------------------------------------------
@@ -206,6 +216,50 @@ def test_pairs_reach_the_minimum_of_the_smoothed_dual() -> None:
         for _ in range(20):
             other = project_box_hyperplane(descent.rho + size * rng.normal(size=60), lo, hi)
             assert value(other) >= least
+
+
+@pytest.mark.parametrize("kappa", [0.3, 0.8])
+def test_the_problem_with_free_constants_against_cvxpy(kappa: float) -> None:
+    """The paper's regularized problem, ``1/2 (sum d_j |w_j|)^2 + 1/2 sum a_j^2 |w_j|^2 + C sum xi``, any ``a_j``."""
+    cp = pytest.importorskip("cvxpy")
+    rng = np.random.default_rng(7)
+    factors = rng.normal(size=(5, 14, 3))
+    y = np.where(factors[0, :, 0] + 0.5 * rng.normal(size=14) > 0, 1.0, -1.0)
+    problem = Problem(factors @ factors.transpose(0, 2, 1), y, "hinge", Simplex(0.5))
+    free = rng.uniform(0.3, 3.0, size=5)
+    descent = Descent(UnitKernels(problem, np.arange(5)), np.zeros(14), 2**20, True, free**-2.0)
+    assert descent.minimize(NO_CENTER, kappa, 1e-9, 10**6) <= 1e-9
+    dual = y @ descent.rho - smoothed_dual(np.sqrt(descent.squares), kappa, free).value
+
+    blocks, b = [cp.Variable(3) for _ in range(5)], cp.Variable()
+    norms = np.sqrt(0.5) * cp.hstack([cp.norm(block) for block in blocks])  # of kernels over the strength
+    margins = cp.multiply(y, sum(factor @ block for factor, block in zip(factors, blocks, strict=True)) + b)
+    penalty = (1 - kappa) ** 2 * cp.square(cp.sum(norms)) + kappa**2 * cp.sum_squares(cp.multiply(free, norms))
+    primal = cp.Problem(cp.Minimize(penalty / 2 + cp.sum(cp.pos(1 - margins)))).solve(solver="CLARABEL")
+    assert dual == pytest.approx(primal, rel=1e-6)
+
+
+def test_free_constants_shape_the_way_and_not_the_optimum() -> None:
+    problem = gaussian_problem()
+    plain = SupportKernelMachine(tol=1e-8).solve(problem)
+    free = tuple(np.random.default_rng(0).uniform(0.3, 3.0, size=8))
+    found = SupportKernelMachine(tol=1e-8, smoothing=free).solve(problem)
+    assert found.certificate.relative_gap <= 1e-8
+    assert found.certificate.primal == pytest.approx(plain.certificate.primal, rel=2e-8)
+    halfway = [SupportKernelMachine(max_iter=2, smoothing=own) for own in (None, free)]
+    with pytest.warns(ConvergenceWarning):
+        early = [solver.solve(problem).kernel_weights for solver in halfway]
+    assert not np.allclose(*early, rtol=1e-3)
+    pairs = SupportKernelMachine(tol=1e-3, newton=False, smoothing=free).solve(problem)  # as published
+    assert pairs.certificate.relative_gap <= 1e-3
+
+
+@pytest.mark.parametrize(
+    ("smoothing", "words"), [((1.0, 0.0), "positive"), ((1.0, -1.0), "smoothing"), ((1.0, 2.0), "2 factors")]
+)
+def test_free_constants_are_checked(smoothing: tuple[float, ...], words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        SupportKernelMachine(smoothing=smoothing).solve(gaussian_problem())
 
 
 def test_shrinking_changes_nothing_in_the_result() -> None:

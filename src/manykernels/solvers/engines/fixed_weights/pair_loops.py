@@ -173,6 +173,7 @@ def kernel_loop(
     active: Array,
     paired: bool,
     center: Array,
+    shares: Array,
     constant: float,
     tol: float,
     most: int,
@@ -181,15 +182,15 @@ def kernel_loop(
 
     Parameters are the row cache (``rows`` (slots, M, N), ``slots`` (N,) position of each row or -1, ``stamps`` of last
     use), ``diagonals`` (M, N), the target and the box, the state ``rho``, ``products`` = Q_j rho (M, N), ``squares`` =
-    q_j^2 (M,) and ``grad`` (N,), all overwritten, and the smoothing (``center``, ``constant``). The missing row is -1
-    if there is none.
+    q_j^2 (M,) and ``grad`` (N,), all overwritten, and the smoothing (``center``, ``shares``, ``constant``). The missing
+    row is -1 if there is none.
     """
     size = squares.size
     eta, u, c = np.empty(size), np.empty(size), np.empty(size)
     linear, curvature = np.empty(size), np.empty(size)
     bend, mixed = np.zeros(rho.size), np.zeros(rho.size)
     second = np.zeros((size, 0 if paired else rho.size))
-    z = smoothed_weights(squares, center, constant, eta, u, c)
+    z = smoothed_weights(squares, center, shares, constant, eta, u, c)
     steps = 0
     while True:
         up, down = steepest(grad, rho, lo, hi, active)
@@ -212,10 +213,10 @@ def kernel_loop(
             second = _row(rows, slots, stamps, down)
             longest, gain = min(longest, rho[down] - lo[down]), gain - y[down]
         _line(first, diagonals, products, up, down, sign, linear, curvature)
-        step = smoothed_step(longest, squares, linear, curvature, gain, center, constant, STEP_ACCURACY)
+        step = smoothed_step(longest, squares, linear, curvature, gain, center, shares, constant, STEP_ACCURACY)
         _move_coordinates(rho, lo, hi, up, down, sign, step)
         for j in range(size):
             squares[j] = max(squares[j] + step * (2.0 * linear[j] + step * curvature[j]), 0.0)
-        z = smoothed_weights(squares, center, constant, eta, u, c)
+        z = smoothed_weights(squares, center, shares, constant, eta, u, c)
         _spread(first, second, sign * step, products, y, grad, active, eta)
         steps += 1

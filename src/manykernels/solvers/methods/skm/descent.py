@@ -6,7 +6,7 @@ the library's problem reads ``min max_j rho'Q_j rho / 2 - y'rho`` over the box.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
 
 NO_CENTER = np.zeros(0)
+EQUAL_SHARES = np.zeros(0)
 
 
 @dataclass
@@ -38,6 +39,7 @@ class Descent:
     rho: Array
     cache_bytes: int
     shrinking: bool
+    shares: Array = field(default_factory=lambda: EQUAL_SHARES)
 
     def __post_init__(self) -> None:
         problem = self.kernels.problem
@@ -75,7 +77,7 @@ class Descent:
     def weights(self, center: Array, constant: float) -> tuple[Array, Array]:
         """Return the weights ``eta`` of the smoothed objective and its gradient."""
         eta, u, c = (np.empty_like(self.squares) for _ in range(3))
-        smoothed_weights(self.squares, center, constant, eta, u, c)
+        smoothed_weights(self.squares, center, self.shares, constant, eta, u, c)
         return eta, eta @ self.products - self.y
 
     def bounds(self, eta: Array) -> tuple[float, float]:
@@ -132,6 +134,7 @@ class Descent:
                 active,
                 self.paired,
                 center,
+                self.shares,
                 constant,
                 tol,
                 left,
@@ -210,7 +213,9 @@ class Descent:
         change = self.kernels.products(direction)
         linear, curvature = self.products @ direction, np.maximum(change @ direction, 0.0)
         gain, longest = float(self.y @ direction), float(rooms.min())
-        step = smoothed_step(longest, self.squares, linear, curvature, gain, center, sigma, NEWTON_ACCURACY)
+        step = smoothed_step(
+            longest, self.squares, linear, curvature, gain, center, self.shares, sigma, NEWTON_ACCURACY
+        )
         self.rho[moving] = np.where(rooms <= step, bounds, self.rho[moving] + step * direction[moving])
         self.set_products(self.products + step * change)
         return step == longest

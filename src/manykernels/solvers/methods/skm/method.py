@@ -13,7 +13,7 @@ from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.engines.fixed_weights.smo_svm import smo_svm
 from manykernels.solvers.engines.fixed_weights.svm_loops import svm_loop
 from manykernels.solvers.methods.interior_point import InteriorPoint
-from manykernels.solvers.methods.skm.descent import NO_CENTER, Descent
+from manykernels.solvers.methods.skm.descent import EQUAL_SHARES, NO_CENTER, Descent
 from manykernels.solvers.methods.skm.kernel_rows import UnitKernels
 from manykernels.solvers.methods.skm.tuning import (
     LARGEST_SIGMA,
@@ -29,7 +29,7 @@ from manykernels.solvers.methods.skm.tuning import (
     VIOLATION_SHARE,
     WORTH_DROPPING,
 )
-from manykernels.solvers.methods.skm.weights import epsilon_optimality, smoothed_dual, sparser_weights
+from manykernels.solvers.methods.skm.weights import epsilon_optimality, shares_of, smoothed_dual, sparser_weights
 from manykernels.validation.arrays import check_count, check_positive
 
 if TYPE_CHECKING:
@@ -95,6 +95,9 @@ class SupportKernelMachine(Solver):
         of the paper to the letter; expect no gap below 1e-2.
     cache_bytes : int
         Most bytes of kernel rows kept in memory.
+    smoothing : sequence of float or None
+        Factors ``c_j``, one a kernel: ``a_j = kappa c_j d_j``, the free constants of the paper. None is ones, as in its
+        experiments. They shape the way down from ``kappa = 1``, not the optimum.
     shrinking : bool
         Leave out, for a while, samples at a bound that their gradient pushes against.
     epsilons : tuple of two floats or None
@@ -138,6 +141,7 @@ class SupportKernelMachine(Solver):
     newton: bool = True
     rescale: bool = True
     cache_bytes: int = 200 * 2**20
+    smoothing: tuple[float, ...] | None = None
     shrinking: bool = True
     epsilons: tuple[float, float] | None = None
     sparsify: bool = False
@@ -151,6 +155,9 @@ class SupportKernelMachine(Solver):
         check_count(self.cache_bytes, "cache_bytes")
         if check_positive(self.kappa_factor, "kappa_factor", upper=1.0) == 1.0:
             raise InvalidInputError("kappa_factor must be below 1, or kappa would never fall.")
+        if self.smoothing is not None:
+            shares_of(self.smoothing)
+            object.__setattr__(self, "smoothing", tuple(float(factor) for factor in self.smoothing))
         if self.epsilons is not None:
             if not isinstance(self.epsilons, tuple) or len(self.epsilons) != 2:
                 raise InvalidInputError(f"epsilons must be a pair such as (5e-4, 1e-4), got {self.epsilons!r}.")
@@ -161,6 +168,18 @@ class SupportKernelMachine(Solver):
     def handed_on(self) -> tuple[Status, ...]:
         """What broke down or stalled, unless pairs alone or the paper's rule are asked for."""
         return BROKEN if self.newton and self.epsilons is None else ()
+
+    def check(self, problem: Problem) -> None:
+        """Raise unless this algorithm can solve ``problem`` and there is a factor of smoothing for every kernel."""
+        super().check(problem)
+        if self.smoothing is not None and len(self.smoothing) != problem.n_kernels:
+            raise InvalidInputError(
+                f"smoothing has {len(self.smoothing)} factors for {problem.n_kernels} kernels: give one each."
+            )
+
+    def _shares(self, kernels: Array) -> Array:
+        """Return the shares of these kernels in the smoothed dual; an empty array means ones."""
+        return EQUAL_SHARES if self.smoothing is None else shares_of(self.smoothing)[kernels]
 
     def good_enough(self, problem: Problem) -> Callable[[CertifiedModel], bool] | None:
         """Return the paper's rule if there are ``epsilons``."""
@@ -236,10 +255,11 @@ class SupportKernelMachine(Solver):
         y, lo, hi = (np.array(values) for values in (problem.y, *problem.dual_box))
         most = STEPS_PER_SAMPLE * problem.n_samples
         tol, grad = self._tolerance(problem, state), np.empty_like(y)
-        gram = kernels.combined(np.ones(problem.n_kernels))
+        shares = self._shares(kernels.kernels)
+        gram = kernels.combined(shares if shares.size else np.ones(problem.n_kernels))
         svm_loop(gram, y, lo, hi, state.rho, grad, problem.fit_intercept, tol, most, problem.n_samples)
-        state.descent = Descent(kernels, state.rho, self.cache_bytes, self.shrinking)
-        state.eta = smoothed_dual(np.sqrt(state.descent.squares), 1.0).weights
+        state.descent = Descent(kernels, state.rho, self.cache_bytes, self.shrinking, shares)
+        state.eta = smoothed_dual(np.sqrt(state.descent.squares), 1.0, self.smoothing).weights
 
     def _smooth(self, problem: Problem, state: _State, descent: Descent) -> None:
         """Minimize the paper's ``G`` at the current ``kappa``; without end in sight, leave it to the Newton steps."""
@@ -248,7 +268,8 @@ class SupportKernelMachine(Solver):
         violation = descent.minimize(NO_CENTER, state.kappa, tol, most)
         descent.shrink_box(1.0)
         state.solved = violation <= tol or self.newton
-        smoothed = smoothed_dual(np.sqrt(descent.squares), state.kappa)
+        own = None if self.smoothing is None else np.array(self.smoothing)[_working_set(problem, state)]
+        smoothed = smoothed_dual(np.sqrt(descent.squares), state.kappa, own)
         self._set_weights(problem, state, smoothed.weights)
         if self.newton and (violation > tol or state.kappa * self.kappa_factor < self.smallest_kappa):
             state.finishing = True
@@ -309,12 +330,13 @@ class SupportKernelMachine(Solver):
         if state.descent is None or missing or wanted.size < WORTH_DROPPING * state.descent.squares.size:
             state.newton_steps = self.newton_steps(state)
             kernels = UnitKernels(problem, wanted)
-            state.descent = Descent(kernels, state.rho, self.cache_bytes, self.shrinking)
+            shares = self._shares(wanted)
+            state.descent = Descent(kernels, state.rho, self.cache_bytes, self.shrinking, shares)
         return state.descent
 
     def _wanted(self, problem: Problem, state: _State) -> Array:
         top = float(state.norms.max(initial=0.0))
-        level = top if state.finishing else smoothed_dual(state.norms, state.kappa).threshold
+        level = top if state.finishing else smoothed_dual(state.norms, state.kappa, self.smoothing).threshold
         return np.flatnonzero((state.norms >= NEARLY_ACTIVE * level) | (state.eta > 0))
 
     def _set_weights(self, problem: Problem, state: _State, eta: Array) -> None:

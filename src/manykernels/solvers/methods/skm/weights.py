@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import linprog
 
-from manykernels.exceptions import IncompatibleError
+from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.engines.fixed_weights.pair_loops import steepest, violation_of
 from manykernels.validation.arrays import check_nonnegative_vector, check_positive
@@ -29,13 +29,13 @@ class SmoothedDual:
     Attributes
     ----------
     value : float
-        ``min_h h^2 / (2 (1 - kappa)^2) + sum_j max(0, q_j - h)^2 / (2 kappa^2)``: ``G(alpha) + alpha'e``.
+        ``min_h h^2 / (2 (1 - kappa)^2) + sum_j o_j max(0, q_j - h)^2 / (2 kappa^2)``: ``G(alpha) + alpha'e``.
     threshold : float
         The minimizing ``h``, the paper's ``(1 - kappa) gamma``.
     gradient_weights : ndarray of shape (M,)
-        ``(1 - h/q_j)_+ / kappa^2``: the gradient of the value is ``sum_j gradient_weights_j Q_j rho``.
+        ``o_j (1 - h/q_j)_+ / kappa^2``: the gradient of the value is ``sum_j gradient_weights_j Q_j rho``.
     weights : ndarray of shape (M,)
-        ``eta``, proportional to ``(q_j - h)_+``, with ``sum_j eta_j = 1``; zeros if all norms are.
+        ``eta``, proportional to ``o_j (q_j - h)_+``, with ``sum_j eta_j = 1``; zeros if all norms are.
     """
 
     value: float
@@ -44,10 +44,11 @@ class SmoothedDual:
     weights: Array
 
 
-def smoothed_dual(norms: ArrayLike, kappa: float) -> SmoothedDual:
+def smoothed_dual(norms: ArrayLike, kappa: float, smoothing: ArrayLike | None = None) -> SmoothedDual:
     """Minimize over the threshold exactly, by sorting the norms: O(M log M).
 
-    The paper's ``G`` with ``d_j = (1 - kappa) w_j`` and ``a_j = kappa w_j``, in the norms ``q_j = sqrt(alpha' D(y) K_j
+    The paper's ``G`` with ``d_j = (1 - kappa) w_j`` and ``a_j = kappa c_j w_j`` for the factors ``c`` in ``smoothing``
+    (ones by default), so that the shares are ``o_j = 1 / c_j^2``; in the norms ``q_j = sqrt(alpha' D(y) K_j
     D(y) alpha) / w_j``; its ``gamma_j = q_j / (1 - kappa)`` would be infinite at ``kappa = 1``, where ``G`` is the
     objective of a support vector machine on the sum of the kernels.
 
@@ -58,15 +59,24 @@ def smoothed_dual(norms: ArrayLike, kappa: float) -> SmoothedDual:
     """
     kappa = check_positive(kappa, "kappa", upper=1.0)
     q = check_nonnegative_vector(norms, np.size(norms), "norms")
+    shares = np.ones(q.size) if smoothing is None else shares_of(smoothing)
     slope = (kappa / (1.0 - kappa)) ** 2 if kappa < 1 else np.inf
-    ordered = -np.sort(-q)
-    candidates = np.cumsum(ordered) / (np.arange(1, q.size + 1) + slope)
-    h = float(candidates[np.count_nonzero(ordered > candidates) - 1]) if q.any() else 0.0
+    order = np.argsort(-q, kind="stable")
+    candidates = np.cumsum((shares * q)[order]) / (np.cumsum(shares[order]) + slope)
+    h = float(candidates[np.count_nonzero(q[order] > candidates) - 1]) if q.any() else 0.0
     excess = np.maximum(q - h, 0.0)
     shared = 0.5 * (h / (1.0 - kappa)) ** 2 if kappa < 1 else 0.0
-    gradient_weights = excess / (kappa**2 * np.where(q > 0, q, 1.0))
-    weights = excess / excess.sum() if q.any() else excess
-    return SmoothedDual(shared + 0.5 * float(excess @ excess) / kappa**2, h, gradient_weights, weights)
+    gradient_weights = shares * excess / (kappa**2 * np.where(q > 0, q, 1.0))
+    weights = shares * excess / (shares @ excess) if q.any() else excess
+    return SmoothedDual(shared + 0.5 * float(shares @ excess**2) / kappa**2, h, gradient_weights, weights)
+
+
+def shares_of(smoothing: ArrayLike) -> Array:
+    """Return ``1 / c_j^2`` for the factors ``c`` on the smoothing of each kernel, which must be positive."""
+    factors = check_nonnegative_vector(smoothing, np.size(smoothing), "smoothing")
+    if not (factors > 0).all():
+        raise InvalidInputError("smoothing must be positive for every kernel: where it is zero, the dual has a kink.")
+    return factors**-2.0
 
 
 @dataclass(frozen=True)
