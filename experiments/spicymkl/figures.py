@@ -144,21 +144,22 @@ def write(ledger: Ledger, sizes: Sizes, output: Path) -> None:
     CONSOLE.print(slopes.to_string(index=False, float_format="{:.2f}".format), highlight=False, soft_wrap=True)
 
 
-def show_on_page(page: Path, output: Path) -> None:
-    """Copy the pictures beside a page and put links and exponents between its comments ``figures``."""
+def show_on_page(page: Path, output: Path, mark: str) -> None:
+    """Copy the pictures beside a page and put links and exponents between its comments ``mark``."""
+    prefix = "_".join([page.stem, *mark.split()[1:]])
     record = json.loads((output / "figures.json").read_text())
     slopes = pd.read_csv(output / "exponents.csv")
     repeats = pd.read_csv(output / "figures.csv")["repeats"]
     limit = f"at most {record['sizes']['limit']:g} CPU seconds a fit, one thread"
     parts = [f"{repeats.min()} to {repeats.max()} repeats; {limit}. {described(record['environment'])}"]
     for figure in dict.fromkeys(slopes["figure"]):
-        shutil.copyfile(output / f"{figure}.png", page.with_name(f"{page.stem}_{figure}.png"))
-        parts.append(f"![CPU seconds against the number of {figure}]({page.stem}_{figure}.png)")
+        shutil.copyfile(output / f"{figure}.png", page.with_name(f"{prefix}_{figure}.png"))
+        parts.append(f"![CPU seconds against the number of {figure}]({prefix}_{figure}.png)")
         parts.append(
             f"Exponents, the slope of log CPU seconds against the log number of {figure}, over all solved sizes:"
         )
         parts.append(exponent_table(slopes[slopes["figure"] == figure]))
-    fill_page(page, "figures", "\n\n".join(parts) + "\n")
+    fill_page(page, mark, "\n\n".join(parts) + "\n")
 
 
 def main() -> None:
@@ -168,6 +169,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes, for a check that everything runs")
     parser.add_argument("--output", default="experiments/results/spicymkl", help="folder for tables and figures")
     parser.add_argument("--page", type=Path, help="page whose figures, between two comments, are replaced")
+    parser.add_argument("--mark", default="figures", help="those comments, if not 'figures', such as 'figures often'")
     parser.add_argument("--repeats", type=int, help="how often, instead of three times")
     parser.add_argument("--kernels", type=int, nargs="*", help="numbers of kernels of Figure 5, instead of all")
     parser.add_argument("--samples", type=int, nargs="*", help="numbers of samples of Figure 6, instead of all")
@@ -185,7 +187,7 @@ def main() -> None:
         run_all(ledger, sizes, arguments.data)
     write(ledger, sizes, output)
     if arguments.page:
-        show_on_page(arguments.page, output)
+        show_on_page(arguments.page, output, arguments.mark)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
+from sklearn.model_selection import ShuffleSplit
 
 from manykernels import (
     Gaussian,
     KernelBank,
     KernelStack,
     MKLClassifier,
+    MKLRegressor,
     MKLSurvival,
     solve,
     survival_array,
@@ -225,3 +227,42 @@ def test_a_path_of_hazards_is_that_of_the_estimator_on_matrices_and_factors() ->
     np.testing.assert_allclose(breslow.norms, gram.norms, atol=1e-3)  # there are no ties
     with pytest.raises(InvalidInputError, match="has one target"):
         regularization_path(X, y, loss="cox", weights="shared")
+
+
+# --- performance ------------------------------------------------------------------------------------------------------
+
+
+def test_a_path_measures_its_error_with_its_deviation_over_splits() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(48, 3))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=48)
+    splits = list(ShuffleSplit(3, test_size=0.25, random_state=0).split(X))
+    path = regularization_path(X, y, alphas=[0.05, 0.005], cv=splits, tol=1e-6)
+    table = path.performance
+    assert table is not None
+    np.testing.assert_array_equal(table["alpha"], path.alphas)
+    by_hand = np.empty((3, 2))
+    for k, (train, test) in enumerate(splits):
+        for a, alpha in enumerate(path.alphas):
+            model = MKLRegressor(alpha=float(alpha), tol=1e-6).fit(X[train], y[train])
+            by_hand[k, a] = np.sqrt(np.mean((model.predict(X[test]) - y[test]) ** 2))
+    np.testing.assert_allclose(table["rmse"], by_hand.mean(axis=0), rtol=1e-3)
+    np.testing.assert_allclose(table["rmse_std"], by_hand.std(axis=0), rtol=1e-2, atol=1e-4)
+    assert path.summary().columns[-2:].tolist() == ["rmse", "rmse_std"]
+    assert regularization_path(X, y, alphas=[0.1]).performance is None
+
+
+def test_performance_of_classes_of_mu_and_of_what_cannot_be_split() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(40, 2))
+    labels = np.where(X[:, 0] > 0, "yes", "no")
+    path = regularization_path(X, labels, loss="logistic", alphas=[0.1, 0.01], cv=2, solver="spicymkl", tol=1e-4)
+    assert path.summary()["accuracy"].iloc[-1] > 0.7
+    fixed = regularization_path(X, X[:, 0], penalty="elasticnet", mu=0.01, n_alphas=3, cv=2, scoring="r2")
+    assert fixed.performance is not None
+    assert fixed.performance.columns.tolist() == ["alpha", "score", "score_std", "score_0", "score_1"]
+    times = survival_array(np.ones(40, dtype=bool), np.exp(X[:, 0]))
+    with pytest.raises(InvalidInputError, match="MKLSurvivalCV"):
+        regularization_path(X, times, loss="cox", alphas=[0.1], cv=2)
+    with pytest.raises(InvalidInputError, match="a GramStack cannot be split"):
+        regularization_path(as_stack(np.eye(5)[None]), np.arange(5.0), alphas=[0.1], cv=2)
