@@ -11,7 +11,8 @@ from scipy.linalg import LinAlgError
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.packed import PackedStack
 from manykernels.objective.capabilities import Capability
-from manykernels.solvers.base import Solver
+from manykernels.solvers.base import BROKEN, Solver
+from manykernels.solvers.methods.interior_point import InteriorPoint
 from manykernels.solvers.methods.pfbs.splitting import (
     ROUNDING,
     Blocks,
@@ -39,7 +40,7 @@ from manykernels.validation.arrays import check_count
 if TYPE_CHECKING:
     from manykernels.grams.base import GramStack
     from manykernels.objective.problem import Certificate, Problem
-    from manykernels.solvers.solution import Model
+    from manykernels.solvers.solution import Model, Status
     from manykernels.validation.arrays import Array
 
 STEP_RULES = ("scaled", "safe", "heuristic")
@@ -128,6 +129,7 @@ class ForwardBackward(Solver):
     round_steps: int = 20
 
     name: ClassVar[str] = "pfbs"
+    fallback: ClassVar[type[Solver] | None] = InteriorPoint
     needs: ClassVar[frozenset[Capability]] = frozenset(
         {Capability.BOUNDED_CURVATURE, Capability.CURVATURE, Capability.WEIGHTS_FROM_NORMS}
     )
@@ -152,6 +154,11 @@ class ForwardBackward(Solver):
             return heuristic_sigma(problem)
         scalable = self.step_rule == "scaled" and takes_many_steps(problem.regularizer)
         return scaled_sigma(problem) if scalable else safe_sigma(problem)
+
+    @property
+    def handed_on(self) -> tuple[Status, ...]:
+        """What broke down or stalled, unless plain splitting or a published step size is asked for."""
+        return BROKEN if self.polish and self.accelerate and self.step_rule == "scaled" else ()
 
     def initialize(self, problem: Problem, start: Model) -> _State:
         """Start from the blocks ``d_m K_m rho`` of the given model."""
