@@ -1,18 +1,20 @@
 """Whether untouched estimators predict as well as others' tuned ones, what they cost, and what they select.
 
 ``python benchmarks/accuracy.py [--data DIR] [--rows 200] [--splits 3] [--sets NAME,...]
-[--markdown FILE] [--smoke] [--output DIR]``
+[--resume] [--markdown FILE] [--smoke] [--output DIR]``
 
 On every set, the same random splits for all: `MKLClassifier()` or `MKLRegressor()` and their cross-validated forms, all
 untouched; a support vector machine or kernel ridge regression with a Gaussian kernel, scaled and tuned by a grid; the
 same machine on the uniform sum of the default bank, tuned; gradient-boosted trees, untouched; and himalaya's multiple
 kernel ridge on the default bank where it is installed. No set is dropped for its result; those that are not in the
-folder of ``--data`` are named. The last table has many targets on few kernels, himalaya's own ground.
+folder of ``--data`` are named. Differences are taken split by split, with their own standard errors. The last table has
+many targets on few kernels, himalaya's own ground. ``--resume`` keeps what ``accuracy.csv`` has and measures the rest.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 import warnings
 from collections.abc import Callable
@@ -45,6 +47,7 @@ CONSTANTS, RIDGES = (0.1, 1.0, 10.0, 100.0, 1000.0), (1e-4, 1e-3, 1e-2, 1e-1, 1.
 WIDTHS = (0.03, 0.1, 0.3, 1.0, 3.0)  # gamma, times the number of columns
 MOST_TEST_ROWS = 1000
 OURS = "MKL CV"
+SINGLE = ("tuned SVC, KRR", "uniform sum")  # that the search may not be worse than
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,12 +183,14 @@ def rivals(data: Data) -> dict[str, Callable[[], Any]]:
 # --- measuring -------------------------------------------------------------------------------------------------------
 
 
-def measured(data: Data, rows: int, seeds: range) -> list[dict[str, Any]]:
-    """Return a row for each rival and split: score, CPU seconds of fitting, kernels with a weight."""
+def measured(data: Data, rows: int, seeds: range, known: set[tuple[str, int, str]]) -> list[dict[str, Any]]:
+    """Return a row for each rival and split that is not known: score, CPU seconds of fitting, kernels with a weight."""
     found = []
     for seed in seeds:
         X_train, X_test, y_train, y_test = data.split(rows, seed)
         for name, make in rivals(data).items():
+            if (data.name, seed, name) in known:
+                continue
             started = time.process_time()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the scores tell
@@ -194,8 +199,8 @@ def measured(data: Data, rows: int, seeds: range) -> list[dict[str, Any]]:
             score = (accuracy_score if data.classes else r2_score)(y_test, model.predict(X_test))
             weights = np.atleast_2d(getattr(model, "kernel_weights_", np.zeros((1, 0))))
             active = int(weights.any(axis=0).sum()) if weights.size else np.nan
-            row = {"set": data.name, "rows": len(y_train), "seed": seed, "method": name, "score": score}
-            found.append(row | {"cpu_s": seconds, "kernels": active, "of": weights.shape[1] or np.nan})
+            row = {"set": data.name, "rows": len(y_train), "test_rows": len(y_test), "seed": seed, "method": name}
+            found.append(row | {"score": score, "cpu_s": seconds, "kernels": active, "of": weights.shape[1] or np.nan})
     return found
 
 
@@ -214,21 +219,54 @@ def overview(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+def gaps(frame: pd.DataFrame, method: str) -> pd.DataFrame:
+    """Return for each set how far the untouched cross-validated estimator is ahead of a rival on the same splits.
+
+    ``error`` is the standard error of the mean difference. Splits of one set share rows, which it does not know of:
+    ``corrected`` does, ``s sqrt(1/J + n_test/n_train)`` for J splits (Nadeau and Bengio, "Inference for the
+    generalization error", Machine Learning 52, 2003), and is large where few rows train and many test.
+    """
+    table = frame.pivot_table(index=["set", "seed"], columns="method", values="score", sort=False)
+    groups = (table[OURS] - table[method]).dropna().groupby("set", sort=False)
+    spread, splits = groups.std(ddof=1).fillna(0.0), groups.size()
+    sizes = frame.groupby("set", sort=False)[["rows", "test_rows"]].first().loc[splits.index]
+    corrected = spread * np.sqrt(1.0 / splits + sizes["test_rows"] / sizes["rows"])
+    return pd.DataFrame(
+        {"mean": groups.mean(), "error": spread / np.sqrt(splits), "corrected": corrected, "splits": splits}
+    )
+
+
+def differences(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a row a set: paired differences to the tuned machines, with their standard error and the corrected one."""
+    found: dict[str, pd.Series] = {}
+    for method in SINGLE:
+        own = gaps(frame, method)
+        found["splits"] = own["splits"]
+        texts = [f"{g.mean:+.3f} ± {g.error:.3f} ({g.corrected:.3f})" for g in own.itertuples(index=False)]
+        found[method] = pd.Series(texts, index=own.index)
+        found[f"{method}: verdict"] = own["mean"].gt(own["error"]).map({True: "win", False: "tie"})
+        found[f"{method}: verdict"][own["mean"] < -own["error"]] = "loss"
+    return pd.DataFrame(found).reset_index(names="set")
+
+
 def duels(frame: pd.DataFrame) -> pd.DataFrame:
     """Return wins, ties and losses of the untouched cross-validated estimator against each rival, and their means.
 
-    A tie is a mean difference on the same splits within its standard error.
+    A tie is a mean difference on the same splits within its standard error; ``corrected`` counts the wins and losses
+    beyond the corrected one.
     """
-    table = frame.pivot_table(index=["set", "seed"], columns="method", values="score", sort=False)
     lines = []
-    for method in [name for name in table if name != OURS]:
-        gaps = (table[OURS] - table[method]).dropna().groupby("set", sort=False)
-        mean, error = gaps.mean(), (gaps.std(ddof=1) / np.sqrt(gaps.size())).fillna(0.0)
+    for method in [name for name in frame["method"].unique() if name != OURS]:
+        own = gaps(frame, method)
+        mean, error, corrected = own["mean"], own["error"], own["corrected"]
         lost = mean.index[mean < -error].tolist()
+        wins, losses = int((mean > corrected).sum()), int((mean < -corrected).sum())
+        over_sets = mean.std(ddof=1) / np.sqrt(len(mean)) if len(mean) > 1 else 0.0
         lines.append(
             {
                 "against": method, "wins": int((mean > error).sum()), "ties": int((mean.abs() <= error).sum()),
-                "losses": len(lost), "mean difference": mean.mean(), "lost on": ", ".join(lost) or "-",
+                "losses": len(lost), "corrected": f"{wins} / {len(mean) - wins - losses} / {losses}",
+                "mean difference": f"{mean.mean():+.4f} ± {over_sets:.4f}", "lost on": ", ".join(lost) or "-",
             }
         )  # fmt: skip
     return pd.DataFrame(lines)
@@ -263,6 +301,28 @@ def markdown(frame: pd.DataFrame) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
+def kept(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return the rows of an earlier run with as many training rows; none if there was none."""
+    path = options.output / "accuracy.json"
+    if not path.is_file():
+        return []
+    held = json.loads(path.read_text())
+    before = held["environment"].get("training_rows")
+    if before != options.rows:
+        parser.error(f"--resume found results of --rows {before} in {path}, not of --rows {options.rows}")
+    return list(held["rows"])
+
+
+def in_order(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Return the rows of these sets, in the order of the sets and of the methods, however many runs they took."""
+    methods = [OURS, *SINGLE, "MKL", "boosting", "himalaya"]
+    places = {"set": {name: k for k, name in enumerate(names)}, "method": {name: k for k, name in enumerate(methods)}}
+    mine = frame[frame["set"].isin(names)]
+    return mine.sort_values(
+        ["set", "seed", "method"], key=lambda c: c.map(places.get(c.name)) if c.name in places else c
+    )
+
+
 def main() -> int:
     """Measure, print, save."""
     parser = common.parser("Untouched estimators beside tuned machines, trees and sums of kernels.")
@@ -270,6 +330,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=200, help="most training rows")
     parser.add_argument("--splits", type=int, default=3, help="random splits a set")
     parser.add_argument("--sets", default="", help="names of sets, separated by commas; all by default")
+    parser.add_argument("--resume", action="store_true", help="keep what the folder of results has, measure the rest")
     parser.add_argument("--markdown", type=Path, help="also write the tables to this file")
     options: argparse.Namespace = parser.parse_args()
     record = common.environment()
@@ -287,14 +348,20 @@ def main() -> int:
     if options.smoke:
         named, options.rows, options.splits = [("wine", True), ("diabetes", False)], 40, 1
     seeds = range(options.seed, options.seed + options.splits)
-    rows: list[dict[str, Any]] = []
+    record["training_rows"] = options.rows
+    rows = kept(parser, options) if options.resume else []
+    known = {(row["set"], row["seed"], row["method"]) for row in rows}
     for name, classes in named:
         data = load(name, options.data, classes=classes)
         if data is not None:
-            rows += measured(data, options.rows, seeds)
+            rows += measured(data, options.rows, seeds, known)
             common.save(pd.DataFrame(rows), record, options.output, "accuracy")
-    frame = pd.DataFrame(rows)
-    tables = {"Scores (accuracy, R2) and CPU seconds": overview(frame), "Untouched MKL CV": duels(frame)}
+    frame = in_order(pd.DataFrame(rows), [name for name, _ in named])
+    tables = {
+        "Scores (accuracy, R2) and CPU seconds": overview(frame),
+        "Untouched MKL CV minus a tuned machine: mean ± standard error (corrected for shared rows)": differences(frame),
+        "Untouched MKL CV": duels(frame),
+    }
     if not options.sets:
         targets = many_targets(*((12, 40) if options.smoke else (200, 300)), options.seed)
         common.save(targets, record, options.output, "accuracy_targets")

@@ -30,7 +30,15 @@ from manykernels import (
     solve,
 )
 from manykernels.estimators.selection.mixing.averages import Spectrum, fit_averages
-from manykernels.estimators.selection.mixing.mixtures import EVERY, Mixture, averages_of
+from manykernels.estimators.selection.mixing.mixtures import (
+    EVERY,
+    NARROW,
+    PLAIN,
+    SPECIAL,
+    Mixture,
+    averages_of,
+    selections_of,
+)
 from manykernels.estimators.selection.mixing.opened import Trial
 from manykernels.estimators.selection.mixing.search import Candidate, Folds, chosen, searched
 from manykernels.estimators.selection.mixing.walk import Grid, Walk
@@ -140,31 +148,56 @@ def test_one_lucky_strength_does_not_decide() -> None:
     assert chosen(found, "best").tolist() == [4]
 
 
-def test_a_view_alone_needs_evidence() -> None:
-    whole, view = Mixture(EVERY, np.ones(4), 0.0), Mixture("left", np.array([1.0, 1.0, 0.0, 0.0]), 0.0, narrow=True)
+def test_the_more_special_the_more_evidence_is_needed() -> None:
+    average = [0.8, 0.9, 0.8, 0.9]
+    selection, view = (Mixture(EVERY, np.ones(4), 1.0, SPECIAL), Mixture("left", np.array([1.0, 0, 0, 0]), 0.0, NARROW))
 
-    def best(alone: list[float]) -> int:
-        scores = [[0.8, 0.9, 0.8, 0.9], alone]
-        each = zip((whole, view), scores, strict=True)
-        return int(chosen([Candidate(m, 0.1, np.array(s)[:, None], 4, 0, False) for m, s in each], "best")[0])
+    def best(*others: tuple[Mixture, list[float]]) -> str:
+        each = [(Mixture(EVERY, np.ones(4), 0.0), average), *others]
+        found = [Candidate(m, 0.1, np.array(s)[:, None], 4, 0, False) for m, s in each]
+        taken = found[chosen(found, "best")[0]].mixture
+        return "view" if taken is view else "selection" if taken is selection else "average"
 
-    assert best([0.95, 0.8, 0.95, 0.8]) == 0  # ahead in the mean, by luck
-    assert best([0.85, 0.96, 0.86, 0.95]) == 1  # in every fold
-    assert best([0.7, 0.8, 0.7, 0.8]) == 0
-    parts = [Mixture(name, np.ones(4), 0.0, narrow=True) for name in "ab"]
+    tied, little, lucky = [0.86, 0.84, 0.8, 0.91], [0.85, 0.93, 0.8, 0.86], [0.95, 0.8, 0.95, 0.8]
+    sure = [0.85, 0.96, 0.86, 0.95]
+    assert best() == best((selection, tied)) == "average"  # ahead by a seventh of a standard error
+    assert (best((selection, little)), best((view, little))) == ("selection", "average")  # by half of one and more
+    assert (best((selection, sure)), best((view, sure))) == ("selection", "view")  # in every fold
+    assert (best((selection, lucky)), best((view, lucky))) == ("average", "average")
+    # A view that is ahead of the average, but not of the selection; none of them decides for the other.
+    assert best((selection, sure), (view, [0.86, 0.95, 0.87, 0.96])) == "selection"
+    assert best((selection, tied), (view, sure)) == "view"
+    assert best((selection, [0.7] * 4), (view, [0.6] * 4)) == "average"
+
+
+def test_evidence_is_each_target_s_own_and_scores_that_are_not_finite_are_none() -> None:
+    average, selection = Mixture(EVERY, np.ones(4), 0.0), Mixture(EVERY, np.ones(4), 1.0, SPECIAL)
+    nothing = [np.nan, 0.5, 0.5, 0.5]
+    scores = {
+        average: [[0.5, 0.5, 0.5, 0.5], [0.5, 0.5, 0.5, 0.5], nothing],
+        selection: [[0.6, 0.7, 0.6, 0.7], [0.9, 0.4, 0.6, 0.3], [0.1, 0.1, 0.1, 0.1]],
+    }
+    found = [Candidate(m, 0.1, np.array(each).T, 4, 0, False) for m, each in scores.items()]
+    assert chosen(found, "best").tolist() == [1, 0, 1]
+    parts = [Mixture(name, np.ones(4), 0.0, NARROW) for name in "ab"]  # nothing in less doubt
     found = [Candidate(m, 0.1, np.array([[s], [s]]), 4, 0, False) for m, s in zip(parts, (0.1, 0.2), strict=True)]
     assert chosen(found, "best").tolist() == [1]
 
 
-def test_what_leaves_out_columns_is_known_as_that() -> None:
+def test_what_is_special_and_what_leaves_out_columns_is_known_as_that() -> None:
     views = KernelBank.from_views({"a": [0, 1], "b": [1, 2]}, specs=[Gaussian(1.0), Linear()], standardize=False)
-    for fitted, narrow in (
-        (views.fit(X), {"a", "b"}),
-        (bank().fit(X), set()),
-        (PrecomputedBank().fit(KernelStack([X @ X.T, np.eye(len(X))], ["left", "right"])), {"left", "right"}),
+    kinds = {"gaussian(width=1)", "linear()"}
+    for fitted, special, narrow in (
+        (views.fit(X), kinds, {"a", "b"}),
+        (bank().fit(X), {"gaussian(1)", "linear"}, set()),
+        (PrecomputedBank().fit(KernelStack([X @ X.T, np.eye(len(X))], ["left", "right"])), set(), {"left", "right"}),
     ):
         found = averages_of(fitted, np.ones(len(fitted)))
-        assert {mixture.label for mixture in found if mixture.narrow} == narrow
+        assert {mixture.label for mixture in found if mixture.doubt == NARROW} == narrow
+        assert {mixture.label for mixture in found if mixture.doubt == SPECIAL} == special
+        assert found[0].label == EVERY
+        assert found[0].doubt == PLAIN
+    assert [mixture.doubt for mixture in selections_of(np.ones(3), [0.0, 0.5, 1.0])] == [SPECIAL, SPECIAL]
 
 
 def test_what_lies_between_is_left_out_where_selection_is_behind() -> None:

@@ -29,8 +29,10 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     the kernels on several columns, and of each kind or view of them alone, so that one well-chosen Gaussian is among
     the candidates. Every walk goes from strong to weak penalties, in coarse steps for as long as the score may rise,
     then in finer ones around the best; the choice averages each score with its neighbors, so that no lucky strength
-    decides, and a view alone must be ahead of all together by more than a standard error. The winner is learned anew on
-    all samples, to ``tol`` and with its certificate.
+    decides. The averages of all kernels, and of those on several columns, are to beat: one kind alone, or a selection,
+    must be ahead of them by more than half a standard error of the difference over the folds, a view alone ahead of
+    everything else by more than a whole one. The winner is learned anew on all samples, to ``tol`` and with its
+    certificate.
 
     Every fold learns standardization, widths and normalization of its kernels from its own training samples and builds
     them once. Averages take one eigendecomposition for all strengths, targets and classes. Strengths are fractions of
@@ -236,8 +238,10 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     the kernels on several columns, and of each kind or view of them alone, so that one well-chosen Gaussian is among
     the candidates. Every walk goes from strong to weak penalties, in coarse steps for as long as the score may rise,
     then in finer ones around the best; the choice averages each score with its neighbors, so that no lucky strength
-    decides, and a view alone must be ahead of all together by more than a standard error. The winner is learned anew on
-    all samples, to ``tol`` and with its certificate.
+    decides. The averages of all kernels, and of those on several columns, are to beat: one kind alone, or a selection,
+    must be ahead of them by more than half a standard error of the difference over the folds, a view alone ahead of
+    everything else by more than a whole one. The winner is learned anew on all samples, to ``tol`` and with its
+    certificate.
 
     Every fold learns standardization, widths and normalization of its kernels from its own training samples and builds
     them once. Averages take one eigendecomposition for all strengths, targets and classes. Strengths are fractions of

@@ -163,16 +163,17 @@ def _candidates(walk: Walk) -> list[Candidate]:
 def chosen(candidates: Sequence[Candidate], rule: str) -> Array:
     """Return the position of the best candidate of every score, (T,).
 
-    Scores of few folds jump from strength to strength: each mean is averaged with those of its neighbors. A view alone,
-    of which there are several to be lucky, must be ahead of what reads all columns by more than a standard error. With
+    Scores of few folds jump from strength to strength: each mean is averaged with those of its neighbors. The plain
+    averages are to beat: one kind of kernels, or a selection, must be ahead of them by more than half a standard error
+    of the difference, fold by fold, and a view alone ahead of everything else by more than a whole one. With
     ``rule="one_standard_error"``, of the candidates whose mean is within a standard error of the best, the one with the
     fewest kernels, and of these the strongest.
     """
     scores = np.array([candidate.scores for candidate in candidates])
     means = _smoothed(candidates, np.where(np.isfinite(scores).all(axis=1), scores.mean(axis=1), -np.inf))
-    best = means.argmax(axis=0)
     if rule == "best":
-        return _with_evidence(candidates, scores, means, best)
+        return _with_evidence(np.array([candidate.mixture.doubt for candidate in candidates]), scores, means)
+    best = means.argmax(axis=0)
     errors = scores.std(axis=1, ddof=min(1, scores.shape[1] - 1)) / np.sqrt(scores.shape[1])
     simplicity = [(candidate.n_active, -candidate.fraction) for candidate in candidates]
     order = np.array(sorted(range(len(candidates)), key=simplicity.__getitem__))
@@ -181,18 +182,22 @@ def chosen(candidates: Sequence[Candidate], rule: str) -> Array:
     return order[good.argmax(axis=0)]
 
 
-def _with_evidence(candidates: Sequence[Candidate], scores: Array, means: Array, best: Array) -> Array:
-    """Take the best that leaves out no columns, unless what does is ahead by more than a standard error of folds."""
-    narrow, columns = np.array([candidate.mixture.narrow for candidate in candidates]), np.arange(len(best))
-    whole = np.where(narrow[:, None], -np.inf, means).argmax(axis=0)
-    contested = np.flatnonzero(narrow[best] & ~narrow[whole] & np.isfinite(means[whole, columns]))
-    first, second = best[contested], whole[contested]
-    gaps = scores[first, :, contested] - scores[second, :, contested]
-    errors = gaps.std(axis=1, ddof=min(1, gaps.shape[1] - 1)) / np.sqrt(gaps.shape[1])
-    behind = means[first, contested] - means[second, contested] <= errors
-    taken = best.copy()
-    taken[contested[behind]] = second[behind]
+def _with_evidence(doubts: Array, scores: Array, means: Array) -> Array:
+    """Take the best of what is in least doubt, unless what is in more is ahead by as many standard errors of folds."""
+    levels, columns = np.unique(doubts), np.arange(means.shape[1])
+    taken = _best_where(doubts == levels[0], means)
+    for doubt in levels[1:]:
+        first, second = _best_where(doubts == doubt, means), _best_where(doubts < doubt, means)
+        gaps = scores[first, :, columns] - scores[second, :, columns]
+        errors = gaps.std(axis=1, ddof=min(1, gaps.shape[1] - 1)) / np.sqrt(gaps.shape[1])
+        needed = means[second, columns] + doubt * np.where(np.isfinite(errors), errors, 0.0)
+        taken = np.where(means[first, columns] > needed, first, taken)
     return taken
+
+
+def _best_where(among: Array, means: Array) -> Array:
+    """Return the position of the best mean of every score among some candidates, (T,)."""
+    return np.where(among[:, None], means, -np.inf).argmax(axis=0)
 
 
 def _smoothed(candidates: Sequence[Candidate], means: Array) -> Array:
