@@ -134,11 +134,11 @@ def test_what_pairs_cost_is_chosen_in_folds(tmp_path: Path) -> None:
     y = np.sign(X[:, 0] * X[:, 1]) + 0.3 * rng.normal(size=120)
     kernels = KernelBank.per_feature(widths=["median"]) + KernelBank.interactions(bins=4)
     tried = [{"* x *": 5.0}, {"* x *": 1.0}]
-    model = MKLRegressorCV(kernels, kernel_penalties=tried, n_alphas=4, ratio=0.05, cv=3, kernels_as="factored")
+    model = MKLRegressorCV(kernels, kernel_penalties=tried, n_alphas=5, ratio=0.003, cv=3, kernels_as="factored")
     model.fit(X, y)
     assert model.kernel_penalties_ == {"* x *": 1.0}
     found = model.cv_frame()
-    assert found["kernel_penalties"].tolist() == ["{'* x *': 5.0}"] * 4 + ["{'* x *': 1.0}"] * 4
+    assert found["kernel_penalties"].tolist() == ["{'* x *': 5.0}"] * 5 + ["{'* x *': 1.0}"] * 5
     assert found.groupby("kernel_penalties")["mean_score"].max().idxmax() == "{'* x *': 1.0}"
     again = MKLRegressor(
         kernels, penalty="l1", alpha=model.alpha_, kernel_penalties=tried[1], kernels_as="factored"

@@ -5,6 +5,7 @@ from manykernels.solvers.base import Solver
 from manykernels.solvers.comparison import SolverComparison, compare_solvers, explain_solver_choice
 from manykernels.solvers.methods.block_coordinate.method import BlockCoordinate
 from manykernels.solvers.methods.conic.method import Conic
+from manykernels.solvers.methods.factored.folds import FoldPaths, factored_folds
 from manykernels.solvers.methods.factored.model import FactoredModel
 from manykernels.solvers.methods.factored.pairs import solve_factored_pairs
 from manykernels.solvers.methods.factored.solve import solve_factored, solve_factored_each
@@ -34,6 +35,7 @@ __all__ = [
     "BlockCoordinate",
     "Conic",
     "FactoredModel",
+    "FoldPaths",
     "ForwardBackward",
     "HessianMKL",
     "InteriorPoint",
@@ -54,6 +56,7 @@ __all__ = [
     "compare_solvers",
     "configured_solver",
     "explain_solver_choice",
+    "factored_folds",
     "get_solver",
     "open_rows",
     "solve",

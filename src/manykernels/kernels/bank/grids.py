@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 from math import comb
 from typing import Any
@@ -19,7 +19,7 @@ from manykernels.kernels.specs.categorical import Ordinal, Overlap
 from manykernels.kernels.specs.inner import Linear, Polynomial
 from manykernels.kernels.specs.interaction import Interaction
 from manykernels.kernels.specs.periodic import Periodic
-from manykernels.kernels.specs.radial import Gaussian, Laplacian
+from manykernels.kernels.specs.radial import Gaussian
 from manykernels.kernels.specs.widths import MedianWidth, width_grid
 from manykernels.kernels.tables.kinds import READ_AS, describe
 from manykernels.kernels.tables.problems import Problem
@@ -152,8 +152,14 @@ def _named(table: Table, positions: list[int]) -> tuple[Any, ...]:
 # --- interactions ----------------------------------------------------------------------------------------------------
 
 MOST_KERNELS = 2_000_000
-DEFAULT_SPEC = Binned(Laplacian(0.3))
+RANK_WIDTHS, RANK_BINS = (0.08, 0.4), 24  # sharp steps as trees make them, and smooth functions
 CATEGORIES = Overlap()
+
+
+def rank_specs(widths: Any = None, bins: Any = None) -> tuple[KernelSpec, ...]:
+    """Return Gaussian kernels of ranks."""
+    count = RANK_BINS if bins is None else bins
+    return tuple(Binned(Gaussian(width), count) for width in (RANK_WIDTHS if widths is None else widths))
 
 
 @dataclass(frozen=True)
@@ -170,7 +176,7 @@ class Interactions(BankEntry):
         Columns in a product.
     """
 
-    specs: tuple[KernelSpec, ...] = (DEFAULT_SPEC,)
+    specs: tuple[KernelSpec, ...] = field(default_factory=rank_specs)
     columns: Any = None
     order: int = 2
 
@@ -217,9 +223,5 @@ def _part(table: Table, column: int, spec: KernelSpec) -> KernelSpec:
 def interactions(specs: Any, columns: Any, order: Any, bins: Any, widths: Any) -> Interactions:
     """Return the pattern of `KernelBank.interactions` from its arguments."""
     if specs is not None and (bins is not None or widths is not None):
-        raise InvalidInputError("Give specs, or bins and widths of the binned Laplacian kernels, but not both.")
-    if specs is None:
-        chosen = (DEFAULT_SPEC.base.width,) if widths is None else tuple(widths)  # type: ignore[attr-defined]
-        binned = DEFAULT_SPEC if bins is None else replace(DEFAULT_SPEC, bins=bins)
-        specs = tuple(replace(binned, base=Laplacian(width)) for width in chosen)
-    return Interactions(specs, columns, order)
+        raise InvalidInputError("Give specs, or bins and widths of Gaussian kernels of ranks, but not both.")
+    return Interactions(rank_specs(widths, bins) if specs is None else specs, columns, order)

@@ -32,7 +32,7 @@ class Binned(KernelSpec):
     ----------
     base : KernelSpec
         A kernel of one number; widths are in units of ranks.
-    bins : int, default=16
+    bins : int, default=24
         At most 500.
     center : bool, default=True
         Whether functions have mean zero over the bins, :math:`k_{ab} - \sum_c q_c (k_{cb} + k_{ac}) + q'kq`. Products
@@ -64,7 +64,7 @@ class Binned(KernelSpec):
 
     kind: ClassVar[str] = "binned"
     base: KernelSpec
-    bins: int = 16
+    bins: int = 24
     center: bool = True
     edges: tuple[float, ...] | None = None
     shares: tuple[float, ...] | None = None

@@ -1,0 +1,79 @@
+"""Cross-validation of the squared loss on factors: folds that share their sums over rows, and folds that do not.
+
+``python benchmarks/shared_folds.py [--rows 100000] [--columns 20] [--smoke] [--output DIR]``
+
+Five folds, ten strengths down to 0.02 of the largest, Gaussians of five widths on every column, three of which matter.
+``shared`` is `factored_folds`, ``own sums`` the same with sums that every fold computes from its own rows,
+``estimator`` `MKLRegressorCV` on factors, whose folds learn widths and scales of their own and open their kernels anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import _common as common
+import numpy as np
+import pandas as pd
+
+from manykernels import KernelBank, MKLRegressorCV
+from manykernels.solvers import factored_folds
+
+WIDTHS = (0.1, 0.3, 1.0, 3.0, 10.0)
+FOLDS, STRENGTHS, RATIO, TOL = 5, 10, 0.02, 1e-4
+FORMATS = {"CPU s": ".1f", "best error": ".5f", "worst gap": ".0e", "passes": "", "difference": ".0e"}
+
+
+def drawn(n: int, columns: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows and a target of three of their columns."""
+    rng = np.random.default_rng(seed)
+    X = np.asfortranarray(rng.normal(size=(n, columns)))
+    return X, np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2 + np.abs(X[:, 2]) + rng.normal(size=n)
+
+
+def measured(X: np.ndarray, y: np.ndarray) -> list[dict[str, Any]]:
+    """Return a row a way."""
+    bank = KernelBank.per_feature(widths=WIDTHS, standardize=True)
+    given: dict[str, Any] = {"folds": FOLDS, "n_alphas": STRENGTHS, "ratio": RATIO, "tol": TOL}
+    ways: dict[str, Callable[[], Any]] = {
+        "shared": lambda: factored_folds(X, y, bank, **given),
+        "own sums": lambda: factored_folds(X, y, bank, shared=False, **given),
+    }
+    rows, errors = [], []
+    for name, way in ways.items():
+        started = time.process_time()
+        path = way()
+        errors.append(path.errors)
+        found = path.frame()
+        row = {"folds": name, "CPU s": time.process_time() - started, "best error": found["mean_error"].min()}
+        row |= {"worst gap": found["gap"].max(), "passes": path.passes}
+        rows.append(row | {"difference": float(np.abs(errors[-1] - errors[0]).max())})
+    started = time.process_time()
+    options: dict[str, Any] = {"penalty": "l1", "n_alphas": STRENGTHS, "ratio": RATIO, "cv": FOLDS, "tol": TOL}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = MKLRegressorCV(bank, kernels_as="factored", **options).fit(X, y)
+    row = {"folds": "estimator", "CPU s": time.process_time() - started, "best error": -model.best_score_}
+    return [*rows, row | {"worst gap": np.nan, "passes": np.nan, "difference": np.nan}]
+
+
+def main() -> int:
+    """Measure, print, save."""
+    parser = common.parser("Folds that share their sums over rows, and folds that do not.")
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--columns", type=int, default=20)
+    options: argparse.Namespace = parser.parse_args()
+    X, y = drawn(300 if options.smoke else options.rows, 3 if options.smoke else options.columns, options.seed)
+    record = common.environment()
+    common.print_environment(record)
+    frame = pd.DataFrame(measured(X, y))
+    common.print_table(frame, f"{FOLDS} folds, {STRENGTHS} strengths, {len(y):,} rows", FORMATS)
+    common.save(frame, record, options.output, "shared_folds_smoke" if options.smoke else "shared_folds")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
