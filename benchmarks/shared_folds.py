@@ -2,7 +2,7 @@
 
 ``python benchmarks/shared_folds.py [--rows 100000] [--columns 20] [--smoke] [--output DIR]``
 
-Five folds, ten strengths down to 0.02 of the largest, Gaussians of five widths on every column, three of which matter.
+Five folds, eight strengths down to 0.1 of the largest, Gaussians of five widths on every column, three of which matter.
 ``shared`` is `factored_folds`, ``own sums`` the same with sums that every fold computes from its own rows,
 ``estimator`` `MKLRegressorCV` on factors, whose folds learn widths and scales of their own and open their kernels anew.
 """
@@ -23,7 +23,7 @@ from manykernels import KernelBank, MKLRegressorCV
 from manykernels.solvers import factored_folds
 
 WIDTHS = (0.1, 0.3, 1.0, 3.0, 10.0)
-FOLDS, STRENGTHS, RATIO, TOL = 5, 10, 0.02, 1e-4
+FOLDS, STRENGTHS, RATIO, TOL = 5, 8, 0.1, 1e-3
 FORMATS = {"CPU s": ".1f", "best error": ".5f", "worst gap": ".0e", "passes": "", "difference": ".0e"}
 
 

@@ -24,7 +24,7 @@ from manykernels.validation.arrays import check_count, check_positive
 
 Array = NDArray[Any]
 
-FACTOR_TOL = 1e-8  # share of the trace that factors leave; the gap contains it
+FACTOR_TOL = 1e-7  # share of the trace that factors leave; the gap contains it
 MOST_RANK = 4000  # of all factors together: Hessians of folds are stored
 MOST_ROUNDS = 50
 INNER = 1e-3  # of the tolerance: how far a working set is solved
