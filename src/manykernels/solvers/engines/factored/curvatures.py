@@ -13,7 +13,12 @@ from manykernels.grams.factored.operators import CHUNK_ROWS, ChunkedOperator
 from manykernels.grams.factored.several import CellOperator
 from manykernels.objective.losses.joint import JointCurvature
 from manykernels.solvers.engines.factored.sampling import sampled_rows
-from manykernels.solvers.engines.factored.tuning import MOST_ENTRIES, SAMPLE_PER_RANK
+from manykernels.solvers.engines.factored.tuning import (
+    CHUNK_ENTRIES,
+    MIN_ROWS,
+    MOST_ENTRIES,
+    SAMPLE_PER_RANK,
+)
 
 Array = NDArray[Any]
 
@@ -86,13 +91,16 @@ class SampleBends(Bends):
             return operators[0].weighted_gram(spread, intercept=intercept)
         size = rank_of(operators) + intercept
         H = np.zeros((size, size))
-        for start in range(0, len(index), CHUNK_ROWS):
-            chosen = index[start : start + CHUNK_ROWS]
-            parts = [operator.rows(chosen) for operator in operators]
-            if intercept:
-                parts.append(np.ones((len(chosen), 1)))
-            Z = np.hstack(parts)
-            Z *= np.sqrt(weights[start : start + CHUNK_ROWS])[:, None]
+        step = min(CHUNK_ROWS, max(MIN_ROWS, CHUNK_ENTRIES // size))
+        buffer, roots = np.empty((step, size)), np.sqrt(weights)[:, None]
+        for start in range(0, len(index), step):
+            chosen, root = index[start : start + step], roots[start : start + step]
+            Z, low = buffer[: len(chosen)], 0
+            for operator in operators:
+                high = low + int(operator.starts[-1])
+                np.multiply(operator.rows(chosen), root, out=Z[:, low:high])
+                low = high
+            Z[:, low:] = root
             H += Z.T @ Z
         return H
 

@@ -22,6 +22,7 @@ from manykernels.solvers.engines.factored.tuning import (
     SAMPLE_PER_RANK,
     SAMPLE_ROWS,
     SLOW,
+    SMALL_DAMPING,
     SMALLEST_STEP,
     STALE,
     SUFFICIENT,
@@ -91,7 +92,7 @@ def minimize(objective: FactoredObjective, point: Point, tol: float, max_steps: 
             break
         if gap > STALE * last:
             curvature.forget()
-        if gap > SLOW * last:
+        if gap > SLOW * last and (objective.loss.mu == 0 or curvature.damping <= SMALL_DAMPING):
             curvature.rows = min(n, 4 * curvature.rows)
         if not _advance_somehow(objective, point, slopes, -adjoint, value, curvature):
             break

@@ -72,6 +72,16 @@ class SmoothedLoss:
         r = self._best(y, z)
         return r * (y - z) - self.loss.kink * np.abs(r) - 0.5 * self.mu * r * r
 
+    def error(self, y: Array, z: Array) -> Array:
+        """Return what each sample adds to the gap of the true loss: its value, less that of its smoothed dual variable.
+
+        Only samples near a kink add anything, so that the sum falls with the square of ``mu``.
+        """
+        if self.mu == 0:
+            return np.zeros(len(z))
+        r = self._best(y, z)
+        return self.loss.value(y, z) - (r * (y - z) - self.loss.kink * np.abs(r))
+
     def slope(self, y: Array, z: Array) -> Array:
         """Return the derivative in ``z``."""
         return self.loss.derivative(y, z) if self.mu == 0 else -self._best(y, z)

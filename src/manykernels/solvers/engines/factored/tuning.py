@@ -11,6 +11,7 @@ RANK_LIMIT = 1500  # of dense Hessians; above, columns take turns
 SAMPLE_ROWS = 20_000
 SAMPLE_PER_RANK = 15
 MOST_ENTRIES = 2**25  # of factors that a Hessian of all samples together holds at once: 256 MB
+CHUNK_ENTRIES, MIN_ROWS = 2**19, 256  # of rows of factors held at once for a Hessian: 4 MB
 GROUP_TOL = 0.03  # of the violation at the start of a step
 STALE = 0.2  # a gap that falls by less than this factor asks for Hessians of the present point
 SLOW = 0.5  # a gap that falls by less than this factor asks for more rows in them
@@ -33,6 +34,7 @@ BALANCED = 1e-9  # a sum of slopes below this part of their absolute sum is zero
 
 # Smoothed losses
 FLOOR = 0.1  # of the largest curvature, given to samples without any
-FIRST_DAMPING = 0.1  # of the curvatures of chords to the kinks, added to those of the rows that bend
+FIRST_DAMPING = 0.03  # of the curvatures of chords to the kinks, added to those of the rows that bend
 LESS_DAMPING = 0.25  # after a whole step; as much more after a shorter one
 LEAST_DAMPING = 1e-3
+SMALL_DAMPING = 0.01  # above it, damping is why a gap falls slowly, not too few rows

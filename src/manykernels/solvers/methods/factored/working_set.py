@@ -15,6 +15,7 @@ from manykernels.grams.factored import FactoredStack, FactorOperator
 from manykernels.objective.problem import Problem
 from manykernels.solvers.engines.factored.newton import Fit, minimize
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point
+from manykernels.solvers.engines.factored.smoothing import SmoothedLoss
 from manykernels.solvers.methods.factored.certificate import DualBound, dual_bound, feasible, primal_bound
 from manykernels.solvers.methods.factored.entering import contributors, gap_of_factors, selects, threshold, violators
 from manykernels.solvers.methods.factored.fallback import Fallback, matrices_do, solve_gram
@@ -24,8 +25,10 @@ from manykernels.solvers.methods.factored.tuning import (
     FIRST_SMOOTHING,
     INNER,
     NEWTON_STEPS,
+    NEXT_GAP,
     REFINE,
     SMOOTHING,
+    SMOOTHING_STEPS,
 )
 
 Array = NDArray[Any]
@@ -64,6 +67,7 @@ class State:
     primal: float = np.inf
     norms: Array = field(default_factory=lambda: np.zeros(0))
     own_gap: float = 0.0
+    smoothing_gap: float = 0.0
     best: DualBound | None = None
     steps: int = 0
     fallback: Fallback | None = None
@@ -221,7 +225,7 @@ class FactoredWorkingSet:
             gap_of_factors(self.problem.regularizer, bound, used, entering, limit)
             and state.own_gap < 0.5 * (state.primal - bound.value)
         )
-        if finer:
+        if finer and state.smoothing_gap < 0.5 * gap:
             state.factor_tol = max(state.factor_tol * REFINE, FINEST)
         kernels = np.concatenate([used, entering]).astype(np.int64)
         if not len(kernels):
@@ -272,9 +276,22 @@ class FactoredWorkingSet:
         return v
 
     def _smoothing(self, state: State, gap: float) -> float:
-        squares = float(np.sum(state.slopes**2 / self.problem.weight))
-        wanted = 2.0 * SMOOTHING * max(gap, self.tol * self._size(state)) / max(squares, 1e-300)
-        return min(state.mu, wanted)
+        """Return a smoothing whose error at the present scores is a part of the gap that the next round may leave."""
+        goal = SMOOTHING * max(NEXT_GAP * gap, self.tol * self._size(state))
+        mu = state.mu
+        for _ in range(SMOOTHING_STEPS):
+            error = self._smoothing_error(state, mu)
+            if error <= goal:
+                break
+            mu *= float(np.sqrt(0.9 * goal / error))  # the error falls with the square
+        return mu
+
+    def _smoothing_error(self, state: State, mu: float) -> float:
+        """Return what a smoothing adds to the gap of the true loss at the present scores."""
+        if self.problem.loss.smooth:
+            return 0.0
+        loss = SmoothedLoss.of(self.problem.loss, mu)
+        return float(self.problem.weight @ loss.error(self.problem.y, state.point.z))
 
     # --- the working set's own problem -------------------------------------------------------------------------------
 
@@ -288,6 +305,7 @@ class FactoredWorkingSet:
         fit: Fit = minimize(state.objective, state.point, target, NEWTON_STEPS, self._started + self.time_limit)
         state.point, state.slopes, state.own_gap = fit.point, fit.slopes, fit.gap
         state.steps += fit.steps
+        state.smoothing_gap = self._smoothing_error(state, state.mu)
         state.primal, state.norms = primal_bound(self.problem, state.objective, fit.point)
 
     def _fall_back(self, state: State) -> Generator[Array | State, Quads, tuple[State, str]]:
