@@ -22,7 +22,8 @@ from manykernels.grams.factored import (
     factored_stack,
     served_by,
 )
-from manykernels.grams.factored.nystroem import pivoted_cholesky
+from manykernels.grams.factored.landmarks.cholesky import pivoted_cholesky
+from manykernels.grams.factored.landmarks.leading import LeadingDirections
 from manykernels.grams.factored.several import GridStack, WindowStack
 from manykernels.kernels import (
     Binned,
@@ -216,7 +217,9 @@ def test_exact_functions_near_a_factors_function_are_within_its_excess() -> None
     X = rows(rng, 250)
     stack = FourierStack.grid(X, [0.2, 1.0, 6.0], normalize="trace")
     grams = stack.block()
-    for operator in stack.operators(range(stack.n_kernels), 1e-6):
+    checked = [m for m in range(stack.n_kernels) if not stack._is_narrow(m)]
+    assert 4 <= len(checked) < stack.n_kernels
+    for operator in stack.operators(checked, 1e-6):
         Z = operator.rows(np.arange(250))
         v = Z.T @ rng.normal(size=250)
         squares, scores = operator.excess(v)
@@ -250,13 +253,38 @@ def test_a_narrow_kernel_on_a_column_of_outliers_takes_landmarks() -> None:
     rho = rng.normal(size=152)
     assert (np.abs(stack.quad(rho) - np.einsum("i,mij,j->m", rho, grams, rho)) <= stack.error_bound(rho)).all()
     operators = stack.operators([0, 1], 1e-8)
-    assert sorted(type(operator).__name__ for operator in operators) == ["ColumnOperator", "DenseOperator"]
+    assert [(type(operator).__name__, operator.kernels.tolist()) for operator in operators] == [
+        ("DenseOperator", [0, 1])
+    ]
     for m in (0, 1):
         Z = stack.factor(m, 1e-8)
         rest = grams[m] - Z @ Z.T
         assert np.linalg.eigvalsh(rest)[0] >= -1e-13
         assert np.trace(rest) <= 1e-8
         np.testing.assert_allclose(stack.features(m, stack.table, 1e-8) @ Z.T, Z @ Z.T, atol=1e-10)
+
+
+def test_leading_directions_are_few_and_finer_ones_begin_with_the_coarser() -> None:
+    """A column of zeros, a few values and outliers; the rank is hardly above that of an eigendecomposition."""
+    rng = np.random.default_rng(11)
+    column = np.where(rng.random(600) < 0.6, 0.0, rng.standard_t(1.5, 600))
+    table, spec = ColumnTable(column[:, None]), Gaussian(0.3)
+    gram, coarser = spec(column[:, None]), None
+    eigenvalues = np.linalg.eigvalsh(gram)[::-1]
+    for tol in (1e-2, 1e-5):
+        found = LeadingDirections.of(spec, 0, table, tol, 600, coarser)
+        Z = found.at(tol)(column[:, None])
+        rest = gram - Z @ Z.T
+        assert np.trace(rest) <= tol * 600
+        assert np.linalg.eigvalsh(rest)[0] >= -1e-9
+        assert Z.shape[1] <= 1.3 * (np.flatnonzero(600 - np.cumsum(eigenvalues) <= tol * 600)[0] + 1)
+        if coarser is not None:
+            first = coarser.at(1e-2)(column[:, None])
+            np.testing.assert_allclose(Z[:, : first.shape[1]], first, atol=1e-7)
+        coarser = found
+    v = rng.normal(size=Z.shape[1])
+    features = found.at(tol)
+    np.testing.assert_allclose(spec(column[:, None], features.landmarks) @ features.weights(v), Z @ v, atol=1e-8)
 
 
 @pytest.mark.parametrize("seed", range(8))

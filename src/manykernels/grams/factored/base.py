@@ -36,6 +36,10 @@ class FactorOperator(Protocol):
     kernels: Array
     starts: Array
 
+    @property
+    def positions(self) -> tuple[int, ...] | None:
+        """The columns of the table that all of these kernels act on, if they are the same."""
+
     def add_scores(self, v: Array, out: Array) -> None:
         """Add ``Z v`` to ``out`` (N,)."""
 
@@ -103,7 +107,7 @@ class FactoredStack(GramStack):
                     f"{len(made) + 1}th (rank {factor.shape[1]}, {self.n_samples} rows). Raise the strength or tol, "
                     "take wider kernels or fewer on several columns, or fewer rows."
                 )
-            made.append(DenseOperator(np.array([m]), [factor]))
+            made.append(DenseOperator(np.array([m]), [factor], positions=self.columns_of(m)))
         return made
 
     @abstractmethod

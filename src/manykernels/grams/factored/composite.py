@@ -9,6 +9,7 @@ import numpy as np
 
 from manykernels.grams.base import GramStack
 from manykernels.grams.factored.base import FactoredStack, FactorOperator
+from manykernels.grams.factored.operators import joined
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec
 from manykernels.validation.arrays import Array
@@ -109,7 +110,7 @@ class CompositeStack(FactoredStack):
         """Return the operators of every part, under this stack's numbering."""
         if self.table.chunked:
             return self.table.operators(self.templates(kernels, tol))
-        return self._of_parts(kernels, lambda part, own: part.operators(own, tol))
+        return joined(self._of_parts(kernels, lambda part, own: part.operators(own, tol)))
 
     def templates(self, kernels: Sequence[int], tol: float) -> list[Any]:
         """Return operators without rows, which ``over(table)`` gives them."""
@@ -122,7 +123,7 @@ class CompositeStack(FactoredStack):
             for operator in make(part, own.tolist()) if len(own) else []:
                 operator.kernels = member[operator.kernels]
                 made.append(operator)
-        return made
+        return sorted(made, key=lambda operator: operator.positions)  # one column's kernels are solved together
 
     def diag_sums(self, weight: Array) -> Array:
         """Return ``sum_i s_i k_m(x_i, x_i)``, (M,)."""

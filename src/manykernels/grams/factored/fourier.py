@@ -12,17 +12,18 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored.base import FactoredStack, FactorOperator
 from manykernels.grams.factored.chunked import read_table
 from manykernels.grams.factored.fourier_factor import (
-    MAX_FREQUENCIES,
     SPACING,
     ColumnOperator,
     FourierFactor,
     frequencies,
+    most_frequencies,
     piece_spacing,
 )
 from manykernels.grams.factored.fourier_plan import Expansion, expansion, plan_bins
+from manykernels.grams.factored.landmarks.cholesky import rank_limit
+from manykernels.grams.factored.landmarks.leading import LeadingDirections
 from manykernels.grams.factored.loops import ORDER, add_moments, add_values
-from manykernels.grams.factored.nystroem import NystroemFeatures, rank_limit
-from manykernels.grams.factored.operators import FeatureOperator, stored
+from manykernels.grams.factored.operators import FeatureOperator, joined, stored
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import Gaussian
 from manykernels.validation.arrays import Array
@@ -72,6 +73,7 @@ class FourierStack(FactoredStack):
         ends = np.flatnonzero(np.diff(self.columns[self._order])) + 1
         self._groups = np.split(self._order, ends)
         self._factors: dict[int, FourierFactor] = {}
+        self._leading: dict[int, dict[float, LeadingDirections]] = {}
         self._errors: Array | None = None
         self._curves: dict[tuple[int, float, bytes], tuple[float, float, Array]] = {}
 
@@ -265,13 +267,18 @@ class FourierStack(FactoredStack):
 
     def _is_narrow(self, kernel: int) -> bool:
         """Return whether a kernel needs more frequencies than are decomposed, on a column of far outliers for one."""
-        return frequencies(self._extent(int(self.columns[kernel])), float(self.widths[kernel])) > MAX_FREQUENCIES
+        wanted = frequencies(self._extent(int(self.columns[kernel])), float(self.widths[kernel]))
+        return wanted > most_frequencies(self.n_samples)
 
     def _landmarks(self, kernel: int, tol: float) -> FeatureOperator:
-        """Return the features of a narrow kernel."""
+        """Return the features of a narrow kernel, found once for each ``tol``."""
         spec, columns, scale = self.spec_of(kernel), self.columns_of(kernel), float(self.scales[kernel])
-        features = NystroemFeatures.drawn(spec, columns, self.table, tol, rank_limit(self.n_samples))
-        return FeatureOperator(kernel, columns, spec, features, scale)
+        found = self._leading.setdefault(kernel, {})
+        if tol not in found:
+            coarser = found.get(min((other for other in found if other > tol), default=tol))
+            rows, limit = self.table.sample(), rank_limit(self.n_samples)
+            found[tol] = LeadingDirections.of(spec, columns[0], rows, tol, limit, coarser)
+        return FeatureOperator(kernel, columns, spec, found[tol].at(tol), scale)
 
     def templates(self, kernels: Sequence[int], tol: float) -> list[FeatureOperator | ColumnOperator]:
         """Return one operator a column, in which the factors of its kernels share one reading of the column."""
@@ -296,7 +303,7 @@ class FourierStack(FactoredStack):
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return operators over all rows."""
         made = self.table.operators(self.templates(kernels, tol))
-        return made if self.table.chunked else stored(made)
+        return made if self.table.chunked else joined(stored(made))
 
     def factor(self, kernel: int, tol: float) -> Array:
         """Return ``Z_m`` (N, rank) with ``trace(K_m - Z_m Z_m') <= tol * trace(K_m)``, exact to rounding."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from math import factorial
 
 import numpy as np
+from scipy.fft import next_fast_len, rfft
 from scipy.linalg import eigh
 
 from manykernels.grams.factored.fourier_plan import gaussian_coefficients, periodization_error, reach, truncation_error
@@ -15,6 +16,8 @@ from manykernels.validation.arrays import Array
 
 FACTOR_TOL = 1e-15  # of the expansion itself; the truncation of the factor is another matter
 MAX_FREQUENCIES = 500  # of an eigendecomposition of twice that order; narrower kernels take landmarks
+FEW_FREQUENCIES, ROWS_PER_FREQUENCY = 60, 20  # below which on few rows series are less work than landmarks
+FEW_ROWS = 5000  # whose factors are kept in memory
 SMALLEST_SHARE = 1e-14  # of the trace: eigenvalues below it are rounding
 WIDEST_SPACING = 0.4
 SPACING = 0.125  # of a width: Taylor pieces of order 8 are then good to 1e-13
@@ -24,6 +27,11 @@ def frequencies(extent: float, width: float) -> int:
     """Return how many frequencies a width needs on data within ``extent``."""
     period = extent + 2 * reach(FACTOR_TOL) * width
     return int(np.ceil(reach(FACTOR_TOL) * period / (2 * np.pi * width)))
+
+
+def most_frequencies(n_rows: int) -> int:
+    """Return above how many frequencies landmarks are less work than a series."""
+    return min(MAX_FREQUENCIES, max(FEW_FREQUENCIES, n_rows // ROWS_PER_FREQUENCY))
 
 
 def piece_spacing(tol: float) -> float:
@@ -75,9 +83,14 @@ class FourierFactor:
         return cls(extent, width, period, omega, np.sqrt(coefficients), float(error[0]))
 
     @property
+    def period_bins(self) -> int:
+        """Bins of the moments that the spectrum is computed from: good up to twice the largest frequency."""
+        return int(next_fast_len(int(np.ceil(self.period / (0.5 * SPACING * self.width))), real=True))
+
+    @property
     def spacing(self) -> float:
-        """Bin width of the moments that the spectrum is computed from: good up to twice the largest frequency."""
-        return 0.5 * SPACING * self.width
+        """Width of these bins."""
+        return self.period / self.period_bins
 
     @property
     def middle(self) -> float:
@@ -103,10 +116,10 @@ class FourierFactor:
     def _characteristic(self, counts: Array) -> Array:
         """Return ``sum_i exp(i omega_k (x_i - middle))`` for k up to 2 K."""
         omega = self.omega[1] * np.arange(2 * len(self.omega) - 1)
-        nodes = self.spacing * np.arange(len(counts)) - self.middle
         powers = np.array([1.0 / factorial(p) for p in range(ORDER)])
         twiddles = (1j * omega * self.spacing)[:, None] ** np.arange(ORDER) * powers
-        return np.einsum("kp,kp->k", np.exp(1j * np.outer(omega, nodes)) @ counts, twiddles)
+        sums = rfft(counts, n=self.period_bins, axis=0)[: len(omega)].conj()
+        return np.einsum("kp,kp->k", sums, twiddles) * np.exp(-1j * omega * self.middle)
 
     def rank(self, tol: float) -> int:
         """Return how many directions leave at most ``tol`` of the trace."""
@@ -198,6 +211,11 @@ class ColumnOperator:
         other._x = table.column(self.positions[0])
         return other
 
+    @property
+    def small(self) -> bool:
+        """Whether the factors themselves are less work than their pieces."""
+        return self._n <= FEW_ROWS or self._n * int(self.starts[-1]) <= self._table.size
+
     def add_scores(self, v: Array, out: Array) -> None:
         """Add ``Z v`` to ``out``."""
         add_values(self._x, self._origin, self._inverse, self._table @ v, out)
@@ -210,8 +228,9 @@ class ColumnOperator:
 
     def rows(self, index: Array) -> Array:
         """Return rows of ``Z``."""
-        out = np.empty((len(index), self._table.shape[2]))
-        table_rows(self._x[index], self._origin, self._inverse, self._table, out)
+        x = self._x[index]
+        out = np.empty((len(x), self._table.shape[2]))
+        table_rows(x, self._origin, self._inverse, self._table, out)
         return out
 
     def excess(self, v: Array) -> tuple[Array, Array]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,56 @@ FUSED_RANK = 1500  # up to which all factors of a working set share one reading 
 
 
 class DenseOperator:
-    """Factors held in memory; a projection, so that norms of coefficients bound norms of functions."""
+    """Factors held in memory.
 
-    def __init__(self, kernels: Array, factors: list[Array]) -> None:
-        self.kernels = kernels
-        self.starts = np.concatenate([[0], np.cumsum([factor.shape[1] for factor in factors])])
+    Parameters
+    ----------
+    kernels : (g,) int
+    factors : list of (N, r) arrays
+        One a kernel, or one for all with ``starts``.
+    starts : (g + 1,) int, optional
+    positions : tuple of int, optional
+        The columns that all of them act on.
+    excess : callable, optional
+        What the exact kernels add for coefficients, as `FactorOperator` has it. Nothing for projections: functions of a
+        projection are functions of the kernel.
+    """
+
+    def __init__(
+        self,
+        kernels: Array,
+        factors: list[Array],
+        starts: Array | None = None,
+        positions: tuple[int, ...] | None = None,
+        excess: Callable[[Array], tuple[Array, Array]] | None = None,
+    ) -> None:
+        self.kernels, self.positions = kernels, positions
+        self.starts = np.concatenate([[0], np.cumsum([f.shape[1] for f in factors])]) if starts is None else starts
         self._factor = factors[0] if len(factors) == 1 else np.hstack(factors)
+        self._excess = excess
+
+    @classmethod
+    def of(cls, operator: Any) -> DenseOperator:
+        """Return the same factors, held in memory."""
+        rows = operator.rows(slice(None))
+        return cls(operator.kernels, [rows], operator.starts, operator.positions, operator.excess)
+
+    @classmethod
+    def joined(cls, operators: Sequence[DenseOperator]) -> DenseOperator:
+        """Return operators on the same columns as one, whose kernels a solver treats together."""
+        if len(operators) == 1:
+            return operators[0]
+        ends = np.cumsum([0] + [int(operator.starts[-1]) for operator in operators])
+        starts = [operator.starts[:-1] + end for operator, end in zip(operators, ends[:-1], strict=True)]
+
+        def excess(v: Array) -> tuple[Array, Array]:
+            parts = np.split(v, ends[1:-1])
+            found = [operator.excess(part) for operator, part in zip(operators, parts, strict=True)]
+            return np.concatenate([norms for norms, _ in found]), np.concatenate([scores for _, scores in found])
+
+        kernels = np.concatenate([operator.kernels for operator in operators])
+        factors = [operator._factor for operator in operators]
+        return cls(kernels, factors, np.append(np.concatenate(starts), ends[-1]), operators[0].positions, excess)
 
     def add_scores(self, v: Array, out: Array) -> None:
         """Add ``Z v`` to ``out``."""
@@ -40,8 +85,10 @@ class DenseOperator:
         return self._factor[index].astype(np.float64, copy=False)
 
     def excess(self, v: Array) -> tuple[Array, Array]:
-        """Nothing: functions of a projection are functions of the kernel."""
-        return np.zeros(len(self.kernels)), np.zeros(len(self.kernels))
+        """Bound what the exact kernels add for coefficients ``v``: squared norms (g,) and scores (g,)."""
+        if self._excess is None:
+            return np.zeros(len(self.kernels)), np.zeros(len(self.kernels))
+        return self._excess(v)
 
 
 class FeatureOperator:
@@ -85,10 +132,10 @@ class FeatureOperator:
         return [slice(start, min(start + CHUNK_ROWS, n)) for start in range(0, n, CHUNK_ROWS)]
 
     @property
-    def size(self) -> int:
-        """Entries of ``Z``."""
+    def small(self) -> bool:
+        """Whether features are few enough to be kept rather than computed in every product."""
         assert self._table is not None
-        return self.rank * self._table.n_rows
+        return self.rank * self._table.n_rows <= STORED
 
     def rows(self, index: Any) -> Array:
         """Return rows of ``Z``."""
@@ -122,11 +169,16 @@ class FeatureOperator:
 
 
 def stored(operators: Sequence[Any]) -> list[Any]:
-    """Return operators over rows in memory, features kept wherever they are few rather than computed each time."""
-    made = []
-    for operator in operators:
-        few = isinstance(operator, FeatureOperator) and operator.size <= STORED
-        made.append(DenseOperator(operator.kernels, [operator.rows(slice(None))]) if few else operator)
+    """Return operators over rows in memory, factors kept wherever that is less work than what they are made from."""
+    return [DenseOperator.of(op) if getattr(op, "small", False) else op for op in operators]
+
+
+def joined(operators: Sequence[Any]) -> list[Any]:
+    """Return neighbors on the same columns together, as far as they are held in memory."""
+    made: list[Any] = []
+    for held, group in groupby(operators, key=lambda op: isinstance(op, DenseOperator) and op.positions):
+        members = list(group)
+        made += [DenseOperator.joined(members)] if held else members
     return made
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import qr, solve_triangular
+from scipy.linalg import qr
 
 from manykernels.grams.factored import CompositeStack, FactoredStack, FourierStack
 from manykernels.grams.factored.fourier_factor import FACTOR_TOL, FourierFactor
 from manykernels.grams.factored.fourier_plan import reach
-from manykernels.grams.factored.nystroem import NystroemFeatures
+from manykernels.grams.factored.landmarks.cholesky import NystroemFeatures
 from manykernels.grams.factored.several import GridStack, axis_codes, cells_of, grid_parts
 from manykernels.kernels import Linear
 from manykernels.kernels.bank.normalization import unit_factors
@@ -121,8 +121,7 @@ def portable(stack: FactoredStack, kernel: int, coefficients: Array, tol: float)
     spec, root = stack.spec_of(kernel), float(np.sqrt(stack.scales[kernel]))
     features: Any = stack.templates([kernel], tol)[0]._map
     if isinstance(features, NystroemFeatures):
-        values = solve_triangular(features.lower.T, coefficients, lower=False)
-        return _on_landmarks(spec, features.landmarks, root * values)
+        return _on_landmarks(spec, features.landmarks, root * features.weights(coefficients))
     if isinstance(spec, Linear):  # a linear function is a linear kernel with one landmark
         return LandmarkFunction(spec, root * coefficients[None], np.ones(1))
     columns = stack.columns_of(kernel)

@@ -14,6 +14,7 @@ from manykernels.solvers.engines.factored.curvatures import Bends, SampleBends
 from manykernels.solvers.engines.factored.group_problem import GroupProblem
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point, balance
 from manykernels.solvers.engines.factored.tuning import (
+    DENSE_WORK,
     FIRST_DAMPING,
     GROUP_TOL,
     LEAST_DAMPING,
@@ -49,6 +50,7 @@ class Curvature:
     dense: GroupProblem | None = None
     blocks: list[Block] | None = None
     damping: float = FIRST_DAMPING
+    damped: bool = False
 
     def forget(self) -> None:
         """Have the models made anew from the curvatures of the next step."""
@@ -79,7 +81,7 @@ def minimize(objective: FactoredObjective, point: Point, tol: float, max_steps: 
     Fit
     """
     n = objective.problem.n_samples
-    curvature = Curvature(min(n, max(SAMPLE_ROWS, SAMPLE_PER_RANK * objective.rank)))
+    curvature = Curvature(first_rows(objective))
     gap, best_dual = np.inf, -np.inf
     for step in range(max_steps + 1):
         slopes = objective.settle_intercept(point)
@@ -92,11 +94,16 @@ def minimize(objective: FactoredObjective, point: Point, tol: float, max_steps: 
             break
         if gap > STALE * last:
             curvature.forget()
-        if gap > SLOW * last and (objective.loss.mu == 0 or curvature.damping <= SMALL_DAMPING):
+        if gap > SLOW * last and not (curvature.damped and curvature.damping > SMALL_DAMPING):
             curvature.rows = min(n, 4 * curvature.rows)
         if not _advance_somehow(objective, point, slopes, -adjoint, value, curvature):
             break
     return Fit(point, slopes, gap, step)
+
+
+def first_rows(objective: FactoredObjective) -> int:
+    """Return how many rows the first Hessian is summed over."""
+    return min(objective.problem.n_samples, max(SAMPLE_ROWS, SAMPLE_PER_RANK * objective.rank))
 
 
 def _advance_somehow(
@@ -112,7 +119,7 @@ def _advance_somehow(
             curvature.forget()
         return False
     # Where few rows bend, a model on these alone may have no bound: all bend a little.
-    safe = objective.majorizers(point.z)
+    safe, curvature.damped = objective.majorizers(point.z), True
     while True:
         curvature.forget()
         if size := _advance(objective, point, slopes, gradient, value, curvature, bent.plus(curvature.damping, safe)):
@@ -136,7 +143,7 @@ def _advance(
     """Take one step with a line search; return its size, 0 if the objective does not decrease."""
     if not bends.any:
         return 0.0
-    if objective.rank > RANK_LIMIT:
+    if objective.rank > RANK_LIMIT or first_rows(objective) * objective.rank**2 > DENSE_WORK:
         if curvature.blocks is None:
             curvature.blocks = [Block(objective, slot, bends) for slot in range(len(objective.operators))]
         v, shift, change = backfitting_step(objective, point, slopes, bends, curvature.blocks)

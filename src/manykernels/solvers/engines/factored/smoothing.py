@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.objective.losses.base import Loss
-from manykernels.solvers.engines.factored.tuning import FLOOR
+from manykernels.objective.problem import Problem
+from manykernels.solvers.engines.factored.tuning import FLOOR, SMOOTHING_STEPS
 
 Array = NDArray[Any]
 
@@ -93,3 +94,20 @@ class SmoothedLoss:
         lo, hi = self.loss.dual_bounds(y)
         r = self._best(y, z)
         return np.where((r > lo) & (r < hi) & (r != 0 if self.loss.kink else True), 1.0 / self.mu, 0.0)
+
+
+def smoothing_error(problem: Problem, z: Array, mu: float) -> float:
+    """Return what a smoothing adds to the gap of the true loss at these scores."""
+    if problem.loss.smooth:
+        return 0.0
+    return float(problem.weight @ SmoothedLoss.of(problem.loss, mu).error(problem.y, z))
+
+
+def smaller_smoothing(problem: Problem, z: Array, mu: float, goal: float) -> float:
+    """Return a smoothing, ``mu`` at most, whose error at these scores is at most ``goal``."""
+    for _ in range(SMOOTHING_STEPS):
+        error = smoothing_error(problem, z, mu)
+        if error <= goal:
+            break
+        mu *= float(np.sqrt(0.9 * goal / error))  # the error falls with the square
+    return mu

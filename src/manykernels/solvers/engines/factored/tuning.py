@@ -7,11 +7,12 @@ is compiled is kept on disk until its own file changes.
 from __future__ import annotations
 
 # Newton steps
-RANK_LIMIT = 1500  # of dense Hessians; above, columns take turns
+RANK_LIMIT = 3500  # of dense Hessians; above, columns take turns
+DENSE_WORK = 6e10  # products that a dense Hessian may cost
 SAMPLE_ROWS = 20_000
 SAMPLE_PER_RANK = 15
 MOST_ENTRIES = 2**25  # of factors that a Hessian of all samples together holds at once: 256 MB
-CHUNK_ENTRIES, MIN_ROWS = 2**19, 256  # of rows of factors held at once for a Hessian: 4 MB
+CHUNK_ENTRIES, MIN_ROWS = 2**19, 1024  # of rows of factors held at once for a Hessian: 4 MB
 GROUP_TOL = 0.03  # of the violation at the start of a step
 STALE = 0.2  # a gap that falls by less than this factor asks for Hessians of the present point
 SLOW = 0.5  # a gap that falls by less than this factor asks for more rows in them
@@ -33,6 +34,7 @@ INTERCEPT_STEPS = 20
 BALANCED = 1e-9  # a sum of slopes below this part of their absolute sum is zero for a gradient
 
 # Smoothed losses
+SMOOTHING_STEPS = 20  # in search of a smoothing of a given error
 FLOOR = 0.1  # of the largest curvature, given to samples without any
 FIRST_DAMPING = 0.03  # of the curvatures of chords to the kinks, added to those of the rows that bend
 LESS_DAMPING = 0.25  # after a whole step; as much more after a shorter one

@@ -52,8 +52,8 @@ def contributors(regularizer: Regularizer, bound: DualBound, used: Array, gap: f
 
 
 def largest(chosen: Array, u: Array, used: int) -> Array:
-    """Return those with the largest dual norms, no more than may enter in one round."""
-    return chosen[np.argsort(-u[chosen], kind="stable")[: max(NEW_KERNELS, 2 * used)]]
+    """Return those with the largest dual norms, no more than may enter in one round: many would leave in the next."""
+    return chosen[np.argsort(-u[chosen], kind="stable")[: max(NEW_KERNELS, used // 3)]]
 
 
 def gap_of_factors(regularizer: Regularizer, bound: DualBound, used: Array, entering: Array, limit: float) -> bool:

@@ -326,11 +326,12 @@ def components_of(state: State) -> tuple[list[Component], Array]:
 
 
 def _from_factors(state: State) -> tuple[list[Component], Array]:
-    """Return the functions of the kernels whose coefficients are not zero, and their norms."""
+    """Return the functions of the kernels whose coefficients are not zero, in the bank's order, and their norms."""
     if state.objective is None:
         return [], np.zeros(0)
     starts, norms = state.objective.penalty.starts, state.objective.penalty.norms(state.point.v)
     alive = np.flatnonzero(norms)
+    alive = alive[np.argsort(state.objective.kernels[alive])]
     parts = [state.point.v[starts[slot] : starts[slot + 1]] for slot in alive]
     kernels = state.objective.kernels[alive].tolist()
     return [Component(m, v, state.factor_tol) for m, v in zip(kernels, parts, strict=True)], norms[alive]

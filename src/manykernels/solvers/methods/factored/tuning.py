@@ -9,12 +9,11 @@ from __future__ import annotations
 COARSE, FINEST = 1e-3, 1e-13  # share of the trace that factors leave, first and last
 REFINE = 0.01  # what finer factors leave of it
 COARSE_SHARE = 0.5  # of the largest violation, on kernels in use: finer factors are needed
-NEW_KERNELS = 16  # kernels that may enter in one round, or twice as many as are in use
+NEW_KERNELS = 16  # that may enter in one round, or a third of those in use
 NEGLIGIBLE = 0.05  # of the gap: kernels that together add less to the conjugate need not enter
 INNER = 0.1  # part of the certified gap to which a working set is solved
 NEXT_GAP = 0.2  # part of the gap that the next round is meant to leave
 SMOOTHING = 0.2  # part of that which the smoothing of a kinked loss may make up
-SMOOTHING_STEPS = 20
 FIRST_SMOOTHING = 0.5
 NEWTON_STEPS = 60
 FALLBACK_SAMPLES = 1000  # up to which N x N matrices of all active kernels are cheap

@@ -15,7 +15,7 @@ from manykernels.grams.factored import FactoredStack, FactorOperator
 from manykernels.objective.problem import Problem
 from manykernels.solvers.engines.factored.newton import Fit, minimize
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point
-from manykernels.solvers.engines.factored.smoothing import SmoothedLoss
+from manykernels.solvers.engines.factored.smoothing import smaller_smoothing, smoothing_error
 from manykernels.solvers.methods.factored.certificate import DualBound, dual_bound, feasible, primal_bound
 from manykernels.solvers.methods.factored.entering import contributors, gap_of_factors, selects, threshold, violators
 from manykernels.solvers.methods.factored.fallback import Fallback, matrices_do, solve_gram
@@ -28,7 +28,6 @@ from manykernels.solvers.methods.factored.tuning import (
     NEXT_GAP,
     REFINE,
     SMOOTHING,
-    SMOOTHING_STEPS,
 )
 
 Array = NDArray[Any]
@@ -233,7 +232,8 @@ class FactoredWorkingSet:
         coefficients = dict(zip(state.kernels.tolist(), self._coefficients(state), strict=True))
         operators = self.stack.operators(kernels.tolist(), state.factor_tol)
         state.operators, state.kernels = operators, np.concatenate([operator.kernels for operator in operators])
-        state.mu = self._smoothing(state, gap)
+        goal = SMOOTHING * max(NEXT_GAP * gap, self.tol * self._size(state))
+        state.mu = smaller_smoothing(self.problem, state.point.z, state.mu, goal)
         state.objective = FactoredObjective(self.problem, operators, state.mu)
         v = self._carried(state.objective, coefficients)
         state.point = Point(v, state.point.b, state.objective.scores(v) + state.point.b)
@@ -275,24 +275,6 @@ class FactoredWorkingSet:
                 v[starts[slot] : starts[slot] + size] = part[:size]
         return v
 
-    def _smoothing(self, state: State, gap: float) -> float:
-        """Return a smoothing whose error at the present scores is a part of the gap that the next round may leave."""
-        goal = SMOOTHING * max(NEXT_GAP * gap, self.tol * self._size(state))
-        mu = state.mu
-        for _ in range(SMOOTHING_STEPS):
-            error = self._smoothing_error(state, mu)
-            if error <= goal:
-                break
-            mu *= float(np.sqrt(0.9 * goal / error))  # the error falls with the square
-        return mu
-
-    def _smoothing_error(self, state: State, mu: float) -> float:
-        """Return what a smoothing adds to the gap of the true loss at the present scores."""
-        if self.problem.loss.smooth:
-            return 0.0
-        loss = SmoothedLoss.of(self.problem.loss, mu)
-        return float(self.problem.weight @ loss.error(self.problem.y, state.point.z))
-
     # --- the working set's own problem -------------------------------------------------------------------------------
 
     def _solve(self, state: State, gap: float) -> None:
@@ -305,7 +287,7 @@ class FactoredWorkingSet:
         fit: Fit = minimize(state.objective, state.point, target, NEWTON_STEPS, self._started + self.time_limit)
         state.point, state.slopes, state.own_gap = fit.point, fit.slopes, fit.gap
         state.steps += fit.steps
-        state.smoothing_gap = self._smoothing_error(state, state.mu)
+        state.smoothing_gap = smoothing_error(self.problem, state.point.z, state.mu)
         state.primal, state.norms = primal_bound(self.problem, state.objective, fit.point)
 
     def _fall_back(self, state: State) -> Generator[Array | State, Quads, tuple[State, str]]:

@@ -1,0 +1,125 @@
+"""Landmarks that a randomly pivoted Cholesky factorization draws, and the projection on them as features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+
+from manykernels.grams.factored.features import FeatureMap
+from manykernels.grams.rows.columns import ColumnTable, Reading
+from manykernels.kernels import KernelSpec
+from manykernels.validation.arrays import Array
+
+MAX_RANK, MAX_ENTRIES = 1000, 10**8  # of one stored factor: 0.8 GB
+BLOCK = 32  # landmarks drawn at once
+SMALLEST_PIVOT = 1e-12  # of the largest diagonal entry; rounding divided by smaller ones would not be psd
+
+
+def pivoted_cholesky(
+    spec: KernelSpec, rows: Reading, tol: float, max_rank: int, counts: Array | None = None
+) -> tuple[Array, Array]:
+    """Return a factor (N, r) and the landmarks (r,) it projects on, drawn in proportion to the diagonal that is left.
+
+    Where rows stand for several equal ones, ``counts`` (N,) says for how many.
+
+    Notes
+    -----
+    Chen, Epperly, Tropp and Webber, Randomly pivoted Cholesky (2023), algorithm 2.1, in blocks. The generator's seed is
+    fixed, so that a smaller tolerance continues the same landmarks.
+    """
+    generator = np.random.default_rng(0)
+    points, n = rows.points, len(rows.points)
+    diagonal = np.array(rows.masked(spec.diag(points)), dtype=np.float64)
+    smallest, weights = SMALLEST_PIVOT * float(diagonal.max(initial=0.0)), 1.0 if counts is None else counts
+    left_over = weights * diagonal
+    trace = float(left_over.sum())
+    factor, pivots = np.zeros((n, 0)), np.zeros(0, dtype=np.int64)
+    while len(pivots) < min(max_rank, n) and float(left_over.sum()) > tol * trace:
+        block = min(BLOCK, max_rank - len(pivots), n - len(pivots))
+        drawn = np.unique(generator.choice(n, size=block, p=left_over / left_over.sum()))
+        left = rows.masked(spec(points, points[drawn])) - factor @ factor[drawn].T
+        columns, kept = _accepted(left, drawn, smallest)
+        if not len(kept):
+            break
+        factor, pivots = np.hstack([factor, columns]), np.concatenate([pivots, kept])
+        diagonal = np.maximum(diagonal - np.einsum("ij,ij->i", columns, columns), 0.0)
+        diagonal[pivots] = 0.0
+        left_over = weights * diagonal
+    return factor, pivots
+
+
+def rank_limit(n_samples: int) -> int:
+    """Return how many landmarks a stored factor may have."""
+    return max(BLOCK, min(MAX_RANK, MAX_ENTRIES // n_samples))
+
+
+def _accepted(left: Array, drawn: Array, smallest: float) -> tuple[Array, Array]:
+    """Return orthogonalized columns of the residual for those drawn landmarks that still add something."""
+    small = left[drawn].copy()
+    least = np.maximum(smallest, 1e-10 * np.abs(np.diag(small)))
+    kept: list[int] = []
+    columns: list[Array] = []
+    while len(kept) < len(drawn):  # the largest pivot first: in any other order rounding grows with every small one
+        pivots = np.diag(small) - least
+        pivots[kept] = 0.0
+        j = int(np.argmax(pivots))
+        if pivots[j] <= 0:
+            break
+        kept.append(j)
+        columns.append(small[:, j] / np.sqrt(small[j, j]))
+        small = small - np.outer(columns[-1], columns[-1])
+    if not kept:
+        return np.zeros((len(left), 0)), drawn[:0]
+    lower = np.tril(np.array(columns).T[kept])
+    return solve_triangular(lower, left[:, kept].T, lower=True).T, drawn[kept]
+
+
+@dataclass(frozen=True, eq=False)
+class NystroemFeatures(FeatureMap):
+    """``k(x, landmarks) L'^-1 U`` with ``L L' = k(landmarks, landmarks)``: the projection on the landmarks.
+
+    ``U`` are orthonormal directions, if not all.
+    """
+
+    spec: KernelSpec
+    landmarks: Array
+    lower: Array
+    directions: Array | None = None
+
+    @classmethod
+    def of(cls, spec: KernelSpec, landmarks: Array) -> NystroemFeatures:
+        """Factorize the kernel on the landmarks."""
+        gram = spec(landmarks)
+        try:
+            lower = cholesky(gram, lower=True)
+        except LinAlgError:
+            lower = cholesky(gram + 1e-13 * np.diag(np.diag(gram)).max() * np.eye(len(gram)), lower=True)
+        return cls(spec, landmarks, lower)
+
+    @classmethod
+    def drawn(
+        cls, spec: KernelSpec, columns: tuple[int, ...], table: ColumnTable, tol: float, max_rank: int
+    ) -> NystroemFeatures:
+        """Draw landmarks from the rows of a table, or from a sample where these come in chunks."""
+        rows = table.sample().reading(spec, columns)
+        return cls.of(spec, rows.points[pivoted_cholesky(spec, rows, tol, max_rank)[1]])
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        """One feature a landmark, or a direction."""
+        return len(self.landmarks) if self.directions is None else self.directions.shape[1]
+
+    def turned(self, directions: Array) -> NystroemFeatures:
+        """Return these directions of the features."""
+        return replace(self, directions=directions)
+
+    def weights(self, v: Array) -> Array:
+        """Return ``c`` with ``z(x)'v = sum_l c_l k(x, landmark_l)``."""
+        return solve_triangular(self.lower.T, v if self.directions is None else self.directions @ v, lower=False)
+
+    def __call__(self, points: Array) -> Array:
+        """Return features of points."""
+        features = solve_triangular(self.lower, self.spec(points, self.landmarks).T, lower=True).T
+        return features if self.directions is None else features @ self.directions
