@@ -16,6 +16,7 @@ from scipy import sparse
 
 from manykernels import (
     Gaussian,
+    GaussianMKL,
     IncompatibleError,
     InvalidInputError,
     KernelBank,
@@ -130,7 +131,21 @@ CASES = [
     Case("a bank of views on one table", lambda: classify(FRAME, kernels=KernelBank.per_view(Linear())), "Pass Views"),
     Case("groups of unknown columns", lambda: KernelBank.from_groups({"g": ["x9"]}).fit(FRAME), "unknown='drop'"),
     Case("an unknown way with gaps", lambda: KernelBank.default(missing="mean"), "'error', 'mask', 'indicator'"),
-    Case("X as a sparse matrix", lambda: classify(sparse.csr_matrix(X)), r"sparse matrix.*pass X.toarray\(\)"),
+    Case(
+        "a sparse matrix and standardized columns",
+        lambda: classify(sparse.csr_matrix(X), kernels=KernelBank.default()),
+        "standardize=True subtracts means",
+    ),
+    Case(
+        "a sparse matrix with missing entries",
+        lambda: classify(sparse.csr_matrix(put(X, (0, 0), np.nan))),
+        "sparse X cannot be masked",
+    ),
+    Case(
+        "a sparse matrix for a search of kernels",
+        lambda: GaussianMKL().fit(sparse.csr_matrix(X), TARGET),
+        r"sparse matrix.*pass X.toarray\(\)",
+    ),
     Case("X as a dict of columns", lambda: classify(dict(FRAME)), r"X is a dict.*pandas.DataFrame\(X\)"),
     Case("X as a generator", lambda: classify(row for row in X), r"only once. Pass list\(X\)"),
     Case("X with masked entries", lambda: classify(np.ma.masked_greater(X, 2.0)), "masked array with 3 masked values"),
@@ -277,7 +292,6 @@ CASES = [
         lambda: classify(FRAME).predict(FRAME[["dose", "age", "weight"]]),
         "must be in the same order",
     ),
-    Case("a sparse matrix in predict", lambda: classify().predict(sparse.csr_matrix(X)), "sparse matrix"),
     Case("NaN in predict", lambda: classify().predict(put(X, (0, 0), np.nan)), "contains NaN"),
     # precomputed kernels
     Case(

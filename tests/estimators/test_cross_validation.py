@@ -231,7 +231,9 @@ SAMPLE_WEIGHTS = "kernel normalization and folds count training rows, not their 
         MKLRegressorCV(penalty="l1", n_alphas=2, ratio=0.1, cv=2, tol=1e-2),
         MKLClassifierCV(penalty="ridge", cv=2, tol=1e-2),
     ],
-    expected_failed_checks=lambda estimator: {"check_sample_weight_equivalence_on_dense_data": SAMPLE_WEIGHTS},
+    expected_failed_checks=lambda estimator: {
+        f"check_sample_weight_equivalence_on_{kind}_data": SAMPLE_WEIGHTS for kind in ("dense", "sparse")
+    },
 )
 def test_scikit_learn_accepts_the_estimator(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -58,7 +58,8 @@ class SurvivalCV(OfNumbers, MKLSurvivalCV):
 # check's 1e-7.
 # test_weights.py shows the equivalence where the kernels are fixed.
 WEIGHTS = {
-    "check_sample_weight_equivalence_on_dense_data": "kernel normalization counts training rows, not their weights"
+    f"check_sample_weight_equivalence_on_{kind}_data": "kernel normalization counts training rows, not their weights"
+    for kind in ("dense", "sparse")
 }
 OBJECTS = {"check_dtype_object": "a survival target of dicts is refused in words about events and times, not labels"}
 FOLDS = {"check_estimators_nan_inf": "a fold of its data has one time only, so that no two samples can be compared"}

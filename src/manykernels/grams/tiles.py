@@ -11,11 +11,13 @@ import numpy as np
 
 from manykernels.grams import gaussian
 from manykernels.kernels import ArdGaussian, FittedKernels, Gaussian, KernelSpec, PreparedRows
+from manykernels.kernels.sparse.points import SparsePoints
 from manykernels.validation.arrays import Array
 
 # Float64 kernel values held at once. They stay in cache, and so small an array is taken from memory already mapped:
 # with tiles of 4 MiB, mapping fresh pages cost more than the exponentials.
 TILE_BYTES = 2**19
+SPARSE_TILE_BYTES = 2**24  # of sparse rows, whose columns are sorted anew for every tile
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +45,18 @@ class TileEvaluator:
         """(M,) exponents ``c`` of ``scale exp(c ||x - z||^2)``; NaN for kernels that are not of this form."""
         values = np.full(self.bank.n_kernels, np.nan)
         if not self.bank.center:
-            for group in self.bank.groups:
-                values[list(group.kernels)] = [gaussian_coefficient(spec) for spec in group.specs]
+            for index, group in enumerate(self.bank.groups):
+                if not isinstance(self.left.points(index), SparsePoints):
+                    values[list(group.kernels)] = [gaussian_coefficient(spec) for spec in group.specs]
         for side in (self.left, self.right):
             if side.factors is not None:  # rows that lack a column are zero: left to the bank
                 values[~side.factors.all(axis=1)] = np.nan
         return values
+
+    @cached_property
+    def sparse(self) -> bool:
+        """Whether some kernels read sparse rows."""
+        return any(isinstance(self.left.points(index), SparsePoints) for index in range(len(self.bank.groups)))
 
     @cached_property
     def owners(self) -> Array:
@@ -80,7 +88,7 @@ class TileEvaluator:
 
     def chunks(self, kernels: Array, n_rows: int, n_cols: int) -> Iterator[tuple[Array, Array]]:
         """Cut kernels x rows into (positions in ``kernels``, rows) of one group and at most about `TILE_BYTES`."""
-        limit = max(1, TILE_BYTES // (8 * n_cols))
+        limit = max(1, (SPARSE_TILE_BYTES if self.sparse else TILE_BYTES) // (8 * n_cols))
         for _, _, positions in self.runs(kernels):
             for first in range(0, len(positions), limit):
                 part = positions[first : first + limit]

@@ -30,6 +30,7 @@ from manykernels.estimators.supervised.training import (
     obstacle_to_factors,
     open_training,
     plan_for,
+    reads_sparse,
 )
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams.plan import FACTORED, GRAM
@@ -53,6 +54,7 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
 
     fitted_extras: ClassVar[tuple[str, ...]] = ()  # attributes of the fitted estimator that only this class has
 
+    _takes_sparse: ClassVar[bool] = False  # whether X may be a sparse matrix
     _task: str
     _other: str
     _target_word: str
@@ -77,6 +79,7 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._takes_kernels
+        tags.input_tags.sparse = self._takes_sparse and reads_sparse(self.kernels, self.kernels_as)
         return tags
 
     # --- fitting ----------------------------------------------------------------------------------------------------

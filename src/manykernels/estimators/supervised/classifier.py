@@ -174,6 +174,7 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
     (True, True)
     """
 
+    _takes_sparse = True
     _task = "classification"
     _other = "MKLRegressor"
     _target_word = "class"

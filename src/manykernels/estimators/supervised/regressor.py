@@ -189,6 +189,7 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
     ('x1', True)
     """
 
+    _takes_sparse = True
     _task = "regression"
     _other = "MKLClassifier"
     _target_word = "output"

@@ -36,14 +36,14 @@ def checked_rows(
         return stack
     if isinstance(X, Pairs) or isinstance(getattr(estimator, "kernels", None), PairKernels):
         return _checked_pairs(estimator, X, reset)
-    table = Table.of(X)
+    table = Table.of(X, sparse=getattr(estimator, "_takes_sparse", False))
     if not reset:
         table = table.completed(getattr(estimator, "feature_names_in_", None))
         if _has_what_is_read(estimator, table, read):
             return table
     try:
         with invalid_input():
-            validate_data(estimator, table.data, reset=reset, skip_check_array=True)
+            validate_data(estimator, table.head, reset=reset, skip_check_array=True)
     except InvalidInputError as error:
         raise InvalidInputError(f"{error}{_what_is_read(estimator, table, read)}") from error
     return table

@@ -11,8 +11,9 @@ from manykernels.grams.factored import FactoredStack, served_by
 from manykernels.grams.factored.features import by_levels
 from manykernels.grams.plan import FACTORED, GRAM, MemoryPlan, memory_bytes, plan_kernels
 from manykernels.grams.portable.opened import open_factored, refusal
-from manykernels.kernels import FittedKernels, KernelBank, KernelSpec, PairKernels, Pairs, PrecomputedBank
+from manykernels.kernels import FittedKernels, Joint, KernelBank, KernelSpec, PairKernels, Pairs, PrecomputedBank
 from manykernels.kernels.bank.columns import Table
+from manykernels.kernels.bank.grids import DEFAULT_SPECS
 from manykernels.solvers.methods.factored.solver import FactoredNewton
 from manykernels.validation.parameters import check_n_jobs
 
@@ -50,7 +51,9 @@ def is_precomputed(kernels: Any) -> bool:
 def as_bank(kernels: Any, rows: Any = None) -> KernelBank | PrecomputedBank | PairKernels:
     """Return the bank that the parameter ``kernels`` of an estimator stands for, on these rows."""
     if kernels is None:
-        return PairKernels() if isinstance(rows, Pairs) else KernelBank.default()
+        if isinstance(rows, Pairs):
+            return PairKernels()
+        return default_bank(rows)
     if isinstance(kernels, str) and kernels == PRECOMPUTED:
         return PrecomputedBank(normalize=None)
     if isinstance(kernels, (KernelBank, PrecomputedBank, PairKernels)):
@@ -59,6 +62,18 @@ def as_bank(kernels: Any, rows: Any = None) -> KernelBank | PrecomputedBank | Pa
         f"kernels must be None (the default bank), a KernelBank, PairKernels or 'precomputed', got {kernels!r}. A list "
         "of (name, kernel, columns) becomes a bank with KernelBank(list)."
     )
+
+
+def default_bank(rows: Any = None) -> KernelBank:
+    """Return the default bank for rows; of sparse ones, Gaussian and linear kernels of all columns as they are."""
+    sparse = isinstance(rows, Table) and rows.is_sparse
+    return KernelBank([Joint(DEFAULT_SPECS)]) if sparse else KernelBank.default()
+
+
+def reads_sparse(kernels: Any, kernels_as: str) -> bool:
+    """Tell whether sparse rows can be read with these parameters: no means are subtracted, and no factors asked for."""
+    whole = kernels is None or (isinstance(kernels, KernelBank) and not (kernels.standardize or kernels.center))
+    return whole and kernels_as != FACTORED
 
 
 def open_training(
@@ -123,7 +138,9 @@ def plan_for(
         if kernels_as == FACTORED:
             raise IncompatibleError(f"kernels_as='factored' cannot be had: {refusal(bank)}.")
         return None
-    table = Table.of(X)
+    table = Table.of(X, sparse=True)
+    if table.is_sparse:
+        obstacle = "X is sparse, which factors cannot do yet; take kernels_as='gram', or reduce the columns"
     expanded = bank.expand(table)
     if not expanded:
         return None  # fitting the bank says what is wrong with the columns

@@ -89,9 +89,11 @@ def leave_one_out_importance(
     ('x1', 2)
     """
     inner = last_step(estimator)
-    bank = as_bank(inner.kernels)
+    bank = as_bank(inner.kernels, X)
     if not isinstance(bank, KernelBank):
-        raise InvalidInputError("Views are left out of banks; of precomputed kernels, leave out kernels by hand.")
+        raise InvalidInputError(
+            "Views are left out of banks; of precomputed kernels and of pairs, leave out kernels by hand."
+        )
     places = _places(bank, X if inner is estimator else clone(estimator[:-1]).fit(X, y).transform(X))
     names = list(dict.fromkeys(place for place, _ in places))
     names = [name for name in names if name != "all"]

@@ -16,7 +16,15 @@ from manykernels.estimators.supervised.factored import FactoredExpansion, Kernel
 from manykernels.estimators.supervised.prediction import KernelExpansion
 from manykernels.grams.factored.several import grid_parts
 from manykernels.grams.portable.functions import CellFunction, FourierSeries, LandmarkFunction
-from manykernels.inspection.model_file.values import ANY, all_are, is_float, is_index, is_number, wrong_floats
+from manykernels.inspection.model_file.values import (
+    ANY,
+    all_are,
+    are_points,
+    is_float,
+    is_index,
+    is_number,
+    wrong_floats,
+)
 from manykernels.kernels import (
     FittedBank,
     FittedPairBank,
@@ -170,7 +178,7 @@ def _wrong_rows(bank: Any, rows: Any) -> Iterator[str]:
     shapes = [(n_rows, len(group.positions)) for group in bank.groups]
     if rows.keys != tuple(group.key for group in bank.groups) or len(rows.data) != len(shapes):
         yield "support.keys"
-    elif not all(is_float(points, shape) for points, shape in zip(rows.data, shapes, strict=True)):
+    elif not all(are_points(points, shape) for points, shape in zip(rows.data, shapes, strict=True)):
         yield "support.data"
     elif not all(is_float(norms, shape[:1]) for norms, shape in zip(rows.squared_norms, shapes, strict=True)):
         yield "support.squared_norms"

@@ -52,6 +52,7 @@ from manykernels.kernels import (
     PreparedPairs,
     spec_from_dict,
 )
+from manykernels.kernels.sparse.points import SparsePoints
 from manykernels.kernels.tables.encoding import Encoding
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import JOINT_LOSSES, LOSSES
@@ -73,7 +74,7 @@ BANKS = (
 )  # fmt: skip
 FITTED = (
     KernelExpansion, FactoredExpansion, KernelPart, FourierSeries, LandmarkFunction, CellFunction, FittedBank, Prepared,
-    FittedPrecomputedBank, PreparedKernels, FittedPairBank, PreparedPairs, AlignedWeights, PenaltyFamily,
+    FittedPrecomputedBank, PreparedKernels, FittedPairBank, PreparedPairs, SparsePoints, AlignedWeights, PenaltyFamily,
 )  # fmt: skip
 RESULTS = (Solution, Certificate, KKTResiduals, IterationRecord)
 FAMILIES = tuple(cls for cls in vars(discovery).values() if isinstance(cls, type) and issubclass(cls, KernelFamily))

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from manykernels.kernels.sparse.points import SparsePoints
+
 ANY = None  # a length that nothing else fixes
 
 
@@ -24,6 +26,17 @@ def is_float(value: Any, shape: tuple[int | None, ...]) -> bool:
         return False
     fits = all(length in (ANY, found) for found, length in zip(value.shape, shape, strict=True))
     return fits and bool(np.isfinite(value).all())
+
+
+def are_points(value: Any, shape: tuple[int, int]) -> bool:
+    """Tell whether a value holds points of a shape: a finite array, or sparse rows."""
+    if not isinstance(value, SparsePoints):
+        return is_float(value, shape)
+    ends, n_stored = value.indptr, len(value.data)
+    whole = tuple(value.shape) == shape and is_float(value.data, (ANY,)) and is_index(value.indices, n_stored, shape[1])
+    if not whole or not is_index(ends, shape[0] + 1, n_stored + 1):
+        return False
+    return bool(ends[0] == 0 and ends[-1] == n_stored and (np.diff(ends) >= 0).all())
 
 
 def is_index(value: Any, length: int, size: int | None) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.dummy import DummyClassifier, DummyRegressor
@@ -17,7 +18,7 @@ from sklearn.svm import SVC
 
 from manykernels.estimators import KernelAligner, MKLSurvivalCV
 from manykernels.inspection.reports.tasks import SURVIVAL
-from manykernels.kernels import KernelBank, KernelStack, Linear, PrecomputedBank, Views
+from manykernels.kernels import KernelBank, KernelStack, Linear, Pairs, PrecomputedBank, Views
 
 CONSTANT, SUM = "best constant", "plain sum of the same kernels"
 ONE_KERNEL = {
@@ -64,6 +65,8 @@ def baselines_for(model: Any, task: str, X: Any, n_kernels: int) -> tuple[dict[s
 def _why_no_sum(model: Any, X: Any, n_kernels: int) -> str:
     if not hasattr(model, "kernels"):
         return "the model finds its kernels while it learns, so that there is no list to sum"
+    if no_columns(X):
+        return no_columns(X)
     if n_kernels * float(len(X)) ** 2 > MOST_ENTRIES:
         return f"{n_kernels:,} kernels of {len(X):,} samples would take too long for a comparison"
     return ""
@@ -72,6 +75,8 @@ def _why_no_sum(model: Any, X: Any, n_kernels: int) -> str:
 def _why_no_single_kernel(X: Any) -> str:
     if isinstance(X, KernelStack):
         return "the data are kernels, not columns"
+    if no_columns(X):
+        return no_columns(X)
     if isinstance(X, Views):
         return "the data are several tables, not one"
     numeric = X.select_dtypes("number").shape[1] == X.shape[1] if isinstance(X, pd.DataFrame) else _is_numeric(X)
@@ -80,6 +85,13 @@ def _why_no_single_kernel(X: Any) -> str:
     if bool(np.asarray(pd.isna(X)).any()):
         return "some values are missing"
     return "" if len(X) <= MOST_ROWS else f"{len(X):,} samples would take too long for a comparison"
+
+
+def no_columns(X: Any) -> str:
+    """Return why the columns of the data cannot be looked at one by one; an empty text if they can."""
+    if isinstance(X, Pairs):
+        return "the data are pairs, not columns"
+    return "the data are sparse, and would have to be filled" if issparse(X) else ""
 
 
 def as_frame(X: Any) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from manykernels.inspection.reports.baselines import CONSTANT, as_frame
+from manykernels.inspection.reports.baselines import CONSTANT, as_frame, no_columns
 from manykernels.inspection.reports.evaluation import HELD_OUT, IMBALANCED, TRAINING, Evaluation
 from manykernels.inspection.reports.report import MKLReport
 from manykernels.inspection.reports.tasks import SURVIVAL
@@ -146,7 +146,7 @@ def _edge(case: Case) -> Iterator[Caveat]:
 
 
 def _duplicates(case: Case) -> Iterator[Caveat]:
-    if isinstance(case.X, KernelStack):
+    if isinstance(case.X, KernelStack) or no_columns(case.X):
         return
     table = as_frame(case.X)
     copies = table.duplicated(keep=False).to_numpy()

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import issparse
 from sklearn.pipeline import Pipeline
 
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table, summed_by
@@ -19,7 +20,7 @@ from manykernels.inspection.reports.baselines import as_frame
 from manykernels.inspection.reports.charts import histogram
 from manykernels.inspection.reports.evaluation import Evaluation
 from manykernels.inspection.reports.tasks import SURVIVAL
-from manykernels.kernels import KernelStack, Views
+from manykernels.kernels import KernelStack, Pairs, Views
 
 MOST_VIEWS, MOST_KERNELS, MOST_CLASSES, MOST_COLUMNS = 10, 15, 12, 8
 LONGEST = 48  # letters of a name
@@ -89,9 +90,14 @@ def question_of(model: Any, task: str, target: str) -> str:
 
 def data_facts(X: Any, n_test: int) -> list[tuple[str, str]]:
     """Return the size and the kinds of the columns, summarized."""
-    facts = [("samples", f"{len(X):,}" + (f", and {n_test:,} held out" if n_test else ""))]
+    n_rows = X.shape[0] if issparse(X) else len(X)
+    facts = [("samples", f"{n_rows:,}" + (f", and {n_test:,} held out" if n_test else ""))]
     if isinstance(X, KernelStack):
         return [*facts, ("kernels given", f"{len(X.names):,} precomputed")]
+    if isinstance(X, Pairs):
+        return [*facts, ("pairs", repr(X).removeprefix("Pairs(").removesuffix(")"))]
+    if issparse(X):
+        return [*facts, ("columns", f"{X.shape[1]:,}, sparse: {100 * X.nnz / np.prod(X.shape):.2g} % are stored")]
     table = as_frame(X)
     names = [str(name) if isinstance(X, (pd.DataFrame, Views)) else f"x{name}" for name in table.columns]
     more = f", and {len(names) - MOST_COLUMNS:,} more" if len(names) > MOST_COLUMNS else ""

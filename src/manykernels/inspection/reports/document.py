@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,7 +23,7 @@ from manykernels.inspection.reports.evaluation import FOLDS, HELD_OUT, TRAINING,
 from manykernels.inspection.reports.report import MKLReport
 from manykernels.inspection.reports.scores import check_one_prediction
 from manykernels.inspection.reports.tasks import SURVIVAL, task_of
-from manykernels.kernels import KernelStack, PrecomputedBank, Views
+from manykernels.kernels import KernelStack, Pairs, PrecomputedBank, Views
 from manykernels.validation.arrays import check_count
 
 Array = NDArray[Any]
@@ -158,11 +159,14 @@ def _checked(model: Any, X: Any, y: Any, what: str) -> tuple[Any, Array, str]:
     kernels = None if isinstance(model, Pipeline) and len(model) > 1 else getattr(last_step(model), "kernels", None)
     if isinstance(kernels, PrecomputedBank) or (isinstance(kernels, str) and kernels == "precomputed"):
         X = X if isinstance(X, KernelStack) else KernelStack(X)
-    elif not hasattr(X, "iloc") and not isinstance(X, Views):
+    elif issparse(X):
+        X = X.tocsr()
+    elif not hasattr(X, "iloc") and not isinstance(X, (Views, Pairs)):
         X = np.asarray(X)
     values = check_survival(y) if task_of(model) == SURVIVAL else np.asarray(y)
-    if len(X) != len(values):
-        raise InvalidInputError(f"{what} differ in length: {len(X)} rows and {len(values)} targets.")
+    n_rows = X.shape[0] if issparse(X) else len(X)
+    if n_rows != len(values):
+        raise InvalidInputError(f"{what} differ in length: {n_rows} rows and {len(values)} targets.")
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     return X, values, str(y.name) if isinstance(y, pd.Series) and y.name is not None else ""

@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import issparse
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import NUMBERS, Table
@@ -18,6 +19,9 @@ from manykernels.kernels.bank.parameters import BankParameters
 from manykernels.kernels.bank.patterns import BankEntry, NamedKernel, OnColumns, as_entry, indicators
 from manykernels.kernels.bank.prepared import Prepared
 from manykernels.kernels.bank.standardization import column_statistics, present_medians, standardized
+from manykernels.kernels.sparse.points import SparsePoints
+from manykernels.kernels.sparse.prepared import FEW_COLUMNS
+from manykernels.kernels.sparse.tables import compressed, stored_problems
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.widths import MedianDistances
 from manykernels.kernels.tables.encoding import Encoding
@@ -170,10 +174,12 @@ class KernelBank(BankParameters, BankConstructors):
         >>> bank.names, values.tolist()
         (('line',), [[-1.0], [1.0]])
         """
-        table = Table.of(X)
+        table = Table.of(X, sparse=True)
         kernels = self.expand(table)
         used = _used(kernels)
         values = self._checked(table, kernels, used)
+        if table.is_sparse:
+            return self._sparse_bank(table, kernels, values, used), values
         encodings = tuple(table.encoding(j) for j in used)
         means, deviations = self._statistics(values, encodings)
         values = standardized(values, means, deviations)
@@ -191,6 +197,34 @@ class KernelBank(BankParameters, BankConstructors):
             missing=self.missing,
         )
         return bare, values
+
+    def _sparse_bank(self, table: Table, kernels: Sequence[NamedKernel], rows: Any, used: Array) -> FittedBank:
+        """Return the bank on the used columns of sparse rows, which are read as they are."""
+        zeros = np.zeros(len(used))
+        return FittedBank(
+            names=tuple(name for name, _, _ in kernels),
+            specs=resolve_specs(kernels, rows, used),
+            positions=tuple(positions for _, _, positions in kernels),
+            scales=np.ones(len(kernels)),
+            n_features=table.n_columns,
+            feature_names=_string_names(table),
+            column_means=zeros,
+            column_scales=zeros + 1.0,
+            shifts=zeros,
+            missing=self.missing,
+            sparse=True,
+        )
+
+    def _check_sparse(self) -> None:
+        """Refuse what would fill columns that are mostly zeros."""
+        for name in ("standardize", "center"):
+            if getattr(self, name):
+                raise InvalidInputError(
+                    f"X is sparse, and {name}=True subtracts means, after which no entry is zero. Scale columns before "
+                    f"(TfidfVectorizer, MaxAbsScaler, StandardScaler(with_mean=False)) and make the bank with "
+                    f"{name}=False, such as KernelBank.joint(Linear(), widths=['median']); the intercept of the model "
+                    "stands for the mean of a linear kernel."
+                )
 
     def _statistics(self, values: Array, encodings: Sequence[Encoding]) -> tuple[Array, Array]:
         """Return what is subtracted from columns and what they are divided by: 0 and 1 for codes of categories."""
@@ -216,12 +250,17 @@ class KernelBank(BankParameters, BankConstructors):
         bank = replace(bank, scales=training_scales(diagonals, self.normalize, bank.names, counts))
         return bank, bank.with_factors(points)
 
-    def _checked(self, table: Table, kernels: Sequence[NamedKernel], used: Array) -> Array:
+    def _checked(self, table: Table, kernels: Sequence[NamedKernel], used: Array) -> Any:
         """Return the columns in use, NaN where a gap is allowed, or refuse all that cannot be used at once."""
+        if table.is_sparse:
+            rows = table.compressed(used)
+            refuse(stored_problems(rows, table, used))
+            return rows
         problems = {found.column: found for entry in self.kernels for found in entry.problems(table)}
         for _, spec, positions in kernels:
+            needs = f"{spec.label} needs numbers"
             for place, j in enumerate(positions):
-                for found in table.unreadable(j, spec.reads(place), f"{spec.label} needs numbers"):
+                for found in table.unreadable(j, spec.reads(place), needs):
                     problems.setdefault(found.column, found)
         readable = [int(j) for j in used if table.kind(j) in READ_AS]
         values = table.codes(readable)
@@ -248,7 +287,7 @@ class KernelBank(BankParameters, BankConstructors):
         >>> from manykernels import Gaussian, KernelBank
         >>> KernelBank([("narrow", Gaussian(0.5))]).check([[0.0], [1.0]])
         """
-        table = Table.of(X)
+        table = Table.of(X, sparse=True)
         kernels = self.expand(table)
         self._checked(table, kernels, _used(kernels))
 
@@ -274,9 +313,11 @@ class KernelBank(BankParameters, BankConstructors):
         >>> [name for name, _, _ in KernelBank.per_feature(Gaussian(1.0)).expand([[0.0, 5.0], [1.0, 6.0]])]
         ['x0: gaussian(width=1)', 'x1: gaussian(width=1)']
         """
-        table = Table.of(X)
+        table = Table.of(X, sparse=True)
+        if table.is_sparse:
+            self._check_sparse()
         kernels = [kernel for entry in self.kernels for kernel in entry.expand(table)]
-        if self.missing == "indicator":
+        if self.missing == "indicator" and not table.is_sparse:
             kernels += indicators(table, kernels)
         _check_unique([name for name, _, _ in kernels])
         for name, spec, positions in kernels:
@@ -344,9 +385,11 @@ def resolve_specs(kernels: Sequence[NamedKernel], values: Array, used: Array) ->
     """Return the kernels with every width a number; what columns teach is learned once per set of columns."""
     learned: dict[tuple[int, ...], MedianDistances] = {}
 
-    def points(positions: tuple[int, ...]) -> Array:
+    def points(positions: tuple[int, ...]) -> Any:
         """Return the rows that have all of these columns."""
-        chosen = values[:, np.searchsorted(used, positions)]
+        chosen: Any = values[:, np.searchsorted(used, positions)]
+        if issparse(chosen):
+            return SparsePoints.of(compressed(chosen)) if len(positions) > FEW_COLUMNS else chosen.toarray()
         return chosen[~np.isnan(chosen).any(axis=1)]
 
     def of(positions: tuple[int, ...]) -> MedianDistances:

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 from sklearn.utils.validation import check_array
 
 from manykernels.exceptions import InvalidInputError, InvalidInputTypeError
+from manykernels.kernels.sparse.tables import REFUSAL, compressed, is_sparse_frame
 from manykernels.kernels.tables.encoding import Encoding
 from manykernels.kernels.tables.kinds import READ_AS, describe, kind_of, kind_of_dtype
 from manykernels.kernels.tables.problems import Problem, entries_problems, refuse
@@ -31,7 +32,7 @@ class Table:
     Indexed by rows it is a table again, which nobody needs to read once more.
     """
 
-    data: pd.DataFrame | Array
+    data: Any  # DataFrame, float64 array, or rows in compressed form
     columns: tuple[Any, ...] | None
     views: Views | None = None
     _kinds: dict[int, str] = field(default_factory=dict)
@@ -39,10 +40,15 @@ class Table:
     _read: dict[int, Array] = field(default_factory=dict)  # columns of a DataFrame by their own encodings
 
     @classmethod
-    def of(cls, X: Any) -> Table:
-        """Check the shape of ``X`` (DataFrame, Views, array, nested lists) and wrap it; a table stays as it is."""
+    def of(cls, X: Any, *, sparse: bool = False) -> Table:
+        """Check the shape of ``X`` (DataFrame, Views, array, nested lists) and wrap it; a table stays as it is.
+
+        Sparse matrices, and DataFrames of sparse columns, are kept as they are where ``sparse`` allows it.
+        """
         if isinstance(X, Table):
             return X
+        if sparse and issparse(X):
+            return cls(compressed(X), None)
         if isinstance(X, pd.DataFrame) and X.columns.nlevels == 2:
             X = Views(X)
         if isinstance(X, Views):
@@ -56,7 +62,7 @@ class Table:
         if not X.columns.is_unique:
             repeated = list(X.columns[X.columns.duplicated()].unique())
             raise InvalidInputError(f"Column names must differ, but {repeated[:5]} appear more than once.")
-        return cls(X, tuple(X.columns))
+        return cls(compressed(X) if sparse and is_sparse_frame(X) else X, tuple(X.columns))
 
     def __len__(self) -> int:
         return int(self.data.shape[0])
@@ -64,7 +70,7 @@ class Table:
     def __getitem__(self, rows: Array) -> Table:
         views = None if self.views is None else self.views[rows]
         if views is not None:
-            data: pd.DataFrame | Array = views.frame
+            data: Any = views.frame
         else:
             data = self.data.iloc[rows] if isinstance(self.data, pd.DataFrame) else self.data[rows]
         read = {j: column[rows] for j, column in self._read.items()}
@@ -72,8 +78,23 @@ class Table:
 
     @property
     def given(self) -> Any:
-        """The rows as they were given: views, or a DataFrame or array."""
+        """The rows as they were given: views, or a DataFrame, array or sparse matrix."""
+        if self.is_sparse and self.columns is not None:
+            frames: Any = pd.DataFrame
+            return frames.sparse.from_spmatrix(self.data, columns=pd.Index(self.columns))
         return self.data if self.views is None else self.views
+
+    @property
+    def head(self) -> Any:
+        """What tells number and names of the columns, cheaply."""
+        if self.is_sparse and self.columns is not None:
+            return pd.DataFrame(np.empty((0, self.n_columns)), columns=pd.Index(self.columns))
+        return self.data
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the rows are in compressed form."""
+        return issparse(self.data)
 
     @property
     def n_columns(self) -> int:
@@ -137,6 +158,8 @@ class Table:
     def codes(self, positions: Iterable[int], encodings: Iterable[Encoding] | None = None) -> Array:
         """Return columns as (n, k) float64, NaN where a value is missing; by their own encodings or by given ones."""
         positions = [int(j) for j in positions]
+        if self.is_sparse:
+            return np.asarray(self.compressed(positions).toarray())
         if not isinstance(self.data, pd.DataFrame):
             return self.data[:, positions]
         chosen = [self.encoding(j) for j in positions] if encodings is None else list(encodings)
@@ -153,6 +176,14 @@ class Table:
             .reshape(len(positions), len(self))
             .T
         )
+
+    def compressed(self, positions: Sequence[int] | Array) -> csr_array:
+        """Return columns as sparse rows, (n, k) in canonical form."""
+        if not self.is_sparse:
+            return compressed(csr_array(self.codes(positions)))
+        if len(positions) == self.n_columns and np.array_equal(positions, np.arange(self.n_columns)):
+            return self.data
+        return compressed(self.data[:, list(positions)])
 
     def _read_new(self, positions: list[int]) -> None:
         """Read the columns that nobody asked for yet."""
@@ -186,7 +217,7 @@ class Table:
         kind = self.kind(column)
         if READ_AS.get(kind) in kinds:
             return []
-        held = describe(self.data.iloc[:, column])  # type: ignore[union-attr]  # arrays hold numbers only
+        held = describe(self.data.iloc[:, column])  # arrays hold numbers only
         if kind not in READ_AS:
             return [Problem(self.names[column], "unusable", held)]
         return [Problem(self.names[column], "numbers", f"{held}; {kernel}")]
@@ -234,12 +265,7 @@ def _as_pandas(X: Any) -> pd.DataFrame:
 
 def _checked_array(X: Any) -> Array:
     if issparse(X):
-        raise InvalidInputTypeError(
-            f"X is a sparse matrix of shape {X.shape}, but kernels read dense columns. Linear kernels of sparse "
-            "matrices need no dense ones: KernelStack([(X @ X.T).toarray()]) with kernels='precomputed', and "
-            "KernelStack.rectangular([(X_new @ X.T).toarray()]) to predict. For other kernels reduce the columns "
-            "(scikit-learn's TruncatedSVD in a pipeline), or pass X.toarray() if that fits into memory."
-        )
+        raise InvalidInputTypeError(REFUSAL.format(shape=X.shape))
     check_readable(X, "X")
     if isinstance(X, (np.matrix, np.ma.MaskedArray)):
         X = np.asarray(X)

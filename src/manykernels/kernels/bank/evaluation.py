@@ -8,6 +8,7 @@ import numpy as np
 
 from manykernels.kernels.bank.contract import Group, Side
 from manykernels.kernels.bank.prepared import Prepared
+from manykernels.kernels.sparse.points import SparsePoints
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.distances import squared_distances
 from manykernels.validation.arrays import Array, check_finite
@@ -28,11 +29,11 @@ def evaluate_group(
     place = {kernel: spec for kernel, spec in zip(group.kernels, group.specs, strict=True)}
     specs: list[Any] = [place[int(kernel)] for kernel in kernels]
     if group.family == "squared_distance":
-        shared = squared_distances(points, others, norms, other_norms)
+        shared = _distances(points, others, norms, other_norms)
         for slot, spec in zip(slots, specs, strict=True):
             spec.from_squared_distance(shared, out=out[slot])
     elif group.family == "inner_product":
-        shared = points @ others.T
+        shared = points.inner(others) if isinstance(points, SparsePoints) else points @ others.T
         for slot, spec in zip(slots, specs, strict=True):
             spec.from_inner_product(shared, out=out[slot])
     else:
@@ -41,12 +42,19 @@ def evaluate_group(
             check_finite(out[slot], f"The kernel {spec.label}")
 
 
-def _points_of(side: Side[Prepared], group: int) -> tuple[Array, Array]:
+def _distances(points: Any, others: Any, norms: Array, other_norms: Array) -> Array:
+    """Return squared distances between dense or between sparse points."""
+    if isinstance(points, SparsePoints):
+        return points.squared_distances(others, norms, other_norms)
+    return squared_distances(points, others, norms, other_norms)
+
+
+def _points_of(side: Side[Prepared], group: int) -> tuple[Any, Array]:
     """Return the points of a group, (size, d), and their squared norms."""
     return side.prepared.data[group][side.rows], side.prepared.squared_norms[group][side.rows]
 
 
-def raw_diagonal(spec: KernelSpec, points: Array, norms: Array) -> Array:
+def raw_diagonal(spec: KernelSpec, points: Any, norms: Array) -> Array:
     """Return ``k(x, x)`` from the points of the kernel's group and their squared norms, (n,) float64."""
     if spec.family in ("other", "missing"):
         return spec.diag(points)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import csr_array
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import NUMBERS, Table, locate_columns
@@ -17,12 +18,15 @@ from manykernels.kernels.bank.evaluation import evaluate_group, raw_diagonal
 from manykernels.kernels.bank.normalization import centered_diagonal, check_diagonal, unit_factors
 from manykernels.kernels.bank.prepared import Prepared, build_groups, prepare_points
 from manykernels.kernels.bank.standardization import standardized
+from manykernels.kernels.sparse.prepared import prepare_sparse
+from manykernels.kernels.sparse.tables import stored_problems
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.tables.encoding import Encoding
 from manykernels.kernels.tables.problems import entries_problems, refuse
 from manykernels.validation.arrays import Array, check_indices
 
 CHUNK_ENTRIES = 4 * 2**20
+MOST_LISTED = 1000  # columns of a kernel that a table names
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +62,8 @@ class FittedBank(FittedKernels[Prepared]):
         needed for every new row, so they are kept, also by a model with few support samples.
     reference_gaps : (n_train, n_used) bool or None
         Which of them are missing.
+    sparse : bool
+        Whether rows are read in compressed form, as those of fit were.
     """
 
     names: tuple[str, ...]
@@ -76,6 +82,7 @@ class FittedBank(FittedKernels[Prepared]):
     encodings: tuple[Encoding, ...] = ()
     missing: str = "error"
     reference_gaps: Array | None = None
+    sparse: bool = False
 
     @property
     def n_features_in_(self) -> int:
@@ -166,9 +173,17 @@ class FittedBank(FittedKernels[Prepared]):
         InvalidInputError
             Columns that are not there or cannot be read, and values that are missing against ``missing`` or infinite.
         """
-        table = Table.of(X).completed(self.feature_names)
+        table = Table.of(X, sparse=True).completed(self.feature_names)
         places = locate_columns(table, self.used, self.n_features, self.feature_names)
+        if self.sparse:
+            return self._compressed(table, places)
         return standardized(self._read(table, places), self.column_means, self.column_scales)
+
+    def _compressed(self, table: Table, places: tuple[int, ...]) -> Any:
+        """Return columns as sparse rows, which have no gaps."""
+        rows = table.compressed(places)
+        refuse(stored_problems(rows, table, places))
+        return rows
 
     def _read(self, table: Table, places: tuple[int, ...]) -> Array:
         """Return columns as in fit, (n, n_used), NaN where a gap is allowed."""
@@ -302,6 +317,8 @@ class FittedBank(FittedKernels[Prepared]):
 
         NaN is missing: the factors of the points are zero in the kernels of that column.
         """
+        if self.sparse:
+            return prepare_sparse(self.groups, self.names, csr_array(values), self.used)
         gaps = np.isnan(values)
         return prepare_points(self.groups, self.names, values, self.used, self.shifts, gaps if gaps.any() else None)
 
@@ -337,7 +354,7 @@ class FittedBank(FittedKernels[Prepared]):
     def frame(self) -> pd.DataFrame:
         """Return one row per kernel: name, kernel, columns, scale."""
         names = self.feature_names or tuple(f"x{j}" for j in range(self.n_features))
-        columns = [", ".join(names[j] for j in positions) for positions in self.positions]
+        columns = [_listed([names[j] for j in positions]) for positions in self.positions]
         labels = [spec.label for spec in self.specs]
         return pd.DataFrame({"name": self.names, "kernel": labels, "columns": columns, "scale": self.scales})
 
@@ -348,3 +365,10 @@ class FittedBank(FittedKernels[Prepared]):
         for slots in np.split(order, np.flatnonzero(np.diff(owner[order])) + 1):
             if len(slots):
                 yield int(owner[slots[0]]), slots
+
+
+def _listed(names: list[str]) -> str:
+    """Return names of columns in a row, the first few of very many."""
+    if len(names) <= MOST_LISTED:
+        return ", ".join(names)
+    return f"{', '.join(names[:3])}, ... ({len(names)} columns)"

@@ -103,7 +103,7 @@ def unusable_columns(table: Table) -> list[Problem]:
     for j in range(table.n_columns):
         kind = table.kind(j)
         if kind == "text" or kind not in READ_AS:
-            held = describe(table.data.iloc[:, j])  # type: ignore[union-attr]  # arrays hold numbers only
+            held = describe(table.data.iloc[:, j])  # arrays hold numbers only
             found.append(Problem(table.names[j], "text" if kind == "text" else "unusable", held))
     return found
 

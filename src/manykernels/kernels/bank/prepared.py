@@ -10,6 +10,7 @@ import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.contract import Group, PreparedRows
+from manykernels.kernels.sparse.points import SparsePoints
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.specs.distances import row_norms
@@ -28,8 +29,9 @@ class Prepared(PreparedRows):
         What identifies each of its groups.
     n_samples : int
         Number of rows.
-    data : tuple of (n, d) float64
-        Per group, contiguous points: standardized, and for squared distances shifted and divided by column widths.
+    data : tuple of (n, d) float64 or SparsePoints
+        Per group, contiguous points: standardized, and for squared distances shifted and divided by column widths. Of
+        sparse rows, compressed where kernels read many columns.
     squared_norms : tuple of (n,) float64
         Per group, the squared norms of the points.
     row_means : (M, n) float64 or None
@@ -42,20 +44,20 @@ class Prepared(PreparedRows):
     names: tuple[str, ...]
     keys: tuple[tuple[Any, ...], ...]
     n_samples: int
-    data: tuple[Array, ...]
+    data: tuple[Any, ...]
     squared_norms: tuple[Array, ...]
     row_means: Array | None = None
     factors: Array | None = None
 
-    def points(self, group: int) -> Array:
-        """Return the (n, d) contiguous float64 points of a group of the bank."""
+    def points(self, group: int) -> Any:
+        """Return the (n, d) contiguous float64 points of a group of the bank, or its `SparsePoints`."""
         return self.data[group]
 
     def take(self, rows: Any) -> Prepared:
         """Return the chosen rows (positions, slice or mask), for instance the support samples."""
-        taken: dict[int, Array] = {}
+        taken: dict[int, Any] = {}
         # Groups may share one array; they go on sharing it.
-        data = tuple(taken.setdefault(id(points), np.ascontiguousarray(points[rows])) for points in self.data)
+        data = tuple(taken.setdefault(id(points), _rows_of(points, rows)) for points in self.data)
         return replace(
             self,
             n_samples=len(np.arange(self.n_samples)[rows]),
@@ -83,6 +85,11 @@ class Prepared(PreparedRows):
             squared_norms=tuple(self.squared_norms[g] for g in kept),
             **self.normalization(chosen),
         )
+
+
+def _rows_of(points: Any, rows: Any) -> Any:
+    """Return some of the points."""
+    return points[rows] if isinstance(points, SparsePoints) else np.ascontiguousarray(points[rows])
 
 
 def build_groups(specs: Sequence[KernelSpec], positions: Sequence[tuple[int, ...]]) -> tuple[Group, ...]:
@@ -113,7 +120,7 @@ def prepare_points(
         key = _points_key(group)
         if key not in known:
             points = _group_points(group, values, np.searchsorted(used, group.positions), shifts, gaps)
-            known[key] = (points, _checked_norms(points, group, names))
+            known[key] = (points, checked_norms(points, group, names))
     shared = [known[_points_key(group)] for group in groups]
     data, norms = (tuple(part) for part in zip(*shared, strict=True))
     present = None if gaps is None else _presence(groups, len(names), used, gaps)
@@ -148,16 +155,16 @@ def _group_points(group: Group, values: Array, columns: Array, shifts: Array, ga
     return np.ascontiguousarray(points)
 
 
-def _checked_norms(points: Array, group: Group, names: tuple[str, ...]) -> Array:
+def checked_norms(points: Any, group: Group, names: tuple[str, ...]) -> Array:
     """Return the squared norms of points for the families that need them, zeros for others."""
     if group.family in ("other", "missing"):
         return np.zeros(len(points))  # their points may be codes, whose squares overflow
     with np.errstate(over="ignore", under="ignore"):
-        norms = row_norms(points)
+        norms = points.squared_norms if isinstance(points, SparsePoints) else row_norms(points)
         largest = 4.0 * norms.max(initial=0.0)
     if group.family == "squared_distance" and not np.isfinite(largest):
         raise InvalidInputError(
             f"The squared distances of kernel {names[group.kernels[0]]!r} overflow: its columns hold values up to "
-            f"{np.abs(points).max():.3g}. Rescale them, for instance with standardize=True."
+            f"{np.abs(getattr(points, 'data', points)).max():.3g}. Rescale them, for instance with standardize=True."
         )
     return norms

@@ -9,7 +9,7 @@ from typing import Any
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.bank import KernelBank
 from manykernels.kernels.bank.contract import FittedKernels
-from manykernels.kernels.bank.grids import entries_by_type
+from manykernels.kernels.bank.grids import DEFAULT_SPECS, entries_by_type
 from manykernels.kernels.bank.parameters import BankParameters
 from manykernels.kernels.bank.patterns import Joint
 from manykernels.kernels.pairs.data import Members, Pairs, as_pairs
@@ -201,6 +201,8 @@ def _bank_for(given: Any, members: Members, word: str) -> KernelBank | Precomput
 
 def _together(table: Any) -> KernelBank:
     """Return the default kernels of members: those on all columns of a kind together, where there are several."""
+    if table.is_sparse:
+        return KernelBank([Joint(DEFAULT_SPECS)])
     entries = entries_by_type(table)
     joint = [entry for entry in entries if isinstance(entry, Joint)]
     return KernelBank(joint or entries or [Joint(())], standardize=True)

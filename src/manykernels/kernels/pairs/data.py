@@ -131,7 +131,7 @@ def _members(given: Any, name: str) -> Members:
         twice = list(given.index[given.index.duplicated()].unique()[:3])
         raise InvalidInputError(f"Labels of members must differ, but {name} has {twice} more than once.")
     try:
-        return Table.of(given)
+        return Table.of(given, sparse=True)
     except InvalidInputError as error:
         raise InvalidInputError(f"The members in {name} cannot be used: {error}") from error
 

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.spatial.distance import pdist
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.kernels.sparse.points import SparsePoints
 from manykernels.validation.arrays import Array, check_count, check_positive
 
 SMALLEST_WIDTH = 1e-150
@@ -125,15 +126,24 @@ def equal_bins(values: Array, most: int) -> tuple[Array, Array]:
     return edges, shares
 
 
-def median_distance(points: Array, metric: str = "euclidean") -> float:
+def median_distance(points: Any, metric: str = "euclidean") -> float:
     """Return the median distance between distinct rows, on at most 1000 rows drawn with a fixed seed."""
     if len(points) > MEDIAN_ROWS:
         points = points[np.random.default_rng(0).choice(len(points), MEDIAN_ROWS, replace=False)]
-    distances = pdist(points, metric)
+    distances = _sparse_distances(points, metric) if isinstance(points, SparsePoints) else pdist(points, metric)
     if distances.size and np.median(distances) > 0:
         return float(np.median(distances))
     positive = distances[distances > 0]
     return float(np.median(positive)) if positive.size else 1.0
+
+
+def _sparse_distances(points: SparsePoints, metric: str) -> Array:
+    """Return the distances between sparse rows, each pair once."""
+    if metric != "euclidean":
+        raise InvalidInputError(f"Sparse rows have no {metric} distances here: give the width as a number.")
+    norms = points.squared_norms
+    squares = points.squared_distances(points, norms, norms)
+    return np.sqrt(np.maximum(squares[np.triu_indices(len(points), 1)], 0.0))
 
 
 def width_grid(low: float, high: float, n: int) -> tuple[float, ...]:

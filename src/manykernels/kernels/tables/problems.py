@@ -17,6 +17,7 @@ MOST_MASKED, FEW_GAPS = 0.5, 0.2  # shares of samples and of values that are wor
 
 HEADS = {
     "missing": "Input X contains NaN: missing values in",
+    "stored": "Input X contains NaN: stored entries that are missing in",
     "infinite": "Input X contains infinity: infinite values in",
     "numbers": "Not numeric, but in kernels that need numbers:",
     "text": "Text that is no category:",
@@ -28,6 +29,7 @@ REMEDIES = {
         "columns it lacks, 'indicator' does so and adds kernels of missingness. Or impute them in a "
         "pipeline (SimpleImputer(), for views ViewImputer()), or drop them before fitting"
     ),
+    "stored": "Rows of a sparse X cannot be masked: leave such entries out, which makes them 0, or drop the rows",
     "infinite": "Correct them, or make them missing (NaN)",
     "numbers": (
         "KernelBank.auto(X) chooses kernels by type: such columns get Overlap(), or Ordinal() if they are ordered "
@@ -63,7 +65,7 @@ def refuse(problems: Sequence[Problem]) -> None:
     """Raise one ``InvalidInputError`` that names every problem, if there are any."""
     if problems:
         # What is missing comes last: it is what may be many, and the rest has to be settled first.
-        order = ("unusable", "text", "numbers", "infinite", "missing")
+        order = ("unusable", "text", "numbers", "infinite", "missing", "stored")
         parts = [_part(sort, [found for found in problems if found.sort == sort]) for sort in order]
         raise InvalidInputError("\n".join(part for part in parts if part))
 
