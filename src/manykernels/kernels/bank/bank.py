@@ -235,7 +235,8 @@ class KernelBank(BankParameters, BankConstructors):
 
     def _learn(self, bare: FittedBank, values: Array) -> tuple[FittedBank, Prepared]:
         """Learn centering and normalization from the columns in use, NaN where something is missing."""
-        warn_of_masks(bare.names, bare.positions, bare.used, values, self.missing)
+        if not bare.sparse:  # whose rows have no gaps
+            warn_of_masks(bare.names, bare.positions, bare.used, values, self.missing)
         points = bare.points(values)
         bank = replace(bare, normalize=self.normalize, center=bool(self.center))
         present = np.ones((1, points.n_samples)) if points.factors is None else points.factors
