@@ -1,12 +1,12 @@
 """Whether ``solver="auto"`` ends at the gap, and takes the fastest solver: CPU seconds of every fast one.
 
-``python benchmarks/auto.py [--shape I] [--tol 1e-4] [--smoke] [--output DIR]``
+``python benchmarks/auto.py [--shape I] [--alone] [--tol 1e-4] [--smoke] [--output DIR]``
 
 Ringnorm, Gaussian kernels of unit mean diagonal in memory, and standardized columns with a linear kernel each.
 For each penalty and loss, fewer kernels than samples and more; the table has the seconds of "auto", with its fallback
 if it needs one, and of its best rival. A rival is stopped when it took three times as long, and 0.2 s.
 Solvers that wrap a machine or visit samples one by one are left out: they are much slower. Exits with 1 if "auto" ends
-in any other way than converged; ``--shape`` takes one of the three kinds of kernels, numbered from 0.
+in any other way than converged. ``--shape`` takes one of the sets of kernels, numbered from 0, ``--alone`` no rivals.
 """
 
 from __future__ import annotations
@@ -34,7 +34,12 @@ from manykernels.solvers import Solution, choose_solver, get_solver, solvers_for
 
 RIVALS = ("working_set", "interior_point", "smooth_dual", "spicymkl", "block_coordinate")
 LOSSES = ("hinge", "logistic", "squared", "squared_hinge", "epsilon_insensitive", "huber")
-SHAPES = ((300, 30, "gaussian"), (100, 300, "gaussian"), (120, 300, "columns"))  # samples, kernels
+SHAPES = (
+    (200, 20, "gaussian"),
+    (80, 160, "gaussian"),
+    (100, 250, "columns"),
+    (234, 604, "columns"),
+)  # samples, kernels
 SMOKE_SHAPES = ((30, 6, "gaussian"), (10, 12, "columns"))
 ALPHAS = (1e-3, 1e-2)
 N_FEATURES = 20
@@ -96,7 +101,7 @@ def compare(shape: str, kernels: np.ndarray, y: np.ndarray, options: argparse.Na
                 auto = choose_solver(problem)[0].name
                 spent, solution = measured(problem, auto, options.tol, None)
                 gap = problem.certificate(solution.dual_coef, solution.kernel_weights, solution.intercept).relative_gap
-                found = rivals(problem, auto, spent, options.tol)
+                found = {"none": np.nan} if options.alone else rivals(problem, auto, spent, options.tol)
                 rival = min(found, key=found.__getitem__)
                 rows.append(
                     {"penalty": penalty, "loss": loss, "alpha": alpha, "shape": shape, "auto": auto}
@@ -122,7 +127,8 @@ def parse() -> argparse.Namespace:
     """Read the command line."""
     parser = common.parser('Is what "auto" takes the fastest solver?')
     parser.add_argument("--tol", type=float, default=1e-4, help="relative duality gap")
-    parser.add_argument("--shape", type=int, choices=range(len(SHAPES)), help="only this one of the kinds of kernels")
+    parser.add_argument("--shape", type=int, choices=range(len(SHAPES)), help="only this one of the sets of kernels")
+    parser.add_argument("--alone", action="store_true", help="no rivals: only how auto ends")
     options = parser.parse_args()
     options.shapes = SMOKE_SHAPES if options.smoke else SHAPES if options.shape is None else SHAPES[options.shape :][:1]
     options.alphas, options.losses = (ALPHAS[-1:], LOSSES[:2]) if options.smoke else (ALPHAS, LOSSES)
