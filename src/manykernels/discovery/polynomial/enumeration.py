@@ -54,8 +54,8 @@ def multiplicity_of(levels: Parts) -> int:
 
 
 def _add(total: ScoreSum, scores: Array, indices: Any) -> None:
-    total.add(scores)
-    total.offer(scores, indices)
+    if total.add(scores) > total.threshold:
+        total.offer(scores, indices)
 
 
 # --- one prefix -----------------------------------------------------------------------------------------------------
@@ -69,7 +69,8 @@ def _add_panels(
     for top in range(prefix[-1] + 1 if prefix else 0, base.n_base - 1, PANEL):
         deadline.check()
         scores = base.pair_masses(state, slice(top, min(top + PANEL, base.n_base)), top, (a, b))
-        scores *= scale
+        if scale != 1:
+            scores *= scale
         n_rows, width = scores.shape
         scores[:, :n_rows][BELOW[:n_rows, :n_rows]] = 0.0
 

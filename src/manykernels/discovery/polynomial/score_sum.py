@@ -31,7 +31,10 @@ class Deadline:
 
 
 class ScoreSum:
-    """The sum of q-th powers, kept relative to the largest score, and the largest scores with their kernels."""
+    """The sum of q-th powers, kept relative to the largest score, and the largest scores with their kernels.
+
+    Only scores above ``threshold`` can be among the largest.
+    """
 
     def __init__(self, q: float, n_largest: int, n_scores: int) -> None:
         self._q, self._wanted = q, n_largest
@@ -39,7 +42,7 @@ class ScoreSum:
         self._top, self._sum = 0.0, 0.0
         self._scores = np.zeros(0)
         self._indices: list[Index] = []
-        self._threshold = 0.0
+        self.threshold = 0.0
 
     @property
     def norm(self) -> float:
@@ -57,14 +60,15 @@ class ScoreSum:
         """Undo additions; largest are kept, for they are scores of the family all the same."""
         self._top, self._sum = total
 
-    def add(self, scores: Array) -> None:
-        """Add scores of distinct kernels."""
+    def add(self, scores: Array) -> float:
+        """Add scores of distinct kernels, and return the largest of them."""
         top = float(scores.max(initial=0.0))
         if top > self._top:
             self._sum *= 0.0 if self._top == 0 or np.isinf(self._q) else (self._top / top) ** self._q
             self._top = top
         if self._top > 0 and not np.isinf(self._q):
             self._sum += self._powers(scores.ravel())
+        return top
 
     def _powers(self, scores: Array) -> float:
         if self._q == 2:
@@ -81,7 +85,7 @@ class ScoreSum:
         if not self._wanted:
             return
         flat = scores.ravel()
-        better = np.flatnonzero(flat > self._threshold)
+        better = np.flatnonzero(flat > self.threshold)
         if len(better) > self._wanted:
             better = better[np.argpartition(flat[better], -self._wanted)[-self._wanted :]]
         self._scores = np.concatenate([self._scores, flat[better]])
@@ -93,7 +97,7 @@ class ScoreSum:
         kept = np.argsort(-self._scores, kind="stable")[: self._wanted]
         self._scores, self._indices = self._scores[kept], [self._indices[i] for i in kept]
         if 0 < self._wanted == len(kept):
-            self._threshold = float(self._scores[-1])
+            self.threshold = float(self._scores[-1])
 
     def largest(self) -> tuple[tuple[Index, ...], Array]:
         """Return the kernels of the largest scores with their scores, the largest first."""

@@ -125,7 +125,7 @@ class PolynomialSearch:
         named = self._norm.method == "enumeration" and self._norm.norm > 0
         if self.time_limit is not None or not named or not can_follow(self.problem, self.family):
             return ()
-        return first_products(self.problem, self.family, float(np.sqrt(self._norm.norm)), self.max_kernels)
+        return first_products(self.problem, self.family, self._norm, self.max_kernels)
 
     # --- mirror descent ---------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -102,7 +102,7 @@ class Fold:
         scores = self.survey(self.problem.solved(np.inf, (), np.zeros(0))[2], 1)[1]
         return float(scores.max(initial=0.0))
 
-    def follow(self, strengths: Array) -> Iterator[PathPoint]:
+    def follow(self, strengths: Iterable[float]) -> Iterator[PathPoint]:
         """Yield the path."""
         return follow(self.problem, self.survey, strengths)
 

@@ -8,7 +8,7 @@ matter takes milliseconds; the survey of the family tells which ones do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -85,12 +85,19 @@ class WeightedLasso:
         return coefficients, intercept, self.weight * (self.y - coefficients @ features - intercept)
 
 
-def follow(problem: WeightedLasso, survey: Survey, strengths: Array) -> Iterator[PathPoint]:
-    """Yield the solutions for falling ``mu``, each from the last one and with the products that violate it added."""
+def follow(
+    problem: WeightedLasso,
+    survey: Survey,
+    strengths: Iterable[float],
+    first: tuple[tuple[Index, ...], Array] | None = None,
+) -> Iterator[PathPoint]:
+    """Yield the solutions for falling ``mu``, each from the last one and with the products that violate it added.
+
+    ``first`` is the survey of the empty model, if it is known.
+    """
     indices: tuple[Index, ...] = ()
     start = np.zeros(0)
-    rho = problem.solved(np.inf, (), start)[2]
-    names, scores = survey(rho, NEWCOMERS)
+    names, scores = survey(problem.solved(np.inf, (), start)[2], NEWCOMERS) if first is None else first
     for mu in strengths:
         for _ in range(PATH_ROUNDS):
             known = set(indices)
