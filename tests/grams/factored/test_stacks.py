@@ -344,3 +344,20 @@ def test_wrong_tables_and_banks_are_refused() -> None:
     bad[3, 1] = 1e9
     with pytest.raises(InvalidInputError, match=r"Column 1: A column that spans .* bins.*Clip its outliers"):
         FourierStack.grid(bad, [0.1], standardize=False).quad(np.ones(40))
+
+
+def test_widths_are_divided_where_rows_are_few_and_the_bounds_hold() -> None:
+    """Two short transforms in place of a long one; columns with the same period are transformed together."""
+    rng = np.random.default_rng(12)
+    X = rng.normal(size=(120, 9))
+    X[:, 8] = 30 * rng.random(120)
+    stack = FourierStack.grid(X, [10.0, 0.1, 1.0, 3.0, 0.3], standardize=False)
+    assert {together.members.shape[1] for together in stack._layout} < {1, 2, 3, 4}
+    assert len(stack._layout) < 2 * 9
+    assert sorted(np.concatenate([one.members.ravel() for one in stack._layout])) == list(range(45))
+    rho = rng.normal(size=120)
+    exact = np.einsum("i,mij,j->m", rho, stack.block(), rho)
+    assert (np.abs(stack.quad(rho) - exact) <= stack.error_bound(rho)).all()
+    many = FourierStack(stack.table, stack.columns, stack.widths, stack.scales)
+    many.n_samples = 10**7
+    assert {together.members.shape[1] for together in many._layout} == {5}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from manykernels.grams.factored.fourier_factor import (
     most_frequencies,
     piece_spacing,
 )
-from manykernels.grams.factored.fourier_plan import Expansion, expansion, plan_bins
+from manykernels.grams.factored.fourier_plan import Expansion, Together, expansion, laid_out, plan_bins
 from manykernels.grams.factored.landmarks.cholesky import rank_limit
 from manykernels.grams.factored.landmarks.leading import LeadingDirections
 from manykernels.grams.factored.loops import ORDER, add_moments, add_values
@@ -69,9 +70,6 @@ class FourierStack(FactoredStack):
         self.table, self.tol = table, tol
         self.columns = np.asarray(columns, dtype=np.int64)
         self.widths, self.scales = np.asarray(widths, dtype=np.float64), np.asarray(scales, dtype=np.float64)
-        self._order = np.lexsort((self.widths, self.columns))
-        ends = np.flatnonzero(np.diff(self.columns[self._order])) + 1
-        self._groups = np.split(self._order, ends)
         self._factors: dict[int, FourierFactor] = {}
         self._leading: dict[int, dict[float, LeadingDirections]] = {}
         self._errors: Array | None = None
@@ -114,10 +112,9 @@ class FourierStack(FactoredStack):
     def _extent(self, column: int) -> float:
         return float(self.table.high[column] - self.table.low[column])
 
-    def _expansion(self, group: Array) -> Expansion:
-        """Return the expansion of all widths of one column."""
-        widths = tuple(self.widths[group].tolist())
-        column = int(self.columns[group[0]])
+    def _expansion(self, kernel: int) -> Expansion:
+        """Return the expansion of one kernel by itself."""
+        widths, column = (float(self.widths[kernel]),), int(self.columns[kernel])
         try:
             spacing, period_bins = plan_bins(self._extent(column), widths, self.tol)
         except InvalidInputError as error:
@@ -147,13 +144,33 @@ class FourierStack(FactoredStack):
     def _quads(self, rhos: Array) -> Array:
         """Return the quadratic forms of every column of ``rhos`` (N, T), (T, M): rows are read once."""
         out = np.empty((rhos.shape[1], self.n_kernels))
-        wanted = ((int(self.columns[group[0]]), self._expansion(group).spacing) for group in self._groups)
-        for group, moments in zip(self._groups, self.moments(wanted, rhos), strict=True):
-            plan = self._expansion(group)
-            for t, own in enumerate(moments):
-                spectrum = plan.transform(own)
-                out[t, group] = (spectrum.real**2 + spectrum.imag**2) @ plan.coefficients
+        batches = [batch for together in self._layout for batch in together.batches()]
+        for batch, moments in zip(batches, self._moments_of(batches, rhos), strict=True):
+            out[:, batch.members] = np.moveaxis(batch.plan.quads(moments), 1, 0)
         return out * self.scales
+
+    @cached_property
+    def _layout(self) -> list[Together]:
+        """Return columns that share an expansion together."""
+        extents = self.table.high - self.table.low
+        return list(laid_out(self.columns, self.widths, extents, self.tol, self.n_samples))
+
+    def _moments_of(self, batches: Sequence[Together], rhos: Array) -> Iterator[Array]:
+        """Yield the moments of every batch, (columns, T, bins, 8)."""
+        if self.table.chunked:
+            found = self.moments([(int(j), batch.plan.spacing) for batch in batches for j in batch.columns], rhos)
+            for batch in batches:
+                held = list(islice(found, len(batch.columns)))
+                yield np.stack([np.pad(own, ((0, 0), (0, batch.bins - own.shape[1]), (0, 0))) for own in held])
+            return
+        each = np.ascontiguousarray(rhos.T)
+        for batch in batches:
+            out = np.zeros((len(batch.columns), len(each), batch.bins, ORDER))
+            for slot, column in enumerate(batch.columns.tolist()):
+                origin, inverse, _ = self._geometry(column, batch.plan.spacing)
+                for own, moments in zip(each, out[slot], strict=True):
+                    add_moments(self.table.column(column), origin, inverse, own, moments)
+            yield out
 
     def quad_bounds_each(self, rhos: Array) -> list[tuple[Array, Array]]:
         """Return bounds of every column of ``rhos``: rows are read once."""
@@ -168,8 +185,8 @@ class FourierStack(FactoredStack):
         """Bounds (M,) on the error of ``quad(rho)`` beside ``||rho||_1^2``."""
         if self._errors is None:
             out = np.empty(self.n_kernels)
-            for group in self._groups:
-                out[group] = self._expansion(group).errors
+            for together in self._layout:
+                out[together.members] = together.plan.errors
             # Sums of N terms of either sign: rounding grows like a random walk.
             self._errors = (out + np.finfo(np.float64).eps * np.sqrt(self.n_samples)) * self.scales
         return self._errors
@@ -183,7 +200,7 @@ class FourierStack(FactoredStack):
 
     def _add_product(self, kernel: int, rho: Array, out: Array) -> None:
         """Add ``K rho`` to ``out``: the transform there, the same expansion back."""
-        plan = self._expansion(np.array([kernel]))
+        plan = self._expansion(kernel)
         column = int(self.columns[kernel])
         origin, inverse, bins = self._geometry(column, plan.spacing)
         (moments,) = self.moments([(column, plan.spacing)], rho)
@@ -238,7 +255,8 @@ class FourierStack(FactoredStack):
     def neighbors(self) -> Array:
         """Return the next narrower and the next wider kernel of the same column, (M, 2); -1 for none."""
         out = np.full((self.n_kernels, 2), -1)
-        order, same = self._order, np.diff(self.columns[self._order]) == 0
+        order = np.lexsort((self.widths, self.columns))
+        same = np.diff(self.columns[order]) == 0
         out[order[1:][same], 0] = order[:-1][same]
         out[order[:-1][same], 1] = order[1:][same]
         return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import factorial
@@ -16,6 +17,8 @@ from manykernels.validation.arrays import Array
 
 ROUNDING = 2e-15  # of sums and of the transform, beside ||rho||_1^2
 MAX_BINS = 2**22
+BATCH_ENTRIES = 2**18  # moments held at once: 2 MB
+ROWS_PER_BIN = 14  # that are read in the time that a bin of a transform takes
 BIN_STEPS = 32  # periods are rounded up by at most 1/32, so that columns of nearly the same range share coefficients
 
 
@@ -44,9 +47,14 @@ class Expansion:
     errors: Array
 
     def transform(self, moments: Array) -> Array:
-        """Return ``sum_i rho_i exp(-i omega_k (x_i - origin))``, (K + 1,), from moments (bins, 8)."""
-        spectra = rfft(moments, n=self.period_bins, axis=0)[: len(self.twiddles)]
-        return np.einsum("kp,kp->k", spectra, self.twiddles)
+        """Return ``sum_i rho_i exp(-i omega_k (x_i - origin))``, (..., K + 1), from moments (..., bins, 8)."""
+        spectra = rfft(moments, n=self.period_bins, axis=-2)[..., : len(self.twiddles), :]
+        return np.einsum("...kp,kp->...k", spectra, self.twiddles)
+
+    def quads(self, moments: Array) -> Array:
+        """Return ``rho' K rho`` of every width, (..., W), from moments (..., bins, 8)."""
+        spectrum = self.transform(moments)
+        return (spectrum.real**2 + spectrum.imag**2) @ self.coefficients
 
 
 def reach(tol: float) -> float:
@@ -63,15 +71,98 @@ def bin_ratio(tol: float) -> float:
 
 def plan_bins(extent: float, widths: tuple[float, ...], tol: float) -> tuple[float, int]:
     """Return the bin width and the number of bins of the period for data within ``extent``."""
+    spacing, bins = periods(np.array([extent]), widths, tol)
+    return spacing, int(bins[0])
+
+
+def periods(extents: Array, widths: tuple[float, ...], tol: float) -> tuple[float, Array]:
+    """Return the bin width and the numbers of bins (c,) of the periods for columns within these extents."""
     spacing = bin_ratio(tol) * min(widths)
-    wanted = (extent + reach(tol) * max(widths)) / spacing + 2
-    if wanted > MAX_BINS:
+    wanted = (extents + reach(tol) * max(widths)) / spacing + 2
+    if wanted.max() > MAX_BINS:
         raise InvalidInputError(
-            f"A column that spans {extent:.3g} needs {wanted:.3g} bins for kernels of width {min(widths):.3g} to "
-            f"{max(widths):.3g}; at most {MAX_BINS} are allowed. Clip its outliers, rank it, or drop the narrow widths."
+            f"A column that spans {extents.max():.3g} needs {wanted.max():.3g} bins for kernels of width "
+            f"{min(widths):.3g} to {max(widths):.3g}; at most {MAX_BINS} are allowed. Clip its outliers, rank it, or "
+            "drop the narrow widths."
         )
-    step = max(1, int(2 ** np.floor(np.log2(wanted)) / BIN_STEPS))
-    return spacing, int(next_fast_len(int(np.ceil(wanted / step)) * step, real=True))
+    step = np.maximum(1, (2 ** np.floor(np.log2(wanted)) / BIN_STEPS).astype(np.int64))
+    rounded, place = np.unique((np.ceil(wanted / step) * step).astype(np.int64), return_inverse=True)
+    return spacing, np.array([next_fast_len(int(bins), real=True) for bins in rounded])[place]
+
+
+def divided(extent: float, widths: tuple[float, ...], tol: float, n_rows: int) -> list[tuple[float, ...]]:
+    """Return increasing widths in one part, or in two whose transforms are shorter: few rows are read twice for less.
+
+    The period is long because of the wide ones, and the bins are narrow because of the narrow ones.
+    """
+
+    def bins(part: tuple[float, ...]) -> float:
+        return (extent + reach(tol) * max(part)) / (bin_ratio(tol) * min(part))
+
+    cuts = range(1, len(widths))
+    best = min(cuts, key=lambda cut: bins(widths[:cut]) + bins(widths[cut:]), default=0)
+    if not best or n_rows > ROWS_PER_BIN * (bins(widths) - bins(widths[:best]) - bins(widths[best:])):
+        return [widths]
+    return [widths[:best], widths[best:]]
+
+
+@dataclass(frozen=True, eq=False)
+class Together:
+    """Columns whose kernels share an expansion.
+
+    Attributes
+    ----------
+    plan : Expansion
+    columns : (c,) int
+    members : (c, W) int
+        Kernels of every column, by width.
+    bins : int
+        Enough for the data of every column.
+    """
+
+    plan: Expansion
+    columns: Array
+    members: Array
+    bins: int
+
+    def batches(self) -> Iterator[Together]:
+        """Yield a few columns at a time, whose moments stay in a cache."""
+        size = max(1, BATCH_ENTRIES // (self.bins * ORDER))
+        for start in range(0, len(self.columns), size):
+            part = slice(start, start + size)
+            yield Together(self.plan, self.columns[part], self.members[part], self.bins)
+
+
+def laid_out(columns: Array, widths: Array, extents: Array, tol: float, n_rows: int) -> Iterator[Together]:
+    """Yield kernels as columns that share an expansion; ``extents`` are of all columns of the table."""
+    order = np.lexsort((widths, columns))
+    heads = np.flatnonzero(np.diff(columns[order], prepend=-1))
+    sizes = np.diff(heads, append=len(order))
+    for size in np.unique(sizes).tolist():
+        own = order[heads[sizes == size][:, None] + np.arange(size)]
+        kinds, kind = np.unique(widths[own], axis=0, return_inverse=True)
+        for number, together in enumerate(kinds):
+            members = own[kind.ravel() == number]
+            reached = extents[columns[members[:, 0]]]
+            low = 0
+            for part in divided(float(reached.max()), tuple(together.tolist()), tol, n_rows):
+                yield from _of_one_kind(columns, members[:, low : low + len(part)], part, reached, tol)
+                low += len(part)
+
+
+def _of_one_kind(
+    columns: Array, members: Array, widths: tuple[float, ...], extents: Array, tol: float
+) -> Iterator[Together]:
+    """Yield columns with the same widths by the length of their periods."""
+    try:
+        spacing, bins = periods(extents, widths, tol)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"Column {columns[members[int(np.argmax(extents)), 0]]}: {error}") from error
+    for period in np.unique(bins).tolist():
+        chosen = bins == period
+        held = int(np.floor(float(extents[chosen].max()) / spacing + 0.5)) + 1
+        plan = expansion(spacing, period, widths, tol)
+        yield Together(plan, columns[members[chosen, 0]], members[chosen], held)
 
 
 @lru_cache(maxsize=256)

@@ -79,9 +79,9 @@ def dual_bound(problem: Problem, rho: Array, z: Array, quads: tuple[Array, Array
     return DualBound(value, rho, high, low, scale, conjugate, evaluated, unsettled)
 
 
-def settled_norms(problem: Problem, stack: FactoredStack, rho: Array) -> Array:
-    """Return upper bounds (M,) on dual norms, tightened where they decide which is the largest."""
-    low, high = (np.sqrt(bound) / problem.penalties for bound in stack.quad_bounds(rho))
+def settled_norms(problem: Problem, stack: FactoredStack, rho: Array, quads: tuple[Array, Array]) -> Array:
+    """Return upper bounds (M,) on dual norms from those of a pass, tightened where they decide which is the largest."""
+    low, high = (np.sqrt(bound) / problem.penalties for bound in quads)
     _settle(problem, stack, rho, low, high)
     return high
 

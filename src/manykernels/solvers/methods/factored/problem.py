@@ -38,7 +38,7 @@ class _BoundedNorms:
         stack = problem.stack
         if not isinstance(stack, FactoredStack) or stack.exact_cost * problem.n_kernels <= PLAIN_BUDGET:
             return Problem.dual_norms(problem, rho)
-        return settled_norms(problem, stack, rho)
+        return settled_norms(problem, stack, rho, stack.quad_bounds(rho))
 
 
 class FactoredProblem(_BoundedNorms, Problem):

@@ -15,10 +15,11 @@ from manykernels.kernels import KernelBank, Linear
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
-from manykernels.solvers.methods.factored.certificate import feasible
+from manykernels.solvers.methods.factored.certificate import feasible, settled_norms
 from manykernels.solvers.methods.factored.fallback import Fallback
 from manykernels.solvers.methods.factored.model import Component, FactoredModel
 from manykernels.solvers.methods.factored.problem import FactoredProblem
+from manykernels.solvers.methods.factored.tuning import PLAIN_BUDGET
 from manykernels.solvers.methods.factored.working_set import FactoredWorkingSet, Quads, State, run_together
 
 Array = NDArray[Any]
@@ -246,7 +247,7 @@ def _posed(
     fit_intercept: bool,
     sample_weight: ArrayLike | None,
     kernel_penalties: ArrayLike | None,
-) -> tuple[Problem, float, Quads | None]:
+) -> tuple[Problem, float, Quads]:
     """Return the problem, the strength at which its model is empty, and the bounds of the pass that says so."""
     whole = isinstance(regularizer, Regularizer)
     if (strength is not None) + (relative is not None) + whole != 1:
@@ -279,14 +280,19 @@ def _posed(
     return problem.with_penalty(chosen), largest, quads
 
 
-def _strength_max(problem: Problem) -> tuple[float, Quads | None]:
-    """Return the strength at which the model is empty, and the bounds that say so, where those are sharp."""
+def _strength_max(problem: Problem) -> tuple[float, Quads]:
+    """Return the strength at which the model is empty, and the bounds of the pass that says so."""
     stack = problem.stack
     assert isinstance(stack, FactoredStack)
-    low, high = stack.quad_bounds(feasible(problem, -problem.zero_model()[0]))
-    if not np.all(high - low <= SHARP * high.max(initial=0.0)):
-        return problem.strength_max(), None
-    return problem.regularizer.strength_max(np.sqrt(0.5 * (low + high)) / problem.penalties), (low, high)
+    rho = feasible(problem, -problem.zero_model()[0])
+    low, high = stack.quad_bounds(rho)
+    if np.all(high - low <= SHARP * high.max(initial=0.0)):
+        norms = np.sqrt(0.5 * (low + high)) / problem.penalties
+    elif stack.exact_cost * problem.n_kernels <= PLAIN_BUDGET:
+        return problem.strength_max(), (low, high)
+    else:
+        norms = settled_norms(problem, stack, rho, (low, high))
+    return problem.regularizer.strength_max(norms), (low, high)
 
 
 def _model(problem: Problem, state: State, status: str, largest: float) -> FactoredModel:
