@@ -98,3 +98,13 @@ def test_a_missing_clarabel_is_named_with_its_extra(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "clarabel", None)
     with pytest.raises(ImportError, match=r"manykernels\[conic\]"):
         Conic().solve(posed("hinge", "l1"))
+
+
+def test_the_learner_at_its_weights_certifies_what_scores_spoil() -> None:
+    """Kernels of eight decades under a weak penalty: the dual value was exact, and the scores off by 1e-4."""
+    small = random_problem(452915939, loss="squared_hinge", regularizer="elasticnet", fit_intercept=True)
+    scales = 10.0 ** np.random.default_rng(0).uniform(-4, 4, len(small.kernels))
+    hard = replace(small, kernels=small.kernels * scales[:, None, None], strength=1e-2 * small.strength)
+    solution = Conic(tol=1e-6).solve(build_problem(hard))
+    assert solution.certificate.relative_gap <= 1e-6
+    assert solution.n_iter == 1

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SLOPE_ROUNDING = 1e-13
 WORTH_CERTIFYING = 0.9  # a certificate costs a pass: only for gaps that shrank by as much
+MOST_IDLE = 30  # iterations without one, after which each is certified, so that no progress counts as stalled
 
 
 @dataclass
@@ -30,6 +31,7 @@ class _State:
     gradient: Array = field(default_factory=lambda: np.zeros(0))
     direction: Array = field(default_factory=lambda: np.zeros(0))
     best_gap: float = np.inf
+    idle: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +101,9 @@ class SimpleMKL(Solver):
         """Certify when the gap that the slopes tell has shrunk."""
         gap = state.point.relative_gap
         if gap > self.tol and gap > WORTH_CERTIFYING * state.best_gap and state.direction.any():
-            return False
+            state.idle += 1
+            return self.conjugate and state.idle > MOST_IDLE
+        state.idle = 0
         state.best_gap = min(gap, state.best_gap)
         return True
 

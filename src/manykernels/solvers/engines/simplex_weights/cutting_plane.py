@@ -13,7 +13,14 @@ from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.engines.refinement import refinements, with_best_intercept
 from manykernels.solvers.engines.simplex_weights.cut_model import CutMinimum, CutModel
 from manykernels.solvers.engines.simplex_weights.point import SimplexPoint, kernel_weights, starting_weights
-from manykernels.solvers.engines.simplex_weights.tuning import CUT_ROUNDING, USELESS_CUTS, WORTH_A_CUT, WORTH_CERTIFYING
+from manykernels.solvers.engines.simplex_weights.tuning import (
+    CUT_ROUNDING,
+    MOST_IDLE,
+    NARROWER,
+    USELESS_CUTS,
+    WORTH_A_CUT,
+    WORTH_CERTIFYING,
+)
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
@@ -31,6 +38,8 @@ class CutState:
     minimum: CutMinimum
     certified_gap: float = np.inf
     useless: int = 0
+    narrowest: float = np.inf
+    idle: int = 0
 
     @property
     def gap(self) -> float:
@@ -90,9 +99,13 @@ class CuttingPlane(Solver):
         state.best = min(state.best, state.point, key=lambda point: point.value)
         state.cuts = state.cuts.with_cut(state.point)
         state.minimum = state.cuts.minimum(state.best.theta, state.best.value, gap)
+        state.idle = 0 if state.gap < NARROWER * state.narrowest else state.idle + 1
+        state.narrowest = min(state.gap, state.narrowest) if state.idle == 0 else state.narrowest
 
     def worth_certifying(self, problem: Problem, state: CutState) -> bool:
-        """Certify when the gap of the cuts has halved, when it is rounding, or when the best learner is good enough."""
+        """Certify when the gap of the cuts has halved, is rounding or no longer falls, or the best learner will do."""
+        if self.alternate and state.idle > MOST_IDLE:
+            return True
         small = CUT_ROUNDING * max(abs(state.best.value), problem.tiny)
         if state.gap > max(WORTH_CERTIFYING * state.certified_gap, small) and state.best.relative_gap > self.tol:
             return False

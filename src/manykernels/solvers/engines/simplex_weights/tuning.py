@@ -19,6 +19,8 @@ SHORTEST_CUT = 0.01  # share of the bracket that a trial cuts off at least
 WORTH_CERTIFYING = 0.5  # a certificate costs passes: only for gaps that shrank by as much
 CUT_ROUNDING = 1e-14
 WORTH_A_CUT = 0.1  # of the gap, by which a learner must lower the value to count as one
+NARROWER = 0.9  # of the smallest gap of the cuts so far: an iteration that stays above it was idle
+MOST_IDLE = 60  # iterations after which each is certified, so that a run without any progress counts as stalled
 USELESS_CUTS = 2  # after which the next learner is fitted at weights in closed form
 
 # Linear program of the cuts
