@@ -71,7 +71,7 @@ class Additive:
         """Choose the strength and fit."""
         given: dict[str, Any] = {"penalty": "l1", "n_alphas": 5, "ratio": 0.01, "cv": 3, "random_state": 0}
         self.machine = self.kind(bank_of(X), kernels_as="factored", tol=TOL, **given).fit(X, y)
-        self.columns = len({*self.machine.weights_frame()["columns"].explode()})
+        self.columns = len({name for own in self.machine.weights_frame()["columns"] for name in own.split(", ")})
         return self
 
     def predict(self, X: np.ndarray) -> np.ndarray:
@@ -92,7 +92,7 @@ class Pairs:
         given: dict[str, Any] = {"penalty": "l1", "n_alphas": 5, "ratio": PAIR_RATIO, "cv": 3, "random_state": 0}
         given |= {"kernel_penalties": SHARP_PENALTIES, "kernels_as": "factored", "tol": TOL}
         self.machine = self.kind(bank, **given).fit(X, y)
-        self.columns = len({*self.machine.weights_frame()["columns"].explode()})
+        self.columns = len({name for own in self.machine.weights_frame()["columns"] for name in own.split(", ")})
         return self
 
     def predict(self, X: np.ndarray) -> np.ndarray:

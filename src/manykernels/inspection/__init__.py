@@ -21,6 +21,7 @@ from manykernels.inspection.evidence.importance import permutation_importance
 from manykernels.inspection.evidence.leave_out import leave_one_out_importance
 from manykernels.inspection.evidence.stability import StabilitySelection, stability_selection
 from manykernels.inspection.functions.shape import ShapeDisplay
+from manykernels.inspection.functions.surface import SurfaceDisplay
 from manykernels.inspection.model_file.file import load_model, read_metadata, save_model
 from manykernels.inspection.reports.document import report
 from manykernels.inspection.reports.report import MKLReport
@@ -39,6 +40,7 @@ __all__ = [
     "ShapeDisplay",
     "StabilityDisplay",
     "StabilitySelection",
+    "SurfaceDisplay",
     "WaterfallDisplay",
     "WeightMapDisplay",
     "compare",

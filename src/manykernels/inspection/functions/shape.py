@@ -113,7 +113,7 @@ class ShapeDisplay:
         """
         check_is_fitted(estimator)
         estimator, X = unwrapped(estimator, X)
-        names, rows = known_features(estimator), _frame(estimator, X)
+        names, rows = known_features(estimator), rows_of(estimator, X)
         table = kernel_table(estimator)
         active = np.asarray(kernel_table(estimator, target)["weight"]) > 0
         members = {name: np.flatnonzero(active & (table["columns"] == name).to_numpy()) for name in names}
@@ -194,7 +194,7 @@ def _grid(figure: Any, n_parts: int) -> tuple[int, int]:
     return min(-(-n_parts // n_columns), max(1, int(height / LEAST_HEIGHT))), n_columns
 
 
-def _frame(estimator: Any, X: Any) -> pd.DataFrame:
+def rows_of(estimator: Any, X: Any) -> pd.DataFrame:
     """Return the rows as a DataFrame with the names that the estimator knows."""
     if isinstance(X, pd.DataFrame):
         return X.set_axis([str(name) for name in X.columns], axis=1)
@@ -208,7 +208,7 @@ def _frame(estimator: Any, X: Any) -> pd.DataFrame:
 
 def _shape(estimator: Any, rows: pd.DataFrame, name: str, members: Any, n_points: int, target: Any) -> pd.DataFrame:
     """Return the function of one column at values that stand for its range."""
-    points, density = _points(rows[name], n_points)
+    points, density = values_of(rows[name], n_points)
     # The other columns do not matter: of the parts of these rows only those of this column's own kernels are taken.
     probe = rows.iloc[np.zeros(len(points), dtype=int)].reset_index(drop=True)
     probe[name] = pd.Series(points).astype(rows[name].dtype) if rows[name].dtype == object else np.asarray(points)
@@ -220,12 +220,12 @@ def _shape(estimator: Any, rows: pd.DataFrame, name: str, members: Any, n_points
     return pd.DataFrame({"column": name, "x": points, "effect": effect - density @ effect, "density": density})
 
 
-def _points(values: pd.Series, n_points: int) -> tuple[Any, Array]:
+def values_of(values: pd.Series, n_points: int) -> tuple[Any, Array]:
     """Return values of a column and the share of the rows that are nearest to each."""
     present = values.dropna()
     if is_datetime64_any_dtype(values.dtype):
         start = present.min()
-        seconds, density = _points((present - start).dt.total_seconds(), n_points)
+        seconds, density = values_of((present - start).dt.total_seconds(), n_points)
         return (start + pd.to_timedelta(seconds, unit="s")).to_numpy(), density
     if not _continuous(values):
         counts = present.value_counts().head(MOST_CATEGORIES)

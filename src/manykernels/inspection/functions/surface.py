@@ -1,0 +1,161 @@
+"""Surfaces: what the kernels of a pair of columns add for each of their values, without what each adds by itself."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.inspection.displays.decomposition import for_target
+from manykernels.inspection.displays.kernel_table import kernel_table, known_features
+from manykernels.inspection.displays.plotting import axes_of, cut_text, plain, write
+from manykernels.inspection.functions.shape import rows_of, values_of
+from manykernels.inspection.pipelines import unwrapped
+
+
+class SurfaceDisplay:
+    r"""What a pair of columns adds: :math:`g(x, z) = \sum_{m:\, \text{kernel } m \text{ acts on both}} f_m(x, z)`.
+
+    With the kernels of :meth:`KernelBank.interactions` these are pure interactions. Make it with
+    :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    surface : DataFrame
+        ``x``, ``z``, ``effect`` (of mean zero over the values shown); one row a pair of values.
+    names : tuple of str
+        Of the two columns.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+        Set by :meth:`plot`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import KernelBank, MKLRegressor
+    >>> from manykernels.inspection import SurfaceDisplay
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (200, 3))
+    >>> model = MKLRegressor(KernelBank.interactions(bins=8), alpha="0.1*max").fit(X, X[:, 0] * X[:, 2])
+    >>> surface = SurfaceDisplay.from_estimator(model, X, n_points=9)
+    >>> surface.names, len(surface.frame())
+    (('x0', 'x2'), 81)
+    """
+
+    def __init__(self, *, surface: pd.DataFrame, names: tuple[str, str]) -> None:
+        self.surface, self.names = surface, names
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, *, columns: tuple[str, str] | None = None, n_points: int = 40, target: Any = None
+    ) -> Self:
+        """Evaluate the functions of a pair of columns.
+
+        Parameters
+        ----------
+        estimator : MKLClassifier, MKLRegressor or a search, or a Pipeline that ends in one
+        X : DataFrame or array-like of shape (n_samples, n_features)
+            Rows, such as those of training: they say which values occur.
+        columns : pair of str, optional
+            None takes the pair whose kernels have the largest norms.
+        n_points : int, default=40
+            Values of each numeric column.
+        target : label, int or None, default=None
+            The class or output, needed where there are several.
+
+        Returns
+        -------
+        SurfaceDisplay
+
+        Raises
+        ------
+        InvalidInputError
+            If the model has no kernel on two columns, or none on those asked for.
+        """
+        check_is_fitted(estimator)
+        estimator, X = unwrapped(estimator, X)
+        table, rows = kernel_table(estimator, target), rows_of(estimator, X)
+        active = table[np.asarray(table["weight"]) > 0]
+        known = known_features(estimator)
+        labels = [(first, second) for i, first in enumerate(known) for second in known[i + 1 :]]
+        found = {f"{first}, {second}": (first, second) for first, second in labels}
+        own = active[active["columns"].isin(found)]
+        if columns is None:
+            if own.empty:
+                raise InvalidInputError("No kernel on two columns is active, so that there is no surface to draw.")
+            label = str(own.groupby("columns")["norm"].sum().idxmax())
+        else:
+            wanted = [f"{a}, {b}" for a, b in (tuple(columns), tuple(columns)[::-1])]
+            label = next((name for name in wanted if (own["columns"] == name).any()), "")
+            if not label:
+                raise InvalidInputError(f"No kernel on the columns {tuple(columns)} is active.")
+        members = np.flatnonzero((np.asarray(table["weight"]) > 0) & (table["columns"] == label).to_numpy())
+        names = found[label] if columns is None else (str(columns[0]), str(columns[1]))
+        return cls(surface=_surface(estimator, rows, names, members, n_points, target), names=names)
+
+    def frame(self) -> pd.DataFrame:
+        """Return what is drawn.
+
+        Returns
+        -------
+        DataFrame
+            ``x``, ``z``, ``effect``.
+        """
+        return self.surface.copy()
+
+    def plot(self, ax: Any = None, *, cmap: str = "RdBu_r", colorbar: bool = True) -> Self:
+        """Draw the surface in colors around zero.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            None makes a new figure.
+        cmap : str, default="RdBu_r"
+            Diverging colors.
+        colorbar : bool, default=True
+
+        Returns
+        -------
+        SurfaceDisplay
+        """
+        ax = axes_of(ax, "SurfaceDisplay.plot", (5.6, 4.4))
+        values = self.surface.pivot(index="z", columns="x", values="effect")
+        size = float(np.abs(values.to_numpy()).max()) or 1.0
+        axes = [side if np.issubdtype(side.dtype, np.number) else np.arange(len(side)) for side in _sides(values)]
+        image = ax.pcolormesh(*axes, values.to_numpy(), cmap=cmap, vmin=-size, vmax=size, shading="nearest")
+        for side, ticks in zip(_sides(values), (ax.set_xticks, ax.set_yticks), strict=True):
+            if not np.issubdtype(side.dtype, np.number):
+                ticks(np.arange(len(side)), [plain(cut_text(str(value), 10)) for value in side])
+        write(ax, xlabel=plain(cut_text(self.names[0], 30)))
+        ax.set_ylabel(plain(cut_text(self.names[1], 30)))
+        if colorbar:
+            ax.figure.colorbar(image, ax=ax, label="added to the score")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+def _sides(values: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Return the values of both columns."""
+    return values.columns.to_numpy(), values.index.to_numpy()
+
+
+def _surface(
+    estimator: Any, rows: pd.DataFrame, names: tuple[str, str], members: Any, n_points: int, target: Any
+) -> pd.DataFrame:
+    """Return the functions of a pair at all pairs of values that stand for the ranges of its columns."""
+    first, second = (values_of(rows[name], n_points)[0] for name in names)
+    x, z = np.repeat(first, len(second)), np.tile(second, len(first))
+    probe = rows.iloc[np.zeros(len(x), dtype=int)].reset_index(drop=True)
+    for name, values in zip(names, (x, z), strict=True):
+        probe[name] = pd.Series(values).astype(rows[name].dtype) if rows[name].dtype == object else values
+    known = hasattr(estimator, "feature_names_in_")
+    if known:
+        probe.columns = list(estimator.feature_names_in_)
+    parts, _ = for_target(estimator, estimator.decompose(probe if known else probe.to_numpy()), target)
+    effect = parts[np.asarray(members, dtype=int)].sum(axis=0)
+    return pd.DataFrame({"x": x, "z": z, "effect": effect - effect.mean()})

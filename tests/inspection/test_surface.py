@@ -1,0 +1,38 @@
+"""Surfaces of pairs of columns: what the display shows is what the model adds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from manykernels import KernelBank, MKLRegressor
+from manykernels.exceptions import InvalidInputError
+from manykernels.inspection import SurfaceDisplay
+
+
+@pytest.mark.parametrize("form", ["gram", "factored"])
+def test_a_surface_is_what_a_pair_adds(form: str) -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.uniform(-1, 1, (200, 3)), columns=["a", "b", "c"])
+    X["kind"] = rng.choice(["u", "v"], 200)
+    y = 2 * X["a"] * X["c"] + np.where(X["kind"] == "u", X["b"], -X["b"]) + X["a"]
+    bank = KernelBank.per_feature(widths=[0.5], columns=["a", "b", "c"]) + KernelBank.interactions(bins=8)
+    model = MKLRegressor(bank, alpha="0.05*max", kernels_as=form, tol=1e-3).fit(X, y)
+    display = SurfaceDisplay.from_estimator(model, X, n_points=11).plot()
+    assert display.names == ("a", "c")
+    found = display.frame()
+    assert np.corrcoef(found["effect"], found["x"] * found["z"])[0, 1] > 0.9
+    turned = SurfaceDisplay.from_estimator(model, X, columns=("c", "a"), n_points=11).frame()
+    merged = found.merge(turned, left_on=["x", "z"], right_on=["z", "x"])
+    np.testing.assert_allclose(merged["effect_x"], merged["effect_y"], atol=1e-12)
+    mixed = SurfaceDisplay.from_estimator(model, X, columns=("b", "kind"), n_points=5).plot()
+    sides = mixed.frame().pivot(index="x", columns="z", values="effect")
+    assert sides["u"].iloc[-1] > sides["v"].iloc[-1]
+    assert sides["u"].iloc[0] < sides["v"].iloc[0]
+    assert (mixed.ax_.get_xlabel(), mixed.ax_.get_ylabel()) == ("b", "kind")
+    with pytest.raises(InvalidInputError, match="No kernel on the columns"):
+        SurfaceDisplay.from_estimator(model, X, columns=("a", "d"))
+    alone = MKLRegressor(KernelBank.per_feature(widths=[0.5], columns=["a"]), alpha="0.1*max").fit(X, y)
+    with pytest.raises(InvalidInputError, match="No kernel on two columns is active"):
+        SurfaceDisplay.from_estimator(alone, X)
