@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,10 @@ from manykernels import (
     load_model,
     save_model,
 )
+from manykernels.estimators.supervised.samples import checked_rows
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError
 from manykernels.grams.plan import plan_kernels
+from manykernels.grams.portable.opened import open_factored
 from manykernels.inspection import MKLReport, ShapeDisplay
 from manykernels.kernels import Joint, PerFeature
 
@@ -253,3 +256,28 @@ EXPECTED_FAILURES = {
 )
 def test_scikit_learn_accepts_them(estimator: Any, check: Any) -> None:
     check(estimator)
+
+
+@pytest.mark.parametrize(
+    ("order", "dtype", "standardize"),
+    [("F", np.float64, True), ("F", np.float64, False), ("C", np.float32, True)],
+)
+def test_a_large_table_is_copied_once_at_most(order: Any, dtype: Any, standardize: bool) -> None:
+    X = np.random.default_rng(0).normal(size=(60_000, 50)).astype(dtype, order=order)
+    before = X.copy()
+    bank = KernelBank.per_feature(widths=[1.0], standardize=standardize)
+    model = MKLRegressor(bank, kernels_as="factored")
+    open_factored(bank, X[:500])  # so that what is compiled is there
+    tracemalloc.start()
+    fitted, stack = open_factored(bank, checked_rows(model, X, precomputed=False, reset=True))
+    held, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    np.testing.assert_array_equal(X, before)
+    table = 8 * X.size
+    in_place = order == "F" and dtype == np.float64 and not standardize
+    assert held < (0.1 if in_place else 1.1) * table
+    assert peak < (0.7 if in_place else 1.7) * table  # beside blocks of columns, which so small a table has few of
+    assert stack.n_kernels == 50
+    points = fitted.points(fitted.values(X[:5])).points(3)[:, 0]
+    expected = (X[:5, 3] - X[:, 3].astype(float).mean()) / X[:, 3].astype(float).std() if standardize else X[:5, 3]
+    np.testing.assert_allclose(points, expected, atol=1e-9)

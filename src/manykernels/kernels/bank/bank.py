@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.bank.columns import NUMBERS, Table
+from manykernels.kernels.bank.columns import BY_COLUMNS, NUMBERS, Table
 from manykernels.kernels.bank.constructors import BankConstructors
 from manykernels.kernels.bank.fitted import FittedBank
 from manykernels.kernels.bank.normalization import check_normalization, training_scales
@@ -182,7 +182,9 @@ class KernelBank(BankParameters, BankConstructors):
             return self._sparse_bank(table, kernels, values, used), values
         encodings = tuple(table.encoding(j) for j in used)
         means, deviations = self._statistics(values, encodings)
-        values = standardized(values, means, deviations)
+        own = isinstance(table.data, np.ndarray) and not np.may_share_memory(values, table.data)
+        by_columns = len(values) >= BY_COLUMNS
+        values = standardized(values, means, deviations, out=values if own else None, by_columns=by_columns)
         bare = FittedBank(
             names=tuple(name for name, _, _ in kernels),
             specs=resolve_specs(kernels, values, used),
@@ -385,10 +387,11 @@ class KernelBank(BankParameters, BankConstructors):
 def resolve_specs(kernels: Sequence[NamedKernel], values: Array, used: Array) -> tuple[KernelSpec, ...]:
     """Return the kernels with every width a number; what columns teach is learned once per set of columns."""
     learned: dict[tuple[int, ...], MedianDistances] = {}
+    held = [values]
 
     def points(positions: tuple[int, ...]) -> Any:
         """Return the rows that have all of these columns."""
-        chosen: Any = values[:, np.searchsorted(used, positions)]
+        chosen: Any = held[0][:, np.searchsorted(used, positions)]
         if issparse(chosen):
             return SparsePoints.of(compressed(chosen)) if len(positions) > FEW_COLUMNS else chosen.toarray()
         return chosen[~np.isnan(chosen).any(axis=1)]
@@ -399,7 +402,9 @@ def resolve_specs(kernels: Sequence[NamedKernel], values: Array, used: Array) ->
             learned[positions] = MedianDistances(lambda: points(positions), lambda at: of((positions[at],)))
         return learned[positions]
 
-    return tuple(spec.resolve(of(positions)) if spec.pending else spec for _, spec, positions in kernels)
+    resolved = tuple(spec.resolve(of(positions)) if spec.pending else spec for _, spec, positions in kernels)
+    held.clear()  # the functions above refer to one another, and would keep a large table until the next collection
+    return resolved
 
 
 def _used(kernels: Sequence[NamedKernel]) -> Array:

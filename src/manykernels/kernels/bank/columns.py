@@ -23,6 +23,9 @@ from manykernels.kernels.tables.views import Views
 from manykernels.validation.arrays import Array, check_readable
 
 NUMBERS = Encoding()
+BY_COLUMNS = (
+    50_000  # rows from which on tables that are made here are in column order, as those want them who take many
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,12 +159,17 @@ class Table:
         return self._encodings[column]
 
     def codes(self, positions: Iterable[int], encodings: Iterable[Encoding] | None = None) -> Array:
-        """Return columns as (n, k) float64, NaN where a value is missing; by their own encodings or by given ones."""
+        """Return columns as (n, k) float64, NaN where a value is missing; by their own encodings or by given ones.
+
+        All columns of an array of float64 are the array itself: nobody may write into what is returned.
+        """
         positions = [int(j) for j in positions]
         if self.is_sparse:
             return np.asarray(self.compressed(positions).toarray())
         if not isinstance(self.data, pd.DataFrame):
-            return self.data[:, positions]
+            whole = positions == list(range(self.n_columns))
+            order: Any = "F" if len(self) >= BY_COLUMNS and self.data.dtype != np.float64 else None
+            return np.asarray(self.data if whole else self.data[:, positions], dtype=np.float64, order=order)
         chosen = [self.encoding(j) for j in positions] if encodings is None else list(encodings)
         self._read_new(
             [j for j, given in zip(positions, chosen, strict=True) if self._encodings.setdefault(j, given) == given]
@@ -272,7 +280,8 @@ def _checked_array(X: Any) -> Array:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)
-            return check_array(X, dtype=np.float64, input_name="X", ensure_all_finite=False)
+            # Single precision stays as it is until columns are read, and no array of floats is copied.
+            return check_array(X, dtype=[np.float64, np.float32], input_name="X", ensure_all_finite=False)
     except RuntimeWarning as warning:
         raise InvalidInputError(f"X cannot be read as float64: {warning}.") from warning
     except TypeError as error:
