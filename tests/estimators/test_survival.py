@@ -21,7 +21,7 @@ from manykernels import (
     save_model,
     survival_array,
 )
-from manykernels.exceptions import InvalidInputError
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 
 
 def data(n: int = 60, *, ties: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -34,6 +34,7 @@ def data(n: int = 60, *, ties: bool = False) -> tuple[np.ndarray, np.ndarray, np
     return X, seen <= censored, np.ceil(4 * time) if ties else time, weight, rng.integers(0, 2, n)
 
 
+LINE = KernelBank([("line", Linear(), [0])], normalize=None)
 LINEAR = KernelBank([("linear", Linear(), [0, 1, 2])], normalize=None)
 # Coefficients and concordance of CoxPHFitter(penalizer=0.1) of lifelines 0.30.3, which needs an older pandas than this
 # library is tested with. Its penalty counts rows, not weights.
@@ -271,3 +272,29 @@ def test_folds_on_factors_choose_as_folds_of_matrices() -> None:
     np.testing.assert_allclose(factored.alphas_, gram.alphas_, rtol=1e-6)
     scores = [model.cv_frame()["mean_score"] for model in (gram, factored)]
     np.testing.assert_allclose(*scores, atol=2e-3)
+
+
+@pytest.mark.parametrize("kind", ["one time", "one event", "in order", "strata of four", "odd weights"])
+def test_odd_studies_converge_on_factors(kind: str) -> None:
+    X, y = columns(800)
+    event, time, strata, weight = y["event"], y["time"], None, None
+    if kind == "one time":
+        time = np.ones(800)
+    elif kind == "one event":
+        event = np.arange(800) == 17
+    elif kind == "in order":
+        event, time = np.ones(800, dtype=bool), 2.0 - np.sin(2 * X[:, 0])
+    elif kind == "strata of four":
+        strata = np.arange(800) // 4
+    else:
+        weight = 10 ** np.random.default_rng(0).uniform(-4, 4, 800)
+    bank = KernelBank.per_feature(widths=[0.5, 2.0], standardize=True)
+    model = MKLSurvival(bank, kernels_as="factored", alpha="0.02*max", tol=1e-6)
+    assert model.fit(X, survival_array(event, time, strata), sample_weight=weight).dual_gap_ <= 1e-6
+
+
+def test_hazards_without_end_are_said_to_be_so() -> None:
+    X = np.linspace(0, 1, 400)[:, None]
+    y = survival_array(np.ones(400, dtype=bool), 1.0 + X[:, 0])
+    with pytest.warns(ConvergenceWarning, match="alpha is too small"):
+        MKLSurvival(LINE, kernels_as="factored", alpha=1e-9).fit(X, y)

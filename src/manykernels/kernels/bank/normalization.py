@@ -75,13 +75,13 @@ def training_scales(
 
 
 def check_diagonal(diagonal: Array, name: str) -> Array:
-    """Return ``k(x, x)`` if it is finite and non-negative, else say what the kernel or its data lack."""
+    """Return ``k(x, x)`` if it is finite and not negative, up to rounding, else say what kernel or data lack."""
     if not np.isfinite(diagonal).all():
         raise InvalidInputError(
             f"Kernel {name!r} overflows: k(x, x) is not finite for {int((~np.isfinite(diagonal)).sum())} row(s). "
             "Rescale its columns, for instance with standardize=True."
         )
-    if (diagonal < 0).any():
+    if (diagonal < -CENTERED_ZERO * np.abs(diagonal).max(initial=0.0)).any():  # less is rounding, of centering for one
         raise InvalidInputError(
             f"Kernel {name!r} is not positive semidefinite: its diagonal has the entry {float(diagonal.min()):.3g}."
         )

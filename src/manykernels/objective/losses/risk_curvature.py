@@ -14,6 +14,9 @@ from manykernels.objective.losses.risk_layout import RiskLayout
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
 
+SMALLEST_TOTAL = 1e-120
+"""Sums over risk sets below this, beside the largest hazard of the stratum, have squares that underflow."""
+
 
 class RiskCurvature:
     """The Hessian at some scores, of all samples, or as some of them estimate it.
@@ -45,8 +48,11 @@ class RiskCurvature:
         before, after = layout.sums_at_risk(weights)
         left, owner = layout.left, layout.term_group
         totals = left * before[owner] + (1.0 - left) * after[owner]
-        rates = np.divide(layout.size, totals, out=np.zeros(len(totals)), where=totals > 0)
-        twice = np.divide(rates, totals, out=np.zeros(len(totals)), where=totals > 0)
+        there = totals > SMALLEST_TOTAL
+        if kept is None and not there.all():
+            raise FloatingPointError("hazards of two samples differ by more than a factor of 1e120: alpha is too small")
+        rates = np.divide(layout.size, totals, out=np.zeros(len(totals)), where=there)
+        twice = np.divide(rates, totals, out=np.zeros(len(totals)), where=there)
         self._both, self._mixed, self._rest = (
             layout.sums_of_terms(twice * part) for part in (left**2, left * (1.0 - left), (1.0 - left) ** 2)
         )

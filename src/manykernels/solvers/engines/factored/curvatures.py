@@ -15,6 +15,7 @@ from manykernels.objective.losses.joint import JointCurvature
 from manykernels.solvers.engines.factored.sampling import sampled_rows
 from manykernels.solvers.engines.factored.tuning import (
     CHUNK_ENTRIES,
+    JOINT_REACH,
     MIN_ROWS,
     MOST_ENTRIES,
     SAMPLE_PER_RANK,
@@ -30,9 +31,12 @@ class Bends(abc.ABC):
     ----------
     diagonal : (N,)
         Nowhere below ``H``.
+    reach : float
+        By how much a step may change a score before the quadratic model says nothing.
     """
 
     diagonal: Array
+    reach: float = np.inf
 
     @property
     def any(self) -> bool:
@@ -107,6 +111,8 @@ class SampleBends(Bends):
 
 class JointBends(Bends):
     """Those of a loss of all samples together, whose scores may be shifted alike: there is no intercept."""
+
+    reach: float = JOINT_REACH
 
     def __init__(self, curvature: JointCurvature) -> None:
         self._curvature, self.diagonal = curvature, curvature.bends

@@ -154,8 +154,9 @@ def _advance(
         change = objective.scores(v - point.v) + shift
     before = objective.penalty.value(point.v)
     slope = float(slopes @ change) + objective.penalty.value(v) - before
-    size = 1.0
-    while slope < 0 and size >= SMALLEST_STEP:
+    size = min(1.0, bends.reach / max(float(np.abs(change).max()), 1e-300))
+    smallest = SMALLEST_STEP * size
+    while slope < 0 and size >= smallest:
         trial = Point(point.v + size * (v - point.v), point.b + size * shift, point.z + size * change)
         if objective.value(trial) <= value + SUFFICIENT * size * slope:
             if size == 1.0:
