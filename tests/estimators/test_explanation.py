@@ -80,7 +80,7 @@ def test_importances_select_columns_in_scikit_learn() -> None:
 def test_precomputed_kernels_have_no_columns() -> None:
     gram = X.to_numpy() @ X.to_numpy().T
     model = MKLRegressor(PrecomputedBank()).fit(gram[None], TARGETS["mass"])
-    with pytest.raises(AttributeError, match="precomputed kernels, which have no columns"):
+    with pytest.raises(AttributeError, match="precomputed kernels and pairs, which have no columns"):
         _ = model.feature_importances_
     assert not hasattr(model, "selected_features_")
     assert_allclose(model.decompose_frame(gram[None]).sum(axis=1), model.predict(gram[None]))
