@@ -1,7 +1,8 @@
 """Every solver on every nasty problem it accepts: does it reach its gap, and the optimum of CVXPY + Clarabel?
 
 ``python benchmarks/nasty.py [--check] [--smoke] [--solvers NAME ...] [--first N] [--problems N] [--output DIR]``
-``python benchmarks/nasty.py --merge DIR ...`` prints the table of several runs, each of some problems or solvers.
+``python benchmarks/nasty.py --merge DIR ... [--page docs/solvers.md]`` prints the table of several runs, each of some
+problems or solvers (of two runs of one solver on one problem the later folder counts), and puts it into the page.
 
 A hundred problems of `tests/support/nasty.py`, then two hundred of `tests/support/low_rank.py`.
 
@@ -135,6 +136,21 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def on_page(found: pd.DataFrame, page: Path) -> None:
+    """Put the table between the comments ``nasty`` of a page."""
+    rows = [
+        f"| `{row['solver']}` | {row['asked']:.0e} | {row['accepted']} | {row['reached']} | {row['same optimum']} | "
+        f"{row['rescued']} | {row['by name']} | {row['worst gap']:.1e} | {row['seconds']:.1f} |"
+        for row in found.to_dict("records")
+    ]
+    names = "solver | asked | accepted | reached | same optimum | rescued | refused by name | worst gap | seconds"
+    text = "\n".join([f"| {names} |", "|" + " --- |" * 9, *rows])
+    before, rest = page.read_text(encoding="utf-8").split("<!-- nasty -->")
+    page.write_text(
+        f"{before}<!-- nasty -->\n\n{text}\n\n<!-- end of nasty -->{rest.split('<!-- end of nasty -->')[1]}"
+    )
+
+
 def _count(column: pd.Series) -> int:
     return int((column == True).sum())  # noqa: E712 - a missing value does not count
 
@@ -159,6 +175,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--problems", type=int, default=300, help="number of problems")
     parser.add_argument("--first", type=int, default=0, help="number of the first of them")
     parser.add_argument("--merge", nargs="+", type=Path, default=[], help="print the table of these runs instead")
+    parser.add_argument("--page", type=Path, help="page whose table, between two comments, is replaced")
     parser.add_argument("--solvers", nargs="+", default=list(SOLVERS), choices=list(SOLVERS), help="solvers to run")
     parser.add_argument("--time-limit", type=float, default=60.0, help="wall-clock seconds a run may take")
     options = parser.parse_args()
@@ -174,7 +191,9 @@ def main() -> int:
         frame = pd.concat([pd.read_csv(folder / "nasty.csv") for folder in options.merge], ignore_index=True)
         frame = frame.drop_duplicates(["number", "solver"], keep="last")
         common.print_table(table(frame), f"{frame['number'].nunique()} nasty problems", FORMATS)
-        return 0
+        if options.page:
+            on_page(table(frame), options.page)
+        return int(options.check and len(missed(frame)) > 0)
     record = common.environment()
     common.print_environment(record)
     cases = [case(number) for number in numbers(options.problems, options.first)]

@@ -9,16 +9,17 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from manykernels.objective.capabilities import Capability
-from manykernels.solvers.base import Solver
+from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.deadline import check_deadline, seconds_left
 from manykernels.solvers.engines.cone_program import import_clarabel
 from manykernels.solvers.engines.fixed_weights.learners import fit_learner
 from manykernels.solvers.engines.refinement import refinements, with_best_intercept
 from manykernels.solvers.methods.conic.dual_program import DualProgram
+from manykernels.solvers.methods.interior_point import InteriorPoint
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.solution import Model
+    from manykernels.solvers.solution import Model, Status
     from manykernels.validation.arrays import Array
 
 # Rounding stops an interior-point method at a different place on every rung; each answer is certified on its own.
@@ -83,8 +84,14 @@ class Conic(Solver):
     """
 
     name: ClassVar[str] = "conic"
+    fallback: ClassVar[type[Solver] | None] = InteriorPoint
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CLOSED_CONJUGATE, Capability.CONES})
     attainable_gap: ClassVar[float] = 1e-6
+
+    @property
+    def handed_on(self) -> tuple[Status, ...]:
+        """What is not certified with any settings; the message says who finished it."""
+        return BROKEN
 
     def check(self, problem: Problem) -> None:
         """Raise `IncompatibleError` for problems it cannot solve, and ``ImportError`` without Clarabel."""
