@@ -52,7 +52,7 @@ class PolynomialMKL(BaseKernelSearch):
         Strength of the penalty relative to the mean loss, positive.
     cv : int or None, default=None
         Number of parts of a cross-validation that chooses the strength in place of ``alpha``; for the squared loss,
-        ``p=1`` and linear base kernels.
+        ``p=1`` and linear base kernels. Products are then found best with ``normalize="centered"``.
     adaptive : bool, default=False
         Whether a second step learns anew with the products selected, each penalized by one over its norm: large parts
         are shrunk less, and fewer products remain. With ``cv``, its strength is chosen as well.
