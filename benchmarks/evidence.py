@@ -116,12 +116,15 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=100, help="most training rows")
     parser.add_argument("--first", type=int, default=100, help="first split; accuracy.py begins with 0")
     parser.add_argument("--splits", type=int, default=2, help="random splits a set")
+    parser.add_argument("--sets", default="", help="names of sets, separated by commas; all by default")
     parser.add_argument("--resume", action="store_true", help="keep what the folder of results has, measure the rest")
     parser.add_argument("--markdown", type=Path, help="also write the table to this file")
     options = parser.parse_args()
     record = common.environment()
     common.print_environment(record)
     named = [(name, True) for name in accuracy.CLASSES] + [(name, False) for name in accuracy.NUMBERS]
+    if options.sets:
+        named = [pair for pair in named if pair[0] in options.sets.split(",")]
     if options.smoke:
         named, options.rows, options.splits = [("wine", True), ("diabetes", False)], 40, 1
     path = options.output / "evidence.json"
