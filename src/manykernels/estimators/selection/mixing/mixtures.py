@@ -20,8 +20,8 @@ MOST_KINDS = 6  # kinds of kernels, or views, that are each tried by themselves
 MOST_DRAWS = 16  # random weights that are tried where there are many targets
 CONCENTRATIONS = (0.1, 1.0)  # of the Dirichlet distributions that they come from, in turn
 
-# Of many candidates one is ahead by luck, so what is special must show more evidence. How much differs little in what it
-# wins (benchmarks/evidence.py, docs/accuracy.md).
+# Of many candidates one is ahead by luck, so what is special must show more evidence. How much of it changes little
+# (benchmarks/evidence.py, docs/accuracy.md).
 PLAIN = 0.0  # averages of all kernels, of those on several columns, and with weights that are drawn
 SPECIAL = 0.5  # one kind of kernels alone, and what selects
 NARROW = 1.0  # what leaves out columns (of precomputed kernels, kernels) that others read, as a view alone
