@@ -95,7 +95,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as cache:
         rows.append(("manykernels --version", seconds(["-m", "manykernels.cli", "--version"], cache)))
         if not given.smoke:
+            rows.append(("import scikit-learn's base class", seconds(["-c", "import sklearn.base"], cache)))
             rows.append(("import MKLClassifier", seconds(["-c", "from manykernels import MKLClassifier"], cache)))
+            rows.append(("import all estimators", seconds(["-c", "from manykernels.estimators import *"], cache)))
             rows.append(("first fit ever (iris)", seconds(["-c", FIT], cache)))
             rows.append(("first fit in a later process", seconds(["-c", FIT], cache)))
     print_table(pd.DataFrame(rows, columns=["what", "seconds"]), "CPU seconds", {"seconds": ".2f"})
