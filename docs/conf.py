@@ -16,6 +16,7 @@ release = installed_version("manykernels")
 version = release
 
 extensions = [
+    "backlinks",
     "mathml",
     "myst_parser",
     "numpydoc",
