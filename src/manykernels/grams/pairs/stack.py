@@ -98,6 +98,7 @@ class PairStack(GramStack):
         """Hold these kernels on these pairs; what the constructor and those who choose a part have in common."""
         GramStack.__init__(self, len(products), len(index), np.float64, names=names)
         self._factors, self._products, self._index = factors, tuple(products), index
+        self._last: tuple[Array, dict[int | None, Array]] | None = None
         return self
 
     # --- data -------------------------------------------------------------------------------------------------------
@@ -192,12 +193,26 @@ class PairStack(GramStack):
     def _products_with(self, rows: PairIndex, weights: Array, active: Array, columns: Array) -> Array:
         """Return ``sum_m d_m K_m(rows, pairs) columns``, with one product for each left kernel."""
         total = np.zeros((len(rows), columns.shape[1]))
-        sums = {a: self._summed(weights, kernels) for a, kernels in self._by_left(active).items()}
+        sums = self._sums_of(weights, active)
         for k, column in enumerate(columns.T):
             table = self._index.scatter(column)
+            if rows.dense:
+                whole = np.zeros(self._index.shape)
+                for a, right in sums.items():
+                    whole += self._factors.left(a) @ (table @ right)
+                total[:, k] = rows.read(whole)
+                continue
             for a, right in sums.items():
                 total[:, k] += rows.gather(self._factors.left(a), table @ right)
         return total
+
+    def _sums_of(self, weights: Array, active: Array) -> dict[int | None, Array]:
+        """Return the weighted sums of the right kernels that share a left one; those of the last weights are kept."""
+        known = self._last
+        if known is None or not np.array_equal(known[0], weights):
+            sums = {a: self._summed(weights, kernels) for a, kernels in self._by_left(active).items()}
+            self._last = known = (weights.copy(), sums)
+        return known[1]
 
     def _summed(self, weights: Array, kernels: list[int]) -> Array:
         """Return the weighted sum of the right kernels of some products."""

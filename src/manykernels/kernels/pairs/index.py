@@ -139,13 +139,25 @@ class PairIndex:
         ndarray of shape (N,)
         """
         if self.dense:
-            whole = left @ right
-            direct, swapped = whole[self.left, self.right], whole[self.right, self.left] if self.sign else None
-        else:
-            columns = np.ascontiguousarray(right.T)
-            direct = _row_products(left, self.left, columns, self.right)
-            swapped = _row_products(left, self.right, columns, self.left) if self.sign else None
+            return self.read(left @ right)
+        columns = np.ascontiguousarray(right.T)
+        direct = _row_products(left, self.left, columns, self.right)
+        swapped = _row_products(left, self.right, columns, self.left) if self.sign else None
         return direct if swapped is None else 0.5 * (direct + self.sign * swapped)
+
+    def read(self, whole: Array) -> Array:
+        """Return the entries of a table at the pairs.
+
+        Parameters
+        ----------
+        whole : ndarray of shape (n, q)
+
+        Returns
+        -------
+        ndarray of shape (N,)
+        """
+        direct: Array = whole[self.left, self.right]
+        return 0.5 * (direct + self.sign * whole[self.right, self.left]) if self.sign else direct
 
     def entries(self, other: PairIndex, left: Array, right: Array) -> Array:
         """Return the kernels ``left kron right`` between these pairs and others, (N, N_other).

@@ -17,7 +17,7 @@ SMO_SWEEPS = 50  # most steps, as a multiple of the number of samples
 LEAST_GAP = 1e-20  # of conjugate gradients, relative to the dual value: residuals of 1e-10
 MOST_PRODUCTS = 2000  # of a matrix that is not formed with vectors, for one learner
 MOST_NEWTON_STEPS = 50  # of a loss that is not quadratic, on products
-FORCING = 1e-4  # share of the squared residual that conjugate gradients leave of a Newton step
+FORCING = 1e-6  # share of the squared residual that conjugate gradients leave of a Newton step
 SUFFICIENT, MOST_HALVINGS = 1e-4, 40  # share of the slope that a step must keep, and how often it is halved for that
 
 # Active set
