@@ -86,7 +86,9 @@ class FactoredStack(GramStack):
     def quad_bounds(self, rho: Array) -> tuple[Array, Array]:
         """Return bounds (M,) from below and above on ``rho' K_m rho``: one pass."""
         quads, errors = self.quad(rho), self.error_bound(rho)
-        return np.maximum(quads - errors, 0.0), np.maximum(quads, 0.0) + errors
+        low = np.maximum(quads - errors, 0.0)
+        errors += np.maximum(quads, 0.0, out=quads)
+        return low, errors
 
     def quad_bounds_each(self, rhos: Array) -> list[tuple[Array, Array]]:
         """Return `quad_bounds` of every column of ``rhos`` (N, T); a stack that can reads its rows once for all."""

@@ -147,7 +147,8 @@ class FourierStack(FactoredStack):
         batches = [batch for together in self._layout for batch in together.batches()]
         for batch, moments in zip(batches, self._moments_of(batches, rhos), strict=True):
             out[:, batch.members] = np.moveaxis(batch.plan.quads(moments), 1, 0)
-        return out * self.scales
+        out *= self.scales
+        return out
 
     @cached_property
     def _layout(self) -> list[Together]:
@@ -254,7 +255,7 @@ class FourierStack(FactoredStack):
 
     def neighbors(self) -> Array:
         """Return the next narrower and the next wider kernel of the same column, (M, 2); -1 for none."""
-        out = np.full((self.n_kernels, 2), -1)
+        out = np.full((self.n_kernels, 2), -1, dtype=np.int32)
         order = np.lexsort((self.widths, self.columns))
         same = np.diff(self.columns[order]) == 0
         out[order[1:][same], 0] = order[:-1][same]

@@ -140,14 +140,23 @@ def laid_out(columns: Array, widths: Array, extents: Array, tol: float, n_rows: 
     sizes = np.diff(heads, append=len(order))
     for size in np.unique(sizes).tolist():
         own = order[heads[sizes == size][:, None] + np.arange(size)]
-        kinds, kind = np.unique(widths[own], axis=0, return_inverse=True)
-        for number, together in enumerate(kinds):
-            members = own[kind.ravel() == number]
+        for together, members in _of_equal_widths(widths, own):
             reached = extents[columns[members[:, 0]]]
             low = 0
             for part in divided(float(reached.max()), tuple(together.tolist()), tol, n_rows):
                 yield from _of_one_kind(columns, members[:, low : low + len(part)], part, reached, tol)
                 low += len(part)
+
+
+def _of_equal_widths(widths: Array, members: Array) -> Iterator[tuple[Array, Array]]:
+    """Yield different widths, and the members (c, W) that have them."""
+    first = widths[members[0]]
+    if all(np.all(widths[members[:, at]] == width) for at, width in enumerate(first)):
+        yield first, members  # a grid of millions
+        return
+    kinds, kind = np.unique(widths[members], axis=0, return_inverse=True)
+    for number, together in enumerate(kinds):
+        yield together, members[kind.ravel() == number]
 
 
 def _of_one_kind(

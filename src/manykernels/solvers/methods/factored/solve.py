@@ -124,7 +124,9 @@ def solve_factored(
     problem, largest, quads = _posed(
         stack, y, loss, regularizer, strength, relative_strength, fit_intercept, sample_weight, kernel_penalties
     )
-    state, status = FactoredWorkingSet(problem, tol, max_rounds, time_limit, quads).run()
+    method = FactoredWorkingSet(problem, tol, max_rounds, time_limit, quads)
+    del quads  # as long as the kernels are many
+    state, status = method.run()
     return _told(_model(problem, state, status, largest), tol, "solve_factored")
 
 

@@ -157,7 +157,8 @@ class FactoredWorkingSet:
             return (yield from self._fall_back(state))  # smoothing costs more than matrices of this size
         stalled = 0
         for number in range(self.max_rounds + 1):
-            bound = yield from self._certify(state, state.slopes, self._first if number == 0 else None)
+            bound = yield from self._certify(state, state.slopes, self._first)
+            self._first = None
             assert state.best is not None
             gap = state.primal - state.best.value
             self._record(state, number, gap)
