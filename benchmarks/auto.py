@@ -34,12 +34,15 @@ from manykernels.solvers import Solution, choose_solver, get_solver, solvers_for
 
 RIVALS = ("working_set", "interior_point", "smooth_dual", "spicymkl", "block_coordinate")
 LOSSES = ("hinge", "logistic", "squared", "squared_hinge", "epsilon_insensitive", "huber")
+# Samples, kernels. The last two took many minutes.
 SHAPES = (
     (200, 20, "gaussian"),
     (80, 160, "gaussian"),
     (100, 250, "columns"),
     (234, 604, "columns"),
-)  # samples, kernels
+    (500, 50, "gaussian"),
+    (150, 600, "gaussian"),
+)
 SMOKE_SHAPES = ((30, 6, "gaussian"), (10, 12, "columns"))
 ALPHAS = (1e-3, 1e-2)
 N_FEATURES = 20
