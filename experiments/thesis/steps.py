@@ -139,6 +139,7 @@ def summary(frame: pd.DataFrame) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the table lacks, print and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="not needed: the data sets are drawn at random")
     parser.add_argument("--columns", type=int, nargs="+", default=[40, 100])
     parser.add_argument("--seconds", type=float, default=2.0, help="CPU seconds of a run")
     parser.add_argument("--repeats", type=int, default=3, help="data sets")
