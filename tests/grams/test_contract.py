@@ -10,8 +10,8 @@ import pytest
 import manykernels.grams as grams_package
 from manykernels.grams import DenseStack, GramStack, LazyStack, PackedStack, PairStack, RankOneStack
 from manykernels.grams.base import GramView
-from manykernels.grams.pairs import index as pair_index
 from manykernels.kernels import ArdGaussian, Gaussian, KernelBank, Laplacian, Matern, Polynomial
+from manykernels.kernels.pairs import index as pair_index
 from manykernels.testing.gram_stack import GramStackContract
 
 N_SAMPLES = 23
