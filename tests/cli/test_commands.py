@@ -141,6 +141,7 @@ OWN = {
     "target",
     "time",
     "event",
+    "strata",
     "task",
     "kernels",
     "test_size",

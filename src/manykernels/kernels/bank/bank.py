@@ -358,7 +358,11 @@ class KernelBank(BankParameters, BankConstructors):
         options = ("standardize", "normalize", "center", "missing")
         differing = [name for name in options if getattr(self, name) != getattr(other, name)]
         if differing:
-            raise InvalidInputError(f"The banks differ in {', '.join(differing)}; make them agree with .replace(...).")
+            told = [f"{name}: {getattr(self, name)!r} and {getattr(other, name)!r}" for name in differing]
+            agreed = ", ".join(f"{name}={getattr(self, name)!r}" for name in differing)
+            raise InvalidInputError(
+                f"The banks differ in {'; '.join(told)}. Make them agree, for instance by second.replace({agreed})."
+            )
         return replace(self, kernels=self.kernels + other.kernels)
 
     def __len__(self) -> int:

@@ -24,7 +24,8 @@ from manykernels.validation.arrays import check_count, check_positive
 
 Array = NDArray[Any]
 
-FACTOR_TOL = 1e-7  # share of the trace that factors leave; the gap contains it
+COARSE, FINEST = 1e-7, 1e-15  # share of the trace that factors leave at first, and at least; the gap contains it
+FINER = 1e-3  # how much less they leave where it keeps the gap above its tolerance
 MOST_RANK = 4000  # of all factors together: Hessians of folds are stored
 MOST_ROUNDS = 50
 INNER = 1e-3  # of the tolerance: how far a working set is solved
@@ -111,7 +112,7 @@ def factored_folds(
         Otherwise: how many, and the smallest over the largest, at which no fold selects a kernel.
     kernel_penalties : array_like of shape (n_kernels,), optional
     tol : float, default=1e-4
-        Relative gap.
+        Relative gap; factors get finer until it is met or they are exact to rounding.
     shared : bool, default=True
         False computes the sums of every fold from its own rows, which takes as many readings as there are folds.
 
@@ -177,7 +178,7 @@ class _Paths:
 
     def __init__(self, stack: FactoredStack, moments: FoldMoments, weights: Array, tol: float) -> None:
         self.stack, self.moments, self.weights, self.tol = stack, moments, weights, tol
-        self.passes = 0
+        self.passes, self._factor_tol = 0, COARSE
         self._neighbors = stack.neighbors()
         self._problems: list[GroupProblem] = []
         count = moments.n_folds
@@ -217,7 +218,7 @@ class _Paths:
             quads = self._bounds([rho for rho, _ in state])
             gaps = [self._gap(fold, alpha, state[fold][0], quads[fold]) for fold in range(len(self.rows))]
             wanted = self._entering(alpha, gaps, quads)
-            if not len(wanted) or number == MOST_ROUNDS - 1:
+            if number == MOST_ROUNDS - 1 or not (len(wanted) or self._refines(gaps)):
                 break
             self._enter(wanted)
         errors = [
@@ -264,10 +265,24 @@ class _Paths:
                 chosen.append(violators(found, used, self._neighbors, limit, 1.0 + 0.1 * self.tol))
         return np.setdiff1d(np.concatenate(chosen), used)
 
+    def _refines(self, gaps: list[float]) -> bool:
+        """Take finer factors of the same kernels, if a gap needs them and there are any; say whether."""
+        kernels = self.moments.kernels
+        if max(gaps) <= self.tol or self._factor_tol <= FINEST or not len(kernels):
+            return False
+        self._factor_tol = max(FINER * self._factor_tol, FINEST)
+        old = self.moments
+        self.moments = FoldMoments(old.y, old.held, old.n_folds, shared=old.shared)
+        self.v = [v[-1:] for v in self.v]
+        self._enter(kernels)
+        return True
+
     def _enter(self, kernels: Array) -> None:
         """Add kernels to the working set of all folds."""
+        if not len(kernels):
+            return
         before = self.moments.rank
-        self.moments.grow(self.stack.operators(kernels.tolist(), FACTOR_TOL))
+        self.moments.grow(self.stack.operators(kernels.tolist(), self._factor_tol))
         if self.moments.rank > MOST_RANK:
             raise IncompatibleError(
                 f"The factors of {len(self.moments.kernels)} kernels have {self.moments.rank} columns, more than the "
