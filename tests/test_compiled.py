@@ -112,3 +112,19 @@ def test_cut_files_are_compiled_and_written_again(ending: str, share: float, her
     files[0].write_bytes(data[: int(share * len(data))])
     assert answer_here(here) == (14.0, 0)
     assert answer_here(here) == (14.0, 1)
+
+
+def test_processes_that_compile_at_once_are_not_given_the_code_of_each_other(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = (runpy.run_path(str(here / "loops.py"))["half"] for _ in range(3))
+    files, late = first._cache._cache_file, []
+    with monkeypatch.context() as patches:  # the first is slow to write, and the second read the index before it
+        patches.setattr(files, "_save_data", lambda *args: late.append(args))
+        patches.setattr(second._cache._cache_file, "_load_index", dict)
+        assert (first(28.0), second(28)) == (14.0, 14.0)
+    assert len(late) == 1
+    files._save_data(*late[0])
+    assert third(28) == 14.0
+    assert third.signatures == second.signatures
+    assert sum(third.stats.cache_hits.values()) == 1

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from typing import Any
 
 from numba import njit
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 __all__ = ["compiled"]
 
@@ -52,6 +53,10 @@ def compiled(**options: Any) -> Callable[[Any], Any]:
 class _Cache(FunctionCache):
     """Numba's cache of a function, whose failures count as a function that is not there."""
 
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        self._cache_file = _CacheFile(self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp())
+
     @contextmanager
     def _guard_against_spurious_io_errors(self) -> Iterator[None]:
         """Swallow what reading and writing raise, and forget a damaged index, which could not be written again."""
@@ -60,3 +65,21 @@ class _Cache(FunctionCache):
         except Exception:  # whatever cut bytes make of pickle
             with suppress(Exception):
                 self.flush()
+
+
+class _CacheFile(IndexDataCacheFile):
+    """Files of machine code named after what they hold.
+
+    Numba numbers them, and names one in the index before it is written: of two processes that compile a function for
+    two kinds of arguments at the same time, one could later be given the code of the other, or that of an older source.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        """Write the code, then name it in the index."""
+        name = f"{self._index_name.removesuffix('.nbi')}.{self._digest(key)}.nbc"
+        self._save_data(name, data)
+        self._save_index({**self._load_index(), key: name})
+
+    def _digest(self, key: Any) -> str:
+        """Return what tells this code from all others: its source, the version of numba, and its key."""
+        return sha256(repr((self._source_stamp, self._version, key)).encode()).hexdigest()[:16]
