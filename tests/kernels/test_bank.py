@@ -230,7 +230,7 @@ def test_length_iteration_sum_and_repr() -> None:
     assert len(bank) == 4
     assert [type(entry).__name__ for entry in bank] == ["OnColumns", "OnColumns", "PerFeature", "OnColumns"]
     assert len(repr(KernelBank.simplemkl())) < 150
-    with pytest.raises(InvalidInputError, match="differ in standardize, center"):
+    with pytest.raises(InvalidInputError, match="standardize: False and True; center: False and True"):
         bank + KernelBank(MIXED, standardize=True, center=True)
     with pytest.raises(InvalidInputError, match=r"'near', .* appear more than once"):
         bank + bank

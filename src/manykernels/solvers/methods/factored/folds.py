@@ -135,7 +135,7 @@ def factored_folds(
     >>> X = np.random.default_rng(0).normal(size=(300, 3))
     >>> bank = KernelBank.per_feature(widths=[0.5, 1.0], standardize=True)
     >>> path = factored_folds(X, np.sin(2 * X[:, 0]), bank, folds=3, n_alphas=4)
-    >>> path.frame().columns.tolist(), path.best == path.strengths[-1]
+    >>> path.frame().columns.tolist(), bool(path.best == path.strengths[-1])
     (['alpha', 'mean_error', 'std_error', 'n_active', 'gap'], True)
     """
     stack = bank if isinstance(bank, FactoredStack) else factored_stack(X, bank or default_bank())
