@@ -1,14 +1,16 @@
 """Whether untouched estimators predict as well as others' tuned ones, what they cost, and what they select.
 
 ``python benchmarks/accuracy.py [--data DIR] [--rows 200] [--splits 3] [--sets NAME,...]
-[--resume] [--markdown FILE] [--smoke] [--output DIR]``
+[--pairwise] [--resume] [--markdown FILE] [--smoke] [--output DIR]``
 
 On every set, the same random splits for all: `MKLClassifier()` or `MKLRegressor()` and their cross-validated forms, all
 untouched; a support vector machine or kernel ridge regression with a Gaussian kernel, scaled and tuned by a grid; the
 same machine on the uniform sum of the default bank, tuned; gradient-boosted trees, untouched; and himalaya's multiple
 kernel ridge on the default bank where it is installed. No set is dropped for its result; those that are not in the
 folder of ``--data`` are named. Differences are taken split by split, with their own standard errors. The last table has
-many targets on few kernels, himalaya's own ground. ``--resume`` keeps what ``accuracy.csv`` has and measures the rest.
+many targets on few kernels, himalaya's own ground. ``--pairwise`` adds, on sets of three classes and more, two rivals
+that tell what voting among pairs of classes does: ours with a model for each pair, and the machine on the uniform sum
+with each class against the rest, like ours. ``--resume`` keeps what ``accuracy.csv`` has and measures the rest.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import GridSearchCV, train_test_split
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -47,6 +50,7 @@ CONSTANTS, RIDGES = (0.1, 1.0, 10.0, 100.0, 1000.0), (1e-4, 1e-3, 1e-2, 1e-1, 1.
 WIDTHS = (0.03, 0.1, 0.3, 1.0, 3.0)  # gamma, times the number of columns
 MOST_TEST_ROWS = 1000
 OURS = "MKL CV"
+PAIRWISE = ("MKL CV, one against one", "uniform sum, one against the rest")
 SINGLE = ("tuned SVC, KRR", "uniform sum")  # that the search may not be worse than
 
 
@@ -92,8 +96,8 @@ def load(name: str, folder: Path, *, classes: bool) -> Data | None:
 class Uniform:
     """A tuned machine on the uniform sum of a bank."""
 
-    def __init__(self, bank: KernelBank, classes: bool) -> None:
-        self.bank, self.classes = bank, classes
+    def __init__(self, bank: KernelBank, classes: bool, *, rest: bool = False) -> None:
+        self.bank, self.classes, self.rest = bank, classes, rest
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Uniform:
         """Fit the bank, sum its kernels, tune the machine."""
@@ -101,7 +105,10 @@ class Uniform:
         self.train, self.shift = self.fitted.prepare(X), 0.0 if self.classes else float(np.mean(y))
         gram = self._sum(self.train)
         if self.classes:
-            self.machine = GridSearchCV(SVC(kernel="precomputed"), {"C": CONSTANTS}, cv=5).fit(gram, y)
+            machine, grid = SVC(kernel="precomputed"), {"C": CONSTANTS}
+            if self.rest:
+                machine, grid = OneVsRestClassifier(machine), {"estimator__C": CONSTANTS}
+            self.machine = GridSearchCV(machine, grid, cv=5).fit(gram, y)
         else:
             ridge = KernelRidge(kernel="precomputed")
             self.machine = GridSearchCV(ridge, {"alpha": RIDGES}, cv=5).fit(gram, y - self.shift)
@@ -158,12 +165,23 @@ class Centered:
         return self.machine.predict(X) + self.shift
 
 
-def rivals(data: Data) -> dict[str, Callable[[], Any]]:
+def pairwise(data: Data, bank: KernelBank) -> dict[str, Callable[[], Any]]:
+    """Return ours with a model for each pair of classes, and the uniform sum with each class against the rest."""
+    if len(np.unique(data.y)) < 3:
+        return {}
+    return {
+        PAIRWISE[0]: lambda: OneVsOneClassifier(MKLClassifierCV(data.bank)),
+        PAIRWISE[1]: lambda: Uniform(bank, True, rest=True),
+    }
+
+
+def rivals(data: Data, *, pairs: bool = False) -> dict[str, Callable[[], Any]]:
     """Return who takes part on a set: names and makers of fresh models."""
     bank = KernelBank.default(normalize="mean_diagonal") if data.bank is None else data.bank
     if data.classes:
         grid = {"svc__C": CONSTANTS, "svc__gamma": [width / data.X.shape[1] for width in WIDTHS]}
-        return {
+        more = pairwise(data, bank) if pairs else {}
+        return more | {
             "MKL": lambda: MKLClassifier(data.bank),
             OURS: lambda: MKLClassifierCV(data.bank),
             "tuned SVC, KRR": lambda: GridSearchCV(make_pipeline(StandardScaler(), SVC()), grid, cv=5),
@@ -183,12 +201,14 @@ def rivals(data: Data) -> dict[str, Callable[[], Any]]:
 # --- measuring -------------------------------------------------------------------------------------------------------
 
 
-def measured(data: Data, rows: int, seeds: range, known: set[tuple[str, int, str]]) -> list[dict[str, Any]]:
+def measured(
+    data: Data, rows: int, seeds: range, known: set[tuple[str, int, str]], *, pairs: bool = False
+) -> list[dict[str, Any]]:
     """Return a row for each rival and split that is not known: score, CPU seconds of fitting, kernels with a weight."""
     found = []
     for seed in seeds:
         X_train, X_test, y_train, y_test = data.split(rows, seed)
-        for name, make in rivals(data).items():
+        for name, make in rivals(data, pairs=pairs).items():
             if (data.name, seed, name) in known:
                 continue
             started = time.process_time()
@@ -315,7 +335,7 @@ def kept(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[d
 
 def in_order(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
     """Return the rows of these sets, in the order of the sets and of the methods, however many runs they took."""
-    methods = [OURS, *SINGLE, "MKL", "boosting", "himalaya"]
+    methods = [OURS, *SINGLE, "MKL", "boosting", "himalaya", *PAIRWISE]
     places = {"set": {name: k for k, name in enumerate(names)}, "method": {name: k for k, name in enumerate(methods)}}
     mine = frame[frame["set"].isin(names)]
     return mine.sort_values(
@@ -330,6 +350,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=200, help="most training rows")
     parser.add_argument("--splits", type=int, default=3, help="random splits a set")
     parser.add_argument("--sets", default="", help="names of sets, separated by commas; all by default")
+    parser.add_argument("--pairwise", action="store_true", help="also a model for each pair of classes")
     parser.add_argument("--resume", action="store_true", help="keep what the folder of results has, measure the rest")
     parser.add_argument("--markdown", type=Path, help="also write the tables to this file")
     options: argparse.Namespace = parser.parse_args()
@@ -354,7 +375,7 @@ def main() -> int:
     for name, classes in named:
         data = load(name, options.data, classes=classes)
         if data is not None:
-            rows += measured(data, options.rows, seeds, known)
+            rows += measured(data, options.rows, seeds, known, pairs=options.pairwise)
             common.save(pd.DataFrame(rows), record, options.output, "accuracy")
     frame = in_order(pd.DataFrame(rows), [name for name, _ in named])
     tables = {
