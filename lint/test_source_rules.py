@@ -52,6 +52,27 @@ def dropped_comparisons(source: str) -> list[int]:
     return [call.lineno for call in calls if ast.unparse(call.func).split(".")[-1] in COMPARISONS]
 
 
+def is_loop(node: ast.AST) -> bool:
+    """Whether a node defines a function that is compiled."""
+    return isinstance(node, ast.FunctionDef) and any("compiled" in ast.unparse(line) for line in node.decorator_list)
+
+
+def loops_of_two_sides(sources: list[str]) -> set[str]:
+    """Compiled functions that return arrays and are called by compiled functions as well as by Python."""
+    trees = [ast.parse(source) for source in sources]
+    loops = {n.name: n for tree in trees for n in ast.walk(tree) if is_loop(n)}
+    makers = {name for name, n in loops.items() if n.returns is not None and "Array" in ast.unparse(n.returns)}
+    called: dict[bool, set[str]] = {True: set(), False: set()}
+    for tree in trees:
+        own = {n.name for n in ast.walk(tree) if is_loop(n)}
+        own |= {alias.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for alias in n.names}
+        inside = {id(child) for n in ast.walk(tree) if is_loop(n) for child in ast.walk(n)}
+        for n in ast.walk(tree):
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in makers & own:
+                called[id(n) in inside].add(n.func.id)
+    return called[True] & called[False]
+
+
 def docstring_lines(node: ast.AST) -> int:
     """Return how many lines the docstring of a module, class or function has; 0 for anything else."""
     if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -101,6 +122,11 @@ def test_functions_stay_short() -> None:
     assert offenders(SOURCES, lambda text: long_functions(text, FUNCTION_LINES)) == {}
 
 
+def test_loops_that_return_arrays_have_callers_of_one_kind() -> None:
+    """Loaded from the cache by itself and within another loop, such a loop may not find what makes arrays (numba)."""
+    assert not loops_of_two_sides([path.read_text() for path in SOURCES])
+
+
 def test_source_is_finished() -> None:
     assert offenders(SOURCES, lambda text: matches(UNFINISHED, text)) == {}
 
@@ -132,3 +158,6 @@ def test_every_rule_can_fail() -> None:
     assert matches(BRITISH, "we normal" + "ise the cent" + "red kernels") != []
     assert matches(ABSOLUTE_PATH, "open('/ho" + "me/me/data.csv')") != []
     assert matches(PACKAGE_INDEX, "pip install --index-" + "url https://example.org") != []
+    loop = "@compiled()\ndef f(x) -> Array:\n    return x\n@compiled()\ndef g(x) -> None:\n    f(x)\n"
+    assert loops_of_two_sides([loop]) == set()
+    assert loops_of_two_sides([loop + "f(1)"]) == {"f"}

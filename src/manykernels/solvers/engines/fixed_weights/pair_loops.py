@@ -48,16 +48,15 @@ def violation_of(grad: Array, up: int, down: int, paired: bool) -> float:
 
 
 @compiled()
-def shrink(grad: Array, rho: Array, lo: Array, hi: Array, active: Array, low: float, high: float) -> Array:
-    """Return the active coordinates without those that sit at a bound which their gradient pushes against."""
-    kept = np.empty(active.size, dtype=np.int64)
+def shrink(grad: Array, rho: Array, lo: Array, hi: Array, active: Array, low: float, high: float, kept: Array) -> int:
+    """Write the active coordinates without those at a bound that their gradient pushes against; return how many."""
     count = 0
     for i in active:
         idle = (rho[i] >= hi[i] and grad[i] < low) or (rho[i] <= lo[i] and grad[i] > high)
         if not idle:
             kept[count] = i
             count += 1
-    return kept[:count].copy()
+    return count
 
 
 @compiled()

@@ -136,7 +136,8 @@ def _still_active(grad: Array, rho: Array, lo: Array, hi: Array, paired: bool) -
     if paired and (up < 0 or down < 0):
         return everything
     low, high = idle_bounds(grad, up, down, paired)
-    return shrink(grad, rho, lo, hi, everything, low, high)
+    kept = np.empty_like(everything)
+    return kept[: shrink(grad, rho, lo, hi, everything, low, high, kept)].copy()
 
 
 @compiled()

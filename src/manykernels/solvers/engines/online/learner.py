@@ -183,8 +183,8 @@ class ImplicitLearner(Learner):
         if self._first:
             return order
         n_samples = self.problem.n_samples
-        up, down = np.empty(n_samples), np.empty(n_samples)
-        gains(self.samples, self.penalty, 1.0, self.point, np.arange(n_samples), up, down)
+        up, down, weights = np.empty(n_samples), np.empty(n_samples), np.empty_like(self.point.squares)
+        gains(self.samples, self.penalty, 1.0, self.point, np.arange(n_samples), weights, up, down)
         highest, lowest = (up.max(), down.min()) if self.problem.fit_intercept else (0.0, 0.0)
         return order[(up[order] > lowest) | (down[order] < highest)]
 

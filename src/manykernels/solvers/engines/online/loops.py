@@ -118,13 +118,13 @@ def sweep(
     """Update the chosen samples in order, each along with the best of the others at hand; return the steps taken."""
     n_kernels, size = point.squares.size, chosen.size
     ray = Ray(np.empty(n_kernels), np.empty(n_kernels), np.empty(n_kernels), np.empty(n_kernels), np.empty(n_kernels))
-    up, down, curvatures = np.empty(size), np.empty(size), np.empty(size)
+    up, down, curvatures, weights = np.empty(size), np.empty(size), np.empty(size), np.empty(n_kernels)
     steps = 0
     for at in range(size):
         share = shares[at]
         if not paired:
             steps += _move(columns, chosen, at, -1, samples, penalty, share, point, ray)
-        weights = gains(samples, penalty, share, point, chosen, up, down)
+        gains(samples, penalty, share, point, chosen, weights, up, down)
         for other in range(size):
             curvatures[other] = _curvature(columns, chosen, other, weights, samples)
         if paired:

@@ -139,17 +139,22 @@ def score(weights: Array, products: Array, i: int) -> float:
 
 @compiled(error_model="numpy")
 def gains(
-    samples: Samples, penalty: Penalty, share: float, point: Point, chosen: Array, up: Array, down: Array
-) -> Array:
-    """Write the slope of the dual for a rise and for a fall of each chosen coefficient; return the kernel weights."""
-    weights = np.empty(point.squares.size)
+    samples: Samples,
+    penalty: Penalty,
+    share: float,
+    point: Point,
+    chosen: Array,
+    weights: Array,
+    up: Array,
+    down: Array,
+) -> None:
+    """Write the kernel weights, and the slope of the dual for a rise and for a fall of each chosen coefficient."""
     kernel_weights(penalty, share, point.squares, weights)
     for at in range(chosen.size):
         i = chosen[at]
         f = score(weights, point.products, i)
         up[at] = -conjugate_slope(samples, i, point.rho[i], 1.0) - f
         down[at] = -conjugate_slope(samples, i, point.rho[i], -1.0) - f
-    return weights
 
 
 @compiled(error_model="numpy")

@@ -147,7 +147,8 @@ class Descent:
 
     def _shrunk(self, grad: Array, active: Array) -> Array:
         up, down = steepest(grad, self.rho, self.lo, self.hi, active)
-        return shrink(grad, self.rho, self.lo, self.hi, active, *idle_bounds(grad, up, down, self.paired))
+        kept, idle = np.empty_like(active), idle_bounds(grad, up, down, self.paired)
+        return kept[: shrink(grad, self.rho, self.lo, self.hi, active, *idle, kept)].copy()
 
     # --- Newton steps on the free samples ---------------------------------------------------------------------------
 
