@@ -90,12 +90,19 @@ def run(name: str, kernels: np.ndarray, y: np.ndarray, constant: float, sweep: S
                 iterations=solution.n_iter,
                 active=len(solution.active),
                 gap=solution.certificate.relative_gap,
-                status="converged" if solution.certificate.relative_gap <= sweep.gap else str(solution.status),
+                status=ending(solution, sweep.gap),
             )
         )
         if rows[-1].status != "converged" or seconds > sweep.time_limit:
             given_up.add((varied, program))
     return pd.DataFrame([asdict(row) for row in rows])
+
+
+def ending(solution: Any, gap: float) -> str:
+    """Return how a program ended by itself; what another solver had to finish is not converged."""
+    if "went on" in solution.message:
+        return "handed_on"
+    return "converged" if solution.certificate.relative_gap <= gap else str(solution.status)
 
 
 def measure(problem: Problem, program: str, sweep: Sweep) -> tuple[Any, float]:

@@ -172,8 +172,9 @@ def race(entrant: Entrant, problem: Problem, limit: float) -> tuple[dict[str, An
         seconds = time.process_time() - started
     if solution.status == "interrupted" and not out_of_time:
         raise KeyboardInterrupt  # by a person
+    own = "handed_on" if "went on" in solution.message else str(solution.status)  # no merit of the entrant
     measured = {
-        "status": "time_limit" if out_of_time else str(solution.status),
+        "status": "time_limit" if out_of_time else own,
         "cpu_s": round(max(seconds, SHORTEST), 4),
         "n_iter": solution.n_iter,
         "machines": machines[0],

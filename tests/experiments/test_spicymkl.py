@@ -60,7 +60,7 @@ def test_table_has_every_cell_and_the_printed_counts(table_folder: Path) -> None
 def test_runs_reach_the_gap_or_say_that_they_did_not(table_folder: Path) -> None:
     runs = pd.read_csv(table_folder / "runs.csv")
     assert (runs["relative_gap"][runs["status"] == "converged"] <= 0.01).all()
-    assert (runs["relative_gap"][runs["status"] != "converged"] > 0.01).all()
+    assert (runs["relative_gap"][~runs["status"].isin(["converged", "handed_on"])] > 0.01).all()
     assert (runs["status"] == "converged").mean() > 0.9
     assert runs["accuracy"].between(0, 1).all()
 

@@ -31,8 +31,15 @@ def test_a_surface_is_what_a_pair_adds(form: str) -> None:
     assert sides["u"].iloc[-1] > sides["v"].iloc[-1]
     assert sides["u"].iloc[0] < sides["v"].iloc[0]
     assert (mixed.ax_.get_xlabel(), mixed.ax_.get_ylabel()) == ("b", "kind")
+    by_position = SurfaceDisplay.from_estimator(model, X, columns=(0, 2), n_points=11)
+    pd.testing.assert_frame_equal(by_position.frame(), found)
+    for wrong in (("a", "d"), (0, 9)):
+        with pytest.raises(InvalidInputError, match="the model has 4 columns: 'a', 'b', 'c', 'kind'"):
+            SurfaceDisplay.from_estimator(model, X, columns=wrong)
+    with pytest.raises(InvalidInputError, match="must be two columns"):
+        SurfaceDisplay.from_estimator(model, X, columns="ab")
     with pytest.raises(InvalidInputError, match="No kernel on the columns"):
-        SurfaceDisplay.from_estimator(model, X, columns=("a", "d"))
+        SurfaceDisplay.from_estimator(model, X, columns=("a", "a"))
     alone = MKLRegressor(KernelBank.per_feature(widths=[0.5], columns=["a"]), alpha="0.1*max").fit(X, y)
     with pytest.raises(InvalidInputError, match="No kernel on two columns is active"):
         SurfaceDisplay.from_estimator(alone, X)

@@ -332,6 +332,7 @@ def test_bins_hold_equal_counts_and_values_that_are_equal() -> None:
     [
         ({"base": 3}, "base of a binned kernel must be a kernel of numbers"),
         ({"bins": 501}, "bins must be at most 500"),
+        ({"bins": 1}, "bins must be"),
         ({"center": 2}, "center must be True or False"),
         ({"edges": (1.0,)}, "both edges and shares"),
         ({"edges": (1.0, 0.0), "shares": (0.2, 0.3, 0.5)}, "edges must increase"),

@@ -115,7 +115,7 @@ def open_training(
 def obstacle_to_factors(loss: Any, regularizer: Any, solver: Any, *, shared: bool) -> str | None:
     """Return what keeps a problem from kernels held as factors, and what to do about it; None for nothing."""
     if shared:
-        return "classes or targets share their kernel weights, which factors cannot do yet; take weights='own'"
+        return "classes or targets share their kernel weights, which only Gram matrices allow; take weights='own'"
     name = getattr(solver, "name", solver)
     if name not in ("auto", FactoredNewton.name):
         return f"solver={name!r} works on N x N matrices; take solver='auto'"
@@ -140,7 +140,7 @@ def plan_for(
         return None
     table = Table.of(X, sparse=True)
     if table.is_sparse:
-        obstacle = "X is sparse, which factors cannot do yet; take kernels_as='gram', or reduce the columns"
+        obstacle = "X is sparse, which only Gram matrices allow; take kernels_as='gram', or reduce the columns"
     expanded = bank.expand(table)
     if not expanded:
         return None  # fitting the bank says what is wrong with the columns

@@ -52,7 +52,7 @@ class SurfaceDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, *, columns: tuple[str, str] | None = None, n_points: int = 40, target: Any = None
+        cls, estimator: Any, X: Any, *, columns: tuple[Any, Any] | None = None, n_points: int = 40, target: Any = None
     ) -> Self:
         """Evaluate the functions of a pair of columns.
 
@@ -61,8 +61,8 @@ class SurfaceDisplay:
         estimator : MKLClassifier, MKLRegressor or a search, or a Pipeline that ends in one
         X : DataFrame or array-like of shape (n_samples, n_features)
             Rows, such as those of training: they say which values occur.
-        columns : pair of str, optional
-            None takes the pair whose kernels have the largest norms.
+        columns : pair of str or int, optional
+            Names or positions. None takes the pair whose kernels have the largest norms.
         n_points : int, default=40
             Values of each numeric column.
         target : label, int or None, default=None
@@ -75,27 +75,25 @@ class SurfaceDisplay:
         Raises
         ------
         InvalidInputError
-            If the model has no kernel on two columns, or none on those asked for.
+            If the model has no kernel on two columns, or none on those asked for, or does not know a column.
         """
         check_is_fitted(estimator)
         estimator, X = unwrapped(estimator, X)
         table, rows = kernel_table(estimator, target), rows_of(estimator, X)
         active = table[np.asarray(table["weight"]) > 0]
         known = known_features(estimator)
-        labels = [(first, second) for i, first in enumerate(known) for second in known[i + 1 :]]
-        found = {f"{first}, {second}": (first, second) for first, second in labels}
-        own = active[active["columns"].isin(found)]
+        found = {label: pair for label in active["columns"].unique() if (pair := _pair_of(label, set(known)))}
         if columns is None:
+            own = active[active["columns"].isin(found)]
             if own.empty:
                 raise InvalidInputError("No kernel on two columns is active, so that there is no surface to draw.")
-            label = str(own.groupby("columns")["norm"].sum().idxmax())
+            names = found[str(own.groupby("columns")["norm"].sum().idxmax())]
         else:
-            wanted = [f"{a}, {b}" for a, b in (tuple(columns), tuple(columns)[::-1])]
-            label = next((name for name in wanted if (own["columns"] == name).any()), "")
-            if not label:
-                raise InvalidInputError(f"No kernel on the columns {tuple(columns)} is active.")
-        members = np.flatnonzero((np.asarray(table["weight"]) > 0) & (table["columns"] == label).to_numpy())
-        names = found[label] if columns is None else (str(columns[0]), str(columns[1]))
+            names = _named(columns, known)
+        labels = [label for label, pair in found.items() if pair in (names, names[::-1])]
+        if not labels:
+            raise InvalidInputError(f"No kernel on the columns {names} is active.")
+        members = np.flatnonzero((np.asarray(table["weight"]) > 0) & table["columns"].isin(labels).to_numpy())
         return cls(surface=_surface(estimator, rows, names, members, n_points, target), names=names)
 
     def frame(self) -> pd.DataFrame:
@@ -137,6 +135,27 @@ class SurfaceDisplay:
             ax.figure.colorbar(image, ax=ax, label="added to the score")
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+
+def _pair_of(label: str, known: set[str]) -> tuple[str, str] | None:
+    """Return the two columns that a label names, if it names two; names may have commas of their own."""
+    parts = str(label).split(", ")
+    pairs = ((", ".join(parts[:k]), ", ".join(parts[k:])) for k in range(1, len(parts)))
+    return next((pair for pair in pairs if pair[0] in known and pair[1] in known), None)
+
+
+def _named(columns: Any, known: list[str]) -> tuple[str, str]:
+    """Return the names of two columns, given by name or position."""
+    if isinstance(columns, str) or len(columns) != 2:
+        raise InvalidInputError(f"columns must be two columns, by name or position, got {columns!r}.")
+    found = []
+    for column in columns:
+        by_position = isinstance(column, (int, np.integer)) and str(column) not in known
+        if str(column) not in known and not (by_position and 0 <= column < len(known)):
+            few = ", ".join(map(repr, known[:5])) + (", ..." if len(known) > 5 else "")
+            raise InvalidInputError(f"columns has {column!r}, but the model has {len(known)} columns: {few}.")
+        found.append(known[int(column)] if by_position else str(column))
+    return found[0], found[1]
 
 
 def _sides(values: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:

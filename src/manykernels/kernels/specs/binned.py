@@ -72,7 +72,7 @@ class Binned(KernelSpec):
     def __post_init__(self) -> None:
         if not isinstance(self.base, KernelSpec) or self.base.family == "missing":
             raise InvalidInputError(f"The base of a binned kernel must be a kernel of numbers, got {self.base!r}.")
-        if check_count(self.bins, "bins") > MOST_BINS:
+        if check_count(self.bins, "bins", least=2) > MOST_BINS:
             raise InvalidInputError(f"bins must be at most {MOST_BINS}, got {self.bins}.")
         if not isinstance(self.center, (bool, np.bool_)):
             raise InvalidInputError(f"center must be True or False, got {self.center!r}.")
