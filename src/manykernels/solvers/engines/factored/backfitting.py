@@ -26,14 +26,14 @@ Array = NDArray[Any]
 
 def backfitting_step(
     objective: FactoredObjective, point: Point, slopes: Array, bends: Bends, blocks: list[Block]
-) -> tuple[Array, float, Array]:
+) -> tuple[Array, Any, Array]:
     """Minimize the quadratic model at a point by sweeps over columns, and steps of all that are not zero.
 
     Returns
     -------
     v : (r,)
-    shift : float
-        Of the intercept.
+    shift : float or (T,) array
+        Of the intercepts.
     change : (N,)
         Of the scores.
     """
@@ -52,15 +52,16 @@ def backfitting_step(
 
 
 class Sweeps:
-    """Coefficients, intercept and scores of one Newton step's quadratic while columns take turns."""
+    """Coefficients, intercepts and scores of one Newton step's quadratic while columns take turns."""
 
     def __init__(
         self, objective: FactoredObjective, v: Array, slopes: Array, bends: Bends, blocks: list[Block]
     ) -> None:
         self.objective, self.bends, self.blocks = objective, bends, blocks
         self.parts = [part.copy() for part in objective.split(v)]
-        self.slope, self.change, self.shift = slopes.copy(), np.zeros_like(slopes), 0.0
-        self._total = bends.total
+        self.slope, self.change = slopes.copy(), np.zeros_like(slopes)
+        self.shift: Any = 0.0
+        self._totals = objective.totals(bends.diagonal)
 
     def run(self) -> float:
         """Let every column take its turn; return the square of how far coefficients moved."""
@@ -81,9 +82,9 @@ class Sweeps:
                 self._add(0.0, image)
                 self.parts[slot] = new
                 moved += float(step @ step)
-        if self.objective.problem.fit_intercept and self._total > 0:
-            step_b = -float(self.slope.sum()) / self._total
-            self._add(step_b, np.full_like(self.slope, step_b))
+        if self._totals.any():
+            step_b = -self.objective.totals(self.slope) / np.where(self._totals > 0, self._totals, np.inf)
+            self._add(self.objective.intercepts(step_b), np.zeros_like(self.slope) + self.objective.spread(step_b))
         return moved
 
     def _length(self, block: Block, old: Array, new: Array, image: Array) -> float:
@@ -93,12 +94,12 @@ class Sweeps:
         square = self.bends.square(image)
         return 1.0 if gain >= OVERSHOOT * square else max(gain, 0.0) / square
 
-    def move(self, step: Array, shift: float, image: Array) -> None:
+    def move(self, step: Array, shift: Any, image: Array) -> None:
         """Add a step of all columns."""
         self.parts = [part + d for part, d in zip(self.parts, self.objective.split(step), strict=True)]
         self._add(shift, image)
 
-    def _add(self, shift: float, image: Array) -> None:
+    def _add(self, shift: Any, image: Array) -> None:
         self.shift += shift
         self.change += image
         self.slope += self.bends.product(image)

@@ -109,14 +109,15 @@ class GroupPenalty:
         sizes[~alive] = np.maximum(sizes[~alive] - slopes[~alive], 0.0)
         return float(np.linalg.norm(sizes))
 
-    def with_intercept(self) -> GroupPenalty:
-        """Return this penalty with one coordinate more that has none."""
+    def with_intercept(self, count: int = 1) -> GroupPenalty:
+        """Return this penalty with so many coordinates more that have none."""
+        none = np.zeros(count)
         return replace(
             self,
-            starts=np.append(self.starts, self.starts[-1] + 1),
-            linear=np.append(self.linear, 0.0),
-            curvature=np.append(self.curvature, 0.0),
-            power=np.append(self.power, 0.0),
+            starts=np.append(self.starts, self.starts[-1] + np.arange(1, count + 1)),
+            linear=np.append(self.linear, none),
+            curvature=np.append(self.curvature, none),
+            power=np.append(self.power, none),
         )
 
     def part(self, low: int, high: int) -> GroupPenalty:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from manykernels.solvers.engines.factored.backfitting import Block, backfitting_step
 from manykernels.solvers.engines.factored.curvatures import Bends, SampleBends
 from manykernels.solvers.engines.factored.group_problem import GroupProblem
-from manykernels.solvers.engines.factored.objective import FactoredObjective, Point, balance
+from manykernels.solvers.engines.factored.objective import FactoredObjective, Point
 from manykernels.solvers.engines.factored.tuning import (
     DENSE_WORK,
     FIRST_DAMPING,
@@ -85,7 +85,7 @@ def minimize(objective: FactoredObjective, point: Point, tol: float, max_steps: 
     gap, best_dual = np.inf, -np.inf
     for step in range(max_steps + 1):
         slopes = objective.settle_intercept(point)
-        rho = balance(-slopes) if objective.problem.fit_intercept else -slopes
+        rho = objective.balanced(-slopes)
         adjoint = objective.adjoint(rho)
         value = objective.value(point)
         best_dual = max(best_dual, objective.dual_value(point.z, rho, adjoint))
@@ -151,7 +151,7 @@ def _advance(
         if curvature.dense is None:
             curvature.dense = _quadratic(objective, bends, curvature.rows)
         v, shift = _newton_target(objective, point, gradient, curvature.dense)
-        change = objective.scores(v - point.v) + shift
+        change = objective.scores(v - point.v) + objective.spread(shift)
     before = objective.penalty.value(point.v)
     slope = float(slopes @ change) + objective.penalty.value(v) - before
     size = min(1.0, bends.reach / max(float(np.abs(change).max()), 1e-300))
@@ -168,17 +168,15 @@ def _advance(
 
 
 def _quadratic(objective: FactoredObjective, bends: Bends, rows: int) -> GroupProblem:
-    """Return the quadratic model with these curvatures, the intercept a last group without a penalty."""
-    free = objective.problem.fit_intercept
-    penalty = objective.penalty.with_intercept() if free else objective.penalty
-    return GroupProblem(bends.gram(objective.operators, rows, intercept=free), penalty)
+    """Return the quadratic model with these curvatures, intercepts last, groups without a penalty."""
+    hessian = bends.gram(objective.operators, rows, intercept=objective.n_free > 0)
+    return GroupProblem(hessian, objective.penalty.with_intercept(objective.n_free))
 
 
 def _newton_target(
     objective: FactoredObjective, point: Point, gradient: Array, quadratic: GroupProblem
-) -> tuple[Array, float]:
-    """Return the coefficients and the shift of the intercept that minimize the quadratic model."""
-    if not objective.problem.fit_intercept:
-        return quadratic.solve(point.v, gradient, GROUP_TOL)[0], 0.0
-    target, _ = quadratic.solve(np.append(point.v, 0.0), np.append(gradient, 0.0), GROUP_TOL)
-    return target[:-1], float(target[-1])
+) -> tuple[Array, Any]:
+    """Return the coefficients and the shift of intercepts that minimize the quadratic model."""
+    none = np.zeros(objective.n_free)  # intercepts begin where their slopes are zero
+    target, _ = quadratic.solve(np.append(point.v, none), np.append(gradient, none), GROUP_TOL)
+    return target[: objective.rank], objective.intercepts(target[objective.rank :])

@@ -51,10 +51,10 @@ def balance(rho: Array) -> Array:
 
 @dataclass
 class Point:
-    """Coefficients, intercept and scores ``z = Z v + b``, kept together."""
+    """Coefficients, intercept (of several targets, (T,)) and scores ``z = Z v + b``, kept together."""
 
     v: Array
-    b: float
+    b: Any
     z: Array
 
 
@@ -118,6 +118,27 @@ class FactoredObjective:
         return self.loss_value(point.z) + self.penalty.value(point.v)
 
     # --- intercept and gap ------------------------------------------------------------------------------------------
+
+    @property
+    def n_free(self) -> int:
+        """Number of intercepts."""
+        return int(self.problem.fit_intercept)
+
+    def totals(self, rho: Array) -> Array:
+        """Return the sums of scores' coefficients that intercepts see, (n_free,)."""
+        return np.array([float(rho.sum())]) if self.n_free else np.zeros(0)
+
+    def spread(self, b: Any) -> Any:
+        """Return what intercepts add to scores, as a number where it is the same for all."""
+        return float(np.sum(b))
+
+    def intercepts(self, b: Array) -> Any:
+        """Return intercepts (n_free,) as points have them."""
+        return float(b.sum())
+
+    def balanced(self, rho: Array) -> Array:
+        """Return dual coefficients near ``rho`` that intercepts allow."""
+        return balance(rho) if self.n_free else rho
 
     def settle_intercept(self, point: Point) -> Array:
         """Move the intercept to its minimum by a few safeguarded Newton steps; return the slopes there."""

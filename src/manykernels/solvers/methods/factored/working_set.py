@@ -6,7 +6,7 @@ import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,7 +87,7 @@ class Start:
 
     kernels: Array
     coefficients: dict[int, Array]
-    intercept: float
+    intercept: Any
     factor_tol: float
     mu: float
 
@@ -120,6 +120,8 @@ class FactoredWorkingSet:
         Bounds on ``rho' K_m rho`` at the model without kernels, where they are known.
     """
 
+    objective_kind: ClassVar[type[FactoredObjective]] = FactoredObjective
+
     def __init__(
         self, problem: Problem, tol: float, max_rounds: int, time_limit: float, first: Quads | None = None
     ) -> None:
@@ -132,8 +134,7 @@ class FactoredWorkingSet:
 
     def run(self) -> tuple[State, str]:
         """Return the last state and why the loop ended: converged, max_iter, time_limit or stalled."""
-        (result,) = run_together([self])
-        return result
+        return run_together([self])[0]
 
     def rounds(self, start: Start | None = None) -> Generator[State, None, str]:
         """Yield the state after each certificate, and return why the loop ended; begin from ``start``."""
@@ -184,9 +185,9 @@ class FactoredWorkingSet:
     def _continued(self, start: Start) -> State:
         """Return the model of another problem on the same stack, certified for this one in the first round."""
         operators = self.stack.operators(start.kernels.tolist(), start.factor_tol)
-        objective = FactoredObjective(self.problem, operators, start.mu)
+        objective = self.objective_kind(self.problem, operators, start.mu)
         v = self._carried(objective, start.coefficients)
-        point = Point(v, start.intercept, objective.scores(v) + start.intercept)
+        point = Point(v, start.intercept, objective.scores(v) + objective.spread(start.intercept))
         state = State(objective.kernels, operators, objective, point, objective.settle_intercept(point))
         state.factor_tol, state.mu = start.factor_tol, start.mu
         state.primal, state.norms = primal_bound(self.problem, objective, point)
@@ -210,7 +211,7 @@ class FactoredWorkingSet:
     def _start(self) -> State:
         problem = self.problem
         rho, b = problem.zero_model()
-        point = Point(np.zeros(0), b, np.full(problem.n_samples, b))
+        point = Point(np.zeros(0), b, problem.constant_scores(b))
         state = State(np.zeros(0, dtype=np.int64), [], None, point, -rho)
         state.primal = problem.empirical_loss(point.z)
         return state
@@ -235,9 +236,9 @@ class FactoredWorkingSet:
         state.operators, state.kernels = operators, np.concatenate([operator.kernels for operator in operators])
         goal = SMOOTHING * max(NEXT_GAP * gap, self.tol * self._size(state))
         state.mu = smaller_smoothing(self.problem, state.point.z, state.mu, goal)
-        state.objective = FactoredObjective(self.problem, operators, state.mu)
+        state.objective = self.objective_kind(self.problem, operators, state.mu)
         v = self._carried(state.objective, coefficients)
-        state.point = Point(v, state.point.b, state.objective.scores(v) + state.point.b)
+        state.point = Point(v, state.point.b, state.objective.scores(v) + state.objective.spread(state.point.b))
 
     def _threshold(self, state: State) -> float:
         return threshold(self.problem.regularizer, state.norms)
