@@ -11,6 +11,7 @@ import numpy as np
 
 from manykernels.exceptions import MemoryBudgetError
 from manykernels.grams.base import GramStack
+from manykernels.grams.factored.landmarks.cholesky import rank_limit
 from manykernels.grams.factored.operators import CHUNK_ROWS, DenseOperator
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec
@@ -115,6 +116,15 @@ class FactoredStack(GramStack):
     @abstractmethod
     def templates(self, kernels: Sequence[int], tol: float) -> list[Any]:
         """Return operators without rows, which ``over(table)`` gives them: what goes to chunks."""
+
+    @property
+    def most_landmarks(self) -> int:
+        """How many landmarks a factor may have."""
+        return rank_limit(self.n_samples)
+
+    def left_over(self, kernel: int, tol: float) -> float:
+        """Return what a factor leaves of the trace because its rank may not grow, 0 if it is as fine as ``tol``."""
+        return 0.0
 
     @abstractmethod
     def columns_of(self, kernel: int) -> tuple[int, ...]:

@@ -106,6 +106,11 @@ class CompositeStack(FactoredStack):
         part, place = self._at(kernel)
         return part.function(place, X, tol, v)
 
+    def left_over(self, kernel: int, tol: float) -> float:
+        """Return what a factor leaves of the trace because its rank may not grow."""
+        part, place = self._at(kernel)
+        return part.left_over(place, tol)
+
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return the operators of every part, under this stack's numbering."""
         if self.table.chunked:

@@ -299,6 +299,14 @@ class FourierStack(FactoredStack):
             found[tol] = LeadingDirections.of(spec, columns[0], rows, tol, limit, coarser)
         return FeatureOperator(kernel, columns, spec, found[tol].at(tol), scale)
 
+    def left_over(self, kernel: int, tol: float) -> float:
+        """Return what landmarks of a narrow kernel leave of the trace where there are no more of them to be had."""
+        if not self._is_narrow(kernel):
+            return 0.0
+        self._landmarks(kernel, tol)
+        share = self._leading[kernel][tol].left_over
+        return share if share > tol else 0.0
+
     def templates(self, kernels: Sequence[int], tol: float) -> list[FeatureOperator | ColumnOperator]:
         """Return one operator a column, in which the factors of its kernels share one reading of the column."""
         chosen = np.asarray(kernels, dtype=np.int64)

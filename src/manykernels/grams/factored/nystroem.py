@@ -16,6 +16,7 @@ from manykernels.validation.arrays import Array
 
 PASS_TOL = 1e-3  # share of the trace that the factors of a pass leave
 PASS_RANK = 100  # of the factors of a pass: their residual is in the bound
+TRACE_ROWS = 1000  # that say what landmarks leave of the trace
 
 
 class NystroemStack(FactoredStack):
@@ -58,6 +59,17 @@ class NystroemStack(FactoredStack):
         if key not in self._maps:
             self._maps[key] = NystroemFeatures.drawn(spec, columns, self.table, tol, rank)
         return FeatureOperator(kernel, columns, spec, self._maps[key], float(self.scales[kernel]))
+
+    def left_over(self, kernel: int, tol: float) -> float:
+        """Return what landmarks leave of the trace where there are no more of them to be had, on some of the rows."""
+        operator = self._operator(kernel, tol, rank_limit(self.n_samples))
+        if not rank_limit(self.n_samples) <= operator.rank < self.n_samples:
+            return 0.0
+        sample = self.table.sample()
+        rows = np.linspace(0, sample.n_rows - 1, min(sample.n_rows, TRACE_ROWS)).astype(np.int64)
+        reading = sample.reading(self.specs[kernel], self.positions[kernel], rows)
+        Z, diagonal = operator.over(sample).rows(rows), reading.masked(self.specs[kernel].diag(reading.points))
+        return max(1.0 - float(np.sum(Z * Z)) / (float(self.scales[kernel]) * float(diagonal.sum())), 0.0)
 
     def templates(self, kernels: Sequence[int], tol: float) -> list[FeatureOperator]:
         """Return operators without rows, which ``over(table)`` gives them."""

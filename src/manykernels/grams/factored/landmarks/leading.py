@@ -70,6 +70,11 @@ class LeadingDirections:
         trace = float(spec.diag(rows.points) @ counts)
         return cls(base.turned(directions), sizes, trace)
 
+    @property
+    def left_over(self) -> float:
+        """Share of the trace that all directions leave."""
+        return max(1.0 - float(self.sizes.sum()) / max(self.trace, 1e-300), 0.0)
+
     def at(self, tol: float) -> NystroemFeatures:
         """Return the features that leave at most ``tol`` of the trace, or all that there are."""
         left = self.trace - np.cumsum(self.sizes)

@@ -11,26 +11,11 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams.factored import ColumnTable, FactoredStack, open_table
+from manykernels.grams.factored import FactoredStack, open_table
+from manykernels.solvers.methods.factored.state import Component, Round
 from manykernels.solvers.methods.factored.tuning import CHUNK
-from manykernels.solvers.methods.factored.working_set import Round
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Component:
-    """One active kernel's function, ``f_m(x) = z_m(x)' v``, or ``d sum_i rho_i k(x, x_i)`` where ``tol`` is None."""
-
-    kernel: int
-    coefficients: Array
-    tol: float | None
-
-    def values(self, stack: FactoredStack, rows: ColumnTable) -> Array:
-        """Return the function at new rows, (n,)."""
-        if self.tol is not None:
-            return stack.function(self.kernel, rows, self.tol, self.coefficients)
-        return stack.cross_apply(self.kernel, rows, self.coefficients)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

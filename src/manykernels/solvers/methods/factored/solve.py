@@ -15,12 +15,13 @@ from manykernels.kernels import KernelBank, Linear
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
+from manykernels.solvers.methods.factored.advice import obstacle
 from manykernels.solvers.methods.factored.certificate import feasible, settled_norms
-from manykernels.solvers.methods.factored.fallback import Fallback
-from manykernels.solvers.methods.factored.model import Component, FactoredModel
+from manykernels.solvers.methods.factored.model import FactoredModel
 from manykernels.solvers.methods.factored.problem import FactoredProblem
+from manykernels.solvers.methods.factored.state import Component, State
 from manykernels.solvers.methods.factored.tuning import PLAIN_BUDGET
-from manykernels.solvers.methods.factored.working_set import FactoredWorkingSet, Quads, State, run_together
+from manykernels.solvers.methods.factored.working_set import FactoredWorkingSet, Quads, run_together
 
 Array = NDArray[Any]
 
@@ -127,7 +128,7 @@ def solve_factored(
     method = FactoredWorkingSet(problem, tol, max_rounds, time_limit, quads)
     del quads  # as long as the kernels are many
     state, status = method.run()
-    return _told(_model(problem, state, status, largest), tol, "solve_factored")
+    return _told(_model(problem, state, status, largest, tol), tol, "solve_factored")
 
 
 def solve_factored_each(
@@ -222,7 +223,7 @@ def solve_factored_each(
     ]
     methods = [FactoredWorkingSet(problem, tol, max_rounds, time_limit, quads) for problem, _, quads in posed]
     ended = run_together(methods)
-    models = [_model(problem, *end, largest) for (problem, largest, _), end in zip(posed, ended, strict=True)]
+    models = [_model(problem, *end, largest, tol) for (problem, largest, _), end in zip(posed, ended, strict=True)]
     return tuple(_told(model, tol, f"solve_factored_each, column {t},") for t, model in enumerate(models))
 
 
@@ -297,7 +298,7 @@ def _strength_max(problem: Problem) -> tuple[float, Quads]:
     return problem.regularizer.strength_max(norms), (low, high)
 
 
-def _model(problem: Problem, state: State, status: str, largest: float) -> FactoredModel:
+def _model(problem: Problem, state: State, status: str, largest: float, tol: float) -> FactoredModel:
     stack, best = problem.stack, state.best
     assert isinstance(stack, FactoredStack)
     assert best is not None
@@ -307,6 +308,7 @@ def _model(problem: Problem, state: State, status: str, largest: float) -> Facto
     # d_m = ||f_m|| / u_m with norms before penalties; u is at the bound, positive wherever a kernel is active.
     weights[active] = norms / np.maximum(best.norms[active] * problem.penalties[active], 1e-300)
     last = state.rounds[-1]
+    why = "" if status == "converged" else obstacle(problem, state, tol)
     return FactoredModel(
         names=tuple(stack.name_of(int(m)) for m in active),
         active=active,
@@ -319,7 +321,7 @@ def _model(problem: Problem, state: State, status: str, largest: float) -> Facto
         dual_gap=last.relative_gap,
         approximate_gap=last.approximate_gap,
         status=status,
-        message=MESSAGES[status],
+        message=why or MESSAGES[status],
         history=tuple(state.rounds),
         strength_max=largest,
         _stack=stack,
@@ -330,7 +332,9 @@ def _model(problem: Problem, state: State, status: str, largest: float) -> Facto
 
 def components_of(state: State) -> tuple[list[Component], Array]:
     """Return the functions of the active kernels, and their norms without penalties."""
-    return _from_fallback(state.fallback) if state.fallback is not None else _from_factors(state)
+    if state.fallback is not None:
+        return list(state.fallback.components), state.fallback.norms
+    return _from_factors(state)
 
 
 def _from_factors(state: State) -> tuple[list[Component], Array]:
@@ -343,10 +347,3 @@ def _from_factors(state: State) -> tuple[list[Component], Array]:
     parts = [state.point.v[starts[slot] : starts[slot + 1]] for slot in alive]
     kernels = state.objective.kernels[alive].tolist()
     return [Component(m, v, state.factor_tol) for m, v in zip(kernels, parts, strict=True)], norms[alive]
-
-
-def _from_fallback(fallback: Fallback) -> tuple[list[Component], Array]:
-    """Return the functions of a solution in N x N matrices, and their norms."""
-    solution = fallback.solution
-    components = [Component(int(m), solution.kernel_weights[m] * solution.dual_coef, None) for m in solution.active]
-    return components, fallback.norms[solution.active]

@@ -17,11 +17,12 @@ from manykernels.solvers.base import Solver
 from manykernels.solvers.deadline import deadline
 from manykernels.solvers.engines.factored.objective import Point, group_penalty
 from manykernels.solvers.engines.factored.smoothing import SmoothedLoss
-from manykernels.solvers.methods.factored.model import Component
+from manykernels.solvers.methods.factored.advice import obstacle
 from manykernels.solvers.methods.factored.solve import components_of
-from manykernels.solvers.methods.factored.working_set import FactoredWorkingSet, Start, State
-from manykernels.solvers.run import Run
-from manykernels.solvers.solution import Model, Solution
+from manykernels.solvers.methods.factored.state import Component, Start, State
+from manykernels.solvers.methods.factored.working_set import FactoredWorkingSet
+from manykernels.solvers.run import ADVICE, Run
+from manykernels.solvers.solution import Model, Solution, Status
 from manykernels.threads import blas_threads
 
 Array = NDArray[Any]
@@ -234,7 +235,11 @@ class FactoredNewton(Solver):
         run: Run[FactoredModelOnTheWay] = Run(self._limits(), f"Solver '{self.name}'")
         with deadline(self.time_limit), blas_threads(problem.n_samples, problem.stack.n_threads):
             run.follow(self._on_factors(problem, warm_start))
-        return FactoredSolution.of(run.solution(), run.best)
+        found = run.solution()
+        why = "" if found.status is Status.CONVERGED else obstacle(problem, run.best.state, self.tol)
+        if why:
+            found = replace(found, message=found.message.removesuffix(ADVICE[found.status]) + why)
+        return FactoredSolution.of(found, run.best)
 
     def _on_factors(self, problem: Problem, warm_start: Solution | None) -> Iterator[FactoredModelOnTheWay]:
         """Yield the certified model of every round."""

@@ -17,6 +17,8 @@ SMOOTHING = 0.2  # part of that which the smoothing of a kinked loss may make up
 FIRST_SMOOTHING = 0.5
 NEWTON_STEPS = 60
 FALLBACK_SAMPLES = 1000  # up to which N x N matrices of all active kernels are cheap
+MATRIX_FACTORS = 1e-9  # share of the trace that factors leave of kernels that N x N matrices are not formed of
+SINGLE_PRECISION_TOL = 2e-5  # loosest gap that single precision of matrices could be felt in
 
 # Certificate
 EXACT_BUDGET = 2e10  # kernel values that the evaluation of unsettled kernels may cost in one certificate

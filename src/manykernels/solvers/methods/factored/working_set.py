@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels.grams.factored import FactoredStack, FactorOperator
+from manykernels.grams.factored import FactoredStack
+from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.problem import Problem
 from manykernels.solvers.engines.factored.newton import Fit, minimize
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point
 from manykernels.solvers.engines.factored.smoothing import smaller_smoothing, smoothing_error
 from manykernels.solvers.methods.factored.certificate import DualBound, dual_bound, feasible, primal_bound
 from manykernels.solvers.methods.factored.entering import contributors, gap_of_factors, selects, threshold, violators
-from manykernels.solvers.methods.factored.fallback import Fallback, matrices_do, solve_gram
+from manykernels.solvers.methods.factored.fallback import GramResult, matrices_do, solve_gram
+from manykernels.solvers.methods.factored.matrices.working import WorkingMatrices
+from manykernels.solvers.methods.factored.state import Round, Start, State
 from manykernels.solvers.methods.factored.tuning import (
-    COARSE,
     FINEST,
-    FIRST_SMOOTHING,
     INNER,
     NEWTON_STEPS,
     NEXT_GAP,
@@ -32,77 +32,6 @@ from manykernels.solvers.methods.factored.tuning import (
 
 Array = NDArray[Any]
 Quads = tuple[Array, Array]
-
-
-@dataclass(frozen=True)
-class Round:
-    """One certified point: what the history of a fit is made of."""
-
-    round: int
-    elapsed_s: float
-    primal: float
-    dual: float
-    relative_gap: float
-    approximate_gap: float
-    working: int
-    active: int
-    rank: int
-    newton_steps: int
-    factor_tol: float
-    evaluated: int
-
-
-@dataclass
-class State:
-    """Where the loop stands."""
-
-    kernels: Array
-    operators: list[FactorOperator]
-    objective: FactoredObjective | None
-    point: Point
-    slopes: Array
-    factor_tol: float = COARSE
-    mu: float = FIRST_SMOOTHING
-    primal: float = np.inf
-    norms: Array = field(default_factory=lambda: np.zeros(0))
-    own_gap: float = 0.0
-    smoothing_gap: float = 0.0
-    best: DualBound | None = None
-    steps: int = 0
-    fallback: Fallback | None = None
-    rounds: list[Round] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Start:
-    """What a fit of another problem on the same stack begins with; small, whatever the number of samples.
-
-    Attributes
-    ----------
-    kernels : (g,) int
-    coefficients : dict of int to ndarray
-        Of the factors of each of these kernels.
-    intercept, factor_tol, mu : float
-    """
-
-    kernels: Array
-    coefficients: dict[int, Array]
-    intercept: Any
-    factor_tol: float
-    mu: float
-
-    @classmethod
-    def of(cls, state: State) -> Start | None:
-        """Return where a state stands; None after it went over to N x N matrices."""
-        if state.objective is None:
-            return None
-        starts, norms = state.objective.penalty.starts, state.objective.penalty.norms(state.point.v)
-        own = {
-            int(kernel): state.point.v[starts[slot] : starts[slot + 1]].copy()
-            for slot, kernel in enumerate(state.objective.kernels)
-            if norms[slot] > 0
-        }
-        return cls(np.array(list(own), dtype=np.int64), own, state.point.b, state.factor_tol, state.mu)
 
 
 class FactoredWorkingSet:
@@ -156,7 +85,7 @@ class FactoredWorkingSet:
         state = self._start() if start is None or not len(start.kernels) else self._continued(start)
         if matrices_do(self.problem) and not self.problem.loss.smooth:
             return (yield from self._fall_back(state))  # smoothing costs more than matrices of this size
-        stalled = 0
+        stalled, short = 0, False
         for number in range(self.max_rounds + 1):
             bound = yield from self._certify(state, state.slopes, self._first)
             self._first = None
@@ -171,7 +100,14 @@ class FactoredWorkingSet:
             if number == self.max_rounds:
                 break
             before = (state.primal, len(state.kernels), state.factor_tol)
-            self._grow(state, bound, gap)
+            kernels, finer = self._wanted(state, bound, gap)
+            if finer and self._short(state, bound):
+                if (matrices := self._matrices(kernels)) is not None:
+                    return (yield from self._go_over(state, matrices))
+                if short:
+                    return state, "stalled"
+                short = True  # once more: other factors may still be too coarse
+            self._grow(state, kernels, finer, gap)
             assert state.objective is not None
             if state.objective.rank > self.problem.n_samples and matrices_do(self.problem):
                 return (yield from self._fall_back(state))
@@ -218,19 +154,26 @@ class FactoredWorkingSet:
 
     # --- which kernels, how fine -------------------------------------------------------------------------------------
 
-    def _grow(self, state: State, bound: DualBound, gap: float) -> None:
-        """Choose the next working set: kernels in use, then the most violating ones; or finer factors if none is."""
+    def _wanted(self, state: State, bound: DualBound, gap: float) -> tuple[Array, bool]:
+        """Return the next working set, kernels in use and the most violating ones, and whether factors must be finer.
+
+        They must be if no kernel is missing.
+        """
         used, limit = self._used(state, bound), self._threshold(state)
         entering = self._entering(state, bound, used, gap)
         finer = np.isin(entering, state.kernels).all() or (
             gap_of_factors(self.problem.regularizer, bound, used, entering, limit)
             and state.own_gap < 0.5 * (state.primal - bound.value)
         )
-        if finer and state.smoothing_gap < 0.5 * gap:
-            state.factor_tol = max(state.factor_tol * REFINE, FINEST)
         kernels = np.concatenate([used, entering]).astype(np.int64)
         if not len(kernels):
             kernels = np.array([int(np.argmax(bound.norms))])
+        return np.unique(kernels), bool(finer and state.smoothing_gap < 0.5 * gap)
+
+    def _grow(self, state: State, kernels: Array, finer: bool, gap: float) -> None:
+        """Take the factors of the next working set, and go on from the coefficients of the present one."""
+        if finer:
+            state.factor_tol = max(state.factor_tol * REFINE, FINEST)
         coefficients = dict(zip(state.kernels.tolist(), self._coefficients(state), strict=True))
         operators = self.stack.operators(kernels.tolist(), state.factor_tol)
         state.operators, state.kernels = operators, np.concatenate([operator.kernels for operator in operators])
@@ -247,10 +190,15 @@ class FactoredWorkingSet:
         """Return the kernels that stay: with coefficients, or still violating."""
         if state.objective is None:
             return state.kernels
+        violating = bound.low[state.kernels] > self._threshold(state)
+        return state.kernels[self._alive(state) | violating]
+
+    def _alive(self, state: State) -> Array:
+        """Return which kernels of the working set have coefficients that are not zero."""
+        assert state.objective is not None
         norms = np.zeros(self.problem.n_kernels)
         norms[state.objective.kernels] = state.objective.penalty.norms(state.point.v)
-        violating = bound.low[state.kernels] > self._threshold(state)
-        return state.kernels[(norms[state.kernels] > 0) | violating]
+        return norms[state.kernels] > 0
 
     def _entering(self, state: State, bound: DualBound, used: Array, gap: float) -> Array:
         """Return the kernels that are missing most."""
@@ -292,21 +240,64 @@ class FactoredWorkingSet:
         state.smoothing_gap = smoothing_error(self.problem, state.point.z, state.mu)
         state.primal, state.norms = primal_bound(self.problem, state.objective, fit.point)
 
+    # --- N x N matrices ----------------------------------------------------------------------------------------------
+
     def _fall_back(self, state: State) -> Generator[Array | State, Quads, tuple[State, str]]:
         """Solve with N x N matrices: they are smaller than Hessians in coefficients of factors would be."""
-        left = self.time_limit - (time.perf_counter() - self._started)
-        result = solve_gram(self.problem, self.stack, 0.5 * self.tol, left)
+        _, gap = yield from self._taken_over(state, solve_gram(self.problem, self.stack, 0.5 * self.tol, self._left))
+        yield state
+        return state, "converged" if gap <= self.tol * self._size(state) else "stalled"
+
+    @property
+    def _left(self) -> float:
+        """Seconds left."""
+        return self.time_limit - (time.perf_counter() - self._started)
+
+    def _short(self, state: State, bound: DualBound) -> bool:
+        """Whether the kernel in use that violates most should have more landmarks than its factor may have."""
+        if state.objective is None:
+            return False
+        used = state.kernels[self._alive(state)]
+        return len(used) > 0 and self.stack.left_over(int(used[np.argmax(bound.low[used])]), state.factor_tol) > 0
+
+    def _matrices(self, kernels: Array) -> WorkingMatrices | None:
+        """Return N x N matrices to go on with; None if there is no room, or nothing that would prove a gap."""
+        if isinstance(self.problem, JointProblem) or self.stack.table.chunked:
+            return None
+        matrices = WorkingMatrices(self.problem, self.tol)
+        if matrices.needed(kernels.tolist()) > matrices.allowed:
+            return None
+        matrices.add(kernels.tolist())
+        return matrices
+
+    def _go_over(self, state: State, matrices: WorkingMatrices) -> Generator[Array | State, Quads, tuple[State, str]]:
+        """Go on with N x N matrices of the kernels that need them, until no kernel is missing."""
+        while True:
+            bound, gap = yield from self._taken_over(state, matrices.solve(0.5 * self.tol, self._left))
+            yield state
+            if gap <= self.tol * self._size(state):
+                return state, "converged"
+            if self._left < 0:
+                return state, "time_limit"
+            held = matrices.kernels
+            missing = np.setdiff1d(self._entering(state, bound, held, gap), held)
+            if len(state.rounds) > self.max_rounds:
+                return state, "max_iter"
+            if not len(missing) or matrices.needed(missing.tolist()) > matrices.allowed:
+                return state, "stalled"
+            matrices.add(missing.tolist())
+
+    def _taken_over(self, state: State, result: GramResult) -> Generator[Array | State, Quads, tuple[DualBound, float]]:
+        """Take a solution in N x N matrices over, and return the bound that it proves, and the gap."""
         state.point, state.primal, state.fallback = result.point, result.primal, result.fallback
-        state.kernels = result.fallback.solution.active
-        state.norms = result.fallback.norms[state.kernels]
+        state.kernels, state.norms = result.kernels, result.norms
         state.steps += result.fallback.solution.newton_steps
-        yield from self._certify(state, -result.fallback.solution.dual_coef)
+        bound = yield from self._certify(state, -result.fallback.solution.dual_coef)
         assert state.best is not None
         gap = state.primal - state.best.value
         state.own_gap, state.objective = gap, None
         self._record(state, len(state.rounds), gap)
-        yield state
-        return state, "converged" if gap <= self.tol * self._size(state) else "stalled"
+        return bound, gap
 
     def _record(self, state: State, number: int, gap: float) -> None:
         assert state.best is not None

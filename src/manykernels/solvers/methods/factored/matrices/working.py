@@ -1,0 +1,104 @@
+"""The problem on a working set in N x N matrices, as far as factors do not do: what it takes, its solution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.grams.counters import triangle_size
+from manykernels.grams.factored import FactoredStack
+from manykernels.grams.packed import PackedStack
+from manykernels.grams.plan import SQUARE_ARRAYS, memory_bytes
+from manykernels.objective.problem import Problem
+from manykernels.solvers.methods.factored.fallback import GramResult, result_of, solved
+from manykernels.solvers.methods.factored.matrices.mixed import MixedStack
+from manykernels.solvers.methods.factored.tuning import MATRIX_FACTORS, SINGLE_PRECISION_TOL
+from manykernels.solvers.solution import Solution
+
+Array = NDArray[Any]
+
+
+class WorkingMatrices:
+    """The problem on the kernels of a working set, in N x N matrices where factors cannot be as fine as they should be.
+
+    Parameters
+    ----------
+    problem : Problem
+        On a `FactoredStack`.
+    tol : float
+        Relative gap of the exact kernels that is asked for: a loose one lets matrices be held in single precision.
+    """
+
+    def __init__(self, problem: Problem, tol: float) -> None:
+        assert isinstance(problem.stack, FactoredStack)
+        self.problem, self.stack = problem, problem.stack
+        self._dtype = np.dtype(np.float32 if tol >= SINGLE_PRECISION_TOL else np.float64)
+        self.whole: list[int] = []
+        self._triangles: list[Array] = []
+        self._factors: list[tuple[Array, Array, Array]] = []  # kernels, starts, factors
+        self._last: dict[int, float] = {}
+        self._solution: Solution | None = None
+
+    @property
+    def kernels(self) -> Array:
+        """The kernels, in the order of the matrices: those held whole first."""
+        return np.concatenate([np.array(self.whole, dtype=np.int64), *(kernels for kernels, *_ in self._factors)])
+
+    @property
+    def allowed(self) -> int:
+        """Bytes that may be had."""
+        return memory_bytes(None) if self.stack.spare_bytes is None else self.stack.spare_bytes
+
+    def needed(self, kernels: Sequence[int]) -> int:
+        """Return the bytes of the matrices of these kernels, beside those that are held, and of a solver on them."""
+        n = self.stack.n_samples
+        count = len(self.whole) + sum(1 for m in kernels if self._goes_whole(int(m)))
+        return 8 * SQUARE_ARRAYS * n**2 + self._dtype.itemsize * triangle_size(n) * count
+
+    def _goes_whole(self, kernel: int) -> bool:
+        return self.stack.left_over(kernel, MATRIX_FACTORS) > 0
+
+    def add(self, kernels: Sequence[int]) -> None:
+        """Take kernels in; each is evaluated once."""
+        new = [int(m) for m in kernels]
+        whole = [m for m in new if self._goes_whole(m)]
+        for kernel in whole:
+            out = np.empty((1, triangle_size(self.stack.n_samples)), dtype=self._dtype)
+            self._triangles.append(self.stack.triangles([kernel], out=out))
+        self.whole += whole
+        others = [m for m in new if m not in set(whole)]
+        rows = np.arange(self.stack.n_samples)
+        for operator in self.stack.operators(others, MATRIX_FACTORS) if others else []:
+            self._factors.append((operator.kernels, operator.starts, operator.rows(rows)))
+
+    def solve(self, tol: float, time_limit: float) -> GramResult:
+        """Solve, from the solution before; functions are those of factors where these are fine enough."""
+        kernels = self.kernels
+        n = self.stack.n_samples
+        whole = PackedStack(np.concatenate(self._triangles), n) if self._triangles else None
+        if whole is not None:
+            self._triangles = [whole.packed[i : i + 1] for i in range(whole.n_kernels)]  # one copy of them, not two
+        ranks = [np.diff(starts) for _, starts, _ in self._factors]
+        starts = np.concatenate([[0], np.cumsum(np.concatenate([np.zeros(0, dtype=np.int64), *ranks]))])
+        factors = np.hstack([np.zeros((n, 0)), *(rows for *_, rows in self._factors)])
+        problem = self.problem
+        own = replace(
+            problem,
+            stack=MixedStack(whole, factors, starts),
+            kernel_penalties=problem.penalties[kernels],
+            regularizer=problem.regularizer.take(kernels),
+        )
+        solution = solved(own, tol, time_limit, self._started(kernels))
+        self._last = dict(zip(kernels.tolist(), solution.kernel_weights.tolist(), strict=True))
+        self._solution = solution
+        return result_of(problem, self.stack, solution, kernels, set(self.whole))
+
+    def _started(self, kernels: Array) -> Solution | None:
+        """Return the solution on fewer kernels as one on these."""
+        if self._solution is None:
+            return None
+        return replace(self._solution, kernel_weights=np.array([self._last.get(m, 0.0) for m in kernels.tolist()]))

@@ -1,0 +1,112 @@
+"""What the loop of working sets keeps: records of rounds, where it stands, functions of kernels, where others begin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.grams.factored import ColumnTable, FactoredStack, FactorOperator
+from manykernels.solvers.engines.factored.objective import FactoredObjective, Point
+from manykernels.solvers.methods.factored.certificate import DualBound
+from manykernels.solvers.methods.factored.tuning import COARSE, FIRST_SMOOTHING
+from manykernels.solvers.solution import Solution
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """One active kernel's function, ``f_m(x) = z_m(x)' v``, or ``d sum_i rho_i k(x, x_i)`` where ``tol`` is None."""
+
+    kernel: int
+    coefficients: Array
+    tol: float | None
+
+    def values(self, stack: FactoredStack, rows: ColumnTable) -> Array:
+        """Return the function at new rows, (n,)."""
+        if self.tol is not None:
+            return stack.function(self.kernel, rows, self.tol, self.coefficients)
+        return stack.cross_apply(self.kernel, rows, self.coefficients)
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """A solution in N x N matrices, its functions, and their norms before penalties."""
+
+    solution: Solution
+    components: tuple[Component, ...]
+    norms: Array
+
+
+@dataclass(frozen=True)
+class Round:
+    """One certified point: what the history of a fit is made of."""
+
+    round: int
+    elapsed_s: float
+    primal: float
+    dual: float
+    relative_gap: float
+    approximate_gap: float
+    working: int
+    active: int
+    rank: int
+    newton_steps: int
+    factor_tol: float
+    evaluated: int
+
+
+@dataclass
+class State:
+    """Where the loop stands."""
+
+    kernels: Array
+    operators: list[FactorOperator]
+    objective: FactoredObjective | None
+    point: Point
+    slopes: Array
+    factor_tol: float = COARSE
+    mu: float = FIRST_SMOOTHING
+    primal: float = np.inf
+    norms: Array = field(default_factory=lambda: np.zeros(0))
+    own_gap: float = 0.0
+    smoothing_gap: float = 0.0
+    best: DualBound | None = None
+    steps: int = 0
+    fallback: Fallback | None = None
+    rounds: list[Round] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a fit of another problem on the same stack begins with; small, whatever the number of samples.
+
+    Attributes
+    ----------
+    kernels : (g,) int
+    coefficients : dict of int to ndarray
+        Of the factors of each of these kernels.
+    intercept, factor_tol, mu : float
+    """
+
+    kernels: Array
+    coefficients: dict[int, Array]
+    intercept: Any
+    factor_tol: float
+    mu: float
+
+    @classmethod
+    def of(cls, state: State) -> Start | None:
+        """Return where a state stands; None after it went over to N x N matrices."""
+        if state.objective is None:
+            return None
+        starts, norms = state.objective.penalty.starts, state.objective.penalty.norms(state.point.v)
+        own = {
+            int(kernel): state.point.v[starts[slot] : starts[slot + 1]].copy()
+            for slot, kernel in enumerate(state.objective.kernels)
+            if norms[slot] > 0
+        }
+        return cls(np.array(list(own), dtype=np.int64), own, state.point.b, state.factor_tol, state.mu)

@@ -1,0 +1,131 @@
+"""Where landmarks do not do, N x N matrices take over: the gap is that of brute force, or the message names kernels."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.solvers.factored.test_solve import brute_force, data
+
+from manykernels import KernelBank, MKLRegressor, solve
+from manykernels.exceptions import ConvergenceWarning
+from manykernels.grams.factored import FactoredStack, factored_stack
+from manykernels.grams.factored.landmarks import cholesky
+from manykernels.grams.packed import PackedStack
+from manykernels.objective.losses import get_loss
+from manykernels.objective.regularizers import get_regularizer
+from manykernels.solvers.methods.factored import fallback
+from manykernels.solvers.methods.factored.matrices.mixed import MixedStack
+from manykernels.solvers.methods.factored.matrices.working import WorkingMatrices
+from manykernels.solvers.methods.factored.problem import FactoredProblem
+from manykernels.solvers.methods.factored.solve import solve_factored
+from manykernels.solvers.methods.factored.solver import FactoredNewton
+from manykernels.testing import GramStackContract
+
+Array = NDArray[Any]
+NARROW = "all: gaussian(width=0.5*median)"
+
+
+class TestMixedStack(GramStackContract):
+    stack_class = MixedStack
+
+    def dense(self, rng: np.random.Generator) -> Array:
+        factors = rng.normal(size=(5, 40, 3))
+        return factors @ factors.transpose(0, 2, 1)
+
+    def create(self, rng: np.random.Generator) -> MixedStack:
+        grams, factors = self.dense(np.random.default_rng(7)), rng.normal(size=(5, 40, 3))
+        return MixedStack(PackedStack.from_dense(grams[:2]), np.hstack(list(factors[2:])), np.arange(0, 12, 3))
+
+
+def test_kernels_may_all_be_factors() -> None:
+    Z = np.random.default_rng(0).normal(size=(20, 4))
+    stack = MixedStack(None, Z, np.array([0, 1, 4]))
+    np.testing.assert_allclose(stack.combine([2.0, 1.0]), 2 * Z[:, :1] @ Z[:, :1].T + Z[:, 1:] @ Z[:, 1:].T)
+    assert stack.diag().shape == (2, 20)
+
+
+@pytest.fixture
+def few_landmarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many rows per landmark as thousands of rows have, on hundreds of rows."""
+    monkeypatch.setattr(fallback, "FALLBACK_SAMPLES", 0)
+    monkeypatch.setattr(cholesky, "MAX_RANK", 48)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
+@pytest.mark.parametrize("penalty", ["l1", "elasticnet", "simplex", "lq"])
+@pytest.mark.usefixtures("few_landmarks")
+def test_matrices_take_over_where_landmarks_do_not_do(loss: str, penalty: str) -> None:
+    rng = np.random.default_rng(3)
+    X, y = data(rng, 160, 4, loss)
+    bank = KernelBank.default()
+    fitted, prepared = bank.fit_prepare(X)
+    weights = np.array([0.5 if name.startswith("all") else 1.0 for name in fitted.names])
+    options = {"sample_weight": rng.uniform(0.5, 2.0, len(y)), "kernel_penalties": weights}
+    regularizer = get_regularizer(penalty, 0.5)
+    tol = 1e-4 if loss == "hinge" else 1e-6
+    model = solve_factored(X, y, bank, loss=loss, regularizer=regularizer, tol=tol, **options)
+    assert model.status == "converged"
+    whole = {model.names[i]: component.tol is None for i, component in enumerate(model._components)}
+    assert whole[NARROW]
+    assert not all(whole.values())
+    grams = fitted.block(prepared, prepared)
+    brute = brute_force(model, grams, y, get_loss(loss), regularizer, options)
+    assert -1e-9 <= brute <= model.dual_gap + 1e-9
+    exact = solve(grams, y, loss=loss, regularizer=regularizer, tol=0.1 * tol, **options)
+    assert model.primal == pytest.approx(exact.certificate.primal, rel=tol)
+
+
+@pytest.mark.usefixtures("few_landmarks")
+def test_the_message_names_kernels_and_bytes_where_matrices_may_not_be_had() -> None:
+    X, y = data(np.random.default_rng(3), 160, 4, "squared")
+    stack = factored_stack(X, KernelBank.default())
+    stack.spare_bytes = 5000
+    words = rf"leave a part of the trace of '{re.escape(NARROW)}' \(.*%\).* take 8\d\d kB, and 5.00 kB may be had"
+    with pytest.warns(ConvergenceWarning, match="at most 48 landmarks at 160 rows, which " + words):
+        model = solve_factored(X, y, stack, loss="squared", relative_strength=0.02)
+    assert model.status == "stalled"
+    assert model.dual_gap > 1e-4
+    problem = FactoredProblem(stack, y, get_loss("squared"), get_regularizer("l1", 0.02 * model.strength_max))
+    with pytest.warns(ConvergenceWarning, match=r"Solver 'factored' stopped \(stalled\) .*" + words):
+        FactoredNewton().solve(problem)
+    stack.spare_bytes = 10**9
+    assert str(FactoredNewton().solve(problem).status) == "converged"
+
+
+@pytest.mark.usefixtures("few_landmarks")
+def test_kernels_that_are_missing_enter_after_going_over() -> None:
+    X, y = data(np.random.default_rng(5), 160, 4, "squared")
+    stack = factored_stack(X, KernelBank.default())
+    problem = FactoredProblem(stack, y, get_loss("squared"), get_regularizer("l1", 1.0))
+    problem = problem.with_penalty(get_regularizer("l1", 0.02 * problem.strength_max()))
+    matrices = WorkingMatrices(problem, 1e-6)
+    matrices.add([stack.n_kernels - 1])
+    first = matrices.solve(1e-6, np.inf)
+    matrices.add([0, stack.n_kernels - 3])
+    second = matrices.solve(1e-6, np.inf)
+    assert second.primal < first.primal
+    assert sorted(matrices.kernels.tolist()) == sorted([stack.n_kernels - 1, 0, stack.n_kernels - 3])
+    alone = replace(problem, stack=stack.take(matrices.kernels), kernel_penalties=None)
+    assert second.primal == pytest.approx(solve_gram_primal(alone), rel=2e-6)
+
+
+def solve_gram_primal(problem: FactoredProblem) -> float:
+    """Return the optimum of the Gram solvers."""
+    assert isinstance(problem.stack, FactoredStack)
+    grams = problem.stack.block()
+    return solve(grams, problem.y, loss="squared", regularizer=problem.regularizer, tol=1e-8).certificate.primal
+
+
+@pytest.mark.usefixtures("few_landmarks")
+def test_estimators_go_over_and_predict_like_gram_models() -> None:
+    rng = np.random.default_rng(8)
+    X, y = data(rng, 200, 3, "squared")
+    models = [MKLRegressor(kernels_as=way, alpha="0.02*max", tol=1e-5).fit(X, y) for way in ("factored", "gram")]
+    assert all(model.dual_gap_ <= 1e-5 for model in models)
+    new = rng.normal(size=(30, 3))
+    np.testing.assert_allclose(models[0].predict(new), models[1].predict(new), atol=0.02 * y.std())
