@@ -27,12 +27,13 @@ Array = NDArray[Any]
 DEGREE = 3
 TRUE_COLUMNS = 5
 LARGEST_MATRICES = 25  # columns up to which the thesis keeps all matrices
-LARGEST_FEATURES = 40  # columns up to which LPMKL is run on one vector a product
+LARGEST_FEATURES = 100  # columns up to which LPMKL is run on one vector a product
+SINGLE_STEPS = 300  # of SGD-1s with one draw a solution, as in the thesis
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is computed; ``hkl`` are the strengths of HKL, ``wide`` those of cheap methods."""
+    """How much is computed; ``hkl`` are the strengths of HKL, ``wide`` of cheap methods; ``single`` steps of a draw."""
 
     columns: tuple[int, ...]
     repeats: int
@@ -40,6 +41,7 @@ class Sizes:
     n_other: int
     n_steps: int
     batch: int
+    single: int
     alphas: tuple[float, ...]
     weak: tuple[float, ...]
     hkl: tuple[float, ...]
@@ -47,11 +49,11 @@ class Sizes:
 
 
 FULL = Sizes(
-    columns=(5, 10, 20, 40, 100, 70), repeats=5, n_train=500, n_other=1000, n_steps=20, batch=500,
+    columns=(5, 10, 20, 40, 100, 70), repeats=5, n_train=500, n_other=1000, n_steps=20, batch=500, single=SINGLE_STEPS,
     alphas=(1e-8, 1e-6, 1e-4, 1e-2), weak=(1e-8, 1e-6, 1e-4), hkl=(1e-10, 1e-8, 1e-6, 1e-4),
     wide=tuple(10.0**k for k in range(-8, 3)),
 )  # fmt: skip
-QUICK = Sizes((5, 8), 1, 60, 100, 20, 5, (1e-4, 1e-2), (1e-4,), (1e-4,), (1e-4, 1e-2))
+QUICK = Sizes((5, 8), 1, 60, 100, 20, 5, 20, (1e-4, 1e-2), (1e-4,), (1e-4,), (1e-4, 1e-2))
 
 
 def monomial_task(n_columns: int, n_train: int, n_other: int, seed: int) -> Task:
@@ -93,8 +95,13 @@ class ListedProducts:
 
     @staticmethod
     def _features(X: Array) -> Array:
-        indices = [i for d in range(DEGREE + 1) for i in itertools.combinations_with_replacement(range(X.shape[1]), d)]
-        return np.array([np.prod(X[:, list(i)], axis=1) for i in indices])
+        # Sorted triples of columns, position 0 a column of ones.
+        whole = np.vstack([np.ones(len(X)), X.T])
+        triples = np.array(list(itertools.combinations_with_replacement(range(len(whole)), DEGREE)))
+        features: Array = np.take(whole, triples[:, 0], axis=0)
+        for places in triples.T[1:]:
+            features *= whole[places]
+        return features
 
 
 def methods(n_columns: int, sizes: Sizes, seed: int) -> dict[str, tuple[Maker, tuple[float, ...]]]:
@@ -106,6 +113,10 @@ def methods(n_columns: int, sizes: Sizes, seed: int) -> dict[str, tuple[Maker, t
     made: dict[str, tuple[Maker, tuple[float, ...]]] = {
         "SGD-1s": (
             lambda alpha: PolynomialMKL(DEGREE, alpha=alpha, polish=False, **steps, **common),
+            sizes.alphas,
+        ),
+        "SGD-1s, single draws": (
+            lambda alpha: PolynomialMKL(DEGREE, alpha=alpha, polish=False, n_steps=sizes.single, **common),
             sizes.alphas,
         ),
         "HKL": (lambda alpha: HierarchicalMKL(degree=DEGREE, alpha=alpha, standardize=False, **bounded), sizes.hkl),

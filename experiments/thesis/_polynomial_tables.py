@@ -14,7 +14,7 @@ from _polynomial_synthetic import geometric
 mpl.use("Agg")
 from matplotlib import pyplot
 
-ORDER = ("SGD-1s", "HKL", "NLMKL", "LPMKL", "UNIFORM", "SGD-1s, polished", "p = 1.1, polished")
+ORDER = ("SGD-1s", "SGD-1s, single draws", "HKL", "NLMKL", "LPMKL", "UNIFORM", "SGD-1s, polished", "p = 1.1, polished")
 
 
 def plot_convergence(frame: pd.DataFrame, path: Path) -> None:

@@ -138,8 +138,8 @@ def discover_polynomial(
     polish : bool, default=True
         Whether to solve exactly on the kernels found and add violators.
     folds : int, optional
-        Number of parts of the samples for a cross-validation that chooses the strength; for the squared loss, ``p = 1``
-        and linear base kernels.
+        Number of parts of the samples for a cross-validation that chooses the strength, by the geometric mean of the
+        parts' squared errors; for the squared loss, ``p = 1`` and linear base kernels.
     adaptive : bool, default=False
         Whether a second step solves the problem anew on the kernels selected, each penalized by ``w_m / ||f_m||``: what
         is large is shrunk hardly, what is small more likely left out. Its certificate is that of this problem, in which

@@ -87,11 +87,14 @@ class Fold:
         scores = point.coefficients @ features + point.intercept
         return float(self.others.weight @ (self.others.y - scores) ** 2)
 
-    @property
-    def spread(self) -> float:
-        """Sum of squares of the target of the other samples around the mean of these."""
+    def log_share(self, point: PathPoint) -> float:
+        """Return the logarithm of the error's share of the spread around the mean of these samples.
+
+        Below ``PATH_EXACT`` there is nothing left to choose.
+        """
         others = self.others
-        return float(others.weight @ (others.y - self.problem.mean(self.problem.y)) ** 2)
+        spread = float(others.weight @ (others.y - self.problem.mean(self.problem.y)) ** 2)
+        return float(np.log(max(self.error(point) / max(spread, np.finfo(float).tiny), PATH_EXACT)))
 
     def second(self, point: PathPoint) -> Fold:
         """Return the adaptive second step."""
@@ -115,7 +118,7 @@ def tuned_strengths(
     with_second: bool,
     rng: np.random.Generator,
 ) -> Tuned:
-    """Return strengths of smallest squared error on samples that were left out."""
+    """Return strengths of smallest squared error, in the geometric mean, on samples that were left out."""
     base = family.base
     if not isinstance(base, RankOneBase) or family.p != 1 or problem.loss.name != "squared":
         raise InvalidInputError(
@@ -157,17 +160,19 @@ def _strengths(largest: float, least: float = 0.0, step: float = PATH_STEP) -> A
 def best_strength(
     folds: Sequence[Fold], largest: float, step: float = PATH_STEP
 ) -> tuple[float, float, list[PathPoint]]:
-    """Return the smallest error, its strength for all samples, and the models of the folds there.
+    """Return the smallest mean logarithm of errors, its strength for all samples, and the models of the folds there.
 
-    The paths of the folds are followed side by side, and left when the error has not fallen for some strengths.
+    Logarithms, because a fold may lack the samples to find the products at all, whatever the strength: its error, which
+    can be thousands of times that of the others, would decide alone. Where errors are about equal the choice is that by
+    their sum. The paths of the folds are followed side by side, and left when the error has not fallen for a while.
     """
     strengths, best = _strengths(largest, step=step), np.inf
     found: tuple[float, float, list[PathPoint]] = (np.inf, largest, [])
     total = sum(fold.others.weight.sum() for fold in folds)
     paths = [fold.follow(strengths * (1.0 - fold.others.weight.sum() / total)) for fold in folds]
-    since, enough = 0, PATH_EXACT * sum(fold.spread for fold in folds)
+    since, enough = 0, float(np.log(PATH_EXACT))
     for mu, points in zip(strengths, zip(*paths, strict=True), strict=False):
-        error = sum(fold.error(point) for fold, point in zip(folds, points, strict=True))
+        error = float(np.mean([fold.log_share(point) for fold, point in zip(folds, points, strict=True)]))
         since += 1
         if error < best:
             best, found, since = error, (error, float(mu), list(points)), 0

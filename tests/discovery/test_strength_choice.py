@@ -1,0 +1,57 @@
+"""Cross-validation along a path: a fold that cannot learn the products does not choose for the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from manykernels.discovery.polynomial.path.cross_validation import Fold, Rows, best_strength
+from manykernels.discovery.polynomial.path.lasso_path import PathPoint, WeightedLasso
+
+STEP = 10.0**-0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Listed(Fold):
+    """A fold whose models have the errors that are listed, one a strength."""
+
+    errors: tuple[float, ...]
+
+    def error(self, point: PathPoint) -> float:
+        return self.errors[int(point.largest)]
+
+    def follow(self, strengths: Iterable[float]) -> Iterator[PathPoint]:
+        for place, _ in zip(range(len(self.errors)), strengths, strict=False):
+            yield PathPoint((), np.zeros(0), 0.0, float(place))
+
+
+def fold(*errors: float) -> Listed:
+    """Return a fold with a spread of one: the target is zero on its own samples, and one on one of the others."""
+    rows = Rows(np.zeros((1, 3)), np.zeros(3), np.ones(3))
+    others = Rows(np.zeros((1, 3)), np.array([1.0, 0.0, 0.0]), np.ones(3))
+    problem = WeightedLasso(rows.y, rows.weight, True, lambda _: np.zeros((0, 3)), lambda _: np.zeros(0))
+    nothing: Any = None
+    return Listed(nothing, problem, nothing, others, errors)
+
+
+@pytest.mark.parametrize(
+    ("folds", "place"),
+    [
+        # Three folds find the products, and one, which does not, is best at the second strength.
+        ([fold(1e-1, 1e-2, 1e-4, 1e-6)] * 3 + [fold(1e-1, 3e-2, 4e-2, 5e-2)], 3),
+        # Where folds are alike it is the smallest sum of errors.
+        ([fold(0.5, 0.21, 0.22), fold(0.5, 0.20, 0.22), fold(0.5, 0.22, 0.205)], 1),
+        # Below 1e-13 of the target there is nothing left to choose.
+        ([fold(1e-1, 1e-14, 1e-30), fold(1e-1, 1e-3, 1e-2)], 1),
+    ],
+)
+def test_the_strength_is_best_for_folds_in_proportion(folds: list[Listed], place: int) -> None:
+    error, mu, points = best_strength(folds, 1.0, STEP)
+    assert [point.largest for point in points] == [place] * len(folds)
+    assert mu == pytest.approx(STEP ** (place + 1))
+    shares = [max(each.errors[place], 1e-13) for each in folds]
+    assert error == pytest.approx(np.mean(np.log(shares)))
