@@ -11,7 +11,7 @@ import pytest
 from tests.support.programs import run_program
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "thesis" / "polynomial.py"
-METHODS = {"SGD-1s", "HKL", "NLMKL", "UNIFORM", "SGD-1s, polished", "p = 1.1, polished", "LPMKL"}
+METHODS = {"SGD-1s", "SGD-1s, single draws", "HKL", "NLMKL", "UNIFORM", "SGD-1s, polished", "p = 1.1, polished", "LPMKL"}
 
 
 def run(folder: Path, *options: str) -> str:
