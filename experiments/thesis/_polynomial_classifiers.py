@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from _polynomial_runs import Maker
+from _sampled_products import SampledProducts
 
-from manykernels import HierarchicalMKL, MKLRegressor, NonlinearMKL, PolynomialMKL
+from manykernels import HierarchicalMKL, MKLRegressor, NonlinearMKL
 from manykernels.kernels import KernelBank, Linear, Polynomial
 
 PRIOR = (1.0, 1.0, 1.0, 2.0)  # rho: its square is 4 for products of three columns
@@ -60,11 +61,7 @@ def methods(n_columns: int, n_train: int, effort: Effort, seed: int) -> dict[str
 
 
 def _sampled(degree: int, effort: Effort, seed: int, penalties: tuple[float, ...] | None = None) -> Maker:
-    common: dict[str, Any] = {
-        "standardize": False, "normalize": None, "polish": False, "n_steps": effort.n_steps, "batch": effort.batch,
-        "random_state": seed,
-    }  # fmt: skip
-    return lambda alpha: PolynomialMKL(degree, alpha=alpha, degree_penalties=penalties, **common)
+    return lambda alpha: SampledProducts(degree, alpha, effort.n_steps, effort.batch, seed, penalties)
 
 
 def _hierarchical(degree: int) -> Maker:

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 from _polynomial_runs import Maker, Runs, squared_error, tuned
+from _sampled_products import SampledProducts
 from _tasks import Task
 from numpy.typing import NDArray
 
@@ -28,6 +29,7 @@ DEGREE = 3
 TRUE_COLUMNS = 5
 LARGEST_MATRICES = 25  # columns up to which the thesis keeps all matrices
 LARGEST_FEATURES = 100  # columns up to which LPMKL is run on one vector a product
+FEW_FEATURES = 40  # columns up to which it tries all strengths
 SINGLE_STEPS = 300  # of SGD-1s with one draw a solution, as in the thesis
 
 
@@ -107,18 +109,11 @@ class ListedProducts:
 def methods(n_columns: int, sizes: Sizes, seed: int) -> dict[str, tuple[Maker, tuple[float, ...]]]:
     """Return what makes the model of a strength and the strengths to choose from, by the name of the method."""
     common: dict[str, Any] = {"standardize": False, "normalize": None, "random_state": seed}
-    steps: dict[str, Any] = {"n_steps": sizes.n_steps, "batch": sizes.batch}
     uniform = KernelBank([(f"degree {d}", Polynomial(d, offset=0.0), None) for d in (1, 2, 3)], normalize=None)
     bounded: dict[str, Any] = {"growth": 2.0, "max_kernels": 1000, "tol": 1e-2, "max_iter": 50}
     made: dict[str, tuple[Maker, tuple[float, ...]]] = {
-        "SGD-1s": (
-            lambda alpha: PolynomialMKL(DEGREE, alpha=alpha, polish=False, **steps, **common),
-            sizes.alphas,
-        ),
-        "SGD-1s, single draws": (
-            lambda alpha: PolynomialMKL(DEGREE, alpha=alpha, polish=False, n_steps=sizes.single, **common),
-            sizes.alphas,
-        ),
+        "SGD-1s": (lambda alpha: SampledProducts(DEGREE, alpha, sizes.n_steps, sizes.batch, seed), sizes.alphas),
+        "SGD-1s, single draws": (lambda alpha: SampledProducts(DEGREE, alpha, sizes.single, 1, seed), sizes.alphas),
         "HKL": (lambda alpha: HierarchicalMKL(degree=DEGREE, alpha=alpha, standardize=False, **bounded), sizes.hkl),
         "NLMKL": (lambda alpha: NonlinearMKL(degree=DEGREE, alpha=alpha, standardize=False), sizes.wide),
         "UNIFORM": (lambda alpha: MKLRegressor(uniform, penalty="ridge", alpha=alpha), sizes.wide),
@@ -126,7 +121,7 @@ def methods(n_columns: int, sizes: Sizes, seed: int) -> dict[str, tuple[Maker, t
         "p = 1.1, polished": (lambda alpha: PolynomialMKL(DEGREE, p=1.1, alpha=alpha, **common), sizes.weak),
     }
     if n_columns <= LARGEST_FEATURES:
-        made["LPMKL"] = (ListedProducts, sizes.alphas)
+        made["LPMKL"] = (ListedProducts, sizes.alphas if n_columns <= FEW_FEATURES else sizes.alphas[1:3])
     return made
 
 

@@ -83,11 +83,10 @@ def synthetic_tables(frame: pd.DataFrame) -> str:
     seconds.append(["distinct products", *(f"{comb(r + DEGREE, DEGREE):,}" for r in columns)])
     shares = frame[frame["method"] == "SGD-1s"].groupby("r")["signal"].mean()
     seconds.append(["first draw among the five", *(f"{100 * shares.get(r, float('nan')):.2g} %" for r in columns)])
-    counts = frame.groupby("r")["seed"].nunique()
-    draws = f"{counts.min()}" if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
-    told = "one draw" if counts.max() == 1 else f"geometric mean of {draws} draws (smallest to largest)"
+    counts = _draws(frame)
+    errors.append(["draws of the data", *(str(counts[r]) for r in columns)])
     return (
-        f"Test mean squared error, {told}:\n\n"
+        "Test mean squared error, geometric mean over draws of the data (smallest to largest):\n\n"
         f"{markdown(errors, head)}\nCPU seconds of one fit, mean:\n\n{markdown(seconds, head)}"
     )
 
@@ -96,8 +95,14 @@ def _error(frame: pd.DataFrame, name: str, r: int) -> str:
     values = frame.loc[(frame["method"] == name) & (frame["r"] == r), "error"]
     if values.empty:
         return "not run"
-    spread = f" ({values.min():.0e} to {values.max():.0e})" if len(values) > 1 else ""
-    return f"{geometric(values):.1e}{spread}"
+    told = [f"{values.min():.0e} to {values.max():.0e}"] if len(values) > 1 else []
+    if len(values) < _draws(frame)[r]:
+        told.append("one draw" if len(values) == 1 else f"{len(values)} draws")
+    return f"{geometric(values):.1e}" + (f" ({', '.join(told)})" if told else "")
+
+
+def _draws(frame: pd.DataFrame) -> pd.Series:
+    return frame.groupby("r")["seed"].nunique()
 
 
 def _seconds(frame: pd.DataFrame, name: str, r: int, column: str) -> str:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from tests.support.programs import run_program
+
+from manykernels import ConvergenceWarning, PolynomialMKL
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "thesis" / "polynomial.py"
 DRAWN = {"SGD-1s", "SGD-1s, single draws", "SGD-1s, polished", "p = 1.1, polished"}
@@ -55,7 +59,7 @@ def test_a_sparse_search_finds_the_monomials(folder: Path) -> None:
     assert set(table.index.get_level_values("method")) == METHODS
     # A model of ten monomials is found by a sparse search, and not by a uniform sum of all products.
     assert table.loc[(8, "p = 1.1, polished"), "error"] < table.loc[(8, "UNIFORM"), "error"]
-    assert table.loc[(8, "SGD-1s, polished"), "gap"] < table.loc[(8, "SGD-1s"), "gap"]
+    assert table.loc[(8, "SGD-1s, polished"), "gap"] <= 1e-2
     assert (table["slowest_s"] <= table["all_s"]).all()
 
 
@@ -88,3 +92,21 @@ def test_a_second_call_runs_only_what_is_missing_and_fills_the_page(folder: Path
     again = table.read_text().splitlines(keepends=True)
     assert again[:-1] == lines[:-1]
     np.testing.assert_allclose(float(again[-1].split(",")[3]), float(lines[-1].split(",")[3]), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("batch", "penalties"), [(1, None), (12, (1.0, 1.0, 1.0, 2.0))])
+def test_the_descent_alone_predicts_like_the_estimator_that_certifies_it(
+    monkeypatch: pytest.MonkeyPatch, batch: int, penalties: tuple[float, ...] | None
+) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    alone = importlib.import_module("_sampled_products").SampledProducts(3, 1e-3, 12, batch, 0, penalties)
+    rng = np.random.default_rng(0)
+    X, new = rng.uniform(-1.0, 1.0, (50, 5)), rng.uniform(-1.0, 1.0, (7, 5))
+    y = X[:, 0] * X[:, 1] - X[:, 2]
+    options = {"standardize": False, "normalize": None, "polish": False, "random_state": 0}
+    model = PolynomialMKL(3, alpha=1e-3, n_steps=12, batch=batch, degree_penalties=penalties, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X, y)
+    np.testing.assert_allclose(alone.fit(X, y).predict(new), model.predict(new), atol=1e-10)
+    assert len(alone.kernel_names_) == len(model.kernel_names_)
