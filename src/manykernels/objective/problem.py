@@ -94,8 +94,11 @@ class Problem:
         if len(self.y) != self.n_samples:
             raise InvalidInputError(f"y has {len(self.y)} samples but the kernels have {self.n_samples}.")
         self._set("sample_weight", _positive(self.sample_weight, self.n_samples, "sample_weight"))
-        self._set("kernel_penalties", _positive(self.kernel_penalties, self.n_kernels, "kernel_penalties"))
+        self._set("kernel_penalties", self._checked_penalties())
         self._check_solvable()
+
+    def _checked_penalties(self) -> Array:
+        return _positive(self.kernel_penalties, self.n_kernels, "kernel_penalties")
 
     def _known_loss(self) -> Any:
         """Return the loss, which may be given by name."""
@@ -236,13 +239,13 @@ class Problem:
         -------
         ndarray of shape (N,)
         """
-        return np.full(self.n_samples, b)
+        return np.full_like(self.y, b)
 
     def _best_constant(self) -> Any:
         """Return the intercept of the model without kernels, or 0 if there is none."""
         if not self.fit_intercept:
             return 0.0
-        return self.loss.best_intercept(self.y, np.zeros(self.n_samples), self.weight)
+        return self.loss.best_intercept(self.y, np.zeros_like(self.y), self.weight)
 
     # --- primal and dual --------------------------------------------------------------------------------------------
 

@@ -269,7 +269,7 @@ def test_several_targets_share_their_passes_and_have_the_models_of_one_each(
     stack = factored_stack(X, bank)
     served: list[int] = []
     shared = stack.quad_bounds_each
-    monkeypatch.setattr(stack, "quad_bounds_each", lambda rhos: served.append(rhos.shape[1]) or shared(rhos))
+    monkeypatch.setattr(stack, "quad_bounds_each", lambda rhos: served.append(len(rhos)) or shared(rhos))
     models = solve_factored_each(X, Y, stack, loss=loss, relative_strength=0.1)
     # The first certificate is of the pass that scales strengths; N x N matrices end in one of their own.
     lengths = [max(len(model.history) - 1, 1) for model in models]

@@ -13,6 +13,7 @@ from manykernels.exceptions import MemoryBudgetError
 from manykernels.grams.base import GramStack
 from manykernels.grams.factored.landmarks.cholesky import rank_limit
 from manykernels.grams.factored.operators import CHUNK_ROWS, DenseOperator
+from manykernels.grams.rows import RowVector, here
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec
 from manykernels.validation.arrays import Array
@@ -80,6 +81,13 @@ class FactoredStack(GramStack):
         """Return ``z_m(x)' v`` at new rows, (n,)."""
         return self.features(kernel, X, tol) @ v
 
+    def quad(self, r: Any) -> Array:
+        """Return ``r' K_m r``, (M,), of a vector here or beside the rows."""
+        if not isinstance(r, RowVector):
+            return super().quad(r)
+        self._count(self.n_kernels)
+        return self._quad(r)  # type: ignore[arg-type]  # sums over rows take either
+
     def error_bound(self, rho: Array) -> Array:
         """Return bounds (M,) on the error of ``quad(rho)``."""
         return self.error_constants * float(np.abs(rho).sum()) ** 2
@@ -91,9 +99,9 @@ class FactoredStack(GramStack):
         errors += np.maximum(quads, 0.0, out=quads)
         return low, errors
 
-    def quad_bounds_each(self, rhos: Array) -> list[tuple[Array, Array]]:
-        """Return `quad_bounds` of every column of ``rhos`` (N, T); a stack that can reads its rows once for all."""
-        return [self.quad_bounds(np.ascontiguousarray(rho)) for rho in rhos.T]
+    def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
+        """Return `quad_bounds` of every one of these vectors; a stack that can reads its rows once for all."""
+        return [self.quad_bounds(rho) for rho in rhos]
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return the factors of these kernels as operators; by default one a kernel, stored."""
@@ -187,6 +195,7 @@ class FactoredStack(GramStack):
 
     def exact_quad(self, kernel: int, rho: Array) -> tuple[float, float]:
         """Return ``rho' K_m rho`` of one kernel as well as it can be had, and a bound on its error."""
+        rho = here(rho)
         rows = np.flatnonzero(rho)
         value = float(self.restrict(rows).take([kernel]).quad(rho[rows])[0])
         return value, ROUNDING * float(self._kernel_diag(kernel).max()) * float(np.abs(rho).sum()) ** 2

@@ -11,7 +11,7 @@ import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored.operators import FUSED_RANK, ChunkedOperator
-from manykernels.grams.rows import RowSource, is_chunked, open_rows
+from manykernels.grams.rows import DaskRows, Held, RowSource, RowVector, is_chunked, open_rows
 from manykernels.grams.rows.columns import ColumnTable, Reading, column_summary
 from manykernels.kernels import KernelSpec
 from manykernels.kernels.bank.columns import NUMBERS, Table
@@ -84,6 +84,12 @@ class ChunkedTable(ColumnTable):
 
     # --- sums over rows ---------------------------------------------------------------------------------------------
 
+    def ones(self) -> Any:
+        """Return a vector of ones, (n,), where the rows are."""
+        if isinstance(self.source, DaskRows):
+            return self.source.hold(_ones, None, [Held(np.diff(self.source.starts).tolist())])
+        return np.ones(self.n_rows)
+
     def reduce(
         self, positions: Sequence[int], function: Callable[..., Any], *vectors: Array, combine: Any = None
     ) -> Any:
@@ -91,16 +97,15 @@ class ChunkedTable(ColumnTable):
         work = partial(_on_part, self.header(), tuple(positions), function)
         return self.source.reduce(work, positions, vectors, combine)
 
-    def update(self, positions: Sequence[int], function: Callable[[ColumnTable, Array], None], out: Array) -> None:
+    def update(self, positions: Sequence[int], function: Callable[[ColumnTable, Array], None], out: Any) -> None:
         """Have ``function(table, out)`` add something to every entry of ``out`` (n,), chunk by chunk."""
         header = self.header()
-        if not self.distributed:
+        if not isinstance(self.source, DaskRows):
             for _ in self.source.map(partial(_on_part, header, tuple(positions), function), positions, (out,)):
                 pass
             return
-        work = partial(_added, header, tuple(positions), function)
-        for chunk, values in enumerate(self.source.map(work, positions)):
-            out[self.source.slice(chunk)] += values
+        added = self.source.hold(partial(_added, header, tuple(positions), function), positions)
+        out += added if isinstance(out, RowVector) else added.here()
 
     def operators(self, templates: Sequence[Any]) -> list[Any]:
         """Return one operator of all templates, or where ranks are large one of each."""
@@ -112,15 +117,20 @@ class ChunkedTable(ColumnTable):
 
     def gather(self, positions: Sequence[int], rows: Any) -> ColumnTable:
         """Return some rows of some columns, in memory."""
-        index = np.arange(self.n_rows)[rows]
-        wanted = np.zeros(self.n_rows, dtype=bool)
-        wanted[index] = True
-        chunks = np.unique(np.searchsorted(self.source.starts, index, side="right") - 1)
+        index, order = np.arange(self.n_rows)[rows], None
+        if not (np.diff(index) > 0).all():
+            index, order = np.unique(index, return_inverse=True)
+        starts = self.source.starts
+        split = np.split(index, np.searchsorted(index, starts[1:-1]))
+        chunks = [chunk for chunk, own in enumerate(split) if len(own)]
+        whole = np.diff(starts) == [len(own) for own in split]
+        wanted = Held([slice(None) if whole[c] else own - starts[c] for c, own in enumerate(split)])
         work = partial(_on_part, self.header(), tuple(positions), partial(_chosen, tuple(positions)))
-        parts = list(self.source.map(work, positions, (wanted,), chunks.tolist()))
-        order = np.searchsorted(np.flatnonzero(wanted), index)
-        columns = {j: np.concatenate([part[at] for part in parts])[order] for at, j in enumerate(positions)}
-        return self._of(columns, len(index))
+        parts = list(self.source.map(work, positions, (wanted,), chunks))
+        columns = {j: np.concatenate([part[at] for part in parts]) for at, j in enumerate(positions)}
+        if order is None:
+            return self._of(columns, len(index))
+        return self._of({j: column[order] for j, column in columns.items()}, len(order))
 
     def column(self, position: int) -> Array:
         """Return one column as it is stored, (n,)."""
@@ -229,7 +239,11 @@ def _added(header: ColumnTable, positions: tuple[int, ...], function: Any, data:
     return out
 
 
-def _chosen(positions: tuple[int, ...], table: ColumnTable, wanted: Array) -> list[Array]:
+def _ones(_: Any, size: int) -> Array:
+    return np.ones(size)
+
+
+def _chosen(positions: tuple[int, ...], table: ColumnTable, wanted: Any) -> list[Array]:
     return [table.columns[j][wanted] for j in positions]
 
 

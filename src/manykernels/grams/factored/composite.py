@@ -48,8 +48,8 @@ class CompositeStack(FactoredStack):
     def _quad(self, r: Array) -> Array:
         return self._gather([part._quad(r) for part in self.parts])
 
-    def quad_bounds_each(self, rhos: Array) -> list[tuple[Array, Array]]:
-        """Return bounds of every column of ``rhos``, from every part."""
+    def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
+        """Return bounds of every one of these vectors, from every part."""
         self._count(self.n_kernels)
         parts = [part.quad_bounds_each(rhos) for part in self.parts]
         return [

@@ -128,22 +128,19 @@ class FourierStack(FactoredStack):
         bins = int(np.floor(self._extent(column) / spacing + 0.5)) + 1
         return float(origin), float(1.0 / (spacing * table.unit[column])), bins
 
-    def moments(self, wanted: Iterable[tuple[int, float]], rho: Array) -> Iterator[Array]:
-        """Yield the moments of ``rho`` for columns and widths of bins, in units of the table.
-
-        (bins, 8) each, or (T, bins, 8) where ``rho`` has T columns.
-        """
+    def moments(self, wanted: Iterable[tuple[int, float]], *rhos: Any) -> Iterator[Array]:
+        """Yield the moments of some vectors for columns and widths of bins, in units of the table, (T, bins, 8)."""
         geometries = ((column, *self._geometry(column, spacing)) for column, spacing in wanted)
         for together in _batches(geometries, BATCH_BINS if self.table.chunked else 0):
             columns = sorted({column for column, *_ in together})
-            yield from self.table.reduce(columns, partial(_moments, together), rho)
+            yield from self.table.reduce(columns, partial(_moments, together), *rhos)
 
     def _quad(self, r: Array) -> Array:
-        return self._quads(r[:, None])[0]
+        return self._quads([r])[0]
 
-    def _quads(self, rhos: Array) -> Array:
-        """Return the quadratic forms of every column of ``rhos`` (N, T), (T, M): rows are read once."""
-        out = np.empty((rhos.shape[1], self.n_kernels))
+    def _quads(self, rhos: Sequence[Any]) -> Array:
+        """Return the quadratic forms of every vector, (T, M): rows are read once."""
+        out = np.empty((len(rhos), self.n_kernels))
         batches = [batch for together in self._layout for batch in together.batches()]
         for batch, moments in zip(batches, self._moments_of(batches, rhos), strict=True):
             out[:, batch.members] = np.moveaxis(batch.plan.quads(moments), 1, 0)
@@ -156,27 +153,26 @@ class FourierStack(FactoredStack):
         extents = self.table.high - self.table.low
         return list(laid_out(self.columns, self.widths, extents, self.tol, self.n_samples))
 
-    def _moments_of(self, batches: Sequence[Together], rhos: Array) -> Iterator[Array]:
+    def _moments_of(self, batches: Sequence[Together], rhos: Sequence[Any]) -> Iterator[Array]:
         """Yield the moments of every batch, (columns, T, bins, 8)."""
         if self.table.chunked:
-            found = self.moments([(int(j), batch.plan.spacing) for batch in batches for j in batch.columns], rhos)
+            found = self.moments([(int(j), batch.plan.spacing) for batch in batches for j in batch.columns], *rhos)
             for batch in batches:
                 held = list(islice(found, len(batch.columns)))
                 yield np.stack([np.pad(own, ((0, 0), (0, batch.bins - own.shape[1]), (0, 0))) for own in held])
             return
-        each = np.ascontiguousarray(rhos.T)
         for batch in batches:
-            out = np.zeros((len(batch.columns), len(each), batch.bins, ORDER))
+            out = np.zeros((len(batch.columns), len(rhos), batch.bins, ORDER))
             for slot, column in enumerate(batch.columns.tolist()):
                 origin, inverse, _ = self._geometry(column, batch.plan.spacing)
-                for own, moments in zip(each, out[slot], strict=True):
+                for own, moments in zip(rhos, out[slot], strict=True):
                     add_moments(self.table.column(column), origin, inverse, own, moments)
             yield out
 
-    def quad_bounds_each(self, rhos: Array) -> list[tuple[Array, Array]]:
-        """Return bounds of every column of ``rhos``: rows are read once."""
+    def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
+        """Return bounds of every one of these vectors: rows are read once."""
         self._count(self.n_kernels)
-        sums = np.abs(rhos).sum(axis=0) ** 2
+        sums = [float(np.abs(rho).sum()) ** 2 for rho in rhos]
         bounds = zip(self._quads(rhos), sums, strict=True)
         errors = self.error_constants
         return [(np.maximum(q - errors * s, 0.0), np.maximum(q, 0.0) + errors * s) for q, s in bounds]
@@ -205,7 +201,7 @@ class FourierStack(FactoredStack):
         column = int(self.columns[kernel])
         origin, inverse, bins = self._geometry(column, plan.spacing)
         (moments,) = self.moments([(column, plan.spacing)], rho)
-        spectrum = plan.transform(moments) * plan.coefficients[:, 0]
+        spectrum = plan.transform(moments[0]) * plan.coefficients[:, 0]
         spectra = np.zeros((plan.period_bins // 2 + 1, ORDER), dtype=complex)
         spectra[: len(spectrum)] = spectrum[:, None] * plan.twiddles.conj()
         spectra[1:] *= 0.5  # the coefficients count k and -k together
@@ -280,8 +276,8 @@ class FourierStack(FactoredStack):
         if new:
             plans = [FourierFactor.plan(self._extent(int(self.columns[m])), float(self.widths[m])) for m in new]
             wanted = [(int(self.columns[m]), plan.spacing) for m, plan in zip(new, plans, strict=True)]
-            for m, plan, counts in zip(new, plans, self.moments(wanted, np.ones(self.n_samples)), strict=True):
-                self._factors[m] = plan.with_spectrum(counts, float(self.scales[m]))
+            for m, plan, counts in zip(new, plans, self.moments(wanted, self.table.ones()), strict=True):
+                self._factors[m] = plan.with_spectrum(counts[0], float(self.scales[m]))
         return [self._factors[m] for m in kernels]
 
     def _is_narrow(self, kernel: int) -> bool:
@@ -367,14 +363,14 @@ class FourierStack(FactoredStack):
 Geometry = tuple[int, float, float, int]
 
 
-def _moments(geometries: Sequence[Geometry], table: ColumnTable, rho: Array) -> list[Array]:
+def _moments(geometries: Sequence[Geometry], table: ColumnTable, *rhos: Array) -> list[Array]:
     """Return the moments of some rows for every column, origin, inverse bin width and number of bins."""
-    made, each = [], np.ascontiguousarray(np.atleast_2d(rho.T))
+    made = []
     for column, origin, inverse, bins in geometries:
-        out = np.zeros((len(each), bins, ORDER))
-        for own, moments in zip(each, out, strict=True):
+        out = np.zeros((len(rhos), bins, ORDER))
+        for own, moments in zip(rhos, out, strict=True):
             add_moments(table.column(column), origin, inverse, own, moments)
-        made.append(out if rho.ndim == 2 else out[0])
+        made.append(out)
     return made
 
 

@@ -199,7 +199,13 @@ class ChunkedOperator:
         self._ends = np.cumsum([int(template.starts[-1]) for template in templates])[:-1]
         self._positions = sorted({j for template in templates for j in template.positions})
 
-    def add_scores(self, v: Array, out: Array) -> None:
+    @classmethod
+    def joined(cls, operators: Sequence[ChunkedOperator]) -> ChunkedOperator:
+        """Return operators over the same rows as one."""
+        templates = [template for operator in operators for template in operator._templates]
+        return cls(operators[0]._table, templates)
+
+    def add_scores(self, v: Array, out: Any) -> None:
         """Add ``Z v`` to ``out``."""
         pairs = zip(self._templates, np.split(v, self._ends), strict=True)
         parts = [(template, part) for template, part in pairs if part.any()]

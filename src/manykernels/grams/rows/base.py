@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams.rows.vectors import Held
 from manykernels.validation.arrays import Array
 
 CHUNK_ROWS = 2**18
@@ -103,7 +105,7 @@ class RowSource(ABC):
         rows : int, default=1000
         """
         chunk = int(np.flatnonzero(np.diff(self.starts))[0])
-        return self.read(chunk, positions)[:rows]
+        return next(iter(self.map(partial(_first, rows), positions, chunks=[chunk])))
 
     def slice(self, chunk: int) -> slice:
         """Return the rows of a chunk.
@@ -118,7 +120,7 @@ class RowSource(ABC):
         self,
         function: Mapped,
         positions: Sequence[int],
-        vectors: Sequence[Array] = (),
+        vectors: Sequence[Array | Held] = (),
         chunks: Sequence[int] | None = None,
     ) -> Iterator[Any]:
         """Yield ``function(data, *slices)`` for every chunk, in their order.
@@ -129,7 +131,7 @@ class RowSource(ABC):
             Of the columns of a chunk and of the parts of the vectors that belong to it.
         positions : sequence of int
             The columns that it reads.
-        vectors : sequence of (n_rows, ...) arrays
+        vectors : sequence of (n_rows, ...) arrays or Held
         chunks : sequence of int, optional
             Some of the chunks only.
 
@@ -141,7 +143,8 @@ class RowSource(ABC):
 
         def work(chunk: int) -> Any:
             rows = self.slice(chunk)
-            return function(self.read(chunk, positions), *(vector[rows] for vector in vectors))
+            slices = (own.parts[chunk] if isinstance(own, Held) else own[rows] for own in vectors)
+            return function(self.read(chunk, positions), *slices)
 
         if self.n_threads == 1:
             yield from map(work, chosen)
@@ -181,6 +184,10 @@ class RowSource(ABC):
         for part in self.map(function, positions, vectors):
             total = part if total is None else (combine or add)(total, part)
         return total
+
+
+def _first(rows: int, data: Any) -> Any:
+    return data[:rows]
 
 
 def add(first: Any, second: Any) -> Any:

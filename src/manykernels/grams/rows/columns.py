@@ -191,13 +191,17 @@ class ColumnTable:
 
     # --- sums over rows ---------------------------------------------------------------------------------------------
 
+    def ones(self) -> Any:
+        """Return a vector of ones, (n,), where the rows are."""
+        return np.ones(self.n_rows)
+
     def reduce(
         self, positions: Sequence[int], function: Callable[..., Any], *vectors: Array, combine: Any = None
     ) -> Any:
         """Return ``function(table, *vectors)`` of all rows: the sum, or what ``combine`` says, of those of chunks."""
         return function(self, *vectors)
 
-    def update(self, positions: Sequence[int], function: Callable[[ColumnTable, Array], None], out: Array) -> None:
+    def update(self, positions: Sequence[int], function: Callable[[ColumnTable, Array], None], out: Any) -> None:
         """Have ``function(table, out)`` add something to every entry of ``out`` (n,)."""
         function(self, out)
 

@@ -1,15 +1,18 @@
-"""Dask arrays and data frames: their partitions stay where they are, functions and vectors go to them."""
+"""Dask arrays and data frames: partitions and vectors of their rows stay where they are, functions go to them."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.rows.base import Mapped, RowSource, add
+from manykernels.grams.rows.vectors import Held, Program, RowVector
 from manykernels.validation.arrays import Array
 
 FAN_IN = 8  # results that are added up at a time; the tree depends on the partitions only, not on who works
@@ -35,27 +38,32 @@ class DaskRows(RowSource):
             raise InvalidInputError(f"A Dask array of rows has two dimensions and a known width, got {data!r}.")
         self._parts = list(data.to_delayed() if frame else data.rechunk({1: -1}).to_delayed()[:, 0])
         names = tuple(data.columns) if frame else None
-        sizes = self._compute([_delayed(len)(part) for part in self._parts])
+        layer = _Layer()
+        for part in self._parts:
+            layer.add(len, part)
+        sizes = _dask().compute(*layer.delayed())
         super().__init__(sizes, names, len(names) if names is not None else int(data.shape[1]))
 
-    def _compute(self, tasks: Sequence[Any]) -> list[Any]:
-        with warnings.catch_warnings():
-            # Vectors travel with the tasks: they are needed once, and a worker that takes over gets them again.
-            warnings.filterwarnings("ignore", message="Sending large graph", category=UserWarning)
-            return list(_dask().compute(*tasks))
-
-    def _tasks(
+    def _layer(
         self,
         function: Mapped,
-        positions: Sequence[int],
-        vectors: Sequence[Array],
+        positions: Sequence[int] | None,
+        vectors: Sequence[Any],
         chunks: Sequence[int] | None = None,
-    ) -> list[Any]:
-        work, chosen = _delayed(_on_columns), list(positions)
-        return [
-            work(function, self._parts[c], chosen, *(np.ascontiguousarray(vector[self.slice(c)]) for vector in vectors))
-            for c in (range(self.n_chunks) if chunks is None else chunks)
-        ]
+    ) -> _Layer:
+        """Return a task a chunk; what they have in common is one object in the graph."""
+        program, held = Program.of([self._cut(vector) for vector in vectors])
+        work = partial(_on_columns, function, program, None if positions is None else list(positions))
+        layer = _Layer()
+        for c in range(self.n_chunks) if chunks is None else chunks:
+            layer.add(work, None if positions is None else self._parts[c], *(own.parts[c] for own in held))
+        return layer
+
+    def _cut(self, vector: Any) -> Any:
+        """Return a vector of this process in parts, which travel; others are in parts already."""
+        if not isinstance(vector, np.ndarray):
+            return vector
+        return Held([np.ascontiguousarray(vector[self.slice(c)]) for c in range(self.n_chunks)])
 
     def read(self, chunk: int, positions: Sequence[int]) -> Any:
         """Return columns of a partition, brought here.
@@ -65,13 +73,13 @@ class DaskRows(RowSource):
         chunk : int
         positions : sequence of int
         """
-        return self._compute([_delayed(_on_columns)(_itself, self._parts[chunk], list(positions))])[0]
+        return next(self.map(_itself, positions, chunks=[chunk]))
 
     def map(
         self,
         function: Mapped,
-        positions: Sequence[int],
-        vectors: Sequence[Array] = (),
+        positions: Sequence[int] | None,
+        vectors: Sequence[Any] = (),
         chunks: Sequence[int] | None = None,
     ) -> Iterator[Any]:
         """Yield ``function(data, *slices)`` for every partition, in their order.
@@ -79,8 +87,9 @@ class DaskRows(RowSource):
         Parameters
         ----------
         function : callable
-        positions : sequence of int
-        vectors : sequence of (n_rows, ...) arrays
+        positions : sequence of int or None
+            None gives the function None in place of columns, and needs no partition.
+        vectors : sequence of (n_rows, ...) arrays or RowVector
         chunks : sequence of int, optional
             Some of the partitions only.
 
@@ -88,13 +97,13 @@ class DaskRows(RowSource):
         -------
         iterator
         """
-        yield from self._compute(self._tasks(function, positions, vectors, chunks))
+        yield from _dask().compute(*self._layer(function, positions, vectors, chunks).delayed())
 
     def reduce(
         self,
         function: Mapped,
-        positions: Sequence[int],
-        vectors: Sequence[Array] = (),
+        positions: Sequence[int] | None,
+        vectors: Sequence[Any] = (),
         combine: Callable[[Any, Any], Any] | None = None,
     ) -> Any:
         """Return what the results combine to, by a tree on the workers: one result travels.
@@ -102,18 +111,63 @@ class DaskRows(RowSource):
         Parameters
         ----------
         function : callable
-        positions : sequence of int
-        vectors : sequence of (n_rows, ...) arrays
+        positions : sequence of int or None
+            None gives the function None in place of columns, and needs no partition.
+        vectors : sequence of (n_rows, ...) arrays or RowVector
         combine : callable, optional
 
         Returns
         -------
         object
         """
-        tasks, together = self._tasks(function, positions, vectors), _delayed(_combined)
-        while len(tasks) > 1:
-            tasks = [together(combine or add, tasks[at : at + FAN_IN]) for at in range(0, len(tasks), FAN_IN)]
-        return self._compute(tasks)[0]
+        layer, together = self._layer(function, positions, vectors), partial(_combined, combine or add)
+        keys = layer.keys
+        while len(keys) > 1:
+            keys = [layer.add(together, keys[at : at + FAN_IN]) for at in range(0, len(keys), FAN_IN)]
+        return _dask().compute(*layer.delayed(keys))[0]
+
+    def hold(self, function: Mapped, positions: Sequence[int] | None, vectors: Sequence[Any] = ()) -> RowVector:
+        """Return the vector whose parts are ``function(data, *slices)``; they stay where they are computed.
+
+        Dask makes a part that is lost again, from its partition and the parts of these vectors.
+
+        Parameters
+        ----------
+        function : callable
+            Returns an array with an entry a row.
+        positions : sequence of int or None
+        vectors : sequence of (n_rows, ...) arrays or RowVector
+        """
+        return RowVector(self, Held(_dask().persist(*self._layer(function, positions, vectors).delayed())))
+
+    def vector(self, values: Any) -> RowVector:
+        """Return a vector in parts beside those of the rows.
+
+        Parameters
+        ----------
+        values : array_like, Dask array or Dask series
+            What is in this process travels once.
+        """
+        if isinstance(values, RowVector):
+            return values
+        if not hasattr(values, "dask"):
+            values = np.asarray(values)
+            self._check_length(values.shape)
+            with warnings.catch_warnings():
+                # Dask would rather be told where the array is; it travels once, and again to who takes over a part.
+                warnings.filterwarnings("ignore", message="Sending large graph", category=UserWarning)
+                return self.hold(_second, None, [values])
+        array = values.to_dask_array(lengths=True) if hasattr(values, "to_dask_array") else values
+        if np.isnan(array.shape[0]):
+            array = array.compute_chunk_sizes()
+        self._check_length(array.shape)
+        sizes = tuple(np.diff(self.starts).tolist())
+        array = array if array.chunks[0] == sizes else array.rechunk((sizes,))
+        return self.hold(_second, None, [Held(array.to_delayed())])
+
+    def _check_length(self, shape: tuple[Any, ...]) -> None:
+        if shape != (self.n_rows,):
+            raise InvalidInputError(f"There are {self.n_rows} rows, but y or sample_weight is of shape {shape}.")
 
     def without(self, name: Any) -> DaskRows:
         """Return the source without one of its columns.
@@ -127,14 +181,50 @@ class DaskRows(RowSource):
         return DaskRows(self._data.drop(columns=name))
 
 
-def _on_columns(function: Mapped, data: Any, positions: list[int], *vectors: Array) -> Any:
-    """Apply a function to some columns of a partition; runs where the partition is."""
-    chosen = data.iloc[:, positions] if hasattr(data, "iloc") else np.asarray(data)[:, positions]
-    return function(chosen, *vectors)
+class _Layer:
+    """Tasks of one kind, a layer of a Dask graph; `dask.delayed` would look into every argument of every task."""
+
+    def __init__(self) -> None:
+        self.name = f"manykernels-{uuid4().hex}"
+        self._tasks: dict[Any, Any] = {}
+        self._needed: list[Any] = []
+
+    @property
+    def keys(self) -> list[Any]:
+        """Keys of the tasks, in their order."""
+        return list(self._tasks)
+
+    def add(self, function: Any, *arguments: Any) -> Any:
+        """Add a task and return its key; arguments are delayed objects, lists of keys, or things that travel."""
+        needed = [argument for argument in arguments if hasattr(argument, "__dask_graph__")]
+        self._needed += needed
+        key = (self.name, len(self._tasks))
+        self._tasks[key] = (function, *(one.key if hasattr(one, "__dask_graph__") else one for one in arguments))
+        return key
+
+    def delayed(self, keys: Sequence[Any] | None = None) -> list[Any]:
+        """Return tasks as delayed objects on one graph, all of them if none is named."""
+        from dask.delayed import Delayed
+        from dask.highlevelgraph import HighLevelGraph
+
+        graph = HighLevelGraph.from_collections(self.name, self._tasks, dependencies=self._needed)
+        return [Delayed(key, graph, layer=self.name) for key in (self._tasks if keys is None else keys)]
+
+
+def _on_columns(function: Mapped, program: Program, positions: list[int] | None, data: Any, *parts: Any) -> Any:
+    """Apply a function to some columns of a partition and to vectors; runs where the partition is."""
+    chosen = None
+    if positions is not None:
+        chosen = data.iloc[:, positions] if hasattr(data, "iloc") else np.asarray(data)[:, positions]
+    return function(chosen, *program(parts))
 
 
 def _itself(data: Any) -> Any:
     return data
+
+
+def _second(_: Any, part: Any) -> Array:
+    return np.asarray(part)
 
 
 def _combined(combine: Callable[[Any, Any], Any], results: list[Any]) -> Any:
@@ -143,11 +233,6 @@ def _combined(combine: Callable[[Any, Any], Any], results: list[Any]) -> Any:
     for result in results[1:]:
         total = combine(total, result)
     return total
-
-
-def _delayed(function: Any) -> Any:
-    # Not pure: otherwise arguments are hashed, vectors among them.
-    return _dask().delayed(function, pure=False)
 
 
 def _dask() -> Any:

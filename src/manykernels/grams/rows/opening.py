@@ -68,7 +68,7 @@ def open_rows(X: Any, *, chunk_rows: int | None = None, n_threads: int = 1) -> R
     return ArrayRows(data, chunk_rows=chunk_rows, n_threads=n_threads)
 
 
-def with_target(X: Any, y: Any) -> tuple[RowSource, Array]:
+def with_target(X: Any, y: Any) -> tuple[RowSource, Any]:
     """Return rows in chunks and their target, which may be the name of one of their columns.
 
     Parameters
@@ -80,7 +80,8 @@ def with_target(X: Any, y: Any) -> tuple[RowSource, Array]:
     Returns
     -------
     RowSource
-    ndarray of shape (n_rows,)
+    ndarray of shape (n_rows,), RowVector or Dask collection
+        What is on workers stays there.
 
     Raises
     ------
@@ -89,10 +90,14 @@ def with_target(X: Any, y: Any) -> tuple[RowSource, Array]:
     """
     source = open_rows(X)
     if not isinstance(y, str):
+        if isinstance(source, DaskRows):
+            return source, y
         return source, np.asarray(y.compute() if _is_dask(y) else y)
     if source.columns is None or y not in source.columns:
         raise InvalidInputError(f"The rows have no column {y!r} to take for y; they have {source.columns}.")
     place = source.columns.index(y)
+    if isinstance(source, DaskRows):
+        return source.without(y), source.hold(_only_column, [place])
     return source.without(y), np.concatenate(list(source.map(_only_column, [place])))
 
 

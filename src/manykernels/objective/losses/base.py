@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -336,27 +337,49 @@ class Loss(abc.ABC):
         2.0
         """
         points = y - f
-        lo, hi = float(points.min()), float(points.max())
-        for _ in range(MOST_WIDENINGS):
-            slopes = (float(np.dot(sample_weight, self.derivative(y, f + b))) for b in (lo, hi))
-            low, high = (slope * side > 0 for slope, side in zip(slopes, (1.0, -1.0), strict=True))
-            if not (low or high):
-                break
-            width = max(hi - lo, self.score_unit)
-            lo, hi = lo - width * low, hi + width * high
-        return self._root_intercept(y, f, sample_weight, lo, hi)
+        slope = self._slope(y, f, sample_weight)
+        return root_of_slope(slope, float(points.min()), float(points.max()), self.score_unit)
+
+    def _slope(self, y: Array, f: Array, weight: Array) -> Callable[[float], float]:
+        """Return the derivative of the weighted loss in the intercept."""
+        return lambda b: float(np.dot(weight, self.derivative(y, f + b)))
 
     def _root_intercept(self, y: Array, f: Array, weight: Array, lo: float, hi: float) -> float:
         """Root in ``[lo, hi]`` of the derivative of the weighted loss in the intercept, which brackets a minimizer."""
+        return _root_between(self._slope(y, f, weight), lo, hi, self.score_unit)
 
-        def slope(b: float) -> float:
-            return float(np.dot(weight, self.derivative(y, f + b)))
 
-        if not slope(lo) < 0 or lo >= hi:
-            return lo
-        if not slope(hi) > 0:
-            return hi
-        return float(brentq(slope, lo, hi, xtol=1e-16 * self.score_unit, rtol=1e-15, maxiter=10_000))
+def root_of_slope(slope: Callable[[float], float], lo: float, hi: float, unit: float) -> float:
+    """Return a root of a nondecreasing function, between two points or farther out.
+
+    Parameters
+    ----------
+    slope : callable
+    lo, hi : float
+    unit : float
+        The scale of the argument; sets tolerances.
+
+    Returns
+    -------
+    float
+    """
+    for _ in range(MOST_WIDENINGS):
+        slopes = (slope(lo), slope(hi))
+        low, high = (found * side > 0 for found, side in zip(slopes, (1.0, -1.0), strict=True))
+        if not (low or high):
+            break
+        width = max(hi - lo, unit)
+        lo, hi = lo - width * low, hi + width * high
+    return _root_between(slope, lo, hi, unit)
+
+
+def _root_between(slope: Callable[[float], float], lo: float, hi: float, unit: float) -> float:
+    """Return a root between two points, or the end beyond which it is."""
+    if not slope(lo) < 0 or lo >= hi:
+        return lo
+    if not slope(hi) > 0:
+        return hi
+    return float(brentq(slope, lo, hi, xtol=1e-16 * unit, rtol=1e-15, maxiter=10_000))
 
 
 class ClassificationLoss(Loss):

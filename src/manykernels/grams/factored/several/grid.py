@@ -142,7 +142,7 @@ class GridStack(FactoredStack):
     @cached_property
     def _counts(self) -> list[Array]:
         """Rows in the cells of every group."""
-        return self._sums(np.ones(self.n_samples))
+        return self._sums(self.table.ones())
 
     @cached_property
     def largest(self) -> Array:
@@ -244,7 +244,7 @@ def mean_diagonals(
     """Return the mean of every kernel's diagonal on the rows that it is known on, and their number, (M,) each."""
     stack = GridStack(table, positions, specs, np.ones(len(specs)))
     counts = np.array([float(stack._counts[g].sum()) for g in stack._group])
-    return stack.diag_sums(np.ones(table.n_rows)) / np.maximum(counts, 1.0), counts
+    return stack.diag_sums(table.ones()) / np.maximum(counts, 1.0), counts
 
 
 def _applied(grams: Sequence[Array], sums: Array) -> Array:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.grams.factored.base import FactorOperator
+from manykernels.grams.rows import held
 from manykernels.solvers.engines.factored.conjugate_gradients import conjugate_step
 from manykernels.solvers.engines.factored.curvatures import Bends
 from manykernels.solvers.engines.factored.group_problem import GroupProblem
@@ -103,6 +104,7 @@ class Sweeps:
         self.shift += shift
         self.change += image
         self.slope += self.bends.product(image)
+        self.change, self.slope = held(self.change), held(self.slope)
 
 
 class Block:

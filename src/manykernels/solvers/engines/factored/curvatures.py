@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from manykernels.grams.factored.operators import CHUNK_ROWS, ChunkedOperator
 from manykernels.grams.factored.several import CellOperator
 from manykernels.objective.losses.joint import JointCurvature
-from manykernels.solvers.engines.factored.sampling import sampled_rows
+from manykernels.solvers.engines.factored.sampling import sampled_rows, sampled_weights
 from manykernels.solvers.engines.factored.tuning import (
     CHUNK_ENTRIES,
     JOINT_REACH,
@@ -88,11 +88,10 @@ class SampleBends(Bends):
         """Return ``Z' H Z`` from about so many of the rows; unbiased."""
         if len(operators) == 1 and isinstance(operators[0], CellOperator) and not intercept:
             return operators[0].gram(self.diagonal)  # sums over cells read all rows for less
+        if isinstance(operators[0], ChunkedOperator):
+            together = ChunkedOperator.joined(operators)
+            return together.weighted_gram(sampled_weights(self.diagonal, rows), intercept=intercept)
         index, weights = sampled_rows(self.diagonal, rows)
-        if isinstance(operators[0], ChunkedOperator) and len(operators) == 1:
-            spread = np.zeros_like(self.diagonal)
-            spread[index] = weights
-            return operators[0].weighted_gram(spread, intercept=intercept)
         size = rank_of(operators) + intercept
         H = np.zeros((size, size))
         step = min(CHUNK_ROWS, max(MIN_ROWS, CHUNK_ENTRIES // size))

@@ -62,8 +62,10 @@ class SumOverSamples:
 
     def conjugate(self, z: Array, rho: Array, scale: float) -> float:
         """Return the conjugate of the smoothed loss."""
-        smoothing = 0.5 * self.loss.mu * float(np.sum((scale * rho) ** 2 / self.problem.weight))
-        return self.problem.conjugate_loss(scale * rho) + smoothing
+        conjugate = self.problem.conjugate_loss(scale * rho)
+        if self.loss.mu == 0:
+            return conjugate
+        return conjugate + 0.5 * self.loss.mu * float(np.sum((scale * rho) ** 2 / self.problem.weight))
 
     def around(self, z: Array, shift: float) -> float:
         """Return the sum of what the loss of each sample can be: it is convex, so that it is largest at an end."""

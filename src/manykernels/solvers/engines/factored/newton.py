@@ -154,7 +154,9 @@ def _advance(
         change = objective.scores(v - point.v) + objective.spread(shift)
     before = objective.penalty.value(point.v)
     slope = float(slopes @ change) + objective.penalty.value(v) - before
-    size = min(1.0, bends.reach / max(float(np.abs(change).max()), 1e-300))
+    size = 1.0
+    if np.isfinite(bends.reach):
+        size = min(1.0, bends.reach / max(float(np.abs(change).max()), 1e-300))
     smallest = SMALLEST_STEP * size
     while slope < 0 and size >= smallest:
         trial = Point(point.v + size * (v - point.v), point.b + size * shift, point.z + size * change)
@@ -162,6 +164,7 @@ def _advance(
             if size == 1.0:
                 trial.v = v  # keeps exact zeros
             point.v, point.b, point.z = trial.v, trial.b, trial.z
+            objective.settle(point)
             return size
         size *= 0.5
     return 0.0

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import FactorOperator
+from manykernels.grams.rows import RowVector, sums
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
@@ -41,7 +42,7 @@ def group_penalty(regularizer: Regularizer, starts: Array, w: Array) -> GroupPen
 
 def balance(rho: Array) -> Array:
     """Return dual coefficients of zero sum inside any box around 0: the larger side is scaled down."""
-    positive, negative = float(rho[rho > 0].sum()), -float(rho[rho < 0].sum())
+    positive, negative = sums(rho[rho > 0], -rho[rho < 0])
     if positive == negative:
         return rho
     if positive > negative:
@@ -55,7 +56,7 @@ class Point:
 
     v: Array
     b: Any
-    z: Array
+    z: Any
 
 
 class FactoredObjective:
@@ -99,11 +100,16 @@ class FactoredObjective:
 
     def scores(self, v: Array) -> Array:
         """Return ``Z v`` without the intercept."""
-        out = np.zeros(self.problem.n_samples)
+        out = self.problem.constant_scores(0.0)
         for operator, part in zip(self.operators, self.split(v), strict=True):
             if part.any():
                 operator.add_scores(part, out)
         return out
+
+    def settle(self, point: Point) -> None:
+        """Compute scores that stay with rows on workers anew: who loses them repeats this, not all steps before."""
+        if isinstance(point.z, RowVector):
+            point.z = self.scores(point.v) + point.b
 
     def adjoint(self, rho: Array) -> Array:
         """Return ``Z' rho``."""
@@ -145,14 +151,16 @@ class FactoredObjective:
         slopes = self.slopes(point.z)
         if not self.problem.fit_intercept:
             return slopes
+        total, size = sums(slopes, np.abs(slopes))
         for _ in range(INTERCEPT_STEPS):
-            total = float(slopes.sum())
-            if abs(total) <= BALANCED * float(np.abs(slopes).sum()):
+            if abs(total) <= BALANCED * size:
                 break
             for step in self._intercept_steps(point.z, total):
                 trial = self.slopes(point.z + step)
-                if abs(float(trial.sum())) < abs(total):
+                left, reach = sums(trial, np.abs(trial))
+                if abs(left) < abs(total):
                     point.z, point.b, slopes = point.z + step, point.b + step, trial
+                    total, size = left, reach
                     break
             else:
                 break

@@ -79,7 +79,7 @@ class SmoothedLoss:
         Only samples near a kink add anything, so that the sum falls with the square of ``mu``.
         """
         if self.mu == 0:
-            return np.zeros(len(z))
+            return np.zeros_like(z)
         r = self._best(y, z)
         return self.loss.value(y, z) - (r * (y - z) - self.loss.kink * np.abs(r))
 

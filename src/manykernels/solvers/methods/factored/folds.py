@@ -203,7 +203,7 @@ class _Paths:
     def _bounds(self, rhos: Sequence[Array]) -> list[tuple[Array, Array]]:
         """Return bounds on all quadratic forms of the residuals of every fold: one pass."""
         self.passes += 1
-        return self.stack.quad_bounds_each(np.column_stack(rhos))
+        return self.stack.quad_bounds_each(rhos)
 
     def _residual(self, fold: int) -> tuple[Array, Array]:
         """Return residuals on the training rows, zero on the others, and scores of all rows."""

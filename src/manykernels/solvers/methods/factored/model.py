@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored import FactoredStack, open_table
+from manykernels.grams.rows import here
 from manykernels.solvers.methods.factored.state import Component, Round
 from manykernels.solvers.methods.factored.tuning import CHUNK
 
@@ -33,8 +35,6 @@ class FactoredModel:
     block_norms : ndarray of shape (n_active,)
         ``||f_m||``.
     intercept : float
-    dual_coef : ndarray of shape (n_samples,)
-        The dual coefficients of the lower bound.
     primal, dual : float
         Upper bound on the objective of this model in the exact kernels; lower bound on that of every model.
     dual_gap : float
@@ -58,7 +58,6 @@ class FactoredModel:
     kernel_weights: Array
     block_norms: Array
     intercept: float
-    dual_coef: Array
     primal: float
     dual: float
     dual_gap: float
@@ -69,6 +68,7 @@ class FactoredModel:
     strength_max: float
     _stack: FactoredStack = field(repr=False)
     _components: tuple[Component, ...] = field(repr=False)
+    _dual: Any = field(repr=False)
     _classes: tuple[float, ...] | None = None
 
     def __repr__(self) -> str:
@@ -76,6 +76,11 @@ class FactoredModel:
             f"FactoredModel(n_kernels={len(self.kernel_weights)}, n_active={len(self.active)}, "
             f"dual_gap={self.dual_gap:.2e}, status={self.status!r})"
         )
+
+    @cached_property
+    def dual_coef(self) -> Array:
+        """The dual coefficients of the lower bound, (n_samples,); of rows on workers, fetched when asked for."""
+        return np.asarray(here(self._dual))
 
     def decompose(self, X: Any) -> Array:
         """Return the function of every active kernel at new rows, (n_active, n).

@@ -10,15 +10,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams.factored import FactoredStack, factored_stack
-from manykernels.grams.rows import is_chunked, with_target
+from manykernels.grams.rows import here, is_chunked, with_target
 from manykernels.kernels import KernelBank, Linear
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
+from manykernels.solvers.methods.factored import fallback
 from manykernels.solvers.methods.factored.advice import obstacle
 from manykernels.solvers.methods.factored.certificate import feasible, settled_norms
 from manykernels.solvers.methods.factored.model import FactoredModel
 from manykernels.solvers.methods.factored.problem import FactoredProblem
+from manykernels.solvers.methods.factored.rows_problem import RowsProblem
 from manykernels.solvers.methods.factored.state import Component, State
 from manykernels.solvers.methods.factored.tuning import PLAIN_BUDGET
 from manykernels.solvers.methods.factored.working_set import FactoredWorkingSet, Quads, run_together
@@ -211,7 +213,8 @@ def solve_factored_each(
     """
     if is_chunked(X):
         X, Y = with_target(X, Y)
-    targets = np.asarray(Y)
+    targets: Any = Y.to_dask_array(lengths=True) if hasattr(Y, "to_dask_array") else Y
+    targets = targets if hasattr(targets, "dask") else np.asarray(targets)
     if targets.ndim != 2 or not targets.shape[1]:
         raise InvalidInputError(
             f"Y must be of shape (n_samples, n_targets), got {targets.shape}. solve_factored fits one."
@@ -219,7 +222,7 @@ def solve_factored_each(
     stack = bank if isinstance(bank, FactoredStack) else factored_stack(X, bank or default_bank())
     posed = [
         _posed(stack, y, loss, regularizer, strength, relative_strength, fit_intercept, sample_weight, kernel_penalties)
-        for y in targets.T
+        for y in (targets[:, t] for t in range(targets.shape[1]))
     ]
     methods = [FactoredWorkingSet(problem, tol, max_rounds, time_limit, quads) for problem, _, quads in posed]
     ended = run_together(methods)
@@ -258,13 +261,17 @@ def _posed(
             "Give exactly one of strength, relative_strength, and a regularizer that carries its strength; got "
             f"strength={strength!r}, relative_strength={relative!r}, regularizer={regularizer!r}."
         )
-    options = {
-        "fit_intercept": fit_intercept,
-        "sample_weight": None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64),
-        "kernel_penalties": None if kernel_penalties is None else np.asarray(kernel_penalties, dtype=np.float64),
-    }
     first = regularizer if isinstance(regularizer, Regularizer) else get_regularizer(regularizer, strength or 1.0)
-    problem = FactoredProblem(stack, np.asarray(y), get_loss(loss), first, **options)  # type: ignore[arg-type]
+    kind, taken = (RowsProblem, _as_it_is) if _stays_on_workers(stack) else (FactoredProblem, _in_this_process)
+    problem = kind(
+        stack,
+        taken(y),
+        get_loss(loss),
+        first,
+        fit_intercept=fit_intercept,
+        sample_weight=None if sample_weight is None else taken(sample_weight),
+        kernel_penalties=None if kernel_penalties is None else np.asarray(kernel_penalties, dtype=np.float64),
+    )
     largest, quads = _strength_max(problem)
     if relative is None:
         return problem, largest, quads
@@ -283,6 +290,19 @@ def _posed(
     return problem.with_penalty(chosen), largest, quads
 
 
+def _stays_on_workers(stack: FactoredStack) -> bool:
+    """Return whether vectors stay with rows that are elsewhere; N x N matrices of few rows need them here."""
+    return stack.table.distributed and stack.n_samples > fallback.FALLBACK_SAMPLES
+
+
+def _as_it_is(values: Any) -> Any:
+    return values
+
+
+def _in_this_process(values: Any) -> Array:
+    return np.asarray(here(values.compute() if hasattr(values, "dask") else values))
+
+
 def _strength_max(problem: Problem) -> tuple[float, Quads]:
     """Return the strength at which the model is empty, and the bounds of the pass that says so."""
     stack = problem.stack
@@ -291,7 +311,7 @@ def _strength_max(problem: Problem) -> tuple[float, Quads]:
     low, high = stack.quad_bounds(rho)
     if np.all(high - low <= SHARP * high.max(initial=0.0)):
         norms = np.sqrt(0.5 * (low + high)) / problem.penalties
-    elif stack.exact_cost * problem.n_kernels <= PLAIN_BUDGET:
+    elif stack.exact_cost * problem.n_kernels <= PLAIN_BUDGET and not isinstance(problem, RowsProblem):
         return problem.strength_max(), (low, high)
     else:
         norms = settled_norms(problem, stack, rho, (low, high))
@@ -315,7 +335,7 @@ def _model(problem: Problem, state: State, status: str, largest: float, tol: flo
         kernel_weights=weights,
         block_norms=norms,
         intercept=state.point.b,
-        dual_coef=best.scale * best.rho,
+        _dual=best.scale * best.rho,
         primal=state.primal,
         dual=best.value,
         dual_gap=last.relative_gap,

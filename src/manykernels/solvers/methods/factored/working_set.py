@@ -71,7 +71,7 @@ class FactoredWorkingSet:
         told: Any = None
         while True:
             try:
-                told = loop.send(self.stack.quad_bounds(told) if isinstance(told, np.ndarray) else None)
+                told = loop.send(None if told is None or isinstance(told, State) else self.stack.quad_bounds(told))
             except StopIteration as end:
                 return str(end.value[1])
             if isinstance(told, State):
@@ -338,7 +338,7 @@ def run_together(methods: Sequence[FactoredWorkingSet]) -> list[tuple[State, str
         go_on(slot, None)
     while asked:
         slots = list(asked)
-        bounds = methods[0].stack.quad_bounds_each(np.column_stack([asked[slot] for slot in slots]))
+        bounds = methods[0].stack.quad_bounds_each([asked[slot] for slot in slots])
         for slot, quads in zip(slots, bounds, strict=True):
             go_on(slot, quads)
     return [results[slot] for slot in range(len(methods))]
