@@ -4,8 +4,9 @@
 
 The data have the size of HIGGS: 28 standard normal columns, float32, ten of which matter, and a label. ``parquet``
 writes them into ``--folder`` (1.2 GB at ten million rows; removed at the end) a row group at a time, fits 27 Gaussian
-widths on every column, and predicts from the file. ``dask`` fits the same file on one and on two local workers, and on
-two of which one is killed during the fit, and compares the objectives with that of one process.
+widths on every column, and predicts from the file. ``dask`` fits a file of a quarter of the rows and one of all of
+them, in as many partitions, on one and on two local workers, and on two of which one is killed during the fit; it
+compares the objectives with those of one process, and counts the bytes that move between processes in a pass.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from manykernels.grams.rows import open_rows
 COLUMNS, TRUE_COLUMNS = 28, 10
 WIDTHS = np.geomspace(0.1, 10.0, 27).tolist()
 GROUP = 250_000  # rows of a row group
+PARTITIONS = 16  # of both tables on Dask
 FORMATS = {
     "gap": ".1e",
     "cpu_s": ".0f",
@@ -38,10 +40,12 @@ FORMATS = {
     "accuracy": ".4f",
     "predict_s": ".0f",
     "objective": ".2f",
+    "mb_a_pass": ".1f",
+    "data_mb": ".0f",
 }
 
 
-def write(path: Path, rows: int, seed: int) -> None:
+def write(path: Path, rows: int, seed: int, group: int = GROUP) -> None:
     """Write a table with a label, a row group at a time."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
@@ -50,12 +54,12 @@ def write(path: Path, rows: int, seed: int) -> None:
     names = [f"x{j}" for j in range(COLUMNS)] + ["label"]
     schema = pa.schema([(name, pa.float32()) for name in names])
     with parquet.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
-        for start in range(0, rows, GROUP):
-            n = min(GROUP, rows - start)
+        for start in range(0, rows, group):
+            n = min(group, rows - start)
             columns = rng.standard_normal((COLUMNS, n), dtype=np.float32)
             score = sum(np.sin((1 + j / 3) * columns[j] + j) for j in range(TRUE_COLUMNS))
             label = np.where(score + rng.logistic(size=n) > 0, 1.0, -1.0).astype(np.float32)
-            writer.write_table(pa.table([*columns, label], schema=schema), row_group_size=GROUP)
+            writer.write_table(pa.table([*columns, label], schema=schema), row_group_size=group)
 
 
 def fit(rows: Any, y: Any, tol: float) -> tuple[Any, float, float]:
@@ -106,28 +110,37 @@ def labels(source: Any) -> np.ndarray:
 def on_dask(path: Path, tol: float) -> list[dict[str, Any]]:
     """Fit on one worker, on two, and on two of which one is killed; compare with one process."""
     from dask.dataframe import read_parquet
-    from dask.distributed import Client, LocalCluster
+    from dask.distributed import Client, LocalCluster, wait
 
     source = open_rows(path)
-    y = labels(source)
-    model, wall, cpu = fit(source.without("label"), y, tol)
-    records = [row("one process", model, wall, cpu)]
+    model, wall, cpu = fit(source.without("label"), labels(source), tol)
+    size = f"{len(source):,} in "
+    records = [row(size + "one process", model, wall, cpu)]
     for workers, kill in ((1, False), (2, False), (2, True)):
         with (
             LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
             Client(cluster) as client,
         ):
-            rows = read_parquet(path, split_row_groups=True).drop(columns="label").persist()
+            rows = read_parquet(path, split_row_groups=True).persist()
+            wait(rows)
             timer = threading.Timer(0.5 * wall, kill_a_worker, [client]) if kill else None
             if timer is not None:
                 timer.start()
-            other, wall_of_this, cpu = fit(rows, y, tol)
+            before = moved()
+            other, wall_of_this, cpu = fit(rows.drop(columns="label"), rows["label"], tol)
+            record = row(f"{size}{workers} workers" + (", one killed" if kill else ""), other, wall_of_this, cpu)
+            record |= {"mb_a_pass": (moved() - before) / 1e6 / len(other.history), "data_mb": path.stat().st_size / 1e6}
             if timer is not None:
                 timer.join()
-        name = f"{workers} workers" + (", one killed" if kill else "")
-        difference = abs(other.primal - model.primal) / abs(model.primal)
-        records.append(row(name, other, wall_of_this, cpu) | {"difference": difference})
+        records.append(record | {"difference": abs(other.primal - model.primal) / abs(model.primal)})
     return records
+
+
+def moved() -> int:
+    """Return the bytes that processes of this machine have sent each other so far, over the loopback device."""
+    import psutil
+
+    return sum(found.bytes_sent for name, found in psutil.net_io_counters(pernic=True).items() if name.startswith("lo"))
 
 
 def kill_a_worker(client: Any) -> None:
@@ -151,8 +164,15 @@ def main() -> int:
     common.print_environment(record)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         path = Path(folder) / "rows.parquet"
-        write(path, rows, options.seed)
-        frame = pd.DataFrame((on_dask if options.problem == "dask" else from_parquet)(path, tol))
+        if options.problem == "dask":
+            records = []
+            for size in (rows // 4, rows):
+                write(path, size, options.seed, -(-size // PARTITIONS))
+                records += on_dask(path, tol)
+        else:
+            write(path, rows, options.seed)
+            records = from_parquet(path, tol)
+        frame = pd.DataFrame(records)
     common.print_table(frame, f"rows out of core: {name}", FORMATS)
     common.save(frame, record, options.output, f"out_of_core_{name}")
     worst = float(frame["difference"].max()) if "difference" in frame else 0.0

@@ -84,6 +84,19 @@ def test_weights_names_of_targets_and_no_intercept() -> None:
     assert other.primal == model.primal
 
 
+def test_predictions_and_curves_are_computed_where_rows_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = data("squared")
+    bank = BANK + KernelBank([("pair", Gaussian(1.0), [0, 1])], standardize=True)
+    single = solve_factored(X, y, bank, loss="squared", relative_strength=0.1)
+    model = solve_factored(on_dask(X), y, bank, loss="squared", relative_strength=0.1)
+    monkeypatch.setattr(DaskRows, "read", None)  # nobody brings rows here
+    new = 1.2 * X[:600]
+    np.testing.assert_allclose(model.decision_function(on_dask(new)), single.decision_function(new), atol=1e-8)
+    np.testing.assert_allclose(model.decompose(on_dask(new)), single.decompose(new), atol=1e-8)
+    curve, other = model.shape_functions(0), single.shape_functions(0)
+    np.testing.assert_allclose(curve, other, atol=1e-8)
+
+
 def test_large_ranks_take_turns_on_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(newton, "RANK_LIMIT", 3)
     monkeypatch.setattr("manykernels.grams.factored.chunked.FUSED_RANK", 3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any, Protocol
 
@@ -77,9 +77,13 @@ class FactoredStack(GramStack):
     def error_constants(self) -> Array:
         """Bounds (M,) on ``|quad(rho)_m - rho' K_m rho| / ||rho||_1^2``."""
 
+    def curve(self, kernel: int, tol: float, v: Array) -> Callable[[ColumnTable], Array]:
+        """Return ``z_m(x)' v`` as a function of new rows that can go where they are."""
+        return partial(_at_rows, self.templates([kernel], tol)[0], v)
+
     def function(self, kernel: int, X: ColumnTable, tol: float, v: Array) -> Array:
         """Return ``z_m(x)' v`` at new rows, (n,)."""
-        return self.features(kernel, X, tol) @ v
+        return self.curve(kernel, tol, v)(X)
 
     def quad(self, r: Any) -> Array:
         """Return ``r' K_m r``, (M,), of a vector here or beside the rows."""
@@ -208,6 +212,12 @@ class FactoredStack(GramStack):
     def diag(self) -> Array:
         """Diagonals of all kernels, (M, N) float64."""
         return np.stack([self._kernel_diag(m) for m in range(self.n_kernels)])
+
+
+def _at_rows(template: Any, v: Array, table: ColumnTable) -> Array:
+    out = np.zeros(table.n_rows)
+    template.over(table).add_scores(v, out)
+    return out
 
 
 def _largest(parts: Sequence[tuple[KernelSpec, tuple[int, ...]]], table: ColumnTable) -> Array:

@@ -217,6 +217,16 @@ class _NewRows(ColumnTable):
         self.__dict__.update(model._units())
         self.n_rows, self._source, self._places = source.n_rows, source, places
 
+    def evaluated(self, size: int, function: Callable[[ColumnTable], Array]) -> Iterator[tuple[slice, Array]]:
+        """Yield slices of rows and what a function of their table returns, (..., n); it goes where rows are."""
+        if not self._source.distributed:
+            yield from super().evaluated(size, function)
+            return
+        used = tuple(range(self.n_columns)) if self.used is None else self.used
+        work = partial(_on_part, self.header(), used, partial(_by_and_by, size, function))
+        for chunk, values in enumerate(self._source.map(work, [self._places[j] for j in used])):
+            yield self._source.slice(chunk), values
+
     def chunks(self, size: int) -> Iterator[tuple[slice, ColumnTable]]:
         """Yield slices of rows and the table of these rows, in the units of training."""
         used = tuple(range(self.n_columns)) if self.used is None else self.used
@@ -230,6 +240,11 @@ class _NewRows(ColumnTable):
 def _on_part(header: ColumnTable, positions: tuple[int, ...], function: Any, data: Any, *vectors: Array) -> Any:
     """Apply a function to a chunk in the units of the table; runs where the chunk is."""
     return function(header.part(data, positions), *vectors)
+
+
+def _by_and_by(size: int, function: Callable[[ColumnTable], Array], table: ColumnTable) -> Array:
+    """Return a function of a partition, computed for some rows after the others."""
+    return np.concatenate([values for _, values in table.evaluated(size, function)] or [function(table)], axis=-1)
 
 
 def _added(header: ColumnTable, positions: tuple[int, ...], function: Any, data: Any) -> Array:

@@ -101,10 +101,10 @@ class CompositeStack(FactoredStack):
         part, place = self._at(kernel)
         return part.features(place, X, tol)
 
-    def function(self, kernel: int, X: ColumnTable, tol: float, v: Array) -> Array:
-        """Return ``z_m(x)' v`` at new rows, (n,)."""
+    def curve(self, kernel: int, tol: float, v: Array) -> Callable[[ColumnTable], Array]:
+        """Return ``z_m(x)' v`` as a function of new rows."""
         part, place = self._at(kernel)
-        return part.function(place, X, tol, v)
+        return part.curve(place, tol, v)
 
     def left_over(self, kernel: int, tol: float) -> float:
         """Return what a factor leaves of the trace because its rank may not grow."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import islice
 from typing import Any
@@ -345,22 +345,27 @@ class FourierStack(FactoredStack):
         (factor,) = self._factors_of([kernel])
         return reading.masked(factor.features(reading.points[:, 0] - self.table.low[column], tol))
 
-    def function(self, kernel: int, X: ColumnTable, tol: float, v: Array) -> Array:
-        """Return ``z_m(x)' v`` at new rows, (n,), as a piecewise polynomial: O(n), whatever the rank."""
+    def curve(self, kernel: int, tol: float, v: Array) -> Callable[[ColumnTable], Array]:
+        """Return ``z_m(x)' v`` as a function of new rows, a piecewise polynomial: O(n), whatever the rank."""
         if self._is_narrow(kernel):
-            return super().function(kernel, X, tol, v)
+            return super().curve(kernel, tol, v)
         column, (factor,) = int(self.columns[kernel]), self._factors_of([kernel])
         key = (kernel, tol, v.tobytes())
         if key not in self._curves:
             self._curves[key] = factor.curve(v)
         origin, spacing, table = self._curves[key]
         first, inverse, _ = self._geometry(column, spacing)
-        out = np.zeros(X.n_rows)
-        add_values(X.column(column), first + origin * float(self.table.unit[column]), inverse, table, out)
-        return out
+        return partial(_pieces_at, column, first + origin * float(self.table.unit[column]), inverse, table)
 
 
 Geometry = tuple[int, float, float, int]
+
+
+def _pieces_at(column: int, origin: float, inverse: float, pieces: Array, table: ColumnTable) -> Array:
+    """Return the values of a piecewise polynomial at the rows of a table."""
+    out = np.zeros(table.n_rows)
+    add_values(table.column(column), origin, inverse, pieces, out)
+    return out
 
 
 def _moments(geometries: Sequence[Geometry], table: ColumnTable, *rhos: Array) -> list[Array]:

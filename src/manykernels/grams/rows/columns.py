@@ -231,6 +231,11 @@ class ColumnTable:
             else:
                 yield chunk, self._of(columns[:, chunk], chunk.stop - start)
 
+    def evaluated(self, size: int, function: Callable[[ColumnTable], Array]) -> Iterator[tuple[slice, Array]]:
+        """Yield slices of rows and what a function of their table returns, (..., n)."""
+        for rows, part in self.chunks(size):
+            yield rows, function(part)
+
     def single(self, column: int, values: Array) -> ColumnTable:
         """Return a table in which one column has these values, in its own unit, and the others their centers."""
         columns = np.repeat(self.center[:, None], len(values), axis=1)

@@ -214,12 +214,6 @@ class GridStack(FactoredStack):
         """Return the rows of ``Z_m`` that new samples would have."""
         return self.templates([kernel], tol)[0].over(X).rows(slice(None))
 
-    def function(self, kernel: int, X: ColumnTable, tol: float, v: Array) -> Array:
-        """Return ``z_m(x)' v`` at new rows, (n,)."""
-        out = np.zeros(X.n_rows)
-        self.templates([kernel], tol)[0].over(X).add_scores(v, out)
-        return out
-
     def spec_of(self, kernel: int) -> KernelSpec:
         """Return a kernel by itself, without scale."""
         return self.specs[kernel]

@@ -109,7 +109,7 @@ class FactoredObjective:
     def settle(self, point: Point) -> None:
         """Compute scores that stay with rows on workers anew: who loses them repeats this, not all steps before."""
         if isinstance(point.z, RowVector):
-            point.z = self.scores(point.v) + point.b
+            point.z = self.scores(point.v) + self.spread(point.b)
 
     def adjoint(self, rho: Array) -> Array:
         """Return ``Z' rho``."""

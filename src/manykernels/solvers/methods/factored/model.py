@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,25 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams.factored import FactoredStack, open_table
+from manykernels.grams.factored import ColumnTable, FactoredStack, open_table
 from manykernels.grams.rows import here
-from manykernels.solvers.methods.factored.state import Component, Round
+from manykernels.solvers.methods.factored.state import Component, Curve, Round
 from manykernels.solvers.methods.factored.tuning import CHUNK
 
 Array = NDArray[Any]
+
+
+def _each(curves: Sequence[Curve], table: ColumnTable) -> Array:
+    return np.array([curve(table) for curve in curves]).reshape(len(curves), table.n_rows)
+
+
+def _total(start: float, curves: Sequence[Curve], table: ColumnTable) -> Array:
+    return sum((curve(table) for curve in curves), start=np.full(table.n_rows, start))
+
+
+def _counts(column: int, edges: Array, table: ColumnTable) -> Array:
+    """Return how many rows have values between neighboring edges."""
+    return np.histogram(table.column(column), bins=edges)[0]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -104,12 +117,7 @@ class FactoredModel:
         >>> np.allclose(model.decompose(X[:3]).sum(axis=0) + model.intercept, model.decision_function(X[:3]))
         True
         """
-        rows = open_table(X, self._stack.table)
-        out = np.zeros((len(self._components), rows.n_rows))
-        for chunk, part in rows.chunks(CHUNK):
-            for slot, component in enumerate(self._components):
-                out[slot, chunk] = component.values(self._stack, part)
-        return out
+        return self._evaluated(X, _each)
 
     def decision_function(self, X: Any) -> Array:
         """Return ``f(x) + b`` at new rows, chunk by chunk.
@@ -123,12 +131,18 @@ class FactoredModel:
         -------
         ndarray of shape (n,)
         """
+        return self._evaluated(X, partial(_total, self.intercept))
+
+    def _evaluated(self, X: Any, gather: Callable[..., Array]) -> Array:
+        """Return what becomes of the components' functions at all rows, (..., n)."""
         rows = open_table(X, self._stack.table)
-        out = np.full(rows.n_rows, self.intercept)
-        for chunk, part in rows.chunks(CHUNK):
-            for component in self._components:
-                out[chunk] += component.values(self._stack, part)
-        return out
+        if all(component.tol is not None for component in self._components):
+            function = partial(gather, [component.curve(self._stack) for component in self._components])
+            parts = rows.evaluated(CHUNK, function)
+        else:  # they are sums over training samples, and stay in this process
+            curves = [partial(component.values, self._stack) for component in self._components]
+            parts = ((chunk, gather(curves, part)) for chunk, part in rows.chunks(CHUNK))
+        return np.concatenate([values for _, values in parts], axis=-1)
 
     def predict(self, X: Any) -> Array:
         """Return labels -1 and +1 for a classification loss, scores for a regression loss.
@@ -228,11 +242,13 @@ class FactoredModel:
         table = self._stack.table
         if not 0 <= column < table.n_columns:
             raise InvalidInputError(f"column must be between 0 and {table.n_columns - 1}, got {column!r}.")
-        values = table.column(column)
-        points = np.linspace(values.min(), values.max(), 200) if grid is None else np.asarray(grid, dtype=np.float64)
+        low, high = (
+            float(side[column] * table.unit[column] + table.center[column]) for side in (table.low, table.high)
+        )
+        points = np.linspace(low, high, 200) if grid is None else np.asarray(grid, dtype=np.float64)
         own = [c for c in self._components if self._stack.columns_of(c.kernel) == (column,)]
         edges = np.concatenate([[-np.inf], 0.5 * (points[1:] + points[:-1]), [np.inf]])
-        density = np.histogram(values, bins=edges)[0] / len(values)
+        density = table.reduce([column], partial(_counts, column, edges)) / table.n_rows
         rows = table.single(column, points)
         effect = sum((c.values(self._stack, rows) for c in own), start=np.zeros(len(points)))
         return pd.DataFrame({"x": points, "effect": effect - float(density @ effect), "density": density})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,7 @@ from manykernels.solvers.methods.factored.tuning import COARSE, FIRST_SMOOTHING
 from manykernels.solvers.solution import Solution
 
 Array = NDArray[Any]
+Curve = Callable[[ColumnTable], Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +30,13 @@ class Component:
     def values(self, stack: FactoredStack, rows: ColumnTable) -> Array:
         """Return the function at new rows, (n,)."""
         if self.tol is not None:
-            return stack.function(self.kernel, rows, self.tol, self.coefficients)
+            return self.curve(stack)(rows)
         return stack.cross_apply(self.kernel, rows, self.coefficients)
+
+    def curve(self, stack: FactoredStack) -> Curve:
+        """Return the function itself, which can go where rows are."""
+        assert self.tol is not None
+        return stack.curve(self.kernel, self.tol, self.coefficients)
 
 
 @dataclass(frozen=True)
