@@ -19,8 +19,7 @@ from manykernels.solvers.methods.factored import fallback
 from manykernels.solvers.methods.factored.advice import obstacle
 from manykernels.solvers.methods.factored.certificate import feasible, settled_norms
 from manykernels.solvers.methods.factored.model import FactoredModel
-from manykernels.solvers.methods.factored.problem import FactoredProblem
-from manykernels.solvers.methods.factored.rows_problem import RowsProblem
+from manykernels.solvers.methods.factored.problem import FactoredProblem, RowsProblem
 from manykernels.solvers.methods.factored.state import Component, State
 from manykernels.solvers.methods.factored.tuning import PLAIN_BUDGET
 from manykernels.solvers.methods.factored.working_set import FactoredWorkingSet, Quads, run_together
