@@ -94,11 +94,8 @@ class Problem:
         if len(self.y) != self.n_samples:
             raise InvalidInputError(f"y has {len(self.y)} samples but the kernels have {self.n_samples}.")
         self._set("sample_weight", _positive(self.sample_weight, self.n_samples, "sample_weight"))
-        self._set("kernel_penalties", self._checked_penalties())
+        self._set("kernel_penalties", _positive(self.kernel_penalties, self.n_kernels, "kernel_penalties"))
         self._check_solvable()
-
-    def _checked_penalties(self) -> Array:
-        return _positive(self.kernel_penalties, self.n_kernels, "kernel_penalties")
 
     def _known_loss(self) -> Any:
         """Return the loss, which may be given by name."""

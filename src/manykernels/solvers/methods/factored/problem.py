@@ -19,6 +19,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.methods.factored.certificate import settled_norms
 from manykernels.solvers.methods.factored.tuning import PLAIN_BUDGET
+from manykernels.validation.arrays import check_positive_vector
 
 Array = NDArray[Any]
 
@@ -124,7 +125,8 @@ class RowsProblem(FactoredProblem):
         self._set("sample_weight", weight.held())
         if not self.weight.min() > 0 or not np.isfinite(self.weight.max()):
             raise InvalidInputError("sample_weight must be positive and finite numbers.")
-        self._set("kernel_penalties", self._checked_penalties())
+        penalties = np.ones(self.n_kernels) if self.kernel_penalties is None else self.kernel_penalties
+        self._set("kernel_penalties", check_positive_vector(penalties, self.n_kernels, "kernel_penalties"))
         self._check_solvable()
 
     @cached_property
