@@ -19,6 +19,7 @@ from manykernels.grams.factored.fourier_factor import (
     frequencies,
     most_frequencies,
     piece_spacing,
+    values_of_pieces,
 )
 from manykernels.grams.factored.fourier_plan import Expansion, Together, expansion, laid_out, plan_bins
 from manykernels.grams.factored.landmarks.cholesky import rank_limit
@@ -355,17 +356,10 @@ class FourierStack(FactoredStack):
             self._curves[key] = factor.curve(v)
         origin, spacing, table = self._curves[key]
         first, inverse, _ = self._geometry(column, spacing)
-        return partial(_pieces_at, column, first + origin * float(self.table.unit[column]), inverse, table)
+        return partial(values_of_pieces, column, first + origin * float(self.table.unit[column]), inverse, table)
 
 
 Geometry = tuple[int, float, float, int]
-
-
-def _pieces_at(column: int, origin: float, inverse: float, pieces: Array, table: ColumnTable) -> Array:
-    """Return the values of a piecewise polynomial at the rows of a table."""
-    out = np.zeros(table.n_rows)
-    add_values(table.column(column), origin, inverse, pieces, out)
-    return out
 
 
 def _moments(geometries: Sequence[Geometry], table: ColumnTable, *rhos: Array) -> list[Array]:

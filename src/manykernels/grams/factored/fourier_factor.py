@@ -179,6 +179,13 @@ def _trigonometric_gram(characteristic: Array, amplitude: Array) -> Array:
     return np.block([[cc, cs], [cs.T, ss]])
 
 
+def values_of_pieces(column: int, origin: float, inverse: float, pieces: Array, table: ColumnTable) -> Array:
+    """Return the values of a piecewise polynomial at the rows of a table."""
+    out = np.zeros(table.n_rows)
+    add_values(table.column(column), origin, inverse, pieces, out)
+    return out
+
+
 class ColumnOperator:
     """Factors of some Gaussians of one column as piecewise polynomials: products in O(N), whatever the rank."""
 
