@@ -25,7 +25,6 @@ from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.kernels.tables.selection import some
 from manykernels.objective.losses import JOINT_LOSSES, JointLoss, get_loss, survival_target
 from manykernels.objective.regularizers import Regularizer, get_regularizer
-from manykernels.objective.shared import SharedProblem
 from manykernels.solvers import Solution, Solver, Status
 from manykernels.solvers.progress import count_to
 from manykernels.threads import blas_threads
@@ -280,11 +279,11 @@ def regularization_path(
     check_parameters({"weights": weights, "kernels_as": kernels_as})
     known = _loss_of(loss, loss_parameters or {})
     family = PenaltyFamily(penalty, penalty_parameters or {}, mu)
-    obstacle = obstacle_to_factors(known, family.at(1.0, 1.0), solver, shared=weights == "shared")
+    obstacle = obstacle_to_factors(known, family.at(1.0, 1.0), solver)
     fit_intercept &= not isinstance(known, JointLoss)
     stack, names = _opened(X, kernels, kernels_as, obstacle, fit_intercept, memory_budget, n_jobs)
     classes, targets = _targets(y, known, shared=weights == "shared")
-    problem = (SharedProblem if weights == "shared" else problem_kind(stack, known))(
+    problem = problem_kind(stack, known, shared=weights == "shared")(
         stack,
         targets,
         known,

@@ -260,7 +260,7 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
 
     def _obstacle_to_factors(self, loss: Loss, regularizer: Regularizer) -> str | None:
         """Return what keeps this problem from kernels held as factors, and what to do about it; None for nothing."""
-        return obstacle_to_factors(loss, regularizer, self.solver, shared=self._shares_weights)
+        return obstacle_to_factors(loss, regularizer, self.solver)
 
     def _losses(self, losses: list[Loss]) -> list[Loss]:
         """Return the loss of each problem, where the problems differ in more than the target."""

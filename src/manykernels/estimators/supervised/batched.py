@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from manykernels.exceptions import ConvergenceWarning
+from manykernels.grams.factored import FactoredStack
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Problem
 from manykernels.objective.shared import SharedProblem
@@ -47,11 +48,12 @@ def solved_together(
 
 
 def _alike(problems: Sequence[Problem]) -> bool:
-    """Whether there are several, with the squared loss and one penalty that leaves no weight to be found."""
+    """Whether there are several, on N x N matrices, with the squared loss and a penalty that fixes all weights."""
     first = problems[0]
     fixed = Capability.FIXED_WEIGHTS in first.regularizer.capabilities and not first.shared
     same = all((problem.loss, problem.regularizer) == (first.loss, first.regularizer) for problem in problems)
-    return fixed and same and len(problems) > 1 and first.loss.linear_dual and first.loss.curvature == 1
+    matrices = not isinstance(first.stack, FactoredStack)
+    return matrices and fixed and same and len(problems) > 1 and first.loss.linear_dual and first.loss.curvature == 1
 
 
 def _part(problem: Problem, found: Solution, target: int) -> Solution:

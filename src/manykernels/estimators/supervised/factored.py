@@ -137,11 +137,21 @@ def expanded(training: Training, fit: Fit) -> tuple[Expansion, Fit]:
         own = [_part(training.stack, component, target, place, training.centered) for component in alive]
         parts += own
         # Without an intercept a shift of all scores says nothing: it is left out.
-        shift = sum(part.offset for part in own) if fit.problems[target].fit_intercept else 0.0
-        solutions.append(replace(found, intercept=found.intercept + shift))
+        free, shape = fit.problems[target].fit_intercept, np.shape(found.intercept)
+        solutions.append(replace(found, intercept=found.intercept + _offsets(own, target, shape) * free))
     bank: Any = training.bank.take(active if active.size else [0])
-    kept = FactoredExpansion(bank, active, len(training.bank), weights[:, active], tuple(parts))
+    n_targets = sum(np.size(found.intercept) for found in solutions)  # with shared weights all have the same
+    every = np.repeat(weights[:, active], n_targets // len(weights), axis=0)
+    kept = FactoredExpansion(bank, active, len(training.bank), every, tuple(parts))
     return kept, Fit(fit.problems, solutions, fit.norms)
+
+
+def _offsets(parts: Sequence[KernelPart], first: int, shape: tuple[int, ...]) -> Any:
+    """Return the sums of the offsets of parts by target, a number for one; ``first`` is the first target."""
+    sums = np.zeros(shape or 1)
+    for part in parts:
+        sums[part.target - first] += part.offset
+    return sums if shape else float(sums[0])
 
 
 def _part(stack: FactoredStack, component: Component, target: int, place: dict[int, int], centered: bool) -> KernelPart:
@@ -149,7 +159,7 @@ def _part(stack: FactoredStack, component: Component, target: int, place: dict[i
     kernel, v = component.kernel, component.coefficients
     function = expansion(stack, kernel, v) if component.tol is None else portable(stack, kernel, v, component.tol)
     offset = _mean(stack, kernel, function) if centered else 0.0
-    return KernelPart(target, place[kernel], function, offset)
+    return KernelPart(target + component.target, place[kernel], function, offset)
 
 
 def _mean(stack: FactoredStack, kernel: int, function: KernelFunction) -> float:

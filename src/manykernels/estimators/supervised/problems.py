@@ -23,6 +23,7 @@ from manykernels.objective.regularizers import Regularizer
 from manykernels.objective.shared import SharedProblem
 from manykernels.solvers import IterationRecord, Solution, Solver, Status, configured_solver
 from manykernels.solvers.methods.factored.problem import factored_problem
+from manykernels.solvers.methods.factored.shared.problem import FactoredSharedProblem
 from manykernels.solvers.methods.factored.solver import FactoredNewton, FactoredSolution
 from manykernels.threads import blas_threads, n_threads
 from manykernels.validation.arrays import Array
@@ -64,7 +65,7 @@ def build_problems(
     """Return one problem for each column of ``targets`` with its loss, or one for all with shared weights."""
     if share_weights:
         return [
-            SharedProblem(
+            problem_kind(stack, losses[0], shared=True)(
                 stack,
                 targets,
                 losses[0],
@@ -88,8 +89,10 @@ def build_problems(
     ]
 
 
-def problem_kind(stack: GramStack, loss: Any) -> type[Problem]:
-    """Return the kind of problem of one target that kernels and loss make."""
+def problem_kind(stack: GramStack, loss: Any, *, shared: bool = False) -> type[Problem]:
+    """Return the kind of problem of one target, or of several with shared weights, that kernels and loss make."""
+    if shared:
+        return FactoredSharedProblem if isinstance(stack, FactoredStack) else SharedProblem
     if isinstance(stack, FactoredStack):
         return factored_problem(loss)
     return JointProblem if isinstance(loss, JointLoss) else Problem

@@ -113,10 +113,8 @@ def open_training(
     return Training(bank, prepared, stack)
 
 
-def obstacle_to_factors(loss: Any, regularizer: Any, solver: Any, *, shared: bool) -> str | None:
+def obstacle_to_factors(loss: Any, regularizer: Any, solver: Any) -> str | None:
     """Return what keeps a problem from kernels held as factors, and what to do about it; None for nothing."""
-    if shared:
-        return "classes or targets share their kernel weights, which only Gram matrices allow; take weights='own'"
     name = getattr(solver, "name", solver)
     if name not in ("auto", FactoredNewton.name):
         return f"solver={name!r} works on N x N matrices; take solver='auto'"

@@ -132,8 +132,8 @@ def get_shared_loss(loss: str | Loss | SharedLoss) -> SharedLoss:
     if not known.smooth:
         instead = "'squared_hinge' or 'logistic'" if known.task == "classification" else "'squared' or 'huber'"
         raise IncompatibleError(
-            f"weights='shared' needs a loss with derivatives, and {known.name!r} has kinks. Use {instead}, or "
-            "weights='own'."
+            f"weights='shared' needs a loss with derivatives on N x N matrices, and {known.name!r} has kinks. Use "
+            f"{instead}, weights='own', or kernels_as='factored', which smooths it inside the certificate."
         )
     return Separable(known)
 

@@ -18,6 +18,7 @@ SMALLEST = 1e-200  # probability: zero could not be scaled
 MOST_STEPS = 200
 MOST_HALVINGS = 60
 ENOUGH_DECREASE = 1e-4  # of what the slope promises
+ROUNDED, SLOW = 1e-13, 0.1  # slopes, of the sum of weights, that only rounding keeps from falling to a tenth in a step
 
 
 @dataclass(frozen=True)
@@ -118,11 +119,12 @@ class Multinomial(SharedLoss):
         The classes must all occur, or there is no minimizer.
         """
         totals = weight @ (y > 0)
-        b = np.zeros(y.shape[1])
+        b, size, unit = np.zeros(y.shape[1]), np.inf, float(weight.sum())
         for _ in range(MOST_STEPS):
             p = softmax(f + b, axis=1)
             slope = weight @ p - totals
-            if np.abs(slope).max() <= 4e-16 * weight.sum():
+            last, size = size, float(np.abs(slope).max())
+            if size <= 4e-16 * unit or (size <= ROUNDED * unit and size > SLOW * last):
                 break
             step = -self._solved(p, weight, slope)
             moved = self._moved(totals, f, weight, b, step, float(slope @ step))
@@ -145,7 +147,7 @@ class Multinomial(SharedLoss):
             return float(weight @ logsumexp(f + at, axis=1) - totals @ at)
 
         start = objective(b)
-        if -slope <= 1e-13 * abs(start):
+        if -slope <= 1e-13 * max(abs(start), float(weight.sum())):
             return b + step
         length = 1.0
         for _ in range(MOST_HALVINGS):

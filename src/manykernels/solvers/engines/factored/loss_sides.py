@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,5 +108,8 @@ class AllTogether:
 
 
 def loss_side(problem: Problem, mu: float) -> LossSide:
-    """Return the loss of a problem."""
+    """Return the loss of a problem; that of several targets knows it."""
+    own = getattr(problem, "side", None)
+    if own is not None:
+        return cast("LossSide", own(mu))
     return AllTogether(problem) if isinstance(problem, JointProblem) else SumOverSamples(problem, mu)

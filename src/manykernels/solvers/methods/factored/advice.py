@@ -26,6 +26,8 @@ def obstacle(problem: Problem, state: State, tol: float) -> str:
     matrices = WorkingMatrices(problem, tol)
     if isinstance(problem, JointProblem):
         why = f"Matrices among samples, which would do better, prove no gap of the loss '{problem.loss.name}'."
+    elif problem.shared:
+        why = "Matrices among samples, which would do better, have to be asked for where targets share their weights."
     elif stack.table.chunked:
         why = "Matrices among samples, which would do better, need rows in memory rather than in chunks."
     elif (needed := matrices.needed(alive)) > matrices.allowed:

@@ -14,6 +14,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.engines.factored.loss_sides import loss_side
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point, balance
+from manykernels.solvers.engines.factored.targets.problem import ProblemOfTargets
 from manykernels.solvers.methods.factored.tuning import EXACT_BUDGET, SETTLED
 
 Array = NDArray[Any]
@@ -57,6 +58,8 @@ def feasible(problem: Problem, slopes: Array) -> Array:
 
     Those of a loss of all samples together are feasible as they are.
     """
+    if isinstance(problem, ProblemOfTargets):
+        return problem.in_domain(problem.balanced(-slopes))
     if isinstance(problem, JointProblem):
         return -slopes
     rho = balance(-slopes) if problem.fit_intercept else -slopes

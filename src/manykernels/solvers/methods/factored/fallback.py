@@ -40,7 +40,7 @@ class GramResult:
 
 def matrices_do(problem: Problem) -> bool:
     """Whether N x N matrices are cheap, and their answer proves as much: its slopes do not of a joint loss."""
-    return problem.n_samples <= FALLBACK_SAMPLES and not isinstance(problem, JointProblem)
+    return problem.n_samples <= FALLBACK_SAMPLES and not (problem.shared or isinstance(problem, JointProblem))
 
 
 def solve_gram(problem: Problem, stack: FactoredStack, tol: float, time_limit: float) -> GramResult:

@@ -27,7 +27,7 @@ ENTRY_BY_ENTRY = {"value", "derivative", "second_derivative", "conjugate", "dual
 PAIRS = {"dual_bounds", "dual_interval"}
 
 
-class _BoundedNorms:
+class BoundedNorms:
     """Dual norms on a `FactoredStack`; strengths of empty models are those of upper bounds on them.
 
     Up to a few thousand samples the norms are exact. Beyond, kernels on several columns have bounds, tightened exactly
@@ -53,11 +53,11 @@ class _BoundedNorms:
         return settled_norms(problem, stack, rho, stack.quad_bounds(rho))
 
 
-class FactoredProblem(_BoundedNorms, Problem):
+class FactoredProblem(BoundedNorms, Problem):
     """A problem whose stack is a `FactoredStack`."""
 
 
-class FactoredJointProblem(_BoundedNorms, JointProblem):
+class FactoredJointProblem(BoundedNorms, JointProblem):
     """The same with a loss of all samples together."""
 
 

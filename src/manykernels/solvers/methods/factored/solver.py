@@ -13,14 +13,16 @@ from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import FactoredStack
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.problem import Problem
+from manykernels.objective.shared import SharedProblem
 from manykernels.solvers.base import Solver
 from manykernels.solvers.deadline import deadline
 from manykernels.solvers.engines.factored.objective import Point, group_penalty
 from manykernels.solvers.engines.factored.smoothing import SmoothedLoss
 from manykernels.solvers.methods.factored.advice import obstacle
+from manykernels.solvers.methods.factored.shared.problem import FlatProblem
+from manykernels.solvers.methods.factored.shared.working_set import working_set
 from manykernels.solvers.methods.factored.solve import components_of
 from manykernels.solvers.methods.factored.state import Component, Start, State
-from manykernels.solvers.methods.factored.working_set import FactoredWorkingSet
 from manykernels.solvers.run import ADVICE, Run
 from manykernels.solvers.solution import Model, Solution, Status
 from manykernels.threads import blas_threads
@@ -59,14 +61,21 @@ class FactoredModelOnTheWay:
     @property
     def dual_coef(self) -> Array:
         """Feasible dual coefficients, those of the lower bound."""
-        best = self.state.best
+        best, problem = self.state.best, self.problem
         assert best is not None
-        return np.asarray(best.scale * best.rho)
+        rho = np.asarray(best.scale * best.rho)
+        return problem.columns(rho) if isinstance(problem, FlatProblem) else rho
 
     @property
     def components(self) -> tuple[list[Component], Array]:
-        """Functions of the active kernels, and their norms."""
+        """Functions of the active kernels, those of several targets in one, and their norms."""
         return components_of(self.state)
+
+    @property
+    def functions(self) -> tuple[Component, ...]:
+        """Functions of the active kernels, target by target."""
+        n_targets = self.problem.n_targets if isinstance(self.problem, FlatProblem) else 1
+        return tuple(own for whole in self.components[0] for own in whole.each(n_targets))
 
     @property
     def norms(self) -> Array:
@@ -84,8 +93,8 @@ class FactoredModelOnTheWay:
         return self.norms / np.maximum(best.norms * self.problem.penalties, 1e-300)
 
     @property
-    def intercept(self) -> float:
-        """Intercept ``b``."""
+    def intercept(self) -> Any:
+        """Intercept ``b``, of several targets (T,)."""
         return self.state.point.b
 
     @property
@@ -101,7 +110,7 @@ class FactoredSolution(Solution):
     Parameters
     ----------
     components : tuple of Component
-        Functions of the active kernels.
+        Functions of the active kernels, of every target.
     norms : ndarray of shape (n_kernels,)
         ``||f_m||``.
     approximate_gap : float
@@ -120,13 +129,13 @@ class FactoredSolution(Solution):
         """Return a run's solution with the functions of its best model."""
         own = {entry.name: getattr(found, entry.name) for entry in fields(Solution)}
         gap = model.state.rounds[-1].approximate_gap
-        components = tuple(model.components[0])
-        return cls(**own, components=components, norms=model.norms, approximate_gap=gap, start=Start.of(model.state))
+        start = Start.of(model.state)
+        return cls(**own, components=model.functions, norms=model.norms, approximate_gap=gap, start=start)
 
     def plain(self) -> Solution:
         """Return the solution without what grows with the number of samples: dual coefficients, and the way on."""
         own = {entry.name: getattr(self, entry.name) for entry in fields(Solution)}
-        return Solution(**(own | {"dual_coef": np.zeros(0)}))
+        return Solution(**(own | {"dual_coef": np.zeros((0, *np.shape(self.intercept)))}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,10 +178,11 @@ class FactoredNewton(Solver):
         -------
         list of str
         """
-        reasons = super().refusals(problem)
+        reasons = [] if problem.shared else super().refusals(problem)
         if not isinstance(problem.stack, FactoredStack):
             reasons.append("it works on kernels held as factors, and these are N x N matrices")
-        return reasons or cls.unable(problem.loss, problem.regularizer)
+        loss: Any = problem.loss
+        return reasons or cls.unable(loss.each if problem.shared else loss, problem.regularizer)
 
     @staticmethod
     def unable(loss: Any, regularizer: Any) -> list[str]:
@@ -203,7 +213,7 @@ class FactoredNewton(Solver):
         start : tuple
             Not used: models on factors begin from their own kind.
         """
-        return FactoredWorkingSet(problem, self.tol, self.max_iter, self.time_limit or np.inf).rounds()
+        return working_set(problem, self.tol, self.max_iter, self.time_limit or np.inf).rounds()
 
     def step(self, problem: Problem, state: Any) -> None:
         """Go on to the next certificate.
@@ -223,7 +233,8 @@ class FactoredNewton(Solver):
         problem : Problem
         state : object
         """
-        model = FactoredModelOnTheWay.of(problem, next(state), 0.0)
+        flat = FlatProblem.of(problem) if isinstance(problem, SharedProblem) else problem
+        model = FactoredModelOnTheWay.of(flat, next(state), 0.0)
         return model.dual_coef, model.kernel_weights, model.intercept
 
     @property
@@ -244,10 +255,10 @@ class FactoredNewton(Solver):
     def _on_factors(self, problem: Problem, warm_start: Solution | None) -> Iterator[FactoredModelOnTheWay]:
         """Yield the certified model of every round."""
         before = problem.stack.counters.passes
-        work = FactoredWorkingSet(problem, self.tol, self.max_iter, self.time_limit or np.inf)
+        work = working_set(problem, self.tol, self.max_iter, self.time_limit or np.inf)
         start = warm_start.start if isinstance(warm_start, FactoredSolution) else None
         for state in work.rounds(start):
-            yield FactoredModelOnTheWay.of(problem, state, problem.stack.counters.passes - before)
+            yield FactoredModelOnTheWay.of(work.problem, state, problem.stack.counters.passes - before)
 
 
 FACTORED_SOLVERS: dict[str, type[Solver]] = {FactoredNewton.name: FactoredNewton}

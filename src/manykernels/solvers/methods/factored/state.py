@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,20 @@ Curve = Callable[[ColumnTable], Array]
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """One active kernel's function, ``f_m(x) = z_m(x)' v``, or ``d sum_i rho_i k(x, x_i)`` where ``tol`` is None."""
+    """One active kernel's function, ``f_m(x) = z_m(x)' v``, or ``d sum_i rho_i k(x, x_i)`` where ``tol`` is None.
+
+    Of several targets with shared weights it is that of one of them.
+    """
 
     kernel: int
     coefficients: Array
     tol: float | None
+    target: int = 0
+
+    def each(self, n_targets: int) -> Iterator[Component]:
+        """Yield the functions of all targets, whose coefficients are here one after the other."""
+        for target, part in enumerate(self.coefficients.reshape(n_targets, -1)):
+            yield replace(self, coefficients=part, target=target)
 
     def values(self, stack: FactoredStack, rows: ColumnTable) -> Array:
         """Return the function at new rows, (n,)."""

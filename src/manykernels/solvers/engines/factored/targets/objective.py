@@ -1,0 +1,82 @@
+"""Loss and penalty of several targets on factors: as for one, with an intercept for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.solvers.engines.factored.objective import FactoredObjective, Point
+from manykernels.solvers.engines.factored.targets.problem import ProblemOfTargets
+from manykernels.solvers.engines.factored.tuning import BALANCED, INTERCEPT_STEPS
+
+Array = NDArray[Any]
+
+
+class ObjectiveOfTargets(FactoredObjective):
+    """Loss and penalty of a `ProblemOfTargets`; see `FactoredObjective`."""
+
+    problem: ProblemOfTargets
+
+    @property
+    def n_free(self) -> int:
+        """Number of intercepts."""
+        return self.problem.n_targets if self.problem.fit_intercept else 0
+
+    def totals(self, rho: Array) -> Array:
+        """Return the sums over the samples of each target, (n_free,)."""
+        return rho.reshape(self.problem.n_targets, -1).sum(axis=1) if self.n_free else np.zeros(0)
+
+    def spread(self, b: Any) -> Any:
+        """Return what intercepts add to scores."""
+        return self.problem.constant_scores(b)
+
+    def intercepts(self, b: Array) -> Any:
+        """Return intercepts (n_free,) as points have them."""
+        return b if self.n_free else np.zeros(self.problem.n_targets)
+
+    def balanced(self, rho: Array) -> Array:
+        """Return dual coefficients near ``rho`` that intercepts allow."""
+        return self.problem.balanced(rho)
+
+    def settle_intercept(self, point: Point) -> Array:
+        """Move the intercepts to their minimum; return the slopes there."""
+        if not self.n_free:
+            return self.slopes(point.z)
+        if self.problem.whole.loss.coupled:
+            whole = self.problem.whole
+            self._shift(point, whole.loss.best_intercepts(whole.y, self.problem.columns(point.z), whole.weight))
+            return self.slopes(point.z)
+        slopes = self.slopes(point.z)
+        for _ in range(INTERCEPT_STEPS):
+            totals = self.totals(slopes)
+            away = np.abs(totals) > BALANCED * self.totals(np.abs(slopes))
+            moved, slopes = self._settled(point, slopes, totals, away)
+            if not moved:
+                break
+        return slopes
+
+    def _shift(self, point: Point, step: Array) -> None:
+        point.z, point.b = point.z + self.spread(step), point.b + step
+
+    def _settled(self, point: Point, slopes: Array, totals: Array, away: Array) -> tuple[bool, Array]:
+        """Move the intercepts of targets whose slopes do not sum to zero, as far as their sums fall."""
+        waiting = away.copy()
+        for steps in self._steps(point.z, totals) if away.any() else ():
+            step = np.where(waiting, steps, 0.0)
+            trial = self.slopes(point.z + self.spread(step))
+            better = waiting & (np.abs(self.totals(trial)) < np.abs(totals))
+            self._shift(point, np.where(better, step, 0.0))
+            slopes = np.where(self.spread(better) > 0, trial, slopes)
+            waiting &= ~better
+            if not waiting.any():
+                break
+        return bool((away & ~waiting).any()), slopes
+
+    def _steps(self, z: Array, totals: Array) -> Any:
+        """Yield steps (T,) to try: Newton's, then those of the majorizer, shorter and shorter."""
+        bends = self.totals(self.bends(z).diagonal)
+        yield -totals / np.where(bends > 0, bends, np.inf)
+        safe = -totals / np.maximum(self.totals(self.majorizers(z).diagonal), 1e-300)
+        yield from (safe, 0.25 * safe, 0.05 * safe)

@@ -1,0 +1,205 @@
+"""Shared weights on factors: the optimum of the Gram solver, and a gap that is never below the brute-force one."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from manykernels import KernelBank
+from manykernels.exceptions import ConvergenceWarning
+from manykernels.grams.factored import ExplicitStack, FactoredStack, FourierStack, factored_stack
+from manykernels.kernels import Gaussian, Laplacian, Linear, Polynomial
+from manykernels.objective.regularizers import (
+    BlockL1,
+    BlockLq,
+    ElasticNet,
+    LpBall,
+    Regularizer,
+    Ridge,
+    Simplex,
+)
+from manykernels.objective.shared import SharedProblem
+from manykernels.solvers import SharedNewton
+from manykernels.solvers.engines.factored import newton
+from manykernels.solvers.engines.factored.targets.objective import ObjectiveOfTargets
+from manykernels.solvers.engines.factored.targets.stack import StackOfTargets
+from manykernels.solvers.methods.factored.shared.problem import FactoredSharedProblem, FlatProblem
+from manykernels.solvers.methods.factored.solver import FactoredNewton, FactoredSolution
+
+Array = NDArray[Any]
+
+CLASSES = ("logistic", "squared_hinge", "hinge")
+PENALTIES = (BlockL1(3.0), ElasticNet(2.0, 0.6), BlockLq(1.0, q=1.5), Ridge(1.0), Simplex(0.3), LpBall(1.0, p=1.5))
+
+
+def data(rng: np.random.Generator, n: int, loss: str, n_targets: int = 3) -> tuple[Array, Array]:
+    """Targets that need different columns, or classes that do."""
+    X = rng.normal(size=(n, 3))
+    signals = [np.sin(2 * X[:, 0]), X[:, 1] ** 2 - 1, 0.5 * X[:, 0] + 0.2 * X[:, 2], X[:, 1]]
+    F = np.column_stack(signals[:n_targets]) + 0.3 * rng.normal(size=(n, n_targets))
+    if loss not in CLASSES:
+        return X, F
+    codes = F.argmax(axis=1)
+    codes[:n_targets] = np.arange(n_targets)  # every class occurs
+    return X, np.where(codes[:, None] == np.arange(n_targets), 1.0, -1.0)
+
+
+def expansion(stack: FactoredStack, component: Any, gram: Array) -> Array:
+    """Coefficients of an exact function that is the factor's: on its landmarks, if it is a projection on some."""
+    Z = stack.factor(component.kernel, component.tol)
+    if isinstance(stack._at(component.kernel)[0], (FourierStack, ExplicitStack)):  # type: ignore[attr-defined]
+        return np.linalg.lstsq(Z.T, component.coefficients, rcond=1e-15)[0]
+    landmarks = np.diag(gram) - np.einsum("ij,ij->i", Z, Z) <= 1e-11 * gram.max()
+    alpha = np.zeros(len(gram))
+    alpha[landmarks] = np.linalg.lstsq(gram[:, landmarks], Z @ component.coefficients, rcond=1e-15)[0]
+    return alpha
+
+
+def brute_force(problem: SharedProblem, found: FactoredSolution, grams: Array) -> float:
+    """Gap of the model's functions in the exact kernels, by dense algebra only."""
+    s, w, rho = problem.weight, problem.penalties, found.dual_coef
+    squares, scores = np.zeros(len(grams)), np.zeros(problem.y.shape) + found.intercept
+    for component in found.components:
+        gram = grams[component.kernel]
+        alpha = expansion(problem.stack, component, gram)  # type: ignore[arg-type]
+        squares[component.kernel] += max(alpha @ gram @ alpha, 0.0)
+        scores[:, component.target] += gram @ alpha
+    primal = s @ problem.loss.value(problem.y, scores) + problem.regularizer.value(w * np.sqrt(squares))
+    u = np.sqrt(np.maximum(np.einsum("it,mij,jt->m", rho, grams, rho), 0.0)) / w * (1 - 1e-9)  # less rounding
+    dual = -float(s @ problem.loss.conjugate(problem.y, rho / s[:, None])) - problem.regularizer.conjugate(u)
+    assert np.isfinite(dual)
+    if problem.fit_intercept:
+        assert np.abs(rho.sum(axis=0)).max() <= 1e-9 * np.abs(rho).sum()
+    return float(primal - dual) / abs(found.certificate.primal)
+
+
+def solved(problem: FactoredSharedProblem, **options: Any) -> FactoredSolution:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        solution = FactoredNewton(**options).solve(problem)
+    assert isinstance(solution, FactoredSolution)
+    return solution
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "huber", "squared_hinge"])
+def test_the_optimum_is_that_of_the_gram_solver(loss: str) -> None:
+    rng = np.random.default_rng(1)
+    X, Y = data(rng, 150, loss)
+    bank = KernelBank.per_feature([Gaussian(0.5), Gaussian(1.5), Linear()], standardize=True)
+    stack, (fitted, prepared) = factored_stack(X, bank), bank.fit_prepare(X)
+    grams = fitted.block(prepared, prepared)
+    options = {"sample_weight": rng.uniform(0.5, 2.0, 150), "kernel_penalties": rng.uniform(0.8, 1.25, 9)}
+    for number, penalty in enumerate(PENALTIES):
+        own: dict[str, Any] = {"fit_intercept": number % 2 == 0, **options}
+        problem = FactoredSharedProblem(stack, Y, loss, penalty, **own)  # type: ignore[arg-type]
+        solution = solved(problem, tol=3e-9)
+        exact = SharedNewton(tol=1e-10).solve(SharedProblem(grams, Y, loss, penalty, **own))  # type: ignore[arg-type]
+        assert solution.certificate.relative_gap <= 5e-9
+        np.testing.assert_allclose(solution.certificate.primal, exact.certificate.primal, rtol=3e-9)
+        norms = problem.model_parts(exact.dual_coef, exact.kernel_weights)[1] / problem.penalties
+        np.testing.assert_allclose(solution.norms, norms, atol=1e-3 * norms.max())
+
+
+def test_kinked_losses_are_solved_and_proved_by_dense_algebra() -> None:
+    for number, (loss, penalty) in enumerate(zip(("hinge", "epsilon_insensitive"), PENALTIES[:2], strict=True)):
+        rng = np.random.default_rng(number)
+        X, Y = data(rng, 100, loss)
+        bank = KernelBank.per_feature([Gaussian(0.5), Gaussian(1.5), Linear()], standardize=True)
+        fitted, prepared = bank.fit_prepare(X)
+        options = {"sample_weight": rng.uniform(0.5, 2.0, 100), "kernel_penalties": rng.uniform(0.8, 1.25, 9)}
+        problem = FactoredSharedProblem(factored_stack(X, bank), Y, loss, penalty, **options)  # type: ignore[arg-type]
+        solution = solved(problem, tol=1e-6)
+        brute = brute_force(problem, solution, fitted.block(prepared, prepared))
+        assert -1e-9 <= brute <= solution.certificate.relative_gap + 1e-9 <= 1.1e-6
+
+
+def random_problem(seed: int) -> tuple[FactoredSharedProblem, Array, int]:
+    rng = np.random.default_rng(seed)
+    losses = ["logistic", "squared", "squared_hinge", "huber", "hinge", "quantile", "epsilon_insensitive"]
+    loss = str(rng.choice(losses))
+    X, Y = data(rng, int(rng.integers(24, 50)), loss, int(rng.integers(2, 5)))
+    specs = [Gaussian(float(width)) for width in rng.choice([0.3, 0.6, 1.0, 2.0, 5.0], 2, replace=False)]
+    extra = [(), (Linear(),), (Polynomial(3),), (Laplacian(1.0),)][seed % 4]
+    bank = KernelBank.per_feature([*specs, *extra], standardize=bool(rng.integers(2)), normalize="trace")
+    if rng.integers(2):
+        bank += KernelBank([("pair", Gaussian(1.0), [0, 1])], standardize=bank.standardize, normalize="trace")
+    fitted, prepared = bank.fit_prepare(X)
+    grams = fitted.block(prepared, prepared)
+    options: dict[str, Any] = {"fit_intercept": bool(rng.integers(2))}
+    if rng.integers(2):
+        options["sample_weight"] = rng.uniform(0.5, 2.0, len(Y))
+    if rng.integers(2):
+        options["kernel_penalties"] = rng.uniform(0.5, 2.0, len(grams))
+    strength = float(10 ** rng.uniform(-1.5, 0.5))
+    penalty: Regularizer = type(PENALTIES[seed % 6])(strength, *PARAMETERS[seed % 6])  # type: ignore[call-arg]
+    problem = FactoredSharedProblem(factored_stack(X, bank), Y, loss, penalty, **options)  # type: ignore[arg-type]
+    return problem, grams, int(rng.integers(1, 6))  # few rounds: coarse factors and missing kernels leave gaps
+
+
+PARAMETERS: tuple[tuple[float, ...], ...] = ((), (0.7,), (1.5,), (), (), (1.5,))
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_the_reported_gap_is_never_below_the_brute_force_gap(block: int) -> None:
+    for seed in range(15 * block, 15 * (block + 1)):
+        problem, grams, rounds = random_problem(seed)
+        solution = solved(problem, max_iter=rounds, tol=1e-7)
+        brute = brute_force(problem, solution, grams)
+        assert solution.certificate.relative_gap >= brute - 1e-9, (seed, solution.certificate.relative_gap, brute)
+        assert brute >= -1e-9
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_columns_taking_turns_find_the_same_optimum(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    X, Y = data(rng, 200, loss)
+    stack = factored_stack(X, KernelBank.per_feature([Gaussian(0.5), Gaussian(1.5)], standardize=True))
+    problem = FactoredSharedProblem(stack, Y, loss, BlockL1(2.0))  # type: ignore[arg-type]
+    dense = solved(problem, tol=1e-6)
+    monkeypatch.setattr(newton, "RANK_LIMIT", 0)
+    blocks = solved(problem, tol=1e-6)
+    assert blocks.certificate.relative_gap <= 1e-6
+    np.testing.assert_allclose(blocks.certificate.primal, dense.certificate.primal, rtol=1e-6)
+
+
+def test_hessians_are_those_of_differences_of_slopes() -> None:
+    for loss in ("squared", "logistic", "squared_hinge"):
+        rng = np.random.default_rng(4)
+        X, Y = data(rng, 60, loss)
+        stack = factored_stack(X, KernelBank.per_feature([Gaussian(0.8), Linear()], standardize=True))
+        options = {"sample_weight": rng.uniform(0.5, 2.0, 60)}
+        flat = FlatProblem.of(FactoredSharedProblem(stack, Y, loss, BlockL1(1.0), **options))  # type: ignore[arg-type]
+        objective = ObjectiveOfTargets(flat, flat.stack.operators([0, 3, 2], 1e-3), 0.0)  # type: ignore[attr-defined]
+        v, b, step = rng.normal(size=objective.rank), rng.normal(size=3), 1e-5 * rng.normal(size=objective.rank + 3)
+        move = objective.scores(step[: objective.rank]) + objective.spread(step[objective.rank :])
+        z = objective.scores(v) + objective.spread(b)
+        change = objective.slopes(z + move) - objective.slopes(z - move)
+        expected = np.append(objective.adjoint(change), objective.totals(change)) / 2
+        hessian = objective.bends(z).gram(objective.operators, 10**9, intercept=True)
+        if loss == "logistic":  # a shift of all scores, which changes nothing, is given some curvature
+            ends = slice(objective.rank, None)
+            hessian[ends, ends] -= hessian[ends, ends].mean()
+        np.testing.assert_allclose(hessian @ step, expected, atol=1e-7 * np.abs(expected).max())
+
+
+def test_the_stack_of_targets_is_the_kronecker_product() -> None:
+    rng = np.random.default_rng(5)
+    bank = KernelBank.per_feature([Gaussian(0.5), Linear(), Laplacian(1.0)], standardize=True)
+    base = factored_stack(rng.normal(size=(20, 2)), bank)
+    stack, rho, weight = StackOfTargets(base, 3), rng.normal(size=60), rng.uniform(size=60)
+    whole = stack.block()
+    np.testing.assert_allclose(whole, [np.kron(np.eye(3), gram) for gram in base.block()], atol=1e-12)
+    exact = np.einsum("i,mij,j->m", rho, whole, rho)
+    low, high = stack.quad_bounds(rho)
+    assert (low <= exact * (1 + 1e-12)).all()
+    assert (high >= exact * (1 - 1e-12)).all()
+    np.testing.assert_allclose(stack.quad(rho), exact, rtol=1e-9)
+    np.testing.assert_allclose(stack.diag_sums(weight), np.einsum("mii,i->m", whole, weight))
+    for kernel in range(6):
+        Z = stack.factor(kernel, 1e-12)
+        np.testing.assert_allclose(Z @ Z.T, whole[kernel], atol=1e-9)
+        np.testing.assert_allclose(stack.cross_apply(kernel, stack.table, rho), whole[kernel] @ rho, atol=1e-10)
