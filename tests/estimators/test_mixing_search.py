@@ -391,3 +391,14 @@ def test_nested_groups_reach_both_splitters_and_kernels_are_sliced() -> None:
     repeated = nested_cross_validation(KernelRidge(kernel="rbf"), X, Y, cv=RepeatedKFold(n_splits=2, n_repeats=2))
     assert repeated.predictions is None
     assert list(repeated.chosen) == ["score", "n_train", "n_test"]
+
+
+def test_a_target_that_no_kernel_predicts_is_named() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 2))
+    Y = np.column_stack([np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=60), rng.normal(size=60)])
+    bank = KernelBank.per_feature(widths=[1.0])
+    model = MKLRegressorCV(bank, l1_ratios=1.0, cv=3, n_alphas=4, ratio=0.1, kernels_as="factored")
+    with pytest.warns(UserWarning, match=r"for 1 of 2 outputs \(1\): .* the strongest predicted them best"):
+        model.fit(X, Y)
+    assert not model.kernel_weights_[1].any()

@@ -32,7 +32,8 @@ def bank() -> KernelBank:
 def test_sums_of_folds_are_differences_of_sums() -> None:
     X, y = data()
     stack, held = factored_stack(X, bank()), np.arange(N) % 4 - 1
-    kinds = [FoldMoments(y, held, 3, shared=shared) for shared in (True, False)]
+    weight = np.random.default_rng(2).uniform(0.5, 2.0, N)
+    kinds = [FoldMoments(np.column_stack([y, X[:, 0]]), weight, held, 3, shared=shared) for shared in (True, False)]
     for kernels in ([0, 9], [3], [12, 10, 2]):
         for moments in kinds:
             moments.grow(stack.operators(kernels, 1e-8))
@@ -42,7 +43,10 @@ def test_sums_of_folds_are_differences_of_sums() -> None:
     Z = np.hstack([*(operator.rows(np.arange(N)) for operator in kinds[0].operators), np.ones((N, 1))])
     v = np.random.default_rng(1).normal(size=Z.shape[1])
     np.testing.assert_allclose(kinds[0].scores(v), Z @ v, atol=1e-12)
-    np.testing.assert_allclose(kinds[0].of(1)[0], Z[held != 1].T @ Z[held != 1], atol=1e-9)
+    own, weighted = Z[held != 1], weight[held != 1, None] * Z[held != 1]
+    np.testing.assert_allclose(kinds[0].of(1)[0], weighted.T @ own, atol=1e-9)
+    for moments in kinds:
+        np.testing.assert_allclose(moments.slopes(1, 1, v), weighted.T @ (own @ v - X[held != 1, 0]), atol=1e-9)
 
 
 def test_shared_and_separate_folds_agree_and_are_those_of_the_gram_solvers() -> None:

@@ -9,34 +9,32 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
 from manykernels.estimators.parameters import shape_of
 from manykernels.estimators.selection.cold_start import ColdStartKFold
-from manykernels.estimators.selection.folds import Candidates, FoldScores, complete, follow_paths
+from manykernels.estimators.selection.folds import Candidates, FoldScores
+from manykernels.estimators.selection.grid_folds import Opener, ScoresGrids
 from manykernels.estimators.selection.mixing.choosing import ChoosesMixtures
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas, tried_factors
+from manykernels.estimators.selection.shared_folds import FOLD_KERNELS, OWN
 from manykernels.estimators.selection.stopping import Ending, limited
 from manykernels.estimators.strength import AUTO, strength_fraction
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import time_left
 from manykernels.estimators.supervised.samples import Rows, Samples
 from manykernels.estimators.supervised.targets import sample_weights
-from manykernels.estimators.supervised.training import as_bank
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.kernels import KernelStack, Pairs
 from manykernels.objective.losses import Loss
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer
-from manykernels.solvers.deadline import check_deadline
-from manykernels.solvers.progress import count_to
 from manykernels.threads import blas_threads
-from manykernels.validation.arrays import Array, check_positive
+from manykernels.validation.arrays import Array, check_choice, check_positive
 
 RULES = ("best", "one_standard_error")
 
 
-class CrossValidated(ChoosesMixtures):
+class CrossValidated(ScoresGrids, ChoosesMixtures):
     """Choice of the strength; what comes after it is the plain estimator."""
 
     fitted_extras: ClassVar[tuple[str, ...]] = (
@@ -99,10 +97,14 @@ class CrossValidated(ChoosesMixtures):
         weight = sample_weights(sample_weight, len(target))
         samples = Samples.of(rows, target, weight)
         form = self._form_of(samples, loss, families)
-        found, ending = self._lay_out(families, samples, loss), Ending()
+        opened = self._opener(samples, loss, families)
+        found, ending = self._lay_out(families, opened), Ending()
         scoring_weight = self._scoring_weight(target, None if sample_weight is None else weight)
         with limited(getattr(self, "time_limit", None)) as end:
-            folds = self._score_folds(rows, target, weight, scoring_weight, groups, loss, found, ending, form)
+            splits = list(self._splits(target, self._groups_of(rows, groups)))
+            together = self._shares(samples, form, loss, [own.at(1.0, 1.0) for own in families], splits, opened)
+            given = (samples, (rows, target, weight), scoring_weight, splits, loss, found, ending)
+            folds = self._score_folds(*given, form=form, opened=opened if together else None)
         ending.check(scored=bool(folds))
         self._choose(found, folds, self._default_index(found, len(samples.weight)))
         encoded = self._encoded(samples)
@@ -154,6 +156,7 @@ class CrossValidated(ChoosesMixtures):
             raise InvalidInputError(f"rule must be one of {', '.join(map(repr, RULES))}, got {self.rule!r}.")
         if self.fold_tol is not None:
             check_positive(self.fold_tol, "fold_tol")
+        check_choice(getattr(self, "fold_kernels", OWN), FOLD_KERNELS, "fold_kernels")
         return self._plain_estimator()._checked_loss()
 
     def cv_frame(self: Any) -> pd.DataFrame:
@@ -214,48 +217,13 @@ class CrossValidated(ChoosesMixtures):
         plain = self._at_given_strength(samples.rows)
         return str(plain._held_as(plain._encoded(samples), loss, families[0].at(1.0, 1.0)))
 
-    def _lay_out(self: Any, families: list[PenaltyFamily], samples: Samples, loss: Loss) -> Candidates:
+    def _lay_out(self: Any, families: list[PenaltyFamily], opened: Opener) -> Candidates:
         """Return the strengths of each family."""
         if self.alphas is not None:
             return Candidates(families, [checked_alphas(self.alphas)] * len(families))
-        plain = self._at_given_strength(samples.rows)
-        training, problems = plain._open(plain._encoded(samples), loss, families[0].at(1.0, 1.0))
-        with blas_threads(len(samples.kept), self.n_jobs):
+        training, problems = opened()
+        with blas_threads(problems[0].n_samples, self.n_jobs):
             return Candidates.laid_out(families, problems, tuple(training.bank.names), self.n_alphas, self.ratio)
-
-    def _score_folds(
-        self: Any,
-        rows: Rows,
-        target: Array,
-        weight: Array,
-        scoring_weight: Array | None,
-        groups: Any,
-        loss: Loss,
-        found: Candidates,
-        ending: Ending,
-        form: str,
-    ) -> list[FoldScores]:
-        """Return the scores of every candidate on every fold; of a search that ends early, what is of use.
-
-        Kernels of folds are held as those of all rows, which is ``form``.
-        """
-        scorer = check_scoring(self, scoring=self._scoring_of(loss))
-        splits = list(self._splits(target, self._groups_of(rows, groups)))
-        as_bank(self.kernels, rows).check(rows)
-        folds: list[FoldScores] = []
-        with ending.noted(), count_to(len(splits) * len(found), "models of the folds", self.verbose) as advance:
-            for train, test in splits:
-                check_deadline()
-                held_out = None if scoring_weight is None else scoring_weight[test]
-                fold = FoldScores(scorer, rows[test], target[test], held_out, advance)
-                samples = Samples.of(rows[train], target[train], weight[train])
-                plain = self._at_given_strength(samples.rows)
-                plain._known_rows, plain.kernels_as = fold.rows, form
-                folds.append(fold)
-                for fitted in follow_paths(plain, plain._encoded(samples), loss, found):
-                    check_deadline()  # a model that was not finished for lack of time counts for nothing
-                    fold.add(*fitted)
-        return complete(folds, len(found))
 
     def _default_index(self: Any, found: Candidates, n_samples: int) -> int:
         """Return what to learn where nothing was scored: on a grid of its own, the strength nearest to the default."""

@@ -35,8 +35,9 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     certificate.
 
     Every fold learns standardization, widths and normalization of its kernels from its own training samples and builds
-    them once. Averages take one eigendecomposition for all strengths, targets and classes. Strengths are fractions of
-    those at which next to nothing is left, for each target and class, so that units do not matter.
+    them once, unless ``fold_kernels`` says otherwise. Averages take one eigendecomposition for all strengths, targets
+    and classes. Strengths are fractions of those at which next to nothing is left, for each target and class, so that
+    units do not matter.
 
     With a named ``penalty`` or with ``alphas``, the grid of strengths is as given: by default it starts at the smallest
     ``alpha`` under which no kernel is selected and falls geometrically, and every strength is solved in every fold.
@@ -79,6 +80,11 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         kernels, and of these the strongest.
     fold_tol : float or None, default=None
         Relative duality gap of the models of the folds in a search; None is 0.01, or ``tol`` if that is larger.
+    fold_kernels : {"auto", "own", "shared"}, default="auto"
+        "own": every fold learns standardization, widths and normalization of its kernels from its own training samples.
+        "shared": they are those of all samples, no target of which is seen, and folds share sums over samples; for the
+        squared loss on factors, under penalties that select, where folds train on all that they do not hold out. "auto"
+        shares where kernels are the same either way, since nothing of them is learned.
     weights : {"own", "shared"}, default="own"
         Whether all targets share one set of kernel weights.
     solver : str or Solver, default="auto"
@@ -189,6 +195,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         scoring: Any = None,
         rule: str = "best",
         fold_tol: float | None = None,
+        fold_kernels: str = "auto",
         weights: str = "own",
         solver: Any = "auto",
         fit_intercept: bool = True,
@@ -217,6 +224,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         self.scoring = scoring
         self.rule = rule
         self.fold_tol = fold_tol
+        self.fold_kernels = fold_kernels
         self.weights = weights
         self.solver = solver
         self.fit_intercept = fit_intercept

@@ -117,11 +117,10 @@ class FoldScores:
 
 
 def complete(folds: list[FoldScores], n_candidates: int) -> list[FoldScores]:
-    """Return the folds in which every candidate was scored; if there are none, the first with gaps at its end."""
-    whole = [fold for fold in folds if len(fold.n_active) == n_candidates]
-    if whole or not folds or not folds[0].n_active:
-        return whole
-    first, n_scored = folds[0], len(folds[0].n_active)
+    """Return the folds in which every candidate was scored; if there are none, those with most, and gaps at the end."""
+    n_scored = max((len(fold.n_active) for fold in folds), default=0)
+    best = [fold for fold in folds if n_scored and len(fold.n_active) == n_scored]
     gaps = [np.nan] * (n_candidates - n_scored)
-    first.scores, first.n_active = [*first.scores[:n_scored], *gaps], [*first.n_active, *gaps]
-    return [first]
+    for fold in best:
+        fold.scores, fold.n_active = [*fold.scores[:n_scored], *gaps], [*fold.n_active, *gaps]
+    return best

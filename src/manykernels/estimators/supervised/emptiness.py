@@ -32,7 +32,10 @@ def why_none(fit: Fit, tol: float) -> str:
 
 
 def why_some(empty: list[int], labels: Array, word: str, alpha: Any, *, searched: bool) -> str:
-    """Return which of several targets have no kernel; ``searched`` says that cross-validation chose ``alpha``."""
+    """Return which of several targets have no kernel; ``searched`` says that cross-validation chose ``alpha``.
+
+    An array is a strength of each target.
+    """
     named = ", ".join(repr(label) for label in labels[empty[:MOST_NAMED]].tolist())
     more = f" and {len(empty) - MOST_NAMED} more" if len(empty) > MOST_NAMED else ""
     noun, scores = PLURALS[word], "scores" if word == "class" else "predictions"
@@ -41,6 +44,8 @@ def why_some(empty: list[int], labels: Array, word: str, alpha: Any, *, searched
     )
     if isinstance(alpha, str):
         return f"{start} At alpha={alpha!r} no kernel gains more than tol there. Check those {noun}, or decrease tol."
+    if np.ndim(alpha):
+        return f"{start} Of all strengths that were tried the strongest predicted them best: the kernels do not help."
     own = "MKLClassifier" if word == "class" else "MKLRegressor"
     remedy = f"An {own} with alpha={AUTO!r}" if searched else f"alpha={AUTO!r}"
     return f"{start} alpha={alpha:.4g} is too strong for them: {remedy} gives each of the {noun} a strength of its own."

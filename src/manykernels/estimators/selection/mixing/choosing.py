@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -22,13 +23,15 @@ from manykernels.estimators.selection.mixing.mixtures import (
 from manykernels.estimators.selection.mixing.opened import OpenedFold, empty_models
 from manykernels.estimators.selection.mixing.scoring import HeldOut
 from manykernels.estimators.selection.mixing.search import Candidate, Folds, chosen, results_of, searched
+from manykernels.estimators.selection.mixing.together import FoldsTogether
 from manykernels.estimators.selection.penalties import alpha_grid
+from manykernels.estimators.selection.shared_folds import SHARED, SharedFolds, Split
 from manykernels.estimators.selection.stopping import Ending, limited
 from manykernels.estimators.strength import AUTO, strength_fraction
 from manykernels.estimators.supervised.problems import time_left
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import sample_weights
-from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError
 from manykernels.grams.plan import FACTORED, GRAM, memory_bytes
 from manykernels.objective.regularizers import BlockL1, ElasticNet, Regularizer
 from manykernels.solvers.deadline import check_deadline
@@ -37,8 +40,6 @@ from manykernels.threads import n_threads
 from manykernels.validation.parameters import seed_from
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from manykernels.estimators.supervised.samples import Rows
     from manykernels.estimators.supervised.training import Training
     from manykernels.objective.losses import Loss
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 MIXINGS = (1.0, 0.5, 0.0)  # from selection to averaging
 FOLD_TOL = 1e-2  # relative gap of the models of the folds
+Opening = Callable[[], tuple[list[OpenedFold], SharedFolds | None]]
+
 MOST_SELECTED = 10  # targets or classes up to which kernels are selected for each; beyond, weights are drawn
 
 
@@ -68,9 +71,14 @@ class ChoosesMixtures:
         scales = {id(mixture): _whole_scales(empty, mixture) for pair in mixtures for mixture in pair}
         with limited(self.time_limit) as end:
             spare = {key: [one.times(1.0 / problems[0].total_weight) for one in own] for key, own in scales.items()}
-            found, ending = self._searched(
-                mixtures, spare, lambda: self._opened(rows, target, weight, scoring_weight, groups, loss, form)
-            )
+            splits = list(self._splits(target, self._groups_of(rows, groups)))
+            given = (rows, target, weight, scoring_weight, splits, loss)
+            penalties = [Scale(own.mixing, 1.0, 1.0).at(1.0) for pair in mixtures for own in pair]
+            openings: list[Opening] = [lambda: (self._opened(*given, form), None)]
+            if self._shares(encoded, form, loss, penalties, splits, lambda: (training, problems)):
+                together = lambda: self._opened_together(*given, encoded, (training, problems))  # noqa: E731
+                openings = [together] if self.fold_kernels == SHARED else [together, *openings]
+            found, ending = self._searched(mixtures, spare, openings)
         ending.check(scored=bool(found))
         candidates = found or [_unscored(mixtures, encoded, self.n_folds_, len(problems))]
         self._keep_choice(candidates, scales, problems, scored=bool(found))
@@ -82,18 +90,27 @@ class ChoosesMixtures:
         self: Any,
         mixtures: tuple[list[Mixture], list[Mixture]],
         spare: dict[int, list[Scale]],
-        opened: Callable[[], list[OpenedFold]],
+        openings: list[Opening],
     ) -> tuple[list[Candidate], Ending]:
-        """Return all candidates that were scored in all folds, and why there are no more."""
+        """Return all candidates that were scored in all folds, and why there are no more.
+
+        Of the ways to open folds each is for where the factors of the one before are too many.
+        """
         found: list[Candidate] = []
         ending, self.n_folds_ = Ending(), 0
         with ending.noted(), count_to(None, "strengths tried in all folds", self.verbose) as advance:
-            folds = opened()
-            self.n_folds_ = len(folds)
-            tried = Folds(folds, min(n_threads(self.n_jobs), len(folds)), lambda m: spare[id(m)], advance, ending)
-            found = searched(
-                tried, mixtures[0], mixtures[1], self.n_alphas, self.ratio, every=self.l1_ratios is not None
-            )
+            for opened in openings:
+                try:
+                    folds, shared = opened()
+                    self.n_folds_ = len(folds)
+                    workers = min(n_threads(self.n_jobs), len(folds))
+                    given = (folds, workers, lambda m: spare[id(m)], advance, ending)
+                    tried = Folds(*given) if shared is None else FoldsTogether(*given, shared=shared)
+                    found = searched(tried, *mixtures, self.n_alphas, self.ratio, every=self.l1_ratios is not None)
+                    break
+                except (IncompatibleError, MemoryBudgetError):
+                    if opened is openings[-1]:
+                        raise
         return found, ending
 
     def _mixtures(self: Any, training: Training, n_problems: int) -> tuple[list[Mixture], list[Mixture]]:
@@ -121,21 +138,16 @@ class ChoosesMixtures:
         target: Array,
         weight: Array,
         scoring_weight: Array | None,
-        groups: Any,
+        splits: list[Split],
         loss: Loss,
         form: str,
     ) -> list[OpenedFold]:
         """Return the folds, each with its kernels on its own training rows; held-out rows are not looked at."""
-        # The accuracy, and the mean squared error where that is the default, are computed without a scorer.
-        plainly = self.scoring is None and loss.support == "real"
-        scorer = None if plainly else check_scoring(self, scoring=self.scoring)
-        splits, stop = list(self._splits(target, self._groups_of(rows, groups))), Event()
+        scorer, stop = self._search_scorer(loss), Event()
         folds = []
         for train, test in splits:
             check_deadline()
-            held_out = HeldOut(
-                rows[test], target[test], None if scoring_weight is None else scoring_weight[test], scorer
-            )
+            held_out = _held_out(rows, target, scoring_weight, test, scorer)
             samples = Samples.of(rows[train], target[train], weight[train])
             plain = self._at_given_strength(samples.rows)
             if not plain._takes_kernels:
@@ -145,6 +157,33 @@ class ChoosesMixtures:
             training, problems = plain._open(encoded, loss, BlockL1(1.0))
             folds.append(OpenedFold(plain, encoded, training, problems, held_out, self._fold_tol, stop))
         return folds
+
+    def _opened_together(
+        self: Any,
+        rows: Rows,
+        target: Array,
+        weight: Array,
+        scoring_weight: Array | None,
+        splits: list[Split],
+        loss: Loss,
+        samples: Samples,
+        whole: tuple[Training, list[Problem]],
+    ) -> tuple[list[OpenedFold], SharedFolds]:
+        """Return the folds on kernels of all rows, and the sums that they share."""
+        scorer, stop, folds = self._search_scorer(loss), Event(), []
+        plain = self._at_given_strength(rows)
+        shared = SharedFolds.opened(plain, samples, whole, splits, self._fold_tol)
+        for (_, test), own in zip(splits, shared.samples, strict=True):
+            held_out, model = _held_out(rows, target, scoring_weight, test, scorer), self._at_given_strength(rows)
+            model._known_rows, model._loss = held_out.rows, loss
+            model._single, model._n_targets = self._single, len(whole[1])
+            folds.append(OpenedFold(model, own, *whole, held_out, self._fold_tol, stop))
+        return folds, shared
+
+    def _search_scorer(self: Any, loss: Loss) -> Any:
+        """Return the scorer; the accuracy, and the squared error where that is the default, need none."""
+        plainly = self.scoring is None and loss.support == "real"
+        return None if plainly else check_scoring(self, scoring=self.scoring)
 
     @property
     def _fold_tol(self: Any) -> float:
@@ -219,6 +258,11 @@ class ChoosesMixtures:
                 ConvergenceWarning,
                 stacklevel=4,
             )
+
+
+def _held_out(rows: Rows, target: Array, scoring_weight: Array | None, test: Array, scorer: Any) -> HeldOut:
+    """Return the rows that a fold holds out."""
+    return HeldOut(rows[test], target[test], None if scoring_weight is None else scoring_weight[test], scorer)
 
 
 def _unscored(

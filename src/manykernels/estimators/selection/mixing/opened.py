@@ -49,6 +49,14 @@ def empty_models(problems: Sequence[Problem]) -> list[tuple[Array, float]]:
     return found
 
 
+def scales_of(mixture: Mixture, empty: Sequence[tuple[Array, float]], spare: list[Scale], share: float) -> list[Scale]:
+    """Return the scales of a fold with this weight of samples, where nothing can be gained those of all rows."""
+    own = [mixture.scale(*each) for each in empty]
+    if len(spare) != len(own):  # a fold may lack a class
+        return own
+    return [other.times(share) if scale.empty else scale for scale, other in zip(own, spare, strict=True)]
+
+
 @dataclass(eq=False)
 class OpenedFold:
     """The kernels of a fold on its training rows, and what is remembered of the mixture at hand.
@@ -95,10 +103,7 @@ class OpenedFold:
         ``spare`` are the scales of all rows, per unit of weight, for folds in which nothing can be gained.
         """
         check_deadline()
-        own = [mixture.scale(*empty) for empty in self.empty]
-        if len(spare) == len(own):  # a fold may lack a class
-            share = self.samples.total_weight
-            own = [other.times(share) if scale.empty else scale for scale, other in zip(own, spare, strict=True)]
+        own = scales_of(mixture, self.empty, spare, self.samples.total_weight)
         able = not self.training.without_matrix and can_average([problem.loss for problem in self.problems])
         averaged = mixture.mixing == 0 and able
         trial = (self._averaged if averaged else self._solved)(mixture, fraction, own)
@@ -157,9 +162,10 @@ class OpenedFold:
         start = known[_nearest(known, fraction)] if known else None
         (fit,) = descend(posed, [[scale.at(fraction) for scale in scales]], solver, start=start, **settings)
         known[fraction] = fit.solutions
-        return self._trial(spread(fit, mixture, self.problems))
+        return self.trial(spread(fit, mixture, self.problems))
 
-    def _trial(self, fit: Fit) -> Trial:
+    def trial(self, fit: Fit) -> Trial:
+        """Return what the held-out rows say of solutions on all kernels."""
         expansion, fit = expanded(self.training, fit)
         scores = expansion.scores(self.held_out.rows) + np.array([found.intercept for found in fit.solutions])
 

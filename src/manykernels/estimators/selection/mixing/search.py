@@ -76,7 +76,7 @@ class Folds:
 
         def try_at(number: int) -> list[Trial]:
             fraction = grid.fraction(number)
-            trials = self._each(lambda fold: fold.tried(mixture, fraction, spare))
+            trials = self._tried(mixture, fraction, spare)
             score = float(np.mean([trial.scores.mean() for trial in trials]))
             self.advance(f"{mixture.label}  {mixture.penalty}  fraction {fraction:.2g}  {score:.4g}")
             return trials
@@ -87,6 +87,10 @@ class Folds:
         for fold in self.folds:
             fold.forget()
         return walk
+
+    def _tried(self, mixture: Mixture, fraction: float, spare: list[Scale]) -> list[Trial]:
+        """Return what every fold says of a mixture at a fraction of its strengths."""
+        return self._each(lambda fold: fold.tried(mixture, fraction, spare))
 
     def _each(self, function: Callable[[OpenedFold], Trial]) -> list[Trial]:
         with blas_threads(1):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.grams.factored import FactoredStack
+from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
@@ -140,3 +141,21 @@ def primal_bound(problem: Problem, objective: FactoredObjective, point: Point) -
     norms = problem.penalties[objective.kernels] * np.sqrt(objective.penalty.norms(point.v) ** 2 + squares)
     loss = loss_side(problem, 0.0).around(point.z, float(scores.sum()))
     return loss + problem.regularizer.value(norms), norms
+
+
+def certificate_of(problem: Problem, primal: float, best: DualBound, z: Array) -> Certificate:
+    """Return the certificate of the exact kernels for a model with these scores, and the best lower bound so far."""
+    rho = best.scale * best.rho
+    size = max(abs(primal), problem.tiny)
+    fitting = problem.empirical_loss(z) + best.conjugate + float(rho @ z)
+    total = float(np.abs(rho).sum())
+    kkt = KKTResiduals(
+        stationarity=fitting / size,
+        complementarity=(primal - best.value - fitting) / size,
+        box=0.0,
+        intercept=abs(float(rho.sum())) / total if problem.fit_intercept and total > 0 else 0.0,
+        scaling=1.0 - best.scale,
+    )
+    gap = max(primal - best.value, 0.0)
+    rounding = np.finfo(np.float64).eps * problem.n_samples**0.5 * (abs(primal) + abs(best.value))
+    return Certificate(primal, best.value, gap, gap / size, kkt, rounding, rounding / size, best.norms)

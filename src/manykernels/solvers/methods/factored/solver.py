@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import FactoredStack
-from manykernels.objective.certificate import Certificate, KKTResiduals
+from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
 from manykernels.objective.shared import SharedProblem
 from manykernels.solvers.base import Solver
@@ -19,6 +19,7 @@ from manykernels.solvers.deadline import deadline
 from manykernels.solvers.engines.factored.objective import Point, group_penalty
 from manykernels.solvers.engines.factored.smoothing import SmoothedLoss
 from manykernels.solvers.methods.factored.advice import obstacle
+from manykernels.solvers.methods.factored.certificate import certificate_of
 from manykernels.solvers.methods.factored.shared.problem import FlatProblem
 from manykernels.solvers.methods.factored.shared.working_set import working_set
 from manykernels.solvers.methods.factored.solve import components_of
@@ -56,7 +57,8 @@ class FactoredModelOnTheWay:
         """Copy what a round found."""
         point = Point(state.point.v.copy(), state.point.b, state.point.z.copy())
         copied = replace(state, point=point, rounds=list(state.rounds))
-        return cls(problem, copied, _certificate(problem, copied), passes)
+        assert copied.best is not None
+        return cls(problem, copied, certificate_of(problem, copied.primal, copied.best, point.z), passes)
 
     @property
     def dual_coef(self) -> Array:
@@ -263,23 +265,3 @@ class FactoredNewton(Solver):
 
 FACTORED_SOLVERS: dict[str, type[Solver]] = {FactoredNewton.name: FactoredNewton}
 """Solvers of kernels held as factors; the estimators take them for such kernels."""
-
-
-def _certificate(problem: Problem, state: State) -> Certificate:
-    """Return the certificate of the exact kernels for the model of a state, and the best lower bound so far."""
-    best = state.best
-    assert best is not None
-    rho = best.scale * best.rho
-    size = max(abs(state.primal), problem.tiny)
-    fitting = problem.empirical_loss(state.point.z) + best.conjugate + float(rho @ state.point.z)
-    total = float(np.abs(rho).sum())
-    kkt = KKTResiduals(
-        stationarity=fitting / size,
-        complementarity=(state.primal - best.value - fitting) / size,
-        box=0.0,
-        intercept=abs(float(rho.sum())) / total if problem.fit_intercept and total > 0 else 0.0,
-        scaling=1.0 - best.scale,
-    )
-    gap = max(state.primal - best.value, 0.0)
-    rounding = np.finfo(np.float64).eps * problem.n_samples**0.5 * (abs(state.primal) + abs(best.value))
-    return Certificate(state.primal, best.value, gap, gap / size, kkt, rounding, rounding / size, best.norms)

@@ -1,0 +1,205 @@
+"""Folds whose kernels are those of all rows: they share sums over rows and passes, where loss and penalty allow it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from manykernels.estimators.selection.folds import Candidates, FoldScores
+from manykernels.estimators.supervised.base import BaseMKL
+from manykernels.estimators.supervised.problems import Fit
+from manykernels.estimators.supervised.samples import Samples
+from manykernels.estimators.supervised.training import Training, as_bank
+from manykernels.grams.factored import CompositeStack, ExplicitStack, FourierStack
+from manykernels.grams.factored.several import GridStack
+from manykernels.grams.plan import FACTORED, memory_bytes
+from manykernels.kernels import FittedBank, KernelBank
+from manykernels.kernels.bank.columns import Table
+from manykernels.solvers import Solver, get_solver
+from manykernels.solvers.deadline import check_deadline
+from manykernels.solvers.engines.factored.moments import FoldMoments
+from manykernels.solvers.methods.factored.folds.models import MOST_RANK, FoldModels
+
+if TYPE_CHECKING:
+    from manykernels.objective.losses import Loss
+    from manykernels.objective.problem import Problem
+    from manykernels.objective.regularizers import Regularizer
+    from manykernels.validation.arrays import Array
+
+AUTO, OWN, SHARED = "auto", "own", "shared"
+FOLD_KERNELS = (AUTO, OWN, SHARED)
+FEW_COLUMNS = (FourierStack, ExplicitStack, GridStack)  # stacks whose factors have few columns; landmarks may be many
+
+Split = tuple["Array", "Array"]
+
+
+@dataclass(eq=False)
+class SharedFolds:
+    """The folds of a search on one stack of all rows.
+
+    Attributes
+    ----------
+    training : Training
+        Of all rows.
+    problems : list of Problem
+        One a target, of all rows.
+    samples : list of Samples
+        Of each fold: those that count, with the rows of all folds.
+    models : FoldModels
+    """
+
+    training: Training
+    problems: list[Problem]
+    samples: list[Samples]
+    models: FoldModels
+
+    @classmethod
+    def opened(
+        cls,
+        model: BaseMKL,
+        samples: Samples,
+        opened: tuple[Training, list[Problem]],
+        splits: Sequence[Split],
+        tol: float,
+    ) -> SharedFolds:
+        """Return the folds of these splits of the given rows, of which ``samples`` has those of positive weight."""
+        training, problems = opened
+        held = _held(splits, samples.n_given)[samples.kept]
+        targets = np.column_stack([problem.y for problem in problems])
+        stack: Any = training.stack
+        models = FoldModels(
+            stack,
+            FoldMoments(targets, problems[0].weight, held, len(splits)),
+            tol,
+            fit_intercept=problems[0].fit_intercept,
+            max_rounds=model.max_iter,
+            most_rank=_most_rank(model.memory_budget, len(splits)),
+        )
+        own = [
+            replace(samples, n_given=len(train), weight=samples.weight * rows)
+            for (train, _), rows in zip(splits, models.training, strict=True)
+        ]
+        return cls(training, problems, own, models)
+
+    def empty_models(self) -> list[list[tuple[Array, float]]]:
+        """Return dual norms and loss of the best constant, by fold and target; to be asked before any model."""
+        found = []
+        for fold, rows in enumerate(self.models.training):
+            pairs = [(problem, *self.models.slopes(fold, target)) for target, problem in enumerate(self.problems)]
+            found.append([(p.dual_norms(rho), p.empirical_loss(np.where(rows, z, p.y))) for p, rho, z in pairs])
+        return found
+
+    def fits(self, penalties: Sequence[Sequence[Regularizer]], problems: Sequence[Problem] | None = None) -> list[Fit]:
+        """Return the solutions of every fold under its penalties, one a target."""
+        base = self.problems if problems is None else problems
+        posed = [
+            [replace(problem, regularizer=penalty) for problem, penalty in zip(base, own, strict=True)]
+            for own in penalties
+        ]
+        solved = zip(posed, self.models.at(posed), strict=True)
+        return [Fit(own, list(found), np.array([one.norms for one in found])) for own, found in solved]
+
+
+def score_together(
+    shared: SharedFolds, models: Sequence[BaseMKL], folds: Sequence[FoldScores], found: Candidates
+) -> None:
+    """Score every candidate in all folds, one strength after the other; ``models`` know the rows held out."""
+    names = tuple(shared.training.bank.names)
+    for family, grid in zip(found.families, found.alphas, strict=True):
+        base = family.posed(shared.problems, names)
+        for alpha in grid:
+            penalties = [[family.at(alpha, own.total_weight)] * len(base) for own in shared.samples]
+            fits = shared.fits(penalties, base)
+            for fold, known, samples, fit in zip(folds, models, shared.samples, fits, strict=True):
+                check_deadline()
+                model = copy.copy(known).set_params(alpha=float(alpha))
+                if family.factors is not None:
+                    model.set_params(kernel_penalties=family.factors)
+                model._keep_fit(shared.training, fit, samples)
+                fold.add(model, fit)
+
+
+def obstacle_to_sharing(
+    wish: str,
+    model: BaseMKL,
+    samples: Samples,
+    form: str,
+    loss: Loss,
+    penalties: Sequence[Regularizer],
+    splits: Sequence[Split],
+    opened: Callable[[], Training],
+) -> str | None:
+    """Return why folds cannot share their sums, or with "auto" should not, and what to do; None where they do.
+
+    What takes time to know is asked last: ``opened`` returns the kernels on all rows.
+    """
+    if wish == OWN:
+        return "fold_kernels='own' asks for kernels of each fold"
+    if form != FACTORED:
+        return "kernels are held as Gram matrices, of which folds take parts; pass kernels_as='factored'"
+    if getattr(model, "weights", OWN) == SHARED:
+        return "targets share their weights, and sums are those of one target at a time; take weights='own'"
+    if not (loss.linear_dual and loss.curvature == 1):
+        return f"the sums that folds share are those of the squared loss, and the loss is {loss.name!r}"
+    if not all(penalty.sparse for penalty in penalties):
+        return "the penalty gives every kernel a weight, and the factors of all of them are too many; take 'l1'"
+    if isinstance(model.solver, Solver) or (model.solver != AUTO and not _is_factored(model.solver)):
+        return "a solver of its own was asked for; take solver='auto'"
+    if not _partition(splits, samples.n_given):
+        return "folds must train on all rows that they do not hold out, and no two may hold out the same; take KFold"
+    if wish == SHARED:
+        return None
+    return _learned(as_bank(model.kernels, samples.rows), samples.rows, opened())
+
+
+def _is_factored(name: Any) -> bool:
+    """Whether a solver given by name is the one on factors."""
+    return bool(get_solver(name).name == FACTORED)
+
+
+def _learned(bank: Any, rows: Any, training: Training) -> str | None:
+    """Return what kernels learn of rows, so that those of a fold would be others; None for nothing."""
+    fitted: Any = training.bank
+    if not isinstance(bank, KernelBank) or not isinstance(fitted, FittedBank) or not isinstance(rows, Table):
+        return "kernels are no bank of columns"
+    if bank.standardize or bank.center:
+        return "columns are standardized, or kernels centered, by the rows of each fold"
+    if bank.missing != "error" or rows.views is not None or fitted.encodings:
+        return "categories and gaps are those of the rows of each fold"
+    scaled = bank.normalize not in (None, "unit_diagonal")
+    if bank.normalize == "trace" or (scaled and not all(spec.unit_diagonal for spec in fitted.specs)):
+        return "kernels are scaled by the rows of each fold"
+    if tuple(spec for _, spec, _ in bank.expand(rows)) != fitted.specs:
+        return "widths are those of the rows of each fold"
+    parts = training.stack.parts if isinstance(training.stack, CompositeStack) else (training.stack,)
+    return None if all(isinstance(part, FEW_COLUMNS) for part in parts) else "kernels take many landmarks"
+
+
+def _partition(splits: Sequence[Split], n: int) -> bool:
+    """Whether no row is held out twice, and each fold trains on all rows that it does not hold out."""
+    times = np.zeros(n, dtype=np.int64)
+    for train, test in splits:
+        known = np.zeros(n, dtype=np.int64)
+        np.add.at(known, train, 1)
+        np.add.at(known, test, 1)
+        np.add.at(times, test, 1)
+        if (known != 1).any():
+            return False
+    return len(splits) > 1 and bool((times <= 1).all())
+
+
+def _held(splits: Sequence[Split], n: int) -> Array:
+    """Return which fold holds out each row, -1 for none."""
+    held = np.full(n, -1)
+    for fold, (_, test) in enumerate(splits):
+        held[test] = fold
+    return held
+
+
+def _most_rank(memory_budget: int | str | None, n_folds: int) -> int:
+    """Return how many columns factors may have together: sums and quadratics of every fold are held."""
+    return int(min(MOST_RANK, np.sqrt(memory_bytes(memory_budget) / (8.0 * (2 * n_folds + 3)))))

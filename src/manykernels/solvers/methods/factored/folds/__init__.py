@@ -1,0 +1,1 @@
+"""Cross-validation of the squared loss on factors, in all training folds at once."""
