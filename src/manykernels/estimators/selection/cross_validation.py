@@ -214,8 +214,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         self.loss = loss
         self.penalty = penalty
         self.alphas = alphas
-        self.n_alphas = n_alphas
-        self.ratio = ratio
+        self.n_alphas, self.ratio = n_alphas, ratio
         self.l1_ratios = l1_ratios
         self.mus = mus
         self.q, self.p, self.eta = q, p, eta
@@ -223,8 +222,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         self.cv = cv
         self.scoring = scoring
         self.rule = rule
-        self.fold_tol = fold_tol
-        self.fold_kernels = fold_kernels
+        self.fold_tol, self.fold_kernels = fold_tol, fold_kernels
         self.weights = weights
         self.solver = solver
         self.fit_intercept = fit_intercept
