@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -222,13 +222,14 @@ def scored(predicted: np.ndarray, y: np.ndarray, classes: bool) -> tuple[float, 
     return 1.0 - ratio, float(np.std(lost - ratio * scale) / scale.mean() / np.sqrt(len(y)))
 
 
-def measured(data: accuracy.Data, rows: int, seeds: range, methods: Sequence[str] | None) -> list[dict[str, Any]]:
-    """Return a row for each rival and split: score, its error, CPU seconds of choosing and fitting, columns."""
-    found = []
+def measured(
+    data: accuracy.Data, rows: int, seeds: range, methods: Sequence[str] | None, known: set[tuple[str, int, str]]
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each rival and split: score, its error, CPU seconds of choosing and fitting, columns."""
     for seed in seeds:
         X_train, X_test, y_train, y_test = data.split(rows, seed, MOST_TEST_ROWS)
         for name, make in rivals(data.classes, data.X.shape[1], len(y_train)).items():
-            if methods is not None and name not in methods:
+            if (methods is not None and name not in methods) or (data.name, seed, name) in known:
                 continue
             started = time.process_time()
             with warnings.catch_warnings():
@@ -237,8 +238,7 @@ def measured(data: accuracy.Data, rows: int, seeds: range, methods: Sequence[str
             row = {"set": data.name, "rows": len(y_train), "of": data.X.shape[1], "seed": seed, "method": name}
             row["cpu_s"] = time.process_time() - started
             row["score"], row["error"] = scored(model.predict(X_test), y_test, data.classes)
-            found.append(row | {"columns": getattr(model, "columns", np.nan)})
-    return found
+            yield row | {"columns": getattr(model, "columns", np.nan)}
 
 
 def overview(frame: pd.DataFrame) -> pd.DataFrame:
@@ -273,12 +273,18 @@ def loaded(name: str, folder: Path) -> accuracy.Data | None:
     return replace(data, y=np.where(data.y == 2, 1, -1))
 
 
+def kept(path: Path) -> list[dict[str, Any]]:
+    """Return what an earlier run saved."""
+    return pd.read_csv(path).to_dict("records") if path.exists() else []  # type: ignore[return-value]
+
+
 def main() -> int:
     """Measure, print, save."""
     parser = common.parser("Additive models and models with pairs on factored kernels, beside others on real tables.")
     parser.add_argument("--data", type=Path, default=common.HERE.parents[1] / "shared" / "data", help="folder of sets")
     parser.add_argument("--rows", type=int, default=3000, help="most training rows")
-    parser.add_argument("--splits", type=int, default=1, help="random splits a set")
+    parser.add_argument("--splits", type=int, default=3, help="random splits a set")
+    parser.add_argument("--resume", action="store_true", help="leave out what the output folder already has")
     parser.add_argument("--sets", default=",".join(SETS), help="names of sets, separated by commas")
     parser.add_argument("--methods", help="names of methods, separated by commas; all by default")
     parser.add_argument("--markdown", type=Path, help="also write the table to this file")
@@ -294,13 +300,14 @@ def main() -> int:
         held = [stand_in(classes, options.seed) for classes in (True, False)]
     else:
         held = [data for name in names if (data := loaded(name, options.data)) is not None]
-    rows: list[dict[str, Any]] = []
+    name = "large_tables_smoke" if options.smoke else "large_tables"
+    rows = kept(options.output / f"{name}.csv") if options.resume else []
+    known = {(row["set"], row["seed"], row["method"]) for row in rows}
+    methods = None if options.methods is None else options.methods.split(",")
     for data in held:
-        seeds = range(options.seed, options.seed + options.splits)
-        rows += measured(data, options.rows, seeds, None if options.methods is None else options.methods.split(","))
-        common.save(
-            pd.DataFrame(rows), record, options.output, "large_tables_smoke" if options.smoke else "large_tables"
-        )
+        for row in measured(data, options.rows, range(options.seed, options.seed + options.splits), methods, known):
+            rows.append(row)
+            common.save(pd.DataFrame(rows), record, options.output, name)
     if not rows:
         common.CONSOLE.print(f"nothing measured: no set in {options.data}")
         return 1

@@ -29,6 +29,7 @@ from manykernels.kernels import (
     Gaussian,
     Interaction,
     KernelSpec,
+    Landmarks,
     Laplacian,
     Linear,
     Matern,
@@ -73,6 +74,10 @@ EXAMPLES: dict[str, list[KernelSpec]] = {
     "binned": [
         Binned(Laplacian(0.3), edges=(0.5, 1.0, 2.0), shares=(0.1, 0.3, 0.4, 0.2)),
         Binned(Gaussian(0.2), 4, center=False, edges=(0.5, 1.0), shares=(0.1, 0.3, 0.6)),
+    ],
+    "landmarks": [
+        Landmarks(Matern(1.0, 0.5), 3, points=((0.0, 1.0, 2.0), (1.0, 0.5, 0.1)), units=(1.0, 0.5, 0.0)),
+        Landmarks(Gaussian(1.0), stretched=1, center=False, points=((0.3, 1.0, 2.0), (1.0, 0.5, 3.0)), units=(1, 1, 2)),
     ],
     "missing": [Missing()],
     "periodic": [Periodic(2.0), Periodic(0.7, 0.3)],

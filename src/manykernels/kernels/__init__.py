@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from manykernels.kernels.bank.bank import FittedBank, KernelBank
 from manykernels.kernels.bank.contract import FittedKernels, Group, PreparedRows
-from manykernels.kernels.bank.grids import DefaultKernels, Interactions, width_grid
+from manykernels.kernels.bank.grids import DefaultKernels, Interactions, OnLandmarks, width_grid
 from manykernels.kernels.bank.patterns import BankEntry, Joint, OnColumns, PerFeature, PerGroup, PerView
 from manykernels.kernels.bank.prepared import Prepared
 from manykernels.kernels.pairs.bank import PairKernels
@@ -25,6 +25,7 @@ from manykernels.kernels.specs import (
     Gaussian,
     Interaction,
     KernelSpec,
+    Landmarks,
     Laplacian,
     Linear,
     Matern,
@@ -69,12 +70,14 @@ __all__ = [
     "KernelBank",
     "KernelSpec",
     "KernelStack",
+    "Landmarks",
     "Laplacian",
     "Linear",
     "Matern",
     "MedianWidth",
     "Missing",
     "OnColumns",
+    "OnLandmarks",
     "Ordinal",
     "Overlap",
     "PairKernels",

@@ -31,6 +31,7 @@ from manykernels.kernels import (
     Interaction,
     KernelBank,
     KernelSpec,
+    Landmarks,
     Laplacian,
     Linear,
     Matern,
@@ -55,6 +56,7 @@ SPECS: dict[type[FactoredStack], list[tuple[KernelSpec, tuple[int, ...]]]] = {
         (Ordinal(), (2,)),
         (Periodic(2.0, 0.7), (0,)),
         (Periodic(9.0, 0.1), (1,)),
+        (Landmarks(Matern(1.0, 0.5), points=((0.0, 1.0), (1.0, 0.5), (2.0, 2.0)), units=(1.0, 0.5)), (0, 1)),
     ],
     NystroemStack: [
         (Matern(1.0, 1.5), (0, 1)),

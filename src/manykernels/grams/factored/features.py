@@ -11,7 +11,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import ive
 
-from manykernels.kernels import KernelSpec, Linear, Missing, Ordinal, Overlap, Periodic, Polynomial
+from manykernels.kernels import KernelSpec, Landmarks, Linear, Missing, Ordinal, Overlap, Periodic, Polynomial
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.validation.arrays import Array
 
@@ -121,6 +121,22 @@ class MissingFeatures(FeatureMap):
         return (points == UNSEEN) / np.sqrt(self.rank)
 
 
+@dataclass(frozen=True)
+class LandmarkFeatures(FeatureMap):
+    """Those of a kernel that is a projection on landmarks itself."""
+
+    spec: Landmarks
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]  # a field of others
+        """At most one a landmark."""
+        return self.spec.rank
+
+    def __call__(self, points: Array) -> Array:
+        """Return the features that the kernel has."""
+        return self.spec.features(points)
+
+
 @dataclass(frozen=True, eq=False)
 class LevelFeatures(FeatureMap):
     """A kernel ``mean_j k(x_j, z_j)`` on columns of few different values, through its matrix on these values."""
@@ -170,6 +186,8 @@ def feature_map(spec: KernelSpec, n_columns: int, levels: Sequence[Array] | None
     """
     if isinstance(spec, Linear):
         return LinearFeatures(n_columns) if n_columns <= MAX_FEATURES else None
+    if isinstance(spec, Landmarks):
+        return LandmarkFeatures(spec)
     if isinstance(spec, Missing):
         return MissingFeatures(n_columns) if n_columns <= MAX_FEATURES else None
     if isinstance(spec, Polynomial) and n_columns == 1:

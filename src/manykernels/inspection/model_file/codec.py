@@ -42,6 +42,7 @@ from manykernels.kernels import (
     KernelBank,
     KernelSpec,
     OnColumns,
+    OnLandmarks,
     PairKernels,
     PerFeature,
     PerGroup,
@@ -70,7 +71,7 @@ ESTIMATORS: dict[str, type[Any]] = {
 }
 BANKS = (
     KernelBank, PrecomputedBank, PairKernels, OnColumns, PerFeature, PerView, PerGroup, Joint, Interactions,
-    DefaultKernels, Encoding,
+    OnLandmarks, DefaultKernels, Encoding,
 )  # fmt: skip
 FITTED = (
     KernelExpansion, FactoredExpansion, KernelPart, FourierSeries, LandmarkFunction, CellFunction, FittedBank, Prepared,

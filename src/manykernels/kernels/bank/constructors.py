@@ -16,6 +16,7 @@ from manykernels.kernels.bank.grids import (
     DefaultKernels,
     entries_by_type,
     interactions,
+    on_landmarks,
     simplemkl_specs,
     unusable_columns,
     with_gaussians,
@@ -163,6 +164,57 @@ class BankConstructors(ABC):
         'x1 x x2: gaussian(width=0.4) of 8 bins'
         """
         return cls._build([interactions(specs, columns, order, bins, widths)], options)
+
+    @classmethod
+    def landmarks(
+        cls,
+        specs: Any = None,
+        columns: Any = None,
+        *,
+        count: int = 300,
+        stretched: Any = None,
+        stretch: float = 4.0,
+        **options: Any,
+    ) -> Self:
+        r"""Return kernels of all columns together, :class:`Landmarks`, whose functions are interactions of any order.
+
+        Added to single columns and pairs they take up what three and more columns do together. They are of finite rank,
+        so that factors are exact and the certificate is of these kernels. One kernel sees the columns as they are, and
+        one for every stretched column is sharper in that one: the fit decides which.
+
+        Parameters
+        ----------
+        specs : KernelSpec or sequence of KernelSpec, optional
+            Kernels of several columns; ``Matern("median", 0.5)``, which is :math:`\exp(-r / w)`, if not given.
+        columns : column selection, default=None
+            None is every column of numbers.
+        count : int, default=300
+            Of landmarks, at most 500.
+        stretched : column selection, default=None
+            Columns in which a kernel of its own is sharper. None is all, if they are at most 30, else none; ``[]`` is
+            none.
+        stretch : float, default=4.0
+            By how much.
+        **options
+            ``standardize``, ``normalize``, ``center``, ``missing``.
+
+        Returns
+        -------
+        KernelBank
+
+        Raises
+        ------
+        InvalidInputError
+            If a parameter cannot be used, or a stretched column is not among the columns.
+
+        Examples
+        --------
+        >>> from manykernels.kernels import KernelBank
+        >>> bank = KernelBank.landmarks(count=10, stretched=[0])
+        >>> bank.fit([[1.0, 2.0], [3.0, 5.0], [2.0, 2.0]]).names[1]
+        'all, x0 times 4: matern(width=median, nu=0.5) on 10 landmarks'
+        """
+        return cls._build([on_landmarks(specs, columns, count, stretched, stretch)], options)
 
     @classmethod
     def from_views(cls, views: Any = None, specs: Any = None, **options: Any) -> Self:

@@ -23,6 +23,7 @@ LIST_PARAMETERS = {
     "product": ("parts",),
     "interaction": ("parts",),
     "binned": ("edges", "shares"),
+    "landmarks": ("points", "units"),
     "pairwise": ("params",),
     "weighted_polynomial": ("weights",),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import comb
 from typing import Any
@@ -18,8 +18,9 @@ from manykernels.kernels.specs.binned import Binned
 from manykernels.kernels.specs.categorical import Ordinal, Overlap
 from manykernels.kernels.specs.inner import Linear, Polynomial
 from manykernels.kernels.specs.interaction import Interaction
+from manykernels.kernels.specs.landmarks import Landmarks
 from manykernels.kernels.specs.periodic import Periodic
-from manykernels.kernels.specs.radial import Gaussian
+from manykernels.kernels.specs.radial import Gaussian, Matern
 from manykernels.kernels.specs.widths import MedianWidth, width_grid
 from manykernels.kernels.tables.kinds import READ_AS, describe
 from manykernels.kernels.tables.problems import Problem
@@ -29,6 +30,7 @@ __all__ = [
     "DEFAULT_SPECS",
     "DefaultKernels",
     "Interactions",
+    "OnLandmarks",
     "entries_by_type",
     "interactions",
     "simplemkl_specs",
@@ -225,3 +227,63 @@ def interactions(specs: Any, columns: Any, order: Any, bins: Any, widths: Any) -
     if specs is not None and (bins is not None or widths is not None):
         raise InvalidInputError("Give specs, or bins and widths of Gaussian kernels of ranks, but not both.")
     return Interactions(rank_specs(widths, bins) if specs is None else specs, columns, order)
+
+
+# --- all columns together --------------------------------------------------------------------------------------------
+
+ROUGH = Matern(MedianWidth(1.0), 0.5)  # functions bend at landmarks, as those of trees have steps
+MOST_STRETCHED = 30
+
+
+@dataclass(frozen=True)
+class OnLandmarks(BankEntry):
+    """Kernels of all columns of a selection on landmarks: as they are, and with one column stretched, each in turn.
+
+    Parameters
+    ----------
+    specs : tuple of Landmarks
+    columns : column selection, default=None
+        None is every column that holds numbers.
+    stretched : column selection, default=None
+        Among these. None is all if they are at most 30, else none.
+    """
+
+    specs: tuple[Landmarks, ...] = (Landmarks(ROUGH),)
+    columns: Any = None
+    stretched: Any = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", freeze_columns(self.columns))
+        object.__setattr__(self, "stretched", freeze_columns(self.stretched))
+
+    def expand(self, table: Table) -> list[NamedKernel]:
+        """Return the kernels, those that stretch no column first."""
+        chosen = table.positions(self.columns)
+        if self.columns is None:
+            chosen = tuple(j for j in chosen if table.kind(j) == "number")
+        if not chosen:
+            raise InvalidInputError("Kernels on landmarks need a column of numbers, and there is none.")
+        sharp = self._sharp(table, chosen)
+        found: list[NamedKernel] = [(f"all: {spec.label}", spec, chosen) for spec in self.specs]
+        for j in sharp:
+            for spec in self.specs:
+                name = f"all, {table.names[j]} times {spec.stretch:g}: {spec.label}"
+                found.append((name, replace(spec, stretched=chosen.index(j)), chosen))
+        return found
+
+    def _sharp(self, table: Table, chosen: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the columns that are stretched."""
+        if self.stretched is None:
+            return chosen if 1 < len(chosen) <= MOST_STRETCHED else ()
+        if isinstance(self.stretched, tuple) and not self.stretched:
+            return ()
+        sharp = table.positions(self.stretched)
+        if missing := [table.names[j] for j in sharp if j not in chosen]:
+            raise InvalidInputError(f"stretched names {missing[:5]}, which are not among the columns of the kernels.")
+        return sharp
+
+
+def on_landmarks(specs: Any, columns: Any, count: Any, stretched: Any, stretch: Any) -> OnLandmarks:
+    """Return the pattern of `KernelBank.landmarks` from its arguments."""
+    bases = (ROUGH,) if specs is None else as_specs(specs)
+    return OnLandmarks(tuple(Landmarks(base, count, stretch=stretch) for base in bases), columns, stretched)

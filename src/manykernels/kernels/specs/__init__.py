@@ -10,6 +10,7 @@ from manykernels.kernels.specs.column_power import ColumnPower
 from manykernels.kernels.specs.general import ChiSquared, Dirichlet, FromCallable, Pairwise
 from manykernels.kernels.specs.inner import Cosine, Linear, Polynomial, Tanimoto
 from manykernels.kernels.specs.interaction import Interaction
+from manykernels.kernels.specs.landmarks import Landmarks
 from manykernels.kernels.specs.periodic import Periodic
 from manykernels.kernels.specs.radial import ArdGaussian, Gaussian, Laplacian, Matern
 from manykernels.kernels.specs.weighted_polynomial import WeightedPolynomial
@@ -26,6 +27,7 @@ __all__ = [
     "Gaussian",
     "Interaction",
     "KernelSpec",
+    "Landmarks",
     "Laplacian",
     "Linear",
     "Matern",

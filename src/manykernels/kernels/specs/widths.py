@@ -93,6 +93,10 @@ class MedianDistances:
             self._bins[most] = equal_bins(points[:, 0], most)
         return self._bins[most]
 
+    def rows(self) -> Any:
+        """Return the points themselves, those with all columns."""
+        return self._points
+
     def take(self, columns: tuple[int, ...]) -> MedianDistances:
         """Return what is learned in some of the columns only."""
         if self._column is not None and len(columns) == 1:

@@ -1,0 +1,127 @@
+"""Kernels on landmarks: what they are, what they learn, and the same model by factors and by matrices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from manykernels import (
+    KernelBank,
+    Landmarks,
+    Linear,
+    Matern,
+    MKLRegressor,
+    load_model,
+    save_model,
+    solve_factored,
+)
+from manykernels.exceptions import InvalidInputError
+from manykernels.grams.rows import open_rows
+from manykernels.kernels import Gaussian, Missing
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(90, 4))
+Y = X[:, 0] * X[:, 1] * X[:, 2] + X[:, 3]
+BANK = KernelBank.per_feature(Linear()) + KernelBank.landmarks(count=12)
+
+
+def test_a_kernel_on_landmarks_is_the_projection_of_its_base() -> None:
+    spec: Any = KernelBank.joint(Landmarks(Gaussian("median"), 9, center=False)).fit(X).specs[0]
+    points, units = np.array(spec.points), np.array(spec.units)
+    assert all((row == X).all(axis=1).any() for row in points)
+    np.testing.assert_allclose(units, 1.0 / X.std(axis=0))
+    between, own = spec.base(X * units, points * units), spec.base(points * units)
+    np.testing.assert_allclose(spec(X), between @ np.linalg.solve(own, between.T), atol=1e-9)
+    np.testing.assert_allclose(spec(points), own, atol=1e-9)  # where landmarks are, nothing is lost
+    assert np.linalg.eigvalsh(spec.base(X * units) - spec(X)).min() > -1e-9
+
+
+def test_centered_functions_have_mean_zero_over_landmarks() -> None:
+    spec: Any = KernelBank.joint(Landmarks(Matern(2.0, 0.5), 9)).fit(X).specs[0]
+    np.testing.assert_allclose(spec(spec.points).sum(axis=0), 0.0, atol=1e-12)
+
+
+def test_columns_are_divided_by_what_they_vary() -> None:
+    table = np.column_stack([X[:, 0] * 100, np.where(X[:, 1] > 1.5, 7.0, 2.0), np.full(len(X), 3.0)])
+    spec: Any = KernelBank.joint(Landmarks(Matern(1.0, 0.5), 20)).fit(table).specs[0]
+    np.testing.assert_allclose(spec.units, [1.0 / table[:, 0].std(), 0.2, 0.0])
+    moved = table + np.array([0.0, 0.0, 50.0])
+    np.testing.assert_allclose(spec(moved, table), spec(table), atol=1e-12)
+
+
+def test_a_stretched_column_is_one_that_is_larger() -> None:
+    given: dict[str, Any] = {"points": ((0.0, 1.0), (1.0, 3.0), (2.0, 0.0)), "units": (1.0, 0.5)}
+    sharp = Landmarks(Matern(1.0, 0.5), stretched=1, stretch=6.0, **given)
+    wider = Landmarks(Matern(1.0, 0.5), **given | {"units": (1.0, 3.0)})
+    np.testing.assert_allclose(sharp(X[:, :2]), wider(X[:, :2]))
+
+
+def test_the_bank_has_a_kernel_for_every_stretched_column() -> None:
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"]).assign(city="Rome")
+    names = KernelBank.landmarks(count=5, stretched=["c", "a"]).expand(frame)
+    assert [(name.split(":")[0], spec.stretched, columns) for name, spec, columns in names] == [
+        ("all", None, (0, 1, 2, 3)),
+        ("all, c times 4", 2, (0, 1, 2, 3)),
+        ("all, a times 4", 0, (0, 1, 2, 3)),
+    ]
+    assert len(KernelBank.landmarks().expand(np.ones((1, 30)))) == 31
+    assert len(KernelBank.landmarks().expand(np.ones((1, 31)))) == 1
+    assert len(KernelBank.landmarks(Gaussian(1.0), [0, 1], stretched=[]).expand(X)) == 1
+
+
+def test_factors_and_matrices_give_the_same_model(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"alpha": "0.05*max", "tol": 1e-8}
+    factored, gram = (MKLRegressor(BANK, kernels_as=kind, **given).fit(X, Y) for kind in ("factored", "gram"))
+    assert max(factored.dual_gap_, gram.dual_gap_) <= 1e-8
+    assert any(name.startswith("all") for name in factored.weights_frame()["name"])
+    np.testing.assert_allclose(factored.predict(X), gram.predict(X), atol=1e-5)
+    save_model(factored, tmp_path / "model.mkl")
+    np.testing.assert_allclose(load_model(tmp_path / "model.mkl").predict(X), factored.predict(X), atol=1e-9)
+
+
+def test_rows_in_chunks_give_the_same_model() -> None:
+    whole = solve_factored(X, Y, BANK, loss="squared", relative_strength=0.1, tol=1e-8)
+    chunks = solve_factored(open_rows(X, chunk_rows=40), Y, BANK, loss="squared", relative_strength=0.1, tol=1e-8)
+    assert chunks.primal == pytest.approx(whole.primal, rel=1e-8)
+    np.testing.assert_allclose(chunks.predict(X[:9]), whole.predict(X[:9]), atol=1e-5)
+
+
+def test_a_kernel_file_may_ask_for_landmarks() -> None:
+    kernel = {"kernel": "landmarks", "base": {"kernel": "gaussian", "width": 1.0}, "count": [4, 8]}
+    assert KernelBank.from_dict({"kernels": [kernel]}).fit(X).names == (
+        "all: gaussian(width=1) on 4 landmarks",
+        "all: gaussian(width=1) on 8 landmarks",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"base": Missing()}, "must be a kernel of numbers"),
+        ({"count": 501}, "at most 500 landmarks, got 501"),
+        ({"count": 1}, "count must be an integer of at least 2"),
+        ({"stretch": 0.0}, "stretch must be"),
+        ({"stretched": -1}, "stretched must be"),
+        ({"center": 1}, "center must be True or False"),
+        ({"points": ((1.0,),)}, "both points and units"),
+        ({"points": ((1.0, 2.0),), "units": (1.0,)}, r"shape \(1, 2\) and 1 units"),
+    ],
+)
+def test_landmarks_that_cannot_be_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        Landmarks(**{"base": Gaussian(1.0)} | arguments)
+
+
+def test_what_banks_of_landmarks_cannot_do_is_said() -> None:
+    with pytest.raises(InvalidInputError, match="not among the columns"):
+        KernelBank.landmarks(columns=[0, 1], stretched=[3]).fit(X)
+    with pytest.raises(InvalidInputError, match="need a column of numbers"):
+        KernelBank.landmarks().fit(pd.DataFrame({"city": ["Rome", "Oslo"]}))
+    with pytest.raises(InvalidInputError, match="stretches column 3 of 2"):
+        KernelBank.joint(Landmarks(Gaussian(1.0), stretched=3)).fit(X[:, :2])
+    with pytest.raises(InvalidInputError, match="are learned when its bank is fitted"):
+        Landmarks(Gaussian(1.0))(X)
