@@ -15,7 +15,6 @@ from manykernels import KernelBank, MKLRegressor, solve
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams.factored import FactoredStack, factored_stack
 from manykernels.grams.factored.landmarks import cholesky
-from manykernels.grams.packed import PackedStack
 from manykernels.objective.losses import get_loss
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers.methods.factored import fallback
@@ -39,12 +38,12 @@ class TestMixedStack(GramStackContract):
 
     def create(self, rng: np.random.Generator) -> MixedStack:
         grams, factors = self.dense(np.random.default_rng(7)), rng.normal(size=(5, 40, 3))
-        return MixedStack(PackedStack.from_dense(grams[:2]), np.hstack(list(factors[2:])), np.arange(0, 12, 3))
+        return MixedStack(list(grams[:2]), np.hstack(list(factors[2:])), np.arange(0, 12, 3))
 
 
 def test_kernels_may_all_be_factors() -> None:
     Z = np.random.default_rng(0).normal(size=(20, 4))
-    stack = MixedStack(None, Z, np.array([0, 1, 4]))
+    stack = MixedStack([], Z, np.array([0, 1, 4]))
     np.testing.assert_allclose(stack.combine([2.0, 1.0]), 2 * Z[:, :1] @ Z[:, :1].T + Z[:, 1:] @ Z[:, 1:].T)
     assert stack.diag().shape == (2, 20)
 
@@ -85,7 +84,7 @@ def test_the_message_names_kernels_and_bytes_where_matrices_may_not_be_had() -> 
     X, y = data(np.random.default_rng(3), 160, 4, "squared")
     stack = factored_stack(X, KernelBank.default())
     stack.spare_bytes = 5000
-    words = rf"leave a part of the trace of '{re.escape(NARROW)}' \(.*%\).* take 8\d\d kB, and 5.00 kB may be had"
+    words = rf"leave a part of the trace of '{re.escape(NARROW)}' \(.*%\).* take 9\d\d kB, and 5.00 kB may be had"
     with pytest.warns(ConvergenceWarning, match="at most 48 landmarks at 160 rows, which " + words):
         model = solve_factored(X, y, stack, loss="squared", relative_strength=0.02)
     assert model.status == "stalled"
@@ -129,3 +128,23 @@ def test_estimators_go_over_and_predict_like_gram_models() -> None:
     assert all(model.dual_gap_ <= 1e-5 for model in models)
     new = rng.normal(size=(30, 3))
     np.testing.assert_allclose(models[0].predict(new), models[1].predict(new), atol=0.02 * y.std())
+
+
+@pytest.mark.usefixtures("few_landmarks")
+def test_the_next_strength_goes_on_with_the_matrices_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = data(np.random.default_rng(3), 160, 4, "squared")
+    stack = factored_stack(X, KernelBank.default())
+    problem = FactoredProblem(stack, y, get_loss("squared"), get_regularizer("l1", 1.0))
+    first, second = (
+        problem.with_penalty(get_regularizer("l1", share * problem.strength_max())) for share in (0.02, 0.01)
+    )
+    start = FactoredNewton().solve(first)
+    made: list[int] = []
+    monkeypatch.setattr(WorkingMatrices, "_matrix", lambda self, kernel: made.append(kernel))
+    found = FactoredNewton().solve(second, start)
+    assert str(found.status) == "converged"
+    assert not made  # nothing is evaluated twice
+    monkeypatch.undo()
+    monkeypatch.setattr(fallback, "FALLBACK_SAMPLES", 1000)
+    assert found.certificate.primal == pytest.approx(FactoredNewton().solve(second).certificate.primal, rel=2e-4)
+    assert found.certificate.relative_gap <= 1e-4

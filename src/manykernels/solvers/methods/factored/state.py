@@ -93,12 +93,13 @@ class State:
     best: DualBound | None = None
     steps: int = 0
     fallback: Fallback | None = None
+    matrices: Any = None
     rounds: list[Round] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Start:
-    """What a fit of another problem on the same stack begins with; small, whatever the number of samples.
+    """What a fit of another problem on the same stack begins with: small, but for N x N matrices where there are any.
 
     Attributes
     ----------
@@ -106,6 +107,8 @@ class Start:
     coefficients : dict of int to ndarray
         Of the factors of each of these kernels.
     intercept, factor_tol, mu : float
+    matrices : WorkingMatrices, optional
+        What a fit went over to, which the next one goes on with.
     """
 
     kernels: Array
@@ -113,10 +116,14 @@ class Start:
     intercept: Any
     factor_tol: float
     mu: float
+    matrices: Any = None
 
     @classmethod
     def of(cls, state: State) -> Start | None:
-        """Return where a state stands; None after it went over to N x N matrices."""
+        """Return where a state stands; None after N x N matrices of few rows, which are evaluated anew."""
+        if state.matrices is not None:
+            none: dict[int, Array] = {}
+            return cls(state.kernels, none, state.point.b, state.factor_tol, state.mu, state.matrices)
         if state.objective is None:
             return None
         starts, norms = state.objective.penalty.starts, state.objective.penalty.norms(state.point.v)

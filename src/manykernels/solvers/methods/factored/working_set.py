@@ -82,6 +82,8 @@ class FactoredWorkingSet:
 
         Returns what `run` does; ``start`` is the model of another problem on the same stack.
         """
+        if start is not None and start.matrices is not None:
+            return (yield from self._go_over(self._start(), start.matrices.over(self.problem)))
         state = self._start() if start is None or not len(start.kernels) else self._continued(start)
         if matrices_do(self.problem) and not self.problem.loss.smooth:
             return (yield from self._fall_back(state))  # smoothing costs more than matrices of this size
@@ -272,6 +274,7 @@ class FactoredWorkingSet:
 
     def _go_over(self, state: State, matrices: WorkingMatrices) -> Generator[Array | State, Quads, tuple[State, str]]:
         """Go on with N x N matrices of the kernels that need them, until no kernel is missing."""
+        state.matrices = matrices
         while True:
             bound, gap = yield from self._taken_over(state, matrices.solve(0.5 * self.tol, self._left))
             yield state

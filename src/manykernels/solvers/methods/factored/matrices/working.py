@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels.grams.counters import triangle_size
 from manykernels.grams.factored import FactoredStack
-from manykernels.grams.packed import PackedStack
 from manykernels.grams.plan import SQUARE_ARRAYS, memory_bytes
 from manykernels.objective.problem import Problem
 from manykernels.solvers.methods.factored.fallback import GramResult, result_of, solved
-from manykernels.solvers.methods.factored.matrices.mixed import MixedStack
+from manykernels.solvers.methods.factored.matrices.mixed import ROWS, MixedStack
 from manykernels.solvers.methods.factored.tuning import MATRIX_FACTORS, SINGLE_PRECISION_TOL
 from manykernels.solvers.solution import Solution
 
 Array = NDArray[Any]
+
+MOST_SINGLE = 1e30  # on the diagonal: single precision ends at 3e38
 
 
 class WorkingMatrices:
@@ -38,10 +39,17 @@ class WorkingMatrices:
         self.problem, self.stack = problem, problem.stack
         self._dtype = np.dtype(np.float32 if tol >= SINGLE_PRECISION_TOL else np.float64)
         self.whole: list[int] = []
-        self._triangles: list[Array] = []
+        self._matrices: list[Array] = []
         self._factors: list[tuple[Array, Array, Array]] = []  # kernels, starts, factors
         self._last: dict[int, float] = {}
         self._solution: Solution | None = None
+
+    def over(self, problem: Problem) -> WorkingMatrices:
+        """Return the same matrices for another problem on the same kernels and rows, which begins where this one is."""
+        other = copy(self)
+        assert isinstance(problem.stack, FactoredStack)
+        other.problem, other.stack = problem, problem.stack
+        return other
 
     @property
     def kernels(self) -> Array:
@@ -57,7 +65,7 @@ class WorkingMatrices:
         """Return the bytes of the matrices of these kernels, beside those that are held, and of a solver on them."""
         n = self.stack.n_samples
         count = len(self.whole) + sum(1 for m in kernels if self._goes_whole(int(m)))
-        return 8 * SQUARE_ARRAYS * n**2 + self._dtype.itemsize * triangle_size(n) * count
+        return (8 * SQUARE_ARRAYS + self._dtype.itemsize * count) * n**2
 
     def _goes_whole(self, kernel: int) -> bool:
         return self.stack.left_over(kernel, MATRIX_FACTORS) > 0
@@ -66,29 +74,35 @@ class WorkingMatrices:
         """Take kernels in; each is evaluated once."""
         new = [int(m) for m in kernels]
         whole = [m for m in new if self._goes_whole(m)]
-        for kernel in whole:
-            out = np.empty((1, triangle_size(self.stack.n_samples)), dtype=self._dtype)
-            self._triangles.append(self.stack.triangles([kernel], out=out))
-        self.whole += whole
+        # New lists: those that `over` shares stay as they are.
+        self.whole, self._matrices = self.whole + whole, self._matrices + [self._matrix(m) for m in whole]
         others = [m for m in new if m not in set(whole)]
         rows = np.arange(self.stack.n_samples)
-        for operator in self.stack.operators(others, MATRIX_FACTORS) if others else []:
-            self._factors.append((operator.kernels, operator.starts, operator.rows(rows)))
+        operators = self.stack.operators(others, MATRIX_FACTORS) if others else []
+        self._factors = self._factors + [(each.kernels, each.starts, each.rows(rows)) for each in operators]
+
+    def _matrix(self, kernel: int) -> Array:
+        """Return one kernel on all rows."""
+        n = self.stack.n_samples
+        single = self.stack._kernel_diag(kernel).max() < MOST_SINGLE
+        out = np.empty((n, n), dtype=self._dtype if single else np.float64)
+        for start in range(0, n, ROWS):
+            here = slice(start, min(start + ROWS, n))
+            out[here, start:] = self.stack.block(here, slice(start, n), [kernel])[0]
+            out[here.stop :, here] = out[here, here.stop :].T
+        return out
 
     def solve(self, tol: float, time_limit: float) -> GramResult:
         """Solve, from the solution before; functions are those of factors where these are fine enough."""
         kernels = self.kernels
         n = self.stack.n_samples
-        whole = PackedStack(np.concatenate(self._triangles), n) if self._triangles else None
-        if whole is not None:
-            self._triangles = [whole.packed[i : i + 1] for i in range(whole.n_kernels)]  # one copy of them, not two
         ranks = [np.diff(starts) for _, starts, _ in self._factors]
         starts = np.concatenate([[0], np.cumsum(np.concatenate([np.zeros(0, dtype=np.int64), *ranks]))])
         factors = np.hstack([np.zeros((n, 0)), *(rows for *_, rows in self._factors)])
         problem = self.problem
         own = replace(
             problem,
-            stack=MixedStack(whole, factors, starts),
+            stack=MixedStack(self._matrices, factors, starts),
             kernel_penalties=problem.penalties[kernels],
             regularizer=problem.regularizer.take(kernels),
         )
