@@ -15,12 +15,13 @@ from manykernels import KernelBank, MKLRegressor, solve
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams.factored import FactoredStack, factored_stack
 from manykernels.grams.factored.landmarks import cholesky
+from manykernels.objective import CoxPartial, survival_target
 from manykernels.objective.losses import get_loss
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers.methods.factored import fallback
 from manykernels.solvers.methods.factored.matrices.mixed import MixedStack
 from manykernels.solvers.methods.factored.matrices.working import WorkingMatrices
-from manykernels.solvers.methods.factored.problem import FactoredProblem
+from manykernels.solvers.methods.factored.problem import FactoredJointProblem, FactoredProblem
 from manykernels.solvers.methods.factored.solve import solve_factored
 from manykernels.solvers.methods.factored.solver import FactoredNewton
 from manykernels.testing import GramStackContract
@@ -148,3 +149,16 @@ def test_the_next_strength_goes_on_with_the_matrices_of_the_one_before(monkeypat
     monkeypatch.setattr(fallback, "FALLBACK_SAMPLES", 1000)
     assert found.certificate.primal == pytest.approx(FactoredNewton().solve(second).certificate.primal, rel=2e-4)
     assert found.certificate.relative_gap <= 1e-4
+
+
+@pytest.mark.usefixtures("few_landmarks")
+def test_the_message_says_where_matrices_would_prove_nothing() -> None:
+    """Of a loss of all samples together, the Gram solver's coefficients are not slopes at a model's scores."""
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2, 2, (150, 4))
+    time = rng.exponential(np.exp(-np.sin(2 * X[:, 0]) - X[:, 1] * X[:, 2]))
+    stack, target = factored_stack(X, KernelBank.default()), survival_target(np.ones(150, dtype=bool), time)
+    problem = FactoredJointProblem(stack, target, CoxPartial("breslow"), get_regularizer("l1", 0.3))
+    words = rf"trace of '{re.escape(NARROW)}'.* prove no gap of the loss 'cox'"
+    with pytest.warns(ConvergenceWarning, match=words):
+        FactoredNewton(tol=1e-6).solve(problem)
