@@ -51,12 +51,16 @@ class DaskRows(RowSource):
         vectors: Sequence[Any],
         chunks: Sequence[int] | None = None,
     ) -> _Layer:
-        """Return a task a chunk; what they have in common is one object in the graph."""
+        """Return a task a chunk; a function of columns, which factors may make large, goes to each worker once."""
         program, held = Program.of([self._cut(vector) for vector in vectors])
         work = partial(_on_columns, function, program, None if positions is None else list(positions))
         layer = _Layer()
         for c in range(self.n_chunks) if chunks is None else chunks:
-            layer.add(work, None if positions is None else self._parts[c], *(own.parts[c] for own in held))
+            parts = [own.parts[c] for own in held]
+            if positions is None:
+                layer.add(work, None, *parts)
+            else:
+                layer.add(_call, layer.once(work), self._parts[c], *parts)
         return layer
 
     def _cut(self, vector: Any) -> Any:
@@ -121,7 +125,7 @@ class DaskRows(RowSource):
         object
         """
         layer, together = self._layer(function, positions, vectors), partial(_combined, combine or add)
-        keys = layer.keys
+        keys = list(layer.keys)
         while len(keys) > 1:
             keys = [layer.add(together, keys[at : at + FAN_IN]) for at in range(0, len(keys), FAN_IN)]
         return _dask().compute(*layer.delayed(keys))[0]
@@ -186,20 +190,23 @@ class _Layer:
 
     def __init__(self) -> None:
         self.name = f"manykernels-{uuid4().hex}"
+        self.keys: list[Any] = []
         self._tasks: dict[Any, Any] = {}
         self._needed: list[Any] = []
-
-    @property
-    def keys(self) -> list[Any]:
-        """Keys of the tasks, in their order."""
-        return list(self._tasks)
 
     def add(self, function: Any, *arguments: Any) -> Any:
         """Add a task and return its key; arguments are delayed objects, lists of keys, or things that travel."""
         needed = [argument for argument in arguments if hasattr(argument, "__dask_graph__")]
         self._needed += needed
-        key = (self.name, len(self._tasks))
+        key = (self.name, len(self.keys))
         self._tasks[key] = (function, *(one.key if hasattr(one, "__dask_graph__") else one for one in arguments))
+        self.keys.append(key)
+        return key
+
+    def once(self, thing: Any) -> Any:
+        """Return the key of a thing that tasks share: workers that need it pass it on to each other."""
+        key = (self.name, "shared")
+        self._tasks.setdefault(key, (_itself, thing))
         return key
 
     def delayed(self, keys: Sequence[Any] | None = None) -> list[Any]:
@@ -208,7 +215,7 @@ class _Layer:
         from dask.highlevelgraph import HighLevelGraph
 
         graph = HighLevelGraph.from_collections(self.name, self._tasks, dependencies=self._needed)
-        return [Delayed(key, graph, layer=self.name) for key in (self._tasks if keys is None else keys)]
+        return [Delayed(key, graph, layer=self.name) for key in (self.keys if keys is None else keys)]
 
 
 def _on_columns(function: Mapped, program: Program, positions: list[int] | None, data: Any, *parts: Any) -> Any:
@@ -217,6 +224,10 @@ def _on_columns(function: Mapped, program: Program, positions: list[int] | None,
     if positions is not None:
         chosen = data.iloc[:, positions] if hasattr(data, "iloc") else np.asarray(data)[:, positions]
     return function(chosen, *program(parts))
+
+
+def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
 
 
 def _itself(data: Any) -> Any:
