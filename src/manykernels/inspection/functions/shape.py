@@ -187,6 +187,13 @@ class ShapeDisplay:
         return self
 
 
+def active_columns(estimator: Any) -> list[str]:
+    """Return the columns that kernels with weight act on alone, those of the largest norms first."""
+    table, known = kernel_table(estimator), set(known_features(estimator))
+    sums = table[np.asarray(table["weight"]) > 0].groupby("columns")["norm"].sum()
+    return [str(name) for name in sums.sort_values(ascending=False, kind="stable").index if name in known]
+
+
 def _grid(figure: Any, n_parts: int) -> tuple[int, int]:
     """Return how many rows and columns of axes a figure has room for, no more than are wanted."""
     width, height = figure.get_size_inches()

@@ -80,16 +80,10 @@ class SurfaceDisplay:
         check_is_fitted(estimator)
         estimator, X = unwrapped(estimator, X)
         table, rows = kernel_table(estimator, target), rows_of(estimator, X)
-        active = table[np.asarray(table["weight"]) > 0]
-        known = known_features(estimator)
-        found = {label: pair for label in active["columns"].unique() if (pair := _pair_of(label, set(known)))}
-        if columns is None:
-            own = active[active["columns"].isin(found)]
-            if own.empty:
-                raise InvalidInputError("No kernel on two columns is active, so that there is no surface to draw.")
-            names = found[str(own.groupby("columns")["norm"].sum().idxmax())]
-        else:
-            names = _named(columns, known)
+        known, found = known_features(estimator), _labeled_pairs(estimator, table)
+        if columns is None and not found:
+            raise InvalidInputError("No kernel on two columns is active, so that there is no surface to draw.")
+        names = next(iter(found.values())) if columns is None else _named(columns, known)
         labels = [label for label, pair in found.items() if pair in (names, names[::-1])]
         if not labels:
             raise InvalidInputError(f"No kernel on the columns {names} is active.")
@@ -135,6 +129,20 @@ class SurfaceDisplay:
             ax.figure.colorbar(image, ax=ax, label="added to the score")
         self.ax_, self.figure_ = ax, ax.figure
         return self
+
+
+def active_pairs(estimator: Any) -> list[tuple[str, str]]:
+    """Return the pairs of columns that kernels with weight act on, those of the largest norms first."""
+    pairs = _labeled_pairs(estimator, kernel_table(estimator)).values()
+    return [pair for at, pair in enumerate(pairs) if pair[::-1] not in list(pairs)[:at]]
+
+
+def _labeled_pairs(estimator: Any, table: pd.DataFrame) -> dict[str, tuple[str, str]]:
+    """Return the pairs of columns of active kernels by their labels, those of the largest norms first."""
+    known = set(known_features(estimator))
+    sums = table[np.asarray(table["weight"]) > 0].groupby("columns")["norm"].sum()
+    ordered = sums.sort_values(ascending=False, kind="stable").index
+    return {label: pair for label in ordered if (pair := _pair_of(label, known))}
 
 
 def _pair_of(label: str, known: set[str]) -> tuple[str, str] | None:

@@ -20,6 +20,7 @@ from manykernels.inspection.pipelines import last_step, unwrapped
 from manykernels.inspection.reports import charts, contents, words
 from manykernels.inspection.reports.caveats import Case, caveats_of
 from manykernels.inspection.reports.evaluation import FOLDS, HELD_OUT, TRAINING, Evaluation, evaluate
+from manykernels.inspection.reports.functions import functions_of
 from manykernels.inspection.reports.report import MKLReport
 from manykernels.inspection.reports.scores import check_one_prediction
 from manykernels.inspection.reports.tasks import SURVIVAL, task_of
@@ -134,6 +135,7 @@ def report(
         "versions": contents.versions(),
         **_performance(estimator, task, evaluation),
         **_selection(estimator, facts, evaluation),
+        **functions_of(model, X),
     }
     target = Path(path)
     target.write_text(template.render(**content), encoding="utf-8")
