@@ -1,11 +1,12 @@
 """One set of kernel weights for all classes or targets: thousands of targets, and own against shared weights.
 
-``python benchmarks/shared_weights.py [--problem targets|views] [--data DIR] [--smoke] [--output DIR]``
+``python benchmarks/shared_weights.py [--problem targets|views|factored] [--data DIR] [--smoke] [--output DIR]``
 
 ``targets`` fits 2,000 targets on ten kernels of 1,000 samples: ridge beside scikit-learn's `KernelRidge` on the summed
 kernel, and beside himalaya's if that is installed, then the block 1-norm. ``views`` fits multi-view data with own and
 with shared weights: scikit-learn's digits, and the archives ``NAME.npz`` of ``--data`` with arrays ``X``, ``y``,
-``views`` and ``view_names``.
+``views`` and ``view_names``. ``factored`` fits five targets or classes on 1e5 rows, 30 columns and nine Gaussian widths
+on each, with kernels held as factors: shared weights beside own ones.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from sklearn.datasets import load_digits
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import StratifiedShuffleSplit
 
-from manykernels import KernelBank, Linear, MKLClassifier, get_regularizer
+from manykernels import KernelBank, Linear, MKLClassifier, MKLRegressor, get_regularizer
 from manykernels.objective import SharedProblem
 from manykernels.solvers import SharedNewton
 
@@ -34,7 +35,7 @@ ALPHAS = (0.03, 0.01, 0.003, 0.001)
 MANY_CLASSES = 20  # beyond, one split, one strength and the squared hinge alone
 FORMATS = {
     "gap": ".1e", "difference": ".1e", "cpu_s": ".2f", "peak_gb": ".2f", "accuracy": ".3f", "per_class": ".1f",
-    "selected": ".1f",
+    "selected": ".1f", "score": ".3f",
 }  # fmt: skip
 
 
@@ -125,6 +126,53 @@ def _other_ridge(data: Targets, strength: float, kind: Any) -> tuple[dict[str, f
     return {"cpu_s": cpu}, np.asarray(model.predict(data.crossed.sum(axis=0) / strength))
 
 
+# --- kernels held as factors -----------------------------------------------------------------------------------------
+
+WIDTHS = np.geomspace(0.1, 10.0, 9).tolist()
+N_COLUMNS, N_TRUE = 30, 10
+
+
+def draw_columns(n_samples: int, n_targets: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return standard normal columns, and targets that are sums of functions of the first ten, each of four of them."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_samples, N_COLUMNS)).astype(np.float32)
+    shapes = np.column_stack(
+        [np.sin((1 + j % 3) * X[:, j]) if j % 2 else np.abs(X[:, j]) - 0.8 for j in range(N_TRUE)]
+    ).astype(np.float64)
+    loads = np.zeros((N_TRUE, n_targets))
+    for target in range(n_targets):
+        loads[rng.choice(N_TRUE, 4, replace=False), target] = rng.uniform(0.5, 1.5, 4)
+    loads[loads.sum(axis=1) == 0, 0] = 1.0  # every one of them matters
+    signal = shapes @ loads
+    return X, signal / signal.std(axis=0) + rng.normal(size=signal.shape)
+
+
+def factored_frame(n_samples: int, n_targets: int, seed: int) -> pd.DataFrame:
+    """Return a row for each loss, own and shared weights, at 0.05 of the strength that empties the models."""
+    X, Y = draw_columns(n_samples, n_targets, seed)
+    bank = KernelBank.per_feature(widths=WIDTHS, standardize=True)
+    options: dict[str, Any] = {"alpha": "0.05*max", "kernels_as": "factored"}
+    classes = Y.argmax(axis=1)
+    cases: list[tuple[Any, ...]] = [(MKLRegressor, "squared", Y, 1e-4)]
+    cases += [(MKLClassifier, "logistic", classes, 1e-4), (MKLClassifier, "hinge", classes, 1e-3)]
+    rows = []
+    for kind, loss, y, tol in cases:
+        for weights in ("shared", "own"):
+            started = time.process_time()
+            with common.quiet():
+                model = kind(bank, loss=loss, weights=weights, tol=tol, **options).fit(X, y)
+            cpu = time.process_time() - started
+            columns = np.arange(len(model.kernel_names_)) // len(WIDTHS)
+            chosen = np.unique(columns[np.atleast_2d(model.kernel_weights_).any(axis=0)])
+            solutions = np.atleast_1d(np.array(model.solution_, dtype=object))
+            facts = {"loss": loss, "weights": weights, "gap": model.dual_gap_, "cpu_s": cpu}
+            facts |= {"score": float(model.score(X, y)), "passes": sum(found.n_iter + 1 for found in solutions)}
+            facts |= {"columns": len(chosen), "of noise": int((chosen >= N_TRUE).sum())}
+            rows.append(facts | {"peak_gb": common.peak_memory_bytes() / 1e9})
+            common.CONSOLE.print(rows[-1])
+    return pd.DataFrame(rows)
+
+
 # --- several views ---------------------------------------------------------------------------------------------------
 
 
@@ -208,7 +256,7 @@ def _fitted(
 def main() -> int:
     """Measure, print, save; return the exit code."""
     parser = common.parser("One set of kernel weights for all classes or targets.")
-    parser.add_argument("--problem", choices=("targets", "views"), default="targets", help="what to fit")
+    parser.add_argument("--problem", choices=("targets", "views", "factored"), default="targets", help="what to fit")
     parser.add_argument("--data", type=Path, default=None, help="folder of multi-view archives")
     parser.add_argument("--splits", type=int, default=3, help="random splits in halves")
     options = parser.parse_args()
@@ -228,6 +276,11 @@ def main() -> int:
         frame = views_frame(sets, 1 if options.smoke else options.splits, options.seed)
         common.print_table(frame, "own and shared weights", FORMATS)
         common.save(frame, record, options.output, "shared_weights_views")
+    if options.smoke or options.problem == "factored":
+        n_samples = 500 if options.smoke else 100_000
+        frame = factored_frame(n_samples, 5, options.seed)
+        common.print_table(frame, f"5 targets, {n_samples} samples, {N_COLUMNS * len(WIDTHS)} kernels", FORMATS)
+        common.save(frame, record, options.output, "shared_weights_factored")
     return 0
 
 

@@ -119,7 +119,7 @@ class Block:
 
     def _hessian(self, bends: Bends) -> Array:
         rows = max(BLOCK_ROWS, BLOCK_PER_RANK * int(self.operator.starts[-1]))
-        return bends.gram([self.operator], rows, intercept=False)
+        return bends.block(self.operator, rows)
 
     def power(self, v: Array) -> float:
         """Return what these coefficients add to the sum of powers of norms."""

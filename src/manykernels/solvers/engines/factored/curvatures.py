@@ -60,6 +60,10 @@ class Bends(abc.ABC):
     def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
         """Return ``Z' H Z`` from about so many of the rows, and a row for the intercept."""
 
+    def block(self, operator: Any, rows: int) -> Array:
+        """Return ``Z' H Z`` of one operator's factors, as well as steps in its coefficients alone need it."""
+        return self.gram([operator], rows, intercept=False)
+
 
 class SampleBends(Bends):
     """Those of a sum over samples, ``diag(s l'')``."""

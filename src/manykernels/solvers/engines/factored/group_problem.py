@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,8 @@ class GroupProblem:
         H[np.diag_indices_from(H)] += RIDGE * max(float(np.trace(H)), 1e-300) / len(H)
         self._bases: list[Array] = []
         self._eigenvalues = np.empty(len(H))
-        for low, high in zip(penalty.starts[:-1], penalty.starts[1:], strict=True):
+        self._starts = _uncoupled(H, penalty.starts)
+        for low, high in pairwise(self._starts):
             values, vectors = eigh(H[low:high, low:high])
             self._eigenvalues[low:high] = np.maximum(values, values[-1] * 1e-14)
             self._bases.append(vectors)
@@ -111,10 +113,7 @@ class GroupProblem:
         self._H = H
 
     def _blocks(self) -> list[tuple[int, int, Array]]:
-        return [
-            (int(low), int(high), basis)
-            for low, high, basis in zip(self.penalty.starts[:-1], self.penalty.starts[1:], self._bases, strict=True)
-        ]
+        return [(low, high, basis) for (low, high), basis in zip(pairwise(self._starts), self._bases, strict=True)]
 
     def _rotate(self, v: Array, *, back: bool = False) -> Array:
         out = np.empty_like(v)
@@ -189,6 +188,16 @@ class GroupProblem:
             return self._rotate(out, back=True)
 
         return apply
+
+
+def _uncoupled(H: Array, starts: Array) -> list[int]:
+    """Return boundaries of diagonal blocks, inside groups as well where nothing joins coordinates on both sides."""
+    found = [0]
+    for low, high in pairwise(starts.tolist()):
+        furthest = high - low - 1 - np.argmax(H[low:high, low:high][:, ::-1] != 0, axis=1)
+        ends = np.maximum.accumulate(furthest) == np.arange(high - low)
+        found += (low + 1 + np.flatnonzero(ends)).tolist()
+    return found
 
 
 def line_minimum(penalty: GroupPenalty, v: Array, step: Array, linear: float, square: float) -> float:

@@ -143,7 +143,7 @@ def _advance(
     """Take one step with a line search; return its size, 0 if the objective does not decrease."""
     if not bends.any:
         return 0.0
-    if objective.rank > RANK_LIMIT or first_rows(objective) * objective.rank**2 > DENSE_WORK:
+    if objective.rank > RANK_LIMIT or first_rows(objective) * objective.products > DENSE_WORK:
         if curvature.blocks is None:
             curvature.blocks = [Block(objective, slot, bends) for slot in range(len(objective.operators))]
         v, shift, change = backfitting_step(objective, point, slopes, bends, curvature.blocks)

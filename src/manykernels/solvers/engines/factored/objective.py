@@ -130,6 +130,11 @@ class FactoredObjective:
         """Number of intercepts."""
         return int(self.problem.fit_intercept)
 
+    @property
+    def products(self) -> float:
+        """Products that a row costs in a dense Hessian."""
+        return float(self.rank) ** 2
+
     def totals(self, rho: Array) -> Array:
         """Return the sums of scores' coefficients that intercepts see, (n_free,)."""
         return np.array([float(rho.sum())]) if self.n_free else np.zeros(0)

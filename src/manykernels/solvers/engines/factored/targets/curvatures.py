@@ -66,6 +66,15 @@ class CoupledBends(Bends):
     def __init__(self, p: Array, weight: Array) -> None:
         self.p, self.weight, self.diagonal = p, weight, (weight * p).ravel()
 
+    def block(self, operator: Any, rows: int) -> Array:
+        """Return ``Z' H Z`` with ``p (1 - p) T / (T - 1)`` for ``diag(p) - p p'``, the same where classes are alike.
+
+        With nothing between targets it is a ``T``-th of the work; slopes are exact all the same.
+        """
+        n_targets = len(self.p)
+        alone = self.weight * self.p * (1.0 - self.p) * (n_targets / (n_targets - 1.0))
+        return BendsOfTargets(alone.ravel(), n_targets).block(operator, rows)
+
     def product(self, x: Array) -> Array:
         """Return ``H x``."""
         px = self.p * x.reshape(self.p.shape)

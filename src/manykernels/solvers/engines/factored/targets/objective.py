@@ -24,6 +24,11 @@ class ObjectiveOfTargets(FactoredObjective):
         """Number of intercepts."""
         return self.problem.n_targets if self.problem.fit_intercept else 0
 
+    @property
+    def products(self) -> float:
+        """Products that a row costs in a dense Hessian, which has nothing between targets unless these are coupled."""
+        return float(self.rank) ** 2 / (1 if self.problem.whole.loss.coupled else self.problem.n_targets)
+
     def totals(self, rho: Array) -> Array:
         """Return the sums over the samples of each target, (n_free,)."""
         return rho.reshape(self.problem.n_targets, -1).sum(axis=1) if self.n_free else np.zeros(0)
