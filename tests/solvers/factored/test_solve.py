@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from manykernels import KernelBank, solve
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError
-from manykernels.grams.factored import ExplicitStack, FourierStack, factored_stack
+from manykernels.grams.factored import ExplicitStack, FourierStack, NystroemStack, factored_stack, nystroem
 from manykernels.kernels import Gaussian, Laplacian, Linear, Polynomial
 from manykernels.objective.losses import get_loss
 from manykernels.objective.regularizers import (
@@ -235,26 +235,53 @@ def test_where_the_rank_passes_the_samples_gram_matrices_take_over() -> None:
     assert np.isfinite(model.decision_function(rng.normal(size=(5, 60)))).all()
 
 
-def test_a_loose_bound_is_not_taken_for_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+PAIRS = KernelBank([(f"{i}{j}", Gaussian(0.7), [i, j]) for i in range(4) for j in range(i)], standardize=True)
+BROAD = KernelBank([("four", Gaussian(1.0), [0, 1, 2, 3]), ("others", Gaussian(1.0), [1, 2, 3, 4])], standardize=True)
+
+
+def certified(seed: int, bank: KernelBank, n: int, rounds: int) -> tuple[FactoredModel, float]:
+    """A model of few rounds, and its brute-force gap."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 5 if bank is BROAD else 4))
+    y = np.tanh(X[:, 0] * X[:, 1]) + 0.1 * rng.normal(size=n)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = solve_factored(X, y, bank, loss="squared", relative_strength=0.1, tol=1e-6, max_rounds=rounds)
+    fitted, prepared = bank.fit_prepare(X)
+    penalty = get_regularizer("l1", 0.1 * model.strength_max)
+    return model, brute_force(model, fitted.block(prepared, prepared), y, get_loss("squared"), penalty, {})
+
+
+@pytest.mark.parametrize(("bank", "n"), [(PAIRS, 150), (BROAD, 80)], ids=["pairs", "landmarks"])
+def test_a_loose_bound_is_not_taken_for_a_proof(bank: KernelBank, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The own gap of landmarks says nothing; the reported one is the brute-force one, by a few exact values."""
     monkeypatch.setattr(fallback, "FALLBACK_SAMPLES", 0)
-    monkeypatch.setattr(working_set, "INNER", 1e-4)
-    entries = [(f"{i}{j}", Gaussian(0.7), [i, j]) for i in range(4) for j in range(i)]
-    bank = KernelBank(entries, standardize=True)
+    monkeypatch.setattr(working_set, "INNER", 1e-6)
     fooled = 0
     for seed in range(50):
-        rng = np.random.default_rng(seed)
-        X = rng.normal(size=(150, 4))
-        y = np.tanh(X[:, 0] * X[:, 1]) + 0.1 * rng.normal(size=150)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            model = solve_factored(X, y, bank, loss="squared", relative_strength=0.1, tol=1e-6, max_rounds=1)
-        fitted, prepared = bank.fit_prepare(X)
-        penalty = get_regularizer("l1", 0.1 * model.strength_max)
-        brute = brute_force(model, fitted.block(prepared, prepared), y, get_loss("squared"), penalty, {})
+        model, brute = certified(seed, bank, n, rounds=1)
         assert brute - 1e-9 <= model.dual_gap <= 1.1 * brute + 1e-9
         fooled += model.approximate_gap < 1e-3 * model.dual_gap
     assert fooled >= 10
+
+
+def test_an_own_gap_of_5e_7_hides_a_gap_of_percents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where landmarks are few: the problem on factors is solved, that of the kernels is not, and is told so."""
+    monkeypatch.setattr(fallback, "FALLBACK_SAMPLES", 0)
+    monkeypatch.setattr(working_set, "INNER", 1e-6)
+    monkeypatch.setattr(nystroem, "rank_limit", lambda n: 30)
+    hidden = 0
+    for seed in range(5):
+        model, brute = certified(seed, BROAD, 80, rounds=1)
+        assert {type(part) for part in model._stack.parts} == {NystroemStack}  # type: ignore[attr-defined]
+        assert model.dual_gap == pytest.approx(brute, rel=0.1)
+        assert model.status != "converged"
+        hidden += model.approximate_gap <= 5e-7 and model.dual_gap >= 1.7e-2
+    assert hidden >= 3
+    # Left to itself the solver goes on until the gap of the kernels is closed.
+    model, brute = certified(0, BROAD, 80, rounds=50)
+    assert (model.status, model.dual_gap <= 1e-6) == ("converged", True)
+    assert brute <= 1e-6 + 1e-9
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
