@@ -93,11 +93,16 @@ def factored_stack(X: Any, bank: KernelBank) -> FactoredStack:
     names, positions = [name for name, _, _ in kernels], [columns for _, _, columns in kernels]
     specs = [_resolved(spec, columns, table, medians) for _, spec, columns in kernels]
     scales = _scales(specs, positions, table, bank.normalize)
-    return composed(table, names, positions, specs, scales)
+    return composed(table, names, positions, specs, scales, bank.landmarks_by)
 
 
 def composed(
-    table: ColumnTable, names: Sequence[str], positions: Sequence[Positions], specs: Sequence[KernelSpec], scales: Array
+    table: ColumnTable,
+    names: Sequence[str],
+    positions: Sequence[Positions],
+    specs: Sequence[KernelSpec],
+    scales: Array,
+    landmarks_by: str = "cholesky",
 ) -> CompositeStack:
     """Return kernels on columns of a table, divided among the stacks that serve them."""
     levels = [levels_of(spec, columns, table) for spec, columns in zip(specs, positions, strict=True)]
@@ -109,7 +114,7 @@ def composed(
         own = np.flatnonzero(kinds == kind)
         if len(own):
             chosen, places = [specs[m] for m in own.tolist()], [positions[m] for m in own.tolist()]
-            parts.append(_part(kind, table, places, chosen, scales[own]))
+            parts.append(_part(kind, table, places, chosen, scales[own], landmarks_by))
             members.append(own)
     return CompositeStack(parts, members, names=names)
 
@@ -157,11 +162,15 @@ def _used(kernels: list[NamedKernel]) -> list[int]:
     return sorted({j for _, _, positions in kernels for j in positions})
 
 
-def _part(kind: str, table: ColumnTable, positions: list[Positions], specs: list[Any], scales: Array) -> FactoredStack:
+def _part(
+    kind: str, table: ColumnTable, positions: list[Positions], specs: list[Any], scales: Array, landmarks_by: str
+) -> FactoredStack:
     if kind in ("explicit", "grid"):
         return (ExplicitStack if kind == "explicit" else GridStack)(table, positions, specs, scales)
     if kind in ("nystroem", "window"):
-        return (NystroemStack if kind == "nystroem" else WindowStack)(table, positions, specs, scales)
+        return (NystroemStack if kind == "nystroem" else WindowStack)(
+            table, positions, specs, scales, landmarks_by=landmarks_by
+        )
     columns = np.array([column for (column,) in positions])
     if kind == "scan":
         return ScanStack(table, columns, specs, scales)

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from manykernels.grams.factored.base import ROUNDING, FactoredStack
+from manykernels.grams.factored.landmarks.choice import drawn_features
 from manykernels.grams.factored.landmarks.cholesky import NystroemFeatures, rank_limit
 from manykernels.grams.factored.operators import CHUNK_ROWS, FeatureOperator
 from manykernels.grams.rows.columns import ColumnTable
@@ -34,6 +35,8 @@ class NystroemStack(FactoredStack):
     names : sequence of str, optional
     rank : int, default=100
         Of the factors that a pass uses.
+    landmarks_by : {"cholesky", "uniform", "k-means"}, default="cholesky"
+        How landmarks are chosen among the rows.
     """
 
     def __init__(
@@ -45,10 +48,12 @@ class NystroemStack(FactoredStack):
         *,
         names: Sequence[str] | None = None,
         rank: int = PASS_RANK,
+        landmarks_by: str = "cholesky",
     ) -> None:
         super().__init__(len(specs), table.n_rows, np.float64, names=names)
         self.table, self.positions, self.specs = table, tuple(positions), tuple(specs)
         self.scales, self.rank = np.asarray(scales, dtype=np.float64), rank
+        self.landmarks_by = landmarks_by
         self._maps: dict[tuple[int, float, int], NystroemFeatures] = {}
 
     # --- factors ----------------------------------------------------------------------------------------------------
@@ -57,7 +62,7 @@ class NystroemStack(FactoredStack):
         """Return the features of a kernel; its landmarks are kept, nothing of length N."""
         key, spec, columns = (kernel, tol, rank), self.specs[kernel], self.positions[kernel]
         if key not in self._maps:
-            self._maps[key] = NystroemFeatures.drawn(spec, columns, self.table, tol, rank)
+            self._maps[key] = drawn_features(spec, columns, self.table, tol, rank, self.landmarks_by)
         return FeatureOperator(kernel, columns, spec, self._maps[key], float(self.scales[kernel]))
 
     def left_over(self, kernel: int, tol: float) -> float:
@@ -125,6 +130,7 @@ class NystroemStack(FactoredStack):
             self.scales[kernels],
             names=self._names_of(kernels),
             rank=self.rank,
+            landmarks_by=self.landmarks_by,
         )
 
 

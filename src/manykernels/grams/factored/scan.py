@@ -8,7 +8,8 @@ import numpy as np
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored.base import ROUNDING, FactoredStack
-from manykernels.grams.factored.landmarks.cholesky import NystroemFeatures, rank_limit
+from manykernels.grams.factored.landmarks.choice import drawn_features
+from manykernels.grams.factored.landmarks.cholesky import rank_limit
 from manykernels.grams.factored.loops import matern_recursion
 from manykernels.grams.factored.operators import FeatureOperator
 from manykernels.grams.rows.columns import ColumnTable
@@ -137,7 +138,7 @@ class ScanStack(FactoredStack):
         made = []
         for m in map(int, kernels):
             spec, columns = self.specs[m], self.columns_of(m)
-            features = NystroemFeatures.drawn(spec, columns, self.table, tol, rank_limit(self.n_samples))
+            features = drawn_features(spec, columns, self.table, tol, rank_limit(self.n_samples))
             made.append(FeatureOperator(m, columns, spec, features, float(self.scales[m])))
         return made
 

@@ -121,7 +121,7 @@ def open_factored(bank: KernelBank, X: Any, *, fit_intercept: bool = True) -> tu
         means = np.where(means - grand > CENTERED_ZERO * means, means - grand, 0.0)
     scales = training_scales(means[:, None], bank.normalize, bare.names)
     fitted = replace(bare, normalize=bank.normalize, scales=scales / counts if bank.normalize == "trace" else scales)
-    return fitted, composed(table, bare.names, places, specs, fitted.scales)
+    return fitted, composed(table, bare.names, places, specs, fitted.scales, bank.landmarks_by)
 
 
 def _mean_diagonals(

@@ -27,9 +27,11 @@ from manykernels.kernels.specs.widths import MedianDistances
 from manykernels.kernels.tables.encoding import Encoding
 from manykernels.kernels.tables.kinds import READ_AS
 from manykernels.kernels.tables.problems import check_missing, entries_problems, refuse, warn_of_masks
-from manykernels.validation.arrays import Array
+from manykernels.validation.arrays import Array, check_choice
 
 __all__ = ["FittedBank", "KernelBank"]
+
+LANDMARKS_BY = ("cholesky", "uniform", "k-means")
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,6 +55,10 @@ class KernelBank(BankParameters, BankConstructors):
         that it lacks, so that these kernels say nothing of it; standardization, widths and normalization are those of
         the samples that have it. "indicator": the same, and a kernel :class:`Missing` for every pattern of gaps.
         Nothing is imputed. Samples that lack a whole view of :class:`Views` are masked in any case.
+    landmarks_by : {"cholesky", "uniform", "k-means"}, default="cholesky"
+        Of kernels held as factors that need landmarks: training rows that a randomly pivoted Cholesky factorization
+        draws, all rows alike, or the rows next to centers of k-means. Models are certified for the kernels themselves,
+        whatever the landmarks; these decide how much is left to exact evaluations.
 
     Raises
     ------
@@ -78,6 +84,7 @@ class KernelBank(BankParameters, BankConstructors):
     normalize: str | None = "mean_diagonal"
     center: bool = False
     missing: str = "error"
+    landmarks_by: str = "cholesky"
 
     def __post_init__(self) -> None:
         if isinstance(self.kernels, (str, Mapping)) or not isinstance(self.kernels, Sequence) or not self.kernels:
@@ -88,6 +95,7 @@ class KernelBank(BankParameters, BankConstructors):
         _check_unique([entry.name for entry in entries if isinstance(entry, OnColumns)])
         check_normalization(self.normalize)
         check_missing(self.missing)
+        check_choice(self.landmarks_by, LANDMARKS_BY, "landmarks_by")
         for name in ("standardize", "center"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
                 raise InvalidInputError(f"{name} must be True or False, got {getattr(self, name)!r}.")
@@ -333,7 +341,7 @@ class KernelBank(BankParameters, BankConstructors):
         Parameters
         ----------
         **changes
-            ``kernels``, ``standardize``, ``normalize``, ``center`` or ``missing``.
+            ``kernels``, ``standardize``, ``normalize``, ``center``, ``missing`` or ``landmarks_by``.
 
         Returns
         -------
@@ -355,7 +363,7 @@ class KernelBank(BankParameters, BankConstructors):
     def __add__(self, other: Any) -> KernelBank:
         if not isinstance(other, KernelBank):
             return NotImplemented
-        options = ("standardize", "normalize", "center", "missing")
+        options = ("standardize", "normalize", "center", "missing", "landmarks_by")
         differing = [name for name in options if getattr(self, name) != getattr(other, name)]
         if differing:
             told = [f"{name}: {getattr(self, name)!r} and {getattr(other, name)!r}" for name in differing]
@@ -374,6 +382,7 @@ class KernelBank(BankParameters, BankConstructors):
     def __repr__(self) -> str:
         options = f"standardize={self.standardize}, normalize={self.normalize!r}, center={self.center}"
         options += f", missing={self.missing!r}" if self.missing != "error" else ""
+        options += f", landmarks_by={self.landmarks_by!r}" if self.landmarks_by != LANDMARKS_BY[0] else ""
         kinds = ", ".join(dict.fromkeys(type(entry).__name__ for entry in self.kernels))
         return f"KernelBank({len(self.kernels)} entries: {kinds}; {options})"
 

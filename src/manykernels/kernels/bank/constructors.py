@@ -47,7 +47,7 @@ class BankConstructors(ABC):
         widths : sequence, default=()
             Gaussian kernels of these widths are added: numbers, "median", "0.5*median".
         **options
-            ``standardize``, ``normalize``, ``center``, ``missing``.
+            ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``.
 
         Returns
         -------
@@ -73,7 +73,7 @@ class BankConstructors(ABC):
         widths : sequence, default=()
             Gaussian kernels of these widths are added.
         **options
-            ``standardize``, ``normalize``, ``center``, ``missing``.
+            ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``.
 
         Returns
         -------
@@ -100,7 +100,7 @@ class BankConstructors(ABC):
         widths : sequence, default=()
             Gaussian kernels of these widths are added.
         **options
-            ``standardize``, ``normalize``, ``center``, ``missing``.
+            ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``.
 
         Returns
         -------
@@ -145,7 +145,7 @@ class BankConstructors(ABC):
             Of the Gaussian kernels, in units of ranks between 0 and 1; 0.08, whose steps are sharp, and 0.4 if not
             given.
         **options
-            ``standardize``, ``normalize``, ``center``, ``missing``.
+            ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``.
 
         Returns
         -------
@@ -196,7 +196,7 @@ class BankConstructors(ABC):
         stretch : float, default=4.0
             By how much.
         **options
-            ``standardize``, ``normalize``, ``center``, ``missing``.
+            ``standardize``, ``normalize``, ``center``, ``missing``, ``landmarks_by``.
 
         Returns
         -------
@@ -227,7 +227,7 @@ class BankConstructors(ABC):
             fitted on; without kernels these get what their columns call for, see :class:`DefaultKernels`.
         specs : KernelSpec or sequence of KernelSpec, optional
         **options
-            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``.
+            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``.
 
         Returns
         -------
@@ -263,7 +263,7 @@ class BankConstructors(ABC):
         unknown : {"error", "drop"}, default="error"
             What to do with columns that the table does not have.
         **options
-            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``.
+            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``.
 
         Returns
         -------
@@ -291,7 +291,7 @@ class BankConstructors(ABC):
             Decides now; the entries of the bank name its columns. Without it, the table that the bank is fitted on
             decides, which is :meth:`default`.
         **options
-            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``.
+            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``.
 
         Returns
         -------
@@ -328,7 +328,7 @@ class BankConstructors(ABC):
         Parameters
         ----------
         **options
-            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``.
+            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``.
 
         Returns
         -------
@@ -354,7 +354,7 @@ class BankConstructors(ABC):
         Parameters
         ----------
         **options
-            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``.
+            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``.
 
         Returns
         -------

@@ -14,7 +14,7 @@ from manykernels.kernels.bank.grids import DefaultKernels, Interactions, simplem
 from manykernels.kernels.bank.patterns import BankEntry, Joint, OnColumns, PerFeature, PerView
 from manykernels.kernels.specs.base import KERNELS, KernelSpec, spec_from_dict
 
-OPTIONS = ("standardize", "normalize", "center", "missing")
+OPTIONS = ("standardize", "normalize", "center", "missing", "landmarks_by")
 PLACES = ("joint", "each", "views", "pairs")
 # Parameters that are lists themselves: given once, not as a grid.
 LIST_PARAMETERS = {

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from manykernels.grams.factored.features import FeatureMap
-from manykernels.grams.rows.columns import ColumnTable, Reading
+from manykernels.grams.rows.columns import Reading
 from manykernels.kernels import KernelSpec
 from manykernels.validation.arrays import Array
 
@@ -97,14 +97,6 @@ class NystroemFeatures(FeatureMap):
         except LinAlgError:
             lower = cholesky(gram + 1e-13 * np.diag(np.diag(gram)).max() * np.eye(len(gram)), lower=True)
         return cls(spec, landmarks, lower)
-
-    @classmethod
-    def drawn(
-        cls, spec: KernelSpec, columns: tuple[int, ...], table: ColumnTable, tol: float, max_rank: int
-    ) -> NystroemFeatures:
-        """Draw landmarks from the rows of a table, or from a sample where these come in chunks."""
-        rows = table.sample().reading(spec, columns)
-        return cls.of(spec, rows.points[pivoted_cholesky(spec, rows, tol, max_rank)[1]])
 
     @property
     def rank(self) -> int:  # type: ignore[override]

@@ -129,7 +129,9 @@ class WindowStack(NystroemStack):
         """Return some of the kernels as a stack whose passes use landmarks, drawn once."""
         if self._others is None:
             positions, specs = [self.positions[m] for m in kernels], [self.specs[m] for m in kernels]
-            self._others = NystroemStack(self.table, positions, specs, self.scales[kernels], rank=self.rank)
+            self._others = NystroemStack(
+                self.table, positions, specs, self.scales[kernels], rank=self.rank, landmarks_by=self.landmarks_by
+            )
         return self._others
 
     def neighbors(self) -> Array:
