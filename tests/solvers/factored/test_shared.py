@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from manykernels import KernelBank
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams.factored import ExplicitStack, FactoredStack, FourierStack, factored_stack
+from manykernels.grams.factored.landmarks import cholesky
 from manykernels.kernels import Gaussian, Laplacian, Linear, Polynomial
 from manykernels.objective.regularizers import (
     BlockL1,
@@ -50,6 +52,8 @@ def data(rng: np.random.Generator, n: int, loss: str, n_targets: int = 3) -> tup
 
 def expansion(stack: FactoredStack, component: Any, gram: Array) -> Array:
     """Coefficients of an exact function that is the factor's: on its landmarks, if it is a projection on some."""
+    if component.tol is None:
+        return component.coefficients  # of N x N matrices
     Z = stack.factor(component.kernel, component.tol)
     if isinstance(stack._at(component.kernel)[0], (FourierStack, ExplicitStack)):  # type: ignore[attr-defined]
         return np.linalg.lstsq(Z.T, component.coefficients, rcond=1e-15)[0]
@@ -164,6 +168,27 @@ def test_columns_taking_turns_find_the_same_optimum(loss: str, monkeypatch: pyte
     blocks = solved(problem, tol=1e-6)
     assert blocks.certificate.relative_gap <= 1e-6
     np.testing.assert_allclose(blocks.certificate.primal, dense.certificate.primal, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("loss", "penalty"), [("squared", PENALTIES[0]), ("logistic", PENALTIES[1])])
+def test_matrices_take_over_where_landmarks_do_not_do(
+    loss: str, penalty: Regularizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cholesky, "MAX_RANK", 48)
+    rng = np.random.default_rng(3)
+    X, Y = data(rng, 150, loss)
+    bank = KernelBank.default()
+    fitted, prepared = bank.fit_prepare(X)
+    stack, grams = factored_stack(X, bank), fitted.block(prepared, prepared)
+    own = {"sample_weight": rng.uniform(0.5, 2.0, 150), "kernel_penalties": np.linspace(1.5, 0.5, len(grams))}
+    penalty = replace(penalty, strength=1.0)  # type: ignore[type-var]
+    problem = FactoredSharedProblem(stack, Y, loss, penalty, **own)  # type: ignore[arg-type]
+    solution = solved(problem, tol=1e-6)
+    assert {component.tol is None for component in solution.components} == {True, False}
+    brute = brute_force(problem, solution, grams)
+    assert -1e-9 <= brute <= solution.certificate.relative_gap + 1e-9 <= 1.1e-6
+    exact = SharedNewton(tol=1e-8).solve(SharedProblem(grams, Y, loss, penalty, **own))  # type: ignore[arg-type]
+    np.testing.assert_allclose(solution.certificate.primal, exact.certificate.primal, rtol=1e-6)
 
 
 def test_hessians_are_those_of_differences_of_slopes() -> None:

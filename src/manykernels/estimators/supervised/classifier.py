@@ -155,7 +155,7 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
     With ``weights="shared"`` and more than two classes there is one problem for all of them, in which a kernel counts
     with the norm over all classes, ``||f_m||^2 = sum_c ||f_mc||^2``, and is selected for all or for none. The logistic
     loss is then the multinomial one, ``log sum_c exp(f_c) - f_y``, and the squared hinge loss is summed over the
-    classes against the rest; a hinge loss cannot be had. ``dual_gap_`` is of that problem.
+    classes against the rest, as is the hinge loss with ``kernels_as="factored"``. ``dual_gap_`` is of that problem.
 
     References
     ----------

@@ -170,8 +170,9 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
 
     With ``weights="shared"`` and y of two dimensions there is one problem for all targets, in which a kernel counts
     with the norm over all targets, ``||f_m||^2 = sum_t ||f_mt||^2``, and is selected for all or for none. The loss is
-    summed over the targets and must have derivatives: ``"squared"`` or ``"huber"``. Targets of larger scale then count
-    for more; standardize them if they should not. ``dual_gap_`` is of that problem.
+    summed over the targets and must have derivatives, like ``"squared"`` or ``"huber"``, unless
+    ``kernels_as="factored"``. Targets of larger scale then count for more; standardize them if they should not.
+    ``dual_gap_`` is of that problem.
 
     References
     ----------

@@ -6,7 +6,9 @@ from manykernels.grams.factored import FactoredStack
 from manykernels.grams.plan import format_bytes
 from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.problem import Problem
+from manykernels.objective.shared import SharedProblem
 from manykernels.solvers.methods.factored.matrices.working import WorkingMatrices
+from manykernels.solvers.methods.factored.shared.matrices import MatricesOfTargets
 from manykernels.solvers.methods.factored.state import State
 
 MOST_NAMES = 3
@@ -23,11 +25,12 @@ def obstacle(problem: Problem, state: State, tol: float) -> str:
     short = sorted((m for m in alive if shares[m] > 0), key=lambda m: -shares[m])
     if not short:
         return ""
-    matrices = WorkingMatrices(problem, tol)
+    kind = MatricesOfTargets if isinstance(problem, SharedProblem) else WorkingMatrices
+    matrices = kind(problem, tol)
     if isinstance(problem, JointProblem):
         why = f"Matrices among samples, which would do better, prove no gap of the loss '{problem.loss.name}'."
-    elif problem.shared:
-        why = "Matrices among samples, which would do better, have to be asked for where targets share their weights."
+    elif isinstance(problem, SharedProblem) and not problem.loss.each.smooth:
+        why = f"Matrices among samples, which would do better, need derivatives of the loss '{problem.loss.name}'."
     elif stack.table.chunked:
         why = "Matrices among samples, which would do better, need rows in memory rather than in chunks."
     elif (needed := matrices.needed(alive)) > matrices.allowed:

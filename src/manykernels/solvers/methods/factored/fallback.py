@@ -83,7 +83,7 @@ def result_of(
             part = v[low:high].copy()
             found[m] = Component(m, part, MATRIX_FACTORS), float(np.sqrt(part @ part + square))
     norms = np.array([found[m][1] for m in active.tolist()])
-    point = Point(np.zeros(0), solution.intercept, scores + solution.intercept)
+    point = Point(np.zeros(0), solution.intercept, scores + problem.constant_scores(solution.intercept))
     every = np.zeros(problem.n_kernels)
     every[active] = problem.penalties[active] * norms
     primal = loss_side(problem, 0.0).around(point.z, shift) + problem.regularizer.value(every)

@@ -109,7 +109,11 @@ class WorkingMatrices:
         solution = solved(own, tol, time_limit, self._started(kernels))
         self._last = dict(zip(kernels.tolist(), solution.kernel_weights.tolist(), strict=True))
         self._solution = solution
-        return result_of(problem, self.stack, solution, kernels, set(self.whole))
+        return self._result(solution, kernels)
+
+    def _result(self, solution: Solution, kernels: Array) -> GramResult:
+        """Return what the loop takes over."""
+        return result_of(self.problem, self.stack, solution, kernels, set(self.whole))
 
     def _started(self, kernels: Array) -> Solution | None:
         """Return the solution on fewer kernels as one on these."""

@@ -11,6 +11,8 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.shared import SharedProblem
 from manykernels.solvers.engines.factored.objective import FactoredObjective
 from manykernels.solvers.engines.factored.targets.objective import ObjectiveOfTargets
+from manykernels.solvers.methods.factored.matrices.working import WorkingMatrices
+from manykernels.solvers.methods.factored.shared.matrices import MatricesOfTargets
 from manykernels.solvers.methods.factored.shared.problem import FlatProblem
 from manykernels.solvers.methods.factored.working_set import FactoredWorkingSet
 
@@ -23,8 +25,15 @@ class WorkingSetOfTargets(FactoredWorkingSet):
     objective_kind: ClassVar[type[FactoredObjective]] = ObjectiveOfTargets
     problem: FlatProblem
 
-    def _matrices(self, kernels: Array) -> None:
-        """Return nothing: matrices of targets with shared weights have to be asked for."""
+    def _matrices(self, kernels: Array) -> WorkingMatrices | None:
+        """Return N x N matrices to go on with; None if there is no room, or nothing that would prove a gap."""
+        if not self.problem.loss.smooth or self.stack.table.chunked:
+            return None
+        matrices = MatricesOfTargets(self.problem.whole, self.tol)
+        if matrices.needed(kernels.tolist()) > matrices.allowed:
+            return None
+        matrices.add(kernels.tolist())
+        return matrices
 
     def _carried(self, objective: FactoredObjective, old: dict[int, Array]) -> Array:
         """Return coefficients on new factors: finer factors begin with the directions of coarser ones."""
