@@ -30,7 +30,7 @@ from manykernels.grams.rows import open_rows
 COLUMNS, TRUE_COLUMNS = 28, 10
 WIDTHS = np.geomspace(0.1, 10.0, 27).tolist()
 GROUP = 250_000  # rows of a row group
-PARTITIONS = 16  # of both tables on Dask
+PARTITIONS = 8  # of both tables on Dask
 FORMATS = {
     "gap": ".1e",
     "cpu_s": ".0f",
@@ -133,6 +133,7 @@ def on_dask(path: Path, tol: float) -> list[dict[str, Any]]:
             if timer is not None:
                 timer.join()
         records.append(record | {"difference": abs(other.primal - model.primal) / abs(model.primal)})
+        print({name: records[-1][name] for name in ("rows", "wall_s", "mb_a_pass", "difference")}, flush=True)
     return records
 
 
