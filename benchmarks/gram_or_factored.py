@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from manykernels import KernelBank, MKLClassifier, MKLClassifierCV, MKLRegressor
 from manykernels.exceptions import ConvergenceWarning
 
 SIZES, SMOKE_SIZES = (500, 1000, 2000, 5000), (100, 200)
-WAYS = ("gram", "factored")
+WAYS = ("factored", "gram")
 SETS = "drawn,kin8nh,cpu_act,winequality_white,spambase,covtype15k"
 SMOKE_ROWS = 300
 FORMATS = {"gram_s": ".1f", "factored_s": ".1f", "gram_gap": ".0e", "factored_gap": ".0e", "ratio": ".1f"}
@@ -76,14 +77,15 @@ def default_banks(options: Any, problem: str) -> pd.DataFrame:
     path = options.output / f"gram_or_factored_{problem}.csv"
     found = [] if options.smoke or not path.exists() else pd.read_csv(path).to_dict("records")
     rows = SMOKE_ROWS if options.smoke else options.rows
-    for name in ["drawn"] if options.smoke else options.sets.split(","):
-        data = table(name, options.data, rows, options.seed)
-        for way in WAYS if data is not None else ():
-            if not any(row["set"] == data.name and row["rows"] == rows and row["way"] == way for row in found):
-                found.append(default_bank_row(data, rows, options.seed, way, search=problem == "search"))
-                options.output.mkdir(parents=True, exist_ok=True)
-                pd.DataFrame(found).to_csv(path, index=False)
-    return pd.DataFrame(found)
+    names = ["drawn"] if options.smoke else options.sets.split(",")
+    tables = [data for name in names if (data := table(name, options.data, rows, options.seed)) is not None]
+    for way, data in product(WAYS, tables):
+        if not any(row["set"] == data.name and row["asked"] == rows and row["way"] == way for row in found):
+            measured = default_bank_row(data, rows, options.seed, way, search=problem == "search")
+            found.append(measured | {"asked": rows})
+            options.output.mkdir(parents=True, exist_ok=True)
+            pd.DataFrame(found).to_csv(path, index=False)
+    return pd.DataFrame(found).drop(columns="asked")
 
 
 def main() -> None:
