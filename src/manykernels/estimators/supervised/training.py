@@ -106,7 +106,7 @@ def open_training(
         )
         if plan is not None and plan.kind == FACTORED and isinstance(given, KernelBank):
             fitted, factors = open_factored(given, X, fit_intercept=fit_intercept)
-            factors.spare_bytes = plan.budget - plan.nbytes - plan.working_nbytes
+            factors.spare_bytes = (plan.budget - plan.nbytes - plan.working_nbytes) // max(n_targets, 1)
             return Training(fitted, None, factors, centered=given.center)
     bank, prepared = given.fit_prepare(X)
     stack = build_stack(bank, prepared, memory_budget=memory_budget, n_jobs=n_jobs, n_targets=n_targets)
