@@ -50,6 +50,8 @@ class _State:
     share: float = INNER_SHARE
     steps: int = 0
     trims: int = 0
+    trimmed: Array = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    missed: Array = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +158,7 @@ class WorkingSet(Solver):
         growth = GROWTH if problem.stack.in_memory else 1
         room = max(self.initial_size, growth * state.kernels.size)
         added = found[np.argsort(-norms[found], kind="stable")][:room]
+        state.missed = np.union1d(state.missed, np.intersect1d(added, state.trimmed))
         if not (norms[added] > 1.0).any() or state.gap > SLOW * state.previous_gap:
             state.share *= 0.3
             keep[:] = True
@@ -174,14 +177,14 @@ class WorkingSet(Solver):
         """Solve once more without inactive kernels whose small weights the model still needs.
 
         Among many kernels that nearly reach their bound, an interior point spreads small weights over all of them.
-        Should one of the kernels left out be missed, the next pass finds it.
+        Should one of the kernels left out be missed, the next pass finds it, and it is not left out again.
         """
         assert state.iteration is not None
-        keep = ~state.iteration.kernels.inactive()
+        keep = ~state.iteration.kernels.inactive() | np.isin(state.kernels, state.missed)
         if keep.all() or not keep.any() or self._near_with_zeros(problem, state.iteration, wanted):
             return
         state.trims += 1
-        state.kernels = state.kernels[keep]
+        state.trimmed, state.kernels = state.kernels[~keep], state.kernels[keep]
         chosen = state.copy.choose(state.kernels)
         distance = wanted * max(abs(state.iteration.bounds()[0]), problem.tiny)
         state.iteration = state.iteration.moved_to(chosen, keep, np.zeros(0), distance)
