@@ -1,12 +1,12 @@
 """Cross-validation of the squared loss on factors: folds that share their sums over rows, and folds that do not.
 
-``python benchmarks/shared_folds.py [--rows 100000] [--columns 20] [--smoke] [--output DIR]``
+``python benchmarks/shared_folds.py [--rows 100000] [--columns 20] [--search] [--smoke] [--output DIR]``
 
 Five folds, eight strengths down to 0.1 of the largest, Gaussians of five widths on every column, three of which matter.
 ``shared`` is `factored_folds`, ``own sums`` the same with sums that every fold computes from its own rows.
 ``estimator`` is `MKLRegressorCV` on factors with the same grid, its last fit on all rows included: with ``own kernels``
 folds learn scales of their own and open their kernels anew, with ``shared`` they have those of all rows. ``search`` is
-the same without a grid.
+the same without a grid (``--search``).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def drawn(n: int, columns: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return X, np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2 + np.abs(X[:, 2]) + rng.normal(size=n)
 
 
-def measured(X: np.ndarray, y: np.ndarray) -> list[dict[str, Any]]:
+def measured(X: np.ndarray, y: np.ndarray, *, search: bool) -> list[dict[str, Any]]:
     """Return a row a way."""
     bank = KernelBank.per_feature(widths=WIDTHS, standardize=True)
     given: dict[str, Any] = {"folds": FOLDS, "n_alphas": STRENGTHS, "ratio": RATIO, "tol": TOL}
@@ -60,7 +60,7 @@ def measured(X: np.ndarray, y: np.ndarray) -> list[dict[str, Any]]:
         row = {"folds": name, "CPU s": time.process_time() - started, "best error": found["mean_error"].min()}
         row |= {"worst gap": found["gap"].max(), "passes": path.passes}
         rows.append(row | {"difference": float(np.abs(errors[-1] - errors[0]).max())})
-    for name, wish, grid in ESTIMATORS:
+    for name, wish, grid in ESTIMATORS if search else ESTIMATORS[:2]:
         row = {"folds": name} | fitted(X, y, bank, fold_kernels=wish, **grid)
         rows.append(row | {"worst gap": np.nan, "passes": np.nan, "difference": np.nan})
     return rows
@@ -80,11 +80,12 @@ def main() -> int:
     parser = common.parser("Folds that share their sums over rows, and folds that do not.")
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--columns", type=int, default=20)
+    parser.add_argument("--search", action="store_true", help="measure searches without a grid as well")
     options: argparse.Namespace = parser.parse_args()
     X, y = drawn(300 if options.smoke else options.rows, 3 if options.smoke else options.columns, options.seed)
     record = common.environment()
     common.print_environment(record)
-    frame = pd.DataFrame(measured(X, y))
+    frame = pd.DataFrame(measured(X, y, search=options.search or options.smoke))
     common.print_table(frame, f"{FOLDS} folds, {STRENGTHS} strengths, {len(y):,} rows", FORMATS)
     common.save(frame, record, options.output, "shared_folds_smoke" if options.smoke else "shared_folds")
     return 0
