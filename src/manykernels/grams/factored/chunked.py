@@ -97,14 +97,14 @@ class ChunkedTable(ColumnTable):
         work = partial(_on_part, self.header(), tuple(positions), function)
         return self.source.reduce(work, positions, vectors, combine)
 
-    def update(self, positions: Sequence[int], function: Callable[[ColumnTable, Array], None], out: Any) -> None:
-        """Have ``function(table, out)`` add something to every entry of ``out`` (n,), chunk by chunk."""
+    def update(self, positions: Sequence[int], function: Callable[..., None], out: Any, *shared: Held) -> None:
+        """Have ``function(table, *shared, out)`` add something to every entry of ``out`` (n,), chunk by chunk."""
         header = self.header()
         if not isinstance(self.source, DaskRows):
-            for _ in self.source.map(partial(_on_part, header, tuple(positions), function), positions, (out,)):
+            for _ in self.source.map(partial(_on_part, header, tuple(positions), function), positions, (*shared, out)):
                 pass
             return
-        added = self.source.hold(partial(_added, header, tuple(positions), function), positions)
+        added = self.source.hold(partial(_added, header, tuple(positions), function), positions, shared)
         out += added if isinstance(out, RowVector) else added.here()
 
     def operators(self, templates: Sequence[Any]) -> list[Any]:
@@ -247,10 +247,10 @@ def _by_and_by(size: int, function: Callable[[ColumnTable], Array], table: Colum
     return np.concatenate([values for _, values in table.evaluated(size, function)] or [function(table)], axis=-1)
 
 
-def _added(header: ColumnTable, positions: tuple[int, ...], function: Any, data: Any) -> Array:
+def _added(header: ColumnTable, positions: tuple[int, ...], function: Any, data: Any, *shared: Any) -> Array:
     """Return what a function adds to zeros."""
     out = np.zeros(len(data))
-    function(header.part(data, positions), out)
+    function(header.part(data, positions), *shared, out)
     return out
 
 

@@ -198,24 +198,27 @@ class ChunkedOperator:
         self.starts = np.concatenate([[0], np.cumsum(ranks)])
         self._ends = np.cumsum([int(template.starts[-1]) for template in templates])[:-1]
         self._positions = sorted({j for template in templates for j in template.positions})
+        self._shared = table.source.share(self._templates)
 
     @classmethod
     def joined(cls, operators: Sequence[ChunkedOperator]) -> ChunkedOperator:
         """Return operators over the same rows as one."""
+        if len(operators) == 1:
+            return operators[0]
         templates = [template for operator in operators for template in operator._templates]
         return cls(operators[0]._table, templates)
 
     def add_scores(self, v: Array, out: Any) -> None:
         """Add ``Z v`` to ``out``."""
-        pairs = zip(self._templates, np.split(v, self._ends), strict=True)
-        parts = [(template, part) for template, part in pairs if part.any()]
-        positions = sorted({j for template, _ in parts for j in template.positions})
-        if parts:
-            self._table.update(positions, partial(_add_scores, parts), out)
+        parts = [part if part.any() else None for part in np.split(v, self._ends)]
+        chosen = [template for template, part in zip(self._templates, parts, strict=True) if part is not None]
+        positions = sorted({j for template in chosen for j in template.positions})
+        if chosen:
+            self._table.update(positions, partial(_add_scores, parts), out, self._shared)
 
     def adjoint(self, rho: Array) -> Array:
         """Return ``Z' rho``."""
-        return self._table.reduce(self._positions, partial(_adjoint, self._templates), rho)
+        return self._table.reduce(self._positions, _adjoint, self._shared, rho)
 
     def rows(self, index: Array) -> Array:
         """Return rows of ``Z``."""
@@ -224,7 +227,7 @@ class ChunkedOperator:
 
     def weighted_gram(self, weights: Array, *, intercept: bool) -> Array:
         """Return ``Z' diag(weights) Z``, with a last column of ones for the intercept."""
-        return self._table.reduce(self._positions, partial(_weighted_gram, self._templates, intercept), weights)
+        return self._table.reduce(self._positions, partial(_weighted_gram, intercept), self._shared, weights)
 
     def excess(self, v: Array) -> tuple[Array, Array]:
         """Bound what the exact kernels add for coefficients ``v``: squared norms (g,) and scores (g,)."""
@@ -238,12 +241,13 @@ def adjoints(templates: Sequence[Any], table: ColumnTable, rho: Array) -> list[A
     return [template.over(table).adjoint(rho) for template in templates]
 
 
-def _add_scores(parts: Sequence[tuple[Any, Array]], table: ColumnTable, out: Array) -> None:
-    for template, v in parts:
-        template.over(table).add_scores(v, out)
+def _add_scores(parts: Sequence[Array | None], table: ColumnTable, templates: Sequence[Any], out: Array) -> None:
+    for template, v in zip(templates, parts, strict=True):
+        if v is not None:
+            template.over(table).add_scores(v, out)
 
 
-def _adjoint(templates: Sequence[Any], table: ColumnTable, rho: Array) -> Array:
+def _adjoint(table: ColumnTable, templates: Sequence[Any], rho: Array) -> Array:
     return np.concatenate(adjoints(templates, table, rho))
 
 
@@ -251,7 +255,7 @@ def _rows(templates: Sequence[Any], table: ColumnTable, index: Array) -> Array:
     return np.hstack([template.over(table).rows(index) for template in templates])
 
 
-def _weighted_gram(templates: Sequence[Any], intercept: bool, table: ColumnTable, weights: Array) -> Array:
+def _weighted_gram(intercept: bool, table: ColumnTable, templates: Sequence[Any], weights: Array) -> Array:
     """Sum over the rows of a chunk that have weights."""
     size = sum(int(template.starts[-1]) for template in templates) + intercept
     gram, chosen = np.zeros((size, size)), np.flatnonzero(weights)

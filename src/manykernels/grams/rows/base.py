@@ -158,6 +158,15 @@ class RowSource(ABC):
             while waiting:
                 yield waiting.popleft().result()
 
+    def share(self, thing: Any) -> Held:
+        """Return what gives the functions of all chunks the same thing, in place of a vector.
+
+        Parameters
+        ----------
+        thing : object
+        """
+        return Held([thing] * self.n_chunks)
+
     def reduce(
         self,
         function: Mapped,

@@ -144,6 +144,17 @@ class DaskRows(RowSource):
         """
         return RowVector(self, Held(_dask().persist(*self._layer(function, positions, vectors).delayed())))
 
+    def share(self, thing: Any) -> Held:
+        """Return what gives the functions of all partitions the same thing, which stays on the workers.
+
+        Parameters
+        ----------
+        thing : object
+        """
+        layer = _Layer()
+        layer.add(_itself, thing)
+        return Held(list(_dask().persist(*layer.delayed())) * self.n_chunks)
+
     def vector(self, values: Any) -> RowVector:
         """Return a vector in parts beside those of the rows.
 
