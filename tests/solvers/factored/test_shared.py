@@ -29,6 +29,8 @@ from manykernels.solvers import SharedNewton
 from manykernels.solvers.engines.factored import newton
 from manykernels.solvers.engines.factored.targets.objective import ObjectiveOfTargets
 from manykernels.solvers.engines.factored.targets.stack import StackOfTargets
+from manykernels.solvers.methods.factored import fallback
+from manykernels.solvers.methods.factored.problem import FactoredProblem
 from manykernels.solvers.methods.factored.shared.problem import FactoredSharedProblem, FlatProblem
 from manykernels.solvers.methods.factored.solver import FactoredNewton, FactoredSolution
 
@@ -119,6 +121,24 @@ def test_kinked_losses_are_solved_and_proved_by_dense_algebra() -> None:
         solution = solved(problem, tol=1e-6)
         brute = brute_force(problem, solution, fitted.block(prepared, prepared))
         assert -1e-9 <= brute <= solution.certificate.relative_gap + 1e-9 <= 1.1e-6
+
+
+def test_intercepts_cross_plateaus_where_no_sample_is_near_a_kink(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fallback, "FALLBACK_SAMPLES", 0)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    codes = np.abs(X @ rng.normal(size=(3, 5)) + rng.normal(size=(300, 5))).argmax(axis=1)
+    Y = np.where(codes[:, None] == np.arange(5), 1.0, -1.0)  # a fifth of each column is +1
+    stack = factored_stack(X, KernelBank.per_feature([Gaussian(0.3), Gaussian(1.0)], standardize=True))
+    shared, one = (
+        problem.with_penalty(BlockL1(0.7 * problem.strength_max()))
+        for problem in (
+            FactoredSharedProblem(stack, Y, "hinge", BlockL1(1.0)),  # type: ignore[arg-type]
+            FactoredProblem(stack, Y[:, 0], "hinge", BlockL1(1.0)),  # type: ignore[arg-type]
+        )
+    )
+    assert solved(shared, tol=1e-3).certificate.relative_gap <= 1e-3  # type: ignore[arg-type]
+    assert solved(one, tol=1e-3).certificate.relative_gap <= 1e-3  # type: ignore[arg-type]
 
 
 def random_problem(seed: int) -> tuple[FactoredSharedProblem, Array, int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import FactorOperator
@@ -18,7 +19,7 @@ from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.engines.factored.curvatures import Bends, SampleBends
 from manykernels.solvers.engines.factored.group_penalty import GroupPenalty
 from manykernels.solvers.engines.factored.loss_sides import loss_side
-from manykernels.solvers.engines.factored.tuning import BALANCED, INTERCEPT_STEPS
+from manykernels.solvers.engines.factored.tuning import BALANCED, CROSSING_STEPS, EXPANSIONS, INTERCEPT_STEPS
 
 Array = NDArray[Any]
 
@@ -168,8 +169,26 @@ class FactoredObjective:
                     total, size = left, reach
                     break
             else:
-                break
+                return self._crossed(point, total)
         return slopes
+
+    def _crossed(self, point: Point, total: float) -> Array:
+        """Move the intercept to where the sum of slopes changes its sign: on plateaus other steps lead nowhere.
+
+        A smoothed loss has plateaus where no sample bends, between the kinks of two groups of samples.
+        """
+
+        def rest(step: float) -> float:
+            return float(sums(self.slopes(point.z + step))[0])
+
+        reach = -total / max(self.majorizers(point.z).total, 1e-300)
+        for _ in range(EXPANSIONS):
+            if rest(reach) * total <= 0:
+                step = brentq(rest, 0.0, reach, xtol=1e-300, maxiter=CROSSING_STEPS, disp=False)
+                point.z, point.b = point.z + step, point.b + step
+                break
+            reach *= 2.0
+        return self.slopes(point.z)
 
     def _intercept_steps(self, z: Array, total: float) -> Iterator[float]:
         """Yield steps to try: Newton's, then those of the majorizer, shorter and shorter."""

@@ -32,6 +32,7 @@ BLOCK_PER_RANK = 15
 
 # Objective
 INTERCEPT_STEPS = 20
+EXPANSIONS, CROSSING_STEPS = 60, 100  # in search of a sign change of the sum of slopes, where such steps do not do
 BALANCED = 1e-9  # a sum of slopes below this part of their absolute sum is zero for a gradient
 
 # Smoothed losses

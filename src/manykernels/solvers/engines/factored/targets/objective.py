@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point
 from manykernels.solvers.engines.factored.targets.problem import ProblemOfTargets
-from manykernels.solvers.engines.factored.tuning import BALANCED, INTERCEPT_STEPS
+from manykernels.solvers.engines.factored.tuning import BALANCED, CROSSING_STEPS, EXPANSIONS, INTERCEPT_STEPS
 
 Array = NDArray[Any]
+
+BISECTED = 1e-15  # relative width of an interval that is a point
 
 
 class ObjectiveOfTargets(FactoredObjective):
@@ -59,8 +61,29 @@ class ObjectiveOfTargets(FactoredObjective):
             away = np.abs(totals) > BALANCED * self.totals(np.abs(slopes))
             moved, slopes = self._settled(point, slopes, totals, away)
             if not moved:
-                break
+                return self._all_crossed(point, totals, away) if away.any() else slopes
         return slopes
+
+    def _all_crossed(self, point: Point, totals: Array, away: Array) -> Array:
+        """Move these targets' intercepts to where their sums of slopes change sign, by bisection of all at once."""
+        bends = self.totals(self.majorizers(point.z).diagonal)
+        near, far = np.zeros(len(totals)), np.where(away, -totals / np.maximum(bends, 1e-300), 0.0)
+        crossed = ~away
+        for _ in range(EXPANSIONS):
+            crossed |= self.totals(self.slopes(point.z + self.spread(far))) * totals <= 0
+            if crossed.all():
+                break
+            far = np.where(crossed, far, 2.0 * far)
+        far = np.where(crossed, far, 0.0)
+        for _ in range(CROSSING_STEPS):
+            middle = 0.5 * (near + far)
+            rest = self.totals(self.slopes(point.z + self.spread(middle)))
+            same = rest * totals > 0
+            near, far = np.where(same, middle, near), np.where(same, far, middle)
+            if np.all(np.abs(far - near) <= BISECTED * np.abs(far)):
+                break
+        self._shift(point, far)
+        return self.slopes(point.z)
 
     def _shift(self, point: Point, step: Array) -> None:
         point.z, point.b = point.z + self.spread(step), point.b + step
