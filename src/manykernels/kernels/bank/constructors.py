@@ -189,7 +189,7 @@ class BankConstructors(ABC):
         columns : column selection, default=None
             None is every column of numbers.
         count : int, default=300
-            Of landmarks, at most 500.
+            Of landmarks, at most 2000.
         stretched : column selection, default=None
             Columns in which a kernel of its own is sharper. None is all, if they are at most 30, else none; ``[]`` is
             none.

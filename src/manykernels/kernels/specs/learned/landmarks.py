@@ -14,7 +14,7 @@ from manykernels.kernels.specs.base import KernelSpec, as_pair, as_points, regis
 from manykernels.kernels.specs.widths import MedianDistances
 from manykernels.validation.arrays import Array, check_count, check_positive
 
-MOST_LANDMARKS = 500
+MOST_LANDMARKS = 2000
 SMALLEST_EIGENVALUE = 1e-10  # beside the largest, of the kernel on landmarks: below it, directions are rounding
 
 
@@ -34,7 +34,7 @@ class Landmarks(KernelSpec):
     base : KernelSpec
         Its width is in units of the divided columns.
     count : int, default=300
-        Of landmarks, at most 500.
+        Of landmarks, at most 2000.
     stretched : int, optional
         Position of the stretched column among those of the kernel.
     stretch : float, default=4.0
