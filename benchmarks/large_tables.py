@@ -230,14 +230,15 @@ def measured(
 
 
 def overview(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a row a set: ``score ± standard error, CPU seconds`` of every method, and columns selected."""
+    """Return a row a set: ``score ± standard error (splits, if fewer), CPU seconds`` of a method; columns selected."""
     lines = []
     for name, part in frame.groupby("set", sort=False):
         line: dict[str, Any] = {"set": name, "rows": int(part["rows"].iloc[0])}
         line |= dict.fromkeys(frame["method"].unique(), "-")
         for method, own in part.groupby("method", sort=False):
             error = own["score"].sem() if len(own) > 1 else own["error"].iloc[0]
-            line[str(method)] = f"{own['score'].mean():.3f} ± {error:.3f}, {own['cpu_s'].mean():.0f} s"
+            fewer = "" if own["seed"].nunique() == part["seed"].nunique() else f" ({own['seed'].nunique()})"
+            line[str(method)] = f"{own['score'].mean():.3f} ± {error:.3f}{fewer}, {own['cpu_s'].mean():.0f} s"
         selected = part.groupby("method", sort=False)["columns"].mean().dropna()
         line["columns"] = f"{', '.join(f'{count:.0f}' for count in selected)} of {part['of'].iloc[0]}"
         lines.append(line)
