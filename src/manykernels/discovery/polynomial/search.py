@@ -155,9 +155,9 @@ class PolynomialSearch:
     def _polish(self, indices: list[Index], rounds: int, stages: list[Problem]) -> Iterator[Candidate]:
         """Solve and add violators, at falling strengths.
 
-        With a weak penalty a hundred kernels drawn at random interpolate the target; what is left of it then says
-        nothing about the kernels that lack, and for p > 1 no weight ever becomes zero. What a stronger penalty leaves
-        does tell, and the heaviest kernels that it ends with are a better start than the draws.
+        With a weak penalty a hundred kernels drawn at random take up what they can of the target; what they leave of
+        it names the wrong kernels, and for p > 1 no weight ever becomes zero. What a stronger penalty leaves does tell,
+        and the heaviest kernels that it ends with are a better start than the draws.
         """
         indices, last = indices[: self.max_kernels], None
         for stage in stages:
