@@ -130,6 +130,7 @@ def _other_ridge(data: Targets, strength: float, kind: Any) -> tuple[dict[str, f
 
 WIDTHS = np.geomspace(0.1, 10.0, 9).tolist()
 N_COLUMNS, N_TRUE = 30, 10
+SECONDS = 130.0  # of wall time, after which a fit says how far it came
 
 
 def draw_columns(n_samples: int, n_targets: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -151,7 +152,7 @@ def factored_frame(n_samples: int, n_targets: int, share: float, seed: int) -> p
     """Return a row for each loss, own and shared weights, at a share of the strength that empties the models."""
     X, Y = draw_columns(n_samples, n_targets, seed)
     bank = KernelBank.per_feature(widths=WIDTHS, standardize=True)
-    options: dict[str, Any] = {"alpha": f"{share}*max", "kernels_as": "factored"}
+    options: dict[str, Any] = {"alpha": f"{share}*max", "kernels_as": "factored", "time_limit": SECONDS}
     classes = Y.argmax(axis=1)
     cases: list[tuple[Any, ...]] = [(MKLRegressor, "squared", Y, 1e-4)]
     cases += [(MKLClassifier, "logistic", classes, 1e-4), (MKLClassifier, "hinge", classes, 1e-3)]
