@@ -149,9 +149,10 @@ def main() -> int:
     common.print_table(frame, f"factored fits: {name}", FORMATS)
     if name == "growth":
         record |= exponents(frame)
-        picture(frame, options.output / "factored_growth.png")
         common.print_table(pd.DataFrame([exponents(frame)]), "exponents of CPU time", {"rows": ".2f", "columns": ".2f"})
     common.save(frame, record, options.output, f"factored_{name}")
+    if name == "growth":
+        picture(frame, options.output / "factored_growth.png")
     return int((frame["status"] != "converged").any())
 
 
