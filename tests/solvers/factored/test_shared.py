@@ -33,11 +33,27 @@ from manykernels.solvers.methods.factored import fallback
 from manykernels.solvers.methods.factored.problem import FactoredProblem
 from manykernels.solvers.methods.factored.shared.problem import FactoredSharedProblem, FlatProblem
 from manykernels.solvers.methods.factored.solver import FactoredNewton, FactoredSolution
+from manykernels.testing import GramStackContract
 
 Array = NDArray[Any]
 
 CLASSES = ("logistic", "squared_hinge", "hinge")
 PENALTIES = (BlockL1(3.0), ElasticNet(2.0, 0.6), BlockLq(1.0, q=1.5), Ridge(1.0), Simplex(0.3), LpBall(1.0, p=1.5))
+
+
+class TestStackOfTargets(GramStackContract):
+    """Copies of the samples for three targets, and nothing between copies."""
+
+    stack_class = StackOfTargets
+    rtol = 1e-10
+    bank = KernelBank.per_feature([Linear(), Polynomial(2), Laplacian(1.0), Gaussian(0.5)])
+
+    def create(self, rng: np.random.Generator) -> StackOfTargets:
+        return StackOfTargets(factored_stack(rng.normal(size=(9, 2)), self.bank), 3)
+
+    def dense(self, rng: np.random.Generator) -> Array:
+        fitted, prepared = self.bank.fit_prepare(rng.normal(size=(9, 2)))
+        return np.kron(np.eye(3), fitted.block(prepared, prepared))
 
 
 def data(rng: np.random.Generator, n: int, loss: str, n_targets: int = 3) -> tuple[Array, Array]:

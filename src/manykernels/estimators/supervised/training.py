@@ -139,7 +139,7 @@ def plan_for(
         return None
     table = Table.of(X, sparse=True)
     if table.is_sparse:
-        obstacle = "X is sparse, which only Gram matrices allow; take kernels_as='gram', or reduce the columns"
+        obstacle = "X is sparse, which only Gram matrices allow; reduce its columns and make it dense"
     expanded = bank.expand(table)
     if not expanded:
         return None  # fitting the bank says what is wrong with the columns
