@@ -8,6 +8,7 @@ sharp product of every pair of these. Their strength is that of five with the mo
 rows to learn from, or the part of the largest one that a name like ``pairs at 0.02`` says. ``all columns`` is one
 kernel of these on 2,000 landmarks instead, sharper in the column with the largest function of an additive model, by
 squared loss on the labels -1 and 1; its strength is that of six with the least such loss on a quarter of the rows.
+``no landmarks`` is the same kernel as an N x N matrix, of full rank, with the ridge penalty and strengths of its own.
 Searches, and that additive model, are in the times. Trees have 300 rounds, and may join all columns, two, or one.
 """
 
@@ -21,8 +22,10 @@ from typing import Any
 import _common as common
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import StratifiedShuffleSplit
+from sklearn.pipeline import Pipeline, make_pipeline
 
 from manykernels import (
     Binned,
@@ -42,7 +45,9 @@ GRIDS = {  # strengths, parts of the largest one; penalties as weak as those of 
     "additive": {"n_alphas": 5, "ratio": 0.005},
     "pairs": {"n_alphas": 5, "ratio": 0.013},
     "all columns": {"n_alphas": 6, "ratio": 0.0003},
+    "no landmarks": {"alphas": [1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5], "penalty": "ridge", "kernels_as": "gram"},
 }
+STRETCH = 4.0
 TOL, FIRST_STRENGTH = 1e-2, 0.05
 
 
@@ -67,6 +72,24 @@ def leading_column(X: np.ndarray, y: np.ndarray, bank: KernelBank) -> int:
     return int(np.argmax(norms))
 
 
+class Units(TransformerMixin, BaseEstimator):
+    """Columns in the units of `Landmarks`: deviations, or the difference of two values; one column is stretched."""
+
+    def __init__(self, leading: int) -> None:
+        self.leading = leading
+
+    def fit(self, X: np.ndarray, y: Any = None) -> Units:
+        """Learn the units."""
+        units = np.array([np.ptp(c) if len(np.unique(c)) == 2 else c.std() for c in X.T])
+        self.units_ = np.where(units > 0, units, np.inf)  # constant columns say nothing
+        self.units_[self.leading] /= STRETCH
+        return self
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        """Return the columns in these units."""
+        return np.asarray(X / self.units_)
+
+
 def machine(name: str, X: np.ndarray, y: np.ndarray, count: int) -> Any:
     """Return the fitted estimator of one of the banks, its strength chosen on a quarter of the rows."""
     varied = [j for j, column in enumerate(X.T) if len(np.unique(column)) > 1]
@@ -78,9 +101,12 @@ def machine(name: str, X: np.ndarray, y: np.ndarray, count: int) -> Any:
         return solve_factored(X, y, bank, relative_strength=float(name.split(" at ")[1]), tol=TOL)
     given: dict[str, Any] = {"penalty": "l1", "kernels_as": "factored", "tol": TOL} | GRIDS[name]
     given["cv"] = list(StratifiedShuffleSplit(1, test_size=0.25, random_state=0).split(X, y))
-    if name != "all columns":
+    if name in ("additive", "pairs"):
         return MKLClassifierCV(bank, **given).fit(X, y)
-    sharp = Landmarks(Matern(WIDTH, 0.5), count, stretched=varied.index(leading_column(X, y, additive)))
+    leading = leading_column(X, y, additive)
+    if name == "no landmarks":
+        return make_pipeline(Units(leading), MKLRegressorCV(KernelBank.joint(Matern(WIDTH, 0.5)), **given)).fit(X, y)
+    sharp = Landmarks(Matern(WIDTH, 0.5), count, stretched=varied.index(leading), stretch=STRETCH)
     return MKLRegressorCV(KernelBank.joint(sharp, columns=varied), **given).fit(X, y)
 
 
@@ -97,11 +123,12 @@ def measure(fit: Callable[[], Any], X: np.ndarray, y: np.ndarray) -> dict[str, A
         model = fit()
     record = {"cpu_s": time.process_time() - started}
     record["accuracy"] = float(np.mean(np.sign(model.predict(X)) == y))
+    model = model[-1] if isinstance(model, Pipeline) else model
     if hasattr(model, "dual_gap"):
         record |= {"gap": model.dual_gap, "active": len(model.active)}
     if hasattr(model, "dual_gap_"):
-        found = model.cv_results_
-        record |= {"strength": model.alpha_ / found["alpha"].max(), "gap": float(model.dual_gap_)}
+        largest = model.cv_results_["alpha"].max() if model.alphas is None else np.nan
+        record |= {"strength": model.alpha_ / largest, "alpha": model.alpha_, "gap": float(model.dual_gap_)}
         record |= {"active": len(model.weights_frame())}
     return record
 
