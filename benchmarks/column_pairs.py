@@ -38,6 +38,7 @@ from manykernels import (
     MKLRegressorCV,
     solve_factored,
 )
+from manykernels.kernels.specs.learned.landmarks import column_units
 
 NUMERIC, TRAINING, ROUNDS, WIDTH = 10, 10_000, 300, 6.0
 TREES = {"boosted trees": None, "trees of pairs": "pairwise", "trees of one": "no_interactions"}
@@ -80,14 +81,13 @@ class Units(TransformerMixin, BaseEstimator):
 
     def fit(self, X: np.ndarray, y: Any = None) -> Units:
         """Learn the units."""
-        units = np.array([np.ptp(c) if len(np.unique(c)) == 2 else c.std() for c in X.T])
-        self.units_ = np.where(units > 0, units, np.inf)  # constant columns say nothing
-        self.units_[self.leading] /= STRETCH
+        self.scale_ = column_units(X)
+        self.scale_[self.leading] *= STRETCH
         return self
 
     def transform(self, X: np.ndarray) -> np.ndarray:
         """Return the columns in these units."""
-        return np.asarray(X / self.units_)
+        return np.asarray(X * self.scale_)
 
 
 def machine(name: str, X: np.ndarray, y: np.ndarray, count: int) -> Any:

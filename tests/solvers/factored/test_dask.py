@@ -12,12 +12,15 @@ import pytest
 from numpy.typing import NDArray
 
 from manykernels import KernelBank, solve_factored
-from manykernels.exceptions import InvalidInputError
+from manykernels.exceptions import IncompatibleError, InvalidInputError
+from manykernels.grams.factored import factored_stack
 from manykernels.grams.rows import DaskRows, RowVector, held, here, on_rows, sums
 from manykernels.kernels import Gaussian, Linear
+from manykernels.objective.regularizers import BlockL1
 from manykernels.solvers import solve_factored_each
 from manykernels.solvers.engines.factored import newton
 from manykernels.solvers.engines.factored.sampling import sampled_rows, sampled_weights
+from manykernels.solvers.methods.factored.shared.problem import FactoredSharedProblem
 
 Array = NDArray[Any]
 
@@ -198,3 +201,10 @@ def test_what_travels_does_not_grow_with_the_rows(loss: str, monkeypatch: pytest
         counted.append((traffic.bytes, len(model.history), model.history[-1].newton_steps))
     assert counted[1][1:] == counted[0][1:]
     assert counted[1][0] - counted[0][0] < 8 * 6000 / 4  # a vector of the added rows would be four times that, once
+
+
+def test_shared_weights_are_refused_beside_workers() -> None:
+    X, y = data("squared", 60)
+    stack = factored_stack(arrays.from_array(X, chunks=(20, -1)), BANK)
+    with pytest.raises(IncompatibleError, match="cannot share their kernel weights where rows are on workers"):
+        FactoredSharedProblem(stack, np.column_stack([y, -y]), "squared", BlockL1(1.0))

@@ -80,9 +80,17 @@ def test_what_cannot_be_shared_is_said() -> None:
         factored_folds(X, y, bank(), folds=ShuffleSplit(3, random_state=0).split(X))
     with pytest.raises(InvalidInputError, match="at least two folds, got 1"):
         factored_folds(X, y, bank(), folds=[(np.arange(5), np.arange(5, 9))])
-    with pytest.raises(InvalidInputError, match="y must be 240 finite numbers"):
+    with pytest.raises(InvalidInputError, match=r"y must have shape \(240,\)"):
         factored_folds(X, y[:-1], bank())
-    with pytest.raises(InvalidInputError, match="kernel_penalties must be 20 positive numbers"):
+    with pytest.raises(InvalidInputError, match="y must hold real numbers"):
+        factored_folds(X, np.where(y > 0, "high", "low"), bank())
+    with pytest.raises(InvalidInputError, match=r"kernel_penalties must have shape \(20,\)"):
         factored_folds(X, y, bank(), kernel_penalties=np.ones(3))
+    with pytest.raises(InvalidInputError, match="alphas must be positive, but entry 1 is -1"):
+        factored_folds(X, y, bank(), alphas=[1.0, -1.0])
+    with pytest.raises(InvalidInputError, match="number of alphas must be an integer of at least 1"):
+        factored_folds(X, y, bank(), alphas=[])
+    with pytest.raises(InvalidInputError, match="ratio must be a finite positive number of at most 1"):
+        factored_folds(X, y, bank(), ratio=2.0)
     with pytest.raises(IncompatibleError, match="reads rows in memory"):
         factored_folds(open_rows(X), y, KernelBank.per_feature(widths=[1.0]))

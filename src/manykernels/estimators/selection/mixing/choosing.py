@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -76,7 +77,7 @@ class ChoosesMixtures:
             penalties = [Scale(own.mixing, 1.0, 1.0).at(1.0) for pair in mixtures for own in pair]
             openings: list[Opening] = [lambda: (self._opened(*given, form), None)]
             if self._shares(encoded, form, loss, penalties, splits, lambda: (training, problems)):
-                together = lambda: self._opened_together(*given, encoded, (training, problems))  # noqa: E731
+                together: Opening = partial(self._opened_together, *given, encoded, (training, problems))
                 openings = [together] if self.fold_kernels == SHARED else [together, *openings]
             found, ending = self._searched(mixtures, spare, openings)
         ending.check(scored=bool(found))

@@ -28,10 +28,8 @@ from manykernels.solvers.solution import Status
 
 Array = NDArray[Any]
 
-COARSE, FINEST = (
-    1e-3,
-    1e-15,
-)  # of the tolerance: share of the trace that factors leave at first; and of the trace, least
+COARSE = 1e-3  # of the tolerance: share of the trace that factors leave at first
+FINEST = 1e-15  # share of the trace that they leave at least
 FINER = 1e-3  # how much less they leave where it keeps a gap above its tolerance
 MOST_RANK = 4000  # of all factors together: Hessians of folds are stored
 MOST_ROUNDS = 50

@@ -20,7 +20,7 @@ from manykernels.solvers.engines.factored.moments import FoldMoments
 from manykernels.solvers.methods.factored.folds.models import FoldModels
 from manykernels.solvers.methods.factored.problem import FactoredProblem
 from manykernels.solvers.methods.factored.solve import default_bank
-from manykernels.validation.arrays import check_count, check_positive
+from manykernels.validation.arrays import check_count, check_positive, check_positive_vector, check_vector
 
 Array = NDArray[Any]
 
@@ -86,8 +86,8 @@ def factored_folds(
     rows less those of the rows held out: one reading of the rows serves every fold and every strength. A pass over all
     kernels certifies all folds, for the exact kernels, and names the kernels that enter.
 
-    Standardization, widths and bins are those of all rows: unlike the folds of `MKLRegressorCV`, which learn them anew,
-    these see the columns, though not the targets, of the rows that they hold out.
+    Standardization, widths and bins are those of all rows: as those of
+    ``MKLRegressorCV(fold_kernels="shared")``, folds see the columns, though not the targets, of the rows they hold out.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def factored_folds(
     Raises
     ------
     InvalidInputError
-        If folds overlap, or y is not what it should be.
+        If folds overlap, or y, penalties or strengths are not what they should be.
     IncompatibleError
         If rows come in chunks, or the factors that enter have too many columns.
 
@@ -136,17 +136,14 @@ def factored_folds(
         raise IncompatibleError(
             "factored_folds reads rows in memory; for rows in chunks, call solve_factored on parts."
         )
-    target = np.asarray(y, dtype=np.float64)
-    if target.shape != (stack.n_samples,) or not np.isfinite(target).all():
-        raise InvalidInputError(f"y must be {stack.n_samples} finite numbers, one a row, got shape {target.shape}.")
+    target = check_vector(y, stack.n_samples, "y")
     held, n_folds = _held(folds, stack.n_samples)
-    weights = np.ones(stack.n_kernels) if kernel_penalties is None else np.asarray(kernel_penalties, dtype=np.float64)
-    if weights.shape != (stack.n_kernels,) or not (weights > 0).all():
-        raise InvalidInputError(f"kernel_penalties must be {stack.n_kernels} positive numbers.")
+    given = np.ones(stack.n_kernels) if kernel_penalties is None else kernel_penalties
+    weights = check_positive_vector(given, stack.n_kernels, "kernel_penalties")
     problem = FactoredProblem(stack, target, get_loss("squared"), get_regularizer("l1", 1.0), kernel_penalties=weights)
     moments = FoldMoments(target[:, None], problem.weight, held, n_folds, shared=shared)
     models = FoldModels(stack, moments, check_positive(tol, "tol"))
-    grid = _grid(models, weights, n_alphas, ratio) if alphas is None else -np.sort(-np.asarray(alphas, dtype=float))
+    grid = _grid(models, weights, n_alphas, ratio) if alphas is None else _decreasing(alphas)
     found = [_at(models, problem, float(alpha)) for alpha in grid]
     errors, gaps, active = (np.array(part) for part in zip(*found, strict=True))
     return FoldPaths(grid, errors, gaps, active, models.passes)
@@ -154,12 +151,20 @@ def factored_folds(
 
 def _grid(models: FoldModels, weights: Array, n_alphas: int, ratio: float) -> Array:
     """Return strengths from the largest one at which some fold selects a kernel down."""
+    count = check_count(n_alphas, "n_alphas")
+    smallest = check_positive(ratio, "ratio", upper=1.0)
     quads = models.bounds([models.slopes(fold, 0)[0] for fold in range(len(models.training))])
     largest = [
         float((np.sqrt(high) / weights).max()) / rows.sum()
         for (_, high), rows in zip(quads, models.training, strict=True)
     ]
-    return np.geomspace(max(largest), ratio * max(largest), n_alphas)
+    return np.geomspace(max(largest), smallest * max(largest), count)
+
+
+def _decreasing(alphas: Any) -> Array:
+    """Return given strengths from the largest down."""
+    values = check_vector(alphas, None, "alphas")
+    return -np.sort(-check_positive_vector(values, check_count(len(values), "the number of alphas"), "alphas"))
 
 
 def _at(models: FoldModels, problem: Problem, alpha: float) -> tuple[list[float], list[float], list[int]]:
