@@ -26,7 +26,7 @@ from manykernels.discovery import (
     discover_in_two_stages,
     graded_settings,
 )
-from manykernels.discovery.families.bounds import Profile, bounded_ratio
+from manykernels.discovery.families.search import Profile, bounded_ratio
 from manykernels.discovery.two_stage.target_space import alignment_step
 from manykernels.exceptions import InvalidInputError
 

@@ -11,14 +11,19 @@ import numpy as np
 import pytest
 
 from manykernels.discovery import HierarchicalDiscovery, Limits, discover_hierarchical
-from manykernels.discovery.hierarchical.anova_grid import AnovaGrid
-from manykernels.discovery.hierarchical.graph import ROOT, Hull, Node, ancestors, depth, hull_matrix, parents
-from manykernels.discovery.hierarchical.monomial_grid import MonomialGrid
-from manykernels.discovery.hierarchical.newton import HierarchicalNewton
-from manykernels.discovery.hierarchical.norm import HierarchicalNorm
-from manykernels.discovery.hierarchical.normalized_grid import NormalizedMonomialGrid
+from manykernels.discovery.hierarchical.discovery import AnovaGrid, MonomialGrid, NormalizedMonomialGrid
+from manykernels.discovery.hierarchical.graph import (
+    ROOT,
+    HierarchicalNorm,
+    Hull,
+    Node,
+    ancestors,
+    depth,
+    hull_matrix,
+    parents,
+)
+from manykernels.discovery.hierarchical.newton import HierarchicalNewton, HierarchicalWeights
 from manykernels.discovery.hierarchical.product_grid import ProductGrid
-from manykernels.discovery.hierarchical.weights import HierarchicalWeights
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Gaussian, Laplacian, MedianWidth
 from manykernels.solvers import Status

@@ -12,15 +12,14 @@ from scipy.stats import chisquare
 
 from manykernels.discovery.polynomial import enumeration
 from manykernels.discovery.polynomial import family_norm as norms
-from manykernels.discovery.polynomial.bases.gram_base import GramBase
 from manykernels.discovery.polynomial.bases.rank_one_base import RankOneBase
-from manykernels.discovery.polynomial.discovery import product_base
+from manykernels.discovery.polynomial.discovery import GramBase, product_base
 from manykernels.discovery.polynomial.family import PolynomialFamily, multiplicity
 from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.discovery.polynomial.score_sum import Deadline
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.kernels import Gaussian, Linear
-from manykernels.solvers.deadline import OutOfTimeError
+from manykernels.solvers.run import OutOfTimeError
 
 N = 9
 RHO = np.array([1.0, 0.7, 1.5, 2.0, 3.0, 1.2])
@@ -313,7 +312,7 @@ def test_bad_parameters_are_explained() -> None:
 
 
 def test_too_many_products_of_dense_grams_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("manykernels.discovery.polynomial.bases.gram_base.LARGEST_STACK", 1000)
+    monkeypatch.setattr("manykernels.discovery.polynomial.discovery.LARGEST_STACK", 1000)
     with pytest.raises(MemoryBudgetError, match="2 products of Gram matrices of 9 samples"):
         GramBase(np.ones((2, N, N))).stack([(0, 1), (1, 1)])
 

@@ -40,8 +40,7 @@ from manykernels.estimators.selection.mixing.mixtures import (
     selections_of,
 )
 from manykernels.estimators.selection.mixing.opened import Trial
-from manykernels.estimators.selection.mixing.search import Candidate, Folds, chosen, searched
-from manykernels.estimators.selection.mixing.walk import Grid, Walk
+from manykernels.estimators.selection.mixing.search import Candidate, Folds, Grid, Walk, chosen, searched
 from manykernels.exceptions import InvalidInputError
 
 RNG = np.random.default_rng(3)

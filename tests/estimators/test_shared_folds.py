@@ -13,8 +13,8 @@ from sklearn.model_selection import GroupKFold, KFold, RepeatedKFold, ShuffleSpl
 from manykernels import KernelBank, MKLRegressorCV, regularization_path
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
 from manykernels.kernels import Gaussian, Laplacian, Linear
-from manykernels.solvers.deadline import OutOfTimeError
 from manykernels.solvers.methods.factored.folds.models import FoldModels
+from manykernels.solvers.run import OutOfTimeError
 
 N = 90
 FIXED = KernelBank.per_feature(widths=[0.5, 2.0])

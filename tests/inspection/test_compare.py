@@ -21,7 +21,7 @@ from manykernels import (
     compare,
 )
 from manykernels.exceptions import InvalidInputError
-from manykernels.inspection.evidence.fixed_weights import ALIGNED, AVERAGE, MARGIN, SINGLE, FoldKernels
+from manykernels.inspection.evidence.comparison import ALIGNED, AVERAGE, MARGIN, SINGLE, FoldKernels
 from manykernels.kernels.bank.columns import Table
 
 BANK = KernelBank.per_feature(Gaussian(1.0), standardize=True)

@@ -37,7 +37,7 @@ from manykernels import (
     survival_array,
 )
 from manykernels.discovery import LaplacianFamily, MaternFamily
-from manykernels.inspection.model_file.codec import ESTIMATORS
+from manykernels.inspection.model_file.file import ESTIMATORS
 from manykernels.kernels import Gaussian, Laplacian
 
 PREDICTING = """

@@ -37,7 +37,7 @@ from manykernels import (
     save_model,
 )
 from manykernels.inspection import read_metadata
-from manykernels.inspection.model_file.codec import Decoder, Encoder, known_classes
+from manykernels.inspection.model_file.file import Decoder, Encoder, known_classes
 from manykernels.solvers import InteriorPoint
 
 Named = Callable[[str], tuple[Any, Any]]

@@ -12,7 +12,7 @@ import pytest
 
 from manykernels import KernelBank, MKLClassifier, MKLRegressor, report
 from manykernels.inspection.reports.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH
-from manykernels.inspection.reports.functions import MOST_CURVES, MOST_SURFACES, functions_of
+from manykernels.inspection.reports.document import MOST_CURVES, MOST_SURFACES, functions_of
 from manykernels.kernels import Gaussian
 
 

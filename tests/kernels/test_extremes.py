@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Cosine, Gaussian, KernelBank, Laplacian, Linear, Matern, Polynomial
-from manykernels.kernels.bank.standardization import column_statistics
+from manykernels.kernels.bank.normalization import column_statistics
 from manykernels.kernels.specs.distances import row_norms, squared_distances
 
 KERNELS = [("g", Gaussian(1.0)), ("m", Matern(2.0)), ("l", Linear()), ("p", Polynomial(2)), ("c", Cosine())]

@@ -7,8 +7,8 @@ import pytest
 from tests.support.conic import cvxpy_optimum
 from tests.support.masked import LOSSES, masked_cases
 
-from manykernels.testing.checks import check_certificate
 from manykernels.testing.problems import REGULARIZERS
+from manykernels.testing.solver import check_certificate
 
 QUICK = len(LOSSES) * len(REGULARIZERS)  # every loss with every penalty; `benchmarks/oracle.py` solves all hundred
 

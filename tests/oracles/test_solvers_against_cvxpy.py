@@ -20,8 +20,8 @@ from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import solve
 from manykernels.solvers.registry import SOLVERS
 from manykernels.solvers.solution import Solution
-from manykernels.testing.checks import build_problem, check_certificate
 from manykernels.testing.problems import SmallProblem, random_problem, small_cases
+from manykernels.testing.solver import build_problem, check_certificate
 
 FEWER = {"levelmkl": 50}  # an iteration solves a linear and a quadratic program
 

@@ -16,9 +16,9 @@ from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import ALIASES, BlockCoordinate, Status, WorkingSet, get_solver
-from manykernels.solvers.methods.block_coordinate.extrapolation import Extrapolation
-from manykernels.testing.checks import build_problem, check_certificate
+from manykernels.solvers.methods.block_coordinate.method import Extrapolation
 from manykernels.testing.problems import random_problem, small_problems, strength_of_zero_model
+from manykernels.testing.solver import build_problem, check_certificate
 
 Array = NDArray[np.float64]
 WEIGHT_SETS = ("simplex", "lp_ball", "elasticnet_ball")

@@ -11,10 +11,9 @@ import pytest
 from manykernels.objective.problem import Problem
 from manykernels.solvers.engines.cone_program import ConeProgram
 from manykernels.solvers.engines.refinement import refinements
-from manykernels.solvers.methods.conic.dual_program import DualProgram
-from manykernels.solvers.methods.conic.method import Conic, sparsest
-from manykernels.testing.checks import build_problem
+from manykernels.solvers.methods.conic.method import Conic, DualProgram, sparsest
 from manykernels.testing.problems import random_problem
+from manykernels.testing.solver import build_problem
 
 ACCURATE = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11}
 

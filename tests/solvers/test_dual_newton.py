@@ -20,7 +20,7 @@ from manykernels.solvers.engines.dual_newton.newton import DualNewton
 from manykernels.solvers.engines.dual_newton.tracked_kernels import TrackedKernels
 from manykernels.solvers.engines.primal_dual.sample_variables import start_samples
 from manykernels.solvers.engines.primal_dual.start import interior_point
-from manykernels.testing.checks import build_problem
+from manykernels.testing.solver import build_problem
 
 Array = NDArray[np.float64]
 REGULARIZERS = {"l1": {}, "elasticnet": {"l1_ratio": 0.3}, "lq": {"q": 1.4}, "ridge": {}}

@@ -12,7 +12,7 @@ from manykernels.exceptions import ConvergenceWarning
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockLq
-from manykernels.solvers import deadline as deadline_module
+from manykernels.solvers import run as deadline_module
 from manykernels.solvers.engines import newton_system
 from manykernels.solvers.methods.interior_point import InteriorPoint
 from manykernels.solvers.run import CertifiedModel, Run

@@ -10,11 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manykernels.solvers.engines.fixed_weights.learners import fit_learner
-from manykernels.solvers.engines.simplex_weights.line_search import search_line, stepped
-from manykernels.solvers.engines.simplex_weights.point import SimplexPoint, kernel_weights, starting_weights
+from manykernels.solvers.engines.simplex_weights.point import (
+    SimplexPoint,
+    kernel_weights,
+    search_line,
+    starting_weights,
+    stepped,
+)
 from manykernels.solvers.methods.simplemkl import SimpleMKL, longest_step, reduced_direction
-from manykernels.testing.checks import build_problem
 from manykernels.testing.problems import LOSSES, random_problem
+from manykernels.testing.solver import build_problem
 
 SMOOTH = ("logistic", "squared_hinge", "squared", "huber")
 

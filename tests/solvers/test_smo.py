@@ -18,13 +18,12 @@ from manykernels.solvers.engines.fixed_weights.pair_loops import MISSING
 from manykernels.solvers.engines.fixed_weights.smo_svm import smo_svm
 from manykernels.solvers.engines.fixed_weights.smoothing import slope_at, smoothed_step, smoothed_weights, threshold
 from manykernels.solvers.methods.interior_point import InteriorPoint
-from manykernels.solvers.methods.skm.descent import EQUAL_SHARES, NO_CENTER, Descent
-from manykernels.solvers.methods.skm.kernel_rows import RowCache, UnitKernels
+from manykernels.solvers.methods.skm.descent import EQUAL_SHARES, NO_CENTER, Descent, RowCache, UnitKernels
 from manykernels.solvers.methods.skm.method import SupportKernelMachine
 from manykernels.solvers.methods.skm.weights import epsilon_optimality, smoothed_dual, sparser_weights
 from manykernels.solvers.solution import IterationRecord
-from manykernels.testing.checks import build_problem
 from manykernels.testing.problems import SmallProblem, random_problem
+from manykernels.testing.solver import build_problem
 
 KAPPAS = (1.0, 0.7, 0.25, 1e-2)
 

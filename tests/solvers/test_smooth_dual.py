@@ -15,8 +15,8 @@ from manykernels.solvers import InteriorPoint, SmoothDual, SpicyMKL, configured_
 from manykernels.solvers.engines.dual_newton.tracked_kernels import TrackedKernels
 from manykernels.solvers.engines.primal_dual.start import best_scale, interior_point
 from manykernels.solvers.solution import Status
-from manykernels.testing.checks import build_problem
 from manykernels.testing.problems import random_problem
+from manykernels.testing.solver import build_problem
 
 Array = NDArray[np.float64]
 REGULARIZERS = {"elasticnet": {"l1_ratio": 0.5}, "lq": {"q": 1.5}, "ridge": {}}

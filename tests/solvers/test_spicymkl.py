@@ -16,8 +16,8 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import InteriorPoint, SpicyMKL
 from manykernels.solvers.solution import Solution, Status
-from manykernels.testing.checks import build_problem, check_certificate
 from manykernels.testing.problems import random_problem
+from manykernels.testing.solver import build_problem, check_certificate
 
 Array = NDArray[np.float64]
 REGULARIZERS = {"l1": {}, "elasticnet": {"l1_ratio": 0.4}, "lq": {"q": 1.5}, "ridge": {}}

@@ -14,15 +14,20 @@ from manykernels.exceptions import ConvergenceWarning, IncompatibleError, Invali
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockLq, ElasticNet, LpBall, Regularizer, Ridge
 from manykernels.solvers import SOLVERS, UFOMKL, Obscure, configured_solver, solvers_for
-from manykernels.solvers.engines.online import learner as learners
-from manykernels.solvers.engines.online.learner import ImplicitLearner, SubgradientLearner, penalty_of, samples_of
+from manykernels.solvers.engines.online import solver as learners
 from manykernels.solvers.engines.online.loops import sweep
-from manykernels.solvers.engines.online.solver import OnlineSolver
+from manykernels.solvers.engines.online.solver import (
+    ImplicitLearner,
+    OnlineSolver,
+    SubgradientLearner,
+    penalty_of,
+    samples_of,
+)
 from manykernels.solvers.engines.online.steps import Ray, kernel_weights, ray_step
 from manykernels.solvers.solution import Solution, Status
-from manykernels.testing.checks import build_problem
 from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import LOSSES, SmallProblem, random_problem, small_problems
+from manykernels.testing.solver import build_problem
 
 GAP = 1e-2
 ONLINE: tuple[type[OnlineSolver], ...] = (UFOMKL, Obscure)

@@ -11,10 +11,9 @@ from scipy.optimize import minimize
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex
 from manykernels.solvers.engines.simplex_weights.point import SimplexPoint
-from manykernels.solvers.engines.simplex_weights.program import minimize_on_simplex
-from manykernels.solvers.methods.hessianmkl import HessianMKL, weight_hessian
-from manykernels.testing.checks import build_problem
+from manykernels.solvers.methods.hessianmkl import HessianMKL, minimize_on_simplex, weight_hessian
 from manykernels.testing.problems import LOSSES, random_problem, small_problems
+from manykernels.testing.solver import build_problem
 
 
 def slopes_at(point: SimplexPoint, theta: np.ndarray) -> np.ndarray:

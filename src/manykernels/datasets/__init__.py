@@ -8,8 +8,7 @@ from manykernels.datasets.breiman import (
     twonorm_bayes_error,
     wave_shapes,
 )
-from manykernels.datasets.bundled import load_bundled
-from manykernels.datasets.mixed import MixedData, make_mixed_table
+from manykernels.datasets.mixed import MixedData, load_bundled, make_mixed_table
 from manykernels.datasets.multiview import MultiviewData, make_multiview
 
 __all__ = [

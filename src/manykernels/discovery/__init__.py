@@ -21,9 +21,8 @@ from manykernels.discovery.one_stage.greedy import discover_greedily
 from manykernels.discovery.one_stage.sampled import discover_by_sampling
 from manykernels.discovery.polynomial.discovery import PolynomialDiscovery, discover_polynomial
 from manykernels.discovery.two_stage.ascents import AscentSettings
-from manykernels.discovery.two_stage.discovery import discover_in_two_stages
+from manykernels.discovery.two_stage.discovery import discover_in_two_stages, graded_settings
 from manykernels.discovery.two_stage.first_stage import AlignedKernel, align_family
-from manykernels.discovery.two_stage.held_out import graded_settings
 from manykernels.discovery.two_stage.target_space import TargetSpace
 
 Peak = BestMember

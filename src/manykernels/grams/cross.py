@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manykernels.grams.pairs.cross import pair_scores
+from manykernels.grams.pairs.stack import pair_scores
 from manykernels.grams.tiles import TileEvaluator
 from manykernels.kernels import FittedKernels, FittedPairBank, PreparedRows
 from manykernels.validation.arrays import Array, check_columns, check_vector

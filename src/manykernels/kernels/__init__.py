@@ -10,8 +10,7 @@ from manykernels.kernels.bank.prepared import Prepared
 from manykernels.kernels.pairs.bank import PairKernels
 from manykernels.kernels.pairs.data import Pairs
 from manykernels.kernels.pairs.fitted import FittedPairBank, PreparedPairs
-from manykernels.kernels.precomputed.bank import FittedPrecomputedBank, PrecomputedBank
-from manykernels.kernels.precomputed.prepared import PreparedKernels
+from manykernels.kernels.precomputed.bank import FittedPrecomputedBank, PrecomputedBank, PreparedKernels
 from manykernels.kernels.precomputed.stack import KernelStack
 from manykernels.kernels.specs import (
     KERNELS,

@@ -11,16 +11,14 @@ from manykernels.solvers.methods.factored.pairs import solve_factored_pairs
 from manykernels.solvers.methods.factored.solve import solve_factored, solve_factored_each
 from manykernels.solvers.methods.hessianmkl import HessianMKL
 from manykernels.solvers.methods.interior_point import InteriorPoint
-from manykernels.solvers.methods.levelmkl import LevelMKL
-from manykernels.solvers.methods.obscure import Obscure
 from manykernels.solvers.methods.pfbs.method import ForwardBackward
 from manykernels.solvers.methods.shared_newton import SharedNewton
-from manykernels.solvers.methods.silp import SILP
+from manykernels.solvers.methods.silp import SILP, LevelMKL
 from manykernels.solvers.methods.simplemkl import SimpleMKL
 from manykernels.solvers.methods.skm.method import SupportKernelMachine
 from manykernels.solvers.methods.smooth_dual import SmoothDual
 from manykernels.solvers.methods.spicymkl import SpicyMKL
-from manykernels.solvers.methods.ufo_mkl import UFOMKL
+from manykernels.solvers.methods.ufo_mkl import UFOMKL, Obscure
 from manykernels.solvers.methods.working_set.method import WorkingSet
 from manykernels.solvers.registry import ALIASES, SHARED_SOLVERS, SOLVERS, choose_solver, get_solver, solvers_for
 from manykernels.solvers.solution import IterationRecord, Solution, Status

@@ -15,16 +15,14 @@ from manykernels.solvers.methods.block_coordinate.method import BlockCoordinate
 from manykernels.solvers.methods.conic.method import Conic
 from manykernels.solvers.methods.hessianmkl import HessianMKL
 from manykernels.solvers.methods.interior_point import InteriorPoint
-from manykernels.solvers.methods.levelmkl import LevelMKL
-from manykernels.solvers.methods.obscure import Obscure
 from manykernels.solvers.methods.pfbs.method import ForwardBackward
 from manykernels.solvers.methods.shared_newton import SharedNewton
-from manykernels.solvers.methods.silp import SILP
+from manykernels.solvers.methods.silp import SILP, LevelMKL
 from manykernels.solvers.methods.simplemkl import SimpleMKL
 from manykernels.solvers.methods.skm.method import SupportKernelMachine
 from manykernels.solvers.methods.smooth_dual import SmoothDual
 from manykernels.solvers.methods.spicymkl import SpicyMKL
-from manykernels.solvers.methods.ufo_mkl import UFOMKL
+from manykernels.solvers.methods.ufo_mkl import UFOMKL, Obscure
 from manykernels.solvers.methods.working_set.method import WorkingSet
 
 SOLVERS: dict[str, type[Solver]] = {

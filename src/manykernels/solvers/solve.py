@@ -13,8 +13,7 @@ from manykernels.grams import GramStack, as_stack
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
-from manykernels.solvers.arguments import check_warm_start
-from manykernels.solvers.base import Solver
+from manykernels.solvers.base import Solver, check_warm_start
 from manykernels.solvers.registry import check_able, check_alias, choose_solver, get_solver
 from manykernels.solvers.solution import Solution
 from manykernels.validation.arrays import Array, check_nonnegative_vector

@@ -22,8 +22,8 @@ from manykernels.grams.factored import (
     factored_stack,
     served_by,
 )
+from manykernels.grams.factored.fourier import LeadingDirections
 from manykernels.grams.factored.landmarks.cholesky import pivoted_cholesky
-from manykernels.grams.factored.landmarks.leading import LeadingDirections
 from manykernels.grams.factored.several import GridStack, WindowStack
 from manykernels.kernels import (
     Binned,

@@ -19,8 +19,7 @@ from manykernels.objective import CoxPartial, survival_target
 from manykernels.objective.losses import get_loss
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers.methods.factored import fallback
-from manykernels.solvers.methods.factored.matrices.mixed import MixedStack
-from manykernels.solvers.methods.factored.matrices.working import WorkingMatrices
+from manykernels.solvers.methods.factored.matrices.working import MixedStack, WorkingMatrices
 from manykernels.solvers.methods.factored.problem import FactoredJointProblem, FactoredProblem
 from manykernels.solvers.methods.factored.solve import solve_factored
 from manykernels.solvers.methods.factored.solver import FactoredNewton

@@ -27,12 +27,11 @@ from manykernels.objective.regularizers import (
 from manykernels.objective.shared import SharedProblem
 from manykernels.solvers import SharedNewton
 from manykernels.solvers.engines.factored import newton
-from manykernels.solvers.engines.factored.targets.objective import ObjectiveOfTargets
-from manykernels.solvers.engines.factored.targets.stack import StackOfTargets
+from manykernels.solvers.engines.factored.targets.problem import StackOfTargets
 from manykernels.solvers.methods.factored import fallback
 from manykernels.solvers.methods.factored.problem import FactoredProblem
 from manykernels.solvers.methods.factored.shared.problem import FactoredSharedProblem, FlatProblem
-from manykernels.solvers.methods.factored.solver import FactoredNewton, FactoredSolution
+from manykernels.solvers.methods.factored.solver import FactoredNewton, FactoredSolution, ObjectiveOfTargets
 from manykernels.testing import GramStackContract
 
 Array = NDArray[Any]

@@ -11,7 +11,7 @@ from tests.support.cox import CoxCase
 from manykernels import KernelBank, Linear, get_regularizer
 from manykernels.grams.factored import factored_stack
 from manykernels.objective import CoxPartial, survival_target
-from manykernels.objective.losses.risk_curvature import RiskCurvature
+from manykernels.objective.losses.risk_sets import RiskCurvature
 from manykernels.solvers import choose_solver
 from manykernels.solvers.methods.factored.problem import FactoredJointProblem
 from manykernels.solvers.methods.factored.solver import FactoredNewton

@@ -10,7 +10,7 @@ import numpy as np
 
 from manykernels.discovery.base import Candidate
 from manykernels.discovery.family_certificate import certificate_of
-from manykernels.discovery.hierarchical.graph import ROOT, Hull, Node, hull_matrix
+from manykernels.discovery.hierarchical.graph import ROOT, HierarchicalNorm, Hull, Node, hull_matrix
 from manykernels.discovery.hierarchical.newton import (
     HierarchicalNewton,
     ReducedProblem,
@@ -18,7 +18,6 @@ from manykernels.discovery.hierarchical.newton import (
     grown_newton,
     start_newton,
 )
-from manykernels.discovery.hierarchical.norm import HierarchicalNorm
 from manykernels.discovery.hierarchical.product_grid import ProductGrid
 from manykernels.discovery.hierarchical.tuning import (
     ADDED_SHARE,

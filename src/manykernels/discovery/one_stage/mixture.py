@@ -10,7 +10,6 @@ import numpy as np
 from manykernels.discovery.base import Candidate, Found
 from manykernels.discovery.families.pairs import PairWeights
 from manykernels.discovery.families.search import BestMember, FamilySearch
-from manykernels.discovery.one_stage.tuning import BOUND_SHARE, SAME
 from manykernels.grams import as_stack
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.losses import Loss
@@ -19,6 +18,27 @@ from manykernels.objective.regularizers.weight_sets import Simplex
 from manykernels.solvers.engines.fixed_weights.learners import LearnerFit, fit_learner
 from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
+
+# Numbers of the one-stage searches that follow from no theorem: they decide the time, not what is certified.
+#
+# Accuracies are relative to the gap that a search has, or is after.
+
+
+# Greedy search
+INNER_SHARE = 0.02  # of the gap that the search has, or is after, for the problems solved inside it
+STEP_TOL = 1e-3  # of the step length in a line search
+
+# Kernels found, and their certificate
+BOUND_SHARE = 0.1  # of the gap, that the bound over a family may add to it
+SAME = 1e-8  # parameters closer than this on the scale of the search are one kernel
+
+# Sampling
+DRAW_TOL = 1e-4  # of the learner at each draw: noise of the draw is far above it
+CHECKPOINTS = 10  # certificates a run
+CORRECTIVE_TOL = 1e-6  # of the best weights on all kernels drawn
+
+# Sliding
+MOST_MOVES = 12  # L-BFGS-B iterations of one slide of a learner, each a fit
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,8 +24,15 @@ from manykernels.discovery.families.pairs import PairWeights
 from manykernels.discovery.families.radial import ArdGaussianFamily, GaussianFamily
 from manykernels.discovery.families.search import FamilySearch, SearchSettings, checked_settings
 from manykernels.discovery.one_stage.greedy import make_learner
-from manykernels.discovery.one_stage.mixture import Learner, Mixture, candidate, certify
-from manykernels.discovery.one_stage.tuning import CHECKPOINTS, CORRECTIVE_TOL, DRAW_TOL
+from manykernels.discovery.one_stage.mixture import (
+    CHECKPOINTS,
+    CORRECTIVE_TOL,
+    DRAW_TOL,
+    Learner,
+    Mixture,
+    candidate,
+    certify,
+)
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss
 from manykernels.solvers.engines.fixed_weights.learners import LearnerFit

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from manykernels.discovery.polynomial.bases.product_bases import Index, Parts, ProductBase
+from manykernels.discovery.polynomial.descent import BATCH, FEWEST, ONE_BY_ONE, PANEL
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.score_sum import Deadline, ScoreSum
-from manykernels.discovery.polynomial.tuning import BATCH, FEWEST, ONE_BY_ONE, PANEL
 from manykernels.validation.arrays import Array
 
 BELOW = np.tri(PANEL, dtype=bool)  # pairs that come again in the other order, or twice the same base kernel

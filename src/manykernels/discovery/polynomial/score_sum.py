@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from manykernels.discovery.polynomial.bases.product_bases import Index
-from manykernels.discovery.polynomial.tuning import NEGLIGIBLE
-from manykernels.solvers.deadline import OutOfTimeError
+from manykernels.discovery.polynomial.descent import NEGLIGIBLE
+from manykernels.solvers.run import OutOfTimeError
 from manykernels.validation.arrays import Array
 
 

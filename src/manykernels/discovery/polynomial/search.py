@@ -13,12 +13,8 @@ import numpy as np
 from manykernels.discovery.base import Candidate, Found, solve_quietly
 from manykernels.discovery.family_certificate import family_certificate, with_dual
 from manykernels.discovery.polynomial.bases.product_bases import Index
-from manykernels.discovery.polynomial.descent import MirrorDescent
-from manykernels.discovery.polynomial.family import PolynomialFamily
-from manykernels.discovery.polynomial.family_norm import FamilyNorm, family_norm, norm_cost
-from manykernels.discovery.polynomial.path.first_products import can_follow, first_products
-from manykernels.discovery.polynomial.sampling import InteractionSampler
-from manykernels.discovery.polynomial.tuning import (
+from manykernels.discovery.polynomial.bases.rank_one_base import RankOneBase
+from manykernels.discovery.polynomial.descent import (
     CERTIFIED_STEPS,
     DESCENT,
     DRAWS,
@@ -29,11 +25,19 @@ from manykernels.discovery.polynomial.tuning import (
     LATER_NORM,
     LEAST_GROWTH,
     LEAST_SECONDS,
+    PATH_LENGTH,
     RESTRICTED_SHARE,
+    SECOND_STEP,
     STAGE,
     STAGE_GAP,
     STRONGEST,
+    MirrorDescent,
 )
+from manykernels.discovery.polynomial.family import PolynomialFamily
+from manykernels.discovery.polynomial.family_norm import FamilyNorm, family_norm, norm_cost
+from manykernels.discovery.polynomial.path.cross_validation import Rows, fold_of, surveyed_family
+from manykernels.discovery.polynomial.path.lasso_path import follow
+from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.grams import GramStack
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
@@ -41,6 +45,44 @@ from manykernels.solvers import Solution
 from manykernels.solvers.engines.fixed_weights.learners import fit_learner
 from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
+
+# Where a search at ``p = 1`` begins: the products of the lasso path down to its strength.
+
+
+def can_follow(problem: Problem, family: PolynomialFamily) -> bool:
+    """Return whether the problem is a lasso on features that can be made."""
+    return isinstance(family.base, RankOneBase) and family.p == 1 and problem.loss.name == "squared"
+
+
+def first_products(problem: Problem, family: PolynomialFamily, norm: FamilyNorm, max_kernels: int) -> tuple[Index, ...]:
+    """Return the products selected at the strength of the problem, or where half of ``max_kernels`` are.
+
+    ``norm`` is that of the empty model: its root is the strength of the lasso above which nothing is selected.
+    """
+    base = family.base
+    assert isinstance(base, RankOneBase)
+    rows, strength = Rows(base.columns, problem.y, problem.weight), problem.regularizer.strength
+    nobody = rows.take(np.zeros(0, dtype=int))
+    fold = fold_of(
+        rows, nobody, lambda features: surveyed_family(family, features, base.normalize), problem.fit_intercept
+    )
+    found: tuple[Index, ...] = ()
+    mu = size = 0.0
+
+    def falling() -> Iterator[float]:
+        nonlocal mu
+        mu = float(np.sqrt(norm.norm))
+        for _ in range(PATH_LENGTH):
+            # The strength that is looked for is that of the norm times ``strength``, and norms grow on the way.
+            mu = max(SECOND_STEP * mu, strength * size)
+            yield mu
+
+    for point in follow(fold.problem, fold.survey, falling(), (norm.largest, np.sqrt(norm.scores))):
+        found = point.indices
+        size = float(fold.problem.penalties(found) @ np.abs(point.coefficients))
+        if mu <= strength * size or len(found) >= FULL_SHARE * max_kernels:
+            break
+    return found
 
 
 @dataclass(eq=False)

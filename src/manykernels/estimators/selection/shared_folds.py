@@ -20,9 +20,9 @@ from manykernels.grams.plan import FACTORED, memory_bytes
 from manykernels.kernels import FittedBank, KernelBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers import Solver, get_solver
-from manykernels.solvers.deadline import check_deadline
 from manykernels.solvers.engines.factored.moments import FoldMoments
 from manykernels.solvers.methods.factored.folds.models import MOST_RANK, FoldModels
+from manykernels.solvers.run import check_deadline
 
 if TYPE_CHECKING:
     from manykernels.objective.losses import Loss

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.solvers import Status
-from manykernels.solvers.deadline import OutOfTimeError, deadline
+from manykernels.solvers.run import OutOfTimeError, deadline
 
 SEARCH_SHARE = 0.8  # of a time limit; the rest is for the last fit
 

@@ -16,7 +16,7 @@ from manykernels.kernels import KernelStack, PairKernels, Pairs
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.pairs.data import as_pairs
 from manykernels.kernels.precomputed.stack import as_kernel_stack
-from manykernels.kernels.tables.selection import some
+from manykernels.kernels.tables.encoding import some
 from manykernels.validation.arrays import Array
 
 Rows = Table | KernelStack | Pairs  # checked; all are indexed by samples

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from manykernels.grams.rows.arrays import ArrayRows
 from manykernels.grams.rows.base import RowSource
 from manykernels.grams.rows.dask import DaskRows
-from manykernels.grams.rows.opening import is_chunked, open_rows, with_target
+from manykernels.grams.rows.opening import ArrayRows, is_chunked, open_rows, with_target
 from manykernels.grams.rows.parquet import ParquetRows
 from manykernels.grams.rows.vectors import Held, RowVector, held, here, on_rows, sums
 

@@ -7,12 +7,11 @@ new axes, sets ``ax_`` and ``figure_`` and returns the display. Only ``plot`` ne
 from __future__ import annotations
 
 from manykernels.inspection.displays.alignment import AlignmentDisplay
-from manykernels.inspection.displays.contributions import ContributionsDisplay
+from manykernels.inspection.displays.contributions import ContributionsDisplay, plot_overview
 from manykernels.inspection.displays.convergence import ConvergenceDisplay
 from manykernels.inspection.displays.cv_curve import CVCurveDisplay
 from manykernels.inspection.displays.decomposition import DecompositionDisplay
 from manykernels.inspection.displays.gram import GramDisplay
-from manykernels.inspection.displays.overview import plot_overview
 from manykernels.inspection.displays.path import PathDisplay
 from manykernels.inspection.displays.waterfall import WaterfallDisplay
 from manykernels.inspection.displays.weight_map import WeightMapDisplay

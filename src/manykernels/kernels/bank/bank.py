@@ -13,12 +13,17 @@ from scipy.sparse import issparse
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import BY_COLUMNS, NUMBERS, Table
 from manykernels.kernels.bank.constructors import BankConstructors
+from manykernels.kernels.bank.contract import BankParameters
 from manykernels.kernels.bank.fitted import FittedBank
-from manykernels.kernels.bank.normalization import check_normalization, training_scales
-from manykernels.kernels.bank.parameters import BankParameters
+from manykernels.kernels.bank.normalization import (
+    check_normalization,
+    column_statistics,
+    present_medians,
+    standardized,
+    training_scales,
+)
 from manykernels.kernels.bank.patterns import BankEntry, NamedKernel, OnColumns, as_entry, indicators
 from manykernels.kernels.bank.prepared import Prepared
-from manykernels.kernels.bank.standardization import column_statistics, present_medians, standardized
 from manykernels.kernels.sparse.points import SparsePoints
 from manykernels.kernels.sparse.prepared import FEW_COLUMNS
 from manykernels.kernels.sparse.tables import compressed, stored_problems

@@ -15,10 +15,9 @@ from sklearn.utils.validation import check_array
 
 from manykernels.exceptions import InvalidInputError, InvalidInputTypeError
 from manykernels.kernels.sparse.tables import REFUSAL, compressed, is_sparse_frame
-from manykernels.kernels.tables.encoding import Encoding
+from manykernels.kernels.tables.encoding import Encoding, select_columns, some
 from manykernels.kernels.tables.kinds import READ_AS, describe, kind_of, kind_of_dtype
 from manykernels.kernels.tables.problems import Problem, entries_problems, refuse
-from manykernels.kernels.tables.selection import select_columns, some
 from manykernels.kernels.tables.views import Views
 from manykernels.validation.arrays import Array, check_readable
 

@@ -19,8 +19,7 @@ from manykernels.kernels.specs.inner import Linear, Polynomial
 from manykernels.kernels.specs.interaction import Interaction
 from manykernels.kernels.specs.learned.binned import Binned
 from manykernels.kernels.specs.learned.landmarks import Landmarks
-from manykernels.kernels.specs.periodic import Periodic
-from manykernels.kernels.specs.radial import Gaussian, Matern
+from manykernels.kernels.specs.radial import Gaussian, Matern, Periodic
 from manykernels.kernels.specs.widths import MedianWidth, width_grid
 from manykernels.kernels.tables.kinds import READ_AS, describe
 from manykernels.kernels.tables.problems import Problem

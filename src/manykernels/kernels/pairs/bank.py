@@ -8,9 +8,8 @@ from typing import Any
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.bank import KernelBank
-from manykernels.kernels.bank.contract import FittedKernels
+from manykernels.kernels.bank.contract import BankParameters, FittedKernels
 from manykernels.kernels.bank.grids import DEFAULT_SPECS, entries_by_type
-from manykernels.kernels.bank.parameters import BankParameters
 from manykernels.kernels.bank.patterns import Joint
 from manykernels.kernels.pairs.data import Members, Pairs, as_pairs
 from manykernels.kernels.pairs.fitted import SIGNS, FittedPairBank, PreparedPairs, Products, members_of

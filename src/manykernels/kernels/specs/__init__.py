@@ -5,15 +5,12 @@ from __future__ import annotations
 from manykernels.kernels.specs.algebra import Product, Scaled, Sum
 from manykernels.kernels.specs.base import KERNELS, KernelSpec, register_kernel, spec_from_dict
 from manykernels.kernels.specs.categorical import Missing, Ordinal, Overlap
-from manykernels.kernels.specs.column_power import ColumnPower
 from manykernels.kernels.specs.general import ChiSquared, Dirichlet, FromCallable, Pairwise
-from manykernels.kernels.specs.inner import Cosine, Linear, Polynomial, Tanimoto
-from manykernels.kernels.specs.interaction import Interaction
+from manykernels.kernels.specs.inner import Cosine, Linear, Polynomial, Tanimoto, WeightedPolynomial
+from manykernels.kernels.specs.interaction import ColumnPower, Interaction
 from manykernels.kernels.specs.learned.binned import Binned
 from manykernels.kernels.specs.learned.landmarks import Landmarks
-from manykernels.kernels.specs.periodic import Periodic
-from manykernels.kernels.specs.radial import ArdGaussian, Gaussian, Laplacian, Matern
-from manykernels.kernels.specs.weighted_polynomial import WeightedPolynomial
+from manykernels.kernels.specs.radial import ArdGaussian, Gaussian, Laplacian, Matern, Periodic
 
 __all__ = [
     "KERNELS",

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy import sparse
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.tables.selection import select_columns
+from manykernels.kernels.tables.encoding import select_columns
 from manykernels.validation.arrays import Array
 
 SEPARATOR = "/"

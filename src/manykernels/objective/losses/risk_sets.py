@@ -7,17 +7,271 @@ All sums are kept as logarithms, group by group: a *group* holds the samples of 
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky
 from scipy.linalg.lapack import dpotri
 
-from manykernels.objective.losses.risk_curvature import RiskCurvature
-from manykernels.objective.losses.risk_layout import RiskLayout
+from manykernels.compiled import compiled
 from manykernels.objective.losses.tie_mixtures import tie_mixtures
+
+# Samples in the order of their times, groups of one time, the terms of the partial likelihood, and sums over them.
+#
+# A *group* holds the samples of one time in one stratum, events first. Every event, or every step of Efron's
+#     correction,
+# is a *term*.
+
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.intp]
+
+
+class RiskLayout:
+    """Times, events, strata and weights, sorted.
+
+    Parameters
+    ----------
+    time, stratum : ndarray of shape (N,)
+    event : ndarray of bool of shape (N,)
+    weight : ndarray of shape (N,)
+        Positive.
+    efron : bool
+        Efron's correction for ties, else Breslow's.
+    """
+
+    def __init__(self, time: Array, event: NDArray[np.bool_], stratum: Array, weight: Array, *, efron: bool) -> None:
+        self.order: Positions = np.lexsort((~event, time, stratum))
+        time, stratum = time[self.order], stratum[self.order]
+        self.event = event[self.order]
+        self.log_weight = np.log(weight[self.order])
+        self.hits = np.where(event, weight, 0.0)
+        self.steepness = 2.0 * float(self.hits.sum())
+        new_stratum = np.r_[True, np.diff(stratum) != 0]
+        new_group = new_stratum | np.r_[True, np.diff(time) != 0]
+        self.starts: Positions = np.flatnonzero(new_group)
+        self.group: Positions = np.cumsum(new_group) - 1
+        self.slices = _slices(new_stratum)
+        self.group_slices = _slices(new_stratum[self.starts])
+        self.opens = new_stratum[self.starts]
+        self.rest_starts: Positions = self.starts + np.add.reduceat(self.event.astype(np.intp), self.starts)
+        self.group_ends = np.repeat([part.stop for part in self.slices], [p.stop - p.start for p in self.group_slices])
+        self.group_hits = np.add.reduceat(np.where(self.event, weight[self.order], 0.0), self.starts)
+        self._lay_out_terms(efron)
+
+    def _lay_out_terms(self, efron: bool) -> None:
+        """One term for each group with events, or with Efron's correction one for each event."""
+        counts = np.add.reduceat(self.event.astype(np.intp), self.starts)
+        steps = counts if efron else np.minimum(counts, 1)
+        self.term_group: Positions = np.repeat(np.arange(len(counts)), steps)
+        firsts = np.cumsum(steps) - steps
+        step = np.arange(len(self.term_group)) - firsts[self.term_group]
+        self.left = 1.0 - step / np.maximum(counts[self.term_group], 1) if efron else np.ones(len(step))
+        self.size = self.group_hits[self.term_group] / steps[self.term_group]
+        self.log_unit = np.log(self.group_hits[self.term_group] * self.left)
+        self.has_term = steps > 0
+        self.term_starts: Positions = firsts[self.has_term]
+        self.counts, self.steps, self.first_term = counts, steps, firsts
+        shares = np.exp(self.log_weight) / np.where(self.group_hits > 0, self.group_hits, 1.0)[self.group]
+        self.tie_shares = np.where(self.event, shares, 0.0)
+
+    def sums_at_risk(self, values: Array) -> Array:
+        """Return the sums of sorted values over all at risk at each group, and without its events, (2, G)."""
+        return np.asarray(sums_at_risk(values, self.event, self.starts, self.opens))
+
+    def sums_before(self, own: Array, own_of_hits: Array) -> Array:
+        """Return for each sorted sample the sum over groups before its own, and the part of its own, (N,)."""
+        return np.asarray(sums_before(own, own_of_hits, self.event, self.starts, self.opens))
+
+    def sums_of_terms(self, terms: Array) -> Array:
+        """Return the sums of the terms of each group, (G,)."""
+        sums = np.zeros(len(self.starts))
+        if len(terms):
+            sums[self.has_term] = np.add.reduceat(terms, self.term_starts)
+        return sums
+
+    def unsorted(self, values: Array) -> Array:
+        """Return sorted values in the order of the samples."""
+        found = np.empty_like(values)
+        found[self.order] = values
+        return found
+
+
+@compiled()
+def sums_at_risk(values: Array, event: NDArray[np.bool_], starts: Positions, opens: NDArray[np.bool_]) -> Array:
+    """Return the sums over all at risk at each group, and over these without its events, (2, G)."""
+    found = np.zeros((2, starts.size))
+    total, stop = 0.0, values.size
+    for g in range(starts.size - 1, -1, -1):
+        hit = 0.0
+        for i in range(starts[g], stop):
+            if event[i]:
+                hit += values[i]
+            else:
+                total += values[i]
+        found[1, g] = total
+        total += hit
+        found[0, g] = total
+        stop = starts[g]
+        if opens[g]:
+            total = 0.0
+    return found
+
+
+@compiled()
+def sums_before(
+    own: Array, own_of_hits: Array, event: NDArray[np.bool_], starts: Positions, opens: NDArray[np.bool_]
+) -> Array:
+    """Return for each sample the sum over the groups before its own, and what its own adds, (N,)."""
+    found = np.empty(event.size)
+    total = 0.0
+    for g in range(starts.size):
+        if opens[g]:
+            total = 0.0
+        stop = starts[g + 1] if g + 1 < starts.size else event.size
+        for i in range(starts[g], stop):
+            found[i] = total + (own_of_hits[g] if event[i] else own[g])
+        total += own[g]
+    return found
+
+
+def _slices(new: NDArray[np.bool_]) -> list[slice]:
+    """Return the slices that begin where ``new`` is true."""
+    ends = np.r_[np.flatnonzero(new), len(new)]
+    return [slice(int(start), int(stop)) for start, stop in pairwise(ends)]
+
+
+# Second derivatives of the partial likelihood without a matrix among samples: sums over sorted times, linear in N.
+#
+# With the shares ``p_e`` of the samples at risk at each term, the Hessian is ``diag(h) - sum_e c_e p_e p_e'``, where
+# ``h`` are the hazards. Its product with a vector takes a cumulative sum of it; ``Z' H Z`` takes one a column of ``Z``.
+
+
+SMALLEST_TOTAL = 1e-120
+"""Sums over risk sets below this, beside the largest hazard of the stratum, have squares that underflow."""
+
+
+class RiskCurvature:
+    """The Hessian at some scores, of all samples, or as some of them estimate it.
+
+    Of every group (the samples of one time in one stratum) it knows the sums ``b`` over all at risk, and ``a`` over
+    those at risk without the events of the group: a term with the share ``l`` of its tie left has the sum
+    ``l b + (1 - l) a``.
+
+    Parameters
+    ----------
+    layout : RiskLayout
+    weights : ndarray of shape (N,)
+        ``s_j exp(z_j)`` in the order of ``layout``, up to a factor of each stratum; zero for samples that are left out.
+    kept : ndarray of int, optional
+        Places of the samples that are not left out, in that order.
+
+    Attributes
+    ----------
+    bends : ndarray of shape (N,)
+        ``h``, a diagonal matrix that is nowhere below the Hessian.
+    rows : ndarray of int
+        The samples that are not left out, in the order of the rows of ``Z`` for `gram`.
+    """
+
+    def __init__(self, layout: RiskLayout, weights: Array, kept: Positions | None = None) -> None:
+        self._layout, self._weights = layout, weights
+        self._kept = np.arange(len(weights)) if kept is None else kept
+        self.rows = layout.order[self._kept]
+        before, after = layout.sums_at_risk(weights)
+        left, owner = layout.left, layout.term_group
+        totals = left * before[owner] + (1.0 - left) * after[owner]
+        there = totals > SMALLEST_TOTAL
+        if kept is None and not there.all():
+            raise FloatingPointError("hazards of two samples differ by more than a factor of 1e120: alpha is too small")
+        rates = np.divide(layout.size, totals, out=np.zeros(len(totals)), where=there)
+        twice = np.divide(rates, totals, out=np.zeros(len(totals)), where=there)
+        self._both, self._mixed, self._rest = (
+            layout.sums_of_terms(twice * part) for part in (left**2, left * (1.0 - left), (1.0 - left) ** 2)
+        )
+        spread = layout.sums_before(layout.sums_of_terms(rates), layout.sums_of_terms(rates * left))
+        self._sorted_bends = weights * spread
+        self.bends = layout.unsorted(self._sorted_bends)
+
+    def of_rows(self, rows: Positions, factors: Array) -> RiskCurvature:
+        """Return the Hessian as these rows estimate it, each standing for ``factors`` samples.
+
+        Parameters
+        ----------
+        rows : ndarray of int
+        factors : ndarray of float
+
+        Returns
+        -------
+        RiskCurvature
+            Positive semidefinite too: risk sets are those of the rows.
+        """
+        spread = np.zeros(len(self._weights))
+        spread[rows] = factors
+        sorted_factors = spread[self._layout.order]
+        return RiskCurvature(self._layout, self._weights * sorted_factors, np.flatnonzero(sorted_factors))
+
+    def product(self, x: Array) -> Array:
+        """Return the Hessian times a vector (N,).
+
+        Parameters
+        ----------
+        x : ndarray of shape (N,)
+
+        Returns
+        -------
+        ndarray of shape (N,)
+        """
+        layout, ordered = self._layout, x[self._layout.order]
+        before, after = layout.sums_at_risk(self._weights * ordered)
+        of_hits = self._both * before + self._mixed * after
+        own = of_hits + self._mixed * before + self._rest * after
+        return layout.unsorted(self._sorted_bends * ordered - self._weights * layout.sums_before(own, of_hits))
+
+    def gram(self, Z: Array) -> Array:
+        """Return ``Z' H Z`` (r, r) for the rows of ``Z`` (n, r) at ``rows``.
+
+        Parameters
+        ----------
+        Z : ndarray of shape (n, r)
+
+        Returns
+        -------
+        ndarray of shape (r, r)
+        """
+        scaled = Z * np.sqrt(self._sorted_bends[self._kept])[:, None]
+        found = scaled.T @ scaled
+        sums = np.multiply(Z, self._weights[self._kept][:, None], out=scaled)
+        for part in self._layout.slices:
+            low, high = np.searchsorted(self._kept, (part.start, part.stop))
+            np.cumsum(sums[low:high][::-1], axis=0, out=sums[low:high][::-1])
+        alone, (first, second, mixed) = self._factors_of_sums()
+        if len(mixed):
+            cross = sums[first].T @ (mixed[:, None] * sums[second])
+            found -= cross + cross.T
+        sums *= np.sqrt(alone)[:, None]
+        found -= sums.T @ sums
+        return np.asarray(found)
+
+    def _factors_of_sums(self) -> tuple[Array, tuple[Positions, Positions, Array]]:
+        """Return how much each sum over rows and those behind it counts, and which pairs of sums count how much."""
+        layout, n = self._layout, len(self._kept)
+        first = np.searchsorted(self._kept, layout.starts)
+        second = np.searchsorted(self._kept, layout.rest_starts)
+        ends = np.searchsorted(self._kept, layout.group_ends)
+        some, rest = first < ends, second < ends
+        together = some & (first == second)
+        alone = np.zeros(n)
+        for where, factors, at in (
+            (some, self._both, first),
+            (rest, self._rest, second),
+            (together, 2.0 * self._mixed, first),
+        ):
+            alone += np.bincount(at[where], factors[where], n)
+        apart = rest & (first != second) & (self._mixed > 0)
+        return alone, (first[apart], second[apart], self._mixed[apart])
+
 
 SMALLEST_CURVATURE = 1e-12  # of the largest: samples in no risk set have none
 RIDGE = 1e-13  # on the unit diagonal of a scaled Hessian, before its factorization

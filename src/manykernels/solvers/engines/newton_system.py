@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from manykernels.solvers.deadline import check_deadline
+from manykernels.solvers.run import check_deadline
 
 if TYPE_CHECKING:
     from manykernels.validation.arrays import Array

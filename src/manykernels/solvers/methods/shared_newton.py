@@ -6,27 +6,237 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy.linalg import qr
+from scipy.linalg import cho_factor, cho_solve, qr
 
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.shared.problem import one_kernel, squared_norms
 from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.primal_dual.start import best_scale
-from manykernels.solvers.engines.shared_weights.machine import Machine
-from manykernels.solvers.engines.shared_weights.program import WeightProgram
-from manykernels.solvers.engines.shared_weights.tuning import (
+from manykernels.solvers.engines.shared_weights.systems import (
+    BOUNDARY,
+    CENTERING,
     CLOSEST,
+    ENOUGH_DECREASE,
     FIRST_SET,
     INNER_SHARE,
+    MOST_HALVINGS,
+    MOST_PROGRAM_STEPS,
     MOST_SHORTENINGS,
+    MOST_STEPS,
     NEARLY_VIOLATED,
+    PROGRAM_GAP,
     SHORTENING,
+    SharedSystem,
 )
 
 if TYPE_CHECKING:
     from manykernels.objective.certificate import Certificate
+    from manykernels.objective.regularizers import Regularizer
     from manykernels.objective.shared.problem import SharedProblem
     from manykernels.validation.arrays import Array
+
+
+# The convex program over the kernel weights that a Newton step solves, by a primal-dual interior point.
+#
+#     minimize_x  -a'(x - d) + (x - d)' G (x - d) / 2 + sum_m h_m(x_m)    over x >= 0
+#
+# with ``h_m' = B_m^2 / 2`` of `Regularizer.norm_bound`: ``u_m^2 <= B_m(x_m)^2``, with equality where ``x_m > 0``,
+#     for the
+# squared norms that the quadratic model predicts. A set of weights has ``sum_m g(x_m)`` limited instead, and
+# ``u_m^2 <= tau g'(x_m)`` with one multiplier ``tau`` for all kernels (`Regularizer.weight_limit`).
+
+
+@dataclass(frozen=True, eq=False)
+class WeightProgram:
+    """Data of the program: ``a``, ``G``, ``d`` and the regularizer of these kernels."""
+
+    linear: Array
+    quadratic: Array
+    current: Array
+    regularizer: Regularizer
+
+    def solve(self) -> Array:
+        """Return the minimizer, with zeros where the multiplier says so."""
+        x = self._start()
+        half = self._first_multiplier(x)
+        s = np.maximum(self._slope(x, half), 0.1 * np.abs(self.linear).mean())
+        for _ in range(MOST_PROGRAM_STEPS):
+            gap, residual = float(x @ s), self._slope(x, half) - s
+            sizes = np.abs(self.linear) + s
+            if gap <= PROGRAM_GAP * float(x @ sizes) and np.abs(residual).max() <= 1e-13 * sizes.max():
+                break
+            dx, ds, dhalf = self._direction((x, s, half), residual, CENTERING * gap / x.size)
+            length = min(_longest(x, dx), _longest(s, ds), _longest(self._pole() - x, -dx))
+            x, s, half = x + length * dx, s + length * ds, half + length * dhalf
+        return np.where(self._zero(x, s), 0.0, x)
+
+    def _start(self) -> Array:
+        if self.regularizer.weight_set:
+            typical = self.regularizer.weights_from_norms(np.ones(self.current.shape))
+            mixed = np.maximum(self.current, 0.01 * typical)
+            return mixed * (float(typical.sum()) / float(mixed.sum()))
+        typical = np.abs(self.linear) / np.maximum(self.quadratic.diagonal(), np.finfo(np.float64).tiny)
+        return np.minimum(np.maximum(self.current, 0.1 * float(np.median(typical))), 0.9 * self._pole())
+
+    def _first_multiplier(self, x: Array) -> float:
+        """Return a ``tau / 2`` that is enough for every norm."""
+        return float((self.linear / self._bound(x, 1.0)[0]).max()) if self.regularizer.weight_set else 0.0
+
+    def _pole(self) -> Array:
+        return np.broadcast_to(self.regularizer.weight_range[1], self.current.shape)
+
+    def _bound(self, x: Array, half: float) -> tuple[Array, Array]:
+        """``B^2 / 2`` and its derivative."""
+        if self.regularizer.weight_set:
+            slopes, bends, _ = self.regularizer.weight_limit(x)
+            return half * slopes, half * bends / x
+        squares, slopes = self.regularizer.norm_bound(x)
+        return squares / 2, slopes
+
+    def _slope(self, x: Array, half: float) -> Array:
+        return self.quadratic @ (x - self.current) - self.linear + self._bound(x, half)[0]
+
+    def _direction(
+        self, point: tuple[Array, Array, float], residual: Array, target: float
+    ) -> tuple[Array, Array, float]:
+        x, s, half = point
+        diagonal = self._bound(x, half)[1] + s / x
+        scale = 1.0 / np.sqrt(self.quadratic.diagonal() + diagonal)
+        factor = cho_factor(scale[:, None] * self.quadratic * scale + np.diag(scale**2 * diagonal + 1e-15), lower=True)
+        dx, dhalf = scale * cho_solve(factor, scale * (target / x - s - residual)), 0.0
+        if self.regularizer.weight_set:
+            slopes, _, missing = self.regularizer.weight_limit(x)
+            pull = scale * cho_solve(factor, scale * slopes)
+            dhalf = (float(slopes @ dx) - missing) / float(slopes @ pull)
+            dx = dx - dhalf * pull
+        return dx, (target - s * dx) / x - s, dhalf
+
+    def _zero(self, x: Array, s: Array) -> Array:
+        """Whether a weight is smaller than its multiplier, both in their own units."""
+        if not self.regularizer.sparse:
+            return np.zeros(x.shape, dtype=bool)
+        return x / x.max() < s / np.abs(self.linear).max()
+
+
+def _longest(value: Array, change: Array) -> float:
+    """Largest step in [0, 1] that stays inside by a small part."""
+    shrinking = change < 0
+    return min(1.0, BOUNDARY * float((value[shrinking] / -change[shrinking]).min())) if shrinking.any() else 1.0
+
+
+# Functions of several targets at fixed kernel weights ``d``, by Newton's method: ``f_t = sum_m d_m K_m r_t + b_t``.
+#
+# With ``K = sum_m d_m K_m`` it minimizes ``sum_i s_i l(y_i, (K R + b)_i) + tr(R' K R) / 2`` over ``R`` (N, T) and
+#     ``b``.
+# With ``rho = -s dl(F)`` and the curvature ``W`` of the loss at ``F = K R + b``, a step solves
+#
+#     (1 + W K) dR = rho - R - W db,    1'(R + dR) = 0
+
+
+@dataclass
+class Machine:
+    """A point ``(R, b)`` at the weighted sum ``gram`` of kernels.
+
+    Attributes
+    ----------
+    problem : SharedProblem
+    gram : (N, N)
+    rho : (N, T)
+    b : (T,)
+    products : (N, T)
+        ``K R``.
+    system : SharedSystem or None
+        Of the last Newton step.
+    steps : int
+        Newton steps so far.
+    """
+
+    problem: SharedProblem
+    gram: Array
+    rho: Array
+    b: Array
+    system: SharedSystem | None = None
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        self.products = self.gram @ self.rho
+        self._shrink()
+
+    def _shrink(self) -> None:
+        """Multiply the coefficients by the best power of a fourth, or by zero.
+
+        Those of other weights may have scores so large here that a loss is flat there and Newton's method lost.
+        """
+        shares = np.append(0.25 ** np.arange(12.0), 0.0)
+        values = np.array([self._parts(share * self.rho, share * self.products, self.b) for share in shares])
+        best = shares[values.argmin(axis=0)]
+        self.rho, self.products = best * self.rho, best * self.products
+
+    def solve(self, accuracy: float) -> Machine:
+        """Take Newton steps until the next one would gain less than ``accuracy``, in units of the objective."""
+        for _ in range(MOST_STEPS):
+            gain, length = self._step()
+            if gain <= accuracy or not length:
+                break
+        return self
+
+    def scores(self) -> Array:
+        """``K R + b`` (N, T)."""
+        return self.products + self.b
+
+    def _step(self) -> tuple[float, float]:
+        """Take one step; return half of the decrease that its slope promised, and the longest length taken."""
+        drho, db = self._direction()
+        dproducts = self.gram @ drho
+        excess = self.rho - self._dual_of_scores()
+        slopes = self._whole(excess * dproducts).sum(axis=0) - self._whole((self.rho - excess) * db).sum(axis=0)
+        lengths = self._lengths(drho, db, dproducts, slopes)
+        self.rho = self.rho + lengths * drho
+        self.b = self.b + lengths * db
+        self.products = self.products + lengths * dproducts
+        self.steps += 1
+        return -0.5 * float(slopes.sum()), float(lengths.max())
+
+    def _direction(self) -> tuple[Array, Array]:
+        residual = self._dual_of_scores() - self.rho
+        if self.system is None or not self.problem.loss.linear_dual:
+            self.system = SharedSystem(
+                self.gram,
+                self.problem.weight[:, None] * self.problem.loss.curvature(self.problem.y, self.scores()),
+                coupled=self.problem.loss.coupled,
+                intercept=self.problem.fit_intercept,
+            )
+        drho = residual - self.system.solve((self.gram @ residual)[None])[0]
+        db = self.system.intercepts((self.rho + drho).sum(axis=0))
+        if db.any():
+            drho = drho - self.system.solve(np.broadcast_to(db, drho.shape)[None])[0]
+        return drho, db
+
+    def _dual_of_scores(self) -> Array:
+        return -self.problem.weight[:, None] * self.problem.loss.derivative(self.problem.y, self.scores())
+
+    def _lengths(self, drho: Array, db: Array, dproducts: Array, slopes: Array) -> Array:
+        """Return a length for each part that moves on its own: the longest halved one that decreases it enough."""
+        start = self._parts(self.rho, self.products, self.b)
+        lengths = np.ones(slopes.shape)
+        rounding = 1e-15 * np.abs(start)
+        for _ in range(MOST_HALVINGS):
+            moved = (self.rho + lengths * drho, self.products + lengths * dproducts, self.b + lengths * db)
+            bad = ~(self._parts(*moved) <= start + ENOUGH_DECREASE * lengths * slopes + rounding)
+            if not bad.any():
+                return lengths
+            lengths = np.where(bad, lengths / 2, lengths)
+        return np.where(bad, 0.0, lengths)
+
+    def _parts(self, rho: Array, products: Array, b: Array) -> Array:
+        """Objective of each target, or of all together where the loss couples them."""
+        losses = self.problem.weight @ self.problem.loss.parts(self.problem.y, products + b)
+        return losses + 0.5 * self._whole(rho * products).sum(axis=0)
+
+    def _whole(self, values: Array) -> Array:
+        """Sum over targets where the loss couples them."""
+        return values.sum(axis=1, keepdims=True) if self.problem.loss.coupled else values
+
 
 Model = Any  # in place of that of one target: dual coefficients (N, T), kernel weights (M,) and intercepts (T,)
 

@@ -9,8 +9,13 @@ import numpy as np
 
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import BROKEN, Solver
-from manykernels.solvers.engines.simplex_weights.line_search import falls, search_line, stepped
-from manykernels.solvers.engines.simplex_weights.point import SimplexPoint, starting_weights
+from manykernels.solvers.engines.simplex_weights.point import (
+    SimplexPoint,
+    falls,
+    search_line,
+    starting_weights,
+    stepped,
+)
 from manykernels.solvers.methods.interior_point import InteriorPoint
 
 if TYPE_CHECKING:

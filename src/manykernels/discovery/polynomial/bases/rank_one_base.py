@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import DTypeLike
 
-from manykernels.discovery.polynomial.bases.powers import ColumnPowers
 from manykernels.discovery.polynomial.bases.product_bases import (
     ONE,
+    ColumnPowers,
     Index,
     Levels,
     Parts,

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.metrics import check_scoring
 
-from manykernels.estimators.selection.mixing.last_fit import learned
+from manykernels.estimators.selection.mixing.averages import Spectrum, can_average, fit_averages
 from manykernels.estimators.selection.mixing.mixtures import (
     EVERY,
     Mixture,
@@ -21,31 +21,148 @@ from manykernels.estimators.selection.mixing.mixtures import (
     drawn_averages,
     selections_of,
 )
-from manykernels.estimators.selection.mixing.opened import OpenedFold, empty_models
-from manykernels.estimators.selection.mixing.scoring import HeldOut
+from manykernels.estimators.selection.mixing.opened import (
+    HeldOut,
+    OpenedFold,
+    Trial,
+    empty_models,
+    scales_of,
+    spread,
+    with_all_dual_norms,
+)
 from manykernels.estimators.selection.mixing.search import Candidate, Folds, chosen, results_of, searched
-from manykernels.estimators.selection.mixing.together import FoldsTogether
 from manykernels.estimators.selection.penalties import alpha_grid
 from manykernels.estimators.selection.shared_folds import SHARED, SharedFolds, Split
 from manykernels.estimators.selection.stopping import Ending, limited
 from manykernels.estimators.strength import AUTO, strength_fraction
-from manykernels.estimators.supervised.problems import time_left
+from manykernels.estimators.supervised.problems import Fit, end_of, solve_problems, time_left
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import sample_weights
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError
+from manykernels.grams.factored import FactoredStack
 from manykernels.grams.plan import FACTORED, GRAM, memory_bytes
 from manykernels.objective.regularizers import BlockL1, ElasticNet, Regularizer
-from manykernels.solvers.deadline import check_deadline
+from manykernels.solvers import Solution, Status
 from manykernels.solvers.progress import count_to
-from manykernels.threads import n_threads
+from manykernels.solvers.run import CertifiedModel, Run, check_deadline
+from manykernels.solvers.solution import Limits
+from manykernels.threads import blas_threads, n_threads
 from manykernels.validation.parameters import seed_from
 
 if TYPE_CHECKING:
+    from manykernels.estimators.selection.mixing.mixtures import Mixture, Scale
+    from manykernels.estimators.selection.shared_folds import SharedFolds
     from manykernels.estimators.supervised.samples import Rows
     from manykernels.estimators.supervised.training import Training
     from manykernels.objective.losses import Loss
     from manykernels.objective.problem import Problem
+    from manykernels.objective.regularizers import Regularizer
+    from manykernels.solvers import Solver
     from manykernels.validation.arrays import Array
+
+
+# The folds of a search on kernels of all rows: a strength is tried in all of them at once.
+
+
+@dataclass(eq=False)
+class FoldsTogether(Folds):
+    """Folds that share sums over rows and passes over kernels.
+
+    Attributes
+    ----------
+    shared : SharedFolds
+    """
+
+    shared: SharedFolds = field(kw_only=True)
+
+    @cached_property
+    def _empty(self) -> list[list[tuple[Array, float]]]:
+        """Dual norms and losses of the best constants, by fold and target."""
+        return self.shared.empty_models()
+
+    def _tried(self, mixture: Mixture, fraction: float, spare: list[Scale]) -> list[Trial]:
+        shared = self.shared
+        with blas_threads(shared.problems[0].n_samples, self.workers):
+            scales = [
+                scales_of(mixture, empty, spare, samples.total_weight)
+                for empty, samples in zip(self._empty, shared.samples, strict=True)
+            ]
+            fits = shared.fits([[scale.at(fraction) for scale in own] for own in scales])
+            return [fold.trial(fit) for fold, fit in zip(self.folds, fits, strict=True)]
+
+
+# The chosen candidates learned on all rows, to the tolerance that was asked for, each with its certificate.
+
+
+SHARE = 1e-4  # of the tolerance, for the Newton steps of averages
+
+
+def learned(
+    problems: list[Problem],
+    mixtures: Sequence[Mixture],
+    regularizers: Sequence[Regularizer],
+    solver: str | Solver,
+    n_jobs: int | None,
+    **settings: Any,
+) -> Fit:
+    """Solve each problem on the kernels of its mixture under its penalty; a time limit holds for all together."""
+    until = end_of(settings.get("time_limit"))
+    solutions: list[Solution | None] = [None] * len(problems)
+    whole: list[Problem] = list(problems)
+    norms = np.zeros((len(problems), problems[0].n_kernels))
+    for mixture in dict.fromkeys(mixtures):
+        at = [k for k, own in enumerate(mixtures) if own is mixture]
+        mine = [replace(mixture.pose(problems[k]), regularizer=regularizers[k]) for k in at]
+        left = settings | {"time_limit": time_left(until)}
+        fit = spread(_solved(mine, mixture, solver, n_jobs, left), mixture, [problems[k] for k in at])
+        for k, problem, found, norm in zip(at, fit.problems, fit.solutions, fit.norms, strict=True):
+            whole[k], norms[k] = problem, norm
+            solutions[k] = found if len(mixture.kernels) == len(norm) else with_all_dual_norms(found, problem)
+    return Fit(whole, [found for found in solutions if found is not None], norms)
+
+
+def _solved(
+    problems: list[Problem], mixture: Mixture, solver: str | Solver, n_jobs: int | None, settings: dict[str, Any]
+) -> Fit:
+    """Return averages from one eigendecomposition if that is accurate enough, else what the solver finds."""
+    matrices = not isinstance(problems[0].stack, FactoredStack)
+    if matrices and mixture.mixing == 0 and solver == "auto" and can_average([problem.loss for problem in problems]):
+        fit = _averaged(problems, settings)
+        if all(found.status is Status.CONVERGED for found in fit.solutions):
+            return fit
+    return solve_problems(problems, solver, n_jobs, **settings)
+
+
+def _averaged(problems: list[Problem], settings: dict[str, Any]) -> Fit:
+    first = problems[0]
+    gram = first.stack.combine(1.0 / first.penalties**2)
+    spectrum = Spectrum.of(gram, np.empty((0, first.n_samples)), centered=first.fit_intercept)
+    targets = np.column_stack([problem.y for problem in problems])
+    strengths = np.array([problem.regularizer.strength for problem in problems])
+    losses = [problem.loss for problem in problems]
+    models = fit_averages(spectrum, losses, targets, first.weight, strengths, tol=SHARE * settings["tol"])
+    scores = models.scores(spectrum.features)
+    solutions = [_certified(*each, settings) for each in zip(problems, scores.T, strict=True)]
+    norms = [
+        problem.model_parts(found.dual_coef, found.kernel_weights)[1] / problem.penalties
+        for problem, found in zip(problems, solutions, strict=True)
+    ]
+    return Fit(problems, solutions, np.array(norms))
+
+
+def _certified(problem: Problem, scores: Array, settings: dict[str, Any]) -> Solution:
+    """Return the model of given scores at the weights ``d_m = 1 / (C w_m^2)``, with its certificate."""
+    weights = 1.0 / (problem.regularizer.strength * problem.penalties**2)
+    rho = problem.feasible_dual(problem.weight * problem.loss.dual_from_scores(problem.y, scores))
+    f = problem.stack.apply(weights, rho)
+    b = problem.loss.best_intercept(problem.y, f, problem.weight) if problem.fit_intercept else 0.0
+    own: dict[str, Any] = {name: settings.get(name) for name in ("time_limit", "callback")}
+    limits = Limits(tol=settings["tol"], verbose=settings.get("verbose", 0), name="eigenvectors", **own)
+    certificate = problem.certificate(rho, weights, b)
+    model = CertifiedModel(rho, weights, b, certificate, problem.stack.counters.passes, 1)
+    run: Run[CertifiedModel] = Run(limits, "The average of the kernels")
+    return run.follow(iter([model])).solution()
+
 
 MIXINGS = (1.0, 0.5, 0.0)  # from selection to averaging
 FOLD_TOL = 1e-2  # relative gap of the models of the folds

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manykernels.solvers.engines.dual_newton.tuning import (
+from manykernels.solvers.engines.dual_newton.tracked_kernels import (
     ARMIJO,
     FALL,
     FINAL_BARRIER,

@@ -17,8 +17,13 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 
 from manykernels.compiled import compiled
 from manykernels.grams.loops import FAST
-from manykernels.solvers.engines.factored.group_penalty import GroupPenalty, block_root, power_root, power_slope
-from manykernels.solvers.engines.factored.penalty_curve import PenaltyCurve
+from manykernels.solvers.engines.factored.group_penalty import (
+    GroupPenalty,
+    PenaltyCurve,
+    block_root,
+    power_root,
+    power_slope,
+)
 
 Array = NDArray[Any]
 

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.problem import Problem
 from manykernels.solvers.engines.factored.curvatures import Bends, JointBends, SampleBends
-from manykernels.solvers.engines.factored.smoothing import SmoothedLoss
-from manykernels.solvers.engines.factored.tuning import FLOOR
+from manykernels.solvers.engines.factored.smoothing import FLOOR, SmoothedLoss
 
 Array = NDArray[Any]
 

@@ -13,7 +13,7 @@ from manykernels.solvers.engines.factored.backfitting import Block, backfitting_
 from manykernels.solvers.engines.factored.curvatures import Bends, SampleBends
 from manykernels.solvers.engines.factored.group_problem import GroupProblem
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point
-from manykernels.solvers.engines.factored.tuning import (
+from manykernels.solvers.engines.factored.smoothing import (
     DENSE_WORK,
     FIRST_DAMPING,
     GROUP_TOL,

@@ -19,7 +19,7 @@ from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.engines.factored.curvatures import Bends, SampleBends
 from manykernels.solvers.engines.factored.group_penalty import GroupPenalty
 from manykernels.solvers.engines.factored.loss_sides import loss_side
-from manykernels.solvers.engines.factored.tuning import BALANCED, CROSSING_STEPS, EXPANSIONS, INTERCEPT_STEPS
+from manykernels.solvers.engines.factored.smoothing import BALANCED, CROSSING_STEPS, EXPANSIONS, INTERCEPT_STEPS
 
 Array = NDArray[Any]
 

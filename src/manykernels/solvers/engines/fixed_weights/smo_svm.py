@@ -11,8 +11,8 @@ from manykernels.exceptions import ConvergenceWarning
 from manykernels.objective.losses import get_loss
 from manykernels.objective.projection import project_box_hyperplane
 from manykernels.solvers.engines.fixed_weights.pair_loops import steepest
+from manykernels.solvers.engines.fixed_weights.products import LONGEST_PERIOD, STEPS_PER_SAMPLE
 from manykernels.solvers.engines.fixed_weights.svm_loops import svm_loop
-from manykernels.solvers.engines.fixed_weights.tuning import LONGEST_PERIOD, STEPS_PER_SAMPLE
 from manykernels.validation.arrays import (
     check_count,
     check_positive,

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manykernels.solvers.engines.primal_dual.complementarity import lift, longest_step
 from manykernels.solvers.engines.primal_dual.kernel_variables import PairedKernels, free_kernels
-from manykernels.solvers.engines.primal_dual.tuning import HIGHEST_START, SMALLEST_RELATIVE_SLACK
+from manykernels.solvers.engines.primal_dual.tuning import HIGHEST_START, SMALLEST_RELATIVE_SLACK, lift, longest_step
 
 if TYPE_CHECKING:
     from manykernels.objective.regularizers import Regularizer

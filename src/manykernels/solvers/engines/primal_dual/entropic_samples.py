@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manykernels.solvers.engines.primal_dual.complementarity import longest_step
-from manykernels.solvers.engines.primal_dual.tuning import CLOSEST, LARGEST_SCORE_CHANGE, SMALLEST_CURVATURE
+from manykernels.solvers.engines.primal_dual.tuning import (
+    CLOSEST,
+    LARGEST_SCORE_CHANGE,
+    SMALLEST_CURVATURE,
+    longest_step,
+)
 
 if TYPE_CHECKING:
     from manykernels.objective.losses import Loss

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from manykernels.solvers.engines.primal_dual.complementarity import longest_step
+from manykernels.solvers.engines.primal_dual.tuning import longest_step
 
 if TYPE_CHECKING:
     from manykernels.objective.regularizers import Regularizer

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from manykernels.objective.joint_problem import JointProblem
-from manykernels.solvers.engines.primal_dual.complementarity import lift, longest_step
 from manykernels.solvers.engines.primal_dual.entropic_samples import EntropicSamples
 from manykernels.solvers.engines.primal_dual.joint_samples import JointSamples
+from manykernels.solvers.engines.primal_dual.tuning import lift, longest_step
 
 if TYPE_CHECKING:
     from manykernels.objective.losses import Loss

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manykernels.solvers.engines.primal_dual.complementarity import lift
 from manykernels.solvers.engines.primal_dual.kernel_variables import PairedKernels
-from manykernels.solvers.engines.primal_dual.tuning import SMALLEST_NORM, SMALLEST_RELATIVE_SLACK
+from manykernels.solvers.engines.primal_dual.tuning import SMALLEST_NORM, SMALLEST_RELATIVE_SLACK, lift
 
 if TYPE_CHECKING:
     from manykernels.objective.regularizers import Regularizer

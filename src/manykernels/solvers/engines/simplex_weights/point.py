@@ -11,19 +11,53 @@ gives the affine lower bound ``J(theta) >= intercept + slopes'theta``: a cut.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from manykernels.solvers.engines.fixed_weights.learners import LearnerFit, fit_learner
-from manykernels.solvers.engines.simplex_weights.tuning import FINEST_LEARNER, LEARNER_SHARE
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
     from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
+
+
+# Numbers of the methods over weights on the simplex that follow from no theorem; they decide no certificate.
+#
+# `benchmarks/solvers.py` and `benchmarks/learners.py` measure what they cost.
+
+
+# Learners
+LEARNER_SHARE = 1e-6
+FINEST_LEARNER = 1e-12
+
+# Line search
+VALUE_ROUNDING = 1e-11
+SLOPE_LEFT = 0.1  # share of the slope at the start of a line search that may be left at its end
+MOST_TRIALS = 40
+SHORTEST_CUT = 0.01  # share of the bracket that a trial cuts off at least
+
+# Cutting planes
+WORTH_CERTIFYING = 0.5  # a certificate costs passes: only for gaps that shrank by as much
+CUT_ROUNDING = 1e-14
+WORTH_A_CUT = 0.1  # of the gap, by which a learner must lower the value to count as one
+NARROWER = 0.9  # of the smallest gap of the cuts so far: an iteration that stays above it was idle
+MOST_IDLE = 60  # iterations after which each is certified, so that a run without any progress counts as stalled
+USELESS_CUTS = 2  # after which the next learner is fitted at weights in closed form
+
+# Linear program of the cuts
+ACCURACY = 1e-10  # of the linear program, the tightest that HiGHS accepts
+NEGLIGIBLE = 1e-8  # an interior-point solver leaves no exact zeros
+SMALLEST_GAP = 1e-15  # relative to the slopes, that the linear program resolves
+
+# Quadratic program
+RIDGE = 1e-13  # relative to the largest entry: makes linear programs and ones with repeated rows strictly convex
+PROGRAM_ROUNDING = 1e-12
+MOST_EXCHANGES = 20  # per variable
+MANY = 50  # variables above zero, from which to leave one by one would cost a large system each
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,3 +123,66 @@ def starting_weights(problem: Problem, d: Array) -> Array:
     theta = d * problem.penalties**2
     total = float(theta.sum())
     return theta / total if total > 0 else np.full(problem.n_kernels, 1.0 / problem.n_kernels)
+
+
+# Line search for a convex function of kernel weights on the simplex, by slopes rather than values.
+
+
+def falls(point: SimplexPoint, other: SimplexPoint) -> bool:
+    """Return whether the other value is smaller beyond rounding: close to the optimum only slopes can tell."""
+    return other.value < point.value - VALUE_ROUNDING * abs(point.value)
+
+
+def search_line(point: SimplexPoint, direction: Array, length: float, end: SimplexPoint, tol: float) -> SimplexPoint:
+    """Return a point between ``point`` and ``end`` at which the slope along ``direction`` has mostly vanished.
+
+    ``J`` is convex, so the slope is increasing: its root is found by regula falsi with the Illinois rule.
+    """
+    bracket = _Bracket(0.0, length, float(point.slopes @ direction), float(end.slopes @ direction))
+    enough, best, current = SLOPE_LEFT * abs(bracket.slope_low), point, end
+    for _ in range(MOST_TRIALS):
+        step = bracket.trial()
+        current = current.moved(stepped(point.theta, step * direction), tol)
+        slope = float(current.slopes @ direction)
+        if slope <= 0 or falls(best, current):
+            best = current
+            if abs(slope) <= enough:
+                break
+        bracket.shrink(step, slope)
+    return replace(best, steps=current.steps)
+
+
+@dataclass
+class _Bracket:
+    """Two steps between which an increasing slope changes its sign."""
+
+    low: float
+    high: float
+    slope_low: float
+    slope_high: float
+    _moved: int = 0
+
+    def trial(self) -> float:
+        """Return where the secant crosses zero, well inside; the middle if the slopes do not bracket."""
+        rise = self.slope_high - self.slope_low
+        share = -self.slope_low / rise if rise > 0 else 0.5
+        return self.low + min(max(share, SHORTEST_CUT), 1.0 - SHORTEST_CUT) * (self.high - self.low)
+
+    def shrink(self, step: float, slope: float) -> None:
+        """Move one end; halve the slope at the other if it stays for the second time in a row (Illinois)."""
+        if slope < 0:
+            self.low, self.slope_low = step, slope
+            self.slope_high *= 0.5 if self._moved < 0 else 1.0
+            self._moved = -1
+        else:
+            self.high, self.slope_high = step, slope
+            self.slope_low *= 0.5 if self._moved > 0 else 1.0
+            self._moved = 1
+
+
+def stepped(theta: Array, change: Array, blocking: int | None = None) -> Array:
+    """Return the weights after a step, exactly on the simplex and exactly zero where the step is blocked."""
+    moved = np.maximum(theta + change, 0.0)
+    if blocking is not None:
+        moved[blocking] = 0.0
+    return moved / moved.sum()

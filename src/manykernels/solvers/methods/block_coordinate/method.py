@@ -6,35 +6,244 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.optimize import nnls
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.fixed_weights.learners import LearnerFit, fit_learner
-from manykernels.solvers.engines.fixed_weights.products import WeightedProducts, does_with_products, weighted_sum
-from manykernels.solvers.methods.block_coordinate.extrapolation import Extrapolation
-from manykernels.solvers.methods.block_coordinate.polish import polished
+from manykernels.solvers.engines.fixed_weights.products import (
+    Projection,
+    WeightedProducts,
+    does_with_products,
+    weighted_sum,
+)
+from manykernels.solvers.engines.primal_dual.start import scores_of, start_iteration
+from manykernels.solvers.engines.primal_dual.tuning import PRUNING_TOLERANCE
 from manykernels.solvers.methods.block_coordinate.tuning import (
+    AFTER_FAILURE,
     CLOSEST_LEARNER,
+    DISTRUST,
     EARLY_POINTS,
+    FARTHEST,
+    FARTHEST_NEWTON,
+    GROWING,
+    HESSIAN_ACCURACY,
+    JITTER,
+    LARGEST_POWER,
     LARGEST_RISE,
     LEARNER_SHARE,
+    MEMORY,
+    MOST_COLUMNS,
+    MOST_HESSIAN_PRODUCTS,
     MOST_IDLE,
+    MOST_POLISHING_STEPS,
     MOST_USELESS,
+    NOTICED,
+    POLISHED_SHARE,
     PROGRESS,
     PRUNED_SHARES,
+    RECOVERY,
+    RELEVANT,
     RISE,
+    SHARE_OF_GAP,
     SHARE_OF_ZEROS,
     SMALLEST_SHARE,
     WORTH_CERTIFYING,
 )
-from manykernels.solvers.methods.block_coordinate.weight_newton import can_step, newton_weights
+from manykernels.solvers.run import check_deadline
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Certificate, Problem
     from manykernels.objective.regularizers import Regularizer
+    from manykernels.solvers.engines.fixed_weights.learners import LearnerFit
     from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
+
+
+# Newton's method on the weights, for learners on products: the alternation crawls where kernels resemble one another.
+#
+# With the norms' penalty as ``Omega(t) = min_d sum_m t_m^2 / (2 d_m) + h(d)`` the weights minimize
+#
+#     J(d) = max_rho { -L*(rho) - rho' K_d rho / 2 } + h(d),     dJ/dd_m = (bound_m(d) - u_m^2) / 2,
+#
+# with ``bound`` the largest squared dual norm at which a kernel keeps the weight ``d_m`` (``C^2`` for the block
+#     1-norm).
+# Its Hessian is ``v_m' (K_d + H^-1)^-1 v_n + h''``, ``v_m = K_m rho``, a few conjugate gradients for each kernel.
+
+
+def can_step(problem: Problem) -> bool:
+    """Tell whether the penalty is a sum over norms whose bounds are known, and leaves the weights a choice."""
+    regularizer = problem.regularizer
+    low, high = regularizer.weight_range
+    if low == high:
+        return False  # as those of ridge: there is nothing to step for
+    return not regularizer.weight_set and {Capability.MULTIPLIERS, Capability.SEPARABLE} <= regularizer.capabilities
+
+
+def newton_weights(
+    problem: Problem, gram: WeightedProducts, fit: LearnerFit, weights: Array, u: Array, following: Array
+) -> Array | None:
+    """Return the weights at the end of a Newton step, those of unimportant kernels as they follow; None if it fails."""
+    bound, slope = problem.regularizer.norm_bound(weights)
+    chosen = _relevant(weights * u * u, u * u > bound)
+    if not chosen.size:
+        return None
+    gradient = 0.5 * (bound - u * u)[chosen]
+    hessian = _hessian(problem, gram, fit, chosen) + np.diag(slope[chosen])
+    hessian[np.diag_indices_from(hessian)] *= 1.0 + JITTER
+    try:
+        root = cholesky(hessian)
+        target = root @ weights[chosen] - solve_triangular(root, gradient, trans="T")
+        best = nnls(root, target)[0]
+    except (np.linalg.LinAlgError, RuntimeError, ValueError):
+        return None
+    proposal = following.copy()
+    proposal[chosen] = np.clip(best, 0.0, FARTHEST_NEWTON * (weights[chosen] + weights.max()))
+    low, high = problem.regularizer.weight_range
+    return np.clip(proposal, low, high if np.isinf(high) else (1.0 - JITTER) * high)
+
+
+def _relevant(importance: Array, wanted: Array) -> Array:
+    """Return the kernels that matter, or want to, the most important first; not too many."""
+    score = importance / max(float(importance.max(initial=0.0)), np.finfo(np.float64).tiny)
+    order = np.argsort(-np.where(wanted, score + 1.0, score), kind="stable")
+    return np.sort(np.array([m for m in order if score[m] > RELEVANT or wanted[m]][:MOST_COLUMNS], dtype=np.intp))
+
+
+def _hessian(problem: Problem, gram: WeightedProducts, fit: LearnerFit, kernels: Array) -> Array:
+    """Return ``v_m' (K + H^-1)^-1 v_n`` on zero sums: ``(I + C K C) w + b c = C v``, ``C^2 = H``, column by column."""
+    scores = gram @ fit.rho + fit.b
+    root = np.sqrt(problem.weight * problem.loss.second_derivative(problem.y, scores))
+    project = Projection(root, problem.fit_intercept)
+    sides = problem.stack.apply_each(fit.rho, kernels)
+    sides *= (problem.penalties[kernels] ** -2.0)[:, None] * root
+    solved = np.empty((len(kernels), len(kernels)))
+    for k, side in enumerate(sides):
+        solved[:, k] = sides @ _solved(gram, root, project, side)
+    return 0.5 * (solved + solved.T)
+
+
+def _solved(gram: WeightedProducts, root: Array, project: Projection, side: Array) -> Array:
+    """Return ``w`` of one column, to a share of the right side."""
+    w, residual = np.zeros_like(side), project(side)
+    direction, size = residual, float(residual @ residual)
+    enough = HESSIAN_ACCURACY**2 * size
+    for _ in range(MOST_HESSIAN_PRODUCTS):
+        if size <= enough:
+            break
+        check_deadline()
+        product = project(direction + root * (gram @ (root * direction)))
+        length = size / float(direction @ product)
+        w, residual = w + length * direction, residual - length * product
+        previous, size = size, float(residual @ residual)
+        direction = residual + (size / previous) * direction
+    return w
+
+
+# Dual coefficients that certify, where an alternation that no longer gets on has left them open.
+
+
+def polished(problem: Problem, model: Model, tol: float) -> tuple[Model, int]:
+    """Return the model after a few primal-dual Newton steps on weights and coefficients at once, and their number.
+
+    At the best weights a loss with kinks may be met by many dual coefficients, of which a learner returns any; only
+    some of them keep the norms of all kernels within their bounds. The better of both models is returned.
+    """
+    if not problem.loss.piecewise_linear or Capability.MULTIPLIERS not in problem.regularizer.capabilities:
+        return model, 0
+    rho, d, b = model
+    iteration, steps = start_iteration(problem, rho, b, scores_of(problem, rho, d)), 0
+    try:
+        while steps < MOST_POLISHING_STEPS and _gap(problem, iteration.bounds()) > POLISHED_SHARE * tol:
+            iteration.newton_step(POLISHED_SHARE * tol * max(abs(iteration.bounds()[0]), problem.tiny))
+            steps += 1
+    except LinAlgError:
+        return model, steps
+    found = iteration.model(PRUNING_TOLERANCE * tol)
+    return min(model, found, key=lambda each: problem.certificate(*each).relative_gap), steps
+
+
+def _gap(problem: Problem, bounds: tuple[float, float]) -> float:
+    primal, dual = bounds
+    return (primal - dual) / max(abs(primal), problem.tiny)
+
+
+# Anderson extrapolation of a fixed point iteration on non-negative weights.
+
+
+TINY = 1e-300
+
+
+class Extrapolation:
+    """Extrapolate ``weights -> mapped`` from its last few evaluations.
+
+    Works on square roots of the weights: weights that vanish at the solution then do so at a linear rate, which the
+    extrapolation recognizes, while on logarithms they would run off to minus infinity. Coordinates count by their
+    importance for the objective, relative to their size. (Type II of Anderson's method.)
+
+    References
+    ----------
+    H. Walker, P. Ni, "Anderson acceleration for fixed-point iterations", SIAM J. Numer. Anal. 49 (2011).
+    """
+
+    def __init__(self) -> None:
+        self._roots: list[Array] = []
+        self._changes: list[Array] = []
+        self._trust = 1.0
+        self._power = 1.0
+
+    def record(self, weights: Array, mapped: Array) -> None:
+        """Remember one evaluation of the iteration, which did not make things worse."""
+        self._trust = min(1.0, RECOVERY * self._trust)
+        roots = np.sqrt(weights)
+        self._roots = [*self._roots, roots][-MEMORY:]
+        self._changes = [*self._changes, np.sqrt(mapped) - roots][-MEMORY:]
+
+    def failed(self) -> None:
+        """Forget old evaluations, which did not help, and go less far the next time."""
+        self._trust *= DISTRUST / RECOVERY
+        self._power = 1.0
+        self._roots, self._changes = self._roots[-AFTER_FAILURE:], self._changes[-AFTER_FAILURE:]
+
+    def stretched(self) -> Array:
+        """Return weights changed by a power of the factor by which the iteration changes them; squared with each call.
+
+        The direction is that of the iteration itself, which crawls where the factor is close to one.
+        """
+        self._power = min(2.0 * self._power, LARGEST_POWER)
+        roots, change = self._roots[-1], self._changes[-1]
+        factor = np.divide(roots + change, roots, out=np.ones(roots.size), where=roots > 0)
+        return np.asarray(roots**2 * np.clip(factor ** (2.0 * self._power), 1.0 / FARTHEST, FARTHEST))
+
+    def proposal(self, importance: Array, gap: float = 0.0) -> Array | None:
+        """Return extrapolated weights, or None with fewer than two evaluations."""
+        if len(self._roots) < 2:
+            return None
+        roots, change = self._roots[-1], self._changes[-1]
+        scale = np.divide(np.sqrt(importance), roots, out=np.zeros(roots.size), where=roots > 0)
+        root_steps, change_steps = np.diff(self._roots, axis=0).T, np.diff(self._changes, axis=0).T
+        size = float(np.abs(scale * change).max())
+        if size == 0:
+            return None
+        system, right = scale[:, None] * change_steps / size, scale * change / size
+        mix = np.linalg.lstsq(system, right, rcond=1e-10)[0]
+        mapped = roots + change
+        extrapolated = np.maximum(mapped - (root_steps + change_steps) @ mix, 0.0)
+        extrapolated = np.where(change > 0, np.maximum(extrapolated, roots), extrapolated)
+        proposal = np.clip(extrapolated**2, mapped**2 / FARTHEST, mapped**2 * FARTHEST)
+        proposal = np.maximum(proposal, self._revived(importance, gap))
+        # Between what the iteration itself says and the proposal, on a logarithmic scale.
+        return np.where(proposal > 0, mapped**2 * (proposal / np.maximum(mapped**2, TINY)) ** self._trust, 0.0)
+
+    def _revived(self, importance: Array, gap: float) -> Array:
+        """Return weights worth noticing for those that grow from next to nothing, 0 for all others."""
+        roots, change = self._roots[-1], self._changes[-1]
+        noticed = max(NOTICED * float(importance.sum()), SHARE_OF_GAP * gap)
+        growing = (change > GROWING * roots) & (importance < noticed) & (importance > 0)
+        return np.where(growing, roots**2 * noticed / np.where(growing, importance, 1.0), 0.0)
+
 
 UPDATES = ("exact", "wsr")
 

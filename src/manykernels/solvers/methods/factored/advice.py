@@ -8,7 +8,7 @@ from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.problem import Problem
 from manykernels.objective.shared import SharedProblem
 from manykernels.solvers.methods.factored.matrices.working import WorkingMatrices
-from manykernels.solvers.methods.factored.shared.matrices import MatricesOfTargets
+from manykernels.solvers.methods.factored.shared.problem import MatricesOfTargets
 from manykernels.solvers.methods.factored.state import State
 
 MOST_NAMES = 3

@@ -16,19 +16,21 @@ from manykernels.objective.problem import Problem
 from manykernels.solvers.engines.factored.newton import Fit, minimize
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point
 from manykernels.solvers.engines.factored.smoothing import smaller_smoothing, smoothing_error
-from manykernels.solvers.methods.factored.certificate import DualBound, dual_bound, feasible, primal_bound
-from manykernels.solvers.methods.factored.entering import contributors, gap_of_factors, selects, threshold, violators
+from manykernels.solvers.methods.factored.certificate import (
+    DualBound,
+    contributors,
+    dual_bound,
+    feasible,
+    gap_of_factors,
+    primal_bound,
+    selects,
+    threshold,
+    violators,
+)
 from manykernels.solvers.methods.factored.fallback import GramResult, matrices_do, solve_gram
 from manykernels.solvers.methods.factored.matrices.working import WorkingMatrices
 from manykernels.solvers.methods.factored.state import Round, Start, State
-from manykernels.solvers.methods.factored.tuning import (
-    FINEST,
-    INNER,
-    NEWTON_STEPS,
-    NEXT_GAP,
-    REFINE,
-    SMOOTHING,
-)
+from manykernels.solvers.methods.factored.tuning import FINEST, INNER, NEWTON_STEPS, NEXT_GAP, REFINE, SMOOTHING
 
 Array = NDArray[Any]
 Quads = tuple[Array, Array]

@@ -21,11 +21,90 @@ from manykernels.solvers.engines.fixed_weights.pair_loops import (
 )
 from manykernels.solvers.engines.fixed_weights.smoothing import smoothed_step, smoothed_weights
 from manykernels.solvers.engines.newton_system import NewtonSystem, add_rank_update
-from manykernels.solvers.methods.skm.kernel_rows import RowCache, UnitKernels
-from manykernels.solvers.methods.skm.tuning import LONGEST_PERIOD, NEWTON_ACCURACY, PATIENCE, PROXIMAL
 
 if TYPE_CHECKING:
+    from manykernels.objective.problem import Problem
     from manykernels.validation.arrays import Array
+
+
+# Kernel rows for sequential minimal optimization: in the units that make all penalties one, from a bounded cache.
+
+
+class UnitKernels:
+    """The kernels ``Q_j = K_j / (lam w_j^2)`` of a working set."""
+
+    def __init__(self, problem: Problem, kernels: Array) -> None:
+        self.problem, self.kernels = problem, kernels
+        self.scales = 1.0 / (problem.regularizer.strength * problem.penalties[kernels] ** 2)
+
+    def products(self, rho: Array) -> Array:
+        """``Q_j rho`` (M, N)."""
+        return self.problem.stack.apply_each(rho, self.kernels) * self.scales[:, None]
+
+    def row(self, i: int) -> Array:
+        """Row ``i`` of every kernel (M, N)."""
+        return self.problem.stack.block([i], None, self.kernels)[:, 0] * self.scales[:, None]
+
+    def diagonals(self) -> Array:
+        """Diagonals (M, N)."""
+        return self.problem.stack.diag()[self.kernels] * self.scales[:, None]
+
+    def combined(self, eta: Array) -> Array:
+        """``sum_j eta_j Q_j`` (N, N)."""
+        weights = np.zeros(self.problem.n_kernels)
+        weights[self.kernels] = eta * self.scales
+        return self.problem.stack.combine(weights)
+
+
+class RowCache:
+    """Rows of all kernels, as many as fit into a number of bytes (at least two); the one used least recently goes."""
+
+    def __init__(self, kernels: UnitKernels, most_bytes: int) -> None:
+        size, n_samples = len(kernels.kernels), kernels.problem.n_samples
+        capacity = int(np.clip(most_bytes // (8 * size * n_samples), min(2, n_samples), n_samples))
+        self._kernels = kernels
+        self.rows = np.empty((capacity, size, n_samples))
+        self.slots = np.full(n_samples, MISSING)
+        self.stamps = np.zeros(capacity, dtype=np.int64)
+        self._owners = np.full(capacity, MISSING)
+        self.fetched = 0
+
+    def fetch(self, i: int) -> None:
+        """Put row ``i`` in the place of the row used least recently."""
+        slot = int(np.argmin(self.stamps))
+        if self._owners[slot] != MISSING:
+            self.slots[self._owners[slot]] = MISSING
+        self.rows[slot] = self._kernels.row(i)
+        self.slots[i], self._owners[slot] = slot, i
+        self.stamps[slot] = self.stamps.max() + 1
+        self.fetched += 1
+
+
+# Numbers of the support kernel machine that follow from no theorem: they decide the time, not what is certified.
+#
+# `benchmarks/solvers.py --solvers skm` measures what they cost.
+
+
+# Course of the run
+VIOLATION_SHARE = 0.2  # of tol: how closely the optimality interval is met in the end
+SMOOTHING_SHARE = 0.02  # of kappa: how closely it is met on the way there
+STEPS_PER_SAMPLE = 50  # of an iteration at one kappa
+LOWEST_KAPPA = 1e-7
+SIGMA_GROWTH = 10.0
+LARGEST_SIGMA = 1e6  # beyond it, the rounding of the norms spoils the weights
+USELESS_ROUNDS = 5  # of pairs and Newton steps that do not halve the violation: rounding, or the center is to blame
+POLISH_STEPS = 8
+POLISH_SIGMA = 1e6
+POLISH_SHARE = 0.01  # of tol: a gap at which polishing ends
+NEARLY_ACTIVE = 0.8  # of the threshold: kernels with smaller norms leave the working set
+WORTH_DROPPING = 0.5  # share of the working set below which a smaller one pays for its new rows
+
+# Descent
+NEWTON_ACCURACY = 1e-12  # of the derivative along a Newton direction
+PATIENCE = 8  # Newton steps without any progress: the support of the weights may change a few times
+PROXIMAL = 1e-13  # of the mean diagonal, for the directions that no kernel sees
+LONGEST_PERIOD = 1000  # steps between two looks at what can be left out
+
 
 NO_CENTER = np.zeros(0)
 EQUAL_SHARES = np.zeros(0)

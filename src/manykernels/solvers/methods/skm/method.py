@@ -13,12 +13,12 @@ from manykernels.solvers.base import BROKEN, Solver
 from manykernels.solvers.engines.fixed_weights.smo_svm import smo_svm
 from manykernels.solvers.engines.fixed_weights.svm_loops import svm_loop
 from manykernels.solvers.methods.interior_point import InteriorPoint
-from manykernels.solvers.methods.skm.descent import EQUAL_SHARES, NO_CENTER, Descent
-from manykernels.solvers.methods.skm.kernel_rows import UnitKernels
-from manykernels.solvers.methods.skm.tuning import (
+from manykernels.solvers.methods.skm.descent import (
+    EQUAL_SHARES,
     LARGEST_SIGMA,
     LOWEST_KAPPA,
     NEARLY_ACTIVE,
+    NO_CENTER,
     POLISH_SHARE,
     POLISH_SIGMA,
     POLISH_STEPS,
@@ -28,6 +28,8 @@ from manykernels.solvers.methods.skm.tuning import (
     USELESS_ROUNDS,
     VIOLATION_SHARE,
     WORTH_DROPPING,
+    Descent,
+    UnitKernels,
 )
 from manykernels.solvers.methods.skm.weights import epsilon_optimality, shares_of, smoothed_dual, sparser_weights
 from manykernels.validation.arrays import check_count, check_positive

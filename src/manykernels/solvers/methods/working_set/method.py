@@ -2,39 +2,123 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from manykernels.grams.packed import PackedStack
 from manykernels.objective.capabilities import Capability
 from manykernels.solvers.base import Solver
 from manykernels.solvers.engines.primal_dual.iteration import PrimalDual
 from manykernels.solvers.engines.primal_dual.start import scores_of, start_iteration
 from manykernels.solvers.engines.primal_dual.tuning import PRUNING_TOLERANCE
 from manykernels.solvers.methods.block_coordinate.method import BlockCoordinate
-from manykernels.solvers.methods.working_set.tuning import (
-    CLOSER,
-    DENSE_START,
-    FIRST_GAP,
-    GROWTH,
-    INNER_PROGRESS,
-    INNER_SHARE,
-    MOST_INNER_STEPS,
-    MOST_TRIMS,
-    NEARLY_ACTIVE,
-    NEARLY_VIOLATED,
-    SLOW,
-    STEPS_FOR_ZEROS,
-    WORTH_DROPPING,
-)
-from manykernels.solvers.methods.working_set.working_copy import WorkingCopy
 from manykernels.validation.arrays import check_count
 
 if TYPE_CHECKING:
+    from manykernels.grams.base import GramStack
     from manykernels.objective.problem import Certificate, Problem
     from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
+
+
+# Numbers of the working set that follow from no theorem: they decide the time, not what is certified.
+#
+# `benchmarks/solvers.py` and `benchmarks/auto.py` measure what they cost.
+
+
+# Working sets
+INNER_SHARE = 0.3  # of tol: how closely a working set is solved, to leave room for violations outside
+INNER_PROGRESS = 0.05  # of the current gap: there is no point in solving a wrong working set exactly
+FIRST_GAP = 0.1  # of the first working set
+NEARLY_VIOLATED = 0.995  # kernels this close to the bound are taken in along with the violators
+NEARLY_ACTIVE = 0.98  # kernels this close to the bound stay
+MOST_INNER_STEPS = 60
+DENSE_START = 20  # regularizers without a hard dual constraint keep many kernels: start with this part of all
+STEPS_FOR_ZEROS = 3  # spent, once a working set is solved, on making its inactive kernels negligible
+CLOSER = 0.05  # factor by which each of them comes closer to the boundary
+MOST_TRIMS = 3
+GROWTH = 3  # most kernels added to a working set, in sizes of it
+WORTH_DROPPING = 0.25  # share of the working set below which copying the rest costs more than it saves
+SLOW = 0.7  # a gap that shrinks by less calls for solving more closely and for dropping no kernel
+
+# Copies
+SINGLE_PRECISION_GAP = 1e-5  # loosest gap that single precision of a copy could be felt in
+
+
+# Where the kernels of a working set are read from: the stack itself if in memory, else a packed copy if that fits.
+
+
+@dataclass
+class WorkingCopy:
+    """The kernels of a working set of ``problem``, evaluated once each while they stay in it.
+
+    Rows of one buffer are reused from set to set: a second copy, or freshly allocated memory, would cost more than
+    the evaluation of the kernels. A set whose copy would pass the bytes that the stack spares is read from the stack,
+    which evaluates its kernels in every pass.
+    """
+
+    problem: Problem
+    tol: float
+    kernels: Array = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    _buffer: Array | None = field(default=None, repr=False)
+
+    def choose(self, kernels: Array) -> Problem:
+        """Return the problem on ``kernels``; those that were in the set before must come first, in their old order."""
+        stack = self.problem.stack
+        if stack.in_memory:
+            chosen: GramStack = stack.view(kernels)
+            self.kernels = kernels
+        elif self._fits(kernels.size):
+            chosen = PackedStack(self._packed(kernels), stack.n_samples, n_threads=stack.n_threads)
+            self.kernels = kernels
+        else:
+            chosen = stack.take(kernels)
+            self.kernels, self._buffer = np.zeros(0, dtype=np.intp), None
+        problem = self.problem
+        return replace(
+            problem,
+            stack=chosen,
+            kernel_penalties=problem.penalties[kernels],
+            regularizer=problem.regularizer.take(kernels),
+        )
+
+    def _packed(self, kernels: Array) -> Array:
+        kept = np.flatnonzero(np.isin(self.kernels, kernels))
+        buffer = self._room(kernels.size)
+        source = buffer if self._buffer is None else self._buffer
+        for new, old in enumerate(kept):
+            if new != old or source is not buffer:
+                buffer[new] = source[old]
+        self._buffer = buffer
+        if kernels.size > kept.size:
+            self.problem.stack.triangles(kernels[kept.size :], out=buffer[kept.size : kernels.size])
+        return buffer[: kernels.size]
+
+    @property
+    def _dtype(self) -> Any:
+        single = self.tol >= SINGLE_PRECISION_GAP or self.problem.stack.dtype == np.float32
+        return np.dtype(np.float32 if single else np.float64)
+
+    @property
+    def _most_rows(self) -> int:
+        """Number of kernels whose triangles may be held."""
+        stack = self.problem.stack
+        row = self._dtype.itemsize * stack.n_samples * (stack.n_samples + 1) // 2
+        return stack.n_kernels if stack.spare_bytes is None else min(stack.n_kernels, stack.spare_bytes // row)
+
+    def _fits(self, size: int) -> bool:
+        """Return whether ``size`` kernels can be held, beside the rows of a buffer that they outgrow."""
+        outgrown = self._buffer is not None and self._buffer.shape[0] < size
+        return size + (self.kernels.size if outgrown else 0) <= self._most_rows
+
+    def _room(self, size: int) -> Array:
+        """Return a buffer of at least ``size`` rows; rows that are never written take no memory."""
+        if self._buffer is not None and self._buffer.shape[0] >= size:
+            return self._buffer
+        entries = self.problem.stack.n_samples * (self.problem.stack.n_samples + 1) // 2
+        return np.empty((min(4 * size, self._most_rows), entries), dtype=self._dtype)
 
 
 @dataclass

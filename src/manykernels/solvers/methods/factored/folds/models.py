@@ -14,16 +14,24 @@ from numpy.typing import NDArray
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import FactoredStack
 from manykernels.objective.problem import Problem
-from manykernels.solvers.deadline import check_deadline
 from manykernels.solvers.engines.factored.group_penalty import GroupPenalty
 from manykernels.solvers.engines.factored.group_problem import GroupProblem
 from manykernels.solvers.engines.factored.loss_sides import loss_side
 from manykernels.solvers.engines.factored.moments import FoldMoments, starts_of
 from manykernels.solvers.engines.factored.objective import group_penalty
-from manykernels.solvers.methods.factored.certificate import DualBound, certificate_of, dual_bound, feasible
-from manykernels.solvers.methods.factored.entering import contributors, selects, threshold, violators
+from manykernels.solvers.methods.factored.certificate import (
+    DualBound,
+    certificate_of,
+    contributors,
+    dual_bound,
+    feasible,
+    selects,
+    threshold,
+    violators,
+)
 from manykernels.solvers.methods.factored.solver import FactoredNewton, FactoredSolution
 from manykernels.solvers.methods.factored.state import Component
+from manykernels.solvers.run import check_deadline
 from manykernels.solvers.solution import Status
 
 Array = NDArray[Any]

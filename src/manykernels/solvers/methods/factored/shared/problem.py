@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +15,10 @@ from manykernels.objective.losses import get_loss
 from manykernels.objective.projection import project_box_hyperplane
 from manykernels.objective.shared import Separable, SharedLoss, SharedProblem, get_shared_loss
 from manykernels.solvers.engines.factored.targets.problem import ProblemOfTargets
+from manykernels.solvers.methods.factored.fallback import GramResult, result_of
+from manykernels.solvers.methods.factored.matrices.working import WorkingMatrices
 from manykernels.solvers.methods.factored.problem import BoundedNorms
-
-Array = NDArray[Any]
+from manykernels.solvers.solution import Solution
 
 
 class FlatProblem(BoundedNorms, ProblemOfTargets):
@@ -101,3 +104,25 @@ class FactoredSharedProblem(SharedProblem):
         ndarray of shape (M,)
         """
         return FlatProblem.of(self).dual_norms(rho.T.ravel())
+
+
+# Several targets with shared weights on N x N matrices, as far as factors do not do.
+
+
+Array = NDArray[Any]
+
+
+class MatricesOfTargets(WorkingMatrices):
+    """See `WorkingMatrices`; what the loop takes over has vectors of target after target."""
+
+    problem: SharedProblem
+
+    def needed(self, kernels: Sequence[int]) -> int:
+        """Return the bytes of matrices and of a solver on them, which factorizes one a target but for squares."""
+        each = 0 if self.problem.loss.linear_dual else 8 * self.problem.n_targets * self.stack.n_samples**2
+        return super().needed(kernels) + each
+
+    def _result(self, solution: Solution, kernels: Array) -> GramResult:
+        flat: Any = FlatProblem.of(self.problem)
+        own = replace(solution, dual_coef=solution.dual_coef.T.ravel())
+        return result_of(flat, flat.stack, own, kernels, set(self.whole))
