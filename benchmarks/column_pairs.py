@@ -38,7 +38,7 @@ from manykernels import (
     MKLRegressorCV,
     solve_factored,
 )
-from manykernels.kernels.specs.learned.landmarks import column_units
+from manykernels.kernels.specs.landmarks import column_units
 
 NUMERIC, TRAINING, ROUNDS, WIDTH = 10, 10_000, 300, 6.0
 TREES = {"boosted trees": None, "trees of pairs": "pairwise", "trees of one": "no_interactions"}

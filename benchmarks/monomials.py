@@ -28,8 +28,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from manykernels import HierarchicalMKL, NonlinearMKL, PolynomialMKL
-from manykernels.discovery.polynomial.path.cross_validation import Fold, Rows, best_strength
-from manykernels.discovery.polynomial.path.lasso_path import WeightedLasso, follow
+from manykernels.discovery.polynomial.cross_validation import Fold, Rows, best_strength
+from manykernels.discovery.polynomial.lasso_path import WeightedLasso, follow
 
 METHODS = ("adaptive, centered", "adaptive", "lasso", "PolynomialMKL", "powers as they are")
 OTHERS = ("HKL", "NLMKL", "gradient boosting", "random features")

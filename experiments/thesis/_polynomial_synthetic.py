@@ -16,8 +16,8 @@ from _tasks import Task
 from numpy.typing import NDArray
 
 from manykernels import HierarchicalMKL, MKLRegressor, NonlinearMKL, PolynomialMKL, solve
-from manykernels.discovery.polynomial.bases.rank_one_base import RankOneBase
 from manykernels.discovery.polynomial.family import PolynomialFamily
+from manykernels.discovery.polynomial.rank_one_base import RankOneBase
 from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.grams import DenseStack, GramStack, RankOneStack
 from manykernels.kernels import KernelBank, Polynomial

@@ -12,9 +12,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels.discovery.polynomial.bases.rank_one_base import RankOneBase
 from manykernels.discovery.polynomial.descent import MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
+from manykernels.discovery.polynomial.rank_one_base import RankOneBase
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.solvers.engines.fixed_weights.learners import fit_learner

@@ -12,9 +12,9 @@ from scipy.stats import chisquare
 
 from manykernels.discovery.polynomial import enumeration
 from manykernels.discovery.polynomial import family_norm as norms
-from manykernels.discovery.polynomial.bases.rank_one_base import RankOneBase
 from manykernels.discovery.polynomial.discovery import GramBase, product_base
 from manykernels.discovery.polynomial.family import PolynomialFamily, multiplicity
+from manykernels.discovery.polynomial.rank_one_base import RankOneBase
 from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.discovery.polynomial.score_sum import Deadline
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Lasso
 
-from manykernels.discovery.polynomial.path.lasso_path import restricted_lasso
+from manykernels.discovery.polynomial.lasso_path import restricted_lasso
 
 
 def _problem(n: int, m: int, seed: int) -> tuple[np.ndarray, np.ndarray, float]:

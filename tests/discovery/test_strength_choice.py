@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from manykernels.discovery.polynomial.path.cross_validation import Fold, Rows, best_strength
-from manykernels.discovery.polynomial.path.lasso_path import PathPoint, WeightedLasso
+from manykernels.discovery.polynomial.cross_validation import Fold, Rows, best_strength
+from manykernels.discovery.polynomial.lasso_path import PathPoint, WeightedLasso
 
 STEP = 10.0**-0.5
 

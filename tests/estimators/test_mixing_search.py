@@ -29,8 +29,8 @@ from manykernels import (
     save_model,
     solve,
 )
-from manykernels.estimators.selection.mixing.averages import Spectrum, fit_averages
-from manykernels.estimators.selection.mixing.mixtures import (
+from manykernels.estimators.selection.averages import Spectrum, fit_averages
+from manykernels.estimators.selection.mixtures import (
     EVERY,
     NARROW,
     PLAIN,
@@ -39,8 +39,8 @@ from manykernels.estimators.selection.mixing.mixtures import (
     averages_of,
     selections_of,
 )
-from manykernels.estimators.selection.mixing.opened import Trial
-from manykernels.estimators.selection.mixing.search import Candidate, Folds, Grid, Walk, chosen, searched
+from manykernels.estimators.selection.opened import Trial
+from manykernels.estimators.selection.search import Candidate, Folds, Grid, Walk, chosen, searched
 from manykernels.exceptions import InvalidInputError
 
 RNG = np.random.default_rng(3)

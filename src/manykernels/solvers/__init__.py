@@ -5,7 +5,7 @@ from manykernels.solvers.base import Solver
 from manykernels.solvers.comparison import SolverComparison, compare_solvers, explain_solver_choice
 from manykernels.solvers.methods.block_coordinate.method import BlockCoordinate
 from manykernels.solvers.methods.conic.method import Conic
-from manykernels.solvers.methods.factored.folds.paths import FoldPaths, factored_folds
+from manykernels.solvers.methods.factored.fold_paths import FoldPaths, factored_folds
 from manykernels.solvers.methods.factored.model import FactoredModel
 from manykernels.solvers.methods.factored.pairs import solve_factored_pairs
 from manykernels.solvers.methods.factored.solve import solve_factored, solve_factored_each

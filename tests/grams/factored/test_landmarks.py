@@ -12,7 +12,7 @@ import pytest
 from manykernels import KernelBank, MKLClassifier, MKLRegressor
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams.factored import NystroemStack, factored_stack
-from manykernels.grams.factored.landmarks.choice import drawn_features
+from manykernels.grams.factored.landmark_choice import drawn_features
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import Gaussian, KernelSpec, Laplacian, Matern, Polynomial, Product, Sum
 from manykernels.solvers.methods.factored.solve import solve_factored

@@ -23,8 +23,9 @@ from manykernels.grams.factored import (
     served_by,
 )
 from manykernels.grams.factored.fourier import LeadingDirections
-from manykernels.grams.factored.landmarks.cholesky import pivoted_cholesky
-from manykernels.grams.factored.several import GridStack, WindowStack
+from manykernels.grams.factored.grid import GridStack
+from manykernels.grams.factored.landmark_cholesky import pivoted_cholesky
+from manykernels.grams.factored.window import WindowStack
 from manykernels.kernels import (
     Binned,
     Gaussian,

@@ -158,7 +158,7 @@ def test_a_transform_bounds_the_kernels_of_two_and_three_columns(columns: tuple[
 
 def test_columns_that_reach_too_far_for_a_transform_take_landmarks(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("finufft")
-    monkeypatch.setattr("manykernels.grams.factored.several.window.MAX_MODES", 3000)
+    monkeypatch.setattr("manykernels.grams.factored.window.MAX_MODES", 3000)
     rng = np.random.default_rng(7)
     X = rng.normal(size=(N, 3))
     X[0, 2] = 60.0

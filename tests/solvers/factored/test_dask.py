@@ -20,7 +20,7 @@ from manykernels.objective.regularizers import BlockL1
 from manykernels.solvers import solve_factored_each
 from manykernels.solvers.engines.factored import newton
 from manykernels.solvers.engines.factored.curvatures import sampled_rows, sampled_weights
-from manykernels.solvers.methods.factored.shared.problem import FactoredSharedProblem
+from manykernels.solvers.methods.factored.shared_problem import FactoredSharedProblem
 
 Array = NDArray[Any]
 

@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from manykernels.grams.factored.landmarks import cholesky
 from numpy.typing import NDArray
 from tests.solvers.factored.test_solve import brute_force, data
 
 from manykernels import KernelBank, MKLRegressor, solve
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams.factored import FactoredStack, factored_stack
-from manykernels.grams.factored.landmarks import cholesky
 from manykernels.objective import CoxPartial, survival_target
 from manykernels.objective.losses import get_loss
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers.methods.factored import fallback
-from manykernels.solvers.methods.factored.matrices.working import MixedStack, WorkingMatrices
 from manykernels.solvers.methods.factored.problem import FactoredJointProblem, FactoredProblem
 from manykernels.solvers.methods.factored.solve import solve_factored
 from manykernels.solvers.methods.factored.solver import FactoredNewton
+from manykernels.solvers.methods.factored.working_matrices import MixedStack, WorkingMatrices
 from manykernels.testing import GramStackContract
 
 Array = NDArray[Any]

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from manykernels.grams.factored.landmarks import cholesky
 from numpy.typing import NDArray
 
 from manykernels import KernelBank
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams.factored import ExplicitStack, FactoredStack, FourierStack, factored_stack
-from manykernels.grams.factored.landmarks import cholesky
 from manykernels.kernels import Gaussian, Laplacian, Linear, Polynomial
 from manykernels.objective.regularizers import (
     BlockL1,
@@ -27,10 +27,10 @@ from manykernels.objective.regularizers import (
 from manykernels.objective.shared import SharedProblem
 from manykernels.solvers import SharedNewton
 from manykernels.solvers.engines.factored import newton
-from manykernels.solvers.engines.factored.targets.problem import StackOfTargets
+from manykernels.solvers.engines.factored.targets_problem import StackOfTargets
 from manykernels.solvers.methods.factored import fallback
 from manykernels.solvers.methods.factored.problem import FactoredProblem
-from manykernels.solvers.methods.factored.shared.problem import FactoredSharedProblem, FlatProblem
+from manykernels.solvers.methods.factored.shared_problem import FactoredSharedProblem, FlatProblem
 from manykernels.solvers.methods.factored.solver import FactoredNewton, FactoredSolution, ObjectiveOfTargets
 from manykernels.testing import GramStackContract
 

@@ -15,7 +15,7 @@ from manykernels.discovery.hierarchical.newton import NodeGrams
 from manykernels.discovery.hierarchical.product_grid import ProductGrid
 from manykernels.discovery.hierarchical.search import HierarchicalSearch
 from manykernels.discovery.hierarchical.tuning import BATCH, LARGEST_CACHE
-from manykernels.discovery.polynomial.bases.product_bases import ColumnPowers, check_normalize
+from manykernels.discovery.polynomial.product_bases import ColumnPowers, check_normalize
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import RankOneStack, as_stack
 from manykernels.kernels import Gaussian, Interaction, KernelSpec, Linear

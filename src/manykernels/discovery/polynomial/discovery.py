@@ -21,7 +21,11 @@ from manykernels.discovery.base import (
     solve_quietly,
     without_empty,
 )
-from manykernels.discovery.polynomial.bases.product_bases import (
+from manykernels.discovery.polynomial.cross_validation import tuned_strengths
+from manykernels.discovery.polynomial.descent import BUDGET, LEAST_NORM, SECOND_TOL, MirrorDescent
+from manykernels.discovery.polynomial.family import PolynomialFamily
+from manykernels.discovery.polynomial.lasso_path import WeightedLasso, adaptive_penalties
+from manykernels.discovery.polynomial.product_bases import (
     ONE,
     Index,
     Levels,
@@ -35,11 +39,7 @@ from manykernels.discovery.polynomial.bases.product_bases import (
     unit_diagonals,
     with_levels,
 )
-from manykernels.discovery.polynomial.bases.rank_one_base import RankOneBase
-from manykernels.discovery.polynomial.descent import BUDGET, LEAST_NORM, SECOND_TOL, MirrorDescent
-from manykernels.discovery.polynomial.family import PolynomialFamily
-from manykernels.discovery.polynomial.path.cross_validation import tuned_strengths
-from manykernels.discovery.polynomial.path.lasso_path import WeightedLasso, adaptive_penalties
+from manykernels.discovery.polynomial.rank_one_base import RankOneBase
 from manykernels.discovery.polynomial.search import PolynomialSearch
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.grams import DenseStack, GramStack, RankOneStack

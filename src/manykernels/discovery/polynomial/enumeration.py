@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from manykernels.discovery.polynomial.bases.product_bases import Index, Parts, ProductBase
 from manykernels.discovery.polynomial.descent import BATCH, FEWEST, ONE_BY_ONE, PANEL
 from manykernels.discovery.polynomial.family import PolynomialFamily
+from manykernels.discovery.polynomial.product_bases import Index, Parts, ProductBase
 from manykernels.discovery.polynomial.score_sum import Deadline, ScoreSum
 from manykernels.validation.arrays import Array
 

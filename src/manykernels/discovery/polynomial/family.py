@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from manykernels.discovery.polynomial.bases.product_bases import Index, ProductBase
 from manykernels.discovery.polynomial.generating import moments, total_cumulants
+from manykernels.discovery.polynomial.product_bases import Index, ProductBase
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.regularizers.weight_sets import LpBall, Simplex, WeightSet
 from manykernels.validation.arrays import Array, check_count, check_positive, check_positive_vector

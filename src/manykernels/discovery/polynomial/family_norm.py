@@ -22,7 +22,6 @@ from math import comb
 
 import numpy as np
 
-from manykernels.discovery.polynomial.bases.product_bases import Index, ProductBase
 from manykernels.discovery.polynomial.descent import (
     BUDGET,
     CALL,
@@ -38,6 +37,7 @@ from manykernels.discovery.polynomial.descent import (
 from manykernels.discovery.polynomial.enumeration import ONE_BY_ONE, compositions, enumerate_degree, largest_batch
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.generating import Node, combined, moments, terms_of
+from manykernels.discovery.polynomial.product_bases import Index, ProductBase
 from manykernels.discovery.polynomial.score_sum import Deadline, ScoreSum
 from manykernels.solvers.run import OutOfTimeError
 from manykernels.validation.arrays import Array

@@ -17,7 +17,7 @@ from math import comb, factorial, prod
 
 import numpy as np
 
-from manykernels.discovery.polynomial.bases.product_bases import Parts, ProductBase
+from manykernels.discovery.polynomial.product_bases import Parts, ProductBase
 from manykernels.validation.arrays import Array
 
 Series = Sequence[Array | None]

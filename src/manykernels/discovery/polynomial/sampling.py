@@ -9,9 +9,9 @@ from math import comb
 
 import numpy as np
 
-from manykernels.discovery.polynomial.bases.product_bases import Index
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.generating import Node
+from manykernels.discovery.polynomial.product_bases import Index
 from manykernels.validation.arrays import Array
 
 Factors = tuple[tuple[int, int], ...]  # base kernels with their levels, in the order of their first places

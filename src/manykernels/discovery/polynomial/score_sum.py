@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from manykernels.discovery.polynomial.bases.product_bases import Index
 from manykernels.discovery.polynomial.descent import NEGLIGIBLE
+from manykernels.discovery.polynomial.product_bases import Index
 from manykernels.solvers.run import OutOfTimeError
 from manykernels.validation.arrays import Array
 

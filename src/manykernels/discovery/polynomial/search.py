@@ -12,8 +12,7 @@ import numpy as np
 
 from manykernels.discovery.base import Candidate, Found, solve_quietly
 from manykernels.discovery.family_certificate import family_certificate, with_dual
-from manykernels.discovery.polynomial.bases.product_bases import Index
-from manykernels.discovery.polynomial.bases.rank_one_base import RankOneBase
+from manykernels.discovery.polynomial.cross_validation import Rows, fold_of, surveyed_family
 from manykernels.discovery.polynomial.descent import (
     CERTIFIED_STEPS,
     DESCENT,
@@ -35,8 +34,9 @@ from manykernels.discovery.polynomial.descent import (
 )
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import FamilyNorm, family_norm, norm_cost
-from manykernels.discovery.polynomial.path.cross_validation import Rows, fold_of, surveyed_family
-from manykernels.discovery.polynomial.path.lasso_path import follow
+from manykernels.discovery.polynomial.lasso_path import follow
+from manykernels.discovery.polynomial.product_bases import Index
+from manykernels.discovery.polynomial.rank_one_base import RankOneBase
 from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.grams import GramStack
 from manykernels.objective.certificate import Certificate

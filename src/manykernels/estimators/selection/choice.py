@@ -14,9 +14,9 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
 from manykernels.estimators.parameters import shape_of
+from manykernels.estimators.selection.choosing import ChoosesMixtures
 from manykernels.estimators.selection.cold_start import ColdStartKFold
 from manykernels.estimators.selection.folds import Candidates, FoldScores, complete, follow_paths
-from manykernels.estimators.selection.mixing.choosing import ChoosesMixtures
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas, tried_factors
 from manykernels.estimators.selection.shared_folds import (
     FOLD_KERNELS,

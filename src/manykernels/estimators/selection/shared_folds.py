@@ -15,13 +15,13 @@ from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.training import Training, as_bank
 from manykernels.grams.factored import CompositeStack, ExplicitStack, FourierStack
-from manykernels.grams.factored.several import GridStack
+from manykernels.grams.factored.grid import GridStack
 from manykernels.grams.plan import FACTORED, memory_bytes
 from manykernels.kernels import FittedBank, KernelBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers import Solver, get_solver
 from manykernels.solvers.engines.factored.moments import FoldMoments
-from manykernels.solvers.methods.factored.folds.models import MOST_RANK, FoldModels
+from manykernels.solvers.methods.factored.fold_models import MOST_RANK, FoldModels
 from manykernels.solvers.run import check_deadline
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from manykernels.objective.regularizers import Regularizer
 from manykernels.objective.shared import SharedProblem
 from manykernels.solvers import IterationRecord, SharedNewton, Solution, Solver, Status, configured_solver
 from manykernels.solvers.methods.factored.problem import factored_problem
-from manykernels.solvers.methods.factored.shared.problem import FactoredSharedProblem
+from manykernels.solvers.methods.factored.shared_problem import FactoredSharedProblem
 from manykernels.solvers.methods.factored.solver import FactoredNewton, FactoredSolution
 from manykernels.solvers.run import CAUTION
 from manykernels.threads import blas_threads, n_threads

@@ -10,7 +10,7 @@ from manykernels.grams.factored.explicit import ExplicitStack
 from manykernels.grams.factored.fourier import FourierStack
 from manykernels.grams.factored.nystroem import NystroemStack
 from manykernels.grams.factored.scan import ScanStack
-from manykernels.grams.factored.several import WindowStack
+from manykernels.grams.factored.window import WindowStack
 from manykernels.grams.rows.columns import ColumnTable
 
 __all__ = [

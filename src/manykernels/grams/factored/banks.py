@@ -11,14 +11,16 @@ import pandas as pd
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored.base import FactoredStack
+from manykernels.grams.factored.cells import on_grid, sees_cells
 from manykernels.grams.factored.chunked import ChunkedTable
 from manykernels.grams.factored.composite import CompositeStack
 from manykernels.grams.factored.explicit import ExplicitStack, levels_of
 from manykernels.grams.factored.features import feature_map
 from manykernels.grams.factored.fourier import FourierStack
+from manykernels.grams.factored.grid import GridStack, mean_diagonals
 from manykernels.grams.factored.nystroem import NystroemStack
 from manykernels.grams.factored.scan import ScanStack
-from manykernels.grams.factored.several import GridStack, WindowStack, has_window, mean_diagonals, on_grid, sees_cells
+from manykernels.grams.factored.window import WindowStack, has_window
 from manykernels.grams.rows import RowSource, is_chunked, open_rows
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import Gaussian, KernelBank, KernelSpec, Laplacian, Matern

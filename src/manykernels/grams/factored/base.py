@@ -11,7 +11,7 @@ import numpy as np
 
 from manykernels.exceptions import MemoryBudgetError
 from manykernels.grams.base import GramStack
-from manykernels.grams.factored.landmarks.cholesky import rank_limit
+from manykernels.grams.factored.landmark_cholesky import rank_limit
 from manykernels.grams.factored.operators import CHUNK_ROWS, DenseOperator
 from manykernels.grams.rows import RowVector, here
 from manykernels.grams.rows.columns import ColumnTable

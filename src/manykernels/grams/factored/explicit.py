@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 
 from manykernels.grams.factored.base import ROUNDING, FactoredStack, FactorOperator
+from manykernels.grams.factored.cells import grid_levels, grid_parts
 from manykernels.grams.factored.features import MAX_FEATURES, FeatureMap, by_levels, feature_map
 from manykernels.grams.factored.operators import FeatureOperator, adjoints, stored
-from manykernels.grams.factored.several.cells import grid_levels, grid_parts
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec
 from manykernels.validation.arrays import Array

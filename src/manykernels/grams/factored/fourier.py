@@ -24,7 +24,7 @@ from manykernels.grams.factored.fourier_factor import (
     values_of_pieces,
 )
 from manykernels.grams.factored.fourier_plan import Expansion, Together, expansion, laid_out, plan_bins
-from manykernels.grams.factored.landmarks.cholesky import NystroemFeatures, pivoted_cholesky, rank_limit
+from manykernels.grams.factored.landmark_cholesky import NystroemFeatures, pivoted_cholesky, rank_limit
 from manykernels.grams.factored.loops import ORDER, add_moments, add_values
 from manykernels.grams.factored.operators import FeatureOperator, joined, stored
 from manykernels.grams.rows.columns import ColumnTable, Reading

@@ -10,10 +10,11 @@ import numpy as np
 from scipy.linalg import qr
 
 from manykernels.grams.factored import CompositeStack, FactoredStack, FourierStack
+from manykernels.grams.factored.cells import axis_codes, cells_of, grid_parts
 from manykernels.grams.factored.fourier_factor import FACTOR_TOL, FourierFactor
 from manykernels.grams.factored.fourier_plan import reach
-from manykernels.grams.factored.landmarks.cholesky import NystroemFeatures
-from manykernels.grams.factored.several import GridStack, axis_codes, cells_of, grid_parts
+from manykernels.grams.factored.grid import GridStack
+from manykernels.grams.factored.landmark_cholesky import NystroemFeatures
 from manykernels.kernels import Linear
 from manykernels.kernels.bank.normalization import unit_factors
 from manykernels.kernels.specs.base import KernelSpec

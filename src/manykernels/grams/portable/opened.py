@@ -11,7 +11,8 @@ import numpy as np
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored.banks import composed
 from manykernels.grams.factored.base import FactoredStack
-from manykernels.grams.factored.several import mean_diagonals, sees_cells
+from manykernels.grams.factored.cells import sees_cells
+from manykernels.grams.factored.grid import mean_diagonals
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import FittedBank, KernelBank, KernelSpec
 from manykernels.kernels.bank.normalization import CENTERED_ZERO, training_scales, unit_factors

@@ -14,7 +14,7 @@ from manykernels.estimators import KernelAligner
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.factored import FactoredExpansion, KernelPart
 from manykernels.estimators.supervised.prediction import KernelExpansion
-from manykernels.grams.factored.several import grid_parts
+from manykernels.grams.factored.cells import grid_parts
 from manykernels.grams.portable.functions import CellFunction, FourierSeries, LandmarkFunction
 from manykernels.kernels import (
     FittedBank,

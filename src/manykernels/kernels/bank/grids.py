@@ -14,11 +14,11 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.patterns import BankEntry, Joint, NamedKernel, PerFeature, as_specs, freeze_columns
 from manykernels.kernels.specs.base import KernelSpec
+from manykernels.kernels.specs.binned import Binned
 from manykernels.kernels.specs.categorical import Ordinal, Overlap
 from manykernels.kernels.specs.inner import Linear, Polynomial
 from manykernels.kernels.specs.interaction import Interaction
-from manykernels.kernels.specs.learned.binned import Binned
-from manykernels.kernels.specs.learned.landmarks import Landmarks
+from manykernels.kernels.specs.landmarks import Landmarks
 from manykernels.kernels.specs.radial import Gaussian, Matern, Periodic
 from manykernels.kernels.specs.widths import MedianWidth, width_grid
 from manykernels.kernels.tables.kinds import READ_AS, describe

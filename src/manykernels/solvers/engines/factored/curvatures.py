@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manykernels.grams.factored.cells import CellOperator
 from manykernels.grams.factored.operators import CHUNK_ROWS, ChunkedOperator
-from manykernels.grams.factored.several import CellOperator
 from manykernels.grams.rows import RowVector, on_rows, sums
 from manykernels.objective.losses.joint import JointCurvature
 from manykernels.solvers.engines.factored.smoothing import (

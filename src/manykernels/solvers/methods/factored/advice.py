@@ -7,9 +7,9 @@ from manykernels.grams.plan import format_bytes
 from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.problem import Problem
 from manykernels.objective.shared import SharedProblem
-from manykernels.solvers.methods.factored.matrices.working import WorkingMatrices
-from manykernels.solvers.methods.factored.shared.problem import MatricesOfTargets
+from manykernels.solvers.methods.factored.shared_problem import MatricesOfTargets
 from manykernels.solvers.methods.factored.state import State
+from manykernels.solvers.methods.factored.working_matrices import WorkingMatrices
 
 MOST_NAMES = 3
 

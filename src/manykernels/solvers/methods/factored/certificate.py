@@ -15,7 +15,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.engines.factored.loss_sides import loss_side
 from manykernels.solvers.engines.factored.objective import FactoredObjective, Point, balance
-from manykernels.solvers.engines.factored.targets.problem import ProblemOfTargets
+from manykernels.solvers.engines.factored.targets_problem import ProblemOfTargets
 from manykernels.solvers.methods.factored.tuning import COARSE_SHARE, EXACT_BUDGET, NEGLIGIBLE, NEW_KERNELS, SETTLED
 
 

@@ -23,13 +23,13 @@ from manykernels.solvers.engines.factored.smoothing import (
     INTERCEPT_STEPS,
     SmoothedLoss,
 )
-from manykernels.solvers.engines.factored.targets.problem import ProblemOfTargets
+from manykernels.solvers.engines.factored.targets_problem import ProblemOfTargets
 from manykernels.solvers.methods.factored.advice import obstacle
 from manykernels.solvers.methods.factored.certificate import certificate_of
-from manykernels.solvers.methods.factored.matrices.working import WorkingMatrices
-from manykernels.solvers.methods.factored.shared.problem import FlatProblem, MatricesOfTargets
+from manykernels.solvers.methods.factored.shared_problem import FlatProblem, MatricesOfTargets
 from manykernels.solvers.methods.factored.solve import components_of
 from manykernels.solvers.methods.factored.state import Component, Start, State
+from manykernels.solvers.methods.factored.working_matrices import WorkingMatrices
 from manykernels.solvers.methods.factored.working_set import FactoredWorkingSet
 from manykernels.solvers.run import ADVICE, Run, deadline
 from manykernels.solvers.solution import Model, Solution, Status

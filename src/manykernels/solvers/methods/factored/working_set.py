@@ -28,9 +28,9 @@ from manykernels.solvers.methods.factored.certificate import (
     violators,
 )
 from manykernels.solvers.methods.factored.fallback import GramResult, matrices_do, solve_gram
-from manykernels.solvers.methods.factored.matrices.working import WorkingMatrices
 from manykernels.solvers.methods.factored.state import Round, Start, State
 from manykernels.solvers.methods.factored.tuning import FINEST, INNER, NEWTON_STEPS, NEXT_GAP, REFINE, SMOOTHING
+from manykernels.solvers.methods.factored.working_matrices import WorkingMatrices
 
 Array = NDArray[Any]
 Quads = tuple[Array, Array]

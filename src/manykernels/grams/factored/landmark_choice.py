@@ -9,7 +9,7 @@ import numpy as np
 from scipy.cluster.vq import kmeans2, vq
 from scipy.linalg.lapack import dpstrf
 
-from manykernels.grams.factored.landmarks.cholesky import BLOCK, SMALLEST_PIVOT, NystroemFeatures, pivoted_cholesky
+from manykernels.grams.factored.landmark_cholesky import BLOCK, SMALLEST_PIVOT, NystroemFeatures, pivoted_cholesky
 from manykernels.grams.rows.columns import ColumnTable, Reading
 from manykernels.kernels import KernelSpec
 from manykernels.validation.arrays import Array

@@ -17,7 +17,7 @@ from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers.engines.factored.moments import FoldMoments
-from manykernels.solvers.methods.factored.folds.models import FoldModels
+from manykernels.solvers.methods.factored.fold_models import FoldModels
 from manykernels.solvers.methods.factored.problem import FactoredProblem
 from manykernels.solvers.methods.factored.solve import default_bank
 from manykernels.validation.arrays import check_count, check_positive, check_positive_vector, check_vector

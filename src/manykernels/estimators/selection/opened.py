@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
+from manykernels.estimators.selection.averages import AverageModels, Spectrum, can_average, fit_averages
 from manykernels.estimators.selection.descent import descend, without_bar
-from manykernels.estimators.selection.mixing.averages import AverageModels, Spectrum, can_average, fit_averages
-from manykernels.estimators.selection.mixing.mixtures import Mixture, Scale
+from manykernels.estimators.selection.mixtures import Mixture, Scale
 from manykernels.estimators.supervised.factored import expanded
 from manykernels.estimators.supervised.prediction import KernelExpansion
 from manykernels.estimators.supervised.problems import Fit
@@ -24,7 +24,7 @@ from manykernels.solvers import Solution, Status
 from manykernels.solvers.run import check_deadline
 
 if TYPE_CHECKING:
-    from manykernels.estimators.selection.mixing.mixtures import Mixture
+    from manykernels.estimators.selection.mixtures import Mixture
     from manykernels.estimators.supervised.base import BaseMKL
     from manykernels.estimators.supervised.samples import Rows, Samples
     from manykernels.estimators.supervised.training import Training

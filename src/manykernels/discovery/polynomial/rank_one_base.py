@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import DTypeLike
 
-from manykernels.discovery.polynomial.bases.product_bases import (
+from manykernels.discovery.polynomial.product_bases import (
     ONE,
     ColumnPowers,
     Index,

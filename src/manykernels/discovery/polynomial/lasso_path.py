@@ -17,7 +17,6 @@ from scipy.linalg import cho_factor, cho_solve
 from sklearn.exceptions import ConvergenceWarning as SlowConvergence
 from sklearn.linear_model import lasso_path
 
-from manykernels.discovery.polynomial.bases.product_bases import Index
 from manykernels.discovery.polynomial.descent import (
     NEWCOMERS,
     PATH_ROUNDS,
@@ -27,6 +26,7 @@ from manykernels.discovery.polynomial.descent import (
     SUPPORT_SWEEPS,
     SUPPORT_TURNS,
 )
+from manykernels.discovery.polynomial.product_bases import Index
 from manykernels.validation.arrays import Array
 
 # The lasso on a few features: coordinate descent until the support hardly changes, then the exact point of it.

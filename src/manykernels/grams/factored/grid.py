@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from manykernels.grams.factored.base import ROUNDING, FactoredStack, FactorOperator
-from manykernels.grams.factored.several.cells import (
+from manykernels.grams.factored.cells import (
     MAX_LEVELS,
     Axis,
     CellOperator,

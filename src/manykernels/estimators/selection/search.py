@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from manykernels.estimators.selection.mixing.mixtures import Mixture, Scale
-from manykernels.estimators.selection.mixing.opened import OpenedFold, Trial
+from manykernels.estimators.selection.mixtures import Mixture, Scale
+from manykernels.estimators.selection.opened import OpenedFold, Trial
 from manykernels.estimators.selection.stopping import Ending
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array

@@ -14,10 +14,10 @@ from manykernels.grams.factored import FactoredStack
 from manykernels.objective.losses import get_loss
 from manykernels.objective.projection import project_box_hyperplane
 from manykernels.objective.shared import Separable, SharedLoss, SharedProblem, get_shared_loss
-from manykernels.solvers.engines.factored.targets.problem import ProblemOfTargets
+from manykernels.solvers.engines.factored.targets_problem import ProblemOfTargets
 from manykernels.solvers.methods.factored.fallback import GramResult, result_of
-from manykernels.solvers.methods.factored.matrices.working import WorkingMatrices
 from manykernels.solvers.methods.factored.problem import BoundedNorms
+from manykernels.solvers.methods.factored.working_matrices import WorkingMatrices
 from manykernels.solvers.solution import Solution
 
 

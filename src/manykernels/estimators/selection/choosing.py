@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.metrics import check_scoring
 
-from manykernels.estimators.selection.mixing.averages import Spectrum, can_average, fit_averages
-from manykernels.estimators.selection.mixing.mixtures import (
+from manykernels.estimators.selection.averages import Spectrum, can_average, fit_averages
+from manykernels.estimators.selection.mixtures import (
     EVERY,
     Mixture,
     Scale,
@@ -21,7 +21,7 @@ from manykernels.estimators.selection.mixing.mixtures import (
     drawn_averages,
     selections_of,
 )
-from manykernels.estimators.selection.mixing.opened import (
+from manykernels.estimators.selection.opened import (
     HeldOut,
     OpenedFold,
     Trial,
@@ -30,8 +30,8 @@ from manykernels.estimators.selection.mixing.opened import (
     spread,
     with_all_dual_norms,
 )
-from manykernels.estimators.selection.mixing.search import Candidate, Folds, chosen, results_of, searched
 from manykernels.estimators.selection.penalties import alpha_grid
+from manykernels.estimators.selection.search import Candidate, Folds, chosen, results_of, searched
 from manykernels.estimators.selection.shared_folds import SHARED, SharedFolds, Split
 from manykernels.estimators.selection.stopping import Ending, limited
 from manykernels.estimators.strength import AUTO, strength_fraction
@@ -50,7 +50,7 @@ from manykernels.threads import blas_threads, n_threads
 from manykernels.validation.parameters import seed_from
 
 if TYPE_CHECKING:
-    from manykernels.estimators.selection.mixing.mixtures import Mixture, Scale
+    from manykernels.estimators.selection.mixtures import Mixture, Scale
     from manykernels.estimators.selection.shared_folds import SharedFolds
     from manykernels.estimators.supervised.samples import Rows
     from manykernels.estimators.supervised.training import Training

@@ -8,8 +8,6 @@ from typing import Protocol
 
 import numpy as np
 
-from manykernels.discovery.polynomial.bases.product_bases import Index
-from manykernels.discovery.polynomial.bases.rank_one_base import RankOneBase
 from manykernels.discovery.polynomial.descent import (
     PATH_EXACT,
     PATH_LENGTH,
@@ -20,7 +18,9 @@ from manykernels.discovery.polynomial.descent import (
 )
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import family_norm
-from manykernels.discovery.polynomial.path.lasso_path import PathPoint, Survey, WeightedLasso, adaptive, follow
+from manykernels.discovery.polynomial.lasso_path import PathPoint, Survey, WeightedLasso, adaptive, follow
+from manykernels.discovery.polynomial.product_bases import Index
+from manykernels.discovery.polynomial.rank_one_base import RankOneBase
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
 from manykernels.validation.arrays import Array

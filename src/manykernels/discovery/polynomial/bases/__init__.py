@@ -1,1 +1,0 @@
-"""Base kernels whose products make a polynomial family, and how their powers are normalized."""

@@ -1,1 +1,0 @@
-"""Several targets with one set of kernel weights: one problem on a copy of the samples for every target."""

@@ -1,1 +1,0 @@
-"""Several classes or targets with one set of kernel weights, on kernels held as factors."""
