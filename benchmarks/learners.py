@@ -31,7 +31,7 @@ from sklearn.svm import SVC
 from manykernels import solve
 from manykernels.datasets import make_ringnorm
 from manykernels.objective.problem import Problem
-from manykernels.solvers.engines.fixed_weights import learners
+from manykernels.solvers.learners import learners
 
 SOLVERS = ("block_coordinate", "simplemkl", "silp", "levelmkl", "hessianmkl")
 SETS = ("ionosphere", "sonar")

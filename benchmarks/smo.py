@@ -23,7 +23,7 @@ import pandas as pd
 from sklearn.svm import SVC
 
 from manykernels.datasets import make_ringnorm
-from manykernels.solvers.engines.fixed_weights.smo_svm import smo_svm
+from manykernels.solvers.learners.smo_svm import smo_svm
 
 N_FEATURES = 20
 N_KERNELS = 10

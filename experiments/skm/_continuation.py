@@ -12,7 +12,7 @@ from matplotlib import pyplot
 
 from manykernels.objective import Problem, conversions
 from manykernels.solvers import get_solver
-from manykernels.solvers.methods.skm.weights import epsilon_optimality
+from manykernels.solvers.published.skm_weights import epsilon_optimality
 
 Model = tuple[np.ndarray, np.ndarray, float]
 

@@ -34,8 +34,8 @@ from manykernels.objective.conversions import (  # noqa: E402
     squared_constant,
 )
 from manykernels.solvers import get_solver  # noqa: E402
-from manykernels.solvers.engines.simplex_weights import point  # noqa: E402
-from manykernels.solvers.methods.block_coordinate import method as block_coordinate  # noqa: E402
+from manykernels.solvers.gram import block_coordinate  # noqa: E402
+from manykernels.solvers.published import simplex_point as point  # noqa: E402
 
 GAP = 0.01  # relative duality gap at which the publication stops
 MOST_ITERATIONS = 100_000

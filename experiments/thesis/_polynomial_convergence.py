@@ -19,7 +19,7 @@ from manykernels.grams import DenseStack, GramStack
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.solvers import IterationRecord, get_solver
-from manykernels.solvers.engines.fixed_weights.learners import fit_learner
+from manykernels.solvers.learners.learners import fit_learner
 
 DEGREE = 3
 LARGEST_MATRICES = 2e9  # bytes of single precision matrices

@@ -17,7 +17,7 @@ from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.rank_one_base import RankOneBase
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
-from manykernels.solvers.engines.fixed_weights.learners import fit_learner
+from manykernels.solvers.learners.learners import fit_learner
 
 Array = NDArray[Any]
 

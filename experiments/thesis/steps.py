@@ -36,7 +36,7 @@ from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.solvers import get_solver
-from manykernels.solvers.engines.fixed_weights.learners import fit_learner
+from manykernels.solvers.learners.learners import fit_learner
 from manykernels.validation.arrays import Array
 
 CONSOLE = Console(width=150)

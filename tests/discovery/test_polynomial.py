@@ -20,7 +20,7 @@ from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers.weight_sets import LpBall
 from manykernels.solvers import Status, WorkingSet, solve
-from manykernels.solvers.engines.fixed_weights.learners import fit_learner
+from manykernels.solvers.learners.learners import fit_learner
 
 N, R, D = 30, 4, 2
 RHO = np.array([1.0, 0.8, 1.5])

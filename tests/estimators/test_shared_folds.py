@@ -13,7 +13,7 @@ from sklearn.model_selection import GroupKFold, KFold, RepeatedKFold, ShuffleSpl
 from manykernels import KernelBank, MKLRegressorCV, regularization_path
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
 from manykernels.kernels import Gaussian, Laplacian, Linear
-from manykernels.solvers.methods.factored.fold_models import FoldModels
+from manykernels.solvers.factored.fold_models import FoldModels
 from manykernels.solvers.run import OutOfTimeError
 
 N = 90

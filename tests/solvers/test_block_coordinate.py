@@ -16,7 +16,7 @@ from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import ALIASES, BlockCoordinate, Status, WorkingSet, get_solver
-from manykernels.solvers.methods.block_coordinate.method import Extrapolation
+from manykernels.solvers.gram.block_coordinate import Extrapolation
 from manykernels.testing.problems import random_problem, small_problems, strength_of_zero_model
 from manykernels.testing.solver import build_problem, check_certificate
 

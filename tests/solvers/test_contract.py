@@ -10,7 +10,7 @@ import pytest
 
 import manykernels.solvers
 from manykernels.solvers.base import Solver
-from manykernels.solvers.methods.factored.solver import FACTORED_SOLVERS
+from manykernels.solvers.factored.solver import FACTORED_SOLVERS
 from manykernels.solvers.registry import SHARED_SOLVERS, SOLVERS, solvers_for
 from manykernels.testing.problems import small_problems
 from manykernels.testing.solver import SolverContract, build_problem

@@ -13,7 +13,7 @@ import pytest
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.objective import Capability
 from manykernels.objective.problem import Problem
-from manykernels.solvers.methods.interior_point import InteriorPoint
+from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.solution import Solution, Status
 from manykernels.testing.solver import SolverContract
 

@@ -13,8 +13,8 @@ from sklearn.svm import SVC, SVR
 
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex
-from manykernels.solvers.engines.fixed_weights import learners, smo_svm
-from manykernels.solvers.engines.fixed_weights.learners import LearnerFit, fit_learner
+from manykernels.solvers.learners import learners, smo_svm
+from manykernels.solvers.learners.learners import LearnerFit, fit_learner
 from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import LOSSES, SmallProblem, random_problem
 from manykernels.testing.solver import build_problem

@@ -13,8 +13,8 @@ from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockLq
 from manykernels.solvers import run as deadline_module
-from manykernels.solvers.engines import newton_system
-from manykernels.solvers.methods.interior_point import InteriorPoint
+from manykernels.solvers.gram import newton_system
+from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.run import CertifiedModel, Run
 
 

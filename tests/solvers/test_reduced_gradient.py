@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manykernels.solvers.engines.fixed_weights.learners import fit_learner
-from manykernels.solvers.engines.simplex_weights.point import (
+from manykernels.solvers.learners.learners import fit_learner
+from manykernels.solvers.published.simplemkl import SimpleMKL, longest_step, reduced_direction
+from manykernels.solvers.published.simplex_point import (
     SimplexPoint,
     kernel_weights,
     search_line,
     starting_weights,
     stepped,
 )
-from manykernels.solvers.methods.simplemkl import SimpleMKL, longest_step, reduced_direction
 from manykernels.testing.problems import LOSSES, random_problem
 from manykernels.testing.solver import build_problem
 

@@ -13,7 +13,7 @@ from manykernels import IncompatibleError, get_loss, get_regularizer, solve
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.objective import Capability, LpBall, Problem, SharedProblem
 from manykernels.solvers import SharedNewton, configured_solver, solvers_for
-from manykernels.solvers.engines.shared_weights import systems
+from manykernels.solvers.gram import shared_systems as systems
 
 RNG = np.random.default_rng(3)
 POINTS = RNG.normal(size=(6, 30, 2))

@@ -14,13 +14,13 @@ from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.projection import project_box_hyperplane
 from manykernels.objective.regularizers import BlockL1, Simplex
-from manykernels.solvers.engines.fixed_weights.pair_loops import MISSING
-from manykernels.solvers.engines.fixed_weights.smo_svm import smo_svm
-from manykernels.solvers.engines.fixed_weights.smoothing import slope_at, smoothed_step, smoothed_weights, threshold
-from manykernels.solvers.methods.interior_point import InteriorPoint
-from manykernels.solvers.methods.skm.descent import EQUAL_SHARES, NO_CENTER, Descent, RowCache, UnitKernels
-from manykernels.solvers.methods.skm.method import SupportKernelMachine
-from manykernels.solvers.methods.skm.weights import epsilon_optimality, smoothed_dual, sparser_weights
+from manykernels.solvers.gram.interior_point import InteriorPoint
+from manykernels.solvers.learners.pair_loops import MISSING
+from manykernels.solvers.learners.smo_svm import smo_svm
+from manykernels.solvers.learners.smoothing import slope_at, smoothed_step, smoothed_weights, threshold
+from manykernels.solvers.published.skm import SupportKernelMachine
+from manykernels.solvers.published.skm_descent import EQUAL_SHARES, NO_CENTER, Descent, RowCache, UnitKernels
+from manykernels.solvers.published.skm_weights import epsilon_optimality, smoothed_dual, sparser_weights
 from manykernels.solvers.solution import IterationRecord
 from manykernels.testing.problems import SmallProblem, random_problem
 from manykernels.testing.solver import build_problem

@@ -12,8 +12,8 @@ from manykernels.objective.losses import LOSSES, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import InteriorPoint, SmoothDual, SpicyMKL, configured_solver
-from manykernels.solvers.engines.dual_newton.tracked_kernels import TrackedKernels
-from manykernels.solvers.engines.primal_dual.start import best_scale, interior_point
+from manykernels.solvers.gram.start import best_scale, interior_point
+from manykernels.solvers.gram.tracked_kernels import TrackedKernels
 from manykernels.solvers.solution import Status
 from manykernels.testing.problems import random_problem
 from manykernels.testing.solver import build_problem

@@ -14,16 +14,16 @@ from manykernels.exceptions import ConvergenceWarning, IncompatibleError, Invali
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockLq, ElasticNet, LpBall, Regularizer, Ridge
 from manykernels.solvers import SOLVERS, UFOMKL, Obscure, configured_solver, solvers_for
-from manykernels.solvers.engines.online import solver as learners
-from manykernels.solvers.engines.online.loops import sweep
-from manykernels.solvers.engines.online.solver import (
+from manykernels.solvers.published import online as learners
+from manykernels.solvers.published.online import (
     ImplicitLearner,
     OnlineSolver,
     SubgradientLearner,
     penalty_of,
     samples_of,
 )
-from manykernels.solvers.engines.online.steps import Ray, kernel_weights, ray_step
+from manykernels.solvers.published.online_loops import sweep
+from manykernels.solvers.published.online_steps import Ray, kernel_weights, ray_step
 from manykernels.solvers.solution import Solution, Status
 from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import LOSSES, SmallProblem, random_problem, small_problems

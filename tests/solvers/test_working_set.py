@@ -13,7 +13,7 @@ from manykernels.objective import conversions
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockL1
 from manykernels.solvers import InteriorPoint, WorkingSet
-from manykernels.solvers.methods.working_set.method import WorkingCopy
+from manykernels.solvers.gram.working_set import WorkingCopy
 
 
 @pytest.mark.parametrize("constant", [0.005, 0.05])

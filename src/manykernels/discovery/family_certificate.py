@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.problem import Problem
-from manykernels.solvers.engines.fixed_weights.learners import LearnerFit
+from manykernels.solvers.learners.learners import LearnerFit
 from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
 

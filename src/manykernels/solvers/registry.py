@@ -10,20 +10,20 @@ from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.base import Solver
-from manykernels.solvers.engines.fixed_weights.products import does_with_products
-from manykernels.solvers.methods.block_coordinate.method import BlockCoordinate
-from manykernels.solvers.methods.conic.method import Conic
-from manykernels.solvers.methods.hessianmkl import HessianMKL
-from manykernels.solvers.methods.interior_point import InteriorPoint
-from manykernels.solvers.methods.pfbs.method import ForwardBackward
-from manykernels.solvers.methods.shared_newton import SharedNewton
-from manykernels.solvers.methods.silp import SILP, LevelMKL
-from manykernels.solvers.methods.simplemkl import SimpleMKL
-from manykernels.solvers.methods.skm.method import SupportKernelMachine
-from manykernels.solvers.methods.smooth_dual import SmoothDual
-from manykernels.solvers.methods.spicymkl import SpicyMKL
-from manykernels.solvers.methods.ufo_mkl import UFOMKL, Obscure
-from manykernels.solvers.methods.working_set.method import WorkingSet
+from manykernels.solvers.gram.block_coordinate import BlockCoordinate
+from manykernels.solvers.gram.interior_point import InteriorPoint
+from manykernels.solvers.gram.shared_newton import SharedNewton
+from manykernels.solvers.gram.smooth_dual import SmoothDual
+from manykernels.solvers.gram.working_set import WorkingSet
+from manykernels.solvers.learners.products import does_with_products
+from manykernels.solvers.published.conic import Conic
+from manykernels.solvers.published.hessianmkl import HessianMKL
+from manykernels.solvers.published.pfbs import ForwardBackward
+from manykernels.solvers.published.silp import SILP, LevelMKL
+from manykernels.solvers.published.simplemkl import SimpleMKL
+from manykernels.solvers.published.skm import SupportKernelMachine
+from manykernels.solvers.published.spicymkl import SpicyMKL
+from manykernels.solvers.published.ufo_mkl import UFOMKL, Obscure
 
 SOLVERS: dict[str, type[Solver]] = {
     cls.name: cls

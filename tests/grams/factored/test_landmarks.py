@@ -15,7 +15,7 @@ from manykernels.grams.factored import NystroemStack, factored_stack
 from manykernels.grams.factored.landmark_choice import drawn_features
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import Gaussian, KernelSpec, Laplacian, Matern, Polynomial, Product, Sum
-from manykernels.solvers.methods.factored.solve import solve_factored
+from manykernels.solvers.factored.solve import solve_factored
 
 WAYS = ("cholesky", "uniform", "k-means")
 SPECS: tuple[KernelSpec, ...] = (

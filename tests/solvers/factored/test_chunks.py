@@ -17,7 +17,7 @@ from manykernels.grams.factored.operators import ChunkedOperator
 from manykernels.grams.rows import ParquetRows, RowSource, open_rows
 from manykernels.kernels import Gaussian, Laplacian, Linear, Periodic, Polynomial
 from manykernels.solvers import solve_factored_each
-from manykernels.solvers.methods.factored import fallback
+from manykernels.solvers.factored import fallback
 
 Array = NDArray[Any]
 

@@ -18,9 +18,9 @@ from manykernels.grams.rows import DaskRows, RowVector, held, here, on_rows, sum
 from manykernels.kernels import Gaussian, Linear
 from manykernels.objective.regularizers import BlockL1
 from manykernels.solvers import solve_factored_each
-from manykernels.solvers.engines.factored import newton
-from manykernels.solvers.engines.factored.curvatures import sampled_rows, sampled_weights
-from manykernels.solvers.methods.factored.shared_problem import FactoredSharedProblem
+from manykernels.solvers.factored import newton
+from manykernels.solvers.factored.curvatures import sampled_rows, sampled_weights
+from manykernels.solvers.factored.shared_problem import FactoredSharedProblem
 
 Array = NDArray[Any]
 

@@ -12,7 +12,7 @@ from manykernels import KernelBank, open_rows, solve
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams.factored import factored_stack
 from manykernels.solvers import factored_folds
-from manykernels.solvers.engines.factored.moments import FoldMoments
+from manykernels.solvers.factored.moments import FoldMoments
 
 N = 240
 

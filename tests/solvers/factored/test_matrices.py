@@ -18,11 +18,11 @@ from manykernels.grams.factored import FactoredStack, factored_stack
 from manykernels.objective import CoxPartial, survival_target
 from manykernels.objective.losses import get_loss
 from manykernels.objective.regularizers import get_regularizer
-from manykernels.solvers.methods.factored import fallback
-from manykernels.solvers.methods.factored.problem import FactoredJointProblem, FactoredProblem
-from manykernels.solvers.methods.factored.solve import solve_factored
-from manykernels.solvers.methods.factored.solver import FactoredNewton
-from manykernels.solvers.methods.factored.working_matrices import MixedStack, WorkingMatrices
+from manykernels.solvers.factored import fallback
+from manykernels.solvers.factored.problem import FactoredJointProblem, FactoredProblem
+from manykernels.solvers.factored.solve import solve_factored
+from manykernels.solvers.factored.solver import FactoredNewton
+from manykernels.solvers.factored.working_matrices import MixedStack, WorkingMatrices
 from manykernels.testing import GramStackContract
 
 Array = NDArray[Any]

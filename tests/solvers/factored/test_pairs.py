@@ -10,8 +10,7 @@ import pytest
 from manykernels import KernelBank, solve, solve_factored, solve_factored_pairs
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Gaussian, Linear, MedianWidth
-from manykernels.solvers.engines.factored import backfitting, newton
-from manykernels.solvers.methods.factored import fallback
+from manykernels.solvers.factored import backfitting, fallback, newton
 
 N = 400
 

@@ -26,12 +26,11 @@ from manykernels.objective.regularizers import (
 )
 from manykernels.objective.shared import SharedProblem
 from manykernels.solvers import SharedNewton
-from manykernels.solvers.engines.factored import newton
-from manykernels.solvers.engines.factored.targets_problem import StackOfTargets
-from manykernels.solvers.methods.factored import fallback
-from manykernels.solvers.methods.factored.problem import FactoredProblem
-from manykernels.solvers.methods.factored.shared_problem import FactoredSharedProblem, FlatProblem
-from manykernels.solvers.methods.factored.solver import FactoredNewton, FactoredSolution, ObjectiveOfTargets
+from manykernels.solvers.factored import fallback, newton
+from manykernels.solvers.factored.problem import FactoredProblem
+from manykernels.solvers.factored.shared_problem import FactoredSharedProblem, FlatProblem
+from manykernels.solvers.factored.solver import FactoredNewton, FactoredSolution, ObjectiveOfTargets
+from manykernels.solvers.factored.targets_problem import StackOfTargets
 from manykernels.testing import GramStackContract
 
 Array = NDArray[Any]

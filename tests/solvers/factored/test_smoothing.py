@@ -7,7 +7,7 @@ import pytest
 
 from manykernels import KernelBank, solve_factored
 from manykernels.objective.losses import get_loss
-from manykernels.solvers.engines.factored.smoothing import SmoothedLoss
+from manykernels.solvers.factored.smoothing import SmoothedLoss
 
 KINKED = ("hinge", "epsilon_insensitive", "quantile")
 

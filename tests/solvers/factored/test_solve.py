@@ -25,9 +25,9 @@ from manykernels.objective.regularizers import (
     Simplex,
     get_regularizer,
 )
-from manykernels.solvers.methods.factored import fallback, working_set
-from manykernels.solvers.methods.factored.model import FactoredModel
-from manykernels.solvers.methods.factored.solve import solve_factored, solve_factored_each
+from manykernels.solvers.factored import fallback, working_set
+from manykernels.solvers.factored.model import FactoredModel
+from manykernels.solvers.factored.solve import solve_factored, solve_factored_each
 
 Array = NDArray[Any]
 

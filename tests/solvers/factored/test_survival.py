@@ -13,8 +13,8 @@ from manykernels.grams.factored import factored_stack
 from manykernels.objective import CoxPartial, survival_target
 from manykernels.objective.losses.risk_sets import RiskCurvature
 from manykernels.solvers import choose_solver
-from manykernels.solvers.methods.factored.problem import FactoredJointProblem
-from manykernels.solvers.methods.factored.solver import FactoredNewton
+from manykernels.solvers.factored.problem import FactoredJointProblem
+from manykernels.solvers.factored.solver import FactoredNewton
 
 PENALTIES = {
     "l1": {},
@@ -113,7 +113,7 @@ def test_blocks_of_columns_find_the_same_optimum_as_one_hessian(monkeypatch: pyt
     """Above a rank of 1500 columns take turns: here, above 20."""
     _, problem = drawn(0)
     whole = FactoredNewton(tol=1e-7).solve(problem).certificate
-    monkeypatch.setattr("manykernels.solvers.engines.factored.newton.RANK_LIMIT", 20)
+    monkeypatch.setattr("manykernels.solvers.factored.newton.RANK_LIMIT", 20)
     blocks = FactoredNewton(tol=1e-7).solve(problem).certificate
     assert blocks.relative_gap <= 1e-7
     assert blocks.primal == pytest.approx(whole.primal, rel=2e-7)
@@ -122,8 +122,8 @@ def test_blocks_of_columns_find_the_same_optimum_as_one_hessian(monkeypatch: pyt
 def test_hessians_of_some_rows_lead_to_the_same_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
     _, problem = drawn(1)
     whole = FactoredNewton(tol=1e-7).solve(problem).certificate
-    monkeypatch.setattr("manykernels.solvers.engines.factored.newton.SAMPLE_ROWS", 60)
-    monkeypatch.setattr("manykernels.solvers.engines.factored.newton.SAMPLE_PER_RANK", 1)
+    monkeypatch.setattr("manykernels.solvers.factored.newton.SAMPLE_ROWS", 60)
+    monkeypatch.setattr("manykernels.solvers.factored.newton.SAMPLE_PER_RANK", 1)
     sampled = FactoredNewton(tol=1e-7).solve(problem).certificate
     assert sampled.relative_gap <= 1e-7
     assert sampled.primal == pytest.approx(whole.primal, rel=2e-7)

@@ -25,11 +25,11 @@ from manykernels.discovery.hierarchical.tuning import (
     WANTED_SHARE,
 )
 from manykernels.objective.problem import Problem
-from manykernels.solvers.engines.newton_system import NewtonSystem
-from manykernels.solvers.engines.primal_dual.iteration import PrimalDual
-from manykernels.solvers.engines.primal_dual.sample_variables import SampleVariables, start_samples
-from manykernels.solvers.engines.primal_dual.start import interior_point
-from manykernels.solvers.engines.primal_dual.tuning import PRUNING_FACTORS, START_BARRIER, START_FRACTION, lift
+from manykernels.solvers.gram.iteration import PrimalDual
+from manykernels.solvers.gram.newton_system import NewtonSystem
+from manykernels.solvers.gram.sample_variables import SampleVariables, start_samples
+from manykernels.solvers.gram.start import interior_point
+from manykernels.solvers.gram.tuning import PRUNING_FACTORS, START_BARRIER, START_FRACTION, lift
 from manykernels.validation.arrays import Array
 
 # The kernel side of the primal-dual Newton system for the hierarchical norm.

@@ -9,7 +9,7 @@ import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
-from manykernels.solvers.engines.fixed_weights.learners import LearnerFit, fit_learner
+from manykernels.solvers.learners.learners import LearnerFit, fit_learner
 from manykernels.validation.arrays import Array, check_nonnegative_vector, check_positive, check_vector
 
 LEARNER_TOL = 1e-9  # of the model with its kernel

@@ -37,7 +37,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.solvers import Solution
-from manykernels.solvers.engines.fixed_weights.learners import LearnerFit
+from manykernels.solvers.learners.learners import LearnerFit
 from manykernels.validation.arrays import (
     Array,
     check_choice,

@@ -15,7 +15,7 @@ from manykernels.objective.certificate import Certificate
 from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers.weight_sets import Simplex
-from manykernels.solvers.engines.fixed_weights.learners import LearnerFit, fit_learner
+from manykernels.solvers.learners.learners import LearnerFit, fit_learner
 from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
 

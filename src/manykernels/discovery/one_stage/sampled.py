@@ -35,7 +35,7 @@ from manykernels.discovery.one_stage.mixture import (
 )
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss
-from manykernels.solvers.engines.fixed_weights.learners import LearnerFit
+from manykernels.solvers.learners.learners import LearnerFit
 from manykernels.validation.arrays import Array, check_count, check_positive
 from manykernels.validation.parameters import check_flag
 

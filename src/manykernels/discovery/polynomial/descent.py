@@ -15,7 +15,7 @@ from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.grams import GramStack
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers.weight_sets import power_prox
-from manykernels.solvers.engines.fixed_weights.learners import LearnerFit, fit_learner
+from manykernels.solvers.learners.learners import LearnerFit, fit_learner
 from manykernels.validation.arrays import Array
 
 # Numbers of the polynomial search that follow from no theorem: they decide the time, not what is certified.

@@ -42,7 +42,7 @@ from manykernels.grams import GramStack
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
 from manykernels.solvers import Solution
-from manykernels.solvers.engines.fixed_weights.learners import fit_learner
+from manykernels.solvers.learners.learners import fit_learner
 from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
 

@@ -20,8 +20,8 @@ from manykernels.grams.plan import FACTORED, memory_bytes
 from manykernels.kernels import FittedBank, KernelBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers import Solver, get_solver
-from manykernels.solvers.engines.factored.moments import FoldMoments
-from manykernels.solvers.methods.factored.fold_models import MOST_RANK, FoldModels
+from manykernels.solvers.factored.fold_models import MOST_RANK, FoldModels
+from manykernels.solvers.factored.moments import FoldMoments
 from manykernels.solvers.run import check_deadline
 
 if TYPE_CHECKING:

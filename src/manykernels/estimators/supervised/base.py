@@ -45,7 +45,7 @@ from manykernels.objective.regularizers import REGULARIZERS, Regularizer, get_re
 from manykernels.objective.screening import proved_inactive
 from manykernels.objective.shared import SharedLoss
 from manykernels.solvers import Solution, Status
-from manykernels.solvers.methods.factored.solver import FactoredSolution
+from manykernels.solvers.factored.solver import FactoredSolution
 from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import Array
 

@@ -16,8 +16,8 @@ from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.solvers import Solution
-from manykernels.solvers.methods.factored.solver import FactoredSolution
-from manykernels.solvers.methods.factored.state import Component
+from manykernels.solvers.factored.solver import FactoredSolution
+from manykernels.solvers.factored.state import Component
 from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:

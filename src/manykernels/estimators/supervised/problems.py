@@ -22,9 +22,9 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.objective.shared import SharedProblem
 from manykernels.solvers import IterationRecord, SharedNewton, Solution, Solver, Status, configured_solver
-from manykernels.solvers.methods.factored.problem import factored_problem
-from manykernels.solvers.methods.factored.shared_problem import FactoredSharedProblem
-from manykernels.solvers.methods.factored.solver import FactoredNewton, FactoredSolution
+from manykernels.solvers.factored.problem import factored_problem
+from manykernels.solvers.factored.shared_problem import FactoredSharedProblem
+from manykernels.solvers.factored.solver import FactoredNewton, FactoredSolution
 from manykernels.solvers.run import CAUTION
 from manykernels.threads import blas_threads, n_threads
 from manykernels.validation.arrays import Array

@@ -14,7 +14,7 @@ from manykernels.grams.portable.opened import open_factored, refusal
 from manykernels.kernels import FittedKernels, Joint, KernelBank, KernelSpec, PairKernels, Pairs, PrecomputedBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.grids import DEFAULT_SPECS
-from manykernels.solvers.methods.factored.solver import FactoredNewton
+from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.validation.parameters import check_n_jobs
 
 PRECOMPUTED = "precomputed"

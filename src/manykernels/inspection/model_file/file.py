@@ -55,7 +55,7 @@ from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import JOINT_LOSSES, LOSSES
 from manykernels.objective.regularizers import REGULARIZERS
 from manykernels.solvers import IterationRecord, Solution, Status
-from manykernels.solvers.methods.factored.solver import FACTORED_SOLVERS
+from manykernels.solvers.factored.solver import FACTORED_SOLVERS
 from manykernels.solvers.registry import SHARED_SOLVERS, SOLVERS
 
 __all__ = ["load_model", "read_metadata", "save_model"]

@@ -15,7 +15,7 @@ from manykernels.inspection.reports.scores import held_out_scores
 from manykernels.inspection.reports.tasks import SURVIVAL, task_of
 from manykernels.objective.losses import CoxPartial
 from manykernels.solvers import Solution, Status
-from manykernels.solvers.methods.factored.solver import FactoredNewton
+from manykernels.solvers.factored.solver import FactoredNewton
 
 SHOWN_KERNELS = 20
 GAP = "relative duality gap"

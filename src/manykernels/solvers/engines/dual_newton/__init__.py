@@ -1,1 +1,0 @@
-"""Newton's method on a smooth dual of which each kernel is one term."""

@@ -1,1 +1,0 @@
-"""Learners at fixed kernel weights: one kernel method on the weighted sum."""

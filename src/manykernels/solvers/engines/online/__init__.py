@@ -1,1 +1,0 @@
-"""One sample at a time: what UFO-MKL and OBSCURE share."""

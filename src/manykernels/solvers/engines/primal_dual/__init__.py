@@ -1,1 +1,0 @@
-"""The primal-dual Newton iteration, with one class a loss and one a regularizer."""

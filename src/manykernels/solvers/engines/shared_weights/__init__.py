@@ -1,1 +1,0 @@
-"""Machines for several targets at fixed kernel weights, and Newton's method over the weights."""

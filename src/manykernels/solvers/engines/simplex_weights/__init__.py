@@ -1,1 +1,0 @@
-"""Descent over kernel weights on the simplex: points, programs, cuts and line searches."""

@@ -1,0 +1,1 @@
+"""Solvers on factors: proximal Newton steps, working sets, exact continuation."""

@@ -1,0 +1,186 @@
+"""One Newton step whose quadratic is minimized column after column: for ranks whose Hessian would not fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.grams.factored.base import FactorOperator
+from manykernels.grams.rows import held
+from manykernels.solvers.factored.curvatures import Bends
+from manykernels.solvers.factored.group_penalty import PenaltyCurve
+from manykernels.solvers.factored.group_problem import GroupProblem, line_minimum
+from manykernels.solvers.factored.objective import FactoredObjective, Point
+from manykernels.solvers.factored.smoothing import (
+    BLOCK_PER_RANK,
+    BLOCK_ROWS,
+    CYCLES,
+    MAX_GRADIENTS,
+    OVERSHOOT,
+    RESIDUAL,
+    SWEEP_TOL,
+    SWEEPS_A_CYCLE,
+)
+
+# Conjugate gradients on the groups that are not zero: columns that act on each other move together.
+
+
+Array = NDArray[Any]
+
+
+def conjugate_step(
+    objective: FactoredObjective, v: Array, slope: Array, bends: Bends, problems: list[GroupProblem]
+) -> tuple[Array, Any, Array]:
+    """Move the groups that are not zero toward the minimum of the quadratic, whose slopes at ``v`` are given.
+
+    Solves ``(Z'DZ + Omega'') d = -gradient`` to a part of its first residual; blocks of columns precondition it. The
+    intercepts are last.
+
+    Returns
+    -------
+    step : (r,)
+    shift : float or (T,) array
+        Of the intercepts.
+    image : (N,)
+        ``Z step + shift``.
+    """
+    curve = PenaltyCurve.at(objective.penalty, v)
+    inverses = [p.preconditioner(part) for p, part in zip(problems, objective.split(v), strict=True)]
+    rank, none, totals = objective.rank, np.zeros(objective.n_free), objective.totals(bends.diagonal)
+    totals[totals == 0] = np.inf
+
+    def precondition(r: Array) -> Array:
+        parts = [apply(part) for apply, part in zip(inverses, objective.split(r[:rank]), strict=True)]
+        return np.concatenate([*parts, r[rank:] / totals])
+
+    def spread(d: Array) -> Array:
+        return objective.scores(d[:rank]) + objective.spread(d[rank:])
+
+    def gather(rows: Array) -> Array:
+        return np.append(objective.adjoint(rows) * curve.free, objective.totals(rows))
+
+    r = -gather(slope) - np.append(curve.gradient, none)
+    x, image = np.zeros_like(r), np.zeros_like(slope)
+    z = precondition(r)
+    d, size = z.copy(), float(r @ z)
+    first = size
+    for _ in range(MAX_GRADIENTS):
+        if not size > RESIDUAL**2 * first:
+            break
+        ahead = spread(d)
+        product = gather(bends.product(ahead)) + np.append(curve.product(d[:rank]), none)
+        length = size / float(d @ product)
+        x, image, r = x + length * d, image + length * ahead, r - length * product
+        z = precondition(r)
+        size, last = float(r @ z), size
+        d = z + size / last * d
+    along = line_minimum(objective.penalty, v, x[:rank], float(slope @ image), bends.square(image))
+    return along * x[:rank], along * objective.intercepts(x[rank:]), along * image
+
+
+def backfitting_step(
+    objective: FactoredObjective, point: Point, slopes: Array, bends: Bends, blocks: list[Block]
+) -> tuple[Array, Any, Array]:
+    """Minimize the quadratic model at a point by sweeps over columns, and steps of all that are not zero.
+
+    Returns
+    -------
+    v : (r,)
+    shift : float or (T,) array
+        Of the intercepts.
+    change : (N,)
+        Of the scores.
+    """
+    sweeps = Sweeps(objective, point.v, slopes, bends, blocks)
+    problems = [block.problem for block in blocks]
+    first = 0.0
+    for _ in range(CYCLES):
+        for _ in range(SWEEPS_A_CYCLE):
+            moved = sweeps.run()
+            first = max(first, moved)
+        if moved <= SWEEP_TOL**2 * first:
+            break
+        sweeps.move(*conjugate_step(objective, np.concatenate(sweeps.parts), sweeps.slope, bends, problems))
+    sweeps.run()
+    return np.concatenate(sweeps.parts), sweeps.shift, sweeps.change
+
+
+class Sweeps:
+    """Coefficients, intercepts and scores of one Newton step's quadratic while columns take turns."""
+
+    def __init__(
+        self, objective: FactoredObjective, v: Array, slopes: Array, bends: Bends, blocks: list[Block]
+    ) -> None:
+        self.objective, self.bends, self.blocks = objective, bends, blocks
+        self.parts = [part.copy() for part in objective.split(v)]
+        self.slope, self.change = slopes.copy(), np.zeros_like(slopes)
+        self.shift: Any = 0.0
+        self._totals = objective.totals(bends.diagonal)
+
+    def run(self) -> float:
+        """Let every column take its turn; return the square of how far coefficients moved."""
+        joint, moved = self.objective.penalty.joint, 0.0
+        power = sum(b.power(part) for b, part in zip(self.blocks, self.parts, strict=True)) if joint else 0.0
+        for slot, block in enumerate(self.blocks):
+            old = self.parts[slot]
+            rest = max(power - block.power(old), 0.0) if joint else 0.0
+            new = block.minimize(old, self.slope, rest)
+            power = rest + block.power(new) if joint else 0.0
+            step = new - old
+            if step.any():
+                image = np.zeros_like(self.slope)
+                block.operator.add_scores(step, image)
+                size = 1.0 if joint else self._length(block, old, new, image)
+                if size < 1.0:
+                    step, image, new = size * step, size * image, old + size * step
+                self._add(0.0, image)
+                self.parts[slot] = new
+                moved += float(step @ step)
+        if self._totals.any():
+            step_b = -self.objective.totals(self.slope) / np.where(self._totals > 0, self._totals, np.inf)
+            self._add(self.objective.intercepts(step_b), np.zeros_like(self.slope) + self.objective.spread(step_b))
+        return moved
+
+    def _length(self, block: Block, old: Array, new: Array, image: Array) -> float:
+        """Return how far to go from old to new: a block's sampled Hessian does not see what bends rows it left out."""
+        penalty = block.problem.penalty
+        gain = -float(self.slope @ image) - penalty.value(new) + penalty.value(old)
+        square = self.bends.square(image)
+        return 1.0 if gain >= OVERSHOOT * square else max(gain, 0.0) / square
+
+    def move(self, step: Array, shift: Any, image: Array) -> None:
+        """Add a step of all columns."""
+        self.parts = [part + d for part, d in zip(self.parts, self.objective.split(step), strict=True)]
+        self._add(shift, image)
+
+    def _add(self, shift: Any, image: Array) -> None:
+        self.shift += shift
+        self.change += image
+        self.slope += self.bends.product(image)
+        self.change, self.slope = held(self.change), held(self.slope)
+
+
+class Block:
+    """One operator's own quadratic; its Hessian may be of an earlier point, since slopes are always exact."""
+
+    def __init__(self, objective: FactoredObjective, slot: int, bends: Bends) -> None:
+        self.operator: FactorOperator = objective.operators[slot]
+        penalty = objective.penalty
+        low = int(np.searchsorted(penalty.starts, objective.ends[slot]))
+        high = low + len(self.operator.kernels)
+        self.problem = GroupProblem(self._hessian(bends), penalty.part(low, high))
+
+    def _hessian(self, bends: Bends) -> Array:
+        rows = max(BLOCK_ROWS, BLOCK_PER_RANK * int(self.operator.starts[-1]))
+        return bends.block(self.operator, rows)
+
+    def power(self, v: Array) -> float:
+        """Return what these coefficients add to the sum of powers of norms."""
+        penalty = self.problem.penalty
+        return penalty.total(penalty.norms(v)) - penalty.outside
+
+    def minimize(self, v: Array, slope: Array, outside: float) -> Array:
+        """Return the coefficients that minimize the quadratic in this block, the others as they are."""
+        return self.problem.solve(v, self.operator.adjoint(slope), 0.1, outside)[0]

@@ -1,0 +1,216 @@
+"""The certificate of the exact kernels for a model in coefficients of factors: two bounds, nothing estimated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.grams.factored import FactoredStack
+from manykernels.objective.certificate import Certificate, KKTResiduals
+from manykernels.objective.joint_problem import JointProblem
+from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import Regularizer
+from manykernels.solvers.factored.loss_sides import loss_side
+from manykernels.solvers.factored.objective import FactoredObjective, Point, balance
+from manykernels.solvers.factored.targets_problem import ProblemOfTargets
+from manykernels.solvers.factored.tuning import COARSE_SHARE, EXACT_BUDGET, NEGLIGIBLE, NEW_KERNELS, SETTLED
+
+
+@dataclass(frozen=True)
+class DualBound:
+    """A lower bound on the optimum of the exact kernels, and the norms it comes from.
+
+    Attributes
+    ----------
+    value : float
+        ``D(scale rho)`` with norms bounded from above: no model of the exact kernels is below it.
+    rho : (N,) float64
+        Dual coefficients, feasible but not scaled.
+    norms : (M,) float64
+        Upper bounds on ``u_m`` at ``rho``.
+    low : (M,) float64
+        Lower bounds.
+    scale : float
+    conjugate : float
+        Of the loss, at ``scale rho``.
+    evaluated : int
+        Kernels whose bound did not settle, evaluated exactly.
+    unsettled : int
+        Kernels whose bound still matters although the budget for exact evaluation is spent.
+    """
+
+    value: float
+    rho: Array
+    norms: Array
+    low: Array
+    scale: float
+    conjugate: float
+    evaluated: int
+    unsettled: int
+
+
+def feasible(problem: Problem, slopes: Array) -> Array:
+    """Return dual coefficients inside the box, and of zero sum if there is an intercept, from slopes of the loss.
+
+    Those of a loss of all samples together are feasible as they are.
+    """
+    if isinstance(problem, ProblemOfTargets):
+        return problem.in_domain(problem.balanced(-slopes))
+    if isinstance(problem, JointProblem):
+        return -slopes
+    rho = balance(-slopes) if problem.fit_intercept else -slopes
+    return np.clip(rho, *problem.dual_box)
+
+
+def dual_bound(problem: Problem, rho: Array, z: Array, quads: tuple[Array, Array]) -> DualBound:
+    """Return the lower bound that feasible dual coefficients prove; exact values where bounds do not settle.
+
+    ``z`` are the scores that they are slopes at, ``quads`` the bounds from below and above on ``rho' K_m rho`` of one
+    pass.
+    """
+    stack = problem.stack
+    assert isinstance(stack, FactoredStack)
+    low, high = (np.sqrt(bound) / problem.penalties for bound in quads)
+    evaluated, unsettled = _settle(problem, stack, rho, low, high)
+    scale = problem.regularizer.dual_scale(high)
+    conjugate = loss_side(problem, 0.0).conjugate(z, rho, scale)
+    value = -conjugate - problem.regularizer.conjugate(scale * high)
+    return DualBound(value, rho, high, low, scale, conjugate, evaluated, unsettled)
+
+
+def settled_norms(problem: Problem, stack: FactoredStack, rho: Array, quads: tuple[Array, Array]) -> Array:
+    """Return upper bounds (M,) on dual norms from those of a pass, tightened where they decide which is the largest."""
+    low, high = (np.sqrt(bound) / problem.penalties for bound in quads)
+    _settle(problem, stack, rho, low, high)
+    return high
+
+
+def _settle(problem: Problem, stack: FactoredStack, rho: Array, low: Array, high: Array) -> tuple[int, int]:
+    """Evaluate kernels whose upper bound matters and is loose, the largest first; changes both bounds."""
+    budget, evaluated = EXACT_BUDGET, 0
+    while True:
+        loose = _matters(problem.regularizer, low, high) & (high > low * (1 + SETTLED))
+        if not loose.any():
+            return evaluated, 0
+        if budget < stack.exact_cost:
+            return evaluated, int(loose.sum())
+        kernel = int(np.argmax(np.where(loose, high, -np.inf)))
+        value, error = stack.exact_quad(kernel, rho)
+        budget, evaluated = budget - stack.exact_cost, evaluated + 1
+        # The two bounds are made to meet, so that a kernel is evaluated once.
+        high[kernel] = min(high[kernel], np.sqrt(max(value, 0.0) + error) / problem.penalties[kernel])
+        low[kernel] = high[kernel]
+
+
+def _matters(regularizer: Regularizer, low: Array, high: Array) -> Array:
+    """Return whose upper bound shows in the conjugate: the largest where that is a maximum, or any above a threshold.
+
+    Where every kernel adds to it, those whose bounds make more than their part of a negligible difference.
+    """
+    if regularizer.dual_constraint or regularizer.simplex_size is not None:
+        return high > max(regularizer.inactive_below, float(low.max())) * (1 + SETTLED)
+    if regularizer.sparse:
+        return high > regularizer.inactive_below
+    exponent, top = dual_exponent(regularizer), max(float(high.max()), 1e-300)
+    upper, lower = (high / top) ** exponent, (low / top) ** exponent
+    return upper - lower > SETTLED * upper.sum() / len(high)
+
+
+def dual_exponent(regularizer: Regularizer) -> float:
+    """Return the power of dual norms that the conjugate of a power of norms sums."""
+    q = regularizer.norm_exponent or 2.0
+    return q / (q - 1.0)
+
+
+def shares(regularizer: Regularizer, u: Array) -> Array:
+    """Return which part of the conjugate each kernel makes, for penalties that give every kernel a weight, (M,)."""
+    powers = (u / max(float(u.max()), 1e-300)) ** dual_exponent(regularizer)
+    return powers / max(float(powers.sum()), 1e-300)
+
+
+def primal_bound(problem: Problem, objective: FactoredObjective, point: Point) -> tuple[float, Array]:
+    """Return an upper bound on ``P`` of the same function in the exact kernels, and its block norms (g,)."""
+    parts = objective.split(point.v)
+    bounds = [operator.excess(v) for operator, v in zip(objective.operators, parts, strict=True)]
+    squares, scores = (np.concatenate(part) for part in zip(*bounds, strict=True))
+    norms = problem.penalties[objective.kernels] * np.sqrt(objective.penalty.norms(point.v) ** 2 + squares)
+    loss = loss_side(problem, 0.0).around(point.z, float(scores.sum()))
+    return loss + problem.regularizer.value(norms), norms
+
+
+def certificate_of(problem: Problem, primal: float, best: DualBound, z: Array) -> Certificate:
+    """Return the certificate of the exact kernels for a model with these scores, and the best lower bound so far."""
+    rho = best.scale * best.rho
+    size = max(abs(primal), problem.tiny)
+    fitting = problem.empirical_loss(z) + best.conjugate + float(rho @ z)
+    total = float(np.abs(rho).sum())
+    kkt = KKTResiduals(
+        stationarity=fitting / size,
+        complementarity=(primal - best.value - fitting) / size,
+        box=0.0,
+        intercept=abs(float(rho.sum())) / total if problem.fit_intercept and total > 0 else 0.0,
+        scaling=1.0 - best.scale,
+    )
+    gap = max(primal - best.value, 0.0)
+    rounding = np.finfo(np.float64).eps * problem.n_samples**0.5 * (abs(primal) + abs(best.value))
+    return Certificate(primal, best.value, gap, gap / size, kkt, rounding, rounding / size, best.norms)
+
+
+# Which kernels enter a working set, and whether kernels or finer factors are what the gap asks for.
+
+
+Array = NDArray[Any]
+
+
+def selects(regularizer: Regularizer) -> bool:
+    """Whether kernels below a threshold have no weight, so that those above it are the ones that are missing."""
+    return regularizer.sparse
+
+
+def threshold(regularizer: Regularizer, norms: Array) -> float:
+    """Return the dual norm below which a kernel has no weight, for a model with these block norms."""
+    if regularizer.simplex_size is not None:
+        return regularizer.strength * float(norms.sum())
+    return float(regularizer.inactive_below)
+
+
+def violators(bound: DualBound, used: Array, neighbors: Array, limit: float, margin: float) -> Array:
+    """Return kernels above the threshold that are local maxima over widths, or any if no local maximum is above."""
+    u = bound.norms.copy()
+    candidate = (u > limit * margin) & (bound.low > limit)
+    candidate[used] = False
+    if not candidate.any():
+        return np.zeros(0, dtype=np.int64)
+    left, right = neighbors.T
+    peak = (u >= np.where(left >= 0, u[left], -1.0)) & (u >= np.where(right >= 0, u[right], -1.0))
+    chosen = np.flatnonzero(candidate & peak)
+    if not len(chosen):
+        chosen = np.flatnonzero(candidate)
+    return largest(chosen, u, len(used))
+
+
+def contributors(regularizer: Regularizer, bound: DualBound, used: Array, gap: float) -> Array:
+    """Return kernels that are not in use and whose parts of the conjugate together matter beside this gap."""
+    parts = regularizer.conjugate(bound.norms) * shares(regularizer, bound.norms)
+    parts[used] = 0.0
+    order = np.argsort(-parts, kind="stable")
+    left = np.cumsum(parts[order][::-1])[::-1]
+    chosen = order[(left > NEGLIGIBLE * gap) & (parts[order] > 0)]
+    return largest(chosen, bound.norms, len(used))
+
+
+def largest(chosen: Array, u: Array, used: int) -> Array:
+    """Return those with the largest dual norms, no more than may enter in one round: many would leave in the next."""
+    return chosen[np.argsort(-u[chosen], kind="stable")[: max(NEW_KERNELS, used // 3)]]
+
+
+def gap_of_factors(regularizer: Regularizer, bound: DualBound, used: Array, entering: Array, limit: float) -> bool:
+    """Return whether kernels in use violate the threshold about as much as any: their factors leave too much out."""
+    if not selects(regularizer):
+        parts = shares(regularizer, bound.norms)
+        return bool(parts[entering].sum() < NEGLIGIBLE)
+    excess = bound.low[used].max(initial=0.0) - limit
+    return bool(excess > COARSE_SHARE * (bound.norms.max() - limit))

@@ -1,0 +1,91 @@
+"""Where N x N matrices do what factors cannot: the Gram solvers' answer to a problem on a factored stack."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.exceptions import ConvergenceWarning
+from manykernels.grams.factored import FactoredStack
+from manykernels.objective.joint_problem import JointProblem
+from manykernels.objective.problem import Problem
+from manykernels.solvers.factored.loss_sides import loss_side
+from manykernels.solvers.factored.objective import Point
+from manykernels.solvers.factored.state import Component, Fallback
+from manykernels.solvers.factored.tuning import FALLBACK_SAMPLES, MATRIX_FACTORS
+from manykernels.solvers.registry import choose_solver
+from manykernels.solvers.solution import Solution
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class GramResult:
+    """What the loop takes over: scores and intercept, the objective recomputed from kernel values, the solution.
+
+    ``kernels`` are those with a function, ``norms`` their block norms with penalties.
+    """
+
+    point: Point
+    primal: float
+    kernels: Array
+    norms: Array
+    fallback: Fallback
+
+
+def matrices_do(problem: Problem) -> bool:
+    """Whether N x N matrices are cheap, and their answer proves as much: its slopes do not of a joint loss."""
+    return problem.n_samples <= FALLBACK_SAMPLES and not (problem.shared or isinstance(problem, JointProblem))
+
+
+def solve_gram(problem: Problem, stack: FactoredStack, tol: float, time_limit: float) -> GramResult:
+    """Solve with the Gram solver that suits the problem; kernels are evaluated as it asks for them."""
+    solution = solved(problem, tol, time_limit)
+    every = np.arange(problem.n_kernels)
+    return result_of(problem, stack, solution, every, set(every.tolist()))
+
+
+def solved(problem: Problem, tol: float, time_limit: float, start: Solution | None = None) -> Solution:
+    """Return the solution of the Gram solver that suits a problem, from another solution."""
+    options = {"tol": tol} | ({"time_limit": max(time_limit, 1.0)} if np.isfinite(time_limit) else {})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the caller warns, with the gap of the exact kernels
+        return choose_solver(problem)[0].configured(**options).solve(problem, start)
+
+
+def result_of(
+    problem: Problem, stack: FactoredStack, solution: Solution, kernels: Array, whole: set[int]
+) -> GramResult:
+    """Return the functions that a solution on these kernels means, and their objective in the exact kernels."""
+    rho, active = solution.dual_coef, kernels[solution.active]
+    weights = dict(zip(active.tolist(), solution.kernel_weights[solution.active].tolist(), strict=True))
+    scores, shift = np.zeros(problem.n_samples), 0.0
+    found: dict[int, tuple[Component, float]] = {}
+    for m in active.tolist():
+        if m in whole:
+            image = stack.cross_apply(m, stack.table, rho)
+            scores += weights[m] * image
+            norm = weights[m] * np.sqrt(max(float(rho @ image), 0.0))
+            found[m] = Component(m, weights[m] * rho, None), norm
+    others = [m for m in active.tolist() if m not in whole]
+    for operator in stack.operators(others, MATRIX_FACTORS) if others else []:
+        ranks = np.diff(operator.starts)
+        v = operator.adjoint(rho) * np.repeat([weights[m] for m in operator.kernels.tolist()], ranks)
+        operator.add_scores(v, scores)
+        squares, errors = operator.excess(v)
+        shift += float(errors.sum())
+        for m, square, (low, high) in zip(operator.kernels.tolist(), squares, pairwise(operator.starts), strict=True):
+            part = v[low:high].copy()
+            found[m] = Component(m, part, MATRIX_FACTORS), float(np.sqrt(part @ part + square))
+    norms = np.array([found[m][1] for m in active.tolist()])
+    point = Point(np.zeros(0), solution.intercept, scores + problem.constant_scores(solution.intercept))
+    every = np.zeros(problem.n_kernels)
+    every[active] = problem.penalties[active] * norms
+    primal = loss_side(problem, 0.0).around(point.z, shift) + problem.regularizer.value(every)
+    fallback = Fallback(solution, tuple(found[m][0] for m in active.tolist()), norms)
+    return GramResult(point, primal, active, every[active], fallback)

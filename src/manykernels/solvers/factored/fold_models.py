@@ -1,0 +1,337 @@
+"""Models of the squared loss in all training folds at once: folds share sums over rows, and passes serve them all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.exceptions import IncompatibleError
+from manykernels.grams.factored import FactoredStack
+from manykernels.objective.problem import Problem
+from manykernels.solvers.factored.certificate import (
+    DualBound,
+    certificate_of,
+    contributors,
+    dual_bound,
+    feasible,
+    selects,
+    threshold,
+    violators,
+)
+from manykernels.solvers.factored.group_penalty import GroupPenalty
+from manykernels.solvers.factored.group_problem import GroupProblem
+from manykernels.solvers.factored.loss_sides import loss_side
+from manykernels.solvers.factored.moments import FoldMoments, starts_of
+from manykernels.solvers.factored.objective import group_penalty
+from manykernels.solvers.factored.solver import FactoredNewton, FactoredSolution
+from manykernels.solvers.factored.state import Component
+from manykernels.solvers.run import check_deadline
+from manykernels.solvers.solution import Status
+
+Array = NDArray[Any]
+
+COARSE = 1e-3  # of the tolerance: share of the trace that factors leave at first
+FINEST = 1e-15  # share of the trace that they leave at least
+FINER = 1e-3  # how much less they leave where it keeps a gap above its tolerance
+MOST_RANK = 4000  # of all factors together: Hessians of folds are stored
+MOST_ROUNDS = 50
+INNER, CLOSEST = 1e-3, 1e-15  # of the tolerance: to which share of the first violation working sets are solved; least
+CLOSER = 1e-2  # how much less of it where a gap is that of the working set, which is so above this part of it
+OWN_SHARE = 0.3
+SWEEPS = 20  # attempts at that
+
+Slot = tuple[int, int]  # a fold and a target
+
+
+@dataclass(eq=False)
+class _Found:
+    """What is known of one fold's model of one target at the strength at hand."""
+
+    problem: Problem
+    primal: float
+    best: DualBound
+    z: Array
+    norms: Array
+    bound: DualBound
+    components: tuple[Component, ...]
+    intercept: float
+    own_gap: float
+
+    @property
+    def size(self) -> float:
+        """The unit of the relative gap."""
+        return max(abs(self.primal), self.problem.tiny)
+
+    @property
+    def gap(self) -> float:
+        """The relative gap of the exact kernels."""
+        return max(self.primal - self.best.value, 0.0) / self.size
+
+
+class FoldModels:
+    """The working set of all folds, and where their models stand.
+
+    Parameters
+    ----------
+    stack : FactoredStack
+        Of all rows.
+    moments : FoldMoments
+        Of the targets, without factors.
+    tol : float
+        Relative gap of the exact kernels on the training rows of each fold.
+    fit_intercept : bool, default=True
+    max_rounds : int
+        Passes at one strength, after the first.
+    most_rank : int
+        Of all factors that enter together.
+
+    Attributes
+    ----------
+    training : list of (N,) bool
+        The training rows of each fold.
+    passes : int
+        Over all kernels, for all folds together.
+    """
+
+    def __init__(
+        self,
+        stack: FactoredStack,
+        moments: FoldMoments,
+        tol: float,
+        *,
+        fit_intercept: bool = True,
+        max_rounds: int = MOST_ROUNDS,
+        most_rank: int = MOST_RANK,
+    ) -> None:
+        self.stack, self.moments, self.tol = stack, moments, tol
+        self.fit_intercept, self.max_rounds, self.most_rank = fit_intercept, max_rounds, most_rank
+        self.passes, self._steps, self._factor_tol = 0, 0, min(COARSE, COARSE * tol)
+        self._inner = INNER * tol
+        self._neighbors = stack.neighbors()
+        self._problems: dict[int, GroupProblem] = {}
+        self.training = [moments.held != fold for fold in range(moments.n_folds)]
+        slots = [(fold, target) for fold in range(moments.n_folds) for target in range(moments.Y.shape[1])]
+        self._v = {slot: self._constant(*slot) for slot in slots}
+
+    def _constant(self, fold: int, target: int) -> Array:
+        """Return the coefficients of the best constant."""
+        total, inner = self.moments.of(fold)
+        return np.array([inner[-1, target] / total[-1, -1] if self.fit_intercept else 0.0])
+
+    # --- at one strength ---------------------------------------------------------------------------------------------
+
+    def at(self, posed: Sequence[Sequence[Problem]]) -> list[list[FactoredSolution]]:
+        """Return the models of every fold and target under these penalties, started where the last ones stand.
+
+        Parameters
+        ----------
+        posed : sequence of sequence of Problem
+            By fold and target: the problem of all rows with the penalty of the fold.
+
+        Returns
+        -------
+        list of list of FactoredSolution
+            By fold and target; dual coefficients are of all rows, zero on those held out.
+        """
+        started, before = time.perf_counter(), self.passes
+        found: dict[Slot, _Found] = {}
+        waiting, rounds = list(self._v), 0
+        while True:
+            rounds += 1
+            check_deadline()
+            self._solve(posed, waiting)
+            self._certify(posed, waiting, found)
+            waiting = [slot for slot in waiting if found[slot].gap > self.tol]
+            entering = self._entering({slot: found[slot] for slot in waiting})
+            own = any(found[slot].own_gap > OWN_SHARE * found[slot].gap for slot in waiting)
+            if not waiting or rounds > self.max_rounds or not (len(entering) or self._closer(own) or self._refined()):
+                break
+            self._enter(entering)
+        told = (self.passes - before, rounds, time.perf_counter() - started)
+        return [
+            [self._solution(found[fold, target], *told) for target in range(self.moments.Y.shape[1])]
+            for fold in range(self.moments.n_folds)
+        ]
+
+    def slopes(self, fold: int, target: int) -> tuple[Array, Array]:
+        """Return ``s (y - z)`` on the training rows of a fold, zero on the others, and the scores ``z`` of all rows."""
+        scores = self.moments.scores(self._v[fold, target])
+        errors = self.moments.weight * (self.moments.Y[:, target] - scores)
+        return np.where(self.training[fold], errors, 0.0), scores
+
+    def bounds(self, rhos: Sequence[Array]) -> list[tuple[Array, Array]]:
+        """Return bounds on the quadratic forms of all kernels: one pass."""
+        self.passes += 1
+        return self.stack.quad_bounds_each(rhos)
+
+    def _certify(self, posed: Sequence[Sequence[Problem]], slots: Sequence[Slot], found: dict[Slot, _Found]) -> None:
+        """Certify models for the exact kernels; of lower bounds at one strength the best is kept."""
+        slopes, scores = zip(*(self.slopes(*slot) for slot in slots), strict=True)
+        rhos = [feasible(posed[fold][target], -rho) for (fold, target), rho in zip(slots, slopes, strict=True)]
+        for slot, rho, z, quads in zip(slots, rhos, scores, self.bounds(rhos), strict=True):
+            problem = posed[slot[0]][slot[1]]
+            # Rows that are held out add nothing: their scores are the targets, their dual coefficients zero.
+            own = np.where(self.training[slot[0]], z, problem.y)
+            bound = dual_bound(problem, rho, own, quads)
+            best = bound if slot not in found or bound.value > found[slot].best.value else found[slot].best
+            primal, norms = self._primal(problem, slot, own)
+            v = self._v[slot]
+            own_gap = self._own_gap(problem, slot, rho, own)
+            parts = self._components(v)
+            found[slot] = _Found(problem, primal, best, own, norms, bound, parts, float(v[-1]), own_gap)
+
+    def _primal(self, problem: Problem, slot: Slot, z: Array) -> tuple[float, Array]:
+        """Return an upper bound on the objective of the exact kernels, and on the norms of all functions (M,)."""
+        v, start, squares, shift = self._v[slot], 0, [np.zeros(0)], 0.0
+        for operator in self.moments.operators:
+            stop = start + int(operator.starts[-1])
+            square, score = operator.excess(v[start:stop])
+            squares.append(square)
+            shift += float(score.sum())
+            start = stop
+        kernels = self.moments.kernels
+        norms = np.zeros(problem.n_kernels)
+        norms[kernels] = np.sqrt(self._norms(v) ** 2 + np.concatenate(squares))
+        used = problem.penalties[kernels] * norms[kernels]
+        return loss_side(problem, 0.0).around(z, shift) + problem.regularizer.value(used), norms
+
+    def _own_gap(self, problem: Problem, slot: Slot, rho: Array, z: Array) -> float:
+        """Return the relative gap of the problem with factors in place of kernels, of which only these are in use."""
+        v, kernels = self._v[slot], self.moments.kernels
+        primal = problem.empirical_loss(z) + problem.regularizer.value(problem.penalties[kernels] * self._norms(v))
+        u = self._norms(self.moments.slopes(*slot, v)) / problem.penalties[kernels]
+        scale = problem.regularizer.dual_scale(u) if len(u) else 1.0
+        dual = -problem.conjugate_loss(scale * rho) - (problem.regularizer.conjugate(scale * u) if len(u) else 0.0)
+        return max(primal - dual, 0.0) / max(abs(primal), problem.tiny)
+
+    def _norms(self, v: Array) -> Array:
+        """Return the norms of the coefficients of every kernel in use."""
+        starts = self.moments.starts
+        return np.sqrt(np.add.reduceat(v[:-1] ** 2, starts[:-1])) if len(starts) > 1 else np.zeros(0)
+
+    def _components(self, v: Array) -> tuple[Component, ...]:
+        """Return the functions that are not zero, in the order of the kernels."""
+        spans = list(pairwise(self.moments.starts.tolist()))
+        order = np.argsort(self.moments.kernels)
+        parts = [(int(self.moments.kernels[at]), v[slice(*spans[at])].copy()) for at in order.tolist()]
+        return tuple(Component(kernel, part, self._factor_tol) for kernel, part in parts if part.any())
+
+    # --- which kernels, how fine -------------------------------------------------------------------------------------
+
+    def _entering(self, found: dict[Slot, _Found]) -> Array:
+        """Return the kernels that some model lacks whose gap is too large."""
+        used, chosen = self.moments.kernels, [np.zeros(0, dtype=np.int64)]
+        for own in found.values():
+            regularizer, gap = own.problem.regularizer, own.gap
+            if selects(regularizer):
+                limit = threshold(regularizer, own.problem.penalties * own.norms)
+                margin = 1.0 + min(0.1 * max(gap, self.tol), 0.01)
+                chosen.append(violators(own.bound, used, self._neighbors, limit, margin))
+            else:
+                chosen.append(contributors(regularizer, own.bound, used, gap * own.size))
+        return np.setdiff1d(np.concatenate(chosen), used)
+
+    def _closer(self, own: bool) -> bool:
+        """Solve working sets more closely where gaps are theirs, if that is possible; say whether."""
+        if not own or self._inner <= CLOSEST:
+            return False
+        self._inner = max(CLOSER * self._inner, CLOSEST)
+        return True
+
+    def _refined(self) -> bool:
+        """Take finer factors of the same kernels, if there are any; say whether."""
+        old = self.moments
+        if self._factor_tol <= FINEST or not old.rank:
+            return False
+        self._factor_tol = max(FINER * self._factor_tol, FINEST)
+        before, spans = old.kernels, list(pairwise(old.starts.tolist()))
+        self.moments = old.emptied()
+        carried = {slot: [v[slice(*span)] for span in spans] + [v[-1:]] for slot, v in self._v.items()}
+        self._v = {slot: v[-1:] for slot, v in self._v.items()}
+        self._enter(before)
+        places = dict(zip(self.moments.kernels.tolist(), self.moments.starts[:-1].tolist(), strict=True))
+        for slot, parts in carried.items():  # finer factors begin with the directions of coarser ones
+            for kernel, part in zip(before.tolist(), parts[:-1], strict=True):
+                self._v[slot][places[kernel] : places[kernel] + len(part)] = part
+        return True
+
+    def _enter(self, kernels: Array) -> None:
+        """Add kernels to the working set of all folds."""
+        if not len(kernels):
+            return
+        operators = self.stack.operators(kernels.tolist(), self._factor_tol)
+        before, new = self.moments.rank, int(starts_of(operators)[-1])
+        if before + new > self.most_rank:
+            raise IncompatibleError(
+                f"The factors of {len(self.moments.kernels) + len(kernels)} kernels have {before + new} columns, more "
+                f"than the {self.most_rank} whose sums folds can share. Raise the strengths or the memory, or let each "
+                "fold have its own (MKLRegressorCV with fold_kernels='own')."
+            )
+        self.moments.grow(operators)
+        self._v = {slot: np.concatenate([v[:-1], np.zeros(new), v[-1:]]) for slot, v in self._v.items()}
+        self._problems = {}
+
+    def _solve(self, posed: Sequence[Sequence[Problem]], slots: Sequence[Slot]) -> None:
+        """Minimize the quadratics of these models on the working set."""
+        if not self.moments.rank:
+            return
+        kept = self.moments.rank + int(self.fit_intercept)  # the column of ones is the last one
+        for fold, target in slots:
+            check_deadline()
+            problem = posed[fold][target]
+            penalty = group_penalty(problem.regularizer, self.moments.starts, problem.penalties[self.moments.kernels])
+            penalty = penalty.with_intercept() if self.fit_intercept else penalty
+            self._minimize((fold, target), self._quadratic(fold, penalty, kept), penalty, kept)
+
+    def _quadratic(self, fold: int, penalty: GroupPenalty, kept: int) -> GroupProblem:
+        """Return the quadratic of a fold, which all targets and strengths share, under a penalty."""
+        if fold not in self._problems:
+            self._problems[fold] = GroupProblem(self.moments.of(fold)[0][:kept, :kept].copy(), penalty)
+        self._problems[fold].penalty = penalty
+        return self._problems[fold]
+
+    def _minimize(self, slot: Slot, quadratic: GroupProblem, penalty: GroupPenalty, kept: int) -> None:
+        """Solve for the coefficients of one fold and target, from where they stand."""
+        v = self._v[slot].copy()
+        first = penalty.violation(np.zeros(kept), self.moments.slopes(*slot, np.zeros_like(v))[:kept])
+        for _ in range(SWEEPS):
+            gradient = self.moments.slopes(*slot, v)[:kept]
+            if penalty.violation(v[:kept], gradient) <= self._inner * first:
+                break
+            v[:kept] = quadratic.solve(v[:kept], gradient, 0.01)[0]
+            self._steps += 1
+        self._v[slot] = v
+
+    def _solution(self, found: _Found, passes: int, rounds: int, elapsed_s: float) -> FactoredSolution:
+        """Return what is known of a model as a solution."""
+        certificate = certificate_of(found.problem, found.primal, found.best, found.z)
+        met = certificate.relative_gap <= self.tol
+        late = rounds > self.max_rounds
+        sign, end = ("<=", "") if met else (">", ". Raise max_iter." if late else ": finer factors bring nothing more")
+        status = Status.CONVERGED if met else Status.MAX_ITER if late else Status.STALLED
+        kernels = [component.kernel for component in found.components]
+        norms = np.zeros(found.problem.n_kernels)
+        norms[kernels] = [float(np.linalg.norm(component.coefficients)) for component in found.components]
+        return FactoredSolution(
+            dual_coef=found.best.scale * found.best.rho,
+            kernel_weights=norms / np.maximum(found.best.norms * found.problem.penalties, 1e-300),
+            intercept=found.intercept,
+            certificate=certificate,
+            status=status,
+            message=f"relative duality gap {certificate.relative_gap:.2e} {sign} tol {self.tol:.2e}{end}",
+            history=(),
+            passes=passes,
+            newton_steps=self._steps,
+            n_iter=rounds,
+            elapsed_s=elapsed_s,
+            solver=FactoredNewton.name,
+            components=found.components,
+            norms=norms,
+            approximate_gap=found.own_gap,
+        )

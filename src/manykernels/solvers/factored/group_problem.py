@@ -1,0 +1,230 @@
+"""A quadratic with a group penalty, ``min_v q'v + v'Hv/2 + Omega(v)``.
+
+Block coordinate descent in the eigenbasis of every diagonal block, where one block is a scalar secular equation, and
+Newton steps on the blocks that are not zero once these stay the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
+
+from manykernels.compiled import compiled
+from manykernels.grams.loops import FAST
+from manykernels.solvers.factored.group_penalty import (
+    GroupPenalty,
+    PenaltyCurve,
+    block_root,
+    power_root,
+    power_slope,
+)
+
+Array = NDArray[Any]
+
+SWEEPS = 4  # between two attempts at a Newton step
+MAX_ROUNDS = 200
+LINE_STEPS, LINE_TOL = 12, 0.1
+RIDGE = 1e-12  # of the mean diagonal: keeps directions that no sample bends solvable
+
+
+@compiled(fastmath=FAST)
+def sweep(
+    H: Array,
+    starts: Array,
+    eigenvalues: Array,
+    linear: Array,
+    curvature: Array,
+    power: Array,
+    q: float,
+    strength: float,
+    joint: bool,
+    outside: float,
+    v: Array,
+    r: Array,
+) -> None:
+    """One sweep over groups; H has diagonal blocks diag(eigenvalues), ``r`` is the gradient at ``v``, both updated."""
+    new = np.empty(v.size)
+    total = outside
+    if joint:
+        for m in range(linear.size):
+            low, high = starts[m], starts[m + 1]
+            total += power[m] * np.sqrt(np.dot(v[low:high], v[low:high])) ** q
+    for m in range(linear.size):
+        low, high = starts[m], starts[m + 1]
+        old = v[low:high]
+        p = r[low:high] - eigenvalues[low:high] * old
+        size = np.sqrt(np.dot(p, p))
+        a, c, b, rest = linear[m], curvature[m], power[m], 0.0
+        if joint:
+            rest = max(total - b * np.sqrt(np.dot(old, old)) ** q, outside)
+            if q == 1.0:
+                a, c, b = a + strength * rest * b, c + strength * b * b, 0.0
+        elif q == 2.0:
+            c, b = c + strength * b, 0.0
+        if size <= a:
+            new[low:high] = 0.0
+        else:
+            extra = c
+            if b > 0.0 and strength > 0.0:
+                tau = power_root(p, eigenvalues[low:high], a, c, b, q, strength, joint, rest)
+                extra = power_slope(tau, a, c, b, q, strength, joint, rest) / tau if tau > 0.0 else np.inf
+            elif a > 0.0:
+                tau = block_root(p, eigenvalues[low:high], a, c)
+                extra = c + a / tau if tau > 0.0 else np.inf
+            for k in range(low, high):
+                new[k] = -p[k - low] / (eigenvalues[k] + extra)
+        if joint:
+            total = rest + power[m] * np.sqrt(np.dot(new[low:high], new[low:high])) ** q
+        for k in range(low, high):
+            change = new[k] - v[k]
+            if change != 0.0:
+                v[k] = new[k]
+                row = H[k]
+                for j in range(r.size):
+                    r[j] += change * row[j]
+
+
+class GroupProblem:
+    """The quadratic of one Newton step, in the eigenbasis of its diagonal blocks.
+
+    Parameters
+    ----------
+    H : (r, r) float64
+        Positive semidefinite; changed in place.
+    penalty : GroupPenalty
+    """
+
+    def __init__(self, H: Array, penalty: GroupPenalty) -> None:
+        self.penalty = penalty
+        H[np.diag_indices_from(H)] += RIDGE * max(float(np.trace(H)), 1e-300) / len(H)
+        self._bases: list[Array] = []
+        self._eigenvalues = np.empty(len(H))
+        self._starts = _uncoupled(H, penalty.starts)
+        for low, high in pairwise(self._starts):
+            values, vectors = eigh(H[low:high, low:high])
+            self._eigenvalues[low:high] = np.maximum(values, values[-1] * 1e-14)
+            self._bases.append(vectors)
+        for low, high, basis in self._blocks():
+            H[:, low:high] = H[:, low:high] @ basis
+        for low, high, basis in self._blocks():
+            H[low:high] = basis.T @ H[low:high]
+            H[low:high, low:high] = np.diag(self._eigenvalues[low:high])
+        self._H = H
+
+    def _blocks(self) -> list[tuple[int, int, Array]]:
+        return [(low, high, basis) for (low, high), basis in zip(pairwise(self._starts), self._bases, strict=True)]
+
+    def _rotate(self, v: Array, *, back: bool = False) -> Array:
+        out = np.empty_like(v)
+        for low, high, basis in self._blocks():
+            out[low:high] = (basis if back else basis.T) @ v[low:high]
+        return out
+
+    def solve(self, v: Array, gradient: Array, tol: float, outside: float = 0.0) -> tuple[Array, Array]:
+        """Minimize from ``v``, at which the quadratic has this gradient; stop at ``tol`` times the first violation.
+
+        ``outside`` is what groups that are not in the quadratic add to the sum of powers of norms.
+
+        Returns
+        -------
+        v : (r,)
+        gradient : (r,)
+            Of the quadratic at the returned point.
+        """
+        if outside != self.penalty.outside:
+            self.penalty = replace(self.penalty, outside=outside)
+        penalty = self.penalty
+        v, r = self._rotate(v), self._rotate(gradient)
+        target = tol * penalty.violation(v, r)
+        for _ in range(MAX_ROUNDS):
+            before = penalty.norms(v) > 0
+            for _ in range(SWEEPS):
+                sweep(self._H, penalty.starts, self._eigenvalues, *penalty.shape, outside, v, r)
+            if penalty.violation(v, r) <= target:
+                break
+            if np.array_equal(before, penalty.norms(v) > 0):
+                v, r = self._newton_step(v, r)
+                if penalty.violation(v, r) <= target:
+                    break
+        return self._rotate(v, back=True), self._rotate(r, back=True)
+
+    def factorized(self, v: Array) -> tuple[Any, Array]:
+        """Return the Cholesky factor of the second derivatives at ``v`` and the coordinates it is of.
+
+        ``v`` is in the eigenbasis; groups at zero have none. The factor is None if rounding made it indefinite.
+        """
+        curve = PenaltyCurve.at(self.penalty, v)
+        free = curve.free
+        system = self._H[np.ix_(free, free)]
+        curve.add_to(system)
+        try:
+            return cho_factor(system, lower=True, check_finite=False), free
+        except LinAlgError:
+            return None, free
+
+    def _newton_step(self, v: Array, r: Array) -> tuple[Array, Array]:
+        """Take a Newton step on the groups that are not zero, to the minimum on its line."""
+        factor, free = self.factorized(v)
+        if factor is None:
+            return v, r
+        step = np.zeros_like(v)
+        slope = r + PenaltyCurve.at(self.penalty, v).gradient
+        step[free] = cho_solve(factor, -slope[free], check_finite=False)
+        image = self._H @ step
+        size = line_minimum(self.penalty, v, step, float(r @ step), float(step @ image))
+        return v + size * step, r + size * image
+
+    def preconditioner(self, v: Array) -> Callable[[Array], Array]:
+        """Return the product with the inverse of the second derivatives at ``v``, zero on groups at zero."""
+        factor, free = self.factorized(self._rotate(v))
+
+        def apply(r: Array) -> Array:
+            turned, out = self._rotate(r), np.zeros_like(r)
+            if factor is None:
+                out[free] = turned[free] / self._eigenvalues[free]
+            else:
+                out[free] = cho_solve(factor, turned[free], check_finite=False)
+            return self._rotate(out, back=True)
+
+        return apply
+
+
+def _uncoupled(H: Array, starts: Array) -> list[int]:
+    """Return boundaries of diagonal blocks, inside groups as well where nothing joins coordinates on both sides."""
+    found = [0]
+    for low, high in pairwise(starts.tolist()):
+        furthest = high - low - 1 - np.argmax(H[low:high, low:high][:, ::-1] != 0, axis=1)
+        ends = np.maximum.accumulate(furthest) == np.arange(high - low)
+        found += (low + 1 + np.flatnonzero(ends)).tolist()
+    return found
+
+
+def line_minimum(penalty: GroupPenalty, v: Array, step: Array, linear: float, square: float) -> float:
+    """Return the step size in [0, 1] that minimizes ``linear s + square s^2 / 2 + Omega(v + s step)``, roughly."""
+    heads = penalty.starts[:-1]
+    base, cross, ahead = (np.add.reduceat(part, heads) for part in (v * v, v * step, step * step))
+
+    def slope(s: float) -> float:
+        norms = np.sqrt(np.maximum(base + s * (2 * cross + s * ahead), 0.0))
+        rates = np.divide(cross + s * ahead, norms, out=np.sqrt(ahead), where=norms > 0)
+        return linear + s * square + float(penalty.slopes(norms) @ rates)
+
+    first = slope(0.0)
+    if first >= 0:
+        return 0.0
+    low, high, end = 0.0, 1.0, slope(1.0)
+    if end <= -LINE_TOL * first:
+        return 1.0
+    for _ in range(LINE_STEPS):
+        middle = 0.5 * (low + high)
+        found = slope(middle)
+        if abs(found) <= -LINE_TOL * first:
+            return middle
+        low, high = (middle, high) if found < 0 else (low, middle)
+    return low

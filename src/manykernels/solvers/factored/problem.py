@@ -1,0 +1,173 @@
+"""A problem on factors: dual norms, or bounds on them, in O(N), and vectors here or with their rows on workers."""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.grams.factored import FactoredStack
+from manykernels.grams.rows import RowVector, on_rows
+from manykernels.objective.joint_problem import JointProblem
+from manykernels.objective.losses import JointLoss, Loss, get_loss
+from manykernels.objective.losses.base import root_of_slope
+from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import Regularizer
+from manykernels.solvers.factored.certificate import settled_norms
+from manykernels.solvers.factored.tuning import PLAIN_BUDGET
+from manykernels.validation.arrays import check_positive_vector
+
+Array = NDArray[Any]
+
+ENTRY_BY_ENTRY = {"value", "derivative", "second_derivative", "conjugate", "dual_from_scores"}
+PAIRS = {"dual_bounds", "dual_interval"}
+
+
+class BoundedNorms:
+    """Dual norms on a `FactoredStack`; strengths of empty models are those of upper bounds on them.
+
+    Up to a few thousand samples the norms are exact. Beyond, kernels on several columns have bounds, tightened exactly
+    where they decide which norm is the largest, so that no strength asks for a pass over N x N entries of each kernel.
+    """
+
+    def dual_norms(self, rho: Array) -> Array:
+        """Return ``u_m = sqrt(rho' K_m rho) / w_m`` (M,), or bounds from above.
+
+        Parameters
+        ----------
+        rho : ndarray of shape (N,)
+
+        Returns
+        -------
+        ndarray of shape (M,)
+        """
+        problem: Any = self
+        stack = problem.stack
+        few = not isinstance(stack, FactoredStack) or stack.exact_cost * problem.n_kernels <= PLAIN_BUDGET
+        if few and not isinstance(rho, RowVector):
+            return Problem.dual_norms(problem, rho)
+        return settled_norms(problem, stack, rho, stack.quad_bounds(rho))
+
+
+class FactoredProblem(BoundedNorms, Problem):
+    """A problem whose stack is a `FactoredStack`."""
+
+
+class FactoredJointProblem(BoundedNorms, JointProblem):
+    """The same with a loss of all samples together."""
+
+
+def factored_problem(loss: Any) -> type[Problem]:
+    """Return the kind of problem on factors that a loss needs."""
+    return FactoredJointProblem if isinstance(loss, JointLoss) else FactoredProblem
+
+
+class LossOnRows:
+    """A loss of vectors that stay with their rows: its methods are applied there.
+
+    Parameters
+    ----------
+    loss : Loss
+    """
+
+    def __init__(self, loss: Loss) -> None:
+        self._loss = loss
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._loss, name)
+        if name in PAIRS:
+            return lambda *vectors: tuple(on_rows(partial(_one_of, found, at), *vectors) for at in (0, 1))
+        return partial(on_rows, found) if name in ENTRY_BY_ENTRY else found
+
+    def __repr__(self) -> str:
+        return repr(self._loss)
+
+    def check_target(self, y: RowVector) -> RowVector:
+        """Return targets as numbers, each part checked where it is."""
+        return on_rows(partial(_checked, self._loss), y).held()
+
+    def why_no_constant(self, y: RowVector) -> str:
+        """Say why no constant fits best; the smallest and the largest target tell."""
+        return self._loss.why_no_constant(np.array([y.min(), y.max()]))
+
+    def best_intercept(self, y: RowVector, f: RowVector, weight: RowVector) -> float:
+        """Return the constant that fits best without other scores, as ``f = 0`` is."""
+        if self._loss.task == "classification":  # two samples, each with the weight of its class
+            classes = np.array([float(weight[y < 0].sum()), float(weight[y > 0].sum())])
+            return self._loss.best_intercept(np.array([-1.0, 1.0]), np.zeros(2), classes)
+        if self._loss.linear_dual:
+            return float(weight @ y) / float(weight.sum())
+
+        def slope(b: float) -> float:
+            return float(weight @ self.derivative(y, f + b))
+
+        return root_of_slope(slope, float(y.min()), float(y.max()), self._loss.score_unit)
+
+
+class RowsProblem(FactoredProblem):
+    """A problem on a factored stack over distributed rows; its vectors are `RowVector`."""
+
+    def __post_init__(self) -> None:
+        stack: Any = self.stack
+        source, loss = stack.table.source, get_loss(self.loss)
+        if not isinstance(self.regularizer, Regularizer):
+            raise InvalidInputError(
+                f"regularizer must be a Regularizer such as BlockL1(1.0), not {self.regularizer!r}."
+            )
+        self._set("loss", LossOnRows(loss))
+        self._set("y", self.loss.check_target(source.vector(self.y)))
+        given = self.sample_weight
+        weight: Any = np.ones_like(self.y) if given is None else on_rows(_weights, source.vector(given))
+        self._set("sample_weight", weight.held())
+        if not self.weight.min() > 0 or not np.isfinite(self.weight.max()):
+            raise InvalidInputError("sample_weight must be positive and finite numbers.")
+        penalties = np.ones(self.n_kernels) if self.kernel_penalties is None else self.kernel_penalties
+        self._set("kernel_penalties", check_positive_vector(penalties, self.n_kernels, "kernel_penalties"))
+        self._check_solvable()
+
+    @cached_property
+    def dual_box(self) -> tuple[Array, Array]:
+        """Ends of the box of ``rho``."""
+        lo, hi = self.loss.dual_bounds(self.y)
+        return self.weight * lo, self.weight * hi
+
+    @cached_property
+    def _constant(self) -> float:
+        return float(super()._best_constant())
+
+    def _best_constant(self) -> float:
+        return self._constant
+
+    def zero_model(self) -> tuple[Any, float]:
+        """Return dual coefficients and intercept of the model without kernels.
+
+        Of all that fit, coefficients are the smallest that sum to zero: ``clip(-nu, lo, hi)`` for one ``nu``.
+        """
+        b = self._best_constant()
+        lo, hi = (self.weight * side for side in self.loss.dual_interval(self.y, self.constant_scores(b)))
+        if not self.fit_intercept:
+            return np.clip(0.0 * self.y, lo, hi), b
+
+        def total(nu: float) -> float:
+            return float(np.clip(0.0 * self.y - nu, lo, hi).sum())
+
+        low, high = float(-hi.max()), float(-lo.min())
+        nu = 0.0 if total(0.0) == 0 else low if total(low) <= 0 else high if total(high) >= 0 else None
+        return np.clip(0.0 * self.y - (brentq(total, low, high) if nu is None else nu), lo, hi), b
+
+
+def _one_of(function: Any, at: int, *parts: Array) -> Array:
+    """Return one of the two vectors that a method of a loss returns."""
+    return np.asarray(function(*parts)[at])
+
+
+def _checked(loss: Loss, part: Array) -> Array:
+    return loss.check_target(part) if len(part) else np.zeros(0)
+
+
+def _weights(part: Array) -> Array:
+    return np.asarray(part, dtype=np.float64)

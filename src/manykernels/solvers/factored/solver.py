@@ -1,0 +1,412 @@
+"""The solver of the estimators for kernels held as factors: the working set on factors as a run like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.exceptions import IncompatibleError
+from manykernels.grams.factored import FactoredStack
+from manykernels.objective.certificate import Certificate
+from manykernels.objective.problem import Problem
+from manykernels.objective.shared import SharedProblem
+from manykernels.solvers.base import Solver
+from manykernels.solvers.factored.advice import obstacle
+from manykernels.solvers.factored.certificate import certificate_of
+from manykernels.solvers.factored.objective import FactoredObjective, Point, group_penalty
+from manykernels.solvers.factored.shared_problem import FlatProblem, MatricesOfTargets
+from manykernels.solvers.factored.smoothing import (
+    BALANCED,
+    CROSSING_STEPS,
+    EXPANSIONS,
+    INTERCEPT_STEPS,
+    SmoothedLoss,
+)
+from manykernels.solvers.factored.solve import components_of
+from manykernels.solvers.factored.state import Component, Start, State
+from manykernels.solvers.factored.targets_problem import ProblemOfTargets
+from manykernels.solvers.factored.working_matrices import WorkingMatrices
+from manykernels.solvers.factored.working_set import FactoredWorkingSet
+from manykernels.solvers.run import ADVICE, Run, deadline
+from manykernels.solvers.solution import Model, Solution, Status
+from manykernels.threads import blas_threads
+
+# The working set of several targets with shared weights: that of one target, on a copy of the samples for each.
+
+
+# Loss and penalty of several targets on factors: as for one, with an intercept for each.
+
+
+Array = NDArray[Any]
+
+BISECTED = 1e-15  # relative width of an interval that is a point
+
+
+class ObjectiveOfTargets(FactoredObjective):
+    """Loss and penalty of a `ProblemOfTargets`; see `FactoredObjective`."""
+
+    problem: ProblemOfTargets
+
+    @property
+    def n_free(self) -> int:
+        """Number of intercepts."""
+        return self.problem.n_targets if self.problem.fit_intercept else 0
+
+    @property
+    def products(self) -> float:
+        """Products that a row costs in a dense Hessian, which has nothing between targets unless these are coupled."""
+        return float(self.rank) ** 2 / (1 if self.problem.whole.loss.coupled else self.problem.n_targets)
+
+    def totals(self, rho: Array) -> Array:
+        """Return the sums over the samples of each target, (n_free,)."""
+        return rho.reshape(self.problem.n_targets, -1).sum(axis=1) if self.n_free else np.zeros(0)
+
+    def spread(self, b: Any) -> Any:
+        """Return what intercepts add to scores."""
+        return self.problem.constant_scores(b)
+
+    def intercepts(self, b: Array) -> Any:
+        """Return intercepts (n_free,) as points have them."""
+        return b if self.n_free else np.zeros(self.problem.n_targets)
+
+    def balanced(self, rho: Array) -> Array:
+        """Return dual coefficients near ``rho`` that intercepts allow."""
+        return self.problem.balanced(rho)
+
+    def settle_intercept(self, point: Point) -> Array:
+        """Move the intercepts to their minimum; return the slopes there."""
+        if not self.n_free:
+            return self.slopes(point.z)
+        if self.problem.whole.loss.coupled:
+            whole = self.problem.whole
+            self._shift(point, whole.loss.best_intercepts(whole.y, self.problem.columns(point.z), whole.weight))
+            return self.slopes(point.z)
+        slopes = self.slopes(point.z)
+        for _ in range(INTERCEPT_STEPS):
+            totals = self.totals(slopes)
+            away = np.abs(totals) > BALANCED * self.totals(np.abs(slopes))
+            moved, slopes = self._settled(point, slopes, totals, away)
+            if not moved:
+                return self._all_crossed(point, totals, away) if away.any() else slopes
+        return slopes
+
+    def _all_crossed(self, point: Point, totals: Array, away: Array) -> Array:
+        """Move these targets' intercepts to where their sums of slopes change sign, by bisection of all at once."""
+        bends = self.totals(self.majorizers(point.z).diagonal)
+        near, far = np.zeros(len(totals)), np.where(away, -totals / np.maximum(bends, 1e-300), 0.0)
+        crossed = ~away
+        for _ in range(EXPANSIONS):
+            crossed |= self.totals(self.slopes(point.z + self.spread(far))) * totals <= 0
+            if crossed.all():
+                break
+            far = np.where(crossed, far, 2.0 * far)
+        far = np.where(crossed, far, 0.0)
+        for _ in range(CROSSING_STEPS):
+            middle = 0.5 * (near + far)
+            rest = self.totals(self.slopes(point.z + self.spread(middle)))
+            same = rest * totals > 0
+            near, far = np.where(same, middle, near), np.where(same, far, middle)
+            if np.all(np.abs(far - near) <= BISECTED * np.abs(far)):
+                break
+        self._shift(point, far)
+        return self.slopes(point.z)
+
+    def _shift(self, point: Point, step: Array) -> None:
+        point.z, point.b = point.z + self.spread(step), point.b + step
+
+    def _settled(self, point: Point, slopes: Array, totals: Array, away: Array) -> tuple[bool, Array]:
+        """Move the intercepts of targets whose slopes do not sum to zero, as far as their sums fall."""
+        waiting = away.copy()
+        for steps in self._steps(point.z, totals) if away.any() else ():
+            step = np.where(waiting, steps, 0.0)
+            trial = self.slopes(point.z + self.spread(step))
+            better = waiting & (np.abs(self.totals(trial)) < np.abs(totals))
+            self._shift(point, np.where(better, step, 0.0))
+            slopes = np.where(self.spread(better) > 0, trial, slopes)
+            waiting &= ~better
+            if not waiting.any():
+                break
+        return bool((away & ~waiting).any()), slopes
+
+    def _steps(self, z: Array, totals: Array) -> Any:
+        """Yield steps (T,) to try: Newton's, then those of the majorizer, shorter and shorter."""
+        bends = self.totals(self.bends(z).diagonal)
+        yield -totals / np.where(bends > 0, bends, np.inf)
+        safe = -totals / np.maximum(self.totals(self.majorizers(z).diagonal), 1e-300)
+        yield from (safe, 0.25 * safe, 0.05 * safe)
+
+
+class WorkingSetOfTargets(FactoredWorkingSet):
+    """Solve a `FlatProblem`; see `FactoredWorkingSet`."""
+
+    objective_kind: ClassVar[type[FactoredObjective]] = ObjectiveOfTargets
+    problem: FlatProblem
+
+    def _matrices(self, kernels: Array) -> WorkingMatrices | None:
+        """Return N x N matrices to go on with; None if there is no room, or nothing that would prove a gap."""
+        if not self.problem.loss.smooth or self.stack.table.chunked:
+            return None
+        matrices = MatricesOfTargets(self.problem.whole, self.tol)
+        if matrices.needed(kernels.tolist()) > matrices.allowed:
+            return None
+        matrices.add(kernels.tolist())
+        return matrices
+
+    def _carried(self, objective: FactoredObjective, old: dict[int, Array]) -> Array:
+        """Return coefficients on new factors: finer factors begin with the directions of coarser ones."""
+        v, starts, n_targets = np.zeros(objective.rank), objective.penalty.starts, self.problem.n_targets
+        for slot, kernel in enumerate(objective.kernels.tolist()):
+            if kernel in old:
+                part = old[kernel].reshape(n_targets, -1)
+                own = v[starts[slot] : starts[slot + 1]].reshape(n_targets, -1)
+                size = min(part.shape[1], own.shape[1])
+                own[:, :size] = part[:, :size]
+        return v
+
+
+def working_set(problem: Problem, tol: float, max_rounds: int, time_limit: float) -> FactoredWorkingSet:
+    """Return the working set that a problem of one target, or of several with shared weights, needs."""
+    if isinstance(problem, SharedProblem):
+        return WorkingSetOfTargets(FlatProblem.of(problem), tol, max_rounds, time_limit)
+    return FactoredWorkingSet(problem, tol, max_rounds, time_limit)
+
+
+ROUNDS_WITHOUT_GAIN = 30  # of certificates; the working set itself knows earlier when it is stuck
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredModelOnTheWay:
+    """One certified point of a run on factors; what `Run` keeps of it.
+
+    Attributes
+    ----------
+    problem : Problem
+    state : State
+        A copy that later rounds do not change.
+    certificate : Certificate
+        Of the exact kernels.
+    passes : float
+    """
+
+    problem: Problem
+    state: State
+    certificate: Certificate
+    passes: float
+
+    @classmethod
+    def of(cls, problem: Problem, state: State, passes: float) -> FactoredModelOnTheWay:
+        """Copy what a round found."""
+        point = Point(state.point.v.copy(), state.point.b, state.point.z.copy())
+        copied = replace(state, point=point, rounds=list(state.rounds))
+        assert copied.best is not None
+        return cls(problem, copied, certificate_of(problem, copied.primal, copied.best, point.z), passes)
+
+    @property
+    def dual_coef(self) -> Array:
+        """Feasible dual coefficients, those of the lower bound."""
+        best, problem = self.state.best, self.problem
+        assert best is not None
+        rho = np.asarray(best.scale * best.rho)
+        return problem.columns(rho) if isinstance(problem, FlatProblem) else rho
+
+    @property
+    def components(self) -> tuple[list[Component], Array]:
+        """Functions of the active kernels, those of several targets in one, and their norms."""
+        return components_of(self.state)
+
+    @property
+    def functions(self) -> tuple[Component, ...]:
+        """Functions of the active kernels, target by target."""
+        n_targets = self.problem.n_targets if isinstance(self.problem, FlatProblem) else 1
+        return tuple(own for whole in self.components[0] for own in whole.each(n_targets))
+
+    @property
+    def norms(self) -> Array:
+        """``||f_m||``, (M,)."""
+        components, norms = self.components
+        every = np.zeros(self.problem.n_kernels)
+        every[[component.kernel for component in components]] = norms
+        return every
+
+    @property
+    def kernel_weights(self) -> Array:
+        """``d_m = ||f_m|| / u_m``."""
+        best = self.state.best
+        assert best is not None
+        return self.norms / np.maximum(best.norms * self.problem.penalties, 1e-300)
+
+    @property
+    def intercept(self) -> Any:
+        """Intercept ``b``, of several targets (T,)."""
+        return self.state.point.b
+
+    @property
+    def newton_steps(self) -> int:
+        """Newton steps so far."""
+        return self.state.steps
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredSolution(Solution):
+    """A solution whose functions are ``f_m(x) = z_m(x)' v_m``, not expansions in all samples.
+
+    Parameters
+    ----------
+    components : tuple of Component
+        Functions of the active kernels, of every target.
+    norms : ndarray of shape (n_kernels,)
+        ``||f_m||``.
+    approximate_gap : float
+        Relative gap of the problem with factors in place of kernels, which proves nothing about the exact ones.
+    start : Start or None
+        From which a problem on the same stack can begin.
+    """
+
+    components: tuple[Component, ...] = ()
+    norms: Array = field(default_factory=lambda: np.zeros(0))
+    approximate_gap: float = 0.0
+    start: Start | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, found: Solution, model: FactoredModelOnTheWay) -> FactoredSolution:
+        """Return a run's solution with the functions of its best model."""
+        own = {entry.name: getattr(found, entry.name) for entry in fields(Solution)}
+        gap = model.state.rounds[-1].approximate_gap
+        start = Start.of(model.state)
+        return cls(**own, components=model.functions, norms=model.norms, approximate_gap=gap, start=start)
+
+    def plain(self) -> Solution:
+        """Return the solution without what grows with the number of samples: dual coefficients, and the way on."""
+        own = {entry.name: getattr(self, entry.name) for entry in fields(Solution)}
+        return Solution(**(own | {"dual_coef": np.zeros((0, *np.shape(self.intercept)))}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactoredNewton(Solver):
+    """Proximal Newton on a working set of kernels held as factors, linear in the number of samples.
+
+    Passes over all kernels certify the model for the exact kernels and say which kernels enter and which factors must
+    be finer; see :func:`solve_factored`, which is the same without an estimator.
+
+    Parameters
+    ----------
+    tol, max_iter, time_limit, callback, verbose
+        As in `Solver`; an iteration is a pass over all kernels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import KernelBank, get_loss, get_regularizer
+    >>> from manykernels.grams.factored import factored_stack
+    >>> from manykernels.objective import Problem
+    >>> X = np.random.default_rng(0).uniform(-2, 2, (100, 2))
+    >>> stack = factored_stack(X, KernelBank.per_feature(widths=[0.5, 1.0]))
+    >>> problem = Problem(stack, np.sin(X[:, 0]), get_loss("squared"), get_regularizer("l1", 5.0))
+    >>> str(FactoredNewton().solve(problem).status)
+    'converged'
+    """
+
+    name: ClassVar[str] = "factored"
+    couples: ClassVar[bool] = True
+
+    @classmethod
+    def refusals(cls, problem: Problem) -> list[str]:
+        """Return what it lacks for ``problem``, in words; empty if nothing.
+
+        Parameters
+        ----------
+        problem : Problem
+
+        Returns
+        -------
+        list of str
+        """
+        reasons = [] if problem.shared else super().refusals(problem)
+        if not isinstance(problem.stack, FactoredStack):
+            reasons.append("it works on kernels held as factors, and these are N x N matrices")
+        loss: Any = problem.loss
+        return reasons or cls.unable(loss.each if problem.shared else loss, problem.regularizer)
+
+    @staticmethod
+    def unable(loss: Any, regularizer: Any) -> list[str]:
+        """Return why this loss or penalty cannot be solved on factors, in words; empty if it can.
+
+        Parameters
+        ----------
+        loss : Loss
+        regularizer : Regularizer
+
+        Returns
+        -------
+        list of str
+        """
+        try:
+            SmoothedLoss.of(loss, 1.0)
+            group_penalty(regularizer, np.array([0, 1]), np.ones(1))
+        except IncompatibleError as error:
+            return [str(error).rstrip(".")]
+        return []
+
+    def initialize(self, problem: Problem, start: Model) -> Any:
+        """Return the rounds of the working set; see `_models`, which reads them.
+
+        Parameters
+        ----------
+        problem : Problem
+        start : tuple
+            Not used: models on factors begin from their own kind.
+        """
+        return working_set(problem, self.tol, self.max_iter, self.time_limit or np.inf).rounds()
+
+    def step(self, problem: Problem, state: Any) -> None:
+        """Go on to the next certificate.
+
+        Parameters
+        ----------
+        problem : Problem
+        state : object
+        """
+        next(state)
+
+    def extract(self, problem: Problem, state: Any) -> Model:
+        """Return the dual coefficients, weights and intercept of the state.
+
+        Parameters
+        ----------
+        problem : Problem
+        state : object
+        """
+        flat = FlatProblem.of(problem) if isinstance(problem, SharedProblem) else problem
+        model = FactoredModelOnTheWay.of(flat, next(state), 0.0)
+        return model.dual_coef, model.kernel_weights, model.intercept
+
+    @property
+    def patience(self) -> float:
+        """Certificates in a row without a smaller gap after which a run counts as stalled."""
+        return ROUNDS_WITHOUT_GAIN
+
+    def _solve_apart(self, problem: Problem, warm_start: Solution | None) -> Solution:
+        run: Run[FactoredModelOnTheWay] = Run(self._limits(), f"Solver '{self.name}'")
+        with deadline(self.time_limit), blas_threads(problem.n_samples, problem.stack.n_threads):
+            run.follow(self._on_factors(problem, warm_start))
+        found = run.solution()
+        why = "" if found.status is Status.CONVERGED else obstacle(problem, run.best.state, self.tol)
+        if why:
+            found = replace(found, message=found.message.removesuffix(ADVICE[found.status]) + why)
+        return FactoredSolution.of(found, run.best)
+
+    def _on_factors(self, problem: Problem, warm_start: Solution | None) -> Iterator[FactoredModelOnTheWay]:
+        """Yield the certified model of every round."""
+        before = problem.stack.counters.passes
+        work = working_set(problem, self.tol, self.max_iter, self.time_limit or np.inf)
+        start = warm_start.start if isinstance(warm_start, FactoredSolution) else None
+        for state in work.rounds(start):
+            yield FactoredModelOnTheWay.of(work.problem, state, problem.stack.counters.passes - before)
+
+
+FACTORED_SOLVERS: dict[str, type[Solver]] = {FactoredNewton.name: FactoredNewton}
+"""Solvers of kernels held as factors; the estimators take them for such kernels."""

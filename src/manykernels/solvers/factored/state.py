@@ -1,0 +1,135 @@
+"""What the loop of working sets keeps: records of rounds, where it stands, functions of kernels, where others begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.grams.factored import ColumnTable, FactoredStack, FactorOperator
+from manykernels.solvers.factored.certificate import DualBound
+from manykernels.solvers.factored.objective import FactoredObjective, Point
+from manykernels.solvers.factored.tuning import COARSE, FIRST_SMOOTHING
+from manykernels.solvers.solution import Solution
+
+Array = NDArray[Any]
+Curve = Callable[[ColumnTable], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """One active kernel's function, ``f_m(x) = z_m(x)' v``, or ``d sum_i rho_i k(x, x_i)`` where ``tol`` is None.
+
+    Of several targets with shared weights it is that of one of them.
+    """
+
+    kernel: int
+    coefficients: Array
+    tol: float | None
+    target: int = 0
+
+    def each(self, n_targets: int) -> Iterator[Component]:
+        """Yield the functions of all targets, whose coefficients are here one after the other."""
+        for target, part in enumerate(self.coefficients.reshape(n_targets, -1)):
+            yield replace(self, coefficients=part, target=target)
+
+    def values(self, stack: FactoredStack, rows: ColumnTable) -> Array:
+        """Return the function at new rows, (n,)."""
+        if self.tol is not None:
+            return self.curve(stack)(rows)
+        return stack.cross_apply(self.kernel, rows, self.coefficients)
+
+    def curve(self, stack: FactoredStack) -> Curve:
+        """Return the function itself, which can go where rows are."""
+        assert self.tol is not None
+        return stack.curve(self.kernel, self.tol, self.coefficients)
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """A solution in N x N matrices, its functions, and their norms before penalties."""
+
+    solution: Solution
+    components: tuple[Component, ...]
+    norms: Array
+
+
+@dataclass(frozen=True)
+class Round:
+    """One certified point: what the history of a fit is made of."""
+
+    round: int
+    elapsed_s: float
+    primal: float
+    dual: float
+    relative_gap: float
+    approximate_gap: float
+    working: int
+    active: int
+    rank: int
+    newton_steps: int
+    factor_tol: float
+    evaluated: int
+
+
+@dataclass
+class State:
+    """Where the loop stands."""
+
+    kernels: Array
+    operators: list[FactorOperator]
+    objective: FactoredObjective | None
+    point: Point
+    slopes: Array
+    factor_tol: float = COARSE
+    mu: float = FIRST_SMOOTHING
+    primal: float = np.inf
+    norms: Array = field(default_factory=lambda: np.zeros(0))
+    own_gap: float = 0.0
+    smoothing_gap: float = 0.0
+    best: DualBound | None = None
+    steps: int = 0
+    fallback: Fallback | None = None
+    matrices: Any = None
+    rounds: list[Round] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a fit of another problem on the same stack begins with: small, but for N x N matrices where there are any.
+
+    Attributes
+    ----------
+    kernels : (g,) int
+    coefficients : dict of int to ndarray
+        Of the factors of each of these kernels.
+    intercept, factor_tol, mu : float
+    matrices : WorkingMatrices, optional
+        What a fit went over to, which the next one goes on with.
+    """
+
+    kernels: Array
+    coefficients: dict[int, Array]
+    intercept: Any
+    factor_tol: float
+    mu: float
+    matrices: Any = None
+
+    @classmethod
+    def of(cls, state: State) -> Start | None:
+        """Return where a state stands; None after N x N matrices of few rows, which are evaluated anew."""
+        if state.matrices is not None:
+            none: dict[int, Array] = {}
+            return cls(state.kernels, none, state.point.b, state.factor_tol, state.mu, state.matrices)
+        if state.objective is None:
+            return None
+        starts, norms = state.objective.penalty.starts, state.objective.penalty.norms(state.point.v)
+        own = {
+            int(kernel): state.point.v[starts[slot] : starts[slot + 1]].copy()
+            for slot, kernel in enumerate(state.objective.kernels)
+            if norms[slot] > 0
+        }
+        return cls(np.array(list(own), dtype=np.int64), own, state.point.b, state.factor_tol, state.mu)

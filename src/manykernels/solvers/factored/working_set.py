@@ -1,0 +1,357 @@
+"""The loop: a pass over all kernels, a certificate, new kernels or finer factors, a solve on the working set."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.grams.factored import FactoredStack
+from manykernels.objective.joint_problem import JointProblem
+from manykernels.objective.problem import Problem
+from manykernels.solvers.factored.certificate import (
+    DualBound,
+    contributors,
+    dual_bound,
+    feasible,
+    gap_of_factors,
+    primal_bound,
+    selects,
+    threshold,
+    violators,
+)
+from manykernels.solvers.factored.fallback import GramResult, matrices_do, solve_gram
+from manykernels.solvers.factored.newton import Fit, minimize
+from manykernels.solvers.factored.objective import FactoredObjective, Point
+from manykernels.solvers.factored.smoothing import smaller_smoothing, smoothing_error
+from manykernels.solvers.factored.state import Round, Start, State
+from manykernels.solvers.factored.tuning import FINEST, INNER, NEWTON_STEPS, NEXT_GAP, REFINE, SMOOTHING
+from manykernels.solvers.factored.working_matrices import WorkingMatrices
+
+Array = NDArray[Any]
+Quads = tuple[Array, Array]
+
+
+class FactoredWorkingSet:
+    """Solve a problem whose stack is a `FactoredStack`.
+
+    Parameters
+    ----------
+    problem : Problem
+    tol : float
+        Relative gap of the exact kernels.
+    max_rounds : int
+    time_limit : float
+        Seconds.
+    first : pair of (M,) arrays, optional
+        Bounds on ``rho' K_m rho`` at the model without kernels, where they are known.
+    """
+
+    objective_kind: ClassVar[type[FactoredObjective]] = FactoredObjective
+
+    def __init__(
+        self, problem: Problem, tol: float, max_rounds: int, time_limit: float, first: Quads | None = None
+    ) -> None:
+        assert isinstance(problem.stack, FactoredStack)
+        self.problem, self.stack = problem, problem.stack
+        self.tol, self.max_rounds, self.time_limit = tol, max_rounds, time_limit
+        self._first = first
+        self._neighbors = self.stack.neighbors()
+        self._started = time.perf_counter()
+
+    def run(self) -> tuple[State, str]:
+        """Return the last state and why the loop ended: converged, max_iter, time_limit or stalled."""
+        return run_together([self])[0]
+
+    def rounds(self, start: Start | None = None) -> Generator[State, None, str]:
+        """Yield the state after each certificate, and return why the loop ended; begin from ``start``."""
+        loop: Any = self.steps(start)
+        told: Any = None
+        while True:
+            try:
+                told = loop.send(None if told is None or isinstance(told, State) else self.stack.quad_bounds(told))
+            except StopIteration as end:
+                return str(end.value[1])
+            if isinstance(told, State):
+                yield told
+
+    def steps(self, start: Start | None = None) -> Generator[Array | State, Quads, tuple[State, str]]:
+        """Yield dual coefficients whose bounds on ``rho' K_m rho`` it then goes on with, and the state once certified.
+
+        Returns what `run` does; ``start`` is the model of another problem on the same stack.
+        """
+        if start is not None and start.matrices is not None:
+            return (yield from self._go_over(self._start(), start.matrices.over(self.problem)))
+        state = self._start() if start is None or not len(start.kernels) else self._continued(start)
+        if matrices_do(self.problem) and not self.problem.loss.smooth:
+            return (yield from self._fall_back(state))  # smoothing costs more than matrices of this size
+        stalled, short = 0, False
+        for number in range(self.max_rounds + 1):
+            bound = yield from self._certify(state, state.slopes, self._first)
+            self._first = None
+            assert state.best is not None
+            gap = state.primal - state.best.value
+            self._record(state, number, gap)
+            yield state
+            if gap <= self.tol * self._size(state):
+                return state, "converged"
+            if time.perf_counter() - self._started > self.time_limit:
+                return state, "time_limit"
+            if number == self.max_rounds:
+                break
+            before = (state.primal, len(state.kernels), state.factor_tol)
+            kernels, finer = self._wanted(state, bound, gap)
+            if finer and self._short(state, bound):
+                if (matrices := self._matrices(kernels)) is not None:
+                    return (yield from self._go_over(state, matrices))
+                if short:
+                    return state, "stalled"
+                short = True  # once more: other factors may still be too coarse
+            self._grow(state, kernels, finer, gap)
+            assert state.objective is not None
+            if state.objective.rank > self.problem.n_samples and matrices_do(self.problem):
+                return (yield from self._fall_back(state))
+            self._solve(state, gap)
+            after = (state.primal, len(state.kernels), state.factor_tol)
+            stalled = stalled + 1 if after == before or (stalled and gap >= state.primal - state.best.value) else 0
+            if stalled > 3:
+                return state, "stalled"
+        return state, "max_iter"
+
+    def _continued(self, start: Start) -> State:
+        """Return the model of another problem on the same stack, certified for this one in the first round."""
+        operators = self.stack.operators(start.kernels.tolist(), start.factor_tol)
+        objective = self.objective_kind(self.problem, operators, start.mu)
+        v = self._carried(objective, start.coefficients)
+        point = Point(v, start.intercept, objective.scores(v) + objective.spread(start.intercept))
+        state = State(objective.kernels, operators, objective, point, objective.settle_intercept(point))
+        state.factor_tol, state.mu = start.factor_tol, start.mu
+        state.primal, state.norms = primal_bound(self.problem, objective, point)
+        state.own_gap = abs(state.primal)
+        return state
+
+    def _certify(
+        self, state: State, slopes: Array, known: Quads | None = None
+    ) -> Generator[Array | State, Quads, DualBound]:
+        """Return the bound that slopes prove, and keep the best."""
+        rho = feasible(self.problem, slopes)
+        quads = known if known is not None else (yield rho)
+        bound = dual_bound(self.problem, rho, state.point.z, quads)
+        if state.best is None or bound.value > state.best.value:
+            state.best = bound
+        return bound
+
+    def _size(self, state: State) -> float:
+        return max(abs(state.primal), self.problem.tiny)
+
+    def _start(self) -> State:
+        problem = self.problem
+        rho, b = problem.zero_model()
+        point = Point(np.zeros(0), b, problem.constant_scores(b))
+        state = State(np.zeros(0, dtype=np.int64), [], None, point, -rho)
+        state.primal = problem.empirical_loss(point.z)
+        return state
+
+    # --- which kernels, how fine -------------------------------------------------------------------------------------
+
+    def _wanted(self, state: State, bound: DualBound, gap: float) -> tuple[Array, bool]:
+        """Return the next working set, kernels in use and the most violating ones, and whether factors must be finer.
+
+        They must be if no kernel is missing.
+        """
+        used, limit = self._used(state, bound), self._threshold(state)
+        entering = self._entering(state, bound, used, gap)
+        finer = np.isin(entering, state.kernels).all() or (
+            gap_of_factors(self.problem.regularizer, bound, used, entering, limit)
+            and state.own_gap < 0.5 * (state.primal - bound.value)
+        )
+        kernels = np.concatenate([used, entering]).astype(np.int64)
+        if not len(kernels):
+            kernels = np.array([int(np.argmax(bound.norms))])
+        return np.unique(kernels), bool(finer and state.smoothing_gap < 0.5 * gap)
+
+    def _grow(self, state: State, kernels: Array, finer: bool, gap: float) -> None:
+        """Take the factors of the next working set, and go on from the coefficients of the present one."""
+        if finer:
+            state.factor_tol = max(state.factor_tol * REFINE, FINEST)
+        coefficients = dict(zip(state.kernels.tolist(), self._coefficients(state), strict=True))
+        operators = self.stack.operators(kernels.tolist(), state.factor_tol)
+        state.operators, state.kernels = operators, np.concatenate([operator.kernels for operator in operators])
+        goal = SMOOTHING * max(NEXT_GAP * gap, self.tol * self._size(state))
+        state.mu = smaller_smoothing(self.problem, state.point.z, state.mu, goal)
+        state.objective = self.objective_kind(self.problem, operators, state.mu)
+        v = self._carried(state.objective, coefficients)
+        state.point = Point(v, state.point.b, state.objective.scores(v) + state.objective.spread(state.point.b))
+
+    def _threshold(self, state: State) -> float:
+        return threshold(self.problem.regularizer, state.norms)
+
+    def _used(self, state: State, bound: DualBound) -> Array:
+        """Return the kernels that stay: with coefficients, or still violating."""
+        if state.objective is None:
+            return state.kernels
+        violating = bound.low[state.kernels] > self._threshold(state)
+        return state.kernels[self._alive(state) | violating]
+
+    def _alive(self, state: State) -> Array:
+        """Return which kernels of the working set have coefficients that are not zero."""
+        assert state.objective is not None
+        norms = np.zeros(self.problem.n_kernels)
+        norms[state.objective.kernels] = state.objective.penalty.norms(state.point.v)
+        return norms[state.kernels] > 0
+
+    def _entering(self, state: State, bound: DualBound, used: Array, gap: float) -> Array:
+        """Return the kernels that are missing most."""
+        if not selects(self.problem.regularizer):
+            return contributors(self.problem.regularizer, bound, used, max(gap, self.tol * self._size(state)))
+        # Beside kernels in use, whose norms are at the threshold up to the gap, less is no violation.
+        margin = 1.0 + min(0.1 * max(gap / self._size(state), self.tol), 0.01)
+        return violators(bound, used, self._neighbors, self._threshold(state), margin)
+
+    def _coefficients(self, state: State) -> list[Array]:
+        if state.objective is None:
+            return []
+        starts = state.objective.penalty.starts
+        return [state.point.v[low:high] for low, high in pairwise(starts)]
+
+    def _carried(self, objective: FactoredObjective, old: dict[int, Array]) -> Array:
+        """Return coefficients on new factors: finer factors begin with the directions of coarser ones."""
+        v = np.zeros(objective.rank)
+        starts = objective.penalty.starts
+        for slot, kernel in enumerate(objective.kernels.tolist()):
+            part = old.get(kernel)
+            if part is not None:
+                size = min(len(part), int(starts[slot + 1] - starts[slot]))
+                v[starts[slot] : starts[slot] + size] = part[:size]
+        return v
+
+    # --- the working set's own problem -------------------------------------------------------------------------------
+
+    def _solve(self, state: State, gap: float) -> None:
+        assert state.objective is not None
+        target = max(INNER * gap, 0.1 * self.tol * self._size(state))
+        entered = len(state.rounds) > 1 and len(state.kernels) > state.rounds[-1].working
+        if len(state.rounds) > 1 and not entered and gap > 0.5 * state.rounds[-2].relative_gap * self._size(state):
+            # The last round gained little: what is left may be the working set's own.
+            target = min(target, max(INNER * state.own_gap, 0.01 * self.tol * self._size(state)))
+        fit: Fit = minimize(state.objective, state.point, target, NEWTON_STEPS, self._started + self.time_limit)
+        state.point, state.slopes, state.own_gap = fit.point, fit.slopes, fit.gap
+        state.steps += fit.steps
+        state.smoothing_gap = smoothing_error(self.problem, state.point.z, state.mu)
+        state.primal, state.norms = primal_bound(self.problem, state.objective, fit.point)
+
+    # --- N x N matrices ----------------------------------------------------------------------------------------------
+
+    def _fall_back(self, state: State) -> Generator[Array | State, Quads, tuple[State, str]]:
+        """Solve with N x N matrices: they are smaller than Hessians in coefficients of factors would be."""
+        _, gap = yield from self._taken_over(state, solve_gram(self.problem, self.stack, 0.5 * self.tol, self._left))
+        yield state
+        return state, "converged" if gap <= self.tol * self._size(state) else "stalled"
+
+    @property
+    def _left(self) -> float:
+        """Seconds left."""
+        return self.time_limit - (time.perf_counter() - self._started)
+
+    def _short(self, state: State, bound: DualBound) -> bool:
+        """Whether the kernel in use that violates most should have more landmarks than its factor may have."""
+        if state.objective is None:
+            return False
+        used = state.kernels[self._alive(state)]
+        return len(used) > 0 and self.stack.left_over(int(used[np.argmax(bound.low[used])]), state.factor_tol) > 0
+
+    def _matrices(self, kernels: Array) -> WorkingMatrices | None:
+        """Return N x N matrices to go on with; None if there is no room, or nothing that would prove a gap."""
+        if isinstance(self.problem, JointProblem) or self.stack.table.chunked:
+            return None
+        matrices = WorkingMatrices(self.problem, self.tol)
+        if matrices.needed(kernels.tolist()) > matrices.allowed:
+            return None
+        matrices.add(kernels.tolist())
+        return matrices
+
+    def _go_over(self, state: State, matrices: WorkingMatrices) -> Generator[Array | State, Quads, tuple[State, str]]:
+        """Go on with N x N matrices of the kernels that need them, until no kernel is missing."""
+        state.matrices = matrices
+        while True:
+            bound, gap = yield from self._taken_over(state, matrices.solve(0.5 * self.tol, self._left))
+            yield state
+            if gap <= self.tol * self._size(state):
+                return state, "converged"
+            if self._left < 0:
+                return state, "time_limit"
+            held = matrices.kernels
+            missing = np.setdiff1d(self._entering(state, bound, held, gap), held)
+            if len(state.rounds) > self.max_rounds:
+                return state, "max_iter"
+            if not len(missing) or matrices.needed(missing.tolist()) > matrices.allowed:
+                return state, "stalled"
+            matrices.add(missing.tolist())
+
+    def _taken_over(self, state: State, result: GramResult) -> Generator[Array | State, Quads, tuple[DualBound, float]]:
+        """Take a solution in N x N matrices over, and return the bound that it proves, and the gap."""
+        state.point, state.primal, state.fallback = result.point, result.primal, result.fallback
+        state.kernels, state.norms = result.kernels, result.norms
+        state.steps += result.fallback.solution.newton_steps
+        bound = yield from self._certify(state, -result.fallback.solution.dual_coef)
+        assert state.best is not None
+        gap = state.primal - state.best.value
+        state.own_gap, state.objective = gap, None
+        self._record(state, len(state.rounds), gap)
+        return bound, gap
+
+    def _record(self, state: State, number: int, gap: float) -> None:
+        assert state.best is not None
+        size = self._size(state)
+        rank = 0 if state.objective is None else state.objective.rank
+        state.rounds.append(
+            Round(
+                number,
+                time.perf_counter() - self._started,
+                state.primal,
+                state.best.value,
+                max(gap, 0.0) / size,
+                max(state.own_gap, 0.0) / size,
+                len(state.kernels),
+                int(np.sum(state.norms > 0)),
+                rank,
+                state.steps,
+                state.factor_tol,
+                state.best.evaluated,
+            )
+        )
+
+
+def run_together(methods: Sequence[FactoredWorkingSet]) -> list[tuple[State, str]]:
+    """Run problems over one stack side by side: a pass over all kernels serves every one that has not ended."""
+    loops = [method.steps() for method in methods]
+    asked: dict[int, Array] = {}
+    results: dict[int, tuple[State, str]] = {}
+
+    def go_on(slot: int, quads: Quads | None) -> None:
+        try:
+            asked[slot] = _request(loops[slot], quads)
+        except StopIteration as ended:
+            results[slot] = ended.value
+            asked.pop(slot, None)
+
+    for slot in range(len(loops)):
+        go_on(slot, None)
+    while asked:
+        slots = list(asked)
+        bounds = methods[0].stack.quad_bounds_each([asked[slot] for slot in slots])
+        for slot, quads in zip(slots, bounds, strict=True):
+            go_on(slot, quads)
+    return [results[slot] for slot in range(len(methods))]
+
+
+def _request(loop: Generator[Array | State, Any, tuple[State, str]], quads: Quads | None) -> Array:
+    """Answer a loop and return the dual coefficients that it asks about next; its states are nobody's business here."""
+    told = loop.send(quads)
+    while isinstance(told, State):
+        told = loop.send(None)
+    return told

@@ -1,0 +1,488 @@
+"""Block coordinate descent: fit a learner with the weights held fixed, then the weights in closed form; repeat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.optimize import nnls
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.objective.capabilities import Capability
+from manykernels.solvers.base import Solver
+from manykernels.solvers.gram.block_coordinate_tuning import (
+    AFTER_FAILURE,
+    CLOSEST_LEARNER,
+    DISTRUST,
+    EARLY_POINTS,
+    FARTHEST,
+    FARTHEST_NEWTON,
+    GROWING,
+    HESSIAN_ACCURACY,
+    JITTER,
+    LARGEST_POWER,
+    LARGEST_RISE,
+    LEARNER_SHARE,
+    MEMORY,
+    MOST_COLUMNS,
+    MOST_HESSIAN_PRODUCTS,
+    MOST_IDLE,
+    MOST_POLISHING_STEPS,
+    MOST_USELESS,
+    NOTICED,
+    POLISHED_SHARE,
+    PROGRESS,
+    PRUNED_SHARES,
+    RECOVERY,
+    RELEVANT,
+    RISE,
+    SHARE_OF_GAP,
+    SHARE_OF_ZEROS,
+    SMALLEST_SHARE,
+    WORTH_CERTIFYING,
+)
+from manykernels.solvers.gram.start import scores_of, start_iteration
+from manykernels.solvers.gram.tuning import PRUNING_TOLERANCE
+from manykernels.solvers.learners.learners import LearnerFit, fit_learner
+from manykernels.solvers.learners.products import (
+    Projection,
+    WeightedProducts,
+    does_with_products,
+    weighted_sum,
+)
+from manykernels.solvers.run import check_deadline
+
+if TYPE_CHECKING:
+    from manykernels.objective.problem import Certificate, Problem
+    from manykernels.objective.regularizers import Regularizer
+    from manykernels.solvers.learners.learners import LearnerFit
+    from manykernels.solvers.solution import Model
+    from manykernels.validation.arrays import Array
+
+
+# Newton's method on the weights, for learners on products: the alternation crawls where kernels resemble one another.
+#
+# With the norms' penalty as ``Omega(t) = min_d sum_m t_m^2 / (2 d_m) + h(d)`` the weights minimize
+#
+#     J(d) = max_rho { -L*(rho) - rho' K_d rho / 2 } + h(d),     dJ/dd_m = (bound_m(d) - u_m^2) / 2,
+#
+# with ``bound`` the largest squared dual norm at which a kernel keeps the weight ``d_m`` (``C^2`` for the block
+#     1-norm).
+# Its Hessian is ``v_m' (K_d + H^-1)^-1 v_n + h''``, ``v_m = K_m rho``, a few conjugate gradients for each kernel.
+
+
+def can_step(problem: Problem) -> bool:
+    """Tell whether the penalty is a sum over norms whose bounds are known, and leaves the weights a choice."""
+    regularizer = problem.regularizer
+    low, high = regularizer.weight_range
+    if low == high:
+        return False  # as those of ridge: there is nothing to step for
+    return not regularizer.weight_set and {Capability.MULTIPLIERS, Capability.SEPARABLE} <= regularizer.capabilities
+
+
+def newton_weights(
+    problem: Problem, gram: WeightedProducts, fit: LearnerFit, weights: Array, u: Array, following: Array
+) -> Array | None:
+    """Return the weights at the end of a Newton step, those of unimportant kernels as they follow; None if it fails."""
+    bound, slope = problem.regularizer.norm_bound(weights)
+    chosen = _relevant(weights * u * u, u * u > bound)
+    if not chosen.size:
+        return None
+    gradient = 0.5 * (bound - u * u)[chosen]
+    hessian = _hessian(problem, gram, fit, chosen) + np.diag(slope[chosen])
+    hessian[np.diag_indices_from(hessian)] *= 1.0 + JITTER
+    try:
+        root = cholesky(hessian)
+        target = root @ weights[chosen] - solve_triangular(root, gradient, trans="T")
+        best = nnls(root, target)[0]
+    except (np.linalg.LinAlgError, RuntimeError, ValueError):
+        return None
+    proposal = following.copy()
+    proposal[chosen] = np.clip(best, 0.0, FARTHEST_NEWTON * (weights[chosen] + weights.max()))
+    low, high = problem.regularizer.weight_range
+    return np.clip(proposal, low, high if np.isinf(high) else (1.0 - JITTER) * high)
+
+
+def _relevant(importance: Array, wanted: Array) -> Array:
+    """Return the kernels that matter, or want to, the most important first; not too many."""
+    score = importance / max(float(importance.max(initial=0.0)), np.finfo(np.float64).tiny)
+    order = np.argsort(-np.where(wanted, score + 1.0, score), kind="stable")
+    return np.sort(np.array([m for m in order if score[m] > RELEVANT or wanted[m]][:MOST_COLUMNS], dtype=np.intp))
+
+
+def _hessian(problem: Problem, gram: WeightedProducts, fit: LearnerFit, kernels: Array) -> Array:
+    """Return ``v_m' (K + H^-1)^-1 v_n`` on zero sums: ``(I + C K C) w + b c = C v``, ``C^2 = H``, column by column."""
+    scores = gram @ fit.rho + fit.b
+    root = np.sqrt(problem.weight * problem.loss.second_derivative(problem.y, scores))
+    project = Projection(root, problem.fit_intercept)
+    sides = problem.stack.apply_each(fit.rho, kernels)
+    sides *= (problem.penalties[kernels] ** -2.0)[:, None] * root
+    solved = np.empty((len(kernels), len(kernels)))
+    for k, side in enumerate(sides):
+        solved[:, k] = sides @ _solved(gram, root, project, side)
+    return 0.5 * (solved + solved.T)
+
+
+def _solved(gram: WeightedProducts, root: Array, project: Projection, side: Array) -> Array:
+    """Return ``w`` of one column, to a share of the right side."""
+    w, residual = np.zeros_like(side), project(side)
+    direction, size = residual, float(residual @ residual)
+    enough = HESSIAN_ACCURACY**2 * size
+    for _ in range(MOST_HESSIAN_PRODUCTS):
+        if size <= enough:
+            break
+        check_deadline()
+        product = project(direction + root * (gram @ (root * direction)))
+        length = size / float(direction @ product)
+        w, residual = w + length * direction, residual - length * product
+        previous, size = size, float(residual @ residual)
+        direction = residual + (size / previous) * direction
+    return w
+
+
+# Dual coefficients that certify, where an alternation that no longer gets on has left them open.
+
+
+def polished(problem: Problem, model: Model, tol: float) -> tuple[Model, int]:
+    """Return the model after a few primal-dual Newton steps on weights and coefficients at once, and their number.
+
+    At the best weights a loss with kinks may be met by many dual coefficients, of which a learner returns any; only
+    some of them keep the norms of all kernels within their bounds. The better of both models is returned.
+    """
+    if not problem.loss.piecewise_linear or Capability.MULTIPLIERS not in problem.regularizer.capabilities:
+        return model, 0
+    rho, d, b = model
+    iteration, steps = start_iteration(problem, rho, b, scores_of(problem, rho, d)), 0
+    try:
+        while steps < MOST_POLISHING_STEPS and _gap(problem, iteration.bounds()) > POLISHED_SHARE * tol:
+            iteration.newton_step(POLISHED_SHARE * tol * max(abs(iteration.bounds()[0]), problem.tiny))
+            steps += 1
+    except LinAlgError:
+        return model, steps
+    found = iteration.model(PRUNING_TOLERANCE * tol)
+    return min(model, found, key=lambda each: problem.certificate(*each).relative_gap), steps
+
+
+def _gap(problem: Problem, bounds: tuple[float, float]) -> float:
+    primal, dual = bounds
+    return (primal - dual) / max(abs(primal), problem.tiny)
+
+
+# Anderson extrapolation of a fixed point iteration on non-negative weights.
+
+
+TINY = 1e-300
+
+
+class Extrapolation:
+    """Extrapolate ``weights -> mapped`` from its last few evaluations.
+
+    Works on square roots of the weights: weights that vanish at the solution then do so at a linear rate, which the
+    extrapolation recognizes, while on logarithms they would run off to minus infinity. Coordinates count by their
+    importance for the objective, relative to their size. (Type II of Anderson's method.)
+
+    References
+    ----------
+    H. Walker, P. Ni, "Anderson acceleration for fixed-point iterations", SIAM J. Numer. Anal. 49 (2011).
+    """
+
+    def __init__(self) -> None:
+        self._roots: list[Array] = []
+        self._changes: list[Array] = []
+        self._trust = 1.0
+        self._power = 1.0
+
+    def record(self, weights: Array, mapped: Array) -> None:
+        """Remember one evaluation of the iteration, which did not make things worse."""
+        self._trust = min(1.0, RECOVERY * self._trust)
+        roots = np.sqrt(weights)
+        self._roots = [*self._roots, roots][-MEMORY:]
+        self._changes = [*self._changes, np.sqrt(mapped) - roots][-MEMORY:]
+
+    def failed(self) -> None:
+        """Forget old evaluations, which did not help, and go less far the next time."""
+        self._trust *= DISTRUST / RECOVERY
+        self._power = 1.0
+        self._roots, self._changes = self._roots[-AFTER_FAILURE:], self._changes[-AFTER_FAILURE:]
+
+    def stretched(self) -> Array:
+        """Return weights changed by a power of the factor by which the iteration changes them; squared with each call.
+
+        The direction is that of the iteration itself, which crawls where the factor is close to one.
+        """
+        self._power = min(2.0 * self._power, LARGEST_POWER)
+        roots, change = self._roots[-1], self._changes[-1]
+        factor = np.divide(roots + change, roots, out=np.ones(roots.size), where=roots > 0)
+        return np.asarray(roots**2 * np.clip(factor ** (2.0 * self._power), 1.0 / FARTHEST, FARTHEST))
+
+    def proposal(self, importance: Array, gap: float = 0.0) -> Array | None:
+        """Return extrapolated weights, or None with fewer than two evaluations."""
+        if len(self._roots) < 2:
+            return None
+        roots, change = self._roots[-1], self._changes[-1]
+        scale = np.divide(np.sqrt(importance), roots, out=np.zeros(roots.size), where=roots > 0)
+        root_steps, change_steps = np.diff(self._roots, axis=0).T, np.diff(self._changes, axis=0).T
+        size = float(np.abs(scale * change).max())
+        if size == 0:
+            return None
+        system, right = scale[:, None] * change_steps / size, scale * change / size
+        mix = np.linalg.lstsq(system, right, rcond=1e-10)[0]
+        mapped = roots + change
+        extrapolated = np.maximum(mapped - (root_steps + change_steps) @ mix, 0.0)
+        extrapolated = np.where(change > 0, np.maximum(extrapolated, roots), extrapolated)
+        proposal = np.clip(extrapolated**2, mapped**2 / FARTHEST, mapped**2 * FARTHEST)
+        proposal = np.maximum(proposal, self._revived(importance, gap))
+        # Between what the iteration itself says and the proposal, on a logarithmic scale.
+        return np.where(proposal > 0, mapped**2 * (proposal / np.maximum(mapped**2, TINY)) ** self._trust, 0.0)
+
+    def _revived(self, importance: Array, gap: float) -> Array:
+        """Return weights worth noticing for those that grow from next to nothing, 0 for all others."""
+        roots, change = self._roots[-1], self._changes[-1]
+        noticed = max(NOTICED * float(importance.sum()), SHARE_OF_GAP * gap)
+        growing = (change > GROWING * roots) & (importance < noticed) & (importance > 0)
+        return np.where(growing, roots**2 * noticed / np.where(growing, importance, 1.0), 0.0)
+
+
+UPDATES = ("exact", "wsr")
+
+
+@dataclass
+class _Point:
+    """A learner fitted at given weights, with both values of the whole problem and the weights that come next."""
+
+    weights: Array
+    fit: LearnerFit
+    importance: Array
+    primal: float
+    relative_gap: float
+    following: Array
+
+
+@dataclass
+class _State:
+    weights: Array
+    warm: LearnerFit | None
+    traces: Array
+    point: _Point | None = None
+    extrapolated: bool = False
+    extrapolation: Extrapolation = field(default_factory=Extrapolation)
+    certified: float = np.inf
+    smallest: float = np.inf
+    idle: int = 0
+    polished: Model | None = None
+    failures: int = 0
+    steps: int = 0
+    points: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockCoordinate(Solver):
+    """Alternate between a learner on the weighted sum of kernels and the weights in closed form.
+
+    Solves ``min_{f,b} sum_i s_i l(y_i, f_i + b) + Omega(t)``, ``t_m = w_m ||f_m||``, through
+    ``Omega(t) = min_d sum_m t_m^2 / (2 d_m) + h(d)``: with the weights fixed it is a learner on the kernel
+    ``sum_m d_m K_m / w_m^2`` (a support vector machine for the hinge loss), with ``f`` fixed
+
+    - weights on a simplex: ``d = t / (lambda sum t)``, the group-lasso MKL of Xu et al. (2010);
+    - the lp ball: ``d_m`` proportional to ``t_m^{2/(p+1)}``, the lp-norm MKL of Kloft et al. (2011);
+    - the elastic-net ball: the weighted sum of reciprocals of Citi's Algorithms 1 and 2;
+    - norms: ``d_m = t_m / Omega'(t_m)``, with ``Omega' = C`` for the block 1-norm, ``C (l1_ratio + (1 - l1_ratio) t)``
+      for the elastic net, ``C t^{q-1}`` for the block q-norm.
+
+    Parameters
+    ----------
+    accelerate : bool
+        Whether to extrapolate the weights (Anderson's method), or, where the gap does not fall, to change them by a
+        growing power of the factor that the alternation says; what makes the objective rise is dropped. The plain
+        alternation of the papers converges sublinearly where kernels lose their weight.
+    weight_update : {"exact", "wsr"}
+        How the reciprocals problem of the elastic-net ball is solved: by a scalar equation, or by Citi's own iteration.
+
+    Notes
+    -----
+    Each iteration reads every kernel twice, once for the sum and once for the norms. It stops on the library's
+    certificate, whose lower bound is that of Citi's Algorithm 3 for the elastic-net ball. At the end weights that do
+    not matter at ``tol`` are set to zero if the regularizer is sparse. Where the loss has kinks and the alternation no
+    longer gets on, a few primal-dual Newton steps look for the dual coefficients that certify the weights it found.
+    With a loss that has derivatives and a stack that forms no matrices (`PairStack` of many pairs) the learner is
+    fitted by Newton steps of conjugate gradients on products with the stack, and so are, under penalties of norms, the
+    weights: a Newton step on them costs a few products for each kernel that matters.
+
+    References
+    ----------
+    Z. Xu, R. Jin, H. Yang, I. King, M. Lyu, "Simple and efficient multiple kernel learning by group lasso", ICML 2010.
+    M. Kloft, U. Brefeld, S. Sonnenburg, A. Zien, "lp-norm multiple kernel learning", JMLR 12 (2011).
+    L. Citi, "A simple yet efficient algorithm for multiple kernel learning under elastic-net constraints", 2015.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.objective.problem import Problem
+    >>> from manykernels.objective.regularizers import ElasticNetBall
+    >>> kernels = np.stack([np.eye(4), np.ones((4, 4)), np.diag([1.0, 0.0, 1.0, 0.0])])
+    >>> problem = Problem(kernels, [1.0, -1.0, 1.0, -1.0], "hinge", ElasticNetBall(0.1, eta=0.5))
+    >>> solution = BlockCoordinate(tol=1e-8).solve(problem)
+    >>> str(solution.status), solution.kernel_weights.round(2).tolist()
+    ('converged', [9.14, 0.0, 2.07])
+    """
+
+    max_iter: int = 1000
+    accelerate: bool = True
+    weight_update: str = "exact"
+
+    name: ClassVar[str] = "block_coordinate"
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.WEIGHTS_FROM_NORMS})
+
+    def __post_init__(self) -> None:
+        if self.weight_update not in UPDATES:
+            raise InvalidInputError(f"weight_update must be one of {UPDATES}, got {self.weight_update!r}.")
+
+    def initialize(self, problem: Problem, start: Model) -> _State:
+        """Start from the given weights, or from equal ones."""
+        rho, d, b = start
+        traces = problem.stack.diag().sum(axis=1) * problem.penalties**-2.0
+        if not d.any():
+            return _State(_equal_weights(problem, rho, traces), None, traces)
+        weights = _raised(d * problem.penalties**2.0, traces, SHARE_OF_ZEROS)
+        return _State(weights, LearnerFit(problem.feasible_dual(rho), b, -np.inf, np.inf, 0), traces)
+
+    def step(self, problem: Problem, state: _State) -> None:
+        """Fit the learner at the current weights and choose the next ones."""
+        found = self._evaluate(problem, state)
+        state.idle = 0 if found.relative_gap < PROGRESS * state.smallest else state.idle + 1
+        state.smallest = min(state.smallest, found.relative_gap)
+        state.points += 1
+        old = state.point
+        if old is not None and state.extrapolated and _worse(found, old):
+            state.extrapolation.failed()
+            state.failures += 1
+            state.weights, state.extrapolated = old.following, False
+            return
+        state.point, state.warm = found, found.fit
+        state.extrapolation.record(found.weights, found.following)
+        proposal = self._proposal(problem, state, found) if self.accelerate else None
+        state.extrapolated = proposal is not None
+        state.weights = found.following if proposal is None else _raised(proposal, state.traces, SMALLEST_SHARE)
+
+    def _proposal(self, problem: Problem, state: _State, found: _Point) -> Array | None:
+        """Return extrapolated weights, or stretched ones where the gap does not fall; a failure changes over."""
+        if state.idle >= MOST_USELESS and state.failures % 2 == 0:
+            return state.extrapolation.stretched()
+        if self._by_newton(problem, state):
+            gram = weighted_sum(problem, found.weights * problem.penalties**-2.0)
+            assert isinstance(gram, WeightedProducts)
+            u = problem.dual_norms(found.fit.rho)
+            return newton_weights(problem, gram, found.fit, found.weights, u, found.following)
+        gap = found.relative_gap * max(abs(found.primal), problem.tiny)
+        return state.extrapolation.proposal(found.importance, gap)
+
+    def _by_newton(self, problem: Problem, state: _State) -> bool:
+        """Whether Newton's method on the weights goes on from here: no matrix is formed, and the start is behind."""
+        return state.points > EARLY_POINTS and does_with_products(problem) and can_step(problem)
+
+    def worth_certifying(self, problem: Problem, state: _State) -> bool:
+        """Certify once the gap, which is known after each learner, has halved, or no longer falls."""
+        assert state.point is not None
+        if state.idle > MOST_IDLE:
+            return True
+        return state.point.relative_gap <= max(self.tol, WORTH_CERTIFYING * state.certified)
+
+    def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
+        """Remember the gap."""
+        state.certified = min(state.certified, certificate.relative_gap)
+
+    def extract(self, problem: Problem, state: _State) -> Model:
+        """Return the learner with its weights; those that do not matter are zero once the gap is closed."""
+        point = state.point
+        assert point is not None
+        rho, b = point.fit.rho, point.fit.b
+        d = point.weights * problem.penalties**-2.0
+        if state.idle > MOST_IDLE and point.relative_gap > self.tol:
+            return self._polished(problem, state, (rho, d, b))
+        if problem.regularizer.sparse and point.relative_gap <= self.tol:
+            d = self._pruned(problem, point, d)
+        return rho, d, b
+
+    def _polished(self, problem: Problem, state: _State, model: Model) -> Model:
+        """Return what Newton steps on weights and coefficients at once make of the model; they are taken once."""
+        if state.polished is None:
+            state.polished, steps = polished(problem, model, self.tol)
+            state.steps += steps
+        return min(model, state.polished, key=lambda each: problem.certificate(*each).relative_gap)
+
+    def _pruned(self, problem: Problem, point: _Point, d: Array) -> Array:
+        """Set the least important weights to zero, as many as the tolerance leaves room for."""
+        room = (self.tol - point.relative_gap) * max(abs(point.primal), problem.tiny)
+        for share in PRUNED_SHARES:
+            pruned = np.where(_negligible(point.importance, share * room), 0.0, d)
+            if problem.primal(point.fit.rho, pruned, point.fit.b) - point.primal <= room:
+                return pruned
+        return d
+
+    def newton_steps(self, state: _State) -> int:
+        """Return the number of linear systems solved by all learners."""
+        return state.steps
+
+    def _evaluate(self, problem: Problem, state: _State) -> _Point:
+        gap = 1.0 if state.point is None else state.point.relative_gap
+        gram = weighted_sum(problem, state.weights * problem.penalties**-2.0)
+        tol = min(max(LEARNER_SHARE * gap, CLOSEST_LEARNER), LEARNER_SHARE)
+        fit = fit_learner(problem, gram, warm=state.warm, tol=tol)
+        state.steps += fit.steps
+        u = problem.dual_norms(fit.rho)
+        t = state.weights * u
+        following = self._weights(problem.regularizer, t, state.weights)
+        primal = problem.empirical_loss(gram @ fit.rho + fit.b) + _penalty(problem.regularizer, t, following)
+        gap = (primal - _dual(problem, fit.rho, u)) / max(abs(primal), problem.tiny)
+        return _Point(state.weights, fit, t * u, primal, gap, _raised(following, state.traces, SMALLEST_SHARE))
+
+    def _weights(self, regularizer: Regularizer, t: Array, old: Array) -> Array:
+        if self.weight_update == "wsr" and t.any():
+            return regularizer.iterated_weights(t, old)
+        return regularizer.weights_from_norms(t)
+
+
+def _penalty(regularizer: Regularizer, t: Array, weights: Array) -> float:
+    """Return ``Omega(t)``; for weight sets from the weights just found, since the set was all the work."""
+    if not regularizer.weight_set:
+        return regularizer.value(t)
+    used = weights > 0
+    return 0.5 * float(np.sum(t[used] * (t[used] / weights[used])))
+
+
+def _dual(problem: Problem, rho: Array, u: Array) -> float:
+    scale = problem.regularizer.dual_scale(u)
+    return -problem.conjugate_loss(scale * rho) - problem.regularizer.conjugate(scale * u)
+
+
+def _equal_weights(problem: Problem, rho: Array, traces: Array) -> Array:
+    """Return equal weights, on the boundary of a weight set, else so that penalty and loss at zero are balanced."""
+    regularizer, used = problem.regularizer, (traces > 0).astype(np.float64)
+    if regularizer.weight_set:
+        return regularizer.weights(used, used)
+    squares = float(np.sum(problem.dual_norms(rho) ** 2))
+    return used * (2.0 * problem.loss_at_zero / squares if squares > 0 else 1.0 / max(traces.max(), problem.tiny))
+
+
+def _raised(weights: Array, traces: Array, share: float) -> Array:
+    """Raise weights until every kernel has at least this share of the trace of the combined kernel."""
+    least = np.divide(share * float(weights @ traces), traces, out=np.zeros(traces.size), where=traces > 0)
+    return np.maximum(weights, least)
+
+
+def _worse(found: _Point, old: _Point) -> bool:
+    return found.primal > old.primal + _room(old) or found.relative_gap > LARGEST_RISE * old.relative_gap
+
+
+def _room(point: _Point) -> float:
+    return max(1e-13, RISE * point.relative_gap) * abs(point.primal)
+
+
+def _negligible(importance: Array, allowed: float) -> Array:
+    """Return the kernels of least importance, as many as sum up to ``allowed``."""
+    order = np.argsort(importance, kind="stable")
+    chosen = np.zeros(importance.size, dtype=bool)
+    chosen[order[np.cumsum(importance[order]) <= allowed]] = True
+    return chosen

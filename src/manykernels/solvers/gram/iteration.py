@@ -1,0 +1,386 @@
+"""The primal-dual Newton iteration on a stack of kernels: the engine of the interior-point and working-set solvers.
+
+The dual problem, written with squared norms, is
+
+    minimize_rho  sum_i s_i l*(y_i, -rho_i/s_i)   s.t.  (u_m(rho)^2 - B_m^2)/2 <= 0,   sum rho = 0.
+
+Its multipliers are the model: ``d_m`` for the kernels and ``b`` for the sum. One Newton step solves
+
+    (diag(h) + sum_m d_m K_m + sum_m c_m q_m q_m') drho + 1 db = g + z - f - b - sum_m e_m q_m,     q_m = K_m rho
+
+where ``(h, g)`` comes from the samples and ``(c, e)`` from the kernels. As in Mehrotra's method, one factorization
+serves a predictor, which chooses how far the complementarity products can fall, and a corrector with second-order
+terms.
+A step costs one product of each kernel with a vector, one weighted sum of the kernels and one Cholesky factorization.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import LinAlgError
+from scipy.optimize import minimize_scalar
+
+from manykernels.objective.rounding import EPS, term_sizes
+from manykernels.solvers.gram.bounded_kernels import BoundedKernels
+from manykernels.solvers.gram.kernel_variables import PowerKernels
+from manykernels.solvers.gram.newton_system import NewtonSystem, add_rank_update
+from manykernels.solvers.gram.shared_kernels import RootKernels, SharedKernels
+from manykernels.solvers.gram.tuning import (
+    AGREEMENT,
+    CAUTIOUS_TRUST,
+    FALLEN,
+    FAR,
+    LARGEST_RISE,
+    LIFT,
+    LONGEST_PATIENCE,
+    LOWEST_TARGET,
+    LOWEST_TARGET_NEAR,
+    MOST_HALVINGS,
+    NEAR,
+    PATIENCE,
+    PRUNING_FACTORS,
+    PRUNING_SHARE,
+    SHORTEST_FRACTION,
+    SMALL_SHARES,
+    START_FRACTION,
+    STEADY_SHARE,
+    TRUST,
+    WANTED_SHARE,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from manykernels.objective.problem import Problem
+    from manykernels.solvers.gram.kernel_variables import KernelVariables
+    from manykernels.solvers.gram.sample_variables import SampleVariables
+    from manykernels.validation.arrays import Array
+
+
+@dataclass
+class PrimalDual:
+    """A point of the iteration on the kernels of ``problem``."""
+
+    problem: Problem
+    samples: SampleVariables
+    kernels: KernelVariables
+    b: float
+
+    def __post_init__(self) -> None:
+        self._inverse_penalties = self.problem.penalties**-2.0
+        self._origin = copy.deepcopy((self.samples, self.kernels, self.b))
+        self._cautious, self._steady = False, False
+        self._bounds: tuple[float, float] | None = None
+        self._useless, self._best_gap, self._patience = 0, np.inf, PATIENCE
+        self._largest_product = 0.0
+        self._set_products(self._products_of(self.samples.rho))
+
+    def newton_step(self, wanted: float) -> None:
+        """Take one predictor-corrector step toward a gap of ``wanted``, in units of the objective.
+
+        Complementarity products are not driven below a hundredth of their share of ``wanted``: the system would become
+        ill-conditioned for nothing. If the gap has not shrunk for long, or numbers overflow, the iteration starts
+        again from its first point, now refusing steps that make the primal value much worse; the next time without.
+        """
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            try:
+                self._step(wanted)
+            except (LinAlgError, FloatingPointError):
+                self._restart()
+        self._watch()
+
+    def _step(self, wanted: float) -> None:
+        couplings, system = self._factorize()
+        barrier = self.barrier()
+        self._direction(system, couplings, 0.0)
+        primal_step, dual_step = self._longest_steps()
+        target = max(barrier * self._centering(primal_step, dual_step, barrier), self._lowest_target(wanted))
+        drho, db = self._direction(system, couplings, target)
+        if not np.isfinite(drho).all():
+            raise FloatingPointError("the Newton direction is not finite")
+        dproducts = self._products_of(drho)
+        trusted = self._trusted_step(drho, dproducts)
+        if self._steady:
+            trusted = min(trusted, self._steady_step(drho, dproducts))
+        longest = self._longest_steps()
+        steps = min(self._shortened(longest[0]), trusted), min(self._shortened(longest[1]), trusted)
+        if self._cautious:
+            steps = min(steps[0], self.samples.interior_steps(SHORTEST_FRACTION)[0]), steps[1]
+        if self._scores_agree() or self._steady:
+            steps = min(steps), min(steps)
+        if self._cautious:
+            steps = self._tamed(steps, drho, dproducts, db)
+        self._move(*steps, dproducts, db)
+        if not np.isfinite(self.bounds()).all():
+            raise FloatingPointError("the iteration left the range of float64")
+
+    def _watch(self) -> None:
+        gap = self.bounds()[0] - self.bounds()[1]
+        self._useless = 0 if gap < self._best_gap else self._useless + 1
+        self._best_gap = min(gap, self._best_gap)
+        if self._useless >= self._patience:
+            self._restart()
+
+    def _restart(self) -> None:
+        if self._patience >= LONGEST_PATIENCE:
+            raise LinAlgError("the iteration broke down again and again")
+        self._patience *= 2
+        self._steady = self._cautious
+        self._cautious, self._useless, self._best_gap = True, 0, np.inf
+        self.samples, self.kernels, self.b = copy.deepcopy(self._origin)
+        self._set_products(self._products_of(self.samples.rho))
+
+    @property
+    def useless_steps(self) -> int:
+        """Steps since the gap was last smaller than ever."""
+        return self._useless
+
+    def barrier(self) -> float:
+        """Mean complementarity product."""
+        pairs = self.samples.n_pairs + self.kernels.n_pairs
+        return (self.samples.complementarity() + self.kernels.complementarity()) / max(pairs, 1)
+
+    def scores(self) -> Array:
+        """Scores of the model, ``sum_m d_m K_m rho + b``."""
+        return self.kernels.weights @ self._products + self.b
+
+    def bounds(self) -> tuple[float, float]:
+        """Return the primal value of the current model and the dual value of its (rescaled) coefficients.
+
+        What ``sum rho = 0`` misses is subtracted at its price; only the certificate is exact.
+        """
+        if self._bounds is None:
+            self._bounds = self._primal(self.kernels.weights), self._dual()
+        return self._bounds
+
+    def _dual(self) -> float:
+        problem = self.problem
+        rho, norms = self.samples.rho, np.sqrt(self._squared_norms)
+        scale = problem.regularizer.dual_scale(norms)
+        dual = -problem.conjugate_loss(scale * rho) - problem.regularizer.conjugate(scale * norms)
+        missing = abs(float(rho.sum())) if problem.fit_intercept else 0.0
+        return dual - missing * (1.0 + abs(self.b))
+
+    @property
+    def shared_bound(self) -> float | None:
+        """Norm below which no kernel of a weight set has a weight; None where each kernel has a bound of its own."""
+        return float(np.sqrt(self.kernels.least_bound)) if isinstance(self.kernels, SharedKernels) else None
+
+    def fit_weights(self, first: int = 0, largest: float = 1e6) -> None:
+        """Multiply the weights from position ``first`` on by the factor with the smallest primal value.
+
+        A start whose scores are far from what the loss wants would otherwise need long steps in the weights alone.
+        (Elastic nets keep so many kernels that small starting weights cost more steps than they save; their weights
+        have a pole.)
+        """
+        limited = np.isfinite(self.problem.regularizer.weight_range[1]).any()
+        if first >= self.kernels.n_pairs or limited or (self.problem.regularizer.weight_set and first == 0):
+            return
+        chosen = np.arange(self.kernels.weights.size) >= first
+
+        def scaled(logarithm: float) -> Array:
+            return np.where(chosen, np.exp(logarithm), 1.0) * self.kernels.weights
+
+        bounds = (-np.log(1e6), np.log(largest))
+        found = minimize_scalar(
+            lambda x: self._primal(scaled(x)), bounds=bounds, method="bounded", options={"xatol": 0.1}
+        )
+        self.kernels.weights = scaled(found.x)
+        self._origin = copy.deepcopy((self.samples, self.kernels, self.b))
+        self._set_products(self._products)
+
+    def moved_to(self, problem: Problem, keep: Array, norms_added: Array, distance: float) -> PrimalDual:
+        """Return this point on other kernels: those of ``keep`` followed by new ones with these norms.
+
+        Violated kernels make the point worse by ``distance``, in units of the objective; complementarity products are
+        lifted to a tenth of that, since Newton from a point too close to the boundary takes tiny steps.
+        """
+        norms_added = norms_added * self._make_room(problem, norms_added)
+        pairs = self.samples.n_pairs + problem.n_kernels
+        barrier = max(LIFT * distance / pairs, self.barrier())
+        self.samples.recenter(barrier)
+        kernels = self.kernels.resized(keep, norms_added**2, barrier, problem.regularizer)
+        moved = type(self)(problem, self.samples, kernels, self.b)
+        moved.fit_weights(int(np.count_nonzero(keep)), largest=1.0)
+        return moved
+
+    def _make_room(self, problem: Problem, norms_added: Array) -> float:
+        """Scale ``rho`` down and the weights up, which leaves the model as it is, if a bound is broken by far.
+
+        Returns the scale, by which the norms of all kernels shrink.
+        """
+        if not isinstance(self.kernels, BoundedKernels) or not self.kernels.hard_bound or not norms_added.size:
+            return 1.0
+        bounds = np.broadcast_to(problem.regularizer.inactive_below, problem.n_kernels)[-norms_added.size :]
+        largest = float((norms_added / bounds).max())
+        if largest <= FAR:
+            return 1.0
+        scale = START_FRACTION / largest
+        self.samples.shrink(scale)
+        self.kernels.grow(1.0 / scale, self._squared_norms * scale**2)
+        return scale
+
+    def pruned_gap(self) -> float:
+        """Return the gap of the model without its inactive kernels."""
+        return self._primal(self._pruned()) - self.bounds()[1]
+
+    def model(self, tol: float) -> tuple[Array, Array, float]:
+        """Return ``(rho, d, b)``, with zero weight for inactive kernels if that keeps the relative gap below ``tol``.
+
+        Far from the optimum it is enough that setting them to zero costs little.
+        """
+        primal, dual = self.bounds()
+        allowed = max(tol * max(abs(primal), self.problem.tiny), (1.0 + PRUNING_SHARE) * (primal - dual))
+        weights = next(
+            (pruned for pruned in self._prunings() if self._primal(pruned) - dual <= allowed), self.kernels.weights
+        )
+        return self.samples.rho, weights * self._inverse_penalties, self.b
+
+    def _prunings(self) -> Iterator[Array]:
+        """Return weights with zeros, most zeros first: judged by their multipliers, then, as a last resort, by size."""
+        yield from map(self._pruned, PRUNING_FACTORS)
+        if self.problem.regularizer.sparse:
+            sizes = self.kernels.weights * np.sqrt(self._squared_norms)
+            for share in SMALL_SHARES:
+                yield np.where(sizes >= share * sizes.max(), self.kernels.weights, 0.0)
+
+    def _pruned(self, factor: float = 1.0) -> Array:
+        return np.where(self.kernels.inactive(factor), 0.0, self.kernels.weights)
+
+    @property
+    def squared_norms(self) -> Array:
+        """Squared norms ``rho' K_m rho / w_m^2`` of the kernels, (M,)."""
+        return self._squared_norms
+
+    def _primal(self, weights: Array) -> float:
+        scores = weights @ self._products + self.b
+        block_norms = weights * np.sqrt(self._squared_norms)
+        return self.problem.empirical_loss(scores) + self.problem.regularizer.value(block_norms)
+
+    def _factorize(self) -> tuple[Array, NewtonSystem]:
+        diagonal, _ = self.samples.linearize(0.0)
+        couplings, _ = self.kernels.linearize(self._squared_norms, 0.0)
+        matrix = self.problem.stack.combine(self.kernels.weights * self._inverse_penalties)
+        matrix[np.diag_indices_from(matrix)] += diagonal
+        add_rank_update(matrix, self.kernels.centered(self._products), couplings)
+        return couplings, NewtonSystem(matrix, self.problem.fit_intercept)
+
+    def _direction(self, system: NewtonSystem, couplings: Array, target: float) -> tuple[Array, float]:
+        _, shift = self.samples.linearize(target)
+        _, weight_shift = self.kernels.linearize(self._squared_norms, target)
+        right = shift + self.samples.scores() - self.scores() - weight_shift @ self._products
+        drho, db = system.solve(right, -float(self.samples.rho.sum()))
+        self.samples.set_direction(drho)
+        self.kernels.set_direction(self._products @ drho)
+        return drho, db
+
+    def _longest_steps(self) -> tuple[float, float]:
+        sample_steps, kernel_steps = self.samples.longest_steps(), self.kernels.longest_steps()
+        return min(sample_steps[0], kernel_steps[0]), min(sample_steps[1], kernel_steps[1])
+
+    def _centering(self, primal_step: float, dual_step: float, barrier: float) -> float:
+        if barrier == 0:
+            return 0.0
+        after = self.samples.complementarity_after(primal_step, dual_step)
+        after += self.kernels.complementarity_after(primal_step, dual_step)
+        share = float(np.clip(after / (barrier * (self.samples.n_pairs + self.kernels.n_pairs)), 0.0, 1.0)) ** 3
+        return max(share, STEADY_SHARE) if self._steady else share
+
+    def _trusted_step(self, drho: Array, dproducts: Array) -> float:
+        """Return the step at which what the linearization leaves out is as large as what it is about.
+
+        Left out are ``drho' K_m drho / 2`` in the constraints and ``sum_m dd_m K_m drho`` in the scores.
+        """
+        curvature = np.abs(dproducts @ drho) / 2
+        room = self.kernels.squared_bound() + np.abs(self._squared_norms - self.kernels.squared_bound())
+        if isinstance(self.kernels, PowerKernels | SharedKernels | RootKernels):
+            # What matters little, as a kernel that has next to no norm, should hinder no step: hence the mean.
+            weights = np.maximum(self.kernels.weights, np.finfo(np.float64).tiny)
+            room = room + self._norm_rounding() + np.average(room, weights=weights)
+        bilinear = np.abs(self.kernels.weight_change() @ dproducts).max()
+        scores = self.samples.scores()
+        size = np.abs(scores - self.scores()).max() + np.abs(scores).max()
+        ratio = max(float((curvature / room).max()), float(bilinear / max(size, self.problem.tiny)))
+        trust = CAUTIOUS_TRUST if self._cautious else TRUST
+        return 1.0 if ratio <= trust else float(np.sqrt(trust / ratio))
+
+    def _steady_step(self, drho: Array, dproducts: Array) -> float:
+        """Return the step at which what the linearization leaves out costs half of what the step gains.
+
+        It gains what scores disagree by, at the price of the dual coefficients, and a step without that must leave the
+        complementarity products worth more than its own error.
+        """
+        prices = np.abs(self.samples.rho)
+        left_out = float(prices @ np.abs(self.kernels.weight_change() @ dproducts))
+        left_out += 0.5 * float(self.kernels.weights @ np.abs(dproducts @ drho))
+        gained = 0.5 * float(prices @ np.abs(self.samples.scores() - self.scores()))
+        kept = 0.5 * (self.samples.complementarity() + self.kernels.complementarity())
+        if left_out <= gained + kept:
+            return 1.0
+        return (gained + float(np.sqrt(gained**2 + 4.0 * left_out * kept))) / (2.0 * left_out)
+
+    def _norm_rounding(self) -> Array:
+        """Squared norms that are nothing but rounding: block q-norms and weight sets have bounds as small as these.
+
+        Those of a kernel that the intercept absorbs, as that of a constant column, say nothing about a step.
+        """
+        return EPS * self._inverse_penalties * term_sizes(self.problem.entry_roots, self.samples.rho) ** 2
+
+    def _scores_agree(self) -> bool:
+        scores = self.scores()
+        return bool(np.abs(self.samples.scores() - scores).max() <= AGREEMENT * np.abs(scores).max())
+
+    def _tamed(self, steps: tuple[float, float], drho: Array, dproducts: Array, db: float) -> tuple[float, float]:
+        """Halve the steps while they make the primal value much worse than it is."""
+        primal_step, dual_step = steps
+        limit = LARGEST_RISE * max(self.bounds()[0], self.problem.tiny)
+        for _ in range(MOST_HALVINGS):
+            weights = self.kernels.weights + dual_step * self.kernels.weight_change()
+            products = self._products + primal_step * dproducts
+            norms = np.sqrt(np.maximum(products @ (self.samples.rho + primal_step * drho), 0.0))
+            scores = weights @ products + self.b + dual_step * db
+            if self.problem.empirical_loss(scores) + self.problem.regularizer.value(weights * norms) <= limit:
+                break
+            primal_step, dual_step = primal_step / 2, dual_step / 2
+        return primal_step, dual_step
+
+    def _lowest_target(self, wanted: float) -> float:
+        """Keep products from vanishing while the residuals are still large, or below what is asked for."""
+        pairs = self.samples.n_pairs + self.kernels.n_pairs
+        primal, dual = self.bounds()
+        gap = max(primal - dual, 0.0)
+        if pairs == 0 or not np.isfinite(gap):
+            return 0.0
+        share = LOWEST_TARGET_NEAR if gap < NEAR * abs(primal) else LOWEST_TARGET
+        return max(share * gap, WANTED_SHARE * wanted) / pairs
+
+    def _shortened(self, step: float) -> float:
+        return step if step == 1.0 else self._fraction() * step
+
+    def _fraction(self) -> float:
+        primal, dual = self.bounds()
+        gap = (primal - dual) / abs(primal) if primal else 0.0
+        return max(SHORTEST_FRACTION, 1.0 - gap) if np.isfinite(gap) else SHORTEST_FRACTION
+
+    def _move(self, primal_step: float, dual_step: float, dproducts: Array, db: float) -> None:
+        linear = self.samples.move(primal_step, dual_step)
+        self.kernels.move(primal_step, dual_step)
+        self.b += dual_step * db
+        products = self._products + primal_step * dproducts
+        size = float(np.abs(products).max())
+        if not linear or size < FALLEN * self._largest_product:
+            products, self._largest_product = self._products_of(self.samples.rho), size
+        self._largest_product = max(self._largest_product, size)
+        self._set_products(products)
+
+    def _products_of(self, vector: Array) -> Array:
+        return self.problem.stack.apply_each(vector) * self._inverse_penalties[:, None]
+
+    def _set_products(self, products: Array) -> None:
+        self._products = products
+        self._bounds = None
+        self._squared_norms = np.maximum(products @ self.samples.rho, 0.0)

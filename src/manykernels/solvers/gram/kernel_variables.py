@@ -1,0 +1,230 @@
+"""The kernel side of the primal-dual Newton system: kernel weights against the norms ``u_m = sqrt(rho' K_m rho)``.
+
+Written with squared norms, every regularizer here says ``u_m^2 <= B_m(d_m)^2`` with the kernel weight ``d_m >= 0`` as
+its multiplier, and equality where ``d_m > 0``. The bounds are those of `Regularizer.norm_bound`:
+
+    block 1-norm   B = C                        elastic net    B = C l1 / (1 - C l2 d)
+    block q-norm   B = C^{(r-1)/(r-2)} d^{1/(r-2)}, r = q/(q-1), always equality
+    weight sets    B^2 = tau g'(d), tau one free number shared by all kernels, with sum_m g(d_m) = 1 (`shared_kernels`)
+    ridge          d = 1/C, nothing to solve
+
+With the slack ``s_m = (B^2 - u_m^2)/2`` and ``q_m = K_m rho`` the linearized weights are
+``dd_m = shift_m + coupling_m q_m'drho`` (for weight sets with ``q_m`` measured from a coupling-weighted mean).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from manykernels.solvers.gram.tuning import longest_step
+
+if TYPE_CHECKING:
+    from manykernels.objective.regularizers import Regularizer
+    from manykernels.validation.arrays import Array
+
+
+class KernelVariables(Protocol):
+    """What the Newton system needs to know about the kernels."""
+
+    weights: Array
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of complementarity products."""
+
+    def complementarity(self) -> float:
+        """Return the sum of all complementarity products."""
+
+    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
+        """Return ``(coupling, shift)`` of the linearized weights."""
+
+    def set_direction(self, products: Array) -> None:
+        """Derive all directions from ``products = q_m'drho``."""
+
+    def longest_steps(self) -> tuple[float, float]:
+        """Return the longest primal and dual steps that keep everything feasible."""
+
+    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
+        """Return the sum of complementarity products after a step."""
+
+    def move(self, primal_step: float, dual_step: float) -> None:
+        """Take the step."""
+
+    def squared_bound(self) -> Array:
+        """Return the ``B_m^2`` that belong to the weights."""
+
+    def weight_change(self) -> Array:
+        """Return the current direction of the weights."""
+
+    def centered(self, products: Array) -> Array:
+        """Return the rows ``q_m`` as they enter the Newton matrix, each with its coupling."""
+
+    def inactive(self, factor: float = 1.0) -> Array:
+        """Return which kernels have zero weight at the optimum, in doubt those whose weight is small by ``factor``."""
+
+    def resized(
+        self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer
+    ) -> KernelVariables:
+        """Return variables for the kept kernels, lifted to ``barrier``, followed by new ones with these norms.
+
+        ``regularizer`` is the one of the new set of kernels.
+        """
+
+
+@dataclass
+class PairedKernels:
+    """Kernels with a slack and a weight whose product goes to zero."""
+
+    weights: Array
+    slack: Array
+
+    def __post_init__(self) -> None:
+        self._target, self._second = 0.0, 0.0  # type: float, Array | float
+        self._residual = self._dweights = self._dslack = np.zeros_like(self.weights)
+
+    @property
+    def n_pairs(self) -> int:
+        return self.weights.size
+
+    def complementarity(self) -> float:
+        return float(self.weights @ self.slack)
+
+    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
+        slack = self.slack + primal_step * self._dslack
+        return float(slack @ (self.weights + dual_step * self._dweights))
+
+    def longest_steps(self) -> tuple[float, float]:
+        return longest_step(self.slack, self._dslack), longest_step(self.weights, self._dweights)
+
+    def weight_change(self) -> Array:
+        return self._dweights
+
+    def centered(self, products: Array) -> Array:
+        return products
+
+    def inactive(self, factor: float = 1.0) -> Array:
+        return self.weights * self.squared_bound() < factor * self.slack
+
+    def _wanted(self) -> Array:
+        return self._target - self.weights * self.slack - self._second
+
+    def squared_bound(self) -> Array:
+        raise AssertionError  # replaced by every subclass
+
+
+def free_kernels(regularizer: Regularizer, n_kernels: int) -> tuple[Array, Array]:
+    """Return which kernels have more than one possible weight, and the largest weight of each."""
+    low, high = (np.broadcast_to(np.asarray(end, dtype=np.float64), n_kernels) for end in regularizer.weight_range)
+    return low < high, np.array(high)
+
+
+@dataclass
+class PowerKernels:
+    """Block q-norm: ``u_m = scale d_m^{1/exponent}``, an equation; no kernel ever has weight zero."""
+
+    weights: Array
+    exponent: float
+    scale: float
+    n_pairs: int = 0
+    _coupling: Array = field(init=False, repr=False)
+    _shift: Array = field(init=False, repr=False)
+    _dweights: Array = field(init=False, repr=False)
+
+    def complementarity(self) -> float:
+        return 0.0
+
+    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
+        return 0.0
+
+    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
+        """Linearize whichever of the two, weight by squared norm or squared norm by weight, is the concave one."""
+        if self.exponent < 2:
+            implied = (np.sqrt(squared_norms) / self.scale) ** self.exponent
+            self._coupling = self.exponent * implied / np.maximum(squared_norms, np.finfo(np.float64).tiny)
+            self._shift = implied - self.weights
+        else:
+            bound = self.squared_bound()
+            self._coupling = self.exponent * self.weights / bound
+            self._shift = self._coupling * (squared_norms - bound) / 2
+        return self._coupling, self._shift
+
+    def set_direction(self, products: Array) -> None:
+        self._dweights = self._shift + self._coupling * products
+
+    def longest_steps(self) -> tuple[float, float]:
+        return 1.0, 1.0
+
+    def move(self, primal_step: float, dual_step: float) -> None:
+        """Take the step; a weight falls to a tenth at most, since no other variable depends on it staying linear."""
+        self.weights = np.maximum(self.weights + dual_step * self._dweights, 0.1 * self.weights)
+
+    def squared_bound(self) -> Array:
+        return (self.scale * self.weights ** (1.0 / self.exponent)) ** 2
+
+    def weight_change(self) -> Array:
+        return self._dweights
+
+    def centered(self, products: Array) -> Array:
+        return products
+
+    def inactive(self, factor: float = 1.0) -> Array:
+        return np.zeros(self.weights.size, dtype=bool)
+
+    def resized(
+        self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer
+    ) -> PowerKernels:
+        added = PowerKernels.central(squared_norms_added, self.exponent, self.scale)
+        return PowerKernels(np.concatenate([self.weights[keep], added.weights]), self.exponent, self.scale)
+
+    @classmethod
+    def central(cls, squared_norms: Array, exponent: float, scale: float) -> PowerKernels:
+        """Return the weights that belong to these norms, kept within 26 orders of magnitude of one."""
+        norms = np.sqrt(squared_norms)
+        logarithms = exponent * (np.log(np.maximum(norms, 1e-6 * norms.max())) - np.log(scale))
+        return cls(np.exp(np.clip(logarithms, -60.0, 60.0)), exponent, scale)
+
+
+@dataclass
+class FixedKernels:
+    """Ridge: every weight is a single number, such as ``1/C``."""
+
+    weights: Array
+    n_pairs: int = 0
+
+    def complementarity(self) -> float:
+        return 0.0
+
+    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
+        return 0.0
+
+    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
+        return np.zeros_like(self.weights), np.zeros_like(self.weights)
+
+    def set_direction(self, products: Array) -> None:
+        """Nothing moves."""
+
+    def longest_steps(self) -> tuple[float, float]:
+        return 1.0, 1.0
+
+    def move(self, primal_step: float, dual_step: float) -> None:
+        """Nothing moves."""
+
+    def squared_bound(self) -> Array:
+        return np.full(self.weights.size, np.inf)
+
+    def weight_change(self) -> Array:
+        return np.zeros_like(self.weights)
+
+    def centered(self, products: Array) -> Array:
+        return products
+
+    def inactive(self, factor: float = 1.0) -> Array:
+        return np.zeros(self.weights.size, dtype=bool)
+
+    def resized(
+        self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer
+    ) -> FixedKernels:
+        return FixedKernels(free_kernels(regularizer, int(keep.sum()) + squared_norms_added.size)[1])

@@ -1,0 +1,317 @@
+"""The sample side of the primal-dual Newton system: dual coefficients against the loss.
+
+Each class keeps the dual coefficients ``rho`` strictly inside the domain of the conjugate loss together with whatever
+multipliers that needs, and linearizes the scores ``z`` that ``rho`` implies:
+
+    dz = shift - diagonal * drho
+
+``diagonal`` is positive, so that the reduced Newton matrix ``diag(diagonal) + sum_m d_m K_m + ...`` is positive
+definite. Complementarity products of the multipliers are driven to ``target`` (the barrier parameter).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from manykernels.objective.joint_problem import JointProblem
+from manykernels.solvers.gram.entropic_samples import EntropicSamples
+from manykernels.solvers.gram.joint_samples import JointSamples
+from manykernels.solvers.gram.tuning import lift, longest_step
+
+if TYPE_CHECKING:
+    from manykernels.objective.losses import Loss
+    from manykernels.objective.problem import Problem
+    from manykernels.validation.arrays import Array
+
+
+class SampleVariables(Protocol):
+    """What the Newton system needs to know about the samples."""
+
+    rho: Array
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of complementarity products."""
+
+    def scores(self) -> Array:
+        """Return the scores that the loss side holds at the current point."""
+
+    def complementarity(self) -> float:
+        """Return the sum of all complementarity products."""
+
+    def linearize(self, target: float) -> tuple[Array, Array]:
+        """Return ``(diagonal, shift)`` of the linearized scores; a matrix in its place if the loss couples samples."""
+
+    def set_direction(self, drho: Array) -> None:
+        """Derive the directions of all other variables from that of ``rho``."""
+
+    def longest_steps(self) -> tuple[float, float]:
+        """Return the longest primal and dual steps that keep everything feasible."""
+
+    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
+        """Return the sum of complementarity products after a step."""
+
+    def move(self, primal_step: float, dual_step: float) -> bool:
+        """Take the step; return whether ``rho`` moved along its direction."""
+
+    def recenter(self, barrier: float) -> None:
+        """Lift complementarity products to at least ``barrier``."""
+
+    def shrink(self, scale: float) -> None:
+        """Multiply ``rho`` by ``scale`` in (0, 1), which keeps it inside its domain."""
+
+    def interior_steps(self, share: float) -> tuple[float, float]:
+        """Return primal and dual steps that use up at most this share of the distance to the ends of the domain."""
+
+    def merit_slope(self) -> float:
+        """Return the derivative along the direction of the conjugate loss with its barrier (at the last target)."""
+
+    def merit_after(self, step: float) -> float:
+        """Return the conjugate loss with its barrier after a step along the direction."""
+
+
+@dataclass
+class BoxSamples:
+    """Losses whose conjugate is ``c(y, r) + kink |r|`` on a box, with ``c`` twice differentiable.
+
+    Most have ``c = curvature r^2/2 - y r`` (hinge, squared, epsilon-insensitive, ...), which is computed by itself; for
+    any other form ``c`` and its derivatives are those of the loss. The bounds of the box carry multipliers;
+    ``kink |r|`` is split into ``kink (p + n)``, ``r = p - n``, ``p, n >= 0``. All pairs stand in one pair of arrays:
+    ``slack`` (primal) and ``multiplier`` (dual), the sample of each in ``sample``, and ``side`` such that
+    ``dslack = -side * drho`` for the bounds.
+    """
+
+    loss: Loss
+    y: Array
+    weight: Array
+    rho: Array
+    sample: Array
+    side: Array
+    slack: Array
+    multiplier: Array
+    split: Array  # (2, N): p and n; empty without a kink
+    tilt: Array  # (N,): multiplier of the split, in (-kink, kink)
+    _target: float = field(default=0.0, init=False)
+    _second: Array = field(init=False, repr=False)
+    _split_second: Array = field(init=False, repr=False)
+    _drho: Array = field(init=False, repr=False)
+    _dslack: Array = field(init=False, repr=False)
+    _dmultiplier: Array = field(init=False, repr=False)
+    _dsplit: Array = field(init=False, repr=False)
+    _dtilt: Array = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.kink = self.loss.kink
+        self._quadratic = self.loss.conjugate_form == "quadratic"
+        self._forget_direction()
+
+    @property
+    def n_pairs(self) -> int:
+        return self.slack.size + self.split.size
+
+    def scores(self) -> Array:
+        z = self.tilt - self._smooth_slope()
+        return z - np.bincount(self.sample, self.side * self.multiplier, minlength=z.size)
+
+    def complementarity(self) -> float:
+        return float(self.slack @ self.multiplier) + self._split_complementarity(self.split, self.tilt)
+
+    def linearize(self, target: float) -> tuple[Array, Array]:
+        self._target = target
+        n = self.y.size
+        diagonal: Array = np.bincount(self.sample, self.multiplier / self.slack, minlength=n) + self._smooth_curvature()
+        shift: Array = -np.bincount(self.sample, self.side * self._residual() / self.slack, minlength=n)
+        if self.split.size:
+            conductance, surplus = self._split_terms()
+            diagonal, shift = diagonal + 1.0 / conductance, shift + surplus / conductance
+        return diagonal, shift
+
+    def set_direction(self, drho: Array) -> None:
+        self._drho = drho
+        self._dslack = -self.side * drho[self.sample]
+        self._dmultiplier = (self._residual() - self.multiplier * self._dslack) / self.slack
+        if self.split.size:
+            conductance, surplus = self._split_terms()
+            self._dtilt = (surplus - drho) / conductance
+            signs = np.array([[1.0], [-1.0]])
+            residual = self._split_residual()
+            self._dsplit = (residual - signs * self.split * self._dtilt) / self._split_multiplier(self.tilt)
+        self._remember_second_order()
+
+    def longest_steps(self) -> tuple[float, float]:
+        primal = min(longest_step(self.slack, self._dslack), longest_step(self.split, self._dsplit))
+        dual = longest_step(self.multiplier, self._dmultiplier)
+        if self.split.size:
+            room = self._split_multiplier(self.tilt)
+            dual = min(dual, longest_step(room, np.array([[1.0], [-1.0]]) * self._dtilt))
+        return primal, dual
+
+    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
+        slack = self.slack + primal_step * self._dslack
+        bounds = float(slack @ (self.multiplier + dual_step * self._dmultiplier))
+        split = self.split + primal_step * self._dsplit
+        return bounds + self._split_complementarity(split, self.tilt + dual_step * self._dtilt)
+
+    def move(self, primal_step: float, dual_step: float) -> bool:
+        self.rho = self.rho + primal_step * self._drho
+        self.slack = self.slack + primal_step * self._dslack
+        self.multiplier = self.multiplier + dual_step * self._dmultiplier
+        self.split = self.split + primal_step * self._dsplit
+        self.tilt = self.tilt + dual_step * self._dtilt
+        self._settle()
+        self._forget_direction()
+        return True
+
+    def _settle(self) -> None:
+        """Restore ``p - n = rho`` by the larger of the two: rounding of early, large steps would stay for good."""
+        if self.split.size:
+            p, n = self.split
+            self.split = np.where(self.rho > 0, (n + self.rho, n), (p, p - self.rho))
+
+    def shrink(self, scale: float) -> None:
+        change = (scale - 1.0) * self.rho
+        self.slack = np.maximum(self.slack - self.side * change[self.sample], scale * self.slack)
+        self.rho, self.split = self.rho + change, scale * self.split
+
+    def recenter(self, barrier: float) -> None:
+        slack, self.multiplier = lift(self.slack, self.multiplier, barrier)
+        shift = self._halfway(np.bincount(self.sample, -self.side * (slack - self.slack), minlength=self.rho.size))
+        self.rho = self.rho + shift
+        self.slack = self.slack - self.side * shift[self.sample]
+        if self.split.size:
+            self._recenter_split(shift, barrier)
+
+    def interior_steps(self, share: float) -> tuple[float, float]:
+        primal = min(longest_step(share * self.slack, self._dslack), longest_step(share * self.split, self._dsplit))
+        dual = self.longest_steps()[1]
+        return primal, dual if dual == 1.0 else share * dual
+
+    def merit_slope(self) -> float:
+        """Slope of the conjugates, with ``p + n`` in the place of ``|rho|``, minus ``target log`` of all slacks."""
+        slope = self._smooth_slope() @ self._drho
+        slope -= self._target * float((self._dslack / self.slack).sum())
+        if self.split.size:
+            slope += float(((self.kink - self._target / self.split) * self._dsplit).sum())
+        return float(slope)
+
+    def merit_after(self, step: float) -> float:
+        rho = self.rho + step * self._drho
+        value = self._smooth_value(rho)
+        value -= self._target * float(np.log(self.slack + step * self._dslack).sum())
+        if self.split.size:
+            split = self.split + step * self._dsplit
+            value += float((self.kink * split - self._target * np.log(split)).sum())
+        return float(value)
+
+    def _smooth_slope(self) -> Array:
+        """Return ``dc/drho`` at the current coefficients."""
+        if self._quadratic:
+            return self.loss.curvature * self.rho / self.weight - self.y
+        return self.loss.conjugate_derivative(self.y, self.rho / self.weight) - self.kink * np.sign(self.rho)
+
+    def _smooth_curvature(self) -> Array:
+        """Return ``d2c/drho2`` at the current coefficients."""
+        if self._quadratic:
+            return self.loss.curvature / self.weight
+        return self.loss.conjugate_second_derivative(self.y, self.rho / self.weight) / self.weight
+
+    def _smooth_value(self, rho: Array) -> float:
+        """Return the sum of ``c``."""
+        if self._quadratic:
+            return float(rho @ (self.loss.curvature * rho / (2.0 * self.weight) - self.y))
+        return float(self.weight @ self.loss.conjugate(self.y, rho / self.weight) - self.kink * np.abs(rho).sum())
+
+    def _halfway(self, shift: Array) -> Array:
+        """Cut shifts that would use up more than half of the slack on the other side."""
+        used = self.side * shift[self.sample] / self.slack
+        most = np.full(shift.size, 0.5)
+        np.maximum.at(most, self.sample, used)
+        return shift * (0.5 / most)
+
+    def _recenter_split(self, shift: Array, barrier: float) -> None:
+        """Absorb the shift of ``rho`` in ``p`` or ``n``, then raise both alike, which leaves ``rho`` in place."""
+        split = self.split + np.stack([np.maximum(shift, 0.0), np.maximum(-shift, 0.0)])
+        room = np.minimum(barrier / split, self.kink)
+        self.tilt = np.clip(self.tilt, room[0] - self.kink, self.kink - room[1])
+        self.split = split + np.maximum(barrier / self._split_multiplier(self.tilt) - split, 0.0).max(axis=0)
+
+    def _residual(self) -> Array:
+        return self._target - self.slack * self.multiplier - self._second
+
+    def _split_residual(self) -> Array:
+        return self._target - self.split * self._split_multiplier(self.tilt) - self._split_second
+
+    def _split_terms(self) -> tuple[Array, Array]:
+        room = self._split_multiplier(self.tilt)
+        conductance = (self.split / room).sum(axis=0)
+        flow = self._split_residual() / room
+        return conductance, flow[0] - flow[1]
+
+    def _split_multiplier(self, tilt: Array) -> Array:
+        return np.stack([self.kink + tilt, self.kink - tilt])
+
+    def _split_complementarity(self, split: Array, tilt: Array) -> float:
+        return float((split * self._split_multiplier(tilt)).sum()) if split.size else 0.0
+
+    def _remember_second_order(self) -> None:
+        self._second = self._dslack * self._dmultiplier
+        if self.split.size:
+            self._split_second = self._dsplit * np.array([[1.0], [-1.0]]) * self._dtilt
+
+    def _forget_direction(self) -> None:
+        self._second = np.zeros_like(self.slack)
+        self._split_second = np.zeros_like(self.split)
+        self._dsplit = np.zeros_like(self.split)
+        self._dtilt = np.zeros_like(self.tilt)
+
+
+def start_samples(
+    problem: Problem, rho: Array, b: float, barrier: float, scores: Array | None = None
+) -> SampleVariables:
+    """Return the variables of the loss at ``rho``, inside the box, with complementarity ``barrier``."""
+    if isinstance(problem, JointProblem):
+        joint = problem.joint
+        return JointSamples(
+            joint, joint.centered(rho), joint.centered(np.zeros_like(rho) if scores is None else scores)
+        )
+    low, high = problem.dual_box
+    loss, y, weight = problem.loss, problem.y, problem.weight
+    if loss.entropic:
+        samples = EntropicSamples(loss, y, weight, low, high, rho, np.full(y.size, float(b)))
+        samples.resynchronize()
+        return samples
+    return _start_box(problem, rho, low, high, barrier)
+
+
+def _start_box(problem: Problem, rho: Array, low: Array, high: Array, barrier: float) -> BoxSamples:
+    upper, lower = np.flatnonzero(np.isfinite(high)), np.flatnonzero(np.isfinite(low))
+    slack = np.concatenate([high[upper] - rho[upper], rho[lower] - low[lower]])
+    side = np.concatenate([np.ones(upper.size), -np.ones(lower.size)])
+    split, tilt = _start_split(rho, problem.loss.kink, barrier)
+    return BoxSamples(
+        problem.loss,
+        problem.y,
+        problem.weight,
+        rho,
+        np.concatenate([upper, lower]),
+        side,
+        slack,
+        barrier / slack,
+        split,
+        tilt,
+    )
+
+
+def _start_split(rho: Array, kink: float, barrier: float) -> tuple[Array, Array]:
+    """Solve ``p (kink + t) = n (kink - t) = barrier`` with ``p - n = rho``: the central point of the split."""
+    if kink == 0:
+        return np.zeros((2, 0)), np.zeros(rho.size)
+    ratio = barrier / kink
+    total = ratio + np.hypot(rho, ratio)  # p + n, the root of total^2 - 2 ratio total - rho^2
+    larger = (total + np.abs(rho)) / 2
+    smaller = ratio * total / (2 * larger)  # from p n = ratio total / 2: the difference would cancel
+    p, n = np.where(rho > 0, larger, smaller), np.where(rho > 0, smaller, larger)
+    return np.stack([p, n]), barrier * 0.5 * (1 / p - 1 / n)

@@ -1,0 +1,176 @@
+"""Kernels that share one bound: weights in a set ``sum_m g(d_m) <= 1`` such as simplex, lp ball or elastic-net ball.
+
+At the optimum ``u_m^2 <= tau g'(d_m)`` with one multiplier ``tau`` of the set for all kernels, and equality where
+``d_m > 0``; on the simplex ``g'`` is a constant. `Regularizer.weight_limit` has ``g'``, ``d g''`` and what ``sum g``
+lacks. The linearized weights are ``dd_m = shift_m + c_m q_m'drho - c_m g'_m dtau / 2``, and ``dtau`` makes
+``sum_m g'_m dd_m`` equal to what is missing: so the Newton matrix holds ``q_m`` less ``g'_m`` times the mean
+``sum c g' q / sum c g'^2``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from manykernels.solvers.gram.kernel_variables import PairedKernels
+from manykernels.solvers.gram.tuning import SMALLEST_NORM, SMALLEST_RELATIVE_SLACK, lift
+
+if TYPE_CHECKING:
+    from manykernels.objective.regularizers import Regularizer
+    from manykernels.validation.arrays import Array
+
+
+@dataclass
+class SharedKernels(PairedKernels):
+    """Weights with a slack each under ``u_m^2 + 2 s_m = tau g'(d_m)``, ``sum_m g(d_m) = 1``."""
+
+    bound: float
+    regularizer: Regularizer
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._coupling, self._slopes, self._missing, self._dbound = self.weights, self.weights, 0.0, 0.0
+
+    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
+        self._target = target
+        self._slopes, bends, self._missing = self.regularizer.weight_limit(self.weights)
+        self._denominator = self.slack + self.bound * bends / 2
+        self._residual = (squared_norms - self.bound * self._slopes) / 2 + self.slack
+        self._coupling = self.weights / self._denominator
+        return self._coupling, self._balanced(self._shift(0.0))[0]
+
+    def set_direction(self, products: Array) -> None:
+        self._dweights, half = self._balanced(self._shift(products))
+        self._dbound = 2.0 * half
+        bend = self._denominator - self.slack
+        safe = np.where(self.weights > 0, self.weights, 1.0)
+        self._dslack = half * self._slopes - self._residual - products + bend / safe * self._dweights
+        self._second = self._dweights * self._dslack
+
+    def _shift(self, products: Array | float) -> Array:
+        """Return the change of the weights for these ``q_m'drho`` at the present ``tau``."""
+        return self._wanted() / self._denominator + self._coupling * (self._residual + products)
+
+    def _balanced(self, change: Array) -> tuple[Array, float]:
+        """Let ``tau`` change so that the weights stay in their set; also return half of its change."""
+        pull = self._coupling * self._slopes
+        half = (float(self._slopes @ change) - self._missing) / float(pull @ self._slopes)
+        return change - half * pull, half
+
+    def centered(self, products: Array) -> Array:
+        pull = self._coupling * self._slopes
+        return products - np.outer(self._slopes, pull @ products / float(pull @ self._slopes))
+
+    def move(self, primal_step: float, dual_step: float) -> None:
+        self.weights = self.weights + dual_step * self._dweights
+        self.slack = self.slack + primal_step * self._dslack
+        self.bound += primal_step * self._dbound
+        self._second = 0.0
+
+    def resized(
+        self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer
+    ) -> SharedKernels:
+        least = self.least_bound
+        added = np.maximum((least - squared_norms_added) / 2, SMALLEST_RELATIVE_SLACK * least)
+        added = np.maximum(added, SMALLEST_RELATIVE_SLACK * (squared_norms_added - least))
+        slack, weights = lift(self.slack[keep], self.weights[keep], barrier, self.squared_bound()[keep])
+        weights = np.concatenate([weights, barrier / added])
+        return SharedKernels(weights, np.concatenate([slack, added]), bound=self.bound, regularizer=regularizer)
+
+    @property
+    def least_bound(self) -> float:
+        """Squared dual norm below which a kernel has no weight."""
+        return self.bound * float(self.regularizer.weight_limit(np.zeros(1))[0][0])
+
+    def squared_bound(self) -> Array:
+        return self.bound * self.regularizer.weight_limit(self.weights)[0]
+
+    def inactive(self, factor: float = 1.0) -> Array:
+        if not self.regularizer.sparse:
+            return np.zeros(self.weights.size, dtype=bool)
+        return super().inactive(factor)
+
+    @classmethod
+    def central(cls, squared_norms: Array, barrier: float, regularizer: Regularizer) -> SharedKernels:
+        """Return weights on the boundary of the set, the larger the smaller their slack would be on a simplex."""
+        top = float(squared_norms.max())
+        slack = np.maximum((1.1 * top - squared_norms) / 2, SMALLEST_RELATIVE_SLACK * 1.1 * top)
+        weights = regularizer.weights_from_norms(slack.min() / slack)
+        slopes = regularizer.weight_limit(weights)[0]
+        bound = 1.1 * float((squared_norms / slopes).max())
+        slack = np.maximum((bound * slopes - squared_norms) / 2, SMALLEST_RELATIVE_SLACK * bound * slopes)
+        return cls(weights, slack, bound=bound, regularizer=regularizer)
+
+
+@dataclass
+class RootKernels:
+    """The lp ball with p > 2, where the weights are roots of the squared norms: ``d = v^{1/(p-1)}`` on the sphere.
+
+    As functions of the norms these are concave, so that it is they which are linearized; there are no slacks.
+    """
+
+    weights: Array
+    regularizer: Regularizer
+    p: float
+    n_pairs: int = 0
+
+    def __post_init__(self) -> None:
+        self._dweights = self._shift = self._coupling = self._slopes = np.zeros_like(self.weights)
+        self._squares = np.ones_like(self.weights)
+
+    def complementarity(self) -> float:
+        return 0.0
+
+    def complementarity_after(self, primal_step: float, dual_step: float) -> float:
+        return 0.0
+
+    def linearize(self, squared_norms: Array, target: float) -> tuple[Array, Array]:
+        self._squares = np.maximum(squared_norms, SMALLEST_NORM * float(squared_norms.max()))
+        implied = _roots(self._squares, self.p, self.regularizer)
+        self._slopes = self._squares / self._squares.max()
+        self._coupling = 2.0 * implied / ((self.p - 1.0) * self._squares)
+        self._shift = implied - self.weights
+        return self._coupling, self._shift
+
+    def set_direction(self, products: Array) -> None:
+        change = self._coupling * products
+        pull = self._coupling * self._slopes
+        self._dweights = self._shift + change - pull * (float(self._slopes @ change) / float(pull @ self._slopes))
+
+    def centered(self, products: Array) -> Array:
+        pull = self._coupling * self._slopes
+        return products - np.outer(self._slopes, pull @ products / float(pull @ self._slopes))
+
+    def longest_steps(self) -> tuple[float, float]:
+        return 1.0, 1.0
+
+    def move(self, primal_step: float, dual_step: float) -> None:
+        """Take the step; a weight falls to a tenth at most, as no other variable depends on it staying linear."""
+        self.weights = np.maximum(self.weights + dual_step * self._dweights, 0.1 * self.weights)
+
+    def squared_bound(self) -> Array:
+        return self._squares
+
+    def weight_change(self) -> Array:
+        return self._dweights
+
+    def inactive(self, factor: float = 1.0) -> Array:
+        return np.zeros(self.weights.size, dtype=bool)
+
+    def resized(self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer) -> RootKernels:
+        """Return the weights of all these norms, from which the next step starts anyway."""
+        return RootKernels.central(np.concatenate([self._squares[keep], squared_norms_added]), regularizer, self.p)
+
+    @classmethod
+    def central(cls, squared_norms: Array, regularizer: Regularizer, p: float) -> RootKernels:
+        """Return the weights that belong to these norms."""
+        squares = np.maximum(squared_norms, SMALLEST_NORM * float(squared_norms.max()))
+        return cls(_roots(squares, p, regularizer), regularizer, p)
+
+
+def _roots(squares: Array, p: float, regularizer: Regularizer) -> Array:
+    """Return weights of unit p-norm, over the strength, proportional to ``squares^{1/(p-1)}``."""
+    roots = (squares / squares.max()) ** (1.0 / (p - 1.0))
+    return roots / (np.sum(roots**p) ** (1.0 / p) * regularizer.strength)

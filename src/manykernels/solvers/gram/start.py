@@ -1,0 +1,195 @@
+"""Starting points of the primal-dual iteration, cold and warm."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import LinAlgError
+from scipy.optimize import minimize_scalar
+
+from manykernels.objective.joint_problem import JointProblem
+from manykernels.objective.projection import project_box_hyperplane
+from manykernels.objective.regularizers.norms import BlockL1
+from manykernels.solvers.gram.bounded_kernels import BoundedKernels, PartlyFixedKernels
+from manykernels.solvers.gram.iteration import PrimalDual
+from manykernels.solvers.gram.joint_samples import JointSamples
+from manykernels.solvers.gram.kernel_variables import (
+    FixedKernels,
+    KernelVariables,
+    PowerKernels,
+    free_kernels,
+)
+from manykernels.solvers.gram.sample_variables import start_samples
+from manykernels.solvers.gram.shared_kernels import RootKernels, SharedKernels
+from manykernels.solvers.gram.tuning import (
+    CLOSER_THAN_ROUGH,
+    EXPONENT_OF_ROOTS,
+    MOST_ROUGH_STEPS,
+    MOST_ZOOMS,
+    NEAR_ONE,
+    ROUGH_GAP,
+    SMALLEST_WEIGHT,
+    START_BARRIER,
+    START_FRACTION,
+)
+
+if TYPE_CHECKING:
+    from manykernels.objective.problem import Problem
+    from manykernels.objective.regularizers import Regularizer
+    from manykernels.solvers.gram.newton_system import NewtonSystem
+    from manykernels.validation.arrays import Array
+
+
+# The primal-dual Newton iteration where the loss is one of all samples together.
+
+
+class JointPrimalDual(PrimalDual):
+    """The same point and the same steps, with a matrix in the place of the diagonal of the samples."""
+
+    @property
+    def _joint(self) -> JointSamples:
+        assert isinstance(self.samples, JointSamples)
+        return self.samples
+
+    def scores(self) -> Array:
+        """Scores of the model, shifted group by group to those that are tracked."""
+        return self._joint.aligned(super().scores())
+
+    def _dual(self) -> float:
+        norms = np.sqrt(self._squared_norms)
+        scale = self.problem.regularizer.dual_scale(norms)
+        return self._joint.dual_value(scale) - self.problem.regularizer.conjugate(scale * norms)
+
+    def _factorize(self) -> tuple[Array, NewtonSystem]:
+        couplings, _ = self.kernels.linearize(self._squared_norms, 0.0)
+        matrix = self.problem.stack.combine(self.kernels.weights * self._inverse_penalties)
+        return couplings, self._joint.newton_system(matrix, (self.kernels.centered(self._products), couplings))
+
+    def _products_of(self, vector: Array) -> Array:
+        return self._joint.joint.centered(super()._products_of(vector))
+
+
+def scores_of(problem: Problem, rho: Array, d: Array) -> Array | None:
+    """Return the scores of a model where the loss couples samples: coefficients alone do not tell them."""
+    return problem.model_parts(rho, d)[0] if isinstance(problem, JointProblem) else None
+
+
+def start_iteration(problem: Problem, rho: Array, b: float, scores: Array | None = None) -> PrimalDual:
+    """Return the iteration at dual coefficients near ``rho``, moved into the interior and scaled.
+
+    Weights of a block q-norm with q near 1 are high powers of the norms: there the iteration starts from a rough
+    solution with the block 1-norm, which is near, and which Newton's method finds from anywhere.
+    """
+    q = problem.regularizer.norm_exponent
+    if problem.regularizer.separable and q is not None and 1 < q < NEAR_ONE:
+        return _start_near_one(problem, rho, b, q, scores)
+    return _plain_start(problem, rho, b, scores)
+
+
+def _start_near_one(problem: Problem, rho: Array, b: float, q: float, scores: Array | None) -> PrimalDual:
+    """Take the steps with the block 1-norm, then let the norms of the kernels follow from their weights."""
+    plain = replace(problem, regularizer=BlockL1(problem.regularizer.strength))
+    rough = _plain_start(plain, rho, b, scores)
+    with suppress(LinAlgError):
+        for _ in range(MOST_ROUGH_STEPS):
+            primal, dual = rough.bounds()
+            if primal - dual <= ROUGH_GAP * max(abs(primal), problem.tiny):
+                break
+            rough.newton_step(CLOSER_THAN_ROUGH * ROUGH_GAP * max(abs(primal), problem.tiny))
+    kernels = _start_power(rough.squared_norms, problem.regularizer.strength, q)
+    kernels.weights = np.maximum(rough.kernels.weights, SMALLEST_WEIGHT * rough.kernels.weights.max())
+    return _iteration_of(problem)(problem, rough.samples, kernels, rough.b)
+
+
+def _plain_start(problem: Problem, rho: Array, b: float, scores: Array | None) -> PrimalDual:
+    """Start from coefficients scaled to the largest dual value, with weights that fit the scores best."""
+    rho = interior_point(problem, rho)
+    norms = problem.dual_norms(rho)
+    scale, value = best_scale(problem, rho, norms)
+    scale *= START_FRACTION
+    n_pairs = 2 * problem.n_samples + problem.n_kernels
+    barrier = START_BARRIER * max(value, 1e-3 * problem.loss_at_zero, problem.tiny) / n_pairs
+    samples = start_samples(problem, scale * rho, b, barrier, scores)
+    kernels = start_kernels(problem.regularizer, (scale * norms) ** 2, barrier)
+    iteration = _iteration_of(problem)(problem, samples, kernels, b)
+    iteration.fit_weights()
+    return iteration
+
+
+def _iteration_of(problem: Problem) -> type[PrimalDual]:
+    return JointPrimalDual if isinstance(problem, JointProblem) else PrimalDual
+
+
+def interior_point(problem: Problem, rho: Array, margin: float = 0.05) -> Array:
+    """Return the point nearest to ``rho`` that stays off the ends of the box by ``margin`` of its width."""
+    if isinstance(problem, JointProblem):
+        return rho
+    low, high = problem.dual_box
+    width = high - low
+    width = np.where(np.isfinite(width), width, max(float(np.abs(rho).max(initial=0.0)), problem.tiny))
+    low, high = low + margin * width, high - margin * width
+    return project_box_hyperplane(rho, low, high) if problem.fit_intercept else np.clip(rho, low, high)
+
+
+def best_scale(problem: Problem, rho: Array, norms: Array) -> tuple[float, float]:
+    """Return the ``c`` in (0, 1] with the largest dual value of ``c rho``, and that value.
+
+    High powers of the norms, as those of a block q-norm with q near 1, may make it very small.
+    """
+    regularizer = problem.regularizer
+    largest = regularizer.dual_scale(norms)
+
+    def negative_dual(scale: float) -> float:
+        with np.errstate(over="ignore"):
+            return _conjugate_of_share(problem, rho, scale) + regularizer.conjugate(scale * norms)
+
+    while largest > 0 and not np.isfinite(negative_dual(largest)):  # an infinite plateau tells a search nothing
+        largest *= 0.5
+    for _ in range(MOST_ZOOMS):
+        found = minimize_scalar(
+            negative_dual, bounds=(0.0, largest), method="bounded", options={"xatol": 1e-3 * largest, "maxiter": 40}
+        )
+        smallest = 1e-3 * largest
+        if found.x > 4 * smallest and found.fun < negative_dual(0.0):
+            break
+        largest = min(float(found.x) + 2 * smallest, largest)
+    return float(max(found.x, smallest)), float(-found.fun)
+
+
+def _conjugate_of_share(problem: Problem, rho: Array, scale: float) -> float:
+    """Return the conjugate loss at ``scale * rho``; where it is known at gradients only, at that of zero scores."""
+    if isinstance(problem, JointProblem):
+        return problem.conjugate_of_share(rho, scale)
+    return problem.conjugate_loss(scale * rho)
+
+
+def start_kernels(regularizer: Regularizer, squared_norms: Array, barrier: float) -> KernelVariables:
+    """Return kernel variables for these squared norms with complementarity near ``barrier``."""
+    if regularizer.weight_set:
+        return _start_set(squared_norms, barrier, regularizer)
+    free, largest = free_kernels(regularizer, squared_norms.size)
+    if not free.any():
+        return FixedKernels(largest)
+    if regularizer.norm_exponent is not None:
+        return _start_power(squared_norms, regularizer.strength, regularizer.norm_exponent)
+    if free.all():
+        return BoundedKernels.central(squared_norms, barrier, regularizer)
+    inner = BoundedKernels.central(squared_norms[free], barrier, regularizer.take(np.flatnonzero(free)))
+    return PartlyFixedKernels(inner, free, largest)
+
+
+def _start_power(squared_norms: Array, strength: float, q: float) -> PowerKernels:
+    conjugate_exponent = q / (q - 1.0)
+    exponent = conjugate_exponent - 2.0
+    return PowerKernels.central(squared_norms, exponent, strength ** ((conjugate_exponent - 1.0) / exponent))
+
+
+def _start_set(squared_norms: Array, barrier: float, regularizer: Regularizer) -> KernelVariables:
+    """Return weights in their set; those of an lp ball with p > 2 follow from the norms."""
+    q = regularizer.norm_exponent
+    if q is not None and q > EXPONENT_OF_ROOTS:
+        return RootKernels.central(squared_norms, regularizer, q / (2.0 - q))
+    return SharedKernels.central(squared_norms, barrier, regularizer)

@@ -1,0 +1,228 @@
+"""The kernels that the dual Newton iteration follows, and the proof that it need not follow the others.
+
+A kernel with ``alpha_m = 0`` contributes nothing while its dual norm ``u_m(rho)`` is below ``inactive_below``. By
+the triangle inequality ``u_m`` changes by at most ``sqrt(trace K_m)/w_m`` times the length of the path that ``rho`` has
+gone, so that a kernel once measured below the bound can be left alone until that path has used up its distance. For the
+others ``K_m rho`` and ``K_m alpha_m`` are kept, with which every norm along a direction is a quadratic.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from manykernels.solvers.gram.newton_system import add_rank_update
+
+if TYPE_CHECKING:
+    from manykernels.objective.problem import Problem
+    from manykernels.solvers.gram.block_functions import BlockFunction
+    from manykernels.validation.arrays import Array
+
+
+# Numbers of Newton's method on smooth duals that follow from no theorem: they decide the time, not what is certified.
+#
+# `benchmarks/solvers.py --solvers spicymkl smooth_dual` and `benchmarks/auto.py` measure what they cost;
+#     coefficients are
+# held at their ends because of problem 0 of `benchmarks/nasty.py`.
+
+
+# Iteration
+ARMIJO = 1e-4
+INSIDE = 0.98  # share of the distance to the end of the domain that a step may use up
+SHORTEST = 1e-10
+ROUNDING = 1e-13  # relative increase of the objective that may be rounding
+MOST_HOLDS = 4  # systems solved for a direction; each holds the coefficients that the one before sent beyond their ends
+FALL = 0.1  # of the barrier in a step
+LARGEST_RISE = 10.0  # of the barrier, when the problem has changed under it
+FINAL_BARRIER = 0.3  # of the gap that is wanted
+START_BARRIER = 0.1  # of the value of the objective
+
+# Kernels that are followed
+FALLEN = 0.01  # of their largest size; products that fell below it are computed anew, free of the rounding of that size
+NEARLY_ACTIVE = 0.98  # share of the bound above which a kernel without weight stays among those followed
+
+
+class TrackedKernels:
+    """Blocks ``v_m = alpha_m + gamma rho`` of the kernels that may be active."""
+
+    def __init__(
+        self, problem: Problem, function: BlockFunction, rho: Array, norms: Array, weights: Array | None = None
+    ) -> None:
+        self.problem, self.function, self.rho = problem, function, rho
+        self._bound = np.broadcast_to(problem.regularizer.inactive_below, problem.n_kernels)
+        self._selects = bool((self._bound > 0).any())
+        self._inverse_squares = problem.penalties**-2.0
+        self._reach = np.sqrt(problem.stack.diag().sum(axis=1)) / problem.penalties
+        self._path = 0.0
+        self._expiry = np.full(problem.n_kernels, -np.inf)
+        started = np.zeros(problem.n_kernels) if weights is None else weights / self._inverse_squares
+        first = np.flatnonzero(started) if self._selects else np.arange(problem.n_kernels)
+        self.indices = first
+        self._products = self._products_of(rho, first)
+        self._largest_product = float(np.abs(self._products).max(initial=0.0))
+        self._anchors = started[first, None] * self._products
+        self._anchor_squares = started[first] * np.maximum(self._anchors @ rho, 0.0)
+        self._measure()
+        if self._selects:
+            self.learn(rho, norms)
+            self._follow_suspects(0.0)
+
+    # --- the point --------------------------------------------------------------------------------------------------
+
+    @property
+    def dual_norms(self) -> Array:
+        """``u_m`` of the kernels followed."""
+        return np.sqrt(np.maximum(self._products @ self.rho, 0.0))
+
+    @property
+    def block_norms(self) -> Array:
+        """``p_m`` of the kernels followed: the norms of the updated ``alpha_m``."""
+        return self._p
+
+    def scores(self) -> Array:
+        """Return ``f = sum_m s_m K_m v_m``, the gradient in ``rho``."""
+        return self._shares @ self._vectors
+
+    def value(self) -> float:
+        """Return the sum of the function over the kernels."""
+        return self._followed.value(self._x, self._p)
+
+    def penalty(self) -> float:
+        """Return ``Omega`` of the block norms; the kernels not followed have none."""
+        return self._followed.regularizer.value(self._p)
+
+    def model_weights(self) -> Array:
+        """Return the kernel weights ``d`` (M,) with which ``rho`` has the block norms of this point: Table 3."""
+        d = np.zeros(self.problem.n_kernels)
+        d[self.indices] = self._followed.regularizer.weights(self._p, self.dual_norms)
+        return d * self._inverse_squares
+
+    def largest_weight(self) -> float:
+        """Return the largest ``p_m / u_m``, in units of the kernels divided by squared penalties."""
+        return float(self._followed.regularizer.weights(self._p, self.dual_norms).max(initial=0.0))
+
+    def model_scores(self, d: Array) -> Array:
+        """Return ``sum_m d_m K_m rho`` for weights of kernels that are followed."""
+        return (d[self.indices] / self._inverse_squares[self.indices]) @ self._products
+
+    def distance(self) -> float:
+        """Return ``sum_m ||s_m v_m - alpha_m||^2 / (2 gamma)``: how far the update moves the blocks."""
+        overlap = self._anchor_squares + self.function.gamma * (self._anchors @ self.rho)
+        squares = self._p**2 - 2.0 * self._shares * overlap + self._anchor_squares
+        return float(np.maximum(squares, 0.0).sum()) / (2.0 * self.function.gamma)
+
+    def hessian(self) -> Array:
+        """Return the Hessian in ``rho`` (N, N), from active kernels only."""
+        gamma, active = self.function.gamma, np.flatnonzero(self._p)
+        kernels, shares = self.indices[active], self._shares[active]
+        weights = np.zeros(self.problem.n_kernels)
+        weights[kernels] = gamma * shares * self._inverse_squares[kernels]
+        if not np.isfinite(weights).all():
+            raise FloatingPointError("the weights of the kernels left the range of float64")
+        matrix = self.problem.stack.combine(weights)
+        x, p = self._x[active], self._p[active]
+        # Rounding may leave a tiny negative difference where the two terms are equal.
+        bend = np.maximum(self.function.take(kernels).slope(x, p) - shares, 0.0)
+        add_rank_update(matrix, self._vectors[active] / x[:, None], gamma * bend)
+        return matrix
+
+    # --- moving -----------------------------------------------------------------------------------------------------
+
+    def set_direction(self, drho: Array) -> None:
+        """Take note of a direction: one product of each kernel followed, none of the others."""
+        self._follow_suspects(float(np.linalg.norm(drho)))
+        self._drho = drho
+        self._changes = self._products_of(drho, self.indices)
+        gamma = self.function.gamma
+        self._linear = gamma * (self._vectors @ drho)
+        self._quadratic = gamma**2 * np.maximum(self._changes @ drho, 0.0)
+
+    def slope(self) -> float:
+        """Return the derivative of `value` along the direction."""
+        return float(self._shares @ self._linear) / self.function.gamma
+
+    def value_after(self, step: float) -> float:
+        """Return `value` after a step along the direction; reads no kernel."""
+        x = np.sqrt(np.maximum(self._x**2 + step * (2.0 * self._linear + step * self._quadratic), 0.0))
+        return self._followed.value(x, self._followed.block_norms(x))
+
+    def move(self, step: float) -> None:
+        """Take the step."""
+        self.rho = self.rho + step * self._drho
+        self._path += step * float(np.linalg.norm(self._drho))
+        self._products = self._products + step * self._changes
+        size = float(np.abs(self._products).max(initial=0.0))
+        if size < FALLEN * self._largest_product:
+            self._products, self._largest_product = self._products_of(self.rho, self.indices), size
+        self._largest_product = max(self._largest_product, size)
+        self._measure()
+
+    def place(self, rho: Array) -> None:
+        """Go to other coefficients, off the direction."""
+        self._path += float(np.linalg.norm(rho - self.rho))
+        self.rho = rho
+        self._products = self._products_of(rho, self.indices)
+        self._follow_suspects(0.0)
+        self._measure()
+
+    # --- the outer iteration ----------------------------------------------------------------------------------------
+
+    def update(self, function: BlockFunction) -> None:
+        """Set ``alpha_m = s_m v_m``, forget kernels far from active, and go on with another function."""
+        anchors, squares = self._shares[:, None] * self._vectors, self._p**2
+        if self._selects:
+            norms = self.dual_norms
+            keep = (self._p > 0) | (norms >= NEARLY_ACTIVE * self._bound[self.indices])
+            self._note(self.indices[~keep], norms[~keep])
+            self.indices, self._products = self.indices[keep], self._products[keep]
+            anchors, squares = anchors[keep], squares[keep]
+        self._anchors, self._anchor_squares, self.function = anchors, squares, function
+        self._measure()
+
+    def learn(self, rho: Array, norms: Array) -> None:
+        """Use the dual norms (M,) of coefficients near the current ones, which a certificate has computed."""
+        self._note(np.arange(norms.size), norms + self._reach * float(np.linalg.norm(rho - self.rho)))
+
+    # --- parts ------------------------------------------------------------------------------------------------------
+
+    def _measure(self) -> None:
+        self._vectors = self._anchors + self.function.gamma * self._products
+        cross = self._anchors @ self.rho
+        gamma = self.function.gamma
+        squares = self._anchor_squares + gamma * (2.0 * cross + gamma * (self._products @ self.rho))
+        self._x = np.sqrt(np.maximum(squares, 0.0))
+        self._followed = self.function.take(self.indices)
+        self._p = self._followed.block_norms(self._x)
+        self._shares = np.zeros_like(self._p)
+        np.divide(self._p, self._x, out=self._shares, where=self._x > 0)
+
+    def _note(self, kernels: Array, norms: Array) -> None:
+        room = np.zeros(kernels.size)
+        np.divide(self._bound[kernels] - norms, self._reach[kernels], out=room, where=self._reach[kernels] > 0)
+        room[self._reach[kernels] == 0] = np.inf
+        self._expiry[kernels] = np.maximum(self._expiry[kernels], self._path + room)
+
+    def _follow_suspects(self, length: float) -> None:
+        """Measure kernels that could become active within ``length``, and follow those that still could."""
+        if not self._selects:
+            return
+        suspect = self._expiry < self._path + length
+        suspect[self.indices] = False
+        found = np.flatnonzero(suspect)
+        if not found.size:
+            return
+        products = self._products_of(self.rho, found)
+        self._note(found, np.sqrt(np.maximum(products @ self.rho, 0.0)))
+        near = self._expiry[found] < self._path + length
+        self._append(found[near], products[near])
+
+    def _append(self, kernels: Array, products: Array) -> None:
+        self.indices = np.concatenate([self.indices, kernels])
+        self._products = np.concatenate([self._products, products])
+        self._anchors = np.concatenate([self._anchors, np.zeros_like(products)])
+        self._anchor_squares = np.concatenate([self._anchor_squares, np.zeros(kernels.size)])
+        self._measure()
+
+    def _products_of(self, vector: Array, kernels: Array) -> Array:
+        return self.problem.stack.apply_each(vector, kernels) * self._inverse_squares[kernels, None]

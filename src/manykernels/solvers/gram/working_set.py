@@ -1,0 +1,303 @@
+"""Working set: second-order steps on the few kernels that matter, one pass over all of them to certify."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from manykernels.grams.packed import PackedStack
+from manykernels.objective.capabilities import Capability
+from manykernels.solvers.base import Solver
+from manykernels.solvers.gram.block_coordinate import BlockCoordinate
+from manykernels.solvers.gram.iteration import PrimalDual
+from manykernels.solvers.gram.start import scores_of, start_iteration
+from manykernels.solvers.gram.tuning import PRUNING_TOLERANCE
+from manykernels.validation.arrays import check_count
+
+if TYPE_CHECKING:
+    from manykernels.grams.base import GramStack
+    from manykernels.objective.problem import Certificate, Problem
+    from manykernels.solvers.solution import Model
+    from manykernels.validation.arrays import Array
+
+
+# Numbers of the working set that follow from no theorem: they decide the time, not what is certified.
+#
+# `benchmarks/solvers.py` and `benchmarks/auto.py` measure what they cost.
+
+
+# Working sets
+INNER_SHARE = 0.3  # of tol: how closely a working set is solved, to leave room for violations outside
+INNER_PROGRESS = 0.05  # of the current gap: there is no point in solving a wrong working set exactly
+FIRST_GAP = 0.1  # of the first working set
+NEARLY_VIOLATED = 0.995  # kernels this close to the bound are taken in along with the violators
+NEARLY_ACTIVE = 0.98  # kernels this close to the bound stay
+MOST_INNER_STEPS = 60
+DENSE_START = 20  # regularizers without a hard dual constraint keep many kernels: start with this part of all
+STEPS_FOR_ZEROS = 3  # spent, once a working set is solved, on making its inactive kernels negligible
+CLOSER = 0.05  # factor by which each of them comes closer to the boundary
+MOST_TRIMS = 3
+GROWTH = 3  # most kernels added to a working set, in sizes of it
+WORTH_DROPPING = 0.25  # share of the working set below which copying the rest costs more than it saves
+SLOW = 0.7  # a gap that shrinks by less calls for solving more closely and for dropping no kernel
+
+# Copies
+SINGLE_PRECISION_GAP = 1e-5  # loosest gap that single precision of a copy could be felt in
+
+
+# Where the kernels of a working set are read from: the stack itself if in memory, else a packed copy if that fits.
+
+
+@dataclass
+class WorkingCopy:
+    """The kernels of a working set of ``problem``, evaluated once each while they stay in it.
+
+    Rows of one buffer are reused from set to set: a second copy, or freshly allocated memory, would cost more than
+    the evaluation of the kernels. A set whose copy would pass the bytes that the stack spares is read from the stack,
+    which evaluates its kernels in every pass.
+    """
+
+    problem: Problem
+    tol: float
+    kernels: Array = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    _buffer: Array | None = field(default=None, repr=False)
+
+    def choose(self, kernels: Array) -> Problem:
+        """Return the problem on ``kernels``; those that were in the set before must come first, in their old order."""
+        stack = self.problem.stack
+        if stack.in_memory:
+            chosen: GramStack = stack.view(kernels)
+            self.kernels = kernels
+        elif self._fits(kernels.size):
+            chosen = PackedStack(self._packed(kernels), stack.n_samples, n_threads=stack.n_threads)
+            self.kernels = kernels
+        else:
+            chosen = stack.take(kernels)
+            self.kernels, self._buffer = np.zeros(0, dtype=np.intp), None
+        problem = self.problem
+        return replace(
+            problem,
+            stack=chosen,
+            kernel_penalties=problem.penalties[kernels],
+            regularizer=problem.regularizer.take(kernels),
+        )
+
+    def _packed(self, kernels: Array) -> Array:
+        kept = np.flatnonzero(np.isin(self.kernels, kernels))
+        buffer = self._room(kernels.size)
+        source = buffer if self._buffer is None else self._buffer
+        for new, old in enumerate(kept):
+            if new != old or source is not buffer:
+                buffer[new] = source[old]
+        self._buffer = buffer
+        if kernels.size > kept.size:
+            self.problem.stack.triangles(kernels[kept.size :], out=buffer[kept.size : kernels.size])
+        return buffer[: kernels.size]
+
+    @property
+    def _dtype(self) -> Any:
+        single = self.tol >= SINGLE_PRECISION_GAP or self.problem.stack.dtype == np.float32
+        return np.dtype(np.float32 if single else np.float64)
+
+    @property
+    def _most_rows(self) -> int:
+        """Number of kernels whose triangles may be held."""
+        stack = self.problem.stack
+        row = self._dtype.itemsize * stack.n_samples * (stack.n_samples + 1) // 2
+        return stack.n_kernels if stack.spare_bytes is None else min(stack.n_kernels, stack.spare_bytes // row)
+
+    def _fits(self, size: int) -> bool:
+        """Return whether ``size`` kernels can be held, beside the rows of a buffer that they outgrow."""
+        outgrown = self._buffer is not None and self._buffer.shape[0] < size
+        return size + (self.kernels.size if outgrown else 0) <= self._most_rows
+
+    def _room(self, size: int) -> Array:
+        """Return a buffer of at least ``size`` rows; rows that are never written take no memory."""
+        if self._buffer is not None and self._buffer.shape[0] >= size:
+            return self._buffer
+        entries = self.problem.stack.n_samples * (self.problem.stack.n_samples + 1) // 2
+        return np.empty((min(4 * size, self._most_rows), entries), dtype=self._dtype)
+
+
+@dataclass
+class _State:
+    start: Model
+    copy: WorkingCopy
+    kernels: Array = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    iteration: PrimalDual | None = None
+    norms: Array = field(default_factory=lambda: np.zeros(0))
+    gap: float = np.inf
+    previous_gap: float = np.inf
+    absolute_gap: float = np.inf
+    share: float = INNER_SHARE
+    steps: int = 0
+    trims: int = 0
+    trimmed: Array = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    missed: Array = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkingSet(Solver):
+    """Solve on a growing set of kernels with the primal-dual Newton iteration; certify on all kernels with one pass.
+
+    Solves ``min_{f,b} sum_i s_i l(y_i, f_i + b) + Omega(||f_1||, ..., ||f_M||)`` for regularizers that select kernels:
+    block 1-norm, elastic net and weights on a simplex. A kernel outside the set cannot matter while its dual norm
+    ``u_m = sqrt(rho' K_m rho)`` stays below a bound (``C`` for the block 1-norm); the pass of each outer iteration
+    computes all of them, which gives the certificate and the worst violators at once.
+
+    Parameters
+    ----------
+    initial_size : int
+        Kernels in the first working set; each later one is at most four times the one before, or
+        twice where kernels have to be evaluated.
+
+    Notes
+    -----
+    The variables of the iteration survive from one working set to the next: new kernels enter with a slack and with
+    the weight that puts their product on the central path.
+
+    Where the iteration breaks down, as it can when the optimum is a millionth of the loss at zero, block coordinate
+    descent goes on from the best model, and the better of both is returned.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.objective import Problem, get_loss, get_regularizer
+    >>> rng = np.random.default_rng(0)
+    >>> factors = rng.standard_normal((300, 20, 2))
+    >>> kernels = factors @ factors.transpose(0, 2, 1)
+    >>> problem = Problem(kernels, np.sign(factors[7, :, 0]), get_loss("logistic"), get_regularizer("l1", 3.0))
+    >>> solution = WorkingSet(tol=1e-6).solve(problem)
+    >>> str(solution.status), int(solution.kernel_weights.argmax())
+    ('converged', 7)
+    """
+
+    initial_size: int = 50
+
+    name: ClassVar[str] = "working_set"
+    couples: ClassVar[bool] = True
+    fallback: ClassVar[type[Solver] | None] = BlockCoordinate
+    needs: ClassVar[frozenset[Capability]] = frozenset(
+        {Capability.CURVED_CONJUGATE, Capability.MULTIPLIERS, Capability.SELECTION}
+    )
+
+    def __post_init__(self) -> None:
+        check_count(self.initial_size, "initial_size")
+
+    def initialize(self, problem: Problem, start: Model) -> _State:
+        """Start from the given model with an empty working set."""
+        return _State(start, WorkingCopy(problem, self.tol))
+
+    def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
+        """Keep the norms of all kernels: they name the violators."""
+        state.norms = certificate.dual_norms
+        state.previous_gap = state.gap
+        state.gap, state.absolute_gap = certificate.relative_gap, certificate.gap
+
+    def step(self, problem: Problem, state: _State) -> None:
+        """Grow the working set by the worst violators and solve on it."""
+        if state.iteration is None:
+            self._open(problem, state)
+        else:
+            self._revise(problem, state, state.iteration)
+        wanted = max(state.share * self.tol, min(INNER_PROGRESS * state.gap, FIRST_GAP))
+        self._descend(problem, state, wanted)
+        assert state.iteration is not None
+        if state.trims < MOST_TRIMS and self._near(problem, state.iteration, self.tol):
+            self._trim(problem, state, state.share * self.tol)
+
+    def extract(self, problem: Problem, state: _State) -> Model:
+        """Return the model of the working set, with weight zero for all other kernels."""
+        assert state.iteration is not None
+        rho, weights, b = state.iteration.model(PRUNING_TOLERANCE * self.tol)
+        d = np.zeros(problem.n_kernels)
+        d[state.kernels] = weights
+        return rho, d, b
+
+    def newton_steps(self, state: _State) -> int:
+        """Return the number of Newton steps over all working sets."""
+        return state.steps
+
+    def _open(self, problem: Problem, state: _State) -> None:
+        rho, d, b = state.start
+        bounds = problem.regularizer.inactive_below
+        norms = _relative(state.norms, bounds) if np.any(bounds) else state.norms
+        always = int(np.isinf(norms).sum())  # kernels that no norm is too small for can never be left out
+        size = max(self.initial_size, 0 if problem.regularizer.dual_constraint else problem.n_kernels // DENSE_START)
+        worst = np.argsort(-norms, kind="stable")[: size + always]
+        state.kernels = np.union1d(worst, np.flatnonzero(d))
+        state.iteration = start_iteration(state.copy.choose(state.kernels), rho, b, scores_of(problem, rho, d))
+        state.gap = FIRST_GAP / INNER_PROGRESS
+
+    def _revise(self, problem: Problem, state: _State, iteration: PrimalDual) -> None:
+        shared = iteration.shared_bound
+        norms = _relative(state.norms, problem.regularizer.inactive_below if shared is None else shared)
+        inside = norms[state.kernels]
+        keep = ~iteration.kernels.inactive() | (inside >= min(NEARLY_ACTIVE, inside.max()))
+        outside = np.ones(problem.n_kernels, dtype=bool)
+        outside[state.kernels] = False
+        found = np.flatnonzero(outside & (norms > NEARLY_VIOLATED))
+        growth = GROWTH if problem.stack.in_memory else 1
+        room = max(self.initial_size, growth * state.kernels.size)
+        added = found[np.argsort(-norms[found], kind="stable")][:room]
+        state.missed = np.union1d(state.missed, np.intersect1d(added, state.trimmed))
+        if not (norms[added] > 1.0).any() or state.gap > SLOW * state.previous_gap:
+            state.share *= 0.3
+            keep[:] = True
+        if problem.stack.in_memory and np.count_nonzero(~keep) < WORTH_DROPPING * keep.size:
+            keep[:] = True
+        if added.size or not keep.all():
+            state.kernels = np.concatenate([state.kernels[keep], added])
+            chosen = state.copy.choose(state.kernels)
+            moved = iteration.moved_to(chosen, keep, state.norms[added], state.absolute_gap)
+            # Kernels far beyond their bound enter with weights that can throw the iteration off its path for good.
+            rho, b = problem.zero_model()
+            lost = moved.bounds()[0] > problem.empirical_loss(np.full(problem.n_samples, b))
+            state.iteration = start_iteration(chosen, rho, b) if lost else moved
+
+    def _trim(self, problem: Problem, state: _State, wanted: float) -> None:
+        """Solve once more without inactive kernels whose small weights the model still needs.
+
+        Among many kernels that nearly reach their bound, an interior point spreads small weights over all of them.
+        Should one of the kernels left out be missed, the next pass finds it, and it is not left out again.
+        """
+        assert state.iteration is not None
+        keep = ~state.iteration.kernels.inactive() | np.isin(state.kernels, state.missed)
+        if keep.all() or not keep.any() or self._near_with_zeros(problem, state.iteration, wanted):
+            return
+        state.trims += 1
+        state.trimmed, state.kernels = state.kernels[~keep], state.kernels[keep]
+        chosen = state.copy.choose(state.kernels)
+        distance = wanted * max(abs(state.iteration.bounds()[0]), problem.tiny)
+        state.iteration = state.iteration.moved_to(chosen, keep, np.zeros(0), distance)
+        self._descend(problem, state, wanted)
+
+    def _descend(self, problem: Problem, state: _State, wanted: float) -> None:
+        assert state.iteration is not None
+        spare, share = STEPS_FOR_ZEROS, 1.0
+        for _ in range(MOST_INNER_STEPS):
+            primal, _ = state.iteration.bounds()
+            state.iteration.newton_step(share * wanted * max(abs(primal), problem.tiny))
+            state.steps += 1
+            if not self._near(problem, state.iteration, wanted):
+                continue
+            if spare == 0 or self._near_with_zeros(problem, state.iteration, wanted):
+                break
+            spare, share = spare - 1, share * CLOSER
+
+    def _near(self, problem: Problem, iteration: PrimalDual, wanted: float) -> bool:
+        primal, dual = iteration.bounds()
+        return bool(primal - dual <= wanted * max(abs(primal), problem.tiny))
+
+    def _near_with_zeros(self, problem: Problem, iteration: PrimalDual, wanted: float) -> bool:
+        """Whether the model is also good without its inactive kernels, whose weights shrink with every step."""
+        unit = max(abs(iteration.bounds()[0]), problem.tiny)
+        return iteration.pruned_gap() <= max(2.0 * wanted, PRUNING_TOLERANCE * self.tol) * unit
+
+
+def _relative(norms: Array, bounds: Array | float) -> Array:
+    """Return dual norms in units of the bound above which a kernel has a weight; infinite where every norm is."""
+    bounds = np.broadcast_to(bounds, norms.shape)
+    return np.divide(norms, bounds, out=np.full(norms.shape, np.inf), where=bounds > 0)

@@ -1,0 +1,1 @@
+"""Machines at fixed kernel weights."""

@@ -1,0 +1,221 @@
+"""The compiled inner loops of sequential minimal optimization.
+
+Dual coefficients ``rho`` live in the box ``[lo, hi]``; the objective is ``F(q_1^2, ..., q_M^2) - y'rho`` with
+``q_j^2 = rho' Q_j rho``. With an intercept a step moves two coordinates in opposite directions, so that the sum stays;
+without one it moves a single coordinate. The loops stop when they need a kernel row that is not in the cache: fetching
+it is the business of the caller.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.compiled import compiled
+from manykernels.solvers.learners.smoothing import smoothed_step, smoothed_weights
+
+Array = NDArray[Any]
+
+FAST = {"reassoc", "contract", "nsz"}
+TINY_CURVATURE = 1e-300
+STEP_ACCURACY = 1e-3  # of the derivative along a pair: what the next pairs undo anyway
+MISSING = -1  # slot of a row that is not in the cache
+
+
+@compiled()
+def steepest(grad: Array, rho: Array, lo: Array, hi: Array, active: Array) -> tuple[int, int]:
+    """Return the coordinate that gains most by rising and the one that gains most by falling (-1 if none can)."""
+    up, down = -1, -1
+    lowest, highest = np.inf, -np.inf
+    for i in active:
+        if rho[i] < hi[i] and grad[i] < lowest:
+            lowest, up = grad[i], i
+        if rho[i] > lo[i] and grad[i] > highest:
+            highest, down = grad[i], i
+    return up, down
+
+
+@compiled()
+def violation_of(grad: Array, up: int, down: int, paired: bool) -> float:
+    """Return by how much the optimality interval is missed; never negative."""
+    if paired:
+        return max(grad[down] - grad[up], 0.0) if up >= 0 and down >= 0 else 0.0
+    rising = -grad[up] if up >= 0 else 0.0
+    falling = grad[down] if down >= 0 else 0.0
+    return max(rising, falling, 0.0)
+
+
+@compiled()
+def shrink(grad: Array, rho: Array, lo: Array, hi: Array, active: Array, low: float, high: float, kept: Array) -> int:
+    """Write the active coordinates without those at a bound that their gradient pushes against; return how many."""
+    count = 0
+    for i in active:
+        idle = (rho[i] >= hi[i] and grad[i] < low) or (rho[i] <= lo[i] and grad[i] > high)
+        if not idle:
+            kept[count] = i
+            count += 1
+    return count
+
+
+@compiled()
+def idle_bounds(grad: Array, up: int, down: int, paired: bool) -> tuple[float, float]:
+    """Return the interval outside which a coordinate at a bound takes no part in any violating pair."""
+    return (grad[up], grad[down]) if paired else (0.0, 0.0)
+
+
+@compiled()
+def moved(value: float, step: float, longest: float, bound: float) -> float:
+    """Move a coordinate; a step as long as its own room ends exactly at the bound."""
+    return bound if abs(step) >= longest else value + step
+
+
+@compiled(fastmath=FAST)
+def _model_curvature(
+    row: Array,
+    diagonals: Array,
+    products: Array,
+    active: Array,
+    up: int,
+    eta: Array,
+    u: Array,
+    c: Array,
+    curvature: Array,
+    mixed: Array,
+) -> None:
+    """Fill, for each partner of ``up``, the second derivative along the pair but for ``- z mixed^2``."""
+    for n in active:
+        curvature[n] = mixed[n] = 0.0
+    for j in range(eta.size):
+        if eta[j] > 0.0:
+            entries, own, level = row[j], row[j, up], products[j, up]
+            for n in active:
+                p = level - products[j, n]
+                curvature[n] += eta[j] * (own + diagonals[j, n] - 2.0 * entries[n]) + u[j] * p * p
+                mixed[n] += c[j] * p
+
+
+@compiled()
+def _best_partner(
+    grad: Array, rho: Array, lo: Array, active: Array, up: int, curvature: Array, mixed: Array, z: float
+) -> int:
+    """Return the coordinate whose fall, with the rise of ``up``, lowers the second-order model most."""
+    best, partner = -1.0, -1
+    for n in active:
+        gain = grad[n] - grad[up]
+        if rho[n] > lo[n] and gain > 0.0:
+            value = gain * gain / max(curvature[n] - z * mixed[n] * mixed[n], TINY_CURVATURE)
+            if value > best:
+                best, partner = value, n
+    return partner
+
+
+@compiled(fastmath=FAST)
+def _spread(
+    first: Array, second: Array, step: float, products: Array, y: Array, grad: Array, active: Array, eta: Array
+) -> None:
+    """Add ``step (first - second)`` to the products ``Q_j rho``; recompute the gradient in the same sweep."""
+    for n in active:
+        grad[n] = -y[n]
+    for j in range(eta.size):
+        left, right, target = first[j], second[j], products[j]
+        for n in active:
+            target[n] += step * (left[n] - right[n])
+            grad[n] += eta[j] * target[n]
+
+
+@compiled()
+def _row(rows: Array, slots: Array, stamps: Array, i: int) -> Array:
+    """Return row ``i`` of every kernel (M, N) and mark it as used last."""
+    latest = 0
+    for stamp in stamps:
+        latest = max(latest, stamp)
+    stamps[slots[i]] = latest + 1
+    return rows[slots[i]]
+
+
+@compiled()
+def _line(
+    first: Array, diagonals: Array, products: Array, up: int, down: int, sign: float, linear: Array, curvature: Array
+) -> None:
+    """Fill the coefficients of ``q_j^2 + 2 t linear_j + t^2 curvature_j`` along the step; ``down`` is -1 if single."""
+    for j in range(linear.size):
+        linear[j] = sign * products[j, up]
+        curvature[j] = diagonals[j, up]
+        if down >= 0:
+            linear[j] -= products[j, down]
+            curvature[j] = max(curvature[j] + diagonals[j, down] - 2.0 * first[j, down], 0.0)
+
+
+@compiled()
+def _move_coordinates(rho: Array, lo: Array, hi: Array, up: int, down: int, sign: float, step: float) -> None:
+    bound = hi[up] if sign > 0.0 else lo[up]
+    rho[up] = moved(rho[up], sign * step, abs(bound - rho[up]), bound)
+    if down >= 0:
+        rho[down] = moved(rho[down], -step, rho[down] - lo[down], lo[down])
+
+
+@compiled()
+def kernel_loop(
+    rows: Array,
+    slots: Array,
+    stamps: Array,
+    diagonals: Array,
+    y: Array,
+    lo: Array,
+    hi: Array,
+    rho: Array,
+    products: Array,
+    squares: Array,
+    grad: Array,
+    active: Array,
+    paired: bool,
+    center: Array,
+    shares: Array,
+    constant: float,
+    tol: float,
+    most: int,
+) -> tuple[float, int, int]:
+    """Take up to ``most`` steps on the active coordinates; return violation, steps and the row that is missing.
+
+    Parameters are the row cache (``rows`` (slots, M, N), ``slots`` (N,) position of each row or -1, ``stamps`` of last
+    use), ``diagonals`` (M, N), the target and the box, the state ``rho``, ``products`` = Q_j rho (M, N), ``squares`` =
+    q_j^2 (M,) and ``grad`` (N,), all overwritten, and the smoothing (``center``, ``shares``, ``constant``). The missing
+    row is -1 if there is none.
+    """
+    size = squares.size
+    eta, u, c = np.empty(size), np.empty(size), np.empty(size)
+    linear, curvature = np.empty(size), np.empty(size)
+    bend, mixed = np.zeros(rho.size), np.zeros(rho.size)
+    second = np.zeros((size, 0 if paired else rho.size))
+    z = smoothed_weights(squares, center, shares, constant, eta, u, c)
+    steps = 0
+    while True:
+        up, down = steepest(grad, rho, lo, hi, active)
+        violation = violation_of(grad, up, down, paired)
+        if violation <= tol or steps == most:
+            return violation, steps, MISSING
+        if not paired:
+            up, down = (down, -1) if up < 0 or (down >= 0 and grad[down] > -grad[up]) else (up, -1)
+        if slots[up] == MISSING:
+            return violation, steps, up
+        first = _row(rows, slots, stamps, up)
+        sign = 1.0 if paired or grad[up] < 0.0 else -1.0
+        longest = hi[up] - rho[up] if sign > 0.0 else rho[up] - lo[up]
+        gain = sign * y[up]
+        if paired:
+            _model_curvature(first, diagonals, products, active, up, eta, u, c, bend, mixed)
+            down = _best_partner(grad, rho, lo, active, up, bend, mixed, z)
+            if slots[down] == MISSING:
+                return violation, steps, down
+            second = _row(rows, slots, stamps, down)
+            longest, gain = min(longest, rho[down] - lo[down]), gain - y[down]
+        _line(first, diagonals, products, up, down, sign, linear, curvature)
+        step = smoothed_step(longest, squares, linear, curvature, gain, center, shares, constant, STEP_ACCURACY)
+        _move_coordinates(rho, lo, hi, up, down, sign, step)
+        for j in range(size):
+            squares[j] = max(squares[j] + step * (2.0 * linear[j] + step * curvature[j]), 0.0)
+        z = smoothed_weights(squares, center, shares, constant, eta, u, c)
+        _spread(first, second, sign * step, products, y, grad, active, eta)
+        steps += 1

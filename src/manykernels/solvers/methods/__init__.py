@@ -1,1 +1,0 @@
-"""One published or default algorithm a file or folder, named as people call it."""

@@ -1,1 +1,0 @@
-"""The problem as one cone program, solved by Clarabel."""

@@ -1,1 +1,0 @@
-"""Proximal forward-backward splitting (PFBS)."""

@@ -1,1 +1,0 @@
-"""The support kernel machine by sequential minimal optimization (SKM)."""

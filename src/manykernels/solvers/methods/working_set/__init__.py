@@ -1,1 +1,0 @@
-"""The default: a primal-dual Newton method on a working set of kernels."""

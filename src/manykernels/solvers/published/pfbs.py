@@ -1,0 +1,487 @@
+"""Proximal forward-backward splitting (PFBS), accelerated, with Newton steps on the support it identifies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from scipy.linalg import LinAlgError
+from scipy.optimize import minimize_scalar
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.grams.packed import PackedStack
+from manykernels.objective.capabilities import Capability
+from manykernels.solvers.base import BROKEN, Solver
+from manykernels.solvers.gram.interior_point import InteriorPoint
+from manykernels.solvers.gram.newton_system import NewtonSystem
+from manykernels.solvers.published.pfbs_splitting import (
+    AHEAD,
+    EARLY,
+    FIRST_DAMPING,
+    HIGHEST_DAMPING,
+    LOWEST_DAMPING,
+    MOST_RETRIES,
+    NEARLY_ACTIVE,
+    NEWTON_STEPS,
+    ROUNDING,
+    SHORT_STEP,
+    SMALLEST_CURVATURE,
+    SUFFICIENT,
+    Blocks,
+    best_intercept,
+    dual_vector,
+    forward_backward,
+    heuristic_sigma,
+    objective,
+    safe_sigma,
+    scaled_sigma,
+    takes_many_steps,
+)
+from manykernels.validation.arrays import check_count
+
+if TYPE_CHECKING:
+    from manykernels.grams.base import GramStack
+    from manykernels.objective.problem import Certificate, Problem
+    from manykernels.objective.regularizers import Regularizer
+    from manykernels.solvers.solution import Model, Status
+    from manykernels.validation.arrays import Array
+
+
+# Newton's method on the support that a splitting method has identified.
+#
+# With every block of the support away from zero the objective is smooth there. In the direct sum of the function spaces
+# its Hessian is the curvature ``H`` of the loss seen through the samples, plus one operator a block: ``g'(t)/t`` across
+# the block and ``g''(t)`` along it. The former is inverted by hand, which leaves a system of order N, bordered by minus
+# the steps ``x`` along the blocks:
+#
+#     (H^-1 + A) v + Q' x - 1 db = -H^-1 rho,        Q v - R x = -g',        1'v = 0,        v = H dz - rho,
+#     A = sum_j (t_j/g'_j) (K_j - q_j q_j'),         q_j = f_j(X)/t_j   (rows of Q).
+#
+# ``R`` is the curvature along the blocks: a full matrix for weights on a simplex, and damped, since that of the block
+# 1-norm vanishes.
+
+
+LARGEST_CURVATURE = 1.0 / np.finfo(np.float64).tiny  # of a block of zero norm, whose penalty may bend infinitely there
+
+
+@dataclass(frozen=True)
+class NewtonStep:
+    """Where a Newton step on the support ends, and what cut it short.
+
+    Attributes
+    ----------
+    blocks, b, value
+        The end point and its objective.
+    step : float
+        In (0, 1].
+    leaving : ndarray of shape (m,), bool
+        Kernels of the support whose blocks a whole step would turn around.
+    ahead : ndarray of shape (N,)
+        Scores a little farther than the step went.
+    """
+
+    blocks: Blocks
+    b: float
+    value: float
+    step: float
+    leaving: Array
+    ahead: Array
+
+
+def newton_step(
+    problem: Problem, support: Array, blocks: Blocks, b: float, damping: float, reference: Array | None = None
+) -> NewtonStep:
+    """Take a Newton step on the blocks of ``support``, as long as the objective falls; the others stay as they are."""
+    chosen, scores = blocks.take(support), blocks.scores() + b
+    reference = scores if reference is None else reference
+    rho = dual_vector(problem, reference, 0.0)
+    rho -= problem.weight * problem.loss.second_derivative(problem.y, reference) * (scores - reference)
+    direction = support_direction(problem, support, chosen, reference, rho, damping)
+    step = support_step(problem, support, blocks, b, direction)
+    leaving = np.einsum("mi,mi->m", direction[0], chosen.values) < -(chosen.norms**2)
+    if not problem.regularizer.sparse:
+        leaving[:] = False
+    ahead = scores + min(1.0, AHEAD * step) * (direction[1].sum(axis=0) + direction[2])
+    found, b = _advanced(problem, support, blocks, b, direction, step)
+    return NewtonStep(found, b, objective(problem, found, b), step, leaving, ahead)
+
+
+def _advanced(
+    problem: Problem, support: Array, blocks: Blocks, b: float, direction: tuple[Array, Array, float], step: float
+) -> tuple[Blocks, float]:
+    """Return the blocks after a step; those of a sparse regularizer that would turn around become zero."""
+    coefficients, values = blocks.coefficients.copy(), blocks.values.copy()
+    coefficients[support] += step * direction[0]
+    values[support] += step * direction[1]
+    if problem.regularizer.sparse:
+        turned = np.einsum("mi,mi->m", coefficients, blocks.values) <= 0
+        coefficients[turned], values[turned] = 0.0, 0.0
+    found = Blocks.of(coefficients, values)
+    return found, best_intercept(problem, found.scores(), b + step * direction[2])
+
+
+def support_direction(
+    problem: Problem, support: Array, blocks: Blocks, scores: Array, rho: Array, damping: float
+) -> tuple[Array, Array, float]:
+    """Return the Newton direction of coefficients (m, N), of values (m, N) and of the intercept."""
+    slopes, compliances, radial = penalty_curvature(problem.regularizer.take(support), blocks.norms, damping)
+    inverse_norms = np.divide(1.0, blocks.norms, out=np.zeros_like(blocks.norms), where=blocks.norms > 0)
+    units = blocks.values * inverse_norms[:, None]
+    weights = np.zeros(problem.n_kernels)
+    weights[support] = compliances / problem.penalties[support] ** 2
+    matrix = problem.stack.combine(weights) - units.T @ (compliances[:, None] * units)
+    inverse_curvature = _inverse_curvature(problem, scores)
+    matrix[np.diag_indices_from(matrix)] += inverse_curvature
+    v, along, multiplier = _solve(matrix, problem.fit_intercept, units, radial, -inverse_curvature * rho, slopes)
+    products = problem.stack.apply_each(v, support) * weights[support, None]
+    relative = ((compliances * (units @ v) - along) * inverse_norms)[:, None]
+    dcoefficients = relative * blocks.coefficients - compliances[:, None] * v
+    return dcoefficients, relative * blocks.values - products, -multiplier
+
+
+def _solve(
+    matrix: Array, border: bool, units: Array, radial: Array, right: Array, slopes: Array
+) -> tuple[Array, Array, float]:
+    """Eliminate ``v``, not ``x``: the Schur complement stays well conditioned when ``R`` vanishes."""
+    system = NewtonSystem(matrix, border)
+    plain, plain_multiplier = system.solve(right, 0.0)
+    solved = [system.solve(unit, 0.0) for unit in units]
+    responses = np.array([part for part, _ in solved])
+    schur = radial + units @ responses.T
+    along = np.linalg.solve((schur + schur.T) / 2, units @ plain + slopes)
+    multipliers = np.array([multiplier for _, multiplier in solved])
+    return plain - along @ responses, along, plain_multiplier - float(along @ multipliers)
+
+
+def _inverse_curvature(problem: Problem, scores: Array) -> Array:
+    curvature = problem.loss.second_derivative(problem.y, scores)
+    return 1.0 / (problem.weight * np.maximum(curvature, SMALLEST_CURVATURE))
+
+
+def penalty_curvature(regularizer: Regularizer, t: Array, damping: float) -> tuple[Array, Array, Array]:
+    """Return ``g'(t)`` (m,), ``t / g'(t)`` (m,) and the curvature ``R`` along the blocks (m, m), damped if sparse."""
+    compliances = regularizer.weights_from_norms(t)
+    radial = np.minimum(regularizer.hessian(t), LARGEST_CURVATURE)
+    if regularizer.sparse:
+        radial[np.diag_indices_from(radial)] += damping / compliances
+    return regularizer.derivative(t), compliances, radial
+
+
+def support_step(
+    problem: Problem, support: Array, blocks: Blocks, b: float, direction: tuple[Array, Array, float]
+) -> float:
+    """Return 1 if the whole step lowers the objective enough, else the best step in (0, 1).
+
+    Along a line scores are linear and squared norms quadratic, so that no kernel is read.
+    """
+    dcoefficients, dvalues, db = direction
+    scores, change = blocks.scores() + b, dvalues.sum(axis=0) + db
+    chosen, norms = blocks.take(support), blocks.norms.copy()
+    linear = np.einsum("mi,mi->m", dcoefficients, chosen.values)
+    square = np.einsum("mi,mi->m", dcoefficients, dvalues)
+
+    def value(step: float) -> float:
+        squares = chosen.norms**2 + step * (2 * linear + step * square)
+        norms[support] = np.sqrt(np.maximum(squares, 0.0))
+        return problem.empirical_loss(scores + step * change) + problem.regularizer.value(norms)
+
+    start, whole, early = value(0.0), value(1.0), value(EARLY)
+    if whole <= start + SUFFICIENT * min(early - start, 0.0) / EARLY:
+        return 1.0
+    return float(minimize_scalar(value, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-8}).x)
+
+
+STEP_RULES = ("scaled", "safe", "heuristic")
+
+
+@dataclass
+class _State:
+    """Where the iteration is, on the kernels ``work`` of the problem."""
+
+    problem: Problem
+    work: Array
+    blocks: Blocks
+    previous: Blocks
+    b: float
+    value: float
+    sigma: Array
+    theta: float = 1.0
+    damping: float = FIRST_DAMPING
+    restarts: int = 0
+    fallbacks: int = 0
+    forward_steps: int = 0
+    newton_steps: int = 0
+    values: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForwardBackward(Solver):
+    r"""Proximal forward-backward splitting, block by block, never forming a matrix of order MN.
+
+    With ``rho = -s l'(z)`` at the current scores ``z = sum_j K_j alpha_j + b``, every block moves to
+
+    .. math:: a_j = \alpha_j + \rho / \sigma_j, \qquad
+              \alpha_j \leftarrow \frac{\mathrm{prox}(\|a_j\|_{K_j})}{\|a_j\|_{K_j}}\, a_j
+
+    for losses with a Lipschitz derivative. For the squared loss and the elastic net this is the PFBS of the paper:
+    its ``sigma`` is ``(sigma_j + n mu) / n`` here, since the ridge part is in the prox. One iteration reads every
+    kernel of the work set once. The intercept is minimized out exactly before each gradient, which leaves a smooth
+    convex function with the same step sizes.
+
+    Parameters
+    ----------
+    step_rule : {"scaled", "safe", "heuristic"}
+        ``"safe"``: ``sigma = lambda_max(sum_j K_j)``, with which every step descends. ``"scaled"``: ``sigma_j`` in
+        proportion to the trace of each kernel, just as safe, and far faster when kernels differ in scale ("safe" for
+        regularizers that couple blocks or have no such prox: ``"lq"`` and ``"simplex"``). ``"heuristic"``: the paper's
+        ``max_j lambda_max(K_j)``, which diverges when kernels are alike; the first increase of the objective switches
+        to the safe rule.
+    accelerate : bool
+        Momentum (FISTA), restarted whenever the objective increases or the momentum points uphill.
+    polish : bool
+        Newton steps on the support, after each round of splitting steps. Splitting alone needs very many steps when
+        kernels are nearly collinear; without polishing it may stall there.
+    round_steps : int
+        Splitting steps between two certificates.
+
+    Notes
+    -----
+    Unlike those of the working-set solver, the passes reported include what is read of the work set.
+
+    The returned model has one ``rho`` for all blocks and weights from their norms, and it is that model which is
+    certified: the blocks themselves are in proportion to one ``rho`` only at the optimum.
+
+    References
+    ----------
+    Z. Liu, "rls_dual_mkl: a PFBS-based implementation for multiple kernel learning"; L. Rosasco et al., "Iterative
+    projection methods for structured sparsity regularization", MIT-CSAIL-TR-2009-050. Momentum: A. Beck, M. Teboulle,
+    SIAM J. Imaging Sci. 2 (2009). Restarts: B. O'Donoghue, E. Candes, Found. Comput. Math. 15 (2015). Newton on the
+    identified support: G. Bareilles, F. Iutzeler, J. Malick, Math. Program. 200 (2023).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.objective.losses import get_loss
+    >>> from manykernels.objective.problem import Problem
+    >>> from manykernels.objective.regularizers import get_regularizer
+    >>> kernels = np.stack([np.eye(4), np.ones((4, 4)), np.diag([1.0, 2.0, 3.0, 4.0])])
+    >>> problem = Problem(kernels, [1.0, 2.0, 3.0, 4.0], get_loss("squared"), get_regularizer("l1", 0.5))
+    >>> str(ForwardBackward(tol=1e-8).solve(problem).status)
+    'converged'
+    """
+
+    max_iter: int = 1000
+    step_rule: str = "scaled"
+    accelerate: bool = True
+    polish: bool = True
+    round_steps: int = 20
+
+    name: ClassVar[str] = "pfbs"
+    fallback: ClassVar[type[Solver] | None] = InteriorPoint
+    needs: ClassVar[frozenset[Capability]] = frozenset(
+        {Capability.BOUNDED_CURVATURE, Capability.CURVATURE, Capability.WEIGHTS_FROM_NORMS}
+    )
+
+    def __post_init__(self) -> None:
+        if self.step_rule not in STEP_RULES:
+            raise InvalidInputError(f"step_rule must be one of {', '.join(STEP_RULES)}, got {self.step_rule!r}.")
+        check_count(self.round_steps, "round_steps")
+
+    def sigma(self, problem: Problem) -> Array:
+        """Return the inverse step size of every block, (M,).
+
+        Parameters
+        ----------
+        problem : Problem
+
+        Returns
+        -------
+        ndarray of shape (n_kernels,)
+        """
+        if self.step_rule == "heuristic":
+            return heuristic_sigma(problem)
+        scalable = self.step_rule == "scaled" and takes_many_steps(problem.regularizer)
+        return scaled_sigma(problem) if scalable else safe_sigma(problem)
+
+    @property
+    def handed_on(self) -> tuple[Status, ...]:
+        """What broke down or stalled, unless plain splitting or a published step size is asked for."""
+        return BROKEN if self.polish and self.accelerate and self.step_rule == "scaled" else ()
+
+    def initialize(self, problem: Problem, start: Model) -> _State:
+        """Start from the blocks ``d_m K_m rho`` of the given model."""
+        rho, d, b = start
+        coefficients = (problem.penalties**2 * d)[:, None] * rho
+        values = np.zeros_like(coefficients)
+        active = np.flatnonzero(d)
+        values[active] = problem.stack.apply_each(rho, active) * d[active, None]
+        return self._on(problem, np.arange(problem.n_kernels), Blocks.of(coefficients, values), b)
+
+    def _on(self, problem: Problem, work: Array, blocks: Blocks, b: float) -> _State:
+        b = best_intercept(problem, blocks.scores(), b)
+        return _State(problem, work, blocks, blocks, b, objective(problem, blocks, b), self.sigma(problem))
+
+    def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
+        """Choose the kernels to iterate on: nonzero blocks, and those whose dual norm comes near the bound."""
+        bound = _activity_bound(problem, state)
+        active = np.zeros(problem.n_kernels, dtype=bool)
+        active[state.work[state.blocks.norms > 0]] = True
+        wanted = active | (certificate.dual_norms >= np.minimum(NEARLY_ACTIVE * bound, certificate.dual_norms.max()))
+        missing = np.setdiff1d(np.flatnonzero(wanted), state.work)
+        if missing.size or np.count_nonzero(wanted) < 0.5 * state.work.size:
+            self._move(problem, state, np.flatnonzero(wanted))
+
+    def _move(self, problem: Problem, state: _State, work: Array) -> None:
+        coefficients, values = (np.zeros((problem.n_kernels, problem.n_samples)) for _ in range(2))
+        coefficients[state.work], values[state.work] = state.blocks.coefficients, state.blocks.values
+        moved = self._on(_restricted(problem, work), work, Blocks.of(coefficients[work], values[work]), state.b)
+        for name in ("problem", "work", "blocks", "previous", "b", "value", "sigma", "theta"):
+            setattr(state, name, getattr(moved, name))
+        if state.fallbacks:  # the rule that diverged once is not trusted on other kernels either
+            _slow_down(state)
+
+    def step(self, problem: Problem, state: _State) -> None:
+        """Take a round of splitting steps, then Newton steps on the support while they pay."""
+        before = state.problem.stack.counters.entries
+        for _ in range(self.round_steps):
+            self._split(state)
+        if self.polish:
+            for _ in range(NEWTON_STEPS):
+                if not self._newton(state):
+                    break
+                self._split(state)
+        if state.problem is not problem:
+            stack = state.problem.stack
+            problem.stack.counters.add(stack.counters.entries - before, stack.dtype.itemsize)
+
+    def extract(self, problem: Problem, state: _State) -> Model:
+        """Return one ``rho`` for all blocks, with the weights that give each block its norm."""
+        rho = dual_vector(state.problem, state.blocks.scores(), state.b)
+        norms = state.problem.dual_norms(rho)
+        d = np.zeros(problem.n_kernels)
+        weights = state.problem.regularizer.weights(state.blocks.norms, norms)
+        d[state.work] = weights / state.problem.penalties**2
+        return rho, d, state.b
+
+    def newton_steps(self, state: _State) -> int:
+        """Return the number of linear systems solved on supports."""
+        return state.newton_steps
+
+    def _split(self, state: _State) -> None:
+        """Take one forward-backward step, or undo the momentum or the step size that made the objective increase."""
+        problem, momentum, theta = state.problem, *_momentum(state.theta, self.accelerate)
+        point = state.blocks.beyond(state.previous, momentum)
+        scores = point.scores()
+        b = best_intercept(problem, scores, state.b)
+        blocks = forward_backward(problem, point, dual_vector(problem, scores, b), state.sigma)
+        b = best_intercept(problem, blocks.scores(), b)
+        value = objective(problem, blocks, b)
+        state.forward_steps += 1
+        if not value <= state.value + ROUNDING * abs(state.value):
+            self._retreat(state, momentum)
+            return
+        uphill = _uphill(point, blocks, state)
+        state.restarts += uphill
+        state.theta = 1.0 if uphill else theta
+        state.previous, state.blocks, state.b, state.value = state.blocks, blocks, b, value
+
+    def _retreat(self, state: _State, momentum: float) -> None:
+        state.theta, state.previous = 1.0, state.blocks
+        if momentum > 0:
+            state.restarts += 1
+        elif self.step_rule == "heuristic" and state.fallbacks == 0:
+            state.fallbacks += 1
+            _slow_down(state)
+
+    def _newton(self, state: _State) -> bool:
+        """Take a damped Newton step on the support; return whether it lowered the objective."""
+        problem, blocks = state.problem, state.blocks
+        support = np.flatnonzero(blocks.norms) if problem.regularizer.sparse else np.arange(problem.n_kernels)
+        if support.size == 0:
+            return False
+        state.newton_steps += 1
+        try:
+            found = newton_step(problem, support, blocks, state.b, state.damping)
+            if found.step < SHORT_STEP:
+                found = self._retried(state, support, found)
+        except LinAlgError:  # blocks of very different size, which splitting has yet to bring to order
+            state.damping = min(HIGHEST_DAMPING, 10 * state.damping)
+            return False
+        # Within rounding the objective says nothing, but a whole Newton step does what it should.
+        slack = ROUNDING * abs(state.value) if found.step == 1.0 else 0.0
+        if not found.value < state.value + slack:
+            state.damping = min(HIGHEST_DAMPING, 10 * state.damping)
+            return False
+        paying = state.value - found.value > slack
+        state.damping = max(LOWEST_DAMPING, state.damping * (0.1 if found.step == 1.0 else 1.0))
+        state.blocks, state.previous, state.b, state.value, state.theta = (
+            found.blocks,
+            found.blocks,
+            found.b,
+            found.value,
+            1.0,
+        )
+        return paying
+
+    def _retried(self, state: _State, support: Array, cut: NewtonStep) -> NewtonStep:
+        """Try again without the blocks that the step would turn around, and with the bends of the loss beyond its end.
+
+        Both are what cuts a Newton step short; splitting alone would need very many steps to get past them. Returns the
+        best of all trials.
+        """
+        problem, found, best = state.problem, cut, cut
+        for _ in range(MOST_RETRIES):
+            support = support[~found.leaving]
+            if support.size == 0:
+                break
+            kept = np.zeros(problem.n_kernels)
+            kept[support] = 1.0
+            blocks = state.blocks.scaled(kept) if support.size < np.count_nonzero(state.blocks.norms) else state.blocks
+            found = newton_step(problem, support, blocks, state.b, state.damping, found.ahead)
+            state.newton_steps += 1
+            best = found if found.value < best.value else best
+            if found.step >= SHORT_STEP:
+                break
+        return best
+
+
+def _slow_down(state: _State) -> None:
+    """Take steps with which no step increases the objective."""
+    state.sigma = np.maximum(safe_sigma(state.problem), state.sigma)
+
+
+def _momentum(theta: float, accelerate: bool) -> tuple[float, float]:
+    following = (1.0 + np.sqrt(1.0 + 4.0 * theta**2)) / 2
+    return ((theta - 1.0) / following, float(following)) if accelerate else (0.0, 1.0)
+
+
+def _uphill(point: Blocks, blocks: Blocks, state: _State) -> bool:
+    """Tell whether the last move goes against the step just taken, in the metric of the steps."""
+    along = np.einsum("mi,mi->m", point.coefficients - blocks.coefficients, blocks.values - state.blocks.values)
+    return float(state.sigma @ along) > 0
+
+
+def _activity_bound(problem: Problem, state: _State) -> Array | float:
+    """Return the dual norms above which zero blocks become nonzero; no kernel is ever left out below zero."""
+    regularizer = problem.regularizer
+    if not regularizer.sparse:
+        return -np.inf
+    if regularizer.simplex_size is not None:
+        return float(state.blocks.norms.sum()) / regularizer.simplex_size
+    return np.asarray(regularizer.inactive_below)
+
+
+def _restricted(problem: Problem, kernels: Array) -> Problem:
+    """Return the problem on some kernels: itself, a view if they are in memory, else a packed copy."""
+    stack = problem.stack
+    if kernels.size == problem.n_kernels:
+        return problem
+    few: GramStack
+    if stack.in_memory:
+        few = stack.view(kernels)
+    else:
+        few = PackedStack(stack.triangles(kernels), problem.n_samples, n_threads=stack.n_threads)
+    return replace(
+        problem, stack=few, kernel_penalties=problem.penalties[kernels], regularizer=problem.regularizer.take(kernels)
+    )

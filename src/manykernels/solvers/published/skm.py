@@ -1,0 +1,372 @@
+"""The support kernel machine: sequential minimal optimization on a smoothed dual, finished by Newton steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.objective.capabilities import Capability
+from manykernels.solvers.base import BROKEN, Solver
+from manykernels.solvers.gram.interior_point import InteriorPoint
+from manykernels.solvers.learners.smo_svm import smo_svm
+from manykernels.solvers.learners.svm_loops import svm_loop
+from manykernels.solvers.published.skm_descent import (
+    EQUAL_SHARES,
+    LARGEST_SIGMA,
+    LOWEST_KAPPA,
+    NEARLY_ACTIVE,
+    NO_CENTER,
+    POLISH_SHARE,
+    POLISH_SIGMA,
+    POLISH_STEPS,
+    SIGMA_GROWTH,
+    SMOOTHING_SHARE,
+    STEPS_PER_SAMPLE,
+    USELESS_ROUNDS,
+    VIOLATION_SHARE,
+    WORTH_DROPPING,
+    Descent,
+    UnitKernels,
+)
+from manykernels.solvers.published.skm_weights import epsilon_optimality, shares_of, smoothed_dual, sparser_weights
+from manykernels.validation.arrays import check_count, check_positive
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from manykernels.objective.problem import Certificate, Problem
+    from manykernels.solvers.run import CertifiedModel
+    from manykernels.solvers.solution import Model, Status
+    from manykernels.validation.arrays import Array
+
+__all__ = ["SupportKernelMachine", "smo_svm"]
+
+
+@dataclass
+class _State:
+    """Vectors over kernels are of all M kernels, the descent is on those of the working set."""
+
+    rho: Array
+    eta: Array
+    kappa: float
+    finishing: bool
+    norms: Array
+    descent: Descent | None = None
+    center: Array = field(default_factory=lambda: NO_CENTER)
+    sigma: float = 0.0
+    least: float = np.inf
+    rounds: int = 0
+    primal: float = np.inf
+    solved: bool = True
+    newton_steps: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SupportKernelMachine(Solver):
+    """Solve the support kernel machine by sequential minimal optimization (Bach, Lanckriet and Jordan 2004).
+
+    The problem is ``min_{w,b} (1/2) (sum_j d_j ||w_j||)^2 + C sum_i s_i xi_i``, in the terms of this library the hinge
+    loss with the regularizer ``Simplex(1 / C)`` and the kernel penalties ``d_j``; its dual has the kink
+    ``max_j J_j(alpha)``. The Moreau-Yosida term ``(1/2) sum_j a_j^2 ||w_j||^2`` makes it smooth, with ``kappa d_j`` for
+    ``a_j`` and ``(1 - kappa) d_j`` in place of ``d_j``. At ``kappa = 1`` it is a support vector machine on the sum of
+    the kernels; from there ``kappa`` falls geometrically, each time with the last solution as start. Two samples are
+    moved at a time, the first by largest violation, the second by the second-order model, to the root of the
+    derivative along the pair. Without an intercept single samples are moved.
+
+    With ``(1 - kappa) d_j`` the squared norms of the problem shrink by ``(1 - kappa)^2`` but its losses do not, so that
+    a stage approximates the problem of a larger ``C``, with an error proportional to ``kappa``. Here the box shrinks
+    along (``rescale``), which leaves an error proportional to ``kappa^2``. The number of steps still grows steeply as
+    ``kappa`` falls. From ``smallest_kappa`` on this class therefore goes beyond the paper: the smoothing is
+    centered at the weights found so far (the method of multipliers, exact without a limit), Newton steps on the
+    samples inside the box take turns with pairs, and a few Newton steps on the optimality conditions finish.
+
+    Parameters
+    ----------
+    kappa_factor : float
+        What ``kappa`` is multiplied by, in (0, 1).
+    smallest_kappa : float
+        Where the Newton steps begin, in (0, 1].
+    newton : bool
+        False for pairs alone, as in the paper, which let ``kappa`` fall until the gap is below ``tol``; expect no gap
+        below 1e-4.
+    rescale : bool
+        Whether a stage is solved at the constant ``C (1 - kappa)^2``; False, with ``newton=False``, for the algorithm
+        of the paper to the letter; expect no gap below 1e-2.
+    cache_bytes : int
+        Most bytes of kernel rows kept in memory.
+    smoothing : sequence of float or None
+        Factors ``c_j``, one a kernel: ``a_j = kappa c_j d_j``, the free constants of the paper. None is ones, as in its
+        experiments. They shape the way down from ``kappa = 1``, not the optimum.
+    shrinking : bool
+        Leave out, for a while, samples at a bound that their gradient pushes against.
+    epsilons : tuple of two floats or None
+        ``(eps1 / N, eps2)`` of the paper's stopping rule, which then ends a run in place of ``tol``: all kernels with a
+        weight have ``J_j`` within ``eps1`` of the largest, and no sample misses its optimality interval by more than
+        ``2 eps2``. The paper has (5e-4, 1e-4), with ``J`` in its own units, ``C`` times those of the library. ``tol``
+        still says how closely subproblems are solved.
+    sparsify : bool
+        Look for fewer kernels by linear programs at the end, keeping the gap below ``tol``.
+
+    Notes
+    -----
+    Kernels whose norm is well below the threshold, above which weights are positive, leave the working set; the pass of
+    the next certificate checks them and brings them back.
+
+    See Also
+    --------
+    manykernels.solvers.learners.smo_svm.smo_svm : the case of one kernel.
+    manykernels.solvers.published.skm_weights.epsilon_optimality : the optimality test of the paper.
+
+    References
+    ----------
+    F. Bach, G. Lanckriet, M. Jordan, "Multiple kernel learning, conic duality, and the SMO algorithm", ICML 2004.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import solve
+    >>> rng = np.random.default_rng(0)
+    >>> factors = rng.standard_normal((10, 30, 2))
+    >>> kernels = factors @ factors.transpose(0, 2, 1)
+    >>> y = np.sign(factors[7, :, 0])
+    >>> solution = solve(kernels, y, loss="hinge", regularizer="simplex", strength=0.1, solver="skm", tol=1e-6)
+    >>> str(solution.status), int(solution.kernel_weights.argmax())
+    ('converged', 7)
+    """
+
+    max_iter: int = 1000
+    kappa_factor: float = 0.5
+    smallest_kappa: float = 0.125
+    newton: bool = True
+    rescale: bool = True
+    cache_bytes: int = 200 * 2**20
+    smoothing: tuple[float, ...] | None = None
+    shrinking: bool = True
+    epsilons: tuple[float, float] | None = None
+    sparsify: bool = False
+
+    name: ClassVar[str] = "skm"
+    fallback: ClassVar[type[Solver] | None] = InteriorPoint
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.HINGE_FORM, Capability.SIMPLEX})
+
+    def __post_init__(self) -> None:
+        check_positive(self.smallest_kappa, "smallest_kappa", upper=1.0)
+        check_count(self.cache_bytes, "cache_bytes")
+        if check_positive(self.kappa_factor, "kappa_factor", upper=1.0) == 1.0:
+            raise InvalidInputError("kappa_factor must be below 1, or kappa would never fall.")
+        if self.smoothing is not None:
+            shares_of(self.smoothing)
+            object.__setattr__(self, "smoothing", tuple(float(factor) for factor in self.smoothing))
+        if self.epsilons is not None:
+            if not isinstance(self.epsilons, tuple) or len(self.epsilons) != 2:
+                raise InvalidInputError(f"epsilons must be a pair such as (5e-4, 1e-4), got {self.epsilons!r}.")
+            for epsilon in self.epsilons:
+                check_positive(epsilon, "each of epsilons")
+
+    @property
+    def handed_on(self) -> tuple[Status, ...]:
+        """What broke down or stalled, unless pairs alone or the paper's rule are asked for."""
+        return BROKEN if self.newton and self.epsilons is None else ()
+
+    def check(self, problem: Problem) -> None:
+        """Raise unless this algorithm can solve ``problem`` and there is a factor of smoothing for every kernel."""
+        super().check(problem)
+        if self.smoothing is not None and len(self.smoothing) != problem.n_kernels:
+            raise InvalidInputError(
+                f"smoothing has {len(self.smoothing)} factors for {problem.n_kernels} kernels: give one each."
+            )
+
+    def _shares(self, kernels: Array) -> Array:
+        """Return the shares of these kernels in the smoothed dual; an empty array means ones."""
+        return EQUAL_SHARES if self.smoothing is None else shares_of(self.smoothing)[kernels]
+
+    def good_enough(self, problem: Problem) -> Callable[[CertifiedModel], bool] | None:
+        """Return the paper's rule if there are ``epsilons``."""
+        if self.epsilons is None:
+            return None
+        most = self.epsilons[0] * problem.n_samples * problem.regularizer.strength, self.epsilons[1]
+
+        def optimal(model: CertifiedModel) -> bool:
+            found = epsilon_optimality(problem, model.dual_coef, model.kernel_weights)
+            return found.eps1 <= most[0] and found.eps2 <= most[1]
+
+        return optimal
+
+    def initialize(self, problem: Problem, start: Model) -> _State:
+        """Start at ``kappa = 1``, or, given kernel weights, at once with the multipliers around them."""
+        rho, d, _ = start
+        state = _State(
+            rho=np.array(problem.feasible_dual(rho)),
+            eta=_on_simplex(d * problem.penalties**2),
+            kappa=1.0,
+            finishing=self.newton and bool(d.any()),
+            norms=np.zeros(problem.n_kernels),
+        )
+        if state.finishing:
+            state.kappa = self.smallest_kappa
+            self._center(state)
+        return state
+
+    def observe(self, problem: Problem, state: _State, certificate: Certificate) -> None:
+        """Keep the best primal value, which tolerances refer to, and the norms of all kernels."""
+        state.primal = min(state.primal, certificate.primal)
+        state.norms = certificate.dual_norms / np.sqrt(problem.regularizer.strength)
+
+    def step(self, problem: Problem, state: _State) -> None:
+        """Solve at the next ``kappa``; later, take one round of pairs and Newton steps."""
+        if state.descent is None and not state.finishing:
+            self._solve_sum(problem, state)
+            return
+        if not state.finishing and state.solved:
+            state.kappa = max(self.kappa_factor * state.kappa, LOWEST_KAPPA)
+        descent = self._revised(problem, state)
+        if state.finishing:
+            self._finish(problem, state, descent)
+        else:
+            self._smooth(problem, state, descent)
+
+    def worth_certifying(self, problem: Problem, state: _State) -> bool:
+        """Certify once the subproblem is solved or given up, or its weights are good enough on the working set."""
+        descent, kernels = state.descent, _working_set(problem, state)
+        close = descent is not None and _relative_gap(problem, descent, state.eta[kernels]) <= self.tol
+        return state.solved or close
+
+    def extract(self, problem: Problem, state: _State) -> Model:
+        """Return the model of the working set, with weight zero for all other kernels."""
+        descent, kernels = state.descent, _working_set(problem, state)
+        assert descent is not None
+        eta = state.eta[kernels]
+        if self.sparsify:
+            eta = self._sparser(problem, state, descent, eta)
+        d = np.zeros(problem.n_kernels)
+        d[kernels] = eta * descent.kernels.scales
+        return descent.rho.copy(), d, descent.intercept(eta @ descent.products)
+
+    def newton_steps(self, state: _State) -> int:
+        """Return the number of linear systems solved."""
+        return state.newton_steps + (state.descent.newton_steps if state.descent else 0)
+
+    # --- falling kappa -----------------------------------------------------------------------------------------------
+
+    def _solve_sum(self, problem: Problem, state: _State) -> None:
+        """Solve ``kappa = 1``, a support vector machine on the sum of all kernels."""
+        kernels = UnitKernels(problem, np.arange(problem.n_kernels))
+        y, lo, hi = (np.array(values) for values in (problem.y, *problem.dual_box))
+        most = STEPS_PER_SAMPLE * problem.n_samples
+        tol, grad = self._tolerance(problem, state), np.empty_like(y)
+        shares = self._shares(kernels.kernels)
+        gram = kernels.combined(shares if shares.size else np.ones(problem.n_kernels))
+        svm_loop(gram, y, lo, hi, state.rho, grad, problem.fit_intercept, tol, most, problem.n_samples)
+        state.descent = Descent(kernels, state.rho, self.cache_bytes, self.shrinking, shares)
+        state.eta = smoothed_dual(np.sqrt(state.descent.squares), 1.0, self.smoothing).weights
+
+    def _smooth(self, problem: Problem, state: _State, descent: Descent) -> None:
+        """Minimize the paper's ``G`` at the current ``kappa``; without end in sight, leave it to the Newton steps."""
+        tol, most = self._tolerance(problem, state), STEPS_PER_SAMPLE * problem.n_samples
+        descent.shrink_box((1.0 - state.kappa) ** 2 if self.rescale else 1.0)
+        violation = descent.minimize(NO_CENTER, state.kappa, tol, most)
+        descent.shrink_box(1.0)
+        state.solved = violation <= tol or self.newton
+        own = None if self.smoothing is None else np.array(self.smoothing)[_working_set(problem, state)]
+        smoothed = smoothed_dual(np.sqrt(descent.squares), state.kappa, own)
+        self._set_weights(problem, state, smoothed.weights)
+        if self.newton and (violation > tol or state.kappa * self.kappa_factor < self.smallest_kappa):
+            state.finishing = True
+            self._center(state)
+
+    def _tolerance(self, problem: Problem, state: _State) -> float:
+        """Return the violation at which to stop, such that its share of the gap is a part of the smoothing's."""
+        share = VIOLATION_SHARE * self.tol
+        if not state.finishing:
+            share = max(share, SMOOTHING_SHARE * state.kappa)
+        return share * max(min(state.primal, problem.loss_at_zero), problem.tiny) / problem.total_weight
+
+    # --- multipliers -------------------------------------------------------------------------------------------------
+
+    def _center(self, state: _State) -> None:
+        state.center, state.least, state.rounds = state.eta, np.inf, 0
+        state.sigma = min(state.sigma * SIGMA_GROWTH, LARGEST_SIGMA) if state.sigma else 1.0 / state.kappa**2
+
+    def _finish(self, problem: Problem, state: _State, descent: Descent) -> None:
+        """Take a round at the current center; once it is solved, polish, and center at the new weights."""
+        tol = self._tolerance(problem, state)
+        center = state.center[_working_set(problem, state)]
+        descent.refresh()
+        sigma = state.sigma / max(float(descent.squares.max()), problem.tiny)
+        if descent.minimize(center, sigma, tol, problem.n_samples) > tol:
+            descent.newton(center, sigma, 0.1 * tol)
+        eta, grad = descent.weights(center, sigma)
+        violation = descent.violation(grad)
+        state.rounds = 0 if violation <= 0.5 * state.least else state.rounds + 1
+        state.least = min(state.least, violation)
+        state.solved = violation <= tol or state.rounds >= USELESS_ROUNDS
+        if state.solved:
+            eta = self._polished(problem, descent, eta)
+        self._set_weights(problem, state, eta)
+        if state.solved:
+            self._center(state)
+
+    def _polished(self, problem: Problem, descent: Descent, eta: Array) -> Array:
+        """Take a few steps on the optimality conditions; return to the point with the smallest gap."""
+        best = _relative_gap(problem, descent, eta), eta, descent.rho.copy()
+        for _ in range(POLISH_STEPS):
+            if best[0] <= POLISH_SHARE * self.tol:
+                break
+            eta = descent.polish(eta, POLISH_SIGMA / max(float(descent.squares.max()), problem.tiny))
+            gap = _relative_gap(problem, descent, eta)
+            if gap < best[0]:
+                best = gap, eta, descent.rho.copy()
+        descent.rho[:] = best[2]
+        descent.refresh()
+        return best[1]
+
+    # --- working set -------------------------------------------------------------------------------------------------
+
+    def _revised(self, problem: Problem, state: _State) -> Descent:
+        """Return the descent on the kernels that may matter, as far as the last certificate shows."""
+        wanted = self._wanted(problem, state)
+        missing = np.setdiff1d(wanted, _working_set(problem, state)).size
+        if state.descent is None or missing or wanted.size < WORTH_DROPPING * state.descent.squares.size:
+            state.newton_steps = self.newton_steps(state)
+            kernels = UnitKernels(problem, wanted)
+            shares = self._shares(wanted)
+            state.descent = Descent(kernels, state.rho, self.cache_bytes, self.shrinking, shares)
+        return state.descent
+
+    def _wanted(self, problem: Problem, state: _State) -> Array:
+        top = float(state.norms.max(initial=0.0))
+        level = top if state.finishing else smoothed_dual(state.norms, state.kappa, self.smoothing).threshold
+        return np.flatnonzero((state.norms >= NEARLY_ACTIVE * level) | (state.eta > 0))
+
+    def _set_weights(self, problem: Problem, state: _State, eta: Array) -> None:
+        state.eta = np.zeros(problem.n_kernels)
+        state.eta[_working_set(problem, state)] = _on_simplex(eta)
+
+    def _sparser(self, problem: Problem, state: _State, descent: Descent, eta: Array) -> Array:
+        """Leave out kernels if the model is good enough to be returned, and stays so."""
+        if _relative_gap(problem, descent, eta) > self.tol:
+            return eta
+        grad = eta @ descent.products - descent.y
+        slack = max(descent.violation(grad), self._tolerance(problem, state))
+        box = descent.lo, descent.hi
+        found = sparser_weights(
+            descent.products, descent.y, descent.rho, box, eta, slack, fit_intercept=problem.fit_intercept
+        )
+        return found if _relative_gap(problem, descent, found) <= self.tol else eta
+
+
+def _working_set(problem: Problem, state: _State) -> Array:
+    return state.descent.kernels.kernels if state.descent else np.zeros(0, dtype=np.intp)
+
+
+def _relative_gap(problem: Problem, descent: Descent, eta: Array) -> float:
+    primal, dual = descent.bounds(eta)
+    return (primal - dual) / max(abs(primal), problem.tiny)
+
+
+def _on_simplex(weights: Array) -> Array:
+    total = float(weights.sum())
+    return weights / total if total > 0 else weights
