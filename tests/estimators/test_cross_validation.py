@@ -237,3 +237,21 @@ SAMPLE_WEIGHTS = "kernel normalization and folds count training rows, not their 
 )
 def test_scikit_learn_accepts_the_estimator(estimator: Any, check: Any) -> None:
     check(estimator)
+
+
+@pytest.mark.parametrize("kind", [MKLRegressorCV, MKLClassifierCV])
+@pytest.mark.parametrize("settings", [{}, {"penalty": "l1", "n_alphas": 4}])
+def test_folds_without_weight_are_left_out_in_words(
+    kind: Any, settings: dict[str, Any], rng: np.random.Generator
+) -> None:
+    X = rng.uniform(-2, 2, size=(60, 2))
+    y = X[:, 0] + 0.3 * rng.normal(size=60)
+    y = y if kind is MKLRegressorCV else y > 0
+    held_out_absent, training_absent = np.ones(60), np.zeros(60)
+    held_out_absent[:20], training_absent[:20] = 0.0, 1.0
+    with pytest.warns(UserWarning, match="1 of 3 folds lack samples of positive weight"):
+        model = kind(cv=KFold(3), **settings).fit(X, y, sample_weight=held_out_absent)
+    assert model.n_folds_ == 2
+    assert np.isfinite(model.best_score_)
+    with pytest.raises(InvalidInputError, match="All 3 folds lack samples of positive weight"):
+        kind(cv=KFold(3), **settings).fit(X, y, sample_weight=training_absent)

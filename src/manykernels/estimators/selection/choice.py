@@ -210,7 +210,7 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
         found, ending = self._lay_out(families, opened), Ending()
         scoring_weight = self._scoring_weight(target, None if sample_weight is None else weight)
         with limited(getattr(self, "time_limit", None)) as end:
-            splits = list(self._splits(target, self._groups_of(rows, groups)))
+            splits = self._weighed_splits(target, weight, self._groups_of(rows, groups))
             together = self._shares(samples, form, loss, [own.at(1.0, 1.0) for own in families], splits, opened)
             given = (samples, (rows, target, weight), scoring_weight, splits, loss, found, ending)
             folds = self._score_folds(*given, form=form, opened=opened if together else None)
@@ -356,6 +356,29 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
         if groups is None and isinstance(rows, Pairs) and isinstance(self.cv, ColdStartKFold):
             return rows.pairs
         return groups
+
+    def _weighed_splits(self: Any, y: Array, weight: Array, groups: Any) -> list[Split]:
+        """Return the splits that can say something: samples of weight zero count as absent, and may be all of a part.
+
+        A fold without weight among its training rows has no model, and one without weight among its held-out rows no
+        score.
+        """
+        splits = list(self._splits(y, groups))
+        found = [split for split in splits if all(weight[part].any() for part in split)]
+        left_out = len(splits) - len(found)
+        if not found:
+            raise InvalidInputError(
+                f"All {len(splits)} folds lack samples of positive weight among those to learn from or those held out. "
+                "Take fewer folds, shuffle them (KFold(5, shuffle=True)), or drop the samples of weight zero first."
+            )
+        if left_out:
+            warnings.warn(
+                f"{left_out} of {len(splits)} folds lack samples of positive weight among those to learn from or those "
+                "held out, and are left out. Shuffle the folds, or drop the samples of weight zero first.",
+                UserWarning,
+                stacklevel=3,
+            )
+        return found
 
     def _splits(self: Any, y: Array, groups: Any) -> Iterator[tuple[Array, Array]]:
         splitter = check_cv(self.cv, y, classifier=self._task == "classification")

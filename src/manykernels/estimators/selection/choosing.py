@@ -189,7 +189,7 @@ class ChoosesMixtures:
         scales = {id(mixture): _whole_scales(empty, mixture) for pair in mixtures for mixture in pair}
         with limited(self.time_limit) as end:
             spare = {key: [one.times(1.0 / problems[0].total_weight) for one in own] for key, own in scales.items()}
-            splits = list(self._splits(target, self._groups_of(rows, groups)))
+            splits = self._weighed_splits(target, weight, self._groups_of(rows, groups))
             given = (rows, target, weight, scoring_weight, splits, loss)
             penalties = [Scale(own.mixing, 1.0, 1.0).at(1.0) for pair in mixtures for own in pair]
             openings: list[Opening] = [lambda: (self._opened(*given, form), None)]
