@@ -14,7 +14,7 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted(path for folder in ("tests", "lint") for path in (ROOT / folder).rglob("*.py"))
 FOLDERS = ("src", "tests", "lint", "docs", "examples", "benchmarks", "experiments", ".ci", ".github")
 SUFFIXES = (".py", ".md", ".toml", ".cff", ".yml", ".yaml", ".rst", ".txt", "")
-BUILT = {"_build", "generated", "results", "__pycache__", ".ruff_cache"}
+BUILT = {"_build", "generated", "results", "__pycache__", ".ruff_cache", ".git"}
 GALLERY = ROOT / "docs" / "gallery"  # built from examples/gallery
 
 MODULE_LINES = 500  # without docstrings: what a contract has to say of its methods is no reason to cut it in two
