@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from manykernels.grams.factored.landmarks import cholesky
 from numpy.typing import NDArray
 from tests.solvers.factored.test_solve import brute_force, data
 
 from manykernels import KernelBank, MKLRegressor, solve
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams.factored import FactoredStack, factored_stack
+from manykernels.grams.factored import landmark_cholesky as cholesky
 from manykernels.objective import CoxPartial, survival_target
 from manykernels.objective.losses import get_loss
 from manykernels.objective.regularizers import get_regularizer

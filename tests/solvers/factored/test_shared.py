@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from manykernels.grams.factored.landmarks import cholesky
 from numpy.typing import NDArray
 
 from manykernels import KernelBank
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams.factored import ExplicitStack, FactoredStack, FourierStack, factored_stack
+from manykernels.grams.factored import landmark_cholesky as cholesky
 from manykernels.kernels import Gaussian, Laplacian, Linear, Polynomial
 from manykernels.objective.regularizers import (
     BlockL1,
