@@ -15,7 +15,7 @@ CANDIDATES := $(PYTHON) python3.13 python3.12 python3.11 python3 python
 EXTRAS_demo := plot
 EXTRAS_test := test,plot,parquet
 EXTRAS_lint := lint,test,plot
-EXTRAS_docs := docs,plot,report
+EXTRAS_docs := docs,conic,plot,report
 EXTRAS_dist := release
 
 # One thread a process: the tests run in WORKERS processes, and small factorizations are slower on several threads.
@@ -117,7 +117,7 @@ experiments: $(VENV)/.installed-test
 	done | $(SIDE_BY_SIDE)
 
 clean:
-	rm -rf $(VENV) $(OUTPUT) build dist docs/_build docs/generated docs/gallery benchmarks/results experiments/results
+	rm -rf $(VENV) .venv-docs $(OUTPUT) build dist docs/_build docs/generated docs/gallery benchmarks/results experiments/results
 	rm -rf .pytest_cache .mypy_cache .ruff_cache examples/gallery/.ruff_cache .hypothesis
 	find src tests lint benchmarks examples experiments -name __pycache__ -type d -prune -exec rm -rf {} +
 
