@@ -20,11 +20,12 @@ import numpy as np
 import pandas as pd
 
 from manykernels import KernelBank, get_loss, get_regularizer
-from manykernels.estimators.supervised.problems import chosen_solver, problem_kind
+from manykernels.estimators.supervised.problems import chosen_solver
 from manykernels.grams.factored import factored_stack
 from manykernels.kernels import Gaussian, Linear
 from manykernels.objective.losses import JOINT_LOSSES, LOSSES, survival_target
 from manykernels.solvers import Solution
+from manykernels.solvers.solve import problem_of
 
 PENALTIES: dict[str, dict[str, float]] = {
     "l1": {}, "elasticnet": {"l1_ratio": 0.7}, "lq": {"q": 1.5}, "ridge": {}, "simplex": {}, "lp_ball": {"p": 2.0},
@@ -71,8 +72,8 @@ def compared(rows: int, seed: int, known: set[tuple[str, str]]) -> Iterator[dict
             if (name, penalty) in known:
                 continue
             first = get_regularizer(penalty, 1.0, **shape)
-            matrices = problem_kind(stacks[1], loss)(stacks[1], y, loss, first, **own).at_fraction(FRACTION)
-            factors = problem_kind(stacks[0], loss)(stacks[0], y, loss, matrices.regularizer, **own)
+            matrices = problem_of(stacks[1], y, loss, first, **own).at_fraction(FRACTION)
+            factors = problem_of(stacks[0], y, loss, matrices.regularizer, **own)
             yield {"loss": name, "penalty": penalty} | _difference(factors, matrices)
 
 

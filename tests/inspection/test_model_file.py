@@ -575,9 +575,9 @@ def test_a_model_file_error_is_an_invalid_input() -> None:
 def test_names_of_classes_are_unique() -> None:
     from manykernels.objective.losses import LOSSES
     from manykernels.objective.regularizers import REGULARIZERS
-    from manykernels.solvers.registry import SHARED_SOLVERS, SOLVERS
+    from manykernels.solvers.registry import SOLVERS
 
-    registered = {*LOSSES.values(), *REGULARIZERS.values(), *SOLVERS.values(), *SHARED_SOLVERS.values()}
+    registered = {*LOSSES.values(), *REGULARIZERS.values(), *SOLVERS.values()}
     classes = known_classes()
     assert registered <= set(classes.values())
     assert not set(classes) & set(Decoder({})._kinds)

@@ -12,6 +12,7 @@ from functools import cache
 import numpy as np
 import pytest
 from tests.support.conic import ConicOptimum
+from tests.support.matrices import ON_MATRICES
 from tests.support.optima import COUNT, MORE, MORE_LOSSES
 
 from manykernels.objective.losses import get_loss
@@ -40,7 +41,7 @@ def example(loss: str, regularizer: str) -> Problem:
 # What a solver refuses is not collected: `test_a_refusal_depends_on_loss_and_regularizer_only` looks at all problems.
 PAIRS = [
     (solver, index)
-    for solver in ("auto", *SOLVERS)
+    for solver in ("auto", *ON_MATRICES)
     for index, (loss, regularizer, _, _) in enumerate(small_cases(FEWER.get(solver, COUNT)))
     if accepts(solver, loss, regularizer)
 ] + [("auto", index) for index in range(COUNT, COUNT + MORE * len(MORE_LOSSES))]
@@ -89,7 +90,7 @@ def posed(problems: tuple[SmallProblem, ...]) -> list[Problem]:
     return [build_problem(small) for small in problems]
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", ON_MATRICES)
 def test_a_refusal_depends_on_loss_and_regularizer_only(solver: str, problems: tuple[SmallProblem, ...]) -> None:
     told = [not SOLVERS[solver].refusals(problem) for problem in posed(problems)]
     assert told == [accepts(solver, small.loss_name, small.regularizer_name) for small in problems]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.support.matrices import ON_MATRICES
 
 from manykernels import IncompatibleError, InvalidInputError, NotPSDError, solve
 from manykernels.objective import LOSSES, REGULARIZERS, Problem, get_regularizer
@@ -25,7 +26,7 @@ from manykernels.solvers.registry import ALIAS_REGULARIZERS
 
 Array = NDArray[np.float64]
 GIVEN: dict[str, Any] = {"loss": "hinge", "regularizer": "simplex", "strength": 0.1}
-SWITCHES = [(name, entry.name) for name, cls in SOLVERS.items() for entry in fields(cls) if entry.type == "bool"]
+SWITCHES = [(name, entry.name) for name, cls in ON_MATRICES.items() for entry in fields(cls) if entry.type == "bool"]
 
 
 @pytest.fixture

@@ -7,17 +7,17 @@ import pkgutil
 from collections.abc import Iterator
 
 import pytest
+from tests.support.matrices import ELSEWHERE, ON_MATRICES
 
 import manykernels.solvers
 from manykernels.solvers.base import Solver
-from manykernels.solvers.factored.solver import FACTORED_SOLVERS
-from manykernels.solvers.registry import SHARED_SOLVERS, SOLVERS, solvers_for
+from manykernels.solvers.registry import SOLVERS, solvers_for
 from manykernels.testing.problems import small_problems
 from manykernels.testing.solver import SolverContract, build_problem
 
 
 class TestEverySolver(SolverContract):
-    @pytest.fixture(params=sorted(SOLVERS), autouse=True)
+    @pytest.fixture(params=sorted(ON_MATRICES), autouse=True)
     def _solver(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(type(self), "solver_class", SOLVERS[request.param], raising=False)
 
@@ -34,14 +34,19 @@ def concrete(cls: type[Solver]) -> Iterator[type[Solver]]:
 def test_no_solver_is_left_out_of_the_registry() -> None:
     for module in pkgutil.walk_packages(manykernels.solvers.__path__, "manykernels.solvers."):
         importlib.import_module(module.name)
-    assert set(concrete(Solver)) == {*SOLVERS.values(), *SHARED_SOLVERS.values(), *FACTORED_SOLVERS.values()}
-    assert all(name == cls.name for name, cls in (SOLVERS | SHARED_SOLVERS | FACTORED_SOLVERS).items())
+    assert set(concrete(Solver)) == set(SOLVERS.values())
+    assert all(name == cls.name for name, cls in SOLVERS.items())
 
 
 def test_a_forgotten_solver_would_be_found() -> None:
     module = next(iter(SOLVERS.values())).__module__
     forgotten = type("Forgotten", (next(iter(SOLVERS.values())),), {"__module__": module})
     assert forgotten in set(concrete(Solver))
+
+
+def test_only_solvers_of_other_problems_refuse_all_of_them() -> None:
+    posed = [build_problem(small) for small in small_problems(30)]
+    assert tuple(name for name, cls in SOLVERS.items() if all(map(cls.refusals, posed))) == ELSEWHERE
 
 
 def test_every_small_problem_has_a_solver() -> None:

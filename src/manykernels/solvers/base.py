@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
@@ -57,6 +57,15 @@ def check_warm_start(warm_start: Any, n_samples: int, n_kernels: int) -> None:
             f"warm_start has {found[0]} samples and {found[1]} kernels, but the problem has {n_samples} and "
             f"{n_kernels}. Give a solution on the same kernels and samples."
         )
+
+
+def in_order(problem: Problem, solvers: Iterable[type[Solver]]) -> Iterator[type[Solver]]:
+    """Yield those of these solvers that accept a problem, the preferred ones first; each is asked in its turn."""
+    asked = list(solvers)
+    first = [cls for cls in asked if cls.preference(problem)]
+    for cls in [*first, *(cls for cls in asked if cls not in first)]:
+        if not cls.refusals(problem):
+            yield cls
 
 
 PATIENCE = 12  # certificates without any progress before a run counts as stalled
@@ -252,13 +261,43 @@ class Solver(ABC):
             return ["it learns one function, and here several classes or targets share their kernel weights"]
         if isinstance(problem.loss, JointLoss) and not cls.couples:
             return [f"it needs a sum over samples, and the loss '{problem.loss.name}' is one of all samples together"]
-        owners: dict[str, Loss | Regularizer] = {"loss": problem.loss, "regularizer": problem.regularizer}
+        return cls.unable(problem.loss, problem.regularizer)
+
+    @classmethod
+    def unable(cls, loss: Any, regularizer: Any) -> list[str]:
+        """Return what this algorithm lacks for a loss and a penalty, in words; empty if nothing.
+
+        Parameters
+        ----------
+        loss : Loss
+        regularizer : Regularizer
+
+        Returns
+        -------
+        list of str
+        """
+        owners: dict[str, Loss | Regularizer] = {"loss": loss, "regularizer": regularizer}
         found = {name: owner.capabilities for name, owner in owners.items()}
         return [
             f"it needs {need.words}, which the {need.owner} '{owners[need.owner].name}' does not have"
             for need in Capability
             if need in cls.needs and need not in found[need.owner]
         ]
+
+    @classmethod
+    def preference(cls, problem: Problem) -> str:
+        """Return why this algorithm is to be taken before others that can solve ``problem``; empty if it is not.
+
+        Parameters
+        ----------
+        problem : Problem
+
+        Returns
+        -------
+        str
+            What follows "because", in words.
+        """
+        return ""
 
     def solve(self, problem: Problem, warm_start: Solution | None = None) -> Solution:
         """Minimize ``problem``.

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError
-from manykernels.objective.capabilities import Capability
-from manykernels.objective.losses import Loss
+from manykernels.objective.losses import LOSSES, Loss
 from manykernels.objective.problem import Problem
-from manykernels.objective.regularizers import Regularizer
-from manykernels.solvers.base import Solver
+from manykernels.objective.regularizers import REGULARIZERS, Regularizer
+from manykernels.solvers.base import Solver, in_order
+from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.gram.shared_newton import SharedNewton
 from manykernels.solvers.gram.smooth_dual import SmoothDual
 from manykernels.solvers.gram.working_set import WorkingSet
-from manykernels.solvers.learners.products import does_with_products
 from manykernels.solvers.published.conic import Conic
 from manykernels.solvers.published.hessianmkl import HessianMKL
 from manykernels.solvers.published.pfbs import ForwardBackward
@@ -42,11 +42,11 @@ SOLVERS: dict[str, type[Solver]] = {
         Conic,
         UFOMKL,
         Obscure,
+        SharedNewton,
+        FactoredNewton,
     )
 }
-
-SHARED_SOLVERS: dict[str, type[Solver]] = {SharedNewton.name: SharedNewton}
-"""Solvers for several classes or targets with one set of kernel weights."""
+"""Every solver by its name; those of kernels in any form first, in the order of preference."""
 
 ALIASES = {"citi": "block_coordinate", "lpmkl": "block_coordinate", "group_lasso_mkl": "block_coordinate"}
 """Names from the literature: one alternation, told apart by the regularizer (elastic-net ball, lp ball, simplex)."""
@@ -59,19 +59,13 @@ ALIAS_REGULARIZERS = {
 """What the methods of those names solve: a set of weights, or a penalty with the same solutions at some strength."""
 
 REASONS = {
-    SmoothDual.name: "the dual of an elastic net is smooth, and for kernels in memory, no more of them than samples, a "
-    "few Newton steps on it cost less than a working set",
     WorkingSet.name: "the regularizer selects kernels, so most passes can skip most of them",
     InteriorPoint.name: "every kernel keeps a weight, so all of them enter each step",
     BlockCoordinate.name: "the best weights for given norms are known, but no bounds on the dual norms that a Newton "
     "method could use, so the weights take turns with a learner on the weighted sum",
     SharedNewton.name: "several classes or targets share their kernel weights, and it is the solver for that",
 }
-"""Why a solver is preferred among those that handle a problem."""
-
-PRODUCTS_REASON = (
-    "a matrix among all samples would be too large, and it is the one that needs only products with vectors"
-)
+"""Why a solver comes first among those that have no preference for a problem."""
 
 
 def solvers_for(problem: Problem) -> list[str]:
@@ -95,45 +89,19 @@ def solvers_for(problem: Problem) -> list[str]:
     >>> "pfbs" in solvers_for(problem), "skm" in solvers_for(problem)
     (True, False)
     """
-    return list(_able(problem))
-
-
-def _able(problem: Problem) -> Iterator[str]:
-    """Yield those names; who takes the first only asks no other solver."""
-    solvers = SHARED_SOLVERS if problem.shared else SOLVERS
-    smooth = not problem.shared and not SmoothDual.refusals(problem) and _suits_smooth_dual(problem)
-    first = [SmoothDual.name] if smooth else []
-    if _without_matrix(problem):
-        first = [BlockCoordinate.name]
-    yield from first
-    yield from (n for n, cls in solvers.items() if n not in first and not cls.refusals(problem))
-
-
-def _without_matrix(problem: Problem) -> bool:
-    """Whether the stack should form no matrix and the loss needs none, so that products with vectors do."""
-    return does_with_products(problem) and not BlockCoordinate.refusals(problem)
-
-
-def _suits_smooth_dual(problem: Problem) -> bool:
-    """Whether Newton's method on the smooth dual beats the working set (benchmarks/auto.py).
-
-    It does where the regularizer selects kernels with a smooth conjugate, as an elastic net, and the conjugate loss
-    bends somewhere inside its box, so that a barrier need not do all the work.
-    """
-    bends = not problem.loss.piecewise_linear or problem.loss.kink > 0
-    selects = Capability.SELECTION in problem.regularizer.capabilities
-    return bends and selects and problem.stack.in_memory and problem.n_kernels <= problem.n_samples
+    return [cls.name for cls in in_order(problem, SOLVERS.values())]
 
 
 def accepted(solver: type[Solver], registry: Mapping[str, type[Loss] | type[Regularizer]]) -> list[str]:
     """Return the names of the registered losses or regularizers, with default parameters, that a solver accepts."""
-    return [name for name, kind in registry.items() if _has(kind, solver.needs)]
+    return [name for name, kind in registry.items() if _accepts(solver, kind)]
 
 
-def _has(kind: type[Loss] | type[Regularizer], needs: frozenset[Capability]) -> bool:
-    """Whether an instance with default parameters has what is needed of its kind."""
-    one, owner = (kind(), "loss") if issubclass(kind, Loss) else (kind(1.0), "regularizer")
-    return {need for need in needs if need.owner == owner} <= one.capabilities
+def _accepts(solver: type[Solver], kind: type[Loss] | type[Regularizer]) -> bool:
+    """Whether a solver takes an instance with default parameters, beside some instance of the other kind."""
+    losses: Any = [kind()] if issubclass(kind, Loss) else [cls() for cls in LOSSES.values()]
+    penalties: Any = [kind(1.0)] if issubclass(kind, Regularizer) else [cls(1.0) for cls in REGULARIZERS.values()]
+    return any(not solver.unable(loss, penalty) for loss in losses for penalty in penalties)
 
 
 def check_able(solver: Solver, problem: Problem) -> None:
@@ -171,12 +139,11 @@ def get_solver(name: str) -> type[Solver]:
     """
     if not isinstance(name, str):
         raise InvalidInputError(f"solver must be a name or a configured solver such as SILP(tol=1e-6), got {name!r}.")
-    every = SOLVERS | SHARED_SOLVERS
-    if ALIASES.get(name, name) not in every:
-        known = ", ".join(map(repr, every))
+    if ALIASES.get(name, name) not in SOLVERS:
+        known = ", ".join(map(repr, SOLVERS))
         aliases = ", ".join(map(repr, ALIASES))
         raise InvalidInputError(f"Unknown solver {name!r}. Known: 'auto', {known}, and the aliases {aliases}.")
-    return every[ALIASES.get(name, name)]
+    return SOLVERS[ALIASES.get(name, name)]
 
 
 def check_alias(name: str, problem: Problem) -> None:
@@ -218,10 +185,9 @@ def choose_solver(problem: Problem) -> tuple[type[Solver], str]:
     >>> choose_solver(problem)[0].name
     'working_set'
     """
-    able = next(_able(problem), None)
+    able = next(in_order(problem, SOLVERS.values()), None)
     if able is None:
         lacking = "; ".join(f"'{name}': {cls.refusals(problem)[0]}" for name, cls in SOLVERS.items())
         raise IncompatibleError(f"No solver can solve this problem. {lacking}.")
-    if _without_matrix(problem):
-        return BlockCoordinate, PRODUCTS_REASON
-    return get_solver(able), REASONS.get(able, "it is the first that has all it needs from loss and regularizer")
+    reason = able.preference(problem) or REASONS.get(able.name)
+    return able, reason or "it is the first that has all it needs from loss and regularizer"

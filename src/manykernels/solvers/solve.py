@@ -10,10 +10,16 @@ from numpy.typing import ArrayLike
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import GramStack, as_stack
-from manykernels.objective.losses import Loss, get_loss
+from manykernels.grams.factored import FactoredStack
+from manykernels.objective.joint_problem import JointProblem
+from manykernels.objective.losses import JointLoss, Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
+from manykernels.objective.shared import SharedProblem
 from manykernels.solvers.base import Solver, check_warm_start
+from manykernels.solvers.factored.fallback import stays_on_workers
+from manykernels.solvers.factored.problem import FactoredJointProblem, FactoredProblem, RowsProblem
+from manykernels.solvers.factored.shared_problem import FactoredSharedProblem
 from manykernels.solvers.registry import check_able, check_alias, choose_solver, get_solver
 from manykernels.solvers.solution import Solution
 from manykernels.validation.arrays import Array, check_nonnegative_vector
@@ -94,7 +100,7 @@ def solve(
     kept, weight = _positive_weights(sample_weight, stack.n_samples)
     if kept is not None:
         stack, y = stack.restrict(kept), np.asarray(y)[kept]
-    problem = Problem(
+    problem = problem_of(
         stack,
         np.asarray(y),
         get_loss(loss),
@@ -111,6 +117,45 @@ def solve(
     if warm_start is not None:
         warm_start = replace(warm_start, dual_coef=warm_start.dual_coef[kept])
     return chosen.solve(problem, warm_start).scattered(kept, n_samples)
+
+
+def problem_of(stack: Any, y: Any, loss: Any, regularizer: Regularizer, **given: Any) -> Problem:
+    """Return the problem that kernels, a target and a loss make: the one place that decides of which kind it is.
+
+    Parameters
+    ----------
+    stack : GramStack
+        Of any kind; kernels held as factors get dual norms, or bounds on them, linear in the samples.
+    y : array of shape (N,) or (N, T)
+        Of several targets in columns, which share their kernel weights.
+    loss : Loss
+        Of one sample at a time, of several targets, or of all samples together.
+    regularizer : Regularizer
+    **given
+        ``fit_intercept``, ``sample_weight``, ``kernel_penalties``.
+
+    Returns
+    -------
+    Problem
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import get_loss, get_regularizer
+    >>> from manykernels.grams import as_stack
+    >>> y = np.array([[1.0, 2.0], [3.0, 5.0]])
+    >>> problem_of(as_stack(np.eye(2)[None]), y, get_loss("squared"), get_regularizer("l1", 0.1)).shared
+    True
+    """
+    shared, joint = np.ndim(y) == 2, isinstance(loss, JointLoss)
+    kind: type[Problem]
+    if not isinstance(stack, FactoredStack):
+        kind = SharedProblem if shared else JointProblem if joint else Problem
+    elif shared or joint:
+        kind = FactoredSharedProblem if shared else FactoredJointProblem
+    else:
+        kind = RowsProblem if stays_on_workers(stack) else FactoredProblem
+    return kind(stack, y, loss, regularizer, **given)
 
 
 def configured_solver(solver: str | Solver, problem: Problem, **parameters: Any) -> Solver:

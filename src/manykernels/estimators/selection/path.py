@@ -15,7 +15,7 @@ from manykernels.estimators.parameters import check_parameters
 from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
 from manykernels.estimators.selection.descent import descend, without_bar
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas
-from manykernels.estimators.supervised.problems import Fit, problem_kind
+from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.targets import class_labels, encode_labels, kernel_factors, numeric_targets
 from manykernels.estimators.supervised.training import is_precomputed, obstacle_to_factors, open_training
 from manykernels.estimators.survival.targets import FIELDS, check_survival
@@ -27,6 +27,7 @@ from manykernels.objective.losses import JOINT_LOSSES, JointLoss, get_loss, surv
 from manykernels.objective.regularizers import Regularizer, get_regularizer
 from manykernels.solvers import Solution, Solver, Status, get_solver
 from manykernels.solvers.progress import count_to
+from manykernels.solvers.solve import problem_of
 from manykernels.threads import blas_threads
 
 if TYPE_CHECKING:
@@ -351,7 +352,7 @@ def regularization_path(
     fit_intercept &= not isinstance(known, JointLoss)
     stack, names = _opened(X, kernels, kernels_as, obstacle, fit_intercept, memory_budget, n_jobs)
     classes, targets = _targets(y, known, shared=weights == "shared")
-    problem = problem_kind(stack, known, shared=weights == "shared")(
+    problem = problem_of(
         stack,
         targets,
         known,

@@ -16,16 +16,13 @@ from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import GramStack
 from manykernels.grams.factored import FactoredStack
 from manykernels.objective.capabilities import Capability
-from manykernels.objective.joint_problem import JointProblem
-from manykernels.objective.losses import JointLoss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.objective.shared import SharedProblem
 from manykernels.solvers import IterationRecord, SharedNewton, Solution, Solver, Status, configured_solver
-from manykernels.solvers.factored.problem import factored_problem
-from manykernels.solvers.factored.shared_problem import FactoredSharedProblem
-from manykernels.solvers.factored.solver import FactoredNewton, FactoredSolution
+from manykernels.solvers.factored.solver import FactoredSolution
 from manykernels.solvers.run import CAUTION
+from manykernels.solvers.solve import problem_of
 from manykernels.threads import blas_threads, n_threads
 from manykernels.validation.arrays import Array
 from manykernels.validation.parameters import seed_from
@@ -125,39 +122,15 @@ def build_problems(
     share_weights: bool = False,
 ) -> list[Problem]:
     """Return one problem for each column of ``targets`` with its loss, or one for all with shared weights."""
+    given: dict[str, Any] = {
+        "fit_intercept": fit_intercept,
+        "sample_weight": sample_weight,
+        "kernel_penalties": kernel_penalties,
+    }
     if share_weights:
-        return [
-            problem_kind(stack, losses[0], shared=True)(
-                stack,
-                targets,
-                losses[0],
-                regularizer,
-                fit_intercept=fit_intercept,
-                sample_weight=sample_weight,
-                kernel_penalties=kernel_penalties,
-            )
-        ]
-    return [
-        problem_kind(stack, loss)(
-            stack,
-            target,
-            loss,
-            regularizer,
-            fit_intercept=fit_intercept,
-            sample_weight=sample_weight,
-            kernel_penalties=kernel_penalties,
-        )
-        for target, loss in zip(targets.T, losses, strict=True)
-    ]
-
-
-def problem_kind(stack: GramStack, loss: Any, *, shared: bool = False) -> type[Problem]:
-    """Return the kind of problem of one target, or of several with shared weights, that kernels and loss make."""
-    if shared:
-        return FactoredSharedProblem if isinstance(stack, FactoredStack) else SharedProblem
-    if isinstance(stack, FactoredStack):
-        return factored_problem(loss)
-    return JointProblem if isinstance(loss, JointLoss) else Problem
+        return [problem_of(stack, targets, losses[0], regularizer, **given)]
+    pairs = zip(targets.T, losses, strict=True)
+    return [problem_of(stack, target, loss, regularizer, **given) for target, loss in pairs]
 
 
 def solve_problems(
@@ -191,8 +164,6 @@ def norms_of(problem: Problem, found: Solution) -> Array:
 def chosen_solver(solver: str | Solver, problem: Problem, random_state: Any, **parameters: Any) -> Solver:
     """Return the solver of a problem."""
     own = {} if isinstance(solver, Solver) else parameters
-    if solver == "auto" and isinstance(problem.stack, FactoredStack):
-        return FactoredNewton.configured(**own)
     chosen: Any = configured_solver(solver, problem, **own)
     draws = any(entry.name == "random_state" for entry in fields(chosen))
     # Only a solver that needs a seed may draw one: a RandomState is the user's, and goes on from where it is left.

@@ -55,8 +55,7 @@ from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import JOINT_LOSSES, LOSSES
 from manykernels.objective.regularizers import REGULARIZERS
 from manykernels.solvers import IterationRecord, Solution, Status
-from manykernels.solvers.factored.solver import FACTORED_SOLVERS
-from manykernels.solvers.registry import SHARED_SOLVERS, SOLVERS
+from manykernels.solvers.registry import SOLVERS
 
 __all__ = ["load_model", "read_metadata", "save_model"]
 
@@ -107,8 +106,6 @@ def known_classes() -> dict[str, type[Any]]:
         *JOINT_LOSSES.values(),
         *REGULARIZERS.values(),
         *SOLVERS.values(),
-        *SHARED_SOLVERS.values(),
-        *FACTORED_SOLVERS.values(),
     )
     return ESTIMATORS | {cls.__name__: cls for cls in (*fixed, *registered)}
 

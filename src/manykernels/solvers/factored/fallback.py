@@ -14,14 +14,22 @@ from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams.factored import FactoredStack
 from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.problem import Problem
+from manykernels.solvers.base import in_order
 from manykernels.solvers.factored.loss_sides import loss_side
 from manykernels.solvers.factored.objective import Point
 from manykernels.solvers.factored.state import Component, Fallback
 from manykernels.solvers.factored.tuning import FALLBACK_SAMPLES, MATRIX_FACTORS
-from manykernels.solvers.registry import choose_solver
+from manykernels.solvers.gram.block_coordinate import BlockCoordinate
+from manykernels.solvers.gram.interior_point import InteriorPoint
+from manykernels.solvers.gram.shared_newton import SharedNewton
+from manykernels.solvers.gram.smooth_dual import SmoothDual
+from manykernels.solvers.gram.working_set import WorkingSet
 from manykernels.solvers.solution import Solution
 
 Array = NDArray[Any]
+
+ON_MATRICES = (WorkingSet, InteriorPoint, SmoothDual, SharedNewton, BlockCoordinate)
+"""Who goes on where factors end, in the order of preference: the library's own solvers of Gram matrices."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,11 @@ def matrices_do(problem: Problem) -> bool:
     return problem.n_samples <= FALLBACK_SAMPLES and not (problem.shared or isinstance(problem, JointProblem))
 
 
+def stays_on_workers(stack: FactoredStack) -> bool:
+    """Whether vectors stay with rows that are elsewhere; N x N matrices of few rows need them here."""
+    return stack.table.distributed and stack.n_samples > FALLBACK_SAMPLES
+
+
 def solve_gram(problem: Problem, stack: FactoredStack, tol: float, time_limit: float) -> GramResult:
     """Solve with the Gram solver that suits the problem; kernels are evaluated as it asks for them."""
     solution = solved(problem, tol, time_limit)
@@ -55,7 +68,7 @@ def solved(problem: Problem, tol: float, time_limit: float, start: Solution | No
     options = {"tol": tol} | ({"time_limit": max(time_limit, 1.0)} if np.isfinite(time_limit) else {})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the caller warns, with the gap of the exact kernels
-        return choose_solver(problem)[0].configured(**options).solve(problem, start)
+        return next(in_order(problem, ON_MATRICES)).configured(**options).solve(problem, start)
 
 
 def result_of(

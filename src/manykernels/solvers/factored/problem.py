@@ -13,7 +13,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.rows import RowVector, on_rows
 from manykernels.objective.joint_problem import JointProblem
-from manykernels.objective.losses import JointLoss, Loss, get_loss
+from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.losses.base import root_of_slope
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
@@ -59,11 +59,6 @@ class FactoredProblem(BoundedNorms, Problem):
 
 class FactoredJointProblem(BoundedNorms, JointProblem):
     """The same with a loss of all samples together."""
-
-
-def factored_problem(loss: Any) -> type[Problem]:
-    """Return the kind of problem on factors that a loss needs."""
-    return FactoredJointProblem if isinstance(loss, JointLoss) else FactoredProblem
 
 
 class LossOnRows:

@@ -15,9 +15,9 @@ from manykernels.kernels import KernelBank, Linear
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
-from manykernels.solvers.factored import fallback
 from manykernels.solvers.factored.advice import obstacle
 from manykernels.solvers.factored.certificate import feasible, settled_norms
+from manykernels.solvers.factored.fallback import stays_on_workers
 from manykernels.solvers.factored.model import FactoredModel
 from manykernels.solvers.factored.problem import FactoredProblem, RowsProblem
 from manykernels.solvers.factored.state import Component, State
@@ -261,7 +261,7 @@ def _posed(
             f"strength={strength!r}, relative_strength={relative!r}, regularizer={regularizer!r}."
         )
     first = regularizer if isinstance(regularizer, Regularizer) else get_regularizer(regularizer, strength or 1.0)
-    kind, taken = (RowsProblem, _as_it_is) if _stays_on_workers(stack) else (FactoredProblem, _in_this_process)
+    kind, taken = (RowsProblem, _as_it_is) if stays_on_workers(stack) else (FactoredProblem, _in_this_process)
     problem = kind(
         stack,
         taken(y),
@@ -287,11 +287,6 @@ def _posed(
     assert isinstance(regularizer, str)
     chosen = get_regularizer(regularizer, float(relative) * largest)
     return problem.with_penalty(chosen), largest, quads
-
-
-def _stays_on_workers(stack: FactoredStack) -> bool:
-    """Return whether vectors stay with rows that are elsewhere; N x N matrices of few rows need them here."""
-    return stack.table.distributed and stack.n_samples > fallback.FALLBACK_SAMPLES
 
 
 def _as_it_is(values: Any) -> Any:

@@ -331,8 +331,24 @@ class FactoredNewton(Solver):
         loss: Any = problem.loss
         return reasons or cls.unable(loss.each if problem.shared else loss, problem.regularizer)
 
-    @staticmethod
-    def unable(loss: Any, regularizer: Any) -> list[str]:
+    @classmethod
+    def preference(cls, problem: Problem) -> str:
+        """Return why it is to be taken for kernels held as factors; empty for others.
+
+        Parameters
+        ----------
+        problem : Problem
+
+        Returns
+        -------
+        str
+        """
+        if not isinstance(problem.stack, FactoredStack):
+            return ""
+        return "the kernels are held as factors, and nothing that it does grows with the square of the rows"
+
+    @classmethod
+    def unable(cls, loss: Any, regularizer: Any) -> list[str]:
         """Return why this loss or penalty cannot be solved on factors, in words; empty if it can.
 
         Parameters
@@ -406,7 +422,3 @@ class FactoredNewton(Solver):
         start = warm_start.start if isinstance(warm_start, FactoredSolution) else None
         for state in work.rounds(start):
             yield FactoredModelOnTheWay.of(work.problem, state, problem.stack.counters.passes - before)
-
-
-FACTORED_SOLVERS: dict[str, type[Solver]] = {FactoredNewton.name: FactoredNewton}
-"""Solvers of kernels held as factors; the estimators take them for such kernels."""

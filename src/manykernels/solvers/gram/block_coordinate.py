@@ -339,6 +339,13 @@ class BlockCoordinate(Solver):
         if self.weight_update not in UPDATES:
             raise InvalidInputError(f"weight_update must be one of {UPDATES}, got {self.weight_update!r}.")
 
+    @classmethod
+    def preference(cls, problem: Problem) -> str:
+        """Return why it is to be taken where no matrix among all samples should be formed; empty elsewhere."""
+        if not does_with_products(problem) or cls.refusals(problem):
+            return ""
+        return "a matrix among all samples would be too large, and it is the one that needs only products with vectors"
+
     def initialize(self, problem: Problem, start: Model) -> _State:
         """Start from the given weights, or from equal ones."""
         rho, d, b = start

@@ -288,6 +288,22 @@ class SharedNewton(Solver):
     name: ClassVar[str] = "shared_newton"
     shared: ClassVar[bool] = True
 
+    @classmethod
+    def unable(cls, loss: Any, regularizer: Any) -> list[str]:
+        """Return what it lacks for a loss and a penalty, in words; empty if nothing.
+
+        Parameters
+        ----------
+        loss : SharedLoss or Loss
+        regularizer : Regularizer
+
+        Returns
+        -------
+        list of str
+        """
+        each = getattr(loss, "each", loss)
+        return [] if each.smooth else [f"it needs a loss with a derivative, which '{each.name}' does not have"]
+
     def initialize(self, problem: Any, start: Model) -> _State:
         """Start from the given model; a penalty that gives every kernel a weight, from weights for its norms."""
         rho, weights, b = start

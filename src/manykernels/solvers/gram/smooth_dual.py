@@ -65,6 +65,23 @@ class SmoothDual(Solver):
 
     fallback: ClassVar[type[Solver] | None] = InteriorPoint
 
+    @classmethod
+    def preference(cls, problem: Problem) -> str:
+        """Return why Newton's method on the dual beats the working set (benchmarks/auto.py); empty if it does not.
+
+        It does where the regularizer selects kernels with a smooth conjugate, as an elastic net, and the conjugate loss
+        bends somewhere inside its box, so that a barrier need not do all the work.
+        """
+        few = problem.stack.in_memory and problem.n_kernels <= problem.n_samples
+        if not few or Capability.SELECTION not in problem.regularizer.capabilities or cls.refusals(problem):
+            return ""
+        if problem.loss.piecewise_linear and problem.loss.kink <= 0:
+            return ""
+        return (
+            "the dual of an elastic net is smooth, and for kernels in memory, no more of them than samples, a few "
+            "Newton steps on it cost less than a working set"
+        )
+
     def initialize(self, problem: Problem, start: Model) -> DualNewton:
         """Start from the best multiple of the given coefficients, moved into the interior."""
         rho, _, b = start
