@@ -13,6 +13,7 @@ Three problems and programs, all on one thread, the clock running only while the
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -22,13 +23,16 @@ import pandas as pd
 from sklearn.model_selection import train_test_split
 from sklearn.svm import SVC
 
+sys.path.insert(0, str(common.HERE.parent))  # the problems of the papers are those of the experiments
+
+from experiments import paper_problems
+
 from manykernels.datasets import load_bundled
 from manykernels.grams.base import GramStack
 from manykernels.grams.build import build_stack
 from manykernels.grams.dense import DenseStack
 from manykernels.grams.packed import PackedStack
 from manykernels.kernels import KernelBank
-from manykernels.objective import conversions
 from manykernels.solvers import Solution, configured_solver
 from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import SmallProblem
@@ -120,7 +124,7 @@ def load(smoke: bool, seed: int) -> tuple[dict[str, GramStack], np.ndarray, np.n
 
 
 def run_library(
-    name: str, posed: conversions.PaperProblem, storage: str, stack: GramStack, y: np.ndarray, plain: SmallProblem
+    name: str, posed: paper_problems.PaperProblem, storage: str, stack: GramStack, y: np.ndarray, plain: SmallProblem
 ) -> Row:
     """Solve with the solver that "auto" chooses; the best of three runs after a first one."""
     problem = posed.problem(stack, y)
@@ -178,10 +182,10 @@ def run_all(options: argparse.Namespace) -> pd.DataFrame:
     simplex = SmallProblem(kernels, y, "hinge", "simplex", 1.0 / SVM_CONSTANT)
     rows = []
     for storage in STORAGES:
-        posed = conversions.spicymkl(BLOCK_CONSTANT, loss="hinge")
+        posed = paper_problems.spicymkl(BLOCK_CONSTANT, loss="hinge")
         rows.append(run_library("block 1-norm", posed, storage, stacks[storage], y, block))
     for storage in STORAGES:
-        posed = conversions.simplemkl(SVM_CONSTANT)
+        posed = paper_problems.simplemkl(SVM_CONSTANT)
         rows.append(run_library("simplex", posed, storage, stacks[storage], y, simplex))
     rows.append(run_loop(kernels, y, simplex))
     frame = pd.DataFrame([asdict(row) for row in rows])

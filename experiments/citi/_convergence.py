@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,12 @@ import pandas as pd
 from _published import solve_as_published
 from matplotlib import pyplot
 
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the problems of the papers are those of all experiments
+
+from experiments import paper_problems
+
 from manykernels.exceptions import ConvergenceWarning
-from manykernels.objective import Problem, conversions
+from manykernels.objective import Problem
 from manykernels.solvers import get_solver
 
 REFERENCE_TOL = 1e-8
@@ -36,9 +42,9 @@ SIMPLEX_SOLVERS: dict[str, dict[str, Any]] = {
 
 def reference(kernels: np.ndarray, y: np.ndarray, constant: float, eta: float) -> Any:
     """Return the certificate of the optimum, closed to ``REFERENCE_TOL``, in the units of the paper."""
-    posed = conversions.citi(constant, eta)
+    posed = paper_problems.citi(constant, eta)
     solver = get_solver("working_set" if eta == 1 else "citi").configured(tol=REFERENCE_TOL, max_iter=3000)
-    problem = conversions.simplemkl(constant) if eta == 1 else posed
+    problem = paper_problems.simplemkl(constant) if eta == 1 else posed
     return quietly(solver, problem.problem(kernels, y)).certificate
 
 
@@ -83,8 +89,8 @@ def compare(
     rows = []
     for eta in etas:
         run = solve_as_published(kernels, y, constant, eta, tol=min(tols), most=10**6, seconds=limit)
-        problem = conversions.citi(constant, eta).problem(kernels, y)
-        simplex = conversions.simplemkl(constant).problem(kernels, y) if eta == 1 else None
+        problem = paper_problems.citi(constant, eta).problem(kernels, y)
+        simplex = paper_problems.simplemkl(constant).problem(kernels, y) if eta == 1 else None
         for tol in tols:
             rows.append({"eta": eta, "tol": tol} | published_row(run, tol))
             for label, given in ALTERNATIONS.items():

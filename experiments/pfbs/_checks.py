@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,12 @@ import numpy as np
 import pandas as pd
 from matplotlib import pyplot
 
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the problems of the papers are those of all experiments
+
+from experiments.paper_problems import pfbs
+
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import build_stack
-from manykernels.objective.conversions import pfbs
 from manykernels.solvers import ForwardBackward, get_solver
 
 OTHERS = ("working_set", "spicymkl")

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib import pyplot
 
-from manykernels.objective import Problem, conversions
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the problems of the papers are those of all experiments
+
+from experiments import paper_problems
+
+from manykernels.objective import Problem
 from manykernels.solvers import get_solver
 from manykernels.solvers.published.skm_weights import epsilon_optimality
 
@@ -39,7 +45,7 @@ def follow(
 
 def posed(kernels: np.ndarray, y: np.ndarray, constant: float) -> Problem:
     """Return the support kernel machine with ``d_j = 1``."""
-    return conversions.skm(constant, np.ones(len(kernels))).problem(kernels, y)
+    return paper_problems.skm(constant, np.ones(len(kernels))).problem(kernels, y)
 
 
 def stages(problem: Problem, *, rescale: bool, tol: float, seconds: float) -> Iterator[tuple[float, Model, float]]:

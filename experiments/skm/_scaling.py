@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 import warnings
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib import pyplot
 
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the problems of the papers are those of all experiments
+
+from experiments import paper_problems
+
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import DenseStack
-from manykernels.objective import Problem, conversions
+from manykernels.objective import Problem
 from manykernels.solvers import Solver, get_solver
 
 PROGRAMS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -76,7 +82,7 @@ def run(name: str, kernels: np.ndarray, y: np.ndarray, constant: float, sweep: S
         if (varied, program) in given_up:
             continue
         stack = DenseStack(np.ascontiguousarray(kernels[:m, :n, :n]))
-        problem = conversions.skm(constant, np.ones(m)).problem(stack, y[:n])
+        problem = paper_problems.skm(constant, np.ones(m)).problem(stack, y[:n])
         solution, seconds = measure(problem, program, sweep)
         rows.append(
             Row(

@@ -11,28 +11,33 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_variable] = "1"
 
 import signal  # noqa: E402
+import sys  # noqa: E402
 import time  # noqa: E402
 import warnings  # noqa: E402
 from collections.abc import Callable, Iterator, Mapping  # noqa: E402
 from contextlib import ExitStack, contextmanager  # noqa: E402
 from dataclasses import dataclass, field  # noqa: E402
 from functools import cache  # noqa: E402
+from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 from unittest.mock import patch  # noqa: E402
 
 import numpy as np  # noqa: E402
 from scipy.linalg import LinAlgWarning  # noqa: E402
 
-from manykernels.exceptions import ConvergenceWarning  # noqa: E402
-from manykernels.grams import PackedStack, as_stack  # noqa: E402
-from manykernels.objective import Problem  # noqa: E402
-from manykernels.objective.conversions import (  # noqa: E402
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the problems of the papers are those of all experiments
+
+from experiments.paper_problems import (  # noqa: E402
     PaperProblem,
     spicymkl,
     spicymkl_elastic_net,
     spicymkl_squared,
     squared_constant,
 )
+
+from manykernels.exceptions import ConvergenceWarning  # noqa: E402
+from manykernels.grams import PackedStack, as_stack  # noqa: E402
+from manykernels.objective import Problem  # noqa: E402
 from manykernels.solvers import get_solver  # noqa: E402
 from manykernels.solvers.gram import block_coordinate  # noqa: E402
 from manykernels.solvers.published import simplex_point as point  # noqa: E402

@@ -14,7 +14,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 from manykernels import Gaussian, KernelBank, MKLClassifier, MKLRegressor
-from manykernels.objective.constants import alpha_from_svm_constant
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Ridge
 
@@ -32,7 +31,7 @@ def test_hinge_with_ridge_is_svc(data: Any, alpha: float) -> None:
 
 @pytest.mark.parametrize("constant", [1.0, 10.0])
 def test_one_kernel_on_the_simplex_is_svc(data: Any, constant: float) -> None:
-    alpha = alpha_from_svm_constant(constant, 60)
+    alpha = 1 / (constant * 60)
     model = MKLClassifier(GAUSSIAN, loss="hinge", penalty="simplex", alpha=alpha, **TIGHT).fit(data.X, data.labels)
     svc = SVC(C=constant, gamma=0.5, tol=1e-8).fit(data.X, data.labels)
     np.testing.assert_allclose(model.decision_function(data.X), svc.decision_function(data.X), atol=1e-4)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from experiments.paper_problems import pfbs
 from numpy.typing import NDArray
 from sklearn.model_selection import ShuffleSplit
 
@@ -25,7 +26,6 @@ from manykernels.estimators.selection.path import regularization_path
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import as_stack
-from manykernels.objective.conversions import pfbs
 from manykernels.objective.regularizers import ElasticNet
 from manykernels.solvers import WorkingSet
 

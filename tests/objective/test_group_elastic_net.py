@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiments.paper_problems import obscure, ufo_mkl
 
 from manykernels import MKLRegressor, MKLRegressorCV
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective import ElasticNet, GroupElasticNet, LpBall, Problem
-from manykernels.objective.conversions import obscure, ufo_mkl
 from manykernels.solvers import SOLVERS, choose_solver, get_solver
 from manykernels.testing.formulas import penalty_conjugate, penalty_value
 

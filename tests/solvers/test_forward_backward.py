@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from experiments.paper_problems import pfbs
 from numpy.typing import NDArray
 
 from manykernels import Gaussian, KernelBank
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import build_stack
-from manykernels.objective.conversions import pfbs
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer

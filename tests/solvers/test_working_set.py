@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from experiments import paper_problems
 from sklearn.datasets import load_breast_cancer
 
 from manykernels import KernelBank
 from manykernels.grams import LazyStack, PackedStack, build_stack
 from manykernels.grams.plan import working_nbytes
-from manykernels.objective import conversions
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockL1
 from manykernels.solvers import InteriorPoint, WorkingSet
@@ -25,7 +25,7 @@ def test_kernels_far_beyond_their_bound_do_not_throw_the_iteration_off(constant:
     rows = rng.permutation(len(X))[:100]
     y = np.where(rng.random(100) < 0.25, 1.0, -1.0)
     bank = KernelBank.simplemkl(normalize="trace").fit(X[rows])
-    problem = conversions.spicymkl(constant, "hinge").problem(build_stack(bank, X[rows], kind="packed"), y)
+    problem = paper_problems.spicymkl(constant, "hinge").problem(build_stack(bank, X[rows], kind="packed"), y)
     solution = WorkingSet(tol=1e-2, max_iter=20).solve(problem)
     assert solution.status == "converged"
     constant_loss = problem.empirical_loss(problem.zero_model()[1])

@@ -14,7 +14,17 @@ from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
 from manykernels.validation.arrays import Array, check_positive
 
-__all__ = ["AUTO", "IN_UNIT_SPREAD", "at_fraction", "check_alpha", "in_unit_of", "number_or_auto", "strength_fraction"]
+__all__ = [
+    "AUTO",
+    "IN_UNIT_SPREAD",
+    "alpha_from_strength",
+    "at_fraction",
+    "check_alpha",
+    "in_unit_of",
+    "number_or_auto",
+    "strength_fraction",
+    "strength_from_alpha",
+]
 
 AUTO = "auto"
 SHARE = 0.5  # chosen by benchmarks/defaults.py, see `strength_fraction`
@@ -101,3 +111,13 @@ def _spread(target: Array, weight: Array) -> float:
     scaled = target / top  # squares of very large or small targets would leave the range of float64
     deviations = scaled - np.average(scaled, axis=0, weights=weight)
     return top * float(np.sqrt(np.mean(np.average(np.square(deviations), axis=0, weights=weight)))) or 1.0
+
+
+def strength_from_alpha(alpha: float, total_weight: float) -> float:
+    """Return the strength for which the objective is ``total_weight`` times (mean loss + alpha times unit penalty)."""
+    return check_positive(alpha, "alpha") * check_positive(total_weight, "total_weight")
+
+
+def alpha_from_strength(strength: float, total_weight: float) -> float:
+    """Return the ``alpha`` of the estimators for a strength; the inverse of `strength_from_alpha`."""
+    return check_positive(strength, "strength") / check_positive(total_weight, "total_weight")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.certificate import Certificate, KKTResiduals
-from manykernels.objective.conversions import PaperProblem
 from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.losses import (
     LOSSES,
@@ -65,7 +64,6 @@ __all__ = [
     "Loss",
     "LpBall",
     "Multinomial",
-    "PaperProblem",
     "Poisson",
     "Problem",
     "Quantile",

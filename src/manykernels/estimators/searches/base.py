@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from manykernels.discovery import Discovery
 from manykernels.estimators.parameters import check_parameters
 from manykernels.estimators.searches.found import kernel_norms, on_bank, union, unique_names
-from manykernels.estimators.strength import strength_fraction
+from manykernels.estimators.strength import alpha_from_strength, strength_fraction, strength_from_alpha
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.prediction import KernelExpansion, class_probabilities
 from manykernels.estimators.supervised.problems import Fit
@@ -23,7 +23,6 @@ from manykernels.estimators.supervised.targets import class_labels, encode_label
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack
 from manykernels.kernels import KernelBank, KernelSpec, Linear
-from manykernels.objective.constants import alpha_from_strength, strength_from_alpha
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex

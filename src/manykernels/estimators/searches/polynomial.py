@@ -10,10 +10,10 @@ import numpy as np
 from manykernels.discovery import Discovery, Limits, PolynomialDiscovery, discover_polynomial
 from manykernels.discovery.polynomial.family_norm import weakest
 from manykernels.estimators.searches.base import BaseKernelSearch
+from manykernels.estimators.strength import alpha_from_strength
 from manykernels.estimators.supervised.samples import Rows
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelSpec
-from manykernels.objective.constants import alpha_from_strength
 from manykernels.objective.losses import Loss
 from manykernels.validation.arrays import Array
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from manykernels.estimators.strength import strength_from_alpha
 from manykernels.estimators.supervised.targets import kernel_factors
 from manykernels.exceptions import InvalidInputError
-from manykernels.objective.constants import strength_from_alpha
 from manykernels.objective.regularizers import REGULARIZERS, ElasticNet, Regularizer, get_regularizer
 from manykernels.validation.arrays import check_count, check_positive
 

@@ -14,7 +14,15 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.parameters import check_parameters, shape_of
-from manykernels.estimators.strength import AUTO, IN_UNIT_SPREAD, at_fraction, in_unit_of, strength_fraction
+from manykernels.estimators.strength import (
+    AUTO,
+    IN_UNIT_SPREAD,
+    alpha_from_strength,
+    at_fraction,
+    in_unit_of,
+    strength_fraction,
+    strength_from_alpha,
+)
 from manykernels.estimators.supervised.explanation import Explanations
 from manykernels.estimators.supervised.factored import FactoredExpansion, expanded
 from manykernels.estimators.supervised.problems import Fit, build_problems, solve_problems
@@ -38,7 +46,6 @@ from manykernels.grams.plan import FACTORED, GRAM
 from manykernels.kernels import FittedBank, FittedKernels, FittedPairBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.pairs.data import as_pairs
-from manykernels.objective.constants import alpha_from_strength, strength_from_alpha
 from manykernels.objective.losses import LOSSES, Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer, get_regularizer

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from experiments import paper_problems as paper
 from scipy.optimize import minimize
 
+from manykernels.estimators.strength import alpha_from_strength, strength_from_alpha
 from manykernels.exceptions import InvalidInputError
-from manykernels.objective import conversions as paper
 from manykernels.objective.regularizers import BlockL1, BlockLq, ElasticNet, Ridge
 
 N, M = 8, 3
@@ -125,11 +126,11 @@ def test_thesis(p, model) -> None:
 def test_alpha_is_relative_to_the_mean_loss(model) -> None:
     _, y, _, _, b, f, t = model
     mean_form = logistic(y, f + b) / N + 0.05 * t.sum()
-    posed = paper.spicymkl(paper.strength_from_alpha(0.05, N))
+    posed = paper.spicymkl(strength_from_alpha(0.05, N))
     assert converted(posed, model) / N == pytest.approx(mean_form, rel=1e-12)
-    assert paper.alpha_from_strength(paper.strength_from_alpha(0.05, N), N) == pytest.approx(0.05, rel=1e-15)
+    assert alpha_from_strength(strength_from_alpha(0.05, N), N) == pytest.approx(0.05, rel=1e-15)
     alpha = paper.alpha_from_svm_constant(5.0, N)
-    assert paper.strength_from_alpha(alpha, N) == pytest.approx(paper.simplemkl(5.0).regularizer.strength, rel=1e-14)
+    assert strength_from_alpha(alpha, N) == pytest.approx(paper.simplemkl(5.0).regularizer.strength, rel=1e-14)
 
 
 def test_weights_in_the_normalization_of_table_3() -> None:
@@ -170,7 +171,7 @@ def test_tikhonov_exponent_gives_the_block_norm() -> None:
         (lambda: paper.pfbs(0.0, 0.0, 5), "tau \\+ mu must be a finite positive number"),
         (lambda: paper.tikhonov_exponent(3.0), "q must be between 1 and 2"),
         (lambda: paper.squared_constant(1.0, np.zeros(2)), "The sum of block norms must be a finite positive number"),
-        (lambda: paper.strength_from_alpha(-1.0, 5), "alpha must be a finite positive number"),
+        (lambda: strength_from_alpha(-1.0, 5), "alpha must be a finite positive number"),
     ],
 )
 def test_bad_constants_are_refused(call, message) -> None:
