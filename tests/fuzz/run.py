@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tests.fuzz.generator import Case, draw, with_
 from tests.fuzz.judge import FAILURES, Verdict, judge, with_any_solver
+from tests.fuzz.tables import failures_of
 
 CASES = Path(__file__).parent / "cases"
 
@@ -45,10 +46,28 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--keep", action="store_true", help="write failing cases into tests/fuzz/cases")
     parser.add_argument("--unconverged", action="store_true", help="print unconverged cases too")
+    parser.add_argument("--tables", type=int, default=0, help="use so many tables with gaps instead of problems")
     options = parser.parse_args()
+    if options.tables:
+        return use_tables(options)
     results = collect(options)
     print(table(results))
     return int(any(verdict.failure for _, verdict in results))
+
+
+def use_tables(options: argparse.Namespace) -> int:
+    """Use tables with gaps in turn, tell what raised, and how often each use was tried."""
+    tried, raised = Counter[str](), Counter[str]()
+    seeds = range(options.seed, options.seed + options.tables)
+    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
+        for seed, (uses, found) in zip(seeds, pool.map(failures_of, seeds), strict=True):
+            tried.update(uses)
+            raised.update(found)
+            for name, words in found.items():
+                print(f"table {seed}, {name}: {words}", flush=True)
+    print("".join(f"{name:20}{raised[name]:6} of {count:5} raised\n" for name, count in tried.items()), end="")
+    print(f"{options.tables} tables, {sum(tried.values())} uses, {sum(raised.values())} exceptions")
+    return int(bool(raised))
 
 
 def collect(options: argparse.Namespace) -> list[tuple[Case, Verdict]]:

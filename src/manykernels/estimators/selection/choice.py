@@ -205,6 +205,7 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
         rows, target = self._checked_data(X, y)
         weight = sample_weights(sample_weight, len(target))
         samples = Samples.of(rows, target, weight)
+        self._decide_kernels(samples.rows)
         form = self._form_of(samples, loss, families)
         opened = self._opener(samples, loss, families)
         found, ending = self._lay_out(families, opened), Ending()
@@ -313,9 +314,14 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
         ratios = 0.5 if self.l1_ratios is None else self.l1_ratios
         return [PenaltyFamily(penalty, {"l1_ratio": float(ratio)} | own) for ratio in np.ravel(ratios)]
 
+    def _decide_kernels(self: Any, rows: Rows) -> None:
+        """Decide by all rows which kernels there are: gaps, kinds and dates must not give a fold another list."""
+        self._decided = as_bank(self.kernels, rows).resolve(rows)
+
     def _at_given_strength(self: Any, rows: Rows) -> BaseMKL:
         """Return the plain estimator with these parameters, which knows the columns of these rows."""
         model = self._plain_estimator()
+        model.kernels = self._decided
         model.n_features_in_ = len(rows) if isinstance(rows, KernelStack) else self.n_features_in_
         if hasattr(self, "feature_names_in_"):
             model.feature_names_in_ = self.feature_names_in_

@@ -14,7 +14,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 
 from manykernels.estimators.selection.choice import CrossValidated
-from manykernels.estimators.supervised.training import is_precomputed
+from manykernels.estimators.supervised.training import is_precomputed, with_kernels_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.threads import blas_limit, n_threads
@@ -77,7 +77,8 @@ def nested_cross_validation(
     """Score an estimator that chooses its own parameters, on samples that had no part in the choice.
 
     In every outer fold a clone chooses and learns on the training samples alone: its own cross-validation, the widths
-    and normalization of its kernels, its model. It is then scored on the held-out samples.
+    and normalization of its kernels, its model. It is then scored on the held-out samples. Only which kernels there are
+    is decided by all samples, where gaps or kinds of columns decide it: see :meth:`KernelBank.resolve`.
 
     Parameters
     ----------
@@ -126,6 +127,7 @@ def nested_cross_validation(
     (True, [15, 15, 15, 15])
     """
     rows = as_kernel_stack(X, square=True) if is_precomputed(getattr(estimator, "kernels", None)) else X
+    estimator = with_kernels_of(estimator, rows)
     target = y if hasattr(y, "iloc") else np.asarray(y)
     splitter = check_cv(cv, target, classifier=is_classifier(estimator))
     splits = list(splitter.split(np.zeros(len(target)), target, groups))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from sklearn.base import clone
+
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams import GramStack, build_stack
 from manykernels.grams.factored import FactoredStack, served_by
@@ -62,6 +64,18 @@ def as_bank(kernels: Any, rows: Any = None) -> KernelBank | PrecomputedBank | Pa
         f"kernels must be None (the default bank), a KernelBank, PairKernels or 'precomputed', got {kernels!r}. A list "
         "of (name, kernel, columns) becomes a bank with KernelBank(list)."
     )
+
+
+def with_kernels_of(estimator: Any, X: Any) -> Any:
+    """Return a clone whose list of kernels is decided by these rows, for whoever fits it on parts of them.
+
+    An estimator without a bank, or behind other steps of a pipeline, is cloned as it is.
+    """
+    again, own = clone(estimator), getattr(estimator, "kernels", None)
+    if isinstance(own, (KernelBank, PairKernels)) or (own is None and hasattr(estimator, "kernels_as")):
+        rows = X if isinstance(X, (Pairs, Table)) else Table.of(X, sparse=True)
+        again.set_params(kernels=as_bank(own, rows).resolve(rows))
+    return again
 
 
 def default_bank(rows: Any = None) -> KernelBank:

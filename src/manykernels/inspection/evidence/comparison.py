@@ -22,7 +22,7 @@ from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Rows, check_alignment, checked_rows
 from manykernels.estimators.supervised.targets import check_lengths
-from manykernels.estimators.supervised.training import Training, is_precomputed, open_training
+from manykernels.estimators.supervised.training import Training, is_precomputed, open_training, with_kernels_of
 from manykernels.estimators.survival.baseline import martingale_residuals
 from manykernels.estimators.survival.targets import check_survival
 from manykernels.exceptions import InvalidInputError
@@ -283,6 +283,7 @@ def compare(
     True
     """
     rows, target, given = _checked(estimator, X, y, groups)
+    estimator = with_kernels_of(estimator, rows)
     shared, equal = in_equal_shares(estimator, target)
     splits = list(check_cv(cv, shared, classifier=equal).split(np.zeros(len(target)), shared, given))
     if not splits:

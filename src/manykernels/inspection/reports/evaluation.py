@@ -15,6 +15,7 @@ from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils import _safe_indexing
 
 from manykernels.estimators import GaussianMKL, NonlinearMKL, concordance_index
+from manykernels.estimators.supervised.training import with_kernels_of
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.inspection.pipelines import after_steps_of, fresh, last_step, unwrapped
 from manykernels.inspection.reports.baselines import baselines_for
@@ -201,8 +202,9 @@ def _refit(model: Any, rows: Rows) -> Guesses:
     predicted, ranks = [], []
     again: Counter[str] = Counter()
     unfinished = 0
+    decided = with_kernels_of(model, rows.X)
     for train, held_out in rows.splits:
-        again_model = fresh(model)
+        again_model = fresh(decided)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             again_model.fit(*rows.take(train))

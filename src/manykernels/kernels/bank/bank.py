@@ -22,7 +22,7 @@ from manykernels.kernels.bank.normalization import (
     standardized,
     training_scales,
 )
-from manykernels.kernels.bank.patterns import BankEntry, NamedKernel, OnColumns, as_entry, indicators
+from manykernels.kernels.bank.patterns import BankEntry, NamedKernel, OnColumns, as_entry, indicators, named_columns
 from manykernels.kernels.bank.prepared import Prepared
 from manykernels.kernels.sparse.points import SparsePoints
 from manykernels.kernels.sparse.prepared import FEW_COLUMNS
@@ -339,6 +339,44 @@ class KernelBank(BankParameters, BankConstructors):
         for name, spec, positions in kernels:
             spec.check_columns(len(positions), f"Kernel {name!r}")
         return kernels
+
+    def resolve(self, X: Any) -> Self:
+        """Return the bank whose list of kernels is decided by these rows, and is the same on any part of them.
+
+        Which kernels there are may depend on rows: on selectors of columns, on the kinds of columns, on where values
+        are missing, on how far dates reach. Whoever splits rows resolves the bank on all of them first, so that no fold
+        has a kernel more or less than another. Only the list is decided: widths, standardization and normalization are
+        learned when the bank is fitted, on those rows alone. A kernel that nothing is known of on them is zero.
+
+        Parameters
+        ----------
+        X : DataFrame, (n, p) array, nested lists or Table
+
+        Returns
+        -------
+        KernelBank
+            This bank itself where rows decide nothing. Kernels of missingness are entries of their own.
+
+        Raises
+        ------
+        InvalidInputError
+            As in `expand`.
+
+        Examples
+        --------
+        >>> from manykernels import Gaussian, KernelBank
+        >>> rows = [[0.0, float("nan")], [1.0, 2.0], [3.0, 4.0]]
+        >>> bank = KernelBank.per_feature(Gaussian(1.0), missing="indicator").resolve(rows)
+        >>> bank.fit(rows[1:]).names
+        ('x0: gaussian(width=1)', 'x1: gaussian(width=1)', 'x1: missing')
+        """
+        table = Table.of(X, sparse=True)
+        entries = tuple(found for entry in self.kernels for found in entry.resolve(table))
+        if self.missing != "indicator" or table.is_sparse:
+            return self if entries == self.kernels else replace(self, kernels=entries)
+        gaps = indicators(table, [kernel for entry in entries for kernel in entry.expand(table)])
+        added = [OnColumns(name, spec, named_columns(table, positions)) for name, spec, positions in gaps]
+        return replace(self, kernels=(*entries, *added), missing="mask")
 
     def replace(self, **changes: Any) -> Self:
         """Return a bank with other entries or options; this one stays as it is.

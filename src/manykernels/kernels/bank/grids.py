@@ -12,7 +12,15 @@ import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import Table
-from manykernels.kernels.bank.patterns import BankEntry, Joint, NamedKernel, PerFeature, as_specs, freeze_columns
+from manykernels.kernels.bank.patterns import (
+    BankEntry,
+    Joint,
+    NamedKernel,
+    PerFeature,
+    as_specs,
+    freeze_columns,
+    named_columns,
+)
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.binned import Binned
 from manykernels.kernels.specs.categorical import Ordinal, Overlap
@@ -71,7 +79,11 @@ class DefaultKernels(BankEntry):
 
     def expand(self, table: Table) -> list[NamedKernel]:
         """Return the kernels, column by column and then the joint ones."""
-        return [kernel for entry in entries_by_type(table) for kernel in entry.expand(table)]
+        return [kernel for entry in self.resolve(table) for kernel in entry.expand(table)]
+
+    def resolve(self, table: Table) -> list[BankEntry]:
+        """Return the patterns that the kinds of the columns, their gaps and the reach of their dates ask for."""
+        return entries_by_type(table)
 
     def problems(self, table: Table) -> list[Problem]:
         """Return the columns that hold text or what no kernel can read."""
@@ -87,14 +99,14 @@ def entries_by_type(table: Table) -> list[BankEntry]:
     categories = sorted(by_kind.get("category", []) + by_kind.get("boolean", []))
     entries = _entries_of_numbers(table, numbers)
     for j in by_kind.get("date", []):
-        entries.append(PerFeature(DEFAULT_SPECS + _periods(table.codes([j])[:, 0]), _named(table, [j])))
+        entries.append(PerFeature(DEFAULT_SPECS + _periods(table.codes([j])[:, 0]), named_columns(table, [j])))
     if by_kind.get("ordered"):
-        entries.append(PerFeature((Ordinal(),), _named(table, by_kind["ordered"])))
+        entries.append(PerFeature((Ordinal(),), named_columns(table, by_kind["ordered"])))
     if categories:
-        entries.append(PerFeature((Overlap(),), _named(table, categories)))
+        entries.append(PerFeature((Overlap(),), named_columns(table, categories)))
         together = _complete(table, categories)
         if len(together) > 1:
-            entries.append(Joint((Overlap(),), _named(table, together), "categories"))
+            entries.append(Joint((Overlap(),), named_columns(table, together), "categories"))
     return entries
 
 
@@ -113,17 +125,17 @@ def _entries_of_numbers(table: Table, numbers: list[int]) -> list[BankEntry]:
     """Return the kernels of numeric columns: view by view, or column by column and all together."""
     if table.view_positions:
         views = {name: [j for j in columns if j in set(numbers)] for name, columns in table.view_positions.items()}
-        return [Joint(DEFAULT_SPECS, _named(table, own), name) for name, own in views.items() if own]
+        return [Joint(DEFAULT_SPECS, named_columns(table, own), name) for name, own in views.items() if own]
     if not numbers:
         return []
     specs = DEFAULT_SPECS if table.n_columns <= MANY_FEATURES else (Linear(),)
     everything = len(numbers) == table.n_columns
-    entries: list[BankEntry] = [PerFeature(specs, None if everything else _named(table, numbers))]
+    entries: list[BankEntry] = [PerFeature(specs, None if everything else named_columns(table, numbers))]
     together = _complete(table, numbers)
     if len(together) > 1:
         whole = len(together) == table.n_columns
         name = "all" if whole else "numbers" if together == numbers else "complete numbers"
-        entries.append(Joint(DEFAULT_SPECS, None if whole else _named(table, together), name))
+        entries.append(Joint(DEFAULT_SPECS, None if whole else named_columns(table, together), name))
     return entries
 
 
@@ -143,11 +155,6 @@ def _periods(days: Array) -> tuple[KernelSpec, ...]:
     if (present % 1.0).any():
         chosen.append(1.0)
     return tuple(Periodic(period) for period in chosen)
-
-
-def _named(table: Table, positions: list[int]) -> tuple[Any, ...]:
-    """Return columns by name where there are names, so that a bank can be read."""
-    return tuple(positions) if table.columns is None else tuple(table.columns[j] for j in positions)
 
 
 # --- interactions ----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,6 +26,12 @@ class BankEntry(ABC):
     @abstractmethod
     def expand(self, table: Table) -> list[NamedKernel]:
         """Return ``(name, spec, positions)`` of every kernel of this entry on the columns of ``table``."""
+
+    def resolve(self, table: Table) -> list[BankEntry]:
+        """Return the entries that make the same kernels on any of the rows of ``table``: selectors look at it alone."""
+        own: Any = self
+        chosen = getattr(self, "columns", None)
+        return [replace(own, columns=named_columns(table, table.positions(chosen)))] if callable(chosen) else [self]
 
     def problems(self, table: Table) -> list[Problem]:
         """Return the columns that this entry is meant for and has no kernel for.
@@ -253,6 +259,13 @@ def as_specs(specs: Any) -> tuple[KernelSpec, ...]:
     if not chosen:
         raise InvalidInputError("Give at least one kernel; the list is empty.")
     return chosen
+
+
+def named_columns(table: Table, positions: Iterable[int]) -> tuple[Any, ...]:
+    """Return columns by name where text names them, else by position, as which numbers are read."""
+    names = table.columns
+    by_name = names is not None and all(isinstance(name, str) for name in names)
+    return tuple(names[j] if by_name and names is not None else j for j in positions)
 
 
 def freeze_columns(selection: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from manykernels.exceptions import InvalidInputError
@@ -144,6 +144,35 @@ class PairKernels(BankParameters):
         products = self._resolved(left, left if right is None else right, right is None)
         names = tuple(self._name(left, left if right is None else right, *product) for product in products)
         return FittedPairBank(names, left, right, products, self.symmetry), PreparedPairs(names, rows, columns, pairs)
+
+    def resolve(self, X: Any) -> PairKernels:
+        """Return the kernels whose list is decided by these pairs, and is the same on any part of them.
+
+        Parameters
+        ----------
+        X : Pairs
+
+        Returns
+        -------
+        PairKernels
+            Each bank as :meth:`KernelBank.resolve` returns it on the members that these pairs have.
+
+        Raises
+        ------
+        InvalidInputError
+            As in `fit`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import PairKernels, Pairs
+        >>> PairKernels().resolve(Pairs(np.eye(3), None, [[0, 1], [1, 2]])).left
+        KernelBank(1 entries: Joint; standardize=True, normalize='mean_diagonal', center=False)
+        """
+        first, second, _ = members_of(as_pairs(X))
+        left = _bank_for(self.left, first, self.sides[0]).resolve(first)
+        right = self.right if second is None else _bank_for(self.right, second, self.sides[1]).resolve(second)
+        return replace(self, left=left, right=right)
 
     def check(self, X: Any) -> None:
         """Check that these are pairs, and that the kernels can read the columns of their members.

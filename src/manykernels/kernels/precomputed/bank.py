@@ -175,6 +175,26 @@ class PrecomputedBank(BankParameters):
         """
         as_kernel_stack(stack)
 
+    def resolve(self, stack: Any) -> PrecomputedBank:
+        """Return this bank: the kernels of a stack are the same for any of its samples.
+
+        Parameters
+        ----------
+        stack : KernelStack
+
+        Returns
+        -------
+        PrecomputedBank
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import PrecomputedBank
+        >>> PrecomputedBank().resolve(np.eye(3)[None])
+        PrecomputedBank(normalize='mean_diagonal', center=False)
+        """
+        return self
+
     def fit_prepare(self, stack: Any) -> tuple[FittedPrecomputedBank, PreparedKernels]:
         """Fit, and return the training samples prepared.
 
