@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from types import SimpleNamespace
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -40,7 +41,7 @@ from manykernels.estimators.selection.mixtures import (
     selections_of,
 )
 from manykernels.estimators.selection.opened import Trial
-from manykernels.estimators.selection.search import Candidate, Folds, Grid, Walk, chosen, searched
+from manykernels.estimators.selection.search import ROOM, Candidate, Folds, Grid, Walk, chosen, searched
 from manykernels.exceptions import InvalidInputError
 
 RNG = np.random.default_rng(3)
@@ -108,8 +109,9 @@ def test_averages_of_a_bank_are_told_by_kind() -> None:
 def walked(score: Any, grid: Grid) -> Walk:
     """Walk where the fold scores at a number are known."""
 
-    def try_at(number: int) -> list[Trial]:
-        return [Trial(np.array([score(number) + noise]), 1.0, True) for noise in (-0.1, 0.1)]
+    def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[Trial]]]:
+        for number in numbers:
+            yield number, [Trial(np.array([score(number) + noise]), 1.0, True) for noise in (-0.1, 0.1)]
 
     return Walk(Mixture(EVERY, np.ones(2), 1.0), grid).follow(try_at)
 
@@ -199,21 +201,93 @@ def test_what_is_special_and_what_leaves_out_columns_is_known_as_that() -> None:
     assert [mixture.doubt for mixture in selections_of(np.ones(3), [0.0, 0.5, 1.0])] == [SPECIAL, SPECIAL]
 
 
-def test_what_lies_between_is_left_out_where_selection_is_behind() -> None:
+class KnownFold:
+    """A fold whose scores are known, which counts what it is asked."""
+
+    def __init__(self, score: Callable[[float, float], float], stored_bytes: int = 0) -> None:
+        self.score, self.stored_bytes = score, stored_bytes
+        self.asked: list[tuple[float, float]] = []
+        self.closed = 0
+
+    def averages(self, mixture: Mixture) -> bool:
+        return mixture.mixing == 0
+
+    def tried(self, mixture: Mixture, fraction: float, spare: Any) -> Trial:
+        self.asked.append((mixture.mixing, fraction))
+        return Trial(np.array([self.score(mixture.mixing, fraction)]), 1.0, True)
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def forget(self) -> None:
+        pass
+
+
+def raced(folds: list[Any], n_alphas: int = 25, *, every: bool = False) -> set[float]:
+    """Return the mixings that were walked by a search in these folds."""
+    mixtures = [Mixture(EVERY, np.ones(2), mixing) for mixing in (0.0, 1.0, 0.5)]
+    search = Folds(folds, 1, lambda mixture: [], lambda line: None)
+    found = searched(search, mixtures[:1], mixtures[1:], n_alphas, 1e-3, every=every)
+    return {candidate.mixture.mixing for candidate in found}
+
+
+def test_what_cannot_win_is_not_walked() -> None:
     def won(average: float, selection: float, *, every: bool = False) -> set[float]:
         levels = {0.0: average, 1.0: selection, 0.5: 0.9}
+        return raced([KnownFold(lambda mixing, fraction: levels[mixing]) for _ in range(3)], 4, every=every)
 
-        def tried(mixture: Any, fraction: float, spare: Any) -> Trial:
-            return Trial(np.array([levels[mixture.mixing]]), 1.0, True)
-
-        folds: list[Any] = [SimpleNamespace(tried=tried, forget=lambda: None) for _ in range(3)]
-        mixtures = [Mixture(EVERY, np.ones(2), mixing) for mixing in (0.0, 1.0, 0.5)]
-        search = Folds(folds, 1, lambda mixture: [], lambda line: None)
-        found = searched(search, mixtures[:1], mixtures[1:], 4, 0.1, every=every)
-        return {candidate.mixture.mixing for candidate in found}
-
-    assert won(0.8, 0.7) == {0.0, 1.0}
+    assert won(0.8, 0.7) == {0.0}
     assert won(0.7, 0.8) == won(0.8, 0.7, every=True) == {0.0, 0.5, 1.0}
+
+
+def test_scouts_try_two_folds_at_few_strengths() -> None:
+    folds = [KnownFold(lambda mixing, fraction: 0.5 if mixing else 0.8) for _ in range(4)]
+    assert raced(folds) == {0.0}
+    sparse = [[fraction for mixing, fraction in fold.asked if mixing] for fold in folds]
+    assert [len(own) for own in sparse] == [4, 4, 0, 0]  # three, and the last since the score did not fall
+    np.testing.assert_allclose(sparse[0], 1e-3 ** (np.array([6, 12, 18, 24]) / 24))
+
+
+def test_a_narrow_top_between_the_strengths_of_scouts_is_found() -> None:
+    def score(mixing: float, fraction: float) -> float:
+        return 1.0 - 0.02 * (np.log(fraction / 1e-3**0.62)) ** 2 if mixing == 1.0 else 0.99 if mixing == 0.0 else 0.5
+
+    # At the strengths of the scouts the selection is behind the average in both folds.
+    assert all(score(1.0, 1e-3 ** (k / 4)) < 0.99 for k in range(1, 4))
+    assert 1.0 in raced([KnownFold(score) for _ in range(3)])
+
+
+def test_a_selection_that_is_ahead_in_one_of_two_folds_goes_on() -> None:
+    folds = [KnownFold(lambda mixing, fraction, own=own: own if mixing == 1.0 else 0.6) for own in (0.7, 0.4, 0.4)]
+    assert raced(folds) == {0.0, 1.0}  # and the elastic net is left out, since the selection does not lead
+
+
+def test_folds_too_large_to_be_held_together_are_opened_one_at_a_time() -> None:
+    def score(mixing: float, fraction: float) -> float:
+        return mixing - (np.log(fraction / 1e-2)) ** 2
+
+    small, large = ([KnownFold(score, stored_bytes=size) for _ in range(3)] for size in (1, ROOM))
+    assert raced(small) == raced(large) == {0.0, 1.0}
+    assert [sorted(fold.asked) for fold in small] == [sorted(fold.asked) for fold in large]
+    assert (small[0].closed, large[0].closed > 3) == (0, True)
+
+
+def test_the_race_chooses_what_a_search_of_everything_chooses() -> None:
+    sparse = np.sin(2 * X[:, 1]) + 0.1 * np.random.default_rng(1).normal(size=60)
+    for own in (Y, sparse, X.sum(axis=1)):
+        race, everything = (
+            MKLRegressorCV(bank(), cv=3, l1_ratios=ratios).fit(X, own) for ratios in (None, (1, 0.5, 0))
+        )
+        assert race.best_score_ >= everything.best_score_ - everything.cv_frame()["std_score"].min() / 2
+        assert len(race.cv_frame()) <= len(everything.cv_frame())
+
+
+def test_held_matrices_of_folds_change_no_choice() -> None:
+    shut, opened = ([], [])
+    for found, room in ((shut, 0), (opened, ROOM)):
+        with patch("manykernels.estimators.selection.search.ROOM", room):
+            found.append(MKLRegressorCV(bank(), cv=3, l1_ratios=(1.0, 0.5, 0.0)).fit(X, Y).cv_frame())
+    pd.testing.assert_frame_equal(shut[0], opened[0])
 
 
 # --- the search ------------------------------------------------------------------------------------------------------

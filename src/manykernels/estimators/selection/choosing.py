@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from threading import Event
@@ -26,6 +26,7 @@ from manykernels.estimators.selection.opened import (
     OpenedFold,
     Trial,
     empty_models,
+    on_stored,
     scales_of,
     spread,
     with_all_dual_norms,
@@ -40,7 +41,7 @@ from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import sample_weights
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError
 from manykernels.grams.factored import FactoredStack
-from manykernels.grams.plan import FACTORED, GRAM, memory_bytes
+from manykernels.grams.plan import FACTORED, GRAM
 from manykernels.objective.regularizers import BlockL1, ElasticNet, Regularizer
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.progress import count_to
@@ -80,15 +81,18 @@ class FoldsTogether(Folds):
         """Dual norms and losses of the best constants, by fold and target."""
         return self.shared.empty_models()
 
-    def _tried(self, mixture: Mixture, fraction: float, spare: list[Scale]) -> list[Trial]:
-        shared = self.shared
-        with blas_threads(shared.problems[0].n_samples, self.workers):
-            scales = [
-                scales_of(mixture, empty, spare, samples.total_weight)
-                for empty, samples in zip(self._empty, shared.samples, strict=True)
-            ]
-            fits = shared.fits([[scale.at(fraction) for scale in own] for own in scales])
-            return [fold.trial(fit) for fold, fit in zip(self.folds, fits, strict=True)]
+    def tried(self, mixture: Mixture, fractions: Sequence[float], among: slice = slice(None)) -> Iterator[list[Trial]]:
+        """Yield what the folds say of a mixture at each fraction of its strengths."""
+        shared, spare = self.shared, self.spare(mixture)
+        for fraction in fractions:
+            with blas_threads(shared.problems[0].n_samples, self.workers):
+                scales = [
+                    scales_of(mixture, empty, spare, samples.total_weight)
+                    for empty, samples in zip(self._empty, shared.samples, strict=True)
+                ]
+                fits = shared.fits([[scale.at(fraction) for scale in own] for own in scales])
+                trials = [fold.trial(fit) for fold, fit in zip(self.folds, fits, strict=True)]
+            yield trials[among]
 
 
 # The chosen candidates learned on all rows, to the tolerance that was asked for, each with its certificate.
@@ -125,12 +129,17 @@ def _solved(
     problems: list[Problem], mixture: Mixture, solver: str | Solver, n_jobs: int | None, settings: dict[str, Any]
 ) -> Fit:
     """Return averages from one eigendecomposition if that is accurate enough, else what the solver finds."""
-    matrices = not isinstance(problems[0].stack, FactoredStack)
-    if matrices and mixture.mixing == 0 and solver == "auto" and can_average([problem.loss for problem in problems]):
+    if _averages(problems, mixture, solver):
         fit = _averaged(problems, settings)
         if all(found.status is Status.CONVERGED for found in fit.solutions):
             return fit
     return solve_problems(problems, solver, n_jobs, **settings)
+
+
+def _averages(problems: list[Problem], mixture: Mixture, solver: str | Solver) -> bool:
+    """Whether models of a mixture come from one eigendecomposition."""
+    matrices, plain = not isinstance(problems[0].stack, FactoredStack), solver == AUTO
+    return matrices and plain and mixture.mixing == 0 and can_average([problem.loss for problem in problems])
 
 
 def _averaged(problems: list[Problem], settings: dict[str, Any]) -> Fit:
@@ -164,6 +173,7 @@ def _certified(problem: Problem, scores: Array, settings: dict[str, Any]) -> Sol
     return run.follow(iter([model])).solution()
 
 
+LAZY = "lazy"  # matrices are held only while solvers read them
 MIXINGS = (1.0, 0.5, 0.0)  # from selection to averaging
 FOLD_TOL = 1e-2  # relative gap of the models of the folds
 Opening = Callable[[], tuple[list[OpenedFold], SharedFolds | None]]
@@ -184,7 +194,7 @@ class ChoosesMixtures:
         self._decide_kernels(samples.rows)
         encoded = self._encoded(samples)
         plain = self._at_given_strength(rows)
-        training, problems = plain._open(encoded, loss, BlockL1(1.0))
+        training, problems = plain._open(encoded, loss, BlockL1(1.0), kind=LAZY)
         mixtures = self._mixtures(training, len(problems))
         form = FACTORED if training.factored else GRAM
         empty = empty_models(problems)
@@ -270,11 +280,9 @@ class ChoosesMixtures:
             held_out = _held_out(rows, target, scoring_weight, test, scorer)
             samples = Samples.of(rows[train], target[train], weight[train])
             plain = self._at_given_strength(samples.rows)
-            if not plain._takes_kernels:
-                plain.memory_budget = memory_bytes(self.memory_budget) // (len(splits) + 1)
             plain._known_rows, plain._loss, plain.kernels_as = held_out.rows, loss, form
             encoded = plain._encoded(samples)
-            training, problems = plain._open(encoded, loss, BlockL1(1.0))
+            training, problems = plain._open(encoded, loss, BlockL1(1.0), kind=LAZY)
             folds.append(OpenedFold(plain, encoded, training, problems, held_out, self._fold_tol, stop))
         return folds
 
@@ -346,7 +354,10 @@ class ChoosesMixtures:
         penalties = [scales[id(c.mixture)][k].at(c.fraction) for k, c in enumerate(mine)]
         settings: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter, "verbose": self.verbose}
         settings |= {"random_state": self.random_state, "callback": self.callback, "time_limit": time_limit}
-        fit = learned(problems, [c.mixture for c in mine], penalties, self.solver, self.n_jobs, **settings)
+        mixtures = [c.mixture for c in mine]
+        if not all(_averages(problems, mixture, self.solver) for mixture in mixtures):
+            problems = on_stored(training, problems, self.memory_budget)
+        fit = learned(problems, mixtures, penalties, self.solver, self.n_jobs, **settings)
         alphas = np.array([penalty.strength for penalty in penalties]) / problems[0].total_weight
         ratios, mixings = (
             np.array([_l1_ratio(penalty) for penalty in penalties]),

@@ -18,7 +18,8 @@ from manykernels.estimators.selection.mixtures import Mixture, Scale
 from manykernels.estimators.supervised.factored import expanded
 from manykernels.estimators.supervised.prediction import KernelExpansion
 from manykernels.estimators.supervised.problems import Fit
-from manykernels.grams import cross_combine
+from manykernels.grams import LazyStack, build_stack, cross_combine
+from manykernels.grams.plan import stack_nbytes
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.run import check_deadline
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from manykernels.solvers import Solution
     from manykernels.validation.arrays import Array
 
+
+SINGLE_PRECISION_TOL = 1e-4  # from this gap on the matrices of a fold are held in float32: its rounding is not felt
 
 # Scores of held-out rows: fast for the default scorings, by the user's scorer otherwise.
 
@@ -157,6 +160,18 @@ def scales_of(mixture: Mixture, empty: Sequence[tuple[Array, float]], spare: lis
     return [other.times(share) if scale.empty else scale for scale, other in zip(own, spare, strict=True)]
 
 
+def on_stored(
+    training: Training, problems: list[Problem], memory_budget: int | str | None, *, dtype: Any = None
+) -> list[Problem]:
+    """Return problems for solvers that read kernels often: on matrices that are held, where they fit the memory."""
+    stack = training.stack
+    if not isinstance(stack, LazyStack):
+        return problems
+    settings = {"memory_budget": memory_budget, "n_jobs": stack.n_threads, "n_targets": len(problems), "dtype": dtype}
+    held = build_stack(training.bank, training.prepared, **settings)
+    return [replace(problem, stack=held) for problem in problems]
+
+
 @dataclass(eq=False)
 class OpenedFold:
     """The kernels of a fold on its training rows, and what is remembered of the mixture at hand.
@@ -184,32 +199,63 @@ class OpenedFold:
     held_out: HeldOut
     tol: float
     stop: Event
+    _stored: list[Problem] | None = None
     _spectra: dict[int, Spectrum] = field(default_factory=dict)
     _known: dict[int, dict[float, Any]] = field(default_factory=dict)
+    _trials: dict[tuple[int, float], Trial] = field(default_factory=dict)
 
     @cached_property
     def empty(self) -> list[tuple[Array, float]]:
         """Dual norms and losses of the best constants."""
         return empty_models(self.problems)
 
+    @property
+    def reads_entries(self) -> bool:
+        """Whether averages are had from matrices among samples."""
+        return not self.training.without_matrix and can_average([problem.loss for problem in self.problems])
+
+    @property
+    def stored_bytes(self) -> int:
+        """What the matrices of this fold take while models are solved, where they are not held already."""
+        stack = self.training.stack
+        return stack_nbytes("packed", *stack.shape[:2], "float32") if isinstance(stack, LazyStack) else 0
+
+    def stored(self) -> list[Problem]:
+        """Return the problems on matrices that are held, until the fold is closed."""
+        if self._stored is None:
+            single = None if self.tol < SINGLE_PRECISION_TOL else np.float32
+            self._stored = on_stored(self.training, self.problems, self.model.memory_budget, dtype=single)
+        return self._stored
+
+    def close(self) -> None:
+        """Let go of the matrices; the next model evaluates them anew."""
+        self._stored = None
+
+    def averages(self, mixture: Mixture) -> bool:
+        """Whether models of a mixture come from one eigendecomposition, without matrices that are held."""
+        return mixture.mixing == 0 and self.reads_entries
+
     def forget(self) -> None:
         """Drop what was remembered of mixtures."""
         self._spectra.clear()
         self._known.clear()
+        self._trials.clear()
 
     def tried(self, mixture: Mixture, fraction: float, spare: list[Scale]) -> Trial:
         """Return what a mixture scores at a fraction of its strengths.
 
         ``spare`` are the scales of all rows, per unit of weight, for folds in which nothing can be gained.
         """
+        known = self._trials.get((id(mixture), fraction))
+        if known is not None:
+            return known
         check_deadline()
         own = scales_of(mixture, self.empty, spare, self.samples.total_weight)
-        able = not self.training.without_matrix and can_average([problem.loss for problem in self.problems])
-        averaged = mixture.mixing == 0 and able
-        trial = (self._averaged if averaged else self._solved)(mixture, fraction, own)
+        trial = (self._averaged if self.averages(mixture) else self._solved)(mixture, fraction, own)
         if self.stop.is_set():
             raise KeyboardInterrupt
         check_deadline()  # a model that was not finished for lack of time counts for nothing
+        self._trials[id(mixture), fraction] = trial
         return trial
 
     # --- averages ---------------------------------------------------------------------------------------------------
@@ -256,7 +302,7 @@ class OpenedFold:
 
     def _solved(self, mixture: Mixture, fraction: float, scales: list[Scale]) -> Trial:
         known: dict[float, list[Solution]] = self._known.setdefault(id(mixture), {})
-        posed = [mixture.pose(problem) for problem in self.problems]
+        posed = [mixture.pose(problem) for problem in self.stored()]
         settings = {"tol": self.tol, "max_iter": self.model.max_iter, "random_state": self.model.random_state}
         solver = without_bar(self.model.solver, self.model.verbose)
         start = known[_nearest(known, fraction)] if known else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -24,6 +24,11 @@ COARSE = 3  # steps of the grid that the first walk takes at once
 BEHIND = 2  # coarse steps that must have brought nothing better before a walk ends
 FARTHEST = 1e-4  # share of the smallest strength of the grid to which it may extend itself
 PLATEAU = 1e-3  # standard deviations over the folds that make no difference
+SCOUTS = 2  # folds in which a mixture that selects is tried first
+SCOUTED = 3  # strengths that it is tried at, equally spaced inside the grid
+ROOM = 2**28  # bytes that matrices of several folds may take together; beyond, one fold is opened at a time
+
+TryAt = Callable[[Sequence[int]], Iterator[tuple[int, list["Trial"]]]]
 
 
 @dataclass(frozen=True)
@@ -78,8 +83,8 @@ class Walk:
         means = self.scores().mean(axis=1)
         return np.array(self.numbers)[np.argmax(np.where(np.isfinite(means), means, -np.inf), axis=0)]
 
-    def follow(self, try_at: Callable[[int], list[Trial]]) -> Walk:
-        """Walk; ``try_at`` tries the strength of a number in all folds. What it raises leaves what was tried before."""
+    def follow(self, try_at: TryAt) -> Walk:
+        """Walk; ``try_at`` tries strengths by number in all folds. What it raises leaves what was tried before."""
         stride = COARSE if self.grid.n_first > 2 * COARSE else 1
         self._try(range(0, min(BEHIND * stride + 1, self.grid.n_first), stride), try_at)
         while (last := self.numbers[-1]) < self.grid.last and self._goes_on(stride):
@@ -88,9 +93,9 @@ class Walk:
             self._refine(try_at)
         return self
 
-    def _try(self, numbers: Iterable[int], try_at: Callable[[int], list[Trial]]) -> None:
-        for number in numbers:
-            self.trials[number] = try_at(number)
+    def _try(self, numbers: Iterable[int], try_at: TryAt) -> None:
+        for number, trials in try_at(list(numbers)):
+            self.trials[number] = trials
 
     def _goes_on(self, stride: int) -> bool:
         """Whether the best of any score is near the end and no plateau."""
@@ -104,7 +109,7 @@ class Walk:
         ends = self.scores()[-BEHIND - 1 :]
         return bool((np.ptp(ends.mean(axis=1), axis=0) <= PLATEAU * (ends.std(axis=1).max(axis=0) + 1e-12)).all())
 
-    def _refine(self, try_at: Callable[[int], list[Trial]]) -> None:
+    def _refine(self, try_at: TryAt) -> None:
         around = {int(best) + side for best in self.best() for side in (-1, 1)}
         self._try(sorted(number for number in around - set(self.trials) if 0 <= number <= self.grid.last), try_at)
 
@@ -163,14 +168,13 @@ class Folds:
 
     def walk(self, mixture: Mixture, grid: Grid) -> Walk:
         """Walk down one mixture as far as there is time, then let the folds forget it."""
-        spare = self.spare(mixture)
 
-        def try_at(number: int) -> list[Trial]:
-            fraction = grid.fraction(number)
-            trials = self._tried(mixture, fraction, spare)
-            score = float(np.mean([trial.scores.mean() for trial in trials]))
-            self.advance(f"{mixture.label}  {mixture.penalty}  fraction {fraction:.2g}  {score:.4g}")
-            return trials
+        def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[Trial]]]:
+            fractions = [grid.fraction(number) for number in numbers]
+            for number, fraction, trials in zip(numbers, fractions, self.tried(mixture, fractions), strict=False):
+                score = float(np.mean([trial.scores.mean() for trial in trials]))
+                self.advance(f"{mixture.label}  {mixture.penalty}  fraction {fraction:.2g}  {score:.4g}")
+                yield number, trials
 
         walk = Walk(mixture, grid)
         with self.ending.noted():
@@ -179,17 +183,74 @@ class Folds:
             fold.forget()
         return walk
 
-    def _tried(self, mixture: Mixture, fraction: float, spare: list[Scale]) -> list[Trial]:
-        """Return what every fold says of a mixture at a fraction of its strengths."""
-        return self._each(lambda fold: fold.tried(mixture, fraction, spare))
+    def scout(self, mixture: Mixture, grid: Grid, rivals: Sequence[Walk]) -> bool:
+        """Try a few strengths in two folds: whether the mixture can still win from the best of the others.
 
-    def _each(self, function: Callable[[OpenedFold], Trial]) -> list[Trial]:
+        It cannot if it is behind in both folds for every score, even at the top of a parabola through its strengths.
+        """
+        best = _best_scores(rivals)[:SCOUTS]
+        numbers = sorted({k * (grid.n_first - 1) // (SCOUTED + 1) for k in range(1, SCOUTED + 1)})
+        more = [grid.n_first - 1] if grid.n_first - 1 > numbers[-1] else []
+        scores: list[Array] = []
+        with self.ending.noted():
+            for number in [*numbers, *more]:
+                if (
+                    number in more
+                    and not (np.mean(scores[-1], axis=0) >= np.max(np.mean(scores, axis=1), axis=0)).any()
+                ):
+                    break  # the last one is needed only where the score still rises
+                (trials,) = self.tried(mixture, [grid.fraction(number)], slice(SCOUTS))
+                scores.append(np.array([trial.scores for trial in trials]))
+        if self.ending.status is not None:
+            return False
+        hopes = np.array(scores)
+        tops = hopes.mean(axis=1).argmax(axis=0)
+        columns = np.arange(hopes.shape[2])
+        hope = hopes[tops, :, columns].T + _rise(hopes.mean(axis=1), tops)
+        return bool((hope >= best).any())
+
+    def tried(self, mixture: Mixture, fractions: Sequence[float], among: slice = slice(None)) -> Iterator[list[Trial]]:
+        """Yield what the folds say of a mixture at each fraction of its strengths.
+
+        Folds whose matrices can be held side by side are tried at one strength after the other, so that what ends the
+        search early loses one strength at most; else each fold is opened, tried at all of these, and closed.
+        """
+        spare, folds = self.spare(mixture), self.folds[among]
+        if self.roomy or all(fold.averages(mixture) for fold in folds):
+            for fraction in fractions:
+                yield [trial for (trial,) in self._each(folds, mixture, [fraction], spare)]
+            return
+        yield from map(list, zip(*self._each(folds, mixture, fractions, spare, close=True), strict=True))
+
+    @property
+    def roomy(self) -> bool:
+        """Whether the matrices of all folds may be held at the same time."""
+        return sum(fold.stored_bytes for fold in self.folds) <= ROOM
+
+    def _each(
+        self,
+        folds: Sequence[OpenedFold],
+        mixture: Mixture,
+        fractions: Sequence[float],
+        spare: list[Scale],
+        *,
+        close: bool = False,
+    ) -> list[list[Trial]]:
+        """Return what each fold says of a mixture at these fractions, in threads if there are several."""
+
+        def function(fold: OpenedFold) -> list[Trial]:
+            try:
+                return [fold.tried(mixture, fraction, spare) for fraction in fractions]
+            finally:
+                if close:
+                    fold.close()
+
         with blas_threads(1):
             if self.workers == 1:
-                return [function(fold) for fold in self.folds]
+                return [function(fold) for fold in folds]
             with ThreadPoolExecutor(self.workers) as pool:
                 # Threads know the end of the time from the context that they are given.
-                futures = [pool.submit(copy_context().run, function, fold) for fold in self.folds]
+                futures = [pool.submit(copy_context().run, function, fold) for fold in folds]
                 try:
                     return [future.result() for future in futures]
                 except BaseException:
@@ -208,28 +269,46 @@ def searched(
 ) -> list[Candidate]:
     """Return all candidates tried: averages of every kind, then mixtures that select, the sparsest first.
 
-    Unless ``every`` is true, mixtures after the first that selects are left out where that one is behind the best
-    average by more than a standard error: what lies between the two would take time and win nothing. A search that ends
-    early has what was scored in every fold.
+    Unless ``every`` is true it is a race: a mixture that selects is tried in two folds at a few strengths, and walked
+    only where it can still win; those after the first only where the first leads. What lies between two that are behind
+    would take time and win nothing. A search that ends early has what was scored in every fold.
     """
-    first, rest = Grid(AVERAGING_STEPS, AVERAGING_RATIO), Grid(n_alphas, ratio)
     walks: list[Walk] = []
-    rivals = len(averages)
-    for number, mixture in enumerate([*averages, *selections]):
-        if number == rivals + 1 and rivals and not every and _behind(walks[-1], walks[:rivals]):
+    for mixture in averages:
+        walks.append(folds.walk(mixture, Grid(AVERAGING_STEPS, AVERAGING_RATIO)))
+        if folds.ending.status is not None:
             break
-        walks.append(folds.walk(mixture, first if number < rivals else rest))
+    grid, first = Grid(n_alphas, ratio), len(walks)
+    for mixture in selections if folds.ending.status is None else ():
+        race = bool(averages) and not every
+        if race and (len(walks) > first and not _leads(walks[first], walks[:first])):
+            break
+        if race and not folds.scout(mixture, grid, walks):
+            break
+        walks.append(folds.walk(mixture, grid))
         if folds.ending.status is not None:
             break
     return [candidate for walk in walks if walk.trials for candidate in _candidates(walk)]
 
 
-def _behind(walk: Walk, rivals: Sequence[Walk]) -> bool:
-    """Whether the best of a walk is more than a standard error below the best of others, for every score."""
-    own, other = (_best_scores(walks) for walks in ([walk], rivals))
-    gaps = own - other
-    errors = gaps.std(axis=0, ddof=min(1, len(gaps) - 1)) / np.sqrt(len(gaps))
-    return bool((gaps.mean(axis=0) < -errors).all())
+def _leads(walk: Walk, rivals: Sequence[Walk]) -> bool:
+    """Whether the best of a walk is ahead of the best of others in the mean over the folds, for any score."""
+    own, other = (_best_scores(walks).mean(axis=0) for walks in ([walk], rivals))
+    return bool((own >= other).any())
+
+
+def _rise(means: Array, tops: Array) -> Array:
+    """Return how far the top of a parabola through the best of equally spaced strengths and its neighbors is above it.
+
+    ``means`` (n_tried, T) and ``tops`` (T,); zero where the best is the first or the last.
+    """
+    columns = np.arange(means.shape[1])
+    inside = (tops > 0) & (tops < len(means) - 1)
+    at = np.where(inside, tops, min(1, len(means) - 1))
+    before, best, after = (means[np.clip(at + side, 0, len(means) - 1), columns] for side in (-1, 0, 1))
+    bend = 2.0 * best - before - after
+    rise = np.square(after - before) / np.where(bend > 0, 8.0 * bend, 1.0)
+    return np.where(inside & (bend > 0), rise, 0.0)
 
 
 def _best_scores(walks: Sequence[Walk]) -> Array:

@@ -287,8 +287,10 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
         """What may stop a fit early, of estimators that have it as parameters."""
         return {name: getattr(self, name, None) for name in ("time_limit", "callback")}
 
-    def _open(self, samples: Samples, loss: Loss, regularizer: Regularizer) -> tuple[Training, list[Problem]]:
-        """Return the kernels on these samples and one problem a column of targets."""
+    def _open(
+        self, samples: Samples, loss: Loss, regularizer: Regularizer, *, kind: str = AUTO
+    ) -> tuple[Training, list[Problem]]:
+        """Return the kernels on these samples, matrices held as ``kind`` says, and one problem a column of targets."""
         n_targets = self._n_targets = samples.y.shape[1]
         training = open_training(
             self.kernels,
@@ -299,6 +301,7 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
             kernels_as=getattr(self, "kernels_as", GRAM),
             obstacle=self._obstacle_to_factors(loss, regularizer),
             fit_intercept=self._free_constant,
+            kind=kind,
         )
         targets = [samples.y] if self._shares_weights else samples.y.T
         problems = build_problems(

@@ -100,10 +100,11 @@ def open_training(
     kernels_as: str = GRAM,
     obstacle: str | None = None,
     fit_intercept: bool = True,
+    kind: str = "auto",
 ) -> Training:
     """Fit the bank on training rows and build the stack that fits the memory budget: Gram matrices, or factors.
 
-    ``obstacle`` says why the rest of the problem cannot do with factors, if so.
+    ``obstacle`` says why the rest of the problem cannot do with factors, if so; ``kind`` how matrices are held.
     """
     memory_bytes(memory_budget)
     check_n_jobs(n_jobs)
@@ -123,7 +124,7 @@ def open_training(
             factors.spare_bytes = (plan.budget - plan.nbytes - plan.working_nbytes) // max(n_targets, 1)
             return Training(fitted, None, factors, centered=given.center)
     bank, prepared = given.fit_prepare(X)
-    stack = build_stack(bank, prepared, memory_budget=memory_budget, n_jobs=n_jobs, n_targets=n_targets)
+    stack = build_stack(bank, prepared, kind=kind, memory_budget=memory_budget, n_jobs=n_jobs, n_targets=n_targets)
     return Training(bank, prepared, stack)
 
 
