@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from manykernels import Gaussian, KernelBank
-from manykernels.estimators import MKLClassifierCV, MKLRegressorCV
+from manykernels.estimators import MKLClassifierCV, MKLRegressor, MKLRegressorCV
 from manykernels.estimators.selection.path import regularization_path
 from manykernels.exceptions import ConvergenceWarning
-from manykernels.grams import as_stack
+from manykernels.grams import PackedStack, as_stack
+from manykernels.grams.factored.composite import CompositeStack
 from manykernels.solvers import ForwardBackward, SpicyMKL, WorkingSet
 
 ALPHAS = (0.1, 0.03, 0.01, 0.003)
@@ -191,3 +192,35 @@ def test_folds_go_on_when_the_callback_asks_to_stop(data: Any) -> None:
     scores = Scores()
     regressor(scores, WorkingSet(tol=1e-9, callback=lambda record: record.iteration > 0)).fit(data.X, data.y)
     assert scores.calls == 3 * len(ALPHAS)
+
+
+@pytest.mark.parametrize("kernels_as", ["gram", "factored"])
+@pytest.mark.parametrize("loss", ["squared", "quantile"])
+def test_before_the_first_certificate_the_model_without_kernels_is_kept(
+    data: Any, monkeypatch: pytest.MonkeyPatch, kernels_as: str, loss: str
+) -> None:
+    """Ctrl-C in the first pass over kernels: the constant is a model, and its gap says what it is worth."""
+    calls = [0]
+
+    def once(stack: Any) -> Any:
+        read = getattr(stack, name)
+
+        def interrupted(self: Any, *args: Any, **options: Any) -> Any:
+            calls[0] += 1
+            if calls[0] == 1:
+                raise KeyboardInterrupt
+            return read(self, *args, **options)
+
+        return interrupted
+
+    name, kind = ("quad", PackedStack) if kernels_as == "gram" else ("quad_bounds", CompositeStack)
+    monkeypatch.setattr(kind, name, once(kind))
+    model = MKLRegressor(bank(), loss=loss, alpha=0.01, kernels_as=kernels_as)
+    with pytest.warns(ConvergenceWarning, match=r"interrupted\) after 0 iterations.*best model so far"):
+        model.fit(data.X, data.y)
+    assert calls[0] >= 2
+    assert not model.kernel_weights_.any()
+    assert np.ptp(model.predict(data.X)) == 0
+    certificate = model.solution_.certificate
+    assert 0 <= certificate.dual < certificate.primal
+    assert model.dual_gap_ == pytest.approx((certificate.primal - certificate.dual) / certificate.primal)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 
-from manykernels import InvalidInputError, MKLClassifier, MKLRegressor
+from manykernels import InvalidInputError, MKLClassifier, MKLRegressor, PolynomialMKL
 from manykernels.estimators import MKLClassifierCV, MKLRegressorCV
 from manykernels.estimators.selection.path import regularization_path
+from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import as_stack
 from manykernels.solvers import UFOMKL, WorkingSet
 from manykernels.validation.parameters import seed_from
@@ -87,3 +89,19 @@ def test_other_seeds_are_refused(data: Any, kind: Any, seed: Any) -> None:
 def test_a_seed_is_an_integer_in_range() -> None:
     assert seed_from(np.int64(7)) == 7
     assert 0 <= seed_from(np.random.default_rng(1)) < 2**31
+
+
+@pytest.mark.parametrize("parameters", [{}, {"loss": "logistic"}, {"polish": False, "n_steps": 20}])
+def test_searches_draw_the_same_unless_asked_for_other_draws(parameters: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 5))
+    y = X[:, 0] * X[:, 1] + 0.1 * rng.normal(size=40)
+    target = y > 0 if "loss" in parameters else y
+
+    def predicted(**seeds: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return PolynomialMKL(2, **parameters, **seeds).fit(X, target).decompose(X)
+
+    np.testing.assert_array_equal(predicted(), predicted())
+    np.testing.assert_array_equal(predicted(), predicted(random_state=0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from manykernels import (
     save_model,
     survival_array,
 )
+from manykernels.estimators.survival.targets import check_survival
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 
 
@@ -133,7 +135,7 @@ def test_scores_by_hand() -> None:
     assert concordance_index(y, -risk) == pytest.approx(1 - 6.5 / 8)
     # Nobody is censored before 2, and one of the three at risk there: the weight is 1 up to 2, then 1.5.
     survival = np.array([[0.2, 0.1], [0.5, 0.4], [0.6, 0.5], [0.9, 0.3], [0.8, 0.7]])
-    early = (0.1**2 + 0.4**2 * 1.5) / 5
+    early = (0.1**2 + 0.4**2) / 5
     first = (0.2**2 + 0.5**2 + 0.4**2 + 0.1**2 + 0.2**2) / 5
     late = ((1 - 0.3) ** 2 * 1.5 + (1 - 0.7) ** 2 * 1.5) / 5
     found = brier_score(y, y, survival, [1.5, 2.5])
@@ -143,6 +145,23 @@ def test_scores_by_hand() -> None:
         concordance_index(survival_array([False, True], [1.0, 2.0]), [0.0, 1.0])
     with pytest.raises(InvalidInputError, match=r"shape \(5, 1\)"):
         brier_score(y, y, survival, [1.0])
+
+
+def test_brier_scores_of_the_true_curve_have_their_expectation_where_events_and_censorings_tie() -> None:
+    """Every pair of T and C in 1..5 once: the mean over them is the expectation of T and C uniform and independent."""
+    death, leaves = (part.ravel() for part in np.meshgrid(np.arange(1.0, 6.0), np.arange(1.0, 6.0)))
+    y = survival_array(death <= leaves, np.minimum(death, leaves))
+    times = np.array([0.5, 1.0, 2.0, 2.5, 3.0, 4.0, 5.0])
+    gone = np.floor(times) / 5
+    survival = np.tile(1.0 - gone, (len(y), 1))
+    # P(T <= t) P(T > t) is the error of the true curve; with P(C > T) for the weights 0.24, 0.24, 0.16 at 2, 3, 4 would
+    # be 0.28, 0.27, 0.18, and the last time would be refused.
+    np.testing.assert_allclose(brier_score(y, y, survival, times), gone * (1.0 - gone), rtol=1e-13, atol=1e-15)
+    guess = np.full((len(y), len(times)), 0.7)
+    np.testing.assert_allclose(brier_score(y, y, guess, times), gone * 0.49 + (1.0 - gone) * 0.09, rtol=1e-13)
+    early = survival_array(np.zeros(4, dtype=bool), [1.0, 1.0, 2.0, 2.0])
+    with pytest.raises(InvalidInputError, match="By the time 3 everybody in y_train is censored"):
+        brier_score(early, y, survival[:, :2], [2.0, 3.0])
 
 
 def plain_concordance(y: np.ndarray, risk: np.ndarray, weight: np.ndarray) -> float:
@@ -207,7 +226,10 @@ def test_every_fold_has_its_share_of_events_however_rows_are_sorted() -> None:
     [
         (np.arange(4.0), "without fields.*survival_array"),
         (survival_array([False] * 4, np.arange(4.0)), "no event among the 4 samples"),
-        (np.array([(1.0, 2.0)] * 4, dtype=[("a", float), ("b", float)]), "'a' of float64, 'b' of float64"),
+        (np.array([(1.5, 2.0)] * 4, dtype=[("a", float), ("b", float)]), "'a' of float64, 'b' of float64"),
+        (np.array([(1, 0)] * 4, dtype=[("a", int), ("b", int)]), "'a' of int64, 'b' of int64, not one of booleans"),
+        (pd.DataFrame({"died": [True] * 4, "on": pd.date_range("2026-01-01", periods=4)}), "got datetime64.*divide"),
+        (np.array([(True, 1j)] * 4, dtype=[("a", bool), ("b", complex)]), "real numbers.*got complex128"),
         (np.array([(True, -2.0)] * 4, dtype=[("a", bool), ("b", float)]), "not negative, but 4 of 4"),
         (np.array([(True, np.nan)] * 4, dtype=[("a", bool), ("b", float)]), "must be finite"),
         (survival_array([True] * 3, np.arange(3.0)), "X has 4 samples but y has 3"),
@@ -216,6 +238,38 @@ def test_every_fold_has_its_share_of_events_however_rows_are_sorted() -> None:
 def test_targets_that_are_none_are_refused(y: np.ndarray, words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         MKLSurvival().fit(np.arange(8.0).reshape(4, 2), y)
+
+
+@pytest.mark.parametrize(
+    "event", [[1, 0, 1], [1.0, 0.0, 1.0], np.array([True, False, True], dtype=object), [True, False, True]]
+)
+def test_events_of_0_and_1_are_true_and_false_in_arrays_and_frames(event: Any) -> None:
+    times = [3, 0, 1]
+    expected = survival_array([True, False, True], times)
+    np.testing.assert_array_equal(survival_array(event, times), expected)
+    found = check_survival(pd.DataFrame({"died": event, "months": times}))
+    np.testing.assert_array_equal(found[["event", "time"]].astype(expected.dtype), expected)
+
+
+@pytest.mark.parametrize(
+    ("time", "words"),
+    [
+        ([1j, 2.0], "got complex128"),
+        (np.array([1j, 2.0], dtype=object), "got 1j"),
+        (pd.to_datetime(["2026-01-01", "2026-02-01"]), "got datetime64.*start"),
+        (pd.to_timedelta([1, 2], "D"), "got timedelta64.*divide"),
+        (["3", "4"], "got <U1"),
+        ([True, False], "got bool"),
+        ([None, 2.0], "got None"),
+        ([[1.0, 2.0]], "vector"),
+        ([1.0, np.inf], "finite"),
+    ],
+)
+def test_what_is_no_duration_is_refused(time: Any, words: str) -> None:
+    with pytest.raises(InvalidInputError, match=words):
+        survival_array([True, False], time)
+    with pytest.raises(InvalidInputError, match=r"True .* or False"):
+        survival_array(["yes", "no"], [1.0, 2.0])
 
 
 def test_arrays_of_other_lengths_are_refused() -> None:

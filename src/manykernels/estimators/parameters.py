@@ -16,6 +16,7 @@ from manykernels.objective.losses import LOSSES, Loss
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer
 from manykernels.solvers import SOLVERS, Solver, get_solver
 from manykernels.validation.arrays import check_choice, check_count, check_positive
+from manykernels.validation.names import LOSS_NAMES, PENALTY_NAMES, hint
 from manykernels.validation.parameters import check_flag, check_n_jobs, check_random_state
 
 __all__ = ["DEFAULT_LOSS", "PARAMETERS", "Parameter", "Range", "check_parameters", "defaults", "shape_of"]
@@ -73,12 +74,14 @@ def shape_of(kind: type[Loss] | type[Regularizer]) -> tuple[str, ...]:
 
 def _check_loss(value: Any) -> None:
     if not isinstance(value, Loss) and (not isinstance(value, str) or value not in LOSSES):
-        raise InvalidInputError(f"Unknown loss {value!r}. Known losses: {', '.join(LOSSES)}.")
+        known = f"Known losses: {', '.join(LOSSES)}.{hint(value, LOSSES, LOSS_NAMES)}"
+        raise InvalidInputError(f"Unknown loss {value!r}. {known}")
 
 
 def _check_penalty(value: Any) -> None:
     if not isinstance(value, Regularizer) and (not isinstance(value, str) or value not in REGULARIZERS):
-        raise InvalidInputError(f"Unknown penalty {value!r}. Known penalties: {', '.join(REGULARIZERS)}.")
+        known = f"Known penalties: {', '.join(REGULARIZERS)}.{hint(value, REGULARIZERS, PENALTY_NAMES)}"
+        raise InvalidInputError(f"Unknown penalty {value!r}. {known}")
 
 
 def _check_weights(value: Any) -> None:

@@ -68,6 +68,18 @@ def in_order(problem: Problem, solvers: Iterable[type[Solver]]) -> Iterator[type
             yield cls
 
 
+def _empty(problem: Problem) -> Model:
+    """Return the best model without kernels."""
+    rho, b = problem.zero_model()
+    return rho, np.zeros(problem.n_kernels), b
+
+
+def _certified(problem: Problem, model: Model, before: float, newton_steps: int = 0) -> CertifiedModel:
+    """Return a model with its certificate and its costs since so many passes."""
+    certificate, whole = problem.certificate_apart(*model)
+    return CertifiedModel(*model, certificate, problem.stack.counters.passes - before, newton_steps, whole=whole)
+
+
 PATIENCE = 12  # certificates without any progress before a run counts as stalled
 WORTH_KEEPING = 0.5  # relative gap of a model above which a fallback starts afresh: a cold start is no worse
 UNFINISHED = (Status.MAX_ITER, Status.STALLED, Status.NUMERICAL_ERROR)  # what a fallback is for
@@ -375,7 +387,7 @@ class Solver(ABC):
         enough = self.good_enough(problem)
         run: Run[CertifiedModel] = Run(self._limits(), f"Solver '{self.name}'", converged=enough)
         with deadline(self.time_limit), blas_threads(problem.stack.n_samples, problem.stack.n_threads):
-            run.follow(self._models(problem, warm_start, run))
+            run.follow(self._models(problem, warm_start, run), lambda: _certified(problem, _empty(problem), before))
         return replace(run.solution(), passes=problem.stack.counters.passes - before)
 
     def _models(
@@ -385,18 +397,13 @@ class Solver(ABC):
         before = problem.stack.counters.passes
 
         def certified(model: Model, newton_steps: int) -> CertifiedModel:
-            certificate, whole = problem.certificate_apart(*model)
-            return CertifiedModel(
-                *model, certificate, problem.stack.counters.passes - before, newton_steps, whole=whole
-            )
+            return _certified(problem, model, before, newton_steps)
 
-        zero_rho, zero_b = problem.zero_model()
-        zero: Model = zero_rho, np.zeros(problem.n_kernels), zero_b
-        start = zero
+        start = zero = _empty(problem)
         if warm_start is not None:
             start = warm_start.dual_coef, warm_start.kernel_weights, warm_start.intercept
         found = certified(start, 0)
-        nothing = problem.empirical_loss(problem.constant_scores(zero_b)) * (1.0 + ROUNDING)
+        nothing = problem.empirical_loss(problem.constant_scores(zero[2])) * (1.0 + ROUNDING)
         if not found.certificate.primal <= nothing:  # or no number: what is worse than no model is no start either
             start, found = zero, certified(zero, 0)
         yield found

@@ -149,8 +149,11 @@ class Run(Generic[C]):
         self.status: Status | None = None
         self.reason = ""
 
-    def follow(self, models: Iterator[C | None]) -> Run[C]:
+    def follow(self, models: Iterator[C | None], empty: Callable[[], C] | None = None) -> Run[C]:
         """Take models until a limit is reached or there are no more.
+
+        A run that is interrupted or out of time before its first model ends with the empty one where there is a way to
+        certify it; Ctrl-C once more ends that too.
 
         Whatever the iterator raises after its first model ends the run as a numerical error, with the best model so
         far; before that it is raised, as are a lack of memory or of an optional package, a kernel that turns out
@@ -160,6 +163,8 @@ class Run(Generic[C]):
         ----------
         models : iterator of Certified or None
             One element an iteration, the starting point first; None where a model is not worth its certificate.
+        empty : callable, optional
+            Returns the certified model without kernels.
         """
         with progress_of(self._limits) as show:
             try:
@@ -169,9 +174,12 @@ class Run(Generic[C]):
                         self._keep(model)
                         self._tell(model, show)
             except KeyboardInterrupt:
-                if self._best is None:
+                if self._best is None and empty is None:
                     raise
                 self.status = Status.INTERRUPTED
+            if self._best is None and empty is not None and self.status in (Status.INTERRUPTED, Status.TIME_LIMIT):
+                self._iteration = max(self._iteration, 0)
+                self._keep(empty())
         return self
 
     def _next(self, models: Iterator[C | None]) -> C | None:

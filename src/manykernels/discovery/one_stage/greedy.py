@@ -107,7 +107,7 @@ def discover_greedily(
     settings: SearchSettings | None = None,
     limits: Limits | None = None,
     columns: Sequence[int] | None = None,
-    random_state: Any = None,
+    random_state: Any = 0,
 ) -> Discovery:
     r"""Find kernels of a family one at a time, each where the dual norm is largest.
 
@@ -145,7 +145,7 @@ def discover_greedily(
         When to stop; the gap is that over the whole family.
     columns : sequence of int, optional
         Positions of the columns of ``points`` in the table; all of them by default.
-    random_state : int, RandomState, Generator or None, default=None
+    random_state : int, RandomState, Generator or None, default=0
         For random starts of searches in several parameters.
 
     Returns

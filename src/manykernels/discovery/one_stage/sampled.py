@@ -109,7 +109,7 @@ def discover_by_sampling(
     settings: SearchSettings | None = None,
     limits: Limits | None = None,
     columns: Sequence[int] | None = None,
-    random_state: Any = None,
+    random_state: Any = 0,
 ) -> Discovery:
     r"""Find Gaussian kernels by stochastic gradient steps, each on one width drawn at random.
 
@@ -148,7 +148,7 @@ def discover_by_sampling(
         ``tol``, ``time_limit`` and ``callback`` count; the gap is that over the whole family.
     columns : sequence of int, optional
         Positions of the columns of ``points`` in the table; all of them by default.
-    random_state : int, RandomState, Generator or None, default=None
+    random_state : int, RandomState, Generator or None, default=0
 
     Returns
     -------

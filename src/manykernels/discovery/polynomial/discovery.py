@@ -276,7 +276,7 @@ def discover_polynomial(
     max_kernels: int = 500,
     budget: float = BUDGET,
     limits: Limits | None = None,
-    random_state: Any = None,
+    random_state: Any = 0,
 ) -> PolynomialDiscovery:
     """Learn a weighted sum of products of at most D base kernels, out of all of them.
 
@@ -345,7 +345,7 @@ def discover_polynomial(
         time limit, each has a share of the time left as well.
     limits : Limits, optional
         When to stop: at a gap of 1e-2 or after 30 rounds of polishing (``max_iter``; the steps before are not counted).
-    random_state : int, RandomState, Generator or None, default=None
+    random_state : int, RandomState, Generator or None, default=0
 
     Returns
     -------

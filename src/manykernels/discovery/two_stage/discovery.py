@@ -123,7 +123,7 @@ def discover_in_two_stages(
     settings: SearchSettings | Sequence[SearchSettings] | None = None,
     limits: Limits | None = None,
     columns: Sequence[int] | None = None,
-    random_state: Any = None,
+    random_state: Any = 0,
 ) -> Discovery:
     r"""Find a kernel that resembles the ideal one, then learn on it.
 
@@ -156,7 +156,7 @@ def discover_in_two_stages(
     limits : Limits, optional
     columns : sequence of int, optional
         Positions of the columns of ``points`` in the table; all of them by default.
-    random_state : int, RandomState, Generator or None, default=None
+    random_state : int, RandomState, Generator or None, default=0
         For random starts of searches in several parameters.
 
     Returns

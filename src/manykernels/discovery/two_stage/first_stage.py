@@ -61,7 +61,7 @@ def align_family(
     gain: float = 1e-3,
     ascent: AscentSettings | None = None,
     limits: Limits | None = None,
-    random_state: Any = None,
+    random_state: Any = 0,
 ) -> AlignedKernel:
     """Find members of a family and weights so that their sum resembles the ideal kernel ``y y'``.
 
@@ -87,7 +87,7 @@ def align_family(
         How weights change.
     limits : Limits, optional
         Its ``max_iter``, ``time_limit`` and ``callback`` count.
-    random_state : int, RandomState, Generator or None, default=None
+    random_state : int, RandomState, Generator or None, default=0
 
     Returns
     -------

@@ -29,6 +29,7 @@ from manykernels.objective.regularizers import Simplex
 from manykernels.solvers import Status
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array
+from manykernels.validation.names import LOSS_NAMES, hint
 from manykernels.validation.parameters import check_flag
 
 CLASSIFICATION = ("logistic", "hinge", "squared_hinge")
@@ -88,9 +89,8 @@ class BaseKernelSearch(BaseMKL):
 
     def _checked_loss(self) -> Loss:
         if not isinstance(self.loss, str) or self.loss not in self.losses:
-            raise InvalidInputError(
-                f"{type(self).__name__} has no loss {self.loss!r}. Its losses: {', '.join(self.losses)}."
-            )
+            known = f"Its losses: {', '.join(self.losses)}.{hint(self.loss, self.losses, LOSS_NAMES)}"
+            raise InvalidInputError(f"{type(self).__name__} has no loss {self.loss!r}. {known}")
         check_parameters(self.get_params(deep=False))
         check_flag(self.standardize, "standardize")
         return get_loss(self.loss)

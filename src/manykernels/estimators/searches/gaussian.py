@@ -101,8 +101,8 @@ class GaussianMKL(BaseKernelSearch):
         Most kernels tried, or widths drawn.
     time_limit : float or None, default=None
         Seconds for each target; the best model so far is kept.
-    random_state : int, RandomState instance or None, default=None
-        For sampling, and for random starts with one width a feature.
+    random_state : int, RandomState instance or None, default=0
+        For sampling, and for random starts with one width a feature; None draws anew at every fit.
     verbose : int, default=0
         1 shows the gap falling toward ``tol``, 2 prints a line an iteration.
 
@@ -186,7 +186,7 @@ class GaussianMKL(BaseKernelSearch):
         tol: float = 1e-3,
         max_iter: int = 50,
         time_limit: float | None = None,
-        random_state: Any = None,
+        random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
         self.loss = loss

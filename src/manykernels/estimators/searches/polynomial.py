@@ -82,8 +82,8 @@ class PolynomialMKL(BaseKernelSearch):
         Most rounds of polishing.
     time_limit : float or None, default=None
         Seconds for each target; the best model so far is kept.
-    random_state : int, RandomState instance or None, default=None
-        Of the draws.
+    random_state : int, RandomState instance or None, default=0
+        Of the draws; None draws anew at every fit.
     verbose : int, default=0
         1 shows the gap falling toward ``tol``, 2 prints a line an iteration.
 
@@ -174,7 +174,7 @@ class PolynomialMKL(BaseKernelSearch):
         tol: float = 1e-2,
         max_iter: int = 30,
         time_limit: float | None = None,
-        random_state: Any = None,
+        random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
         self.degree = degree

@@ -13,6 +13,7 @@ from manykernels.estimators.supervised.targets import kernel_factors
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.regularizers import REGULARIZERS, ElasticNet, Regularizer, get_regularizer
 from manykernels.validation.arrays import check_count, check_positive
+from manykernels.validation.names import PENALTY_NAMES, hint
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
@@ -34,7 +35,8 @@ class PenaltyFamily:
     def __post_init__(self) -> None:
         given = self.penalty
         if isinstance(given, str) and given not in REGULARIZERS:
-            raise InvalidInputError(f"Unknown penalty {given!r}. Known penalties: {', '.join(REGULARIZERS)}.")
+            known = f"Known penalties: {', '.join(REGULARIZERS)}.{hint(given, REGULARIZERS, PENALTY_NAMES)}"
+            raise InvalidInputError(f"Unknown penalty {given!r}. {known}")
         if not isinstance(given, str) and self.parameters:
             raise InvalidInputError(f"{given!r} already has its parameters; drop {sorted(self.parameters)}.")
         if self.mu is not None:

@@ -55,6 +55,7 @@ from manykernels.solvers import Solution, Status
 from manykernels.solvers.factored.solver import FactoredSolution
 from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import Array
+from manykernels.validation.names import SaysWhichParameter
 
 # What a user is told of models without kernels: which classes or targets, why, and what to do.
 
@@ -123,7 +124,7 @@ class NotebookCard:
         return {**bundle, "text/html": self._repr_html_inner()} if "text/html" in bundle else bundle
 
 
-class BaseMKL(NotebookCard, Explanations, BaseEstimator):
+class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
     """Base of the estimators; not meant to be used by itself."""
 
     fitted_extras: ClassVar[tuple[str, ...]] = ()  # attributes of the fitted estimator that only this class has
@@ -137,6 +138,7 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
     _n_targets: int
     _loss: Loss
     alpha_: Any
+    l1_ratio_: Any
     target_names_: Array
     _known_rows: Rows | None = None  # checked before, see ``_checked_rows``
 
@@ -266,8 +268,17 @@ class BaseMKL(NotebookCard, Explanations, BaseEstimator):
         fit = self._solve(samples, loss, self._checked_penalty(samples.total_weight), fraction)
         if named:
             alphas = np.array([alpha_from_strength(p.regularizer.strength, p.total_weight) for p in fit.problems])
-            self.alpha_ = float(alphas[0]) if self._single or self._shares_weights else alphas
+            one = self._single or self._shares_weights
+            self.alpha_ = float(alphas[0]) if one else alphas
+            self._keep_mixing([problem.regularizer for problem in fit.problems], one=one)
         return fit
+
+    def _keep_mixing(self, penalties: list[Regularizer], *, one: bool) -> None:
+        """Keep the share of the norms, of penalties that have one: with a relative ``alpha`` it is not ``l1_ratio``."""
+        self.__dict__.pop("l1_ratio_", None)
+        ratios = np.array([getattr(penalty, "l1_ratio", np.nan) for penalty in penalties])
+        if not np.isnan(ratios).any():
+            self.l1_ratio_ = float(ratios[0]) if one else ratios
 
     def _solve(
         self, samples: Samples, loss: Loss, regularizer: Regularizer, fraction: float | None = None, **stops: Any

@@ -108,6 +108,9 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
     alpha_ : float or ndarray of shape (n_classes,)
         Strength that was used, relative to the mean loss; for ``"elasticnet"`` that of both terms together. Not there
         if the penalty is an object.
+    l1_ratio_ : float or ndarray of shape (n_classes,)
+        Share of the norms that was used, for penalties that have one. A relative ``alpha`` is a fraction of each term's
+        own largest strength, so that it differs from ``l1_ratio``; with ``alpha_`` it is the fit in numbers.
     proved_inactive_ : ndarray of the same shape, bool
         Kernels that the certificate proves to be zero in every optimal model (L1 and elastic net, losses of bounded
         curvature); a smaller ``tol`` proves more. See :func:`manykernels.objective.proved_inactive`.

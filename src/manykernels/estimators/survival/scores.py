@@ -126,7 +126,14 @@ def concordant_pairs(weight: Array, event: Array, times: Array, opens: Array, ra
 
 
 def brier_score(y_train: Any, y: Any, survival: Any, times: Any) -> Array:
-    """Return mean squared errors of survival probabilities at some times, weighted by the chance of being uncensored.
+    r"""Return mean squared errors of survival probabilities at some times, weighted by the chance of being uncensored.
+
+    .. math:: B(t) = \frac1n \sum_{i \text{ known at } t} \frac{([T_i > t] - S_i(t))^2}{P(C \ge \min(T_i, t))}
+
+    At one time events come before censoring. So whether a sample outlives :math:`t` is known if its event :math:`T_i`
+    was seen by then, or if it was not censored before :math:`t`; the chance of that is :math:`P(C \ge \min(T_i, t))`,
+    with ties the left limit of the Kaplan-Meier curve of censoring, as in Gerds and Schumacher. scikit-survival takes
+    :math:`P(C > T_i)`, which is the same without ties and counts events at tied times too much with them.
 
     Parameters
     ----------
@@ -137,7 +144,7 @@ def brier_score(y_train: Any, y: Any, survival: Any, times: Any) -> Array:
     survival : array-like of shape (n_samples, n_times)
         Predicted probabilities of no event up to each time.
     times : array-like of shape (n_times,)
-        Within the times of ``y_train``.
+        Not beyond the last time of ``y_train``, if that is one of censoring.
 
     Returns
     -------
@@ -147,12 +154,14 @@ def brier_score(y_train: Any, y: Any, survival: Any, times: Any) -> Array:
     Raises
     ------
     InvalidInputError
-        If shapes differ, or nobody is uncensored up to some time.
+        If shapes differ, or some sample outlives every time of censoring in ``y_train``, so that its weight is unknown.
 
     References
     ----------
     E. Graf, C. Schmoor, W. Sauerbrei, M. Schumacher, "Assessment and comparison of prognostic classification schemes
     for survival data", Statistics in Medicine 18 (1999).
+    T. Gerds, M. Schumacher, "Consistent estimation of the expected Brier score in general survival models with
+    right-censored event times", Biometrical Journal 48 (2006).
 
     Examples
     --------
@@ -166,17 +175,20 @@ def brier_score(y_train: Any, y: Any, survival: Any, times: Any) -> Array:
     at, guesses = np.asarray(times, dtype=np.float64), np.asarray(survival, dtype=np.float64)
     if guesses.shape != (len(target), len(at)):
         raise InvalidInputError(f"survival must have shape {(len(target), len(at))}, got {guesses.shape}.")
-    uncensored, at_times = _uncensored(train, target["time"]), _uncensored(train, at)
-    early = target["event"][:, None] & (target["time"][:, None] <= at)
-    late = target["time"][:, None] > at
-    if (uncensored[early.any(axis=1)] <= 0).any() or (at_times <= 0).any():
+    if not np.isfinite(at).all() or not np.isfinite(guesses).all():
+        raise InvalidInputError("times and survival must be finite numbers.")
+    time, event = target["time"][:, None], target["event"][:, None]
+    lives = (time > at) | ((time == at) & ~event)
+    known = lives | event
+    chances = _uncensored(train, np.minimum(time, at))
+    if (known & (chances <= 0)).any():
+        beyond = at[(known & (chances <= 0)).any(axis=0)]
         raise InvalidInputError(
-            "By some of these times everybody in y_train is censored, so that no weight is known: ask for earlier ones."
+            f"By the time {beyond.min():g} everybody in y_train is censored, so that no weight is known: ask for "
+            "earlier times."
         )
-    with np.errstate(divide="ignore"):
-        weights = np.where(early, 1.0 / uncensored[:, None], 0.0) + np.where(late, 1.0 / at_times, 0.0)
-    weights = np.where(early | late, weights, 0.0)
-    return np.asarray((weights * (late - guesses) ** 2).mean(axis=0))
+    errors = (lives - guesses) ** 2
+    return np.asarray(np.divide(errors, chances, out=np.zeros_like(errors), where=known).mean(axis=0))
 
 
 def kaplan_meier(time: Array, event: Array) -> tuple[Array, Array]:
@@ -198,14 +210,13 @@ def kaplan_meier(time: Array, event: Array) -> tuple[Array, Array]:
 
 
 def _uncensored(train: Array, times: Array) -> Array:
-    """Return the Kaplan-Meier estimate of the chance that censoring comes later than each time.
+    """Return the Kaplan-Meier estimate of the chance that censoring comes at each time or later, `times.shape`.
 
-    Events at a time come before the censoring at it.
+    Events at a time come before the censoring at it, so that they are not at risk of it.
     """
     time, event = train["time"], train["event"]
     steps, censored = np.unique(time[~event], return_counts=True)
-    seen = np.sort(time[event])
-    events = np.searchsorted(seen, steps, side="right") - np.searchsorted(seen, steps)
-    at_risk = len(time) - np.searchsorted(np.sort(time), steps) - events
-    curve = np.r_[1.0, np.cumprod(1.0 - censored / np.maximum(at_risk, 1.0))]
-    return curve[np.searchsorted(steps, times, side="right")]
+    at_risk = len(time) - np.searchsorted(np.sort(time[event]), steps, side="right")
+    at_risk -= np.searchsorted(np.sort(time[~event]), steps)
+    curve = np.r_[1.0, np.cumprod(1.0 - censored / at_risk)]
+    return np.asarray(curve[np.searchsorted(steps, times)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ __all__ = ["check_survival", "survival_array"]
 
 FIELDS = np.dtype([("event", np.bool_), ("time", np.float64), ("stratum", np.int64)])
 HINT = (
-    "Give a structured array of one field of booleans (was the event seen) and one of times, as scikit-survival has: "
+    "Give a structured array of one field of booleans, or of 0 and 1 (was the event seen), and one of times, as "
+    "scikit-survival has: "
     "survival_array(event, time) makes one."
 )
 
@@ -25,9 +27,9 @@ def survival_array(event: Any, time: Any, strata: Any = None) -> Array:
     Parameters
     ----------
     event : array-like of bool of shape (n_samples,)
-        Whether the event was seen; False is censored.
+        Whether the event was seen, as True and False or 1 and 0; False is censored.
     time : array-like of shape (n_samples,)
-        When it was seen, or until when it was not; not negative.
+        How long until it was seen, or until when it was not: real numbers, not negative.
     strata : array-like of int of shape (n_samples,), default=None
         Numbers of strata, each with a baseline hazard and risk sets of its own.
 
@@ -39,7 +41,8 @@ def survival_array(event: Any, time: Any, strata: Any = None) -> Array:
     Raises
     ------
     InvalidInputError
-        If times are negative or not finite, events are not boolean, or lengths differ.
+        If times are no durations (dates, complex, negative or not finite), events are not true or false, or lengths
+        differ.
 
     Examples
     --------
@@ -57,7 +60,8 @@ def check_survival(y: Any) -> Array:
     Parameters
     ----------
     y : structured array of shape (n_samples,) or DataFrame
-        One boolean and one numeric field or column, of any names; a field "stratum" of whole numbers may be there.
+        One field or column of booleans, or of 0 and 1, and one of times, of any names; a field "stratum" of whole
+        numbers may be there.
 
     Returns
     -------
@@ -70,12 +74,32 @@ def check_survival(y: Any) -> Array:
     """
     columns = _columns(y)
     strata = columns.pop("stratum", None)
-    truths = [name for name, values in columns.items() if values.dtype.kind == "b"]
-    numbers = [name for name, values in columns.items() if values.dtype.kind in "iuf"]
-    if len(columns) != 2 or len(truths) != 1 or len(numbers) != 1:
-        found = ", ".join(f"{name!r} of {values.dtype}" for name, values in columns.items())
-        raise InvalidInputError(f"y has the fields {found}, not one of booleans and one of times. {HINT}")
-    return _checked(columns[truths[0]], _times(columns[numbers[0]]), None if strata is None else _numbers(strata))
+    event = _event_among(columns)
+    if len(columns) != 2 or event is None:
+        fields = ", ".join(f"{name!r} of {values.dtype}" for name, values in columns.items())
+        raise InvalidInputError(f"y has the fields {fields}, not one of booleans and one of times. {HINT}")
+    time = next(name for name in columns if name != event)
+    numbers = None if strata is None else _numbers(strata)
+    return _checked(_booleans(columns[event]), _times(columns[time]), numbers)
+
+
+def _event_among(columns: dict[str, Array]) -> str | None:
+    """Return the one field of booleans or, if there is none, the one that holds nothing but 0 and 1."""
+    booleans = [name for name, values in columns.items() if _are_booleans(values)]
+    found = booleans or [name for name, values in columns.items() if _are_truths(values)]
+    return found[0] if len(found) == 1 else None
+
+
+def _are_booleans(values: Array) -> bool:
+    """Return whether all are True or False, in an array of objects too."""
+    return values.dtype.kind == "b" or (
+        values.dtype.kind == "O" and all(isinstance(value, (bool, np.bool_)) for value in values)
+    )
+
+
+def _are_truths(values: Array) -> bool:
+    """Return whether all are True, False, 1 or 0."""
+    return _are_booleans(values) or (values.dtype.kind in "iuf" and bool(np.isin(values, (0, 1)).all()))
 
 
 def _columns(y: Any) -> dict[str, Array]:
@@ -102,17 +126,27 @@ def _checked(event: Array, time: Array, strata: Array | None) -> Array:
 
 
 def _booleans(event: Any) -> Array:
+    """Return whether each event was seen, (n,) bool."""
     values = np.asarray(event)
-    if values.ndim != 1 or (values.dtype.kind != "b" and not np.isin(values, (0, 1)).all()):
+    if values.ndim != 1 or not _are_truths(values):
         raise InvalidInputError("event must hold True (seen) or False (censored), one for each sample.")
     return values.astype(bool)
 
 
 def _times(time: Any) -> Array:
-    try:
-        values = np.asarray(time, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"Times must be numbers: {error}") from error
+    """Return durations as float64, (n,)."""
+    values = np.asarray(time)
+    if values.dtype.kind in "Mm":
+        raise InvalidInputError(
+            f"Times must be numbers, got {values.dtype}: subtract the date on which each sample's time begins and "
+            "divide by a unit, such as (end - start) / np.timedelta64(1, 'D')."
+        )
+    durations = values.dtype.kind in "iuf" or (
+        values.dtype.kind == "O" and all(isinstance(v, Real) and not isinstance(v, bool) for v in values.flat)
+    )
+    if not durations:
+        raise InvalidInputError(f"Times must be real numbers, how long each sample was watched; got {_kind(values)}.")
+    values = values.astype(np.float64)
     if values.ndim != 1:
         raise InvalidInputError(f"Times must be a vector, got shape {values.shape}.")
     bad = ~np.isfinite(values) | (values < 0)
@@ -122,6 +156,14 @@ def _times(time: Any) -> Array:
             f"{values[bad][:5].tolist()} (the first at index {int(np.argmax(bad))}). Correct or drop these samples."
         )
     return values
+
+
+def _kind(values: Array) -> str:
+    """Return what an array holds, in words."""
+    if values.dtype.kind != "O":
+        return str(values.dtype)
+    other = next(v for v in values.flat if not isinstance(v, Real) or isinstance(v, bool))
+    return f"{other!r}"
 
 
 def _numbers(strata: Any) -> Array:

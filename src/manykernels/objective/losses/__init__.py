@@ -11,6 +11,7 @@ from manykernels.objective.losses.counts import Gamma, Poisson
 from manykernels.objective.losses.cox import CoxPartial, survival_target
 from manykernels.objective.losses.joint import JointLoss
 from manykernels.objective.losses.regression import EpsilonInsensitive, Huber, Quantile, Squared
+from manykernels.validation.names import LOSS_NAMES, hint
 
 __all__ = [
     "JOINT_LOSSES",
@@ -74,7 +75,8 @@ def get_loss(loss: str | Loss, **params: Any) -> Loss:
     if isinstance(loss, JointLoss) or loss in JOINT_LOSSES:
         raise InvalidInputError(f"{loss!r} is a loss of all samples together: make a JointProblem, or use MKLSurvival.")
     if not isinstance(loss, str) or loss not in LOSSES:
-        raise InvalidInputError(f"Unknown loss {loss!r}. Known losses: {', '.join(LOSSES)}.")
+        known = f"Known losses: {', '.join(LOSSES)}.{hint(loss, LOSSES, LOSS_NAMES)}"
+        raise InvalidInputError(f"Unknown loss {loss!r}. {known}")
     try:
         return LOSSES[loss](**params)
     except TypeError as error:

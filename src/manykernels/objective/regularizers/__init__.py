@@ -9,6 +9,7 @@ from manykernels.objective.regularizers.base import Regularizer
 from manykernels.objective.regularizers.norms import BlockL1, BlockLq, ElasticNet, Ridge
 from manykernels.objective.regularizers.squared_norms import GroupElasticNet
 from manykernels.objective.regularizers.weight_sets import ElasticNetBall, LpBall, Simplex
+from manykernels.validation.names import PENALTY_NAMES, hint
 
 __all__ = [
     "REGULARIZERS",
@@ -61,7 +62,8 @@ def get_regularizer(regularizer: str | Regularizer, strength: float | None = Non
             raise InvalidInputError(f"{regularizer!r} already has its strength and parameters; pass no others.")
         return regularizer
     if not isinstance(regularizer, str) or regularizer not in REGULARIZERS:
-        raise InvalidInputError(f"Unknown regularizer {regularizer!r}. Known regularizers: {', '.join(REGULARIZERS)}.")
+        known = f"Known regularizers: {', '.join(REGULARIZERS)}.{hint(regularizer, REGULARIZERS, PENALTY_NAMES)}"
+        raise InvalidInputError(f"Unknown regularizer {regularizer!r}. {known}")
     if strength is None:
         raise InvalidInputError(f"Regularizer {regularizer!r} needs a strength, for instance strength=1.0.")
     try:

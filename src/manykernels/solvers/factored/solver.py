@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
@@ -408,17 +407,16 @@ class FactoredNewton(Solver):
     def _solve_apart(self, problem: Problem, warm_start: Solution | None) -> Solution:
         run: Run[FactoredModelOnTheWay] = Run(self._limits(), f"Solver '{self.name}'")
         with deadline(self.time_limit), blas_threads(problem.n_samples, problem.stack.n_threads):
-            run.follow(self._on_factors(problem, warm_start))
+            work = working_set(problem, self.tol, self.max_iter, self.time_limit or np.inf)
+            before = problem.stack.counters.passes
+
+            def certified(state: State) -> FactoredModelOnTheWay:
+                return FactoredModelOnTheWay.of(work.problem, state, problem.stack.counters.passes - before)
+
+            start = warm_start.start if isinstance(warm_start, FactoredSolution) else None
+            run.follow(map(certified, work.rounds(start)), lambda: certified(work.empty()))
         found = run.solution()
         why = "" if found.status is Status.CONVERGED else obstacle(problem, run.best.state, self.tol)
         if why:
             found = replace(found, message=found.message.removesuffix(ADVICE[found.status]) + why)
         return FactoredSolution.of(found, run.best)
-
-    def _on_factors(self, problem: Problem, warm_start: Solution | None) -> Iterator[FactoredModelOnTheWay]:
-        """Yield the certified model of every round."""
-        before = problem.stack.counters.passes
-        work = working_set(problem, self.tol, self.max_iter, self.time_limit or np.inf)
-        start = warm_start.start if isinstance(warm_start, FactoredSolution) else None
-        for state in work.rounds(start):
-            yield FactoredModelOnTheWay.of(work.problem, state, problem.stack.counters.passes - before)

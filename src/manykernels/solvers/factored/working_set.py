@@ -87,8 +87,6 @@ class FactoredWorkingSet:
         if start is not None and start.matrices is not None:
             return (yield from self._go_over(self._start(), start.matrices.over(self.problem)))
         state = self._start() if start is None or not len(start.kernels) else self._continued(start)
-        if matrices_do(self.problem) and not self.problem.loss.smooth:
-            return (yield from self._fall_back(state))  # smoothing costs more than matrices of this size
         stalled, short = 0, False
         for number in range(self.max_rounds + 1):
             bound = yield from self._certify(state, state.slopes, self._first)
@@ -103,6 +101,8 @@ class FactoredWorkingSet:
                 return state, "time_limit"
             if number == self.max_rounds:
                 break
+            if matrices_do(self.problem) and not self.problem.loss.smooth:
+                return (yield from self._fall_back(state))  # smoothing costs more than matrices of this size
             before = (state.primal, len(state.kernels), state.factor_tol)
             kernels, finer = self._wanted(state, bound, gap)
             if finer and self._short(state, bound):
@@ -121,6 +121,14 @@ class FactoredWorkingSet:
             if stalled > 3:
                 return state, "stalled"
         return state, "max_iter"
+
+    def empty(self) -> State:
+        """Return the model without kernels, certified: all that there is when a run ends before its first round."""
+        state = self._start()
+        rho = feasible(self.problem, state.slopes)
+        state.best = dual_bound(self.problem, rho, state.point.z, self.stack.quad_bounds(rho))
+        self._record(state, 0, state.primal - state.best.value)
+        return state
 
     def _continued(self, start: Start) -> State:
         """Return the model of another problem on the same stack, certified for this one in the first round."""

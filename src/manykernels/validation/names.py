@@ -1,0 +1,88 @@
+"""Names that other libraries use for what is here called otherwise: errors that say which one to take."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+LOSS_NAMES: Mapping[str, str] = {
+    "log_loss": "logistic", "log": "logistic", "logit": "logistic", "deviance": "logistic",
+    "cross_entropy": "logistic", "binary_crossentropy": "logistic", "binary": "logistic",
+    "squared_error": "squared", "squared_loss": "squared", "mse": "squared", "l2": "squared",
+    "least_squares": "squared", "gaussian": "squared",
+    "absolute_error": "quantile", "mae": "quantile", "l1": "quantile", "pinball": "quantile",
+    "svm": "hinge", "svc": "hinge", "svr": "epsilon_insensitive",
+}  # fmt: skip
+PENALTY_NAMES: Mapping[str, str] = {
+    "l2": "ridge", "tikhonov": "ridge", "lasso": "l1", "group_lasso": "l1", "elastic_net": "elasticnet",
+    "elastic-net": "elasticnet", "enet": "elasticnet", "lp": "lp_ball", "simplemkl": "simplex",
+}  # fmt: skip
+PARAMETER_NAMES: Mapping[str, str] = {
+    "C": "alpha, the strength of the penalty: C of scikit-learn is alpha=1 / (C * n_samples)",
+    "lambda_": "alpha, the strength of the penalty relative to the mean loss",
+    "lam": "alpha, the strength of the penalty relative to the mean loss",
+    "reg_lambda": "alpha, the strength of the penalty relative to the mean loss",
+    "regularization": "penalty, and alpha for its strength",
+    "regularizer": "penalty, and alpha for its strength",
+    "norm": "penalty",
+    "kernel": "kernels, such as kernels=KernelBank.per_feature(widths=[0.5, 1.0])",
+    "bank": "kernels, such as kernels=KernelBank.per_feature(widths=[0.5, 1.0])",
+    "gamma": "kernels, such as KernelBank.per_feature(widths=[0.5]): gamma is 1 / (2 * width**2)",
+    "degree": "kernels, such as KernelBank.joint(Polynomial(2))",
+    "n_estimators": "kernels: their number is that of the bank",
+    "max_time": "time_limit, in seconds",
+    "n_iter": "max_iter",
+    "seed": "random_state",
+    "alphas": "alpha; several are for the estimators whose names end in CV",
+    "cv": "alpha; cross-validation is for the estimators whose names end in CV",
+}
+
+ALIKE = 0.75  # similarity of two names of parameters, one of which is a slip
+
+
+def hint(given: Any, known: Collection[str], elsewhere: Mapping[str, str]) -> str:
+    """Return which of the known names is meant by one that is none of them, as the end of a message; or nothing."""
+    if not isinstance(given, str):
+        return ""
+    name = given.strip().lower()
+    meant = elsewhere.get(name) or next(iter(get_close_matches(name, known, 1)), None)
+    return f" For {given!r} take {meant!r}." if meant in known else ""
+
+
+class SaysWhichParameter:
+    """Base of estimators: an argument that they do not have raises a TypeError that names the one that is meant."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            setattr(cls, "__init__", _explaining(vars(cls)["__init__"]))  # noqa: B010  # mypy knows no other way
+
+
+def _explaining(init: Any) -> Any:
+    """Return a constructor that says what to do about arguments that it does not have; its signature is the same."""
+    known = [name for name in inspect.signature(init).parameters if name != "self"]
+
+    @functools.wraps(init)
+    def checked(self: Any, *args: Any, **given: Any) -> None:
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            raise TypeError(unknown_parameter(unknown[0], type(self).__name__, known))
+        init(self, *args, **given)
+
+    return checked
+
+
+def unknown_parameter(given: str, owner: str, known: Collection[str]) -> str:
+    """Return the error message for an argument that an estimator does not have."""
+    close = get_close_matches(given, known, 1, ALIKE)
+    meant = PARAMETER_NAMES.get(given)
+    if meant is not None and "alphas" in known:
+        meant = meant.replace("alpha, the strength of", "alphas, the strengths of", 1)
+    if meant is None or re.split("[,;:]", meant)[0] not in known:
+        meant = close[0] if close else None
+    advice = f"Take {meant}." if meant else f"It has: {', '.join(known)}."
+    return f"{owner} has no parameter {given!r}. {advice}"
