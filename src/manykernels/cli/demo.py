@@ -23,6 +23,7 @@ from manykernels.cli.showing import solution_facts, weights_table
 from manykernels.datasets import load_bundled
 from manykernels.estimators import MKLClassifier
 from manykernels.inspection import ConvergenceDisplay, MKLReport, plot_overview, save_model
+from manykernels.inspection.files import save_figure, write_file
 from manykernels.kernels import KernelBank
 
 STRENGTH = 0.5  # C on the sum of losses, as in the experiments of the SpicyMKL paper
@@ -161,9 +162,9 @@ def write_files(output: Path, model: MKLClassifier, report: MKLReport) -> dict[s
     }
     files = {name: output / file for name, file in {**names, "report": "report.json"}.items()}
     save_model(model, files["model"])
-    report.weights.to_csv(files["weights"], index=False)
-    ConvergenceDisplay.from_estimator(model).frame().to_csv(files["history"], index=False)
-    files["report"].write_text(report.to_json(indent=2) + "\n", encoding="utf-8")
+    write_file(files["weights"], report.weights.to_csv(index=False), "table of weights")
+    write_file(files["history"], ConvergenceDisplay.from_estimator(model).frame().to_csv(index=False), "history")
+    write_file(files["report"], report.to_json(indent=2) + "\n", "report")
     accuracy = report.scores["accuracy"]
     title = (
         f"{report.n_kernels} kernels on {report.n_features} columns, {report.n_samples} rows: {report.n_active} "
@@ -171,7 +172,7 @@ def write_files(output: Path, model: MKLClassifier, report: MKLReport) -> dict[s
     )
     for name, narrow in (("picture", False), ("narrow picture", True)):
         drawn = plot_overview(model, title=None if narrow else title, top=12 if narrow else 20, narrow=narrow)
-        drawn.savefig(files[name], dpi=100, pil_kwargs={"optimize": True})
+        save_figure(drawn, files[name], dpi=100, pil_kwargs={"optimize": True})
     return files
 
 

@@ -26,6 +26,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import format_bytes
 from manykernels.inspection import PathDisplay, compare
 from manykernels.inspection.evidence.comparison import LEARNED
+from manykernels.inspection.files import save_figure
 from manykernels.objective.losses import LOSSES, get_loss
 from manykernels.objective.regularizers import REGULARIZERS
 from manykernels.solvers import Status
@@ -113,7 +114,7 @@ def run_path(options: FitOptions, n_alphas: int, output: Path | None, plot: Path
     if output is not None:
         write_table(path.frame(), output)
     if plot is not None:
-        PathDisplay.from_path(path).plot().figure_.savefig(plot, dpi=100, bbox_inches="tight")
+        save_figure(PathDisplay.from_path(path).plot().figure_, plot, dpi=100, bbox_inches="tight")
     outcome.settle(Status.CONVERGED if (path.summary()["status"] == "converged").all() else Status.MAX_ITER)
     outcome.result = {
         "data": str(options.data),

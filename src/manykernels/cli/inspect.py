@@ -16,6 +16,7 @@ from manykernels.cli.targets import Samples
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import ConvergenceDisplay, MKLReport, load_model, plot_overview, read_metadata, report
+from manykernels.inspection.files import save_figure
 from manykernels.validation.arrays import Array
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -39,7 +40,7 @@ def run_inspect(model: Path, plot: Path | None, outcome: Outcome) -> None:
         raise InvalidInputError(f"The file holds a {kind}, which has no report; load_model and weights_frame show it.")
     told = MKLReport.from_estimator(estimator)
     if plot is not None:
-        plot_overview(estimator, title=f"{model.name}: {_what(told, metadata)}").savefig(plot, dpi=100)
+        save_figure(plot_overview(estimator, title=f"{model.name}: {_what(told, metadata)}"), plot, dpi=100)
     history = ConvergenceDisplay.from_estimator(estimator).frame()
     outcome.result = {
         **told.to_dict(),

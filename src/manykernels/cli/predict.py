@@ -29,7 +29,7 @@ from manykernels.estimators import MKLSurvival
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import load_model, read_metadata
-from manykernels.inspection.model_file.replacing import replacing
+from manykernels.inspection.files import replacing
 from manykernels.inspection.reports.scores import held_out_scores
 
 

@@ -20,7 +20,7 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import memory_bytes
-from manykernels.inspection.model_file.replacing import replacing
+from manykernels.inspection.files import replacing
 
 PARQUET = (".parquet", ".pq")
 DELIMITERS = (",", ";", "\t", "|")

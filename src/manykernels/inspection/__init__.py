@@ -23,6 +23,7 @@ from manykernels.inspection.evidence.stability import StabilitySelection, stabil
 from manykernels.inspection.functions.shape import ShapeDisplay
 from manykernels.inspection.functions.surface import SurfaceDisplay
 from manykernels.inspection.model_file.file import load_model, read_metadata, save_model
+from manykernels.inspection.model_file.values import register_class
 from manykernels.inspection.reports.document import report
 from manykernels.inspection.reports.report import MKLReport
 from manykernels.inspection.reports.summary import summary_html
@@ -49,6 +50,7 @@ __all__ = [
     "permutation_importance",
     "plot_overview",
     "read_metadata",
+    "register_class",
     "report",
     "save_model",
     "stability_selection",

@@ -9,19 +9,20 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 import stat
 import zipfile
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from manykernels.exceptions import ModelFileError
-from manykernels.inspection.model_file.replacing import reason, replacing
+from manykernels.inspection.files import reason, replacing
 
 Array = NDArray[Any]
 
@@ -29,6 +30,10 @@ DOCUMENT = "model.json"
 SUFFIX = ".npy"
 ZIP_START = b"PK\x03\x04"
 PLAIN_KINDS = "biufSU"  # booleans, numbers, text: their bytes mean nothing but values
+HEADER = re.compile(
+    rb"\{'descr': '(?P<descr>[<>|=][a-zA-Z]\d{0,9})', 'fortran_order': (?P<fortran>True|False), "
+    rb"'shape': \((?P<shape>(?:\d{1,18}(?:, \d{1,18})*,?)?)\), \} *\n"
+)
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the same model gives the same bytes
 
 
@@ -150,13 +155,26 @@ def _read_array(data: bytes, path: str | Path) -> Array:
     try:
         if npy.read_magic(stream) != (1, 0):
             raise ValueError("an array has an unknown version")
-        shape, fortran, dtype = npy.read_array_header_1_0(stream)
+        shape, fortran, dtype = _read_header(stream)
         _check_header(shape, dtype, len(data) - stream.tell())
         flat = np.frombuffer(data, dtype=dtype, offset=stream.tell(), count=math.prod(shape))
         # A copy, since arrays of a fitted model may be written to, and bytes may not.
         return flat.reshape(shape, order="F" if fortran else "C").copy(order="K")
-    except (ValueError, TypeError, SyntaxError, OverflowError, MemoryError, RecursionError) as error:
+    except (ValueError, TypeError, OverflowError, MemoryError) as error:
         raise damaged(path, error) from error
+
+
+def _read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return shape, order and dtype from a header exactly as NumPy writes it.
+
+    NumPy's own reader takes every Python literal, and lets out what the tokenizer of Python says of broken ones.
+    """
+    length = int.from_bytes(stream.read(2), "little")
+    header = HEADER.fullmatch(stream.read(length))
+    if header is None:
+        raise ValueError("the header of an array is not one that NumPy writes")
+    lengths = tuple(int(length) for length in header["shape"].split(b",") if length.strip())
+    return lengths, header["fortran"] == b"True", np.dtype(header["descr"].decode("ascii"))
 
 
 def _check_header(shape: tuple[int, ...], dtype: np.dtype[Any], available: int) -> None:

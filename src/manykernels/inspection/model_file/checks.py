@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import UnionType
+from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from manykernels.estimators import KernelAligner
+from manykernels.estimators.parameters import check_parameters
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.factored import FactoredExpansion, KernelPart
 from manykernels.estimators.supervised.prediction import KernelExpansion
@@ -27,16 +29,18 @@ from manykernels.kernels import (
 )
 from manykernels.kernels.bank.normalization import check_normalization
 from manykernels.kernels.pairs.fitted import SIGNS
+from manykernels.kernels.precomputed.bank import PROBE_COLUMNS
 from manykernels.kernels.sparse.points import SparsePoints
 from manykernels.kernels.tables.encoding import Encoding
 from manykernels.kernels.tables.kinds import READ_AS
 from manykernels.kernels.tables.problems import check_missing
+from manykernels.objective import Loss, Regularizer
 from manykernels.objective.certificate import Certificate
 from manykernels.solvers import IterationRecord, Solution
 
-# What values of a model file may be: finite floats of a shape, positions, items of one type.
+Array = NDArray[Any]
 
-
+FRAME_COLUMNS = ["name", "kernel", "columns"]
 ANY = None  # a length that nothing else fixes
 
 
@@ -85,9 +89,7 @@ def is_number(value: Any, size: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < size
 
 
-Array = NDArray[Any]
-
-FRAME_COLUMNS = ["name", "kernel", "columns"]
+# --- whether the parts of an object fit each other ---
 
 
 def check_parts(value: Any) -> None:
@@ -95,6 +97,42 @@ def check_parts(value: Any) -> None:
     wrong = [name for cls, parts in RULES.items() if isinstance(value, cls) for name in parts(value)]
     if wrong:
         raise ValueError(f"these parts do not fit the rest: {', '.join(wrong)}")
+
+
+def check_types(value: Any) -> None:
+    """Raise ``ValueError`` naming the parts of an object that are not of the type that its class declares."""
+    hints = _hints(type(value))
+    wrong = [name for name, hint in hints.items() if name in vars(value) and not is_of(vars(value)[name], hint)]
+    if wrong:
+        raise ValueError(f"these parts of {type(value).__name__} have other types than they should: {', '.join(wrong)}")
+
+
+def _hints(cls: type[Any]) -> dict[str, Any]:
+    """Return the declared types of the parts of objects, of a class whose types can be found."""
+    try:
+        hints = get_type_hints(cls, localns={"Array": Array})
+    except NameError:  # a type that is imported for checking only; constructors check these
+        return {}
+    return {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar}
+
+
+def is_of(value: Any, hint: Any) -> bool:
+    """Tell whether a value is of a declared type, as far as it can be looked up."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(is_of(value, one) for one in inner)
+    if origin is tuple and inner:
+        if not isinstance(value, tuple):
+            return False
+        each = [inner[0]] * len(value) if inner[-1] is Ellipsis else inner
+        return len(each) == len(value) and all(map(is_of, value, each))
+    if origin is list:
+        return isinstance(value, list) and all(is_of(item, inner[0]) for item in value)
+    if hint in (int, float):
+        return isinstance(value, (int, hint)) and not isinstance(value, bool)
+    cls = origin or hint
+    plain = isinstance(cls, type) and cls is not Any and cls is not type and not getattr(cls, "_is_protocol", False)
+    return isinstance(value, cls) if plain else True
 
 
 def _bank(bank: FittedBank) -> Iterator[str]:
@@ -142,7 +180,7 @@ def _precomputed_bank(bank: FittedPrecomputedBank) -> Iterator[str]:
         grand_means=(n_kernels,) if bank.center else None,
         row_means=(n_kernels, n_training) if bank.center else None,
         factors=(n_kernels, n_training) if bank.unit_diagonal else None,
-        probe=(n_kernels, ANY),
+        probe=(n_kernels, min(PROBE_COLUMNS, n_training)),
     )
     if not is_index(bank.kernel_ids, n_kernels, bank.n_stack_kernels):
         yield "kernel_ids"
@@ -322,6 +360,15 @@ def _model(model: BaseMKL) -> Iterator[str]:
         (len(found.dual_coef), len(found.kernel_weights)) != (n_dual, n_kernels) for found in solutions
     ):
         yield "solution_"
+    check_parameters(model.get_params(deep=False))
+    kinds: dict[str, tuple[type[Any], ...]] = {"loss": (str, Loss), "penalty": (str, Regularizer)}
+    kinds["n_jobs"] = (int, type(None))
+    yield from (name for name, own in kinds.items() if not isinstance(getattr(model, name, own[0]()), own))
+    if not isinstance(model.dual_gap_, (int, float)):
+        yield "dual_gap_"
+    strength: Any = getattr(model, "alpha_", getattr(model, "alpha", 0.0))
+    if isinstance(getattr(model, "penalty", ""), str) and np.asarray(strength).dtype.kind not in "fi":
+        yield "alpha_"
     yield from (name for name in model.fitted_extras if not hasattr(model, name))
     yield from _wrong_names(model, expansion.bank, n_kernels)
 
@@ -350,12 +397,16 @@ def _wrong_names(estimator: Any, bank: Any, n_kernels: int) -> Iterator[str]:
     n_features, frame = bank.n_features_in_, estimator._kernel_frame
     if not all_are(estimator.kernel_names_, str, n_kernels):
         yield "kernel_names_"
-    if not isinstance(frame, pd.DataFrame) or len(frame) != n_kernels or list(frame.columns) != FRAME_COLUMNS:
+    whole = isinstance(frame, pd.DataFrame) and len(frame) == n_kernels and list(frame.columns) == FRAME_COLUMNS
+    texts = whole and all(all_are(frame[column].tolist(), str) for column in FRAME_COLUMNS)
+    if not texts or frame["name"].tolist() != estimator.kernel_names_:
         yield "_kernel_frame"
     if estimator.n_features_in_ != n_features:
         yield "n_features_in_"
-    if hasattr(estimator, "feature_names_in_") and len(estimator.feature_names_in_) != n_features:
-        yield "feature_names_in_"
+    if hasattr(estimator, "feature_names_in_"):
+        names, known = list(estimator.feature_names_in_), getattr(bank, "feature_names", None)
+        if not all_are(names, str, n_features) or (known is not None and names != list(known)):
+            yield "feature_names_in_"
 
 
 RULES: dict[type[Any], Callable[[Any], Iterator[str]]] = {

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from manykernels.estimators.survival.targets import check_survival
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.plotting import cut_text
+from manykernels.inspection.files import write_file
 from manykernels.inspection.functions.shape import ShapeDisplay, active_columns
 from manykernels.inspection.functions.surface import SurfaceDisplay, active_pairs
 from manykernels.inspection.pipelines import last_step, unwrapped
@@ -293,7 +294,7 @@ def report(
     ImportError
         Without Jinja2 (the extra ``report``).
     InvalidInputError
-        If X and y do not fit the model or each other; the message says what to do.
+        If X and y do not fit the model or each other, or the file cannot be written; the message says what to do.
 
     Examples
     --------
@@ -338,9 +339,7 @@ def report(
         **_selection(estimator, facts, evaluation),
         **functions_of(model, X),
     }
-    target = Path(path)
-    target.write_text(template.render(**content), encoding="utf-8")
-    return target
+    return write_file(path, template.render(**content), "report")
 
 
 def _template() -> Any:

@@ -1,14 +1,17 @@
-"""Files that take the place of others only once they are whole."""
+"""Files that take the place of others only once they are whole; every writer of the library goes through here."""
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+from manykernels.exceptions import InvalidInputError
 
 MOST_BYTES = 255  # of a name, on every common file system
 
@@ -51,6 +54,61 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
         Path(temporary).unlink(missing_ok=True)
         raise
     _flush_folder(target.parent)
+
+
+def write_file(path: str | Path, content: bytes | str, what: str) -> Path:
+    """Write a file in one piece, text as UTF-8, and return its path.
+
+    Parameters
+    ----------
+    path : str or Path
+    content : bytes or str
+    what : str
+        What the file holds, for the message: ``"report"``.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    InvalidInputError
+        If the system does not take it. A file of that name is as it was.
+    """
+    target = Path(path)
+    try:
+        with replacing(target) as file:
+            file.write(content.encode("utf-8", "replace") if isinstance(content, str) else content)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"The {what} cannot be written to {str(path)!r}: {reason(error)}.") from error
+    return target
+
+
+def save_figure(figure: Any, path: str | Path, **options: Any) -> Path:
+    """Write a figure of matplotlib as the ending of the path says, whole or not at all.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+    path : str or Path
+    **options
+        Passed to ``Figure.savefig``.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    InvalidInputError
+        If matplotlib has no such format, or the system does not take the file.
+    """
+    drawn = io.BytesIO()
+    try:
+        figure.savefig(drawn, format=Path(path).suffix.lstrip(".").lower() or "png", **options)
+    except ValueError as error:
+        raise InvalidInputError(f"The picture cannot be written to {str(path)!r}: {error}.") from error
+    return write_file(path, drawn.getvalue(), "picture")
 
 
 def reason(error: Exception) -> str:

@@ -1,0 +1,346 @@
+"""Python values as JSON nodes plus arrays, and back: only values of registered classes, never code.
+
+JSON scalars and lists stand for themselves. Everything else is an object with one key that says what it is::
+
+    {"array": name}   {"tuple": [...]}   {"dict": [[key, value], ...]}   {"float": "inf"}   {"slice": [...]}
+    {"labels": [...]} (an object array of text and numbers)   {"table": {column: [...]}}   {"kernel": {...}}
+    {"pipeline": [[name, step], ...]}   {"skops": name} (a step of another library, as bytes that skops wrote)
+    {"PerFeature": {parameter: ...}} (an object of a registered class)
+
+An object is given by the arguments of its constructor, so that every check of the constructor holds for files too; an
+estimator has its fitted attributes beside them. What a class declares of the types of its parts is checked.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn import model_selection
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
+
+from manykernels import discovery, estimators
+from manykernels.alignment import AlignedWeights
+from manykernels.discovery import KernelFamily
+from manykernels.estimators.selection.penalties import PenaltyFamily
+from manykernels.estimators.supervised.base import BaseMKL
+from manykernels.estimators.supervised.factored import FactoredExpansion, KernelPart
+from manykernels.estimators.supervised.prediction import KernelExpansion
+from manykernels.exceptions import InvalidInputError, ModelFileError
+from manykernels.grams.portable.functions import CellFunction, FourierSeries, LandmarkFunction
+from manykernels.inspection.model_file.archive import PLAIN_KINDS
+from manykernels.inspection.model_file.checks import check_parts, check_types
+from manykernels.inspection.model_file.foreign import foreign_bytes, foreign_step
+from manykernels.kernels import (
+    DefaultKernels,
+    FittedBank,
+    FittedPairBank,
+    FittedPrecomputedBank,
+    Interactions,
+    Joint,
+    KernelBank,
+    KernelSpec,
+    OnColumns,
+    OnLandmarks,
+    PairKernels,
+    PerFeature,
+    PerGroup,
+    PerView,
+    PrecomputedBank,
+    Prepared,
+    PreparedKernels,
+    PreparedPairs,
+    spec_from_dict,
+)
+from manykernels.kernels.sparse.points import SparsePoints
+from manykernels.kernels.tables.encoding import Encoding
+from manykernels.objective.certificate import Certificate, KKTResiduals
+from manykernels.objective.losses import JOINT_LOSSES, LOSSES
+from manykernels.objective.regularizers import REGULARIZERS
+from manykernels.solvers import IterationRecord, Solution, Status
+from manykernels.solvers.registry import SOLVERS
+
+Array = NDArray[Any]
+
+ESTIMATORS: dict[str, type[Any]] = {
+    name: cls
+    for name in estimators.__all__
+    if isinstance(cls := getattr(estimators, name), type) and issubclass(cls, BaseEstimator)
+}
+BANKS = (
+    KernelBank, PrecomputedBank, PairKernels, OnColumns, PerFeature, PerView, PerGroup, Joint, Interactions,
+    OnLandmarks, DefaultKernels, Encoding,
+)  # fmt: skip
+FITTED = (
+    KernelExpansion, FactoredExpansion, KernelPart, FourierSeries, LandmarkFunction, CellFunction, FittedBank, Prepared,
+    FittedPrecomputedBank, PreparedKernels, FittedPairBank, PreparedPairs, SparsePoints, AlignedWeights, PenaltyFamily,
+)  # fmt: skip
+RESULTS = (Solution, Certificate, KKTResiduals, IterationRecord)
+FAMILIES = tuple(cls for cls in vars(discovery).values() if isinstance(cls, type) and issubclass(cls, KernelFamily))
+SPLITTERS = tuple(
+    getattr(model_selection, name)
+    for name in ("KFold", "StratifiedKFold", "GroupKFold", "StratifiedGroupKFold", "ShuffleSplit", "LeaveOneOut",
+                 "StratifiedShuffleSplit", "GroupShuffleSplit", "LeaveOneGroupOut", "TimeSeriesSplit")
+)  # fmt: skip
+CALLBACK = "callback"  # of estimators and solvers
+SCALARS = (str, bool, int, float, type(None))
+ATTRIBUTE = re.compile(r"_[a-z]\w*|[a-z]\w*_")  # what estimators call what they learned
+MOST_DEEP = 100  # nodes inside one another
+
+OURS: dict[str, type[Any]] = {
+    cls.__name__: cls for cls in (*ESTIMATORS.values(), *BANKS, *FITTED, *RESULTS, *FAMILIES, *SPLITTERS)
+}
+OF_USERS: dict[str, type[Any]] = {}  # filled by `register_class`
+Class = TypeVar("Class", bound=type[Any])
+
+
+def register_class(cls: Class) -> Class:
+    """Let model files hold objects of a class of yours: a loss, a regularizer, a solver, an estimator.
+
+    A file says the name of the class and the arguments of its constructor, no code: whoever opens it must have
+    imported the module that registers the class. Kernels are registered by
+    :func:`~manykernels.kernels.register_kernel` instead.
+
+    Parameters
+    ----------
+    cls : type
+        A dataclass, or a subclass of an estimator of this library.
+
+    Returns
+    -------
+    type
+        The class, so that this is a decorator.
+
+    Raises
+    ------
+    InvalidInputError
+        If the class is of neither kind, or its name is that of another class.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from manykernels.inspection import register_class
+    >>> from manykernels.objective import Squared
+    >>> @register_class
+    ... @dataclass(frozen=True)
+    ... class MySquared(Squared):
+    ...     pass
+    """
+    name = cls.__name__
+    if not (is_dataclass(cls) or issubclass(cls, BaseMKL)):
+        raise InvalidInputError(
+            f"{name} is neither a dataclass nor an estimator of this library; a file cannot tell it."
+        )
+    other = known_classes().get(name)
+    if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+        taken = f"{other.__module__}.{other.__qualname__}"
+        raise InvalidInputError(f"{name!r} is the name of {taken} already; take another.")
+    OF_USERS[name] = cls
+    return cls
+
+
+def known_classes() -> dict[str, type[Any]]:
+    """Return the classes whose objects a model file may hold, by name."""
+    registries = (LOSSES, JOINT_LOSSES, REGULARIZERS, SOLVERS)
+    return {cls.__name__: cls for registry in registries for cls in registry.values()} | OURS | OF_USERS
+
+
+def is_known_estimator(name: str) -> bool:
+    """Tell whether a name is that of an estimator which a model file may hold."""
+    return name in ESTIMATORS or issubclass(OF_USERS.get(name, object), BaseEstimator)
+
+
+def _parameters(cls: type[Any]) -> tuple[str, ...]:
+    """Return the names of the arguments of a constructor."""
+    return tuple(inspect.signature(cls).parameters)
+
+
+class Encoder:
+    """Turns values into nodes and collects their arrays; an array that occurs twice is kept once.
+
+    Attributes
+    ----------
+    arrays : dict of str to ndarray
+        What the nodes refer to.
+    """
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, Array] = {}
+        self._names: dict[int, str] = {}
+        self._written: list[Array] = []  # kept, since arrays are told apart by their place in memory
+        self._classes = known_classes()
+
+    def encode(self, value: Any, where: str) -> Any:
+        """Return the node of ``value``; ``where`` says in messages what it is."""
+        if isinstance(value, np.generic):
+            value = value.item()
+        if isinstance(value, Status):
+            return {"status": str(value)}
+        if isinstance(value, float) and not math.isfinite(value):
+            return {"float": repr(value)}
+        if isinstance(value, SCALARS):
+            return str(value) if isinstance(value, str) else value
+        if isinstance(value, np.ndarray):
+            return self._array(value, where)
+        if isinstance(value, KernelSpec):
+            return {"kernel": plain_kernel(value, where)}
+        if self._classes.get(type(value).__name__) is type(value):
+            return {type(value).__name__: self._object(value, where)}
+        if isinstance(value, Pipeline):
+            return {"pipeline": [[name, self._step(step, f"step {name!r}")] for name, step in value.steps]}
+        return self._container(value, where)
+
+    def _step(self, step: Any, where: str) -> Any:
+        """Return the node of a step of a pipeline; what other libraries fit is written by skops."""
+        ours = isinstance(step, (str, Pipeline, type(None))) or type(step).__name__ in self._classes
+        if ours or isinstance(step, BaseMKL):
+            return self.encode(step, where)
+        written = np.frombuffer(foreign_bytes(step, where), dtype=np.uint8)
+        self._written.append(written)
+        return {"skops": self._array(written, f"{where}.skops")["array"]}
+
+    def _container(self, value: Any, where: str) -> Any:
+        if isinstance(value, list):
+            return [self.encode(item, f"{where}[{i}]") for i, item in enumerate(value)]
+        if isinstance(value, tuple):
+            return {"tuple": [self.encode(item, f"{where}[{i}]") for i, item in enumerate(value)]}
+        if isinstance(value, Mapping):
+            pairs = [[self.encode(key, where), self.encode(item, f"{where}[{key!r}]")] for key, item in value.items()]
+            return {"dict": pairs}
+        if isinstance(value, slice):
+            return {"slice": [self.encode(end, where) for end in (value.start, value.stop, value.step)]}
+        if isinstance(value, pd.DataFrame):
+            return {"table": {str(name): self.encode(list(value[name]), where) for name in value.columns}}
+        raise ModelFileError(_refusal(value, where))
+
+    def _object(self, value: Any, where: str) -> dict[str, Any]:
+        names = _parameters(type(value))
+        if isinstance(value, BaseEstimator):
+            fitted = tuple(name for name in vars(value) if name not in names)
+            foreign = [name for name in fitted if not ATTRIBUTE.fullmatch(name)]
+            if foreign:
+                raise ModelFileError(f"The attributes {foreign} are not part of a model file; delete them first.")
+            names += fitted
+        # What a fit called on its way is code, and no part of what it found.
+        kept = {name: None if name == CALLBACK else getattr(value, name) for name in names}
+        return {name: self.encode(item, f"{where}.{name}".lstrip(".")) for name, item in kept.items()}
+
+    def _array(self, value: Array, where: str) -> dict[str, Any]:
+        if value.dtype.kind in "OT":
+            return {"labels": self._labels(value, where)}
+        if value.dtype.kind not in PLAIN_KINDS:
+            raise ModelFileError(f"{where} has the dtype {value.dtype}, which a model file cannot hold.")
+        if id(value) not in self._names:
+            name = f"{len(self.arrays):04d}_{where.rsplit('.', 1)[-1].split('[')[0]}"
+            self._names[id(value)], self.arrays[name] = name, value
+        return {"array": self._names[id(value)]}
+
+    def _labels(self, value: Array, where: str) -> list[Any]:
+        items = [item.item() if isinstance(item, np.generic) else item for item in value.tolist()]
+        if value.ndim != 1 or not all(isinstance(item, SCALARS) for item in items):
+            raise ModelFileError(f"{where} holds Python objects; a model file can hold text, numbers and booleans.")
+        return [self.encode(item, where) for item in items]
+
+
+def plain_kernel(kernel: KernelSpec, where: str) -> dict[str, Any]:
+    """Return a kernel as plain JSON, or say why it cannot be saved."""
+    try:
+        return json.loads(json.dumps(kernel.to_dict(), allow_nan=False))
+    except InvalidInputError as error:
+        raise ModelFileError(f"{where}: {error}") from error
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(f"{where}: the kernel {kernel.label!r} cannot be saved: {error}.") from error
+
+
+class Decoder:
+    """Turns nodes back into values.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray
+        What the nodes refer to.
+    trusted : sequence of str, default=()
+        Types of other libraries, beside those that skops trusts, that steps of a pipeline may hold.
+    """
+
+    def __init__(self, arrays: Mapping[str, Array], trusted: Sequence[str] = ()) -> None:
+        self._arrays = arrays
+        self._trusted = trusted
+        self._classes = known_classes()
+        self._depth = 0
+        self._kinds: dict[str, Callable[[Any], Any]] = {
+            "array": lambda content: self._arrays[content],
+            "dict": lambda content: {self.decode(key): self.decode(item) for key, item in content},
+            "float": lambda content: float({"nan": "nan", "inf": "inf", "-inf": "-inf"}[content]),
+            "kernel": spec_from_dict,
+            "labels": self._labels,
+            "pipeline": lambda content: Pipeline([(str(name), self.decode(step)) for name, step in content]),
+            "skops": lambda content: foreign_step(self._arrays[content].tobytes(), self._trusted),
+            "slice": lambda content: slice(*(self.decode(end) for end in content)),
+            "status": Status,
+            "table": lambda content: pd.DataFrame({name: self.decode(column) for name, column in content.items()}),
+            "tuple": lambda content: tuple(self.decode(item) for item in content),
+        }
+
+    def decode(self, node: Any) -> Any:
+        """Return the value of a node; ``ValueError`` and its kin say that it has none."""
+        if isinstance(node, list):
+            return [self.decode(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        if len(node) != 1:
+            raise ValueError(f"an object with the keys {sorted(node)[:5]} means nothing")
+        ((kind, content),) = node.items()
+        self._depth += 1
+        if self._depth > MOST_DEEP:
+            raise ValueError(f"its values lie more than {MOST_DEEP} levels deep")
+        value = self._kinds[kind](content) if kind in self._kinds else self._object(kind, content)
+        self._depth -= 1
+        return value
+
+    def _object(self, kind: str, content: Any) -> Any:
+        if kind not in self._classes:
+            raise ValueError(f"{kind!r} is no part of a model known to this version")
+        cls, values = self._classes[kind], {name: self.decode(item) for name, item in content.items()}
+        fitted = {}
+        if is_known_estimator(kind):
+            fitted = {name: values.pop(name) for name in set(values).difference(_parameters(cls))}
+        value = cls(**values)
+        for name, item in fitted.items():
+            # Nothing of a class may be hidden by an attribute of the same name.
+            if not ATTRIBUTE.fullmatch(name) or hasattr(cls, name):
+                raise ValueError(f"its attributes add {name!r}")
+            setattr(value, name, item)
+        check_types(value)
+        check_parts(value)
+        return value
+
+    def _labels(self, content: Any) -> Array:
+        labels = np.empty(len(content), dtype=object)
+        labels[:] = [self.decode(item) for item in content]
+        return labels
+
+
+def _refusal(value: Any, where: str) -> str:
+    """Return the reason why a value cannot be part of a model file."""
+    if callable(value):
+        return (
+            f"{where} is a function ({getattr(value, '__name__', type(value).__name__)}), and a model file holds no "
+            "code. Give columns by name or position and kernels by name, or pickle the estimator."
+        )
+    name = type(value).__name__
+    if is_dataclass(value):
+        return (
+            f"{where} is a {name}, a class that model files do not know. Decorate it with "
+            "manykernels.inspection.register_class, and import its module before the file is loaded."
+        )
+    return f"{where} is a {name}, which a model file cannot hold. Use plain values, or pickle instead."
