@@ -103,7 +103,7 @@ OF_USERS: dict[str, type[Any]] = {}  # filled by `register_class`
 Class = TypeVar("Class", bound=type[Any])
 
 
-def register_class(cls: Class) -> Class:
+def register_class(own: Class) -> Class:
     """Let model files hold objects of a class of yours: a loss, a regularizer, a solver, an estimator.
 
     A file says the name of the class and the arguments of its constructor, no code: whoever opens it must have
@@ -112,7 +112,7 @@ def register_class(cls: Class) -> Class:
 
     Parameters
     ----------
-    cls : type
+    own : type
         A dataclass, or a subclass of an estimator of this library.
 
     Returns
@@ -135,17 +135,17 @@ def register_class(cls: Class) -> Class:
     ... class MySquared(Squared):
     ...     pass
     """
-    name = cls.__name__
-    if not (is_dataclass(cls) or issubclass(cls, BaseMKL)):
+    name = own.__name__
+    if not (is_dataclass(own) or issubclass(own, BaseMKL)):
         raise InvalidInputError(
             f"{name} is neither a dataclass nor an estimator of this library; a file cannot tell it."
         )
     other = known_classes().get(name)
-    if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+    if other is not None and (other.__module__, other.__qualname__) != (own.__module__, own.__qualname__):
         taken = f"{other.__module__}.{other.__qualname__}"
         raise InvalidInputError(f"{name!r} is the name of {taken} already; take another.")
-    OF_USERS[name] = cls
-    return cls
+    OF_USERS[name] = own
+    return own
 
 
 def known_classes() -> dict[str, type[Any]]:
