@@ -1,18 +1,19 @@
 """A regularizer of one's own: block 1-norm and ridge, mixed in other proportions for each group of kernels.
 
-A regularizer is its value, its conjugate and its prox. Each further method opens more solvers: the derivatives those
-of second order in the primal, `norm_bound` the default solver. Kernels of a group with ratio 0 always keep a weight.
+A regularizer of linear terms and ridge terms or powers is its `curve`: value, conjugate, prox, derivatives and bounds
+follow, and all solvers on matrices and on factors run. Kernels of a group with ratio 0 always keep a weight.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from manykernels import Gaussian, KernelBank, Linear, MKLRegressor, MKLRegressorCV, regularization_path, solve
-from manykernels.objective import Regularizer
+from manykernels.objective import Curve, Regularizer
 
 
 @dataclass(frozen=True)
@@ -25,54 +26,15 @@ class GroupMixture(Regularizer):
     name: ClassVar[str] = "group_mixture"
     separable: ClassVar[bool] = True
 
-    @property
-    def linear_and_ridge(self):
+    @cached_property
+    def curve(self):
         groups = np.asarray(self.groups, dtype=np.intp)
         size = self.strength * np.asarray(self.group_weights)[groups]
         ratio = np.asarray(self.ratios)[groups]
-        return size * ratio, size * (1 - ratio)
-
-    @property
-    def sparse(self):
-        return max(self.ratios) > 0
-
-    def value(self, t):
-        linear, ridge = self.linear_and_ridge
-        with np.errstate(over="ignore"):
-            return float(np.sum(t * (linear + ridge * t / 2)))
-
-    def conjugate(self, u):
-        linear, ridge = self.linear_and_ridge
-        if np.any(u[ridge == 0] > linear[ridge == 0] * (1 + 1e-12)):
-            return np.inf
-        with np.errstate(over="ignore"):
-            return float(np.sum(np.maximum(u - linear, 0)[ridge > 0] ** 2 / (2 * ridge[ridge > 0])))
-
-    def dual_scale(self, u):
-        linear, ridge = self.linear_and_ridge
-        return float(np.min(linear[ridge == 0] / np.maximum(u, linear)[ridge == 0], initial=1.0))
-
-    def prox(self, t, step):
-        linear, ridge = self.linear_and_ridge
-        return np.maximum(t - step * linear, 0) / (1 + step * ridge)
-
-    def strength_max(self, u):
-        linear = self.linear_and_ridge[0] / self.strength
-        return float(np.max(np.divide(u, linear, out=np.where(u > 0, np.inf, 0.0), where=linear > 0)))
+        return Curve(linear=size * ratio, ridge=size * (1 - ratio))
 
     def take(self, kernels):
         return replace(self, groups=tuple(np.asarray(self.groups)[kernels].tolist()))
-
-    def derivative(self, t):
-        linear, ridge = self.linear_and_ridge
-        return linear + ridge * t
-
-    def second_derivative(self, t):
-        return self.linear_and_ridge[1]
-
-    def norm_bound(self, d):
-        linear, ridge = self.linear_and_ridge
-        return (linear / (1 - ridge * d)) ** 2, linear**2 * ridge / (1 - ridge * d) ** 3
 
 
 def main() -> None:

@@ -156,7 +156,7 @@ def test_the_default_solver_finds_the_optimum(loss: Any, regularizer: Any) -> No
     solution = solve(kernels, y, loss=loss, regularizer=regularizer, tol=1e-8)
     assert str(solution.status) == "converged"
     assert solution.certificate.relative_gap <= 1e-8
-    linear, ridge = (np.broadcast_to(part, 7) for part in regularizer.linear_and_ridge)
+    linear, ridge = (np.broadcast_to(part, 7) for part in (regularizer.curve.linear, regularizer.curve.ridge))
     assert solution.certificate.primal == pytest.approx(optimum(kernels, y, loss, linear, ridge), rel=1e-6)
 
 

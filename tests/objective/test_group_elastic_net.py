@@ -52,7 +52,7 @@ def optimum(problem: Problem, factors: np.ndarray) -> float:
     """Return the optimal objective by CVXPY and Clarabel."""
     penalty, y = problem.regularizer, problem.y
     assert isinstance(penalty, GroupElasticNet)
-    linear, square, p = penalty.square_form
+    linear, square, p = penalty.curve.square
     blocks = [cp.Variable(2) for _ in factors]
     b = cp.Variable() if problem.fit_intercept else 0.0
     z = sum(factor @ v for factor, v in zip(factors, blocks, strict=True)) + b
@@ -81,7 +81,7 @@ def test_the_default_solver_agrees_with_cvxpy(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_ufo_mkl_solves_its_own_problem(seed: int) -> None:
     problem, _ = drawn(seed)
-    assert not SOLVERS["obscure"].refusals(problem) or problem.regularizer.norm_exponent is None
+    assert not SOLVERS["obscure"].refusals(problem) or problem.regularizer.curve.norm_power is None
     solution = get_solver("ufo_mkl")(tol=1e-2).solve(problem)
     assert solution.certificate.relative_gap <= 1e-2
 

@@ -35,7 +35,6 @@ class Capability(Enum):
     WEIGHTS_FROM_NORMS = "regularizer", "the best kernel weights for given block norms in closed form"
     SIMPLEX = "regularizer", "a set of kernel weights with a linear maximizer (the simplex)"
     CONES = "regularizer", "linear and quadratic terms of the block norms only, or the simplex"
-    ELASTIC_FORM = "regularizer", "linear and quadratic terms of the block norms, alike for all kernels"
     SQUARE_FORM = "regularizer", "the sum of the block norms and the square of their p-norm, alike for all kernels"
     POWER_FORM = "regularizer", "a power q > 1 of the block norms or of their q-norm (an lp ball with p > 1 has it)"
     STRONG_CONVEXITY = "regularizer", "strong convexity in the block norms (an elastic net with l1_ratio < 1 has it)"

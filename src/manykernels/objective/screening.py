@@ -60,10 +60,10 @@ def proved_inactive(problem: Problem, certificate: Certificate) -> Array:
     >>> proved_inactive(problem, problem.certificate(np.array([-0.35, 0.35]), np.array([1.857, 0.0]), 2.0))
     array([False,  True])
     """
-    threshold = float(getattr(problem.regularizer, "threshold", 0.0))
+    threshold = np.asarray(problem.regularizer.inactive_below)
     able = Capability.BOUNDED_CURVATURE in problem.loss.capabilities
     gap = certificate.gap + certificate.rounding
-    if threshold <= 0 or not able or not np.isfinite(gap) or len(certificate.dual_norms) != problem.n_kernels:
+    if not threshold.any() or not able or not np.isfinite(gap) or len(certificate.dual_norms) != problem.n_kernels:
         return np.zeros(problem.n_kernels, dtype=bool)
     stack = problem.stack
     # Of kernels held as factors there may be many more than there is memory for diagonals.

@@ -273,16 +273,12 @@ class RegularizerContract:
             rise = np.array([(high[0] - low[0]).sum() / 2e-5 for high, low in limits])
             _close(bends / slopes, rise / slopes, 1e-6)
 
-    def test_declared_forms(self, regularizer: Regularizer) -> None:
-        """Check the closed forms that a regularizer declares against its value."""
+    def test_curve(self, regularizer: Regularizer) -> None:
+        """Check the coefficients that a regularizer declares against its value."""
         for t in (vector for vector in self.norms() if vector.size == 7):
             one, value = _first(regularizer, t), _first(regularizer, t).value(t)
-            if one.linear_and_ridge is not None:
-                linear, ridge = one.linear_and_ridge
-                _close(np.sum(linear * t + 0.5 * ridge * t**2) / value, 1.0, 1e-12)
-            if one.norm_exponent is not None:
-                q = one.norm_exponent
-                power = float(np.sum(t**q)) / q if one.separable else 0.5 * float(np.sum(t**q)) ** (2 / q)
-                _close(one.strength * power / value, 1.0, 1e-12)
-            if one.simplex_size is not None:
-                _close(0.5 / one.simplex_size * float(np.sum(t)) ** 2 / value, 1.0, 1e-12)
+            if (curve := one.curve) is not None:
+                q, total = curve.exponent, float(np.sum(t**curve.exponent))
+                power = curve.power * (0.5 * total ** (2 / q) if curve.coupled else total / q)
+                _close((np.sum(curve.linear * t + 0.5 * curve.ridge * t**2) + power) / value, 1.0, 1e-12)
+                assert one.separable or curve.coupled or q == 2

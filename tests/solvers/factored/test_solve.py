@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from manykernels import KernelBank, solve
-from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError, MemoryBudgetError
 from manykernels.grams.factored import ExplicitStack, FourierStack, NystroemStack, factored_stack, nystroem
 from manykernels.kernels import Gaussian, Laplacian, Linear, Polynomial
 from manykernels.objective.losses import get_loss
@@ -344,8 +344,6 @@ def test_what_cannot_be_done_is_said() -> None:
     bank = KernelBank.per_feature([Gaussian(0.5)])
     with pytest.raises(InvalidInputError, match="exactly one of strength"):
         solve_factored(X, y, bank, loss="squared")
-    with pytest.raises(IncompatibleError, match=r"penalties .* not 'elasticnet_ball'"):
-        solve_factored(X, y, bank, loss="squared", regularizer="elasticnet_ball", strength=1.0)
     with pytest.raises(InvalidInputError, match="relative_strength needs a penalty"):
         solve_factored(X, y, bank, loss="squared", regularizer="ridge", relative_strength=0.5)
     with pytest.raises(InvalidInputError, match="target is constant or the kernels are"):

@@ -14,7 +14,7 @@ from manykernels.discovery.polynomial.product_bases import Index
 from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.grams import GramStack
 from manykernels.objective.problem import Problem
-from manykernels.objective.regularizers.weight_sets import power_prox
+from manykernels.objective.regularizers.curve import power_prox
 from manykernels.solvers.learners.learners import LearnerFit, fit_learner
 from manykernels.validation.arrays import Array
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.regularizers.base import Regularizer
-from manykernels.objective.regularizers.norms import BlockL1, BlockLq, ElasticNet, Ridge
-from manykernels.objective.regularizers.squared_norms import GroupElasticNet
+from manykernels.objective.regularizers.curve import Curve
+from manykernels.objective.regularizers.norms import BlockL1, BlockLq, ElasticNet, GroupElasticNet, Ridge
 from manykernels.objective.regularizers.weight_sets import ElasticNetBall, LpBall, Simplex
 from manykernels.validation.names import PENALTY_NAMES, hint
 
@@ -15,6 +15,7 @@ __all__ = [
     "REGULARIZERS",
     "BlockL1",
     "BlockLq",
+    "Curve",
     "ElasticNet",
     "ElasticNetBall",
     "GroupElasticNet",

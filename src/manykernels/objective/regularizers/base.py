@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import abc
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels.exceptions import IncompatibleError
+from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.objective.capabilities import Capability
+from manykernels.objective.regularizers.curve import Curve
 from manykernels.validation.arrays import check_positive
 
 __all__ = ["Regularizer"]
@@ -18,24 +19,31 @@ __all__ = ["Regularizer"]
 Array = NDArray[Any]
 
 
+ESSENTIAL = ("value", "conjugate", "prox", "sparse")
+"""What a regularizer without a curve cannot be without."""
+
 OPTIONAL = {
     "second_derivative": Capability.CURVATURE,
+    "curvature": Capability.CURVATURE,
     "norm_bound": Capability.MULTIPLIERS,
     "weight_limit": Capability.MULTIPLIERS,
     "conjugate_derivative": Capability.SMOOTH_CONJUGATE,
     "derivative": Capability.WEIGHTS_FROM_NORMS,
 }
-"""Methods that a regularizer may define, and what it can then do."""
+"""Methods that a regularizer without a curve may define, and what it can then do."""
 
 
 @dataclass(frozen=True)
-class Regularizer(abc.ABC):
+class Regularizer:
     """A convex, non-decreasing function ``Omega(t)`` of block norms ``t_m = w_m ||f_m||``, and its conjugate.
 
     ``Omega*(u) = sup_{t >= 0} t'u - Omega(t)`` is a function of ``u_m = sqrt(rho' K_m rho) / w_m``.
 
-    The abstract methods say what the problem is. Each of the optional ones, ``derivative``, ``second_derivative``,
-    ``conjugate_derivative`` and ``norm_bound``, opens more solvers; ``capabilities`` lists what there is.
+    One made of linear terms, ridge terms and powers gives its coefficients, `curve`, of which every solver on matrices
+    and on factors reads what it needs: nothing else is to be written. Any other gives ``value``, ``conjugate`` and
+    ``prox``, which say what the problem is, and ``sparse``; each of the optional methods, ``derivative``,
+    ``second_derivative`` (`curvature` where it is no sum over kernels), ``conjugate_derivative`` and ``norm_bound``,
+    opens more solvers; ``capabilities`` lists what there is.
 
     Parameters
     ----------
@@ -54,16 +62,10 @@ class Regularizer(abc.ABC):
         Whether the conjugate is infinite somewhere, so that dual variables must be scaled to be feasible.
     inactive_below : float or ndarray of shape (M,)
         Kernels with ``u_m`` below it have zero weight at the optimum; 0 if nothing can be said beforehand.
-    linear_and_ridge : tuple of two floats or two ndarrays of shape (M,), or None
-        ``(a, r)`` if ``Omega(t) = sum_m a_m t_m + r_m t_m^2 / 2``.
-    square_form : tuple of three floats or None
-        ``(a, c, p)`` if ``Omega(t) = a sum t + (c / 2) ||t||_p^2``.
-    norm_exponent : float or None
-        ``q`` if ``Omega`` is ``(C / q) sum_m t_m^q`` (separable) or ``(C / 2) ||t||_q^2`` (not separable).
+    curve : Curve or None
+        Coefficients of a penalty made of linear terms and ridge terms or powers of norms.
     weight_set : bool
         Whether ``Omega(t)`` is the minimum of ``sum_m t_m^2 / (2 d_m)`` over a set of kernel weights ``d``.
-    simplex_size : float or None
-        ``1 / lam`` if ``Omega(t) = (lam / 2) (sum t)^2``, whose kernel weights sum to it.
 
     Examples
     --------
@@ -83,75 +85,79 @@ class Regularizer(abc.ABC):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strength", check_positive(self.strength, "strength"))
+        lacking = [name for name in ESSENTIAL if not self._defines(name)]
+        if lacking and not self._defines("curve"):
+            raise InvalidInputError(
+                f"A regularizer gives its `curve`, or {', '.join(ESSENTIAL[:-1])} and {ESSENTIAL[-1]}; "
+                f"{type(self).__name__} lacks {', '.join(lacking)}."
+            )
+
+    @classmethod
+    def _defines(cls, name: str) -> bool:
+        """Whether a class has a member of its own in place of the one that all regularizers have."""
+        return getattr(cls, name) is not getattr(Regularizer, name)
 
     # --- data -------------------------------------------------------------------------------------------------------
 
     @property
-    @abc.abstractmethod
+    def curve(self) -> Curve | None:
+        """Coefficients of linear terms and ridge terms or powers of norms; None if it is not made of these.
+
+        A `functools.cached_property` computes them once a problem.
+        """
+        return None
+
+    @property
     def sparse(self) -> bool:
         """Whether optimal kernel weights contain exact zeros."""
+        return self._numbers.sparse
 
     @property
     def dual_constraint(self) -> bool:
         """Whether the conjugate is infinite somewhere: unless overridden, where a linear term stands alone."""
-        return self.linear_and_ridge is not None and not np.all(self.linear_and_ridge[1])
+        return self.curve is not None and self.curve.dual_constraint
 
     @property
     def inactive_below(self) -> Any:
         """Kernels with ``u_m`` below it have zero weight: unless overridden, the coefficients of linear terms."""
-        return 0.0 if self.linear_and_ridge is None else self.linear_and_ridge[0]
+        return 0.0 if self.curve is None else self.curve.linear
 
-    @property
-    def linear_and_ridge(self) -> tuple[Any, Any] | None:
-        """Coefficients of a penalty made of linear and quadratic terms."""
-        return None
-
-    @property
-    def square_form(self) -> tuple[float, float, float] | None:
-        """Coefficients of a penalty made of the 1-norm and a squared p-norm: p = 2 if its terms are alike."""
-        form = self.linear_and_ridge
-        if form is None or np.ndim(form[0]) or np.ndim(form[1]):
-            return None
-        return float(form[0]), float(form[1]), 2.0
-
-    @property
-    def norm_exponent(self) -> float | None:
-        """Exponent of a penalty that is a power of norms."""
-        return None
-
-    @property
-    def simplex_size(self) -> float | None:
-        """Sum of the kernel weights where their set is a simplex."""
-        return None
-
-    @property
+    @cached_property
     def capabilities(self) -> frozenset[Capability]:
         """What solvers may ask of this regularizer, derived from its data and from the methods that it defines."""
-        found = {can for name, can in OPTIONAL.items() if getattr(type(self), name) is not getattr(Regularizer, name)}
-        form, exponent, simplex = self.linear_and_ridge, self.norm_exponent, self.simplex_size is not None
-        square = self.square_form
-        alike = form is not None and np.ndim(form[0]) == 0 and np.ndim(form[1]) == 0
+        found = {can for name, can in OPTIONAL.items() if self._defines(name)}
         declared = {
             Capability.SELECTION: self.sparse,
             Capability.SEPARABLE: self.separable,
             Capability.FIXED_WEIGHTS: bool(np.all(np.equal(*self.weight_range))),
-            Capability.SIMPLEX: simplex,
-            Capability.CONES: form is not None or simplex,
-            Capability.ELASTIC_FORM: alike,
-            Capability.SQUARE_FORM: square is not None,
-            Capability.STRONG_CONVEXITY: bool(np.all(np.asarray(form[1]) > 0))
-            if form is not None
-            else square is not None and square[1] > 0 and square[2] > 1,
-            Capability.POWER_FORM: exponent is not None and exponent > 1,
         }
+        if (curve := self.curve) is not None:
+            alike = curve.square is not None and not self.weight_set
+            declared |= {
+                Capability.CURVATURE: True,
+                Capability.WEIGHTS_FROM_NORMS: True,
+                Capability.MULTIPLIERS: self.weight_set or curve.elastic or not (curve.coupled or curve.slanted),
+                Capability.SMOOTH_CONJUGATE: True,
+                Capability.SIMPLEX: curve.simplex,
+                Capability.CONES: curve.elastic or curve.simplex,
+                Capability.SQUARE_FORM: alike,
+                Capability.STRONG_CONVEXITY: bool(np.all(curve.ridge)) if curve.elastic else alike,
+                Capability.POWER_FORM: curve.norm_power is not None and curve.norm_power[1] > 1,
+            }
         found |= {capability for capability, has in declared.items() if has}
         if self.dual_constraint or not self.separable:
             found.discard(Capability.SMOOTH_CONJUGATE)
         return frozenset(found)
 
+    @property
+    def _numbers(self) -> Curve:
+        """The curve of a regularizer that has one, from which all that it does not define itself follows."""
+        if self.curve is None:
+            raise IncompatibleError(f"The regularizer '{self.name}' has no curve from which this could be computed.")
+        return self.curve
+
     # --- what the problem is ----------------------------------------------------------------------------------------
 
-    @abc.abstractmethod
     def value(self, t: Array) -> float:
         """``Omega(t)`` for block norms ``t >= 0`` of shape (M,).
 
@@ -163,8 +169,8 @@ class Regularizer(abc.ABC):
         -------
         float
         """
+        return self._numbers.value(t)
 
-    @abc.abstractmethod
     def conjugate(self, u: Array) -> float:
         """``Omega*(u)`` for ``u >= 0`` of shape (M,); possibly infinite.
 
@@ -176,6 +182,7 @@ class Regularizer(abc.ABC):
         -------
         float
         """
+        return self._numbers.conjugate(u)
 
     def dual_scale(self, u: Array) -> float:
         """Return the largest ``c`` in [0, 1] for which ``conjugate(c u)`` is finite.
@@ -188,7 +195,7 @@ class Regularizer(abc.ABC):
         -------
         float
         """
-        return 1.0
+        return 1.0 if self.curve is None else self.curve.dual_scale(u)
 
     def weights(self, t: Array, u: Array) -> Array:
         """Optimal kernel weights ``d`` (M,) for block norms ``t`` and dual norms ``u``.
@@ -204,11 +211,13 @@ class Regularizer(abc.ABC):
         -------
         ndarray of shape (n_kernels,)
         """
-        weights = np.zeros(np.shape(t))
-        np.divide(t, u, out=weights, where=(np.asarray(u) > 0) & (np.asarray(t) > 0))
-        return weights
+        curve, ratios = self.curve, np.zeros(np.shape(t))
+        if curve is not None and curve.elastic and not curve.slanted:  # fixed ones, also where the norms vanish
+            ratios += curve.weight_range[1]
+            return ratios
+        np.divide(t, u, out=ratios, where=(np.asarray(u) > 0) & (np.asarray(t) > 0))
+        return ratios
 
-    @abc.abstractmethod
     def prox(self, t: Array, step: float) -> Array:
         """``argmin_x |x - t|^2 / 2 + step Omega(x)`` over ``x >= 0``, for ``t >= 0`` of shape (M,).
 
@@ -231,6 +240,7 @@ class Regularizer(abc.ABC):
         >>> get_regularizer("l1", 1.0).prox(np.array([0.5, 3.0]), 1.0)
         array([0., 2.])
         """
+        return self._numbers.prox(t, step)
 
     def strength_max(self, u: Array) -> float:
         """Return the smallest strength at which the zero model is optimal, from ``u`` at the zero model.
@@ -245,6 +255,8 @@ class Regularizer(abc.ABC):
         -------
         float
         """
+        if self.curve is not None:
+            return self.strength * self.curve.strength_max(u)
         return np.inf if np.any(np.asarray(u) > 0) else 0.0
 
     def relative(self, fraction: float, u: Array, loss: float) -> Self:
@@ -291,10 +303,23 @@ class Regularizer(abc.ABC):
         largest = self.strength_max(u)
         if np.isfinite(largest) or not loss > 0:
             return largest if np.isfinite(largest) else 0.0
-        exponent = self.norm_exponent if self.separable and self.norm_exponent is not None else 2.0
+        exponent = self.curve.exponent if self.curve is not None and not self.curve.coupled else 2.0
         # Omega* is homogeneous of degree q / (q - 1): the loss is divided out first, or squares would overflow.
         slopes = np.asarray(u) / loss ** ((exponent - 1.0) / exponent)
         return float(replace(self, strength=1.0).conjugate(slopes) ** (exponent - 1.0))
+
+    def threshold(self, t: Array) -> Any:
+        """Return the dual norms below which kernels without a norm stay without one, the others having norms ``t``.
+
+        Parameters
+        ----------
+        t : ndarray of shape (n_kernels,)
+
+        Returns
+        -------
+        float or ndarray of shape (n_kernels,)
+        """
+        return self.inactive_below if self.curve is None else self.curve.threshold(t)
 
     def take(self, kernels: Any) -> Regularizer:
         """Return the regularizer of some of the kernels: itself, unless it has coefficients of each kernel.
@@ -327,7 +352,9 @@ class Regularizer(abc.ABC):
         IncompatibleError
             If this regularizer does not have it; so in the other optional methods.
         """
-        raise self._lacks(Capability.WEIGHTS_FROM_NORMS)
+        if self.curve is None:
+            raise self._lacks(Capability.WEIGHTS_FROM_NORMS)
+        return self.curve.derivative(t)
 
     def second_derivative(self, t: Array) -> Array:
         """``d2Omega/dt_m^2`` at ``t >= 0`` (M,), infinite where a kernel of zero norm bends.
@@ -345,7 +372,25 @@ class Regularizer(abc.ABC):
         IncompatibleError
             If this regularizer does not have it.
         """
-        raise self._lacks(Capability.CURVATURE)
+        if self.curve is None and not self._defines("curvature"):
+            raise self._lacks(Capability.CURVATURE)
+        diagonal, coupling = self.curvature(t)
+        return diagonal + coupling**2
+
+    def curvature(self, t: Array) -> tuple[Array, Array]:
+        """Return ``h`` and ``g`` with the second derivatives ``diag(h) + g g'``; ``g`` is zero in sums over kernels.
+
+        Parameters
+        ----------
+        t : ndarray of shape (n_kernels,)
+
+        Returns
+        -------
+        diagonal, coupling : ndarray of shape (n_kernels,)
+        """
+        if self.curve is None:
+            return self.second_derivative(t), np.zeros(np.shape(t))
+        return self.curve.curvature(t)
 
     def hessian(self, t: Array) -> Array:
         """Second derivatives in all block norms (M, M): a diagonal matrix if the penalty is separable.
@@ -358,7 +403,8 @@ class Regularizer(abc.ABC):
         -------
         ndarray of shape (n_kernels, n_kernels)
         """
-        return np.diag(self.second_derivative(t))
+        diagonal, coupling = self.curvature(t)
+        return np.diag(diagonal) + np.outer(coupling, coupling)
 
     def weights_from_norms(self, t: Array) -> Array:
         """Return ``argmin_d sum_m t_m^2 / (2 d_m) + h(d)`` (M,), whose minimum is ``Omega(t)``: ``t / Omega'(t)``.
@@ -371,6 +417,8 @@ class Regularizer(abc.ABC):
         -------
         ndarray of shape (n_kernels,)
         """
+        if self.curve is not None:
+            return self.curve.weights_from_norms(t)
         slopes, weights = self.derivative(t), np.zeros(np.shape(t))
         np.divide(t, slopes, out=weights, where=slopes > 0)
         return weights
@@ -404,7 +452,9 @@ class Regularizer(abc.ABC):
         IncompatibleError
             If this regularizer does not have it.
         """
-        raise self._lacks(Capability.SMOOTH_CONJUGATE)
+        if self.curve is None:
+            raise self._lacks(Capability.SMOOTH_CONJUGATE)
+        return self.curve.conjugate_derivative(u)
 
     def norm_bound(self, d: Array) -> tuple[Array, Array]:
         """Return ``B_m(d_m)^2`` and the derivative of ``B_m^2 / 2`` (M,), for kernel weights inside `weight_range`.
@@ -425,7 +475,9 @@ class Regularizer(abc.ABC):
         IncompatibleError
             If this regularizer does not have it.
         """
-        raise self._lacks(Capability.MULTIPLIERS)
+        if self.curve is None:
+            raise self._lacks(Capability.MULTIPLIERS)
+        return self.curve.norm_bound(d)
 
     def weight_limit(self, d: Array) -> tuple[Array, Array, float]:
         """Return ``g'(d)``, ``d g''(d)`` (M,) and what ``sum_m g(d_m)`` lacks, where that sum limits a weight set.
@@ -455,11 +507,7 @@ class Regularizer(abc.ABC):
 
         The upper end is infinite, or a pole of the bound; a kernel without linear term has a single weight.
         """
-        if self.linear_and_ridge is None:
-            return 0.0, np.inf
-        linear, ridge = (np.asarray(part, dtype=np.float64) for part in self.linear_and_ridge)
-        pole = np.divide(1.0, ridge, out=np.full(ridge.shape, np.inf), where=ridge > 0)
-        return np.where(linear > 0, 0.0, pole), pole
+        return (0.0, np.inf) if self.curve is None else self.curve.weight_range
 
     def _lacks(self, capability: Capability) -> IncompatibleError:
         """Return the error that says what this regularizer has not been given."""

@@ -1,98 +1,23 @@
-"""Norm regularizers: sums over kernels of a function of the block norm."""
+"""Norm regularizers: linear terms, ridge terms and powers of block norms, each given by its curve alone."""
 
 from __future__ import annotations
 
-import abc
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import cached_property
+from typing import ClassVar, Self
 
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.regularizers.base import Array, Regularizer
-from manykernels.objective.regularizers.weight_sets import power_prox
-from manykernels.validation.arrays import check_positive
+from manykernels.objective.regularizers.curve import Curve
+from manykernels.validation.arrays import check_count, check_positive
 
-OVERSHOOT = 1e-12
-"""Relative excess over a dual constraint that is rounding: an overshoot by one ulp must not make a gap infinite."""
-
-
-def _largest(u: Array) -> float:
-    return float(np.max(u, initial=0.0))
-
-
-class LinearAndRidge(Regularizer):
-    """What penalties ``sum_m (a t_m + r t_m^2 / 2)`` share, with ``(a, r)`` of `linear_and_ridge` for every kernel."""
-
-    separable: ClassVar[bool] = True
-
-    @property
-    @abc.abstractmethod
-    def linear_and_ridge(self) -> tuple[float, float]:
-        """``(a, r)``."""
-
-    @property
-    def threshold(self) -> float:
-        """``a``: the slope of the penalty at zero."""
-        return self.linear_and_ridge[0]
-
-    @property
-    def curvature(self) -> float:
-        """``r``: the curvature of the penalty."""
-        return self.linear_and_ridge[1]
-
-    @property
-    def sparse(self) -> bool:
-        """True unless ``a = 0``."""
-        return self.threshold > 0
-
-    def value(self, t: Array) -> float:
-        """``sum (a t + r t^2 / 2)``."""
-        with np.errstate(over="ignore"):
-            return float(np.sum(np.asarray(t) * (self.threshold + 0.5 * self.curvature * np.asarray(t))))
-
-    def conjugate(self, u: Array) -> float:
-        """``sum (u - a)_+^2 / (2 r)``; for ``r = 0`` zero if every ``u_m <= a (1 + 1e-12)``, else infinite."""
-        if self.dual_constraint:
-            return 0.0 if _largest(u) <= self.threshold * (1.0 + OVERSHOOT) else np.inf
-        excess = np.maximum(np.asarray(u) - self.threshold, 0.0)
-        with np.errstate(over="ignore"):
-            return 0.5 * float(np.sum(excess * (excess / self.curvature)))
-
-    def dual_scale(self, u: Array) -> float:
-        """1, or ``min(1, a / max u)`` for ``r = 0``."""
-        return self.threshold / max(_largest(u), self.threshold) if self.dual_constraint else 1.0
-
-    def prox(self, t: Array, step: float) -> Array:
-        """``max(t - step a, 0) / (1 + step r)``."""
-        return np.maximum(t - step * self.threshold, 0.0) / (1.0 + step * self.curvature)
-
-    def derivative(self, t: Array) -> Array:
-        """Return ``a + r t``."""
-        return self.threshold + self.curvature * np.asarray(t)
-
-    def second_derivative(self, t: Array) -> Array:
-        """``r``."""
-        return np.full(np.shape(t), self.curvature)
-
-    def weights_from_norms(self, t: Array) -> Array:
-        """``t / (a + r t)``; without the linear term ``1 / r`` also where ``t`` is zero."""
-        return super().weights_from_norms(t) if self.sparse else np.full(np.shape(t), 1.0 / self.curvature)
-
-    def conjugate_derivative(self, u: Array) -> Array:
-        """``(u - a)_+ / r``."""
-        return np.maximum(np.asarray(u) - self.threshold, 0.0) / self.curvature
-
-    def norm_bound(self, d: Array) -> tuple[Array, Array]:
-        """``B = a / (1 - r d)``; zero without a linear term, see `weight_range`."""
-        if not self.sparse:
-            return np.zeros(np.shape(d)), np.zeros(np.shape(d))
-        room = 1.0 - self.curvature * np.asarray(d)
-        return (self.threshold / room) ** 2, self.threshold**2 * self.curvature / room**3
+__all__ = ["BlockL1", "BlockLq", "ElasticNet", "GroupElasticNet", "Ridge"]
 
 
 @dataclass(frozen=True)
-class BlockL1(LinearAndRidge):
+class BlockL1(Regularizer):
     """Block 1-norm ``C sum_m t_m``, which selects kernels.
 
     Parameters
@@ -108,23 +33,16 @@ class BlockL1(LinearAndRidge):
     """
 
     name: ClassVar[str] = "l1"
+    separable: ClassVar[bool] = True
 
-    @property
-    def linear_and_ridge(self) -> tuple[float, float]:
-        """``(C, 0)``."""
-        return self.strength, 0.0
-
-    def value(self, t: Array) -> float:
-        """``C sum t``."""
-        return self.strength * float(np.sum(t))
-
-    def strength_max(self, u: Array) -> float:
-        """``max u``."""
-        return _largest(u)
+    @cached_property
+    def curve(self) -> Curve:
+        """``a = C``."""
+        return Curve(linear=self.strength)
 
 
 @dataclass(frozen=True)
-class ElasticNet(LinearAndRidge):
+class ElasticNet(Regularizer):
     """Elastic net ``C sum_m ((1 - lam) t_m + lam t_m^2 / 2)`` with ``l1_ratio = 1 - lam``.
 
     Parameters
@@ -144,19 +62,16 @@ class ElasticNet(LinearAndRidge):
     l1_ratio: float = 0.5
 
     name: ClassVar[str] = "elasticnet"
+    separable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "l1_ratio", check_positive(self.l1_ratio, "l1_ratio", allow_zero=True, upper=1.0))
 
-    @property
-    def linear_and_ridge(self) -> tuple[float, float]:
-        """``(C (1 - lam), C lam)``."""
-        return self.strength * self.l1_ratio, self.strength * (1.0 - self.l1_ratio)
-
-    def strength_max(self, u: Array) -> float:
-        """``max u / (1 - lam)``; infinite for ridge."""
-        return _largest(u) / self.l1_ratio if self.l1_ratio > 0 else super().strength_max(u)
+    @cached_property
+    def curve(self) -> Curve:
+        """``a = C (1 - lam)``, ``r = C lam``."""
+        return Curve(linear=self.strength * self.l1_ratio, ridge=self.strength * (1.0 - self.l1_ratio))
 
     def relative(self, fraction: float, u: Array, loss: float) -> ElasticNet:
         """Scale both terms, each by its own: no common strength suits ``t`` and ``t^2`` in every unit of the target."""
@@ -196,64 +111,14 @@ class BlockLq(Regularizer):
                 f"q must satisfy 1 < q <= 2, got {self.q!r}. The block 1-norm (q = 1) is penalty 'l1'."
             )
 
-    @property
-    def sparse(self) -> bool:
-        """False."""
-        return False
-
-    def value(self, t: Array) -> float:
-        """``(C / q) sum t^q``."""
-        with np.errstate(over="ignore"):
-            return self.strength / self.q * float(np.sum(np.power(t, self.q)))
-
-    def conjugate(self, u: Array) -> float:
-        """``C sum (u / C)^r / r`` with ``r = q / (q - 1)``."""
-        dual_exponent = self.q / (self.q - 1.0)
-        with np.errstate(over="ignore"):
-            return self.strength / dual_exponent * float(np.sum(np.power(np.asarray(u) / self.strength, dual_exponent)))
-
-    def prox(self, t: Array, step: float) -> Array:
-        """Solution of ``x + step C x^(q - 1) = t``."""
-        return power_prox(t, step * self.strength, self.q)
-
-    @property
-    def norm_exponent(self) -> float:
-        """``q``."""
-        return self.q
-
-    def derivative(self, t: Array) -> Array:
-        """``C t^(q - 1)``."""
-        return self.strength * np.asarray(t) ** (self.q - 1.0)
-
-    def second_derivative(self, t: Array) -> Array:
-        """``C (q - 1) t^(q - 2)``; infinite at zero unless q is 2."""
-        with np.errstate(divide="ignore"):
-            return self.strength * (self.q - 1.0) * np.asarray(t) ** (self.q - 2.0)
-
-    def weights_from_norms(self, t: Array) -> Array:
-        """``t^(2 - q) / C``."""
-        return np.asarray(t ** (2.0 - self.q) / self.strength)
-
-    def conjugate_derivative(self, u: Array) -> Array:
-        """``(u / C)^(1 / (q - 1))``."""
-        return (np.asarray(u) / self.strength) ** (1.0 / (self.q - 1.0))
-
-    def norm_bound(self, d: Array) -> tuple[Array, Array]:
-        """``B = (C d^(q - 1))^(1 / (2 - q))``; for q = 2 the only weight is ``1 / C``, see `weight_range`."""
-        if self.q == 2:
-            return np.zeros(np.shape(d)), np.zeros(np.shape(d))
-        power = (self.q - 1.0) / (2.0 - self.q)
-        bound = self.strength ** (2.0 / (2.0 - self.q)) * np.asarray(d) ** (2.0 * power)
-        return bound, power * bound / np.asarray(d)
-
-    @property
-    def weight_range(self) -> tuple[float, float]:
-        """Every positive weight; ``1 / C`` alone for q = 2."""
-        return (0.0, np.inf) if self.q < 2 else (1.0 / self.strength, 1.0 / self.strength)
+    @cached_property
+    def curve(self) -> Curve:
+        """A power that is not coupled; at 2 it is ridge."""
+        return Curve(ridge=self.strength) if self.q == 2 else Curve(power=self.strength, exponent=self.q)
 
 
 @dataclass(frozen=True)
-class Ridge(LinearAndRidge):
+class Ridge(Regularizer):
     """Ridge ``(C / 2) sum_m t_m^2``: every kernel has the weight ``1 / C``.
 
     Parameters
@@ -269,22 +134,94 @@ class Ridge(LinearAndRidge):
     """
 
     name: ClassVar[str] = "ridge"
+    separable: ClassVar[bool] = True
 
-    def value(self, t: Array) -> float:
-        """``(C / 2) sum t^2``."""
-        with np.errstate(over="ignore"):
-            return 0.5 * self.strength * float(np.sum(np.square(t)))
+    @cached_property
+    def curve(self) -> Curve:
+        """``r = C``."""
+        return Curve(ridge=self.strength)
 
-    def weights(self, t: Array, u: Array) -> Array:
-        """``1 / C`` for every kernel, also where the norms vanish."""
-        return np.full(np.shape(t), 1.0 / self.strength)
 
-    @property
-    def linear_and_ridge(self) -> tuple[float, float]:
-        """``(0, C)``."""
-        return 0.0, self.strength
+@dataclass(frozen=True)
+class GroupElasticNet(Regularizer):
+    r"""UFO-MKL's penalty, linear in the 1-norm and quadratic in the q-norm of the block norms (Orabona and Jie 2011).
 
-    @property
-    def norm_exponent(self) -> float:
-        """2."""
-        return 2.0
+    .. math:: \Omega(t) = C \Big( r \sum_m t_m + \frac{1 - r}{2} \lVert t \rVert_q^2 \Big), \qquad
+              \Omega^*(u) = \frac{\lVert (u - C r)_+ \rVert_{q'}^2}{2 C (1 - r)}, \qquad \frac1q + \frac1{q'} = 1
+
+    At q = 2 it is the elastic net, at r = 0 the lp ball of kernel weights with ``p = q / (2 - q)``.
+
+    Parameters
+    ----------
+    strength : float
+        ``C``.
+    l1_ratio : float, default=0.5
+        ``r``, at least 0 and below 1, which is the block 1-norm.
+    q : float, default=1.5
+        Exponent, above 1 and at most 2. The published one depends on the number of kernels: see `published`.
+
+    References
+    ----------
+    F. Orabona, L. Jie, "Ultra-fast optimization algorithm for sparse multi kernel learning", ICML 2011.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> penalty = GroupElasticNet(2.0, l1_ratio=0.5, q=1.5)
+    >>> penalty.value(np.array([1.0, 0.0])), penalty.conjugate(np.array([3.0, 1.0]))
+    (1.5, 2.0)
+    """
+
+    l1_ratio: float = 0.5
+    q: float = 1.5
+
+    name: ClassVar[str] = "group_elasticnet"
+    separable: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "l1_ratio", check_positive(self.l1_ratio, "l1_ratio", allow_zero=True, upper=1.0))
+        object.__setattr__(self, "q", check_positive(self.q, "q", upper=2.0))
+        if self.l1_ratio == 1 or self.q <= 1:
+            raise InvalidInputError(
+                f"l1_ratio must be below 1 and q above 1, got l1_ratio={self.l1_ratio!r} and q={self.q!r}: the block "
+                "1-norm (l1_ratio = 1) is penalty 'l1', its square (l1_ratio = 0, q = 1) penalty 'simplex'."
+            )
+
+    @classmethod
+    def published(cls, alpha: float, lam: float, n_kernels: int) -> Self:
+        """Return ``alpha sum t + (lam / 2) ||t||_q^2`` with the paper's ``q = 2 log M / (2 log M - 1)``.
+
+        Parameters
+        ----------
+        alpha, lam : float
+            Coefficients of both terms; lam positive.
+        n_kernels : int
+            ``M``; below 3 kernels q is 2, since the formula leaves the range in which the norm is strongly convex.
+
+        Returns
+        -------
+        GroupElasticNet
+
+        Examples
+        --------
+        >>> round(GroupElasticNet.published(0.1, 1.0, 100).q, 4)
+        1.1218
+        """
+        alpha, lam = check_positive(alpha, "alpha", allow_zero=True), check_positive(lam, "lam")
+        logarithm = 2.0 * np.log(max(check_count(n_kernels, "n_kernels"), 2))
+        q = min(logarithm / (logarithm - 1.0), 2.0)
+        return cls(alpha + lam, l1_ratio=alpha / (alpha + lam), q=float(q))
+
+    @cached_property
+    def curve(self) -> Curve:
+        """``a = C r`` and the square of the q-norm times ``C (1 - r) / 2``; at q = 2 it is the elastic net."""
+        linear, square = self.strength * self.l1_ratio, self.strength * (1.0 - self.l1_ratio)
+        if self.q == 2:
+            return Curve(linear=linear, ridge=square)
+        return Curve(linear=linear, power=square, exponent=self.q, coupled=True)
+
+    def relative(self, fraction: float, u: Array, loss: float) -> Self:
+        """Scale both terms, each by its own, as the elastic net does."""
+        net = ElasticNet(1.0, l1_ratio=self.l1_ratio).relative(fraction, u, loss)
+        return type(self)(net.strength, l1_ratio=net.l1_ratio, q=self.q)

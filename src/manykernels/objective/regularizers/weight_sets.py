@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from scipy.optimize import brentq
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers.base import Array, Regularizer
+from manykernels.objective.regularizers.curve import Curve
 from manykernels.objective.regularizers.elastic_net_ball import linear_maximizer, shifted_reciprocals
 from manykernels.objective.regularizers.elastic_net_iterations import wsr_iterations
 from manykernels.validation.arrays import check_positive
 
-__all__ = ["ElasticNetBall", "LpBall", "Simplex", "WeightSet", "power_prox", "simplex_prox"]
+__all__ = ["ElasticNetBall", "LpBall", "Simplex", "WeightSet"]
 
 
 @dataclass(frozen=True)
-class WeightSet(Regularizer):
+class WeightSet(Regularizer, abc.ABC):
     """``Omega(t) = (lam/2) min_{theta in Theta} sum_m t_m^2/theta_m``, ``Omega*(u) = max_theta theta'u^2 / (2 lam)``.
 
-    The kernel weights of the model are ``d = theta / lam``. Everything is computed on ``t / max(t)`` so that squares
-    neither overflow nor vanish.
+    The kernel weights of the model are ``d = theta / lam``. A set without a curve is given by its `weight_limit`, from
+    which derivatives follow, and by value, conjugate and prox.
 
     Parameters
     ----------
@@ -39,28 +40,6 @@ class WeightSet(Regularizer):
     def best_theta(self, t: Array) -> Array:
         """Return the minimizer over the set of ``sum_m t_m^2 / theta_m`` (M,); zero where ``t`` is zero."""
 
-    @abc.abstractmethod
-    def _unit_value(self, t: Array) -> float:
-        """``min_theta sum t^2/theta`` for ``max(t) = 1``."""
-
-    @abc.abstractmethod
-    def _unit_conjugate(self, u: Array) -> float:
-        """``max_theta theta'u^2`` for ``max(u) = 1``."""
-
-    @abc.abstractmethod
-    def _unit_prox(self, t: Array, strength: float) -> Array:
-        """Prox of ``strength / lam`` times the penalty for ``max(t) = 1``."""
-
-    def value(self, t: Array) -> float:
-        """``(lam/2) min_theta sum t^2 / theta``."""
-        top = float(np.max(t, initial=0.0))
-        return 0.5 * self.strength * top * (top * self._unit_value(np.asarray(t) / top)) if top > 0 else 0.0
-
-    def conjugate(self, u: Array) -> float:
-        """``max_theta theta'u^2 / (2 lam)``."""
-        top = float(np.max(u, initial=0.0))
-        return 0.5 * top * (top / self.strength) * self._unit_conjugate(np.asarray(u) / top) if top > 0 else 0.0
-
     def weights(self, t: Array, u: Array) -> Array:
         """``theta / lam`` with ``theta`` the minimizer for ``t``; ``u`` is not needed."""
         return self.weights_from_norms(t)
@@ -69,51 +48,71 @@ class WeightSet(Regularizer):
         """``theta / lam`` with ``theta`` the minimizer for ``t``."""
         return self.best_theta(np.asarray(t, dtype=np.float64)) / self.strength
 
-    @property
+    def derivative(self, t: Array) -> Array:
+        """``lam t / theta``, which is ``sqrt(tau g'(d))`` also where ``t`` is zero."""
+        return self.curve.derivative(t) if self.curve is not None else self._slopes(t)[2]
+
+    def curvature(self, t: Array) -> tuple[Array, Array]:
+        """From ``u^2 = tau g'(d)`` and ``t = d u``, whose differentials leave one number, ``dtau``, to all kernels."""
+        if self.curve is not None:
+            return self.curve.curvature(t)
+        d, tau, u = self._slopes(t)
+        slopes, bends, _ = self.weight_limit(d)
+        both = np.maximum(2.0 * u**2 + tau * bends, np.finfo(np.float64).tiny)
+        rise = np.divide(bends, d, out=np.full(d.shape, np.inf), where=d > 0)
+        shares = max(float(np.sum(d * slopes**2 / both)), np.finfo(np.float64).tiny)
+        return tau * rise / both, np.sqrt(2.0 / shares) * u * slopes / both
+
+    def threshold(self, t: Array) -> float:
+        """``sqrt(tau g'(0))``."""
+        return self._slopes(t)[1] ** 0.5 * float(self.weight_limit(np.zeros(1))[0][0]) ** 0.5
+
+    def _slopes(self, t: Array) -> tuple[Array, float, Array]:
+        """Return the best weights, ``tau`` and the derivatives ``u``."""
+        d = self.weights_from_norms(t)
+        slopes, active = self.weight_limit(d)[0], d > 0
+        root = float(np.max(t[active] / d[active] / np.sqrt(slopes[active]), initial=0.0))
+        return d, root**2, root * np.sqrt(slopes)
+
+    @cached_property
     def capabilities(self) -> frozenset[Capability]:
         """Those of every regularizer, and the best weights, which are what the set is about."""
-        return super().capabilities | {Capability.WEIGHTS_FROM_NORMS}
-
-    def prox(self, t: Array, step: float) -> Array:
-        """``argmin_x |x - t|^2 / 2 + step Omega(x)``; positively homogeneous of degree 1 in ``t``."""
-        t = np.asarray(t, dtype=np.float64)
-        top = float(np.max(t, initial=0.0))
-        strength = step * self.strength
-        return top * self._unit_prox(t / top, strength) if top > 0 and strength > 0 else t.copy()
-
-
-def simplex_prox(t: Array, strength: float) -> Array:
-    """Minimize ``|x - t|^2 / 2 + (strength / 2) (sum x)^2`` over ``x >= 0``, exactly, by a sort."""
-    ordered = -np.sort(-t)
-    sums = np.cumsum(ordered) / (1.0 / strength + np.arange(1, t.size + 1)) if strength > 0 else np.zeros(t.size)
-    active = np.flatnonzero(ordered > sums)
-    shift = sums[active[-1]] if active.size else 0.0
-    return np.maximum(t - shift, 0.0)
-
-
-def power_prox(t: Array, strength: float, q: float) -> Array:
-    """Minimize ``|x - t|^2 / 2 + (strength / q) sum x^q`` over ``x >= 0``.
-
-    Newton's method in ``v = x^(q-1)``, where ``v^(1/(q-1)) + strength v = t`` is convex: it decreases to the root
-    without safeguards, and does not lose the tiny ``x`` of ``q`` near 1.
-    """
-    t = np.asarray(t, dtype=np.float64)
-    if strength == 0:
-        return t.copy()
-    power = 1.0 / (q - 1.0)
-    with np.errstate(over="ignore", under="ignore"):
-        v = np.minimum(t / strength, t ** (q - 1.0))
-        for _ in range(200):
-            below = v ** (power - 1.0)
-            step = (v * below + strength * v - t) / (power * below + strength)
-            v = np.maximum(v - step, 0.0)
-            if np.all(np.abs(step) <= 4e-16 * v):
-                break
-        return v**power
+        found = super().capabilities | {Capability.WEIGHTS_FROM_NORMS}
+        smooth = self.curve is not None or self._defines("weight_limit")
+        return found if smooth else found - {Capability.CURVATURE}
 
 
 @dataclass(frozen=True)
-class Simplex(WeightSet):
+class NormBall(WeightSet):
+    """Weights in a ball ``||theta||_p <= 1``: ``Omega(t) = (lam/2) ||t||_q^2`` with ``q = 2p/(p+1)``."""
+
+    @property
+    @abc.abstractmethod
+    def _p(self) -> float:
+        """Return the exponent ``p``."""
+
+    @cached_property
+    def curve(self) -> Curve:
+        """The square of the norm with ``q = 2p/(p+1)``, in [1, 2)."""
+        return Curve(power=self.strength, exponent=2.0 * self._p / (self._p + 1.0), coupled=True)
+
+    def weight_limit(self, d: Array) -> tuple[Array, Array, float]:
+        """``g(d) = (lam d)^p / (lam p)``, whose sum is ``1 / (lam p)``."""
+        theta = self.strength * np.asarray(d)
+        slopes = theta ** (self._p - 1.0)
+        return slopes, (self._p - 1.0) * slopes, (1.0 - float(theta @ slopes)) / (self._p * self.strength)
+
+    def best_theta(self, t: Array) -> Array:
+        """``t^(2/(p+1)) / (sum t^q)^(1/p)``."""
+        top = float(np.max(t, initial=0.0))
+        if top == 0:
+            return np.zeros(np.shape(t))
+        powers = (t / top) ** (2.0 / (self._p + 1.0))
+        return powers / np.sum(powers**self._p) ** (1.0 / self._p)
+
+
+@dataclass(frozen=True)
+class Simplex(NormBall):
     """The simplex: ``Omega(t) = (lam/2) (sum t)^2``, the squared block 1-norm of group-lasso MKL and SimpleMKL.
 
     Parameters
@@ -131,48 +130,13 @@ class Simplex(WeightSet):
     name: ClassVar[str] = "simplex"
 
     @property
-    def sparse(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def simplex_size(self) -> float:
-        """``1 / lam``."""
-        return 1.0 / self.strength
-
-    def weight_limit(self, d: Array) -> tuple[Array, Array, float]:
-        """``g(d) = d``, whose sum is ``1 / lam``."""
-        return np.ones(np.shape(d)), np.zeros(np.shape(d)), self.simplex_size - float(np.sum(d))
-
-    def derivative(self, t: Array) -> Array:
-        """``lam sum t``."""
-        return np.full(np.shape(t), self.strength * float(np.sum(t)))
-
-    def second_derivative(self, t: Array) -> Array:
-        """``lam``."""
-        return np.full(np.shape(t), self.strength)
-
-    def hessian(self, t: Array) -> Array:
-        """``lam`` everywhere: the norms are summed before they are squared."""
-        return np.full((np.size(t), np.size(t)), self.strength)
-
-    def best_theta(self, t: Array) -> Array:
-        """``t / sum t``."""
-        top = float(np.max(t, initial=0.0))
-        return (t / top) / np.sum(t / top) if top > 0 else np.zeros(np.shape(t))
-
-    def _unit_value(self, t: Array) -> float:
-        return float(np.sum(t)) ** 2
-
-    def _unit_conjugate(self, u: Array) -> float:
+    def _p(self) -> float:
+        """1."""
         return 1.0
-
-    def _unit_prox(self, t: Array, strength: float) -> Array:
-        return simplex_prox(t, strength)
 
 
 @dataclass(frozen=True)
-class LpBall(WeightSet):
+class LpBall(NormBall):
     """The lp ball ``||theta||_p <= 1``: ``Omega(t) = (lam/2) ||t||_q^2`` with ``q = 2p/(p+1)`` (Kloft et al. 2011).
 
     Parameters
@@ -200,55 +164,9 @@ class LpBall(WeightSet):
             raise InvalidInputError(f"p must be at least 1, got {self.p!r}: below 1 the penalty is not convex.")
 
     @property
-    def sparse(self) -> bool:
-        """Whether p is 1."""
-        return self.p == 1
-
-    @property
-    def norm_exponent(self) -> float:
-        """``q = 2p/(p+1)``, in [1, 2)."""
-        return 2.0 * self.p / (self.p + 1.0)
-
-    @property
-    def simplex_size(self) -> float | None:
-        """``1 / lam`` if p is 1."""
-        return 1.0 / self.strength if self.p == 1 else None
-
-    def weight_limit(self, d: Array) -> tuple[Array, Array, float]:
-        """``g(d) = (lam d)^p / (lam p)``, whose sum is ``1 / (lam p)``."""
-        theta = self.strength * np.asarray(d)
-        slopes = theta ** (self.p - 1.0)
-        return slopes, (self.p - 1.0) * slopes, (1.0 - float(theta @ slopes)) / (self.p * self.strength)
-
-    def best_theta(self, t: Array) -> Array:
-        """``t^(2/(p+1)) / (sum t^q)^(1/p)``."""
-        top = float(np.max(t, initial=0.0))
-        if top == 0:
-            return np.zeros(np.shape(t))
-        powers = (t / top) ** (2.0 / (self.p + 1.0))
-        return powers / np.sum(powers**self.p) ** (1.0 / self.p)
-
-    def _unit_value(self, t: Array) -> float:
-        return float(np.sum(t**self.norm_exponent)) ** (2.0 / self.norm_exponent)
-
-    def _unit_conjugate(self, u: Array) -> float:
-        if self.p == 1:
-            return 1.0
-        exponent = 2.0 * self.p / (self.p - 1.0)
-        return float(np.sum(u**exponent)) ** (2.0 / exponent)
-
-    def _unit_prox(self, t: Array, strength: float) -> Array:
-        """Prox of the block q-norm with the strength ``strength ||x||_q^(2-q)`` that its own solution has."""
-        q = self.norm_exponent
-        if q == 1:
-            return simplex_prox(t, strength)
-
-        def local(x: Array) -> float:
-            return strength * float(np.sum(x**q)) ** (2.0 / q - 1.0)
-
-        upper = local(t)
-        root = brentq(lambda c: local(power_prox(t, c, q)) - c, 0.0, upper, xtol=1e-15 * upper, rtol=1e-15, maxiter=500)
-        return power_prox(t, root, q)
+    def _p(self) -> float:
+        """Return ``p``."""
+        return self.p
 
 
 @dataclass(frozen=True)
@@ -282,10 +200,10 @@ class ElasticNetBall(WeightSet):
         """Whether the set has a corner, ``eta > 0``."""
         return self.eta > 0
 
-    @property
-    def simplex_size(self) -> float | None:
-        """``1 / lam`` if eta is 1."""
-        return 1.0 / self.strength if self.eta == 1 else None
+    @cached_property
+    def curve(self) -> Curve | None:
+        """That of the simplex if eta is 1: other balls have no closed form."""
+        return Curve(power=self.strength, exponent=1.0, coupled=True) if self.eta == 1 else None
 
     def weight_limit(self, d: Array) -> tuple[Array, Array, float]:
         """``g(d) = eta d + (1 - eta) lam d^2``, whose sum is ``1 / lam``."""
@@ -300,14 +218,25 @@ class ElasticNetBall(WeightSet):
         """Solution of Citi's reciprocals problem."""
         return shifted_reciprocals(t, 0.0, self.eta)
 
-    def _unit_value(self, t: Array) -> float:
-        kept = t[t > 0]
-        return float(np.sum(kept / shifted_reciprocals(kept, 0.0, self.eta) * kept))
+    def value(self, t: Array) -> float:
+        """``(lam/2) sum t^2 / theta``, on ``t / max(t)`` so that squares neither overflow nor vanish."""
+        top = float(np.max(t, initial=0.0))
+        kept = np.asarray(t)[np.asarray(t) > 0] / top
+        if not kept.size:
+            return 0.0
+        return 0.5 * self.strength * top * (top * float(np.sum(kept / shifted_reciprocals(kept, 0.0, self.eta) * kept)))
 
-    def _unit_conjugate(self, u: Array) -> float:
-        return float(np.dot(linear_maximizer(u**2, self.eta), u**2))
+    def conjugate(self, u: Array) -> float:
+        """``max_theta theta'u^2 / (2 lam)``."""
+        top = float(np.max(u, initial=0.0))
+        squares = (np.asarray(u) / top) ** 2 if top > 0 else np.zeros(np.shape(u))
+        return 0.5 * top * (top / self.strength) * float(np.dot(linear_maximizer(squares, self.eta), squares))
 
-    def _unit_prox(self, t: Array, strength: float) -> Array:
+    def prox(self, t: Array, step: float) -> Array:
         """Given theta, ``x = t theta / (theta + strength)``; then theta minimizes ``sum t^2/(theta + strength)``."""
-        theta = shifted_reciprocals(t, strength, self.eta)
-        return t * (theta / (theta + strength))
+        t = np.asarray(t, dtype=np.float64)
+        top, strength = float(np.max(t, initial=0.0)), step * self.strength
+        if not (top > 0 and strength > 0):
+            return t.copy()
+        theta = shifted_reciprocals(t / top, strength, self.eta)
+        return top * (t / top * (theta / (theta + strength)))

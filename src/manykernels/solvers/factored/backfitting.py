@@ -121,13 +121,12 @@ class Sweeps:
 
     def run(self) -> float:
         """Let every column take its turn; return the square of how far coefficients moved."""
-        joint, moved = self.objective.penalty.joint, 0.0
-        power = sum(b.power(part) for b, part in zip(self.blocks, self.parts, strict=True)) if joint else 0.0
+        penalty, moved = self.objective.penalty, 0.0
+        joint, norms = penalty.coupled, penalty.norms(np.concatenate(self.parts))
         for slot, block in enumerate(self.blocks):
             old = self.parts[slot]
-            rest = max(power - block.power(old), 0.0) if joint else 0.0
-            new = block.minimize(old, self.slope, rest)
-            power = rest + block.power(new) if joint else 0.0
+            new = block.minimize(old, self.slope, penalty.rest(norms, *block.span) if joint else None)
+            norms[slice(*block.span)] = block.problem.penalty.norms(new)
             step = new - old
             if step.any():
                 image = np.zeros_like(self.slope)
@@ -170,17 +169,13 @@ class Block:
         penalty = objective.penalty
         low = int(np.searchsorted(penalty.starts, objective.ends[slot]))
         high = low + len(self.operator.kernels)
+        self.span = low, high
         self.problem = GroupProblem(self._hessian(bends), penalty.part(low, high))
 
     def _hessian(self, bends: Bends) -> Array:
         rows = max(BLOCK_ROWS, BLOCK_PER_RANK * int(self.operator.starts[-1]))
         return bends.block(self.operator, rows)
 
-    def power(self, v: Array) -> float:
-        """Return what these coefficients add to the sum of powers of norms."""
-        penalty = self.problem.penalty
-        return penalty.total(penalty.norms(v)) - penalty.outside
-
-    def minimize(self, v: Array, slope: Array, outside: float) -> Array:
+    def minimize(self, v: Array, slope: Array, outside: Any) -> Array:
         """Return the coefficients that minimize the quadratic in this block, the others as they are."""
         return self.problem.solve(v, self.operator.adjoint(slope), 0.1, outside)[0]

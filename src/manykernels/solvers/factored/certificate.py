@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.grams.factored import FactoredStack
+from manykernels.objective.capabilities import Capability
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.problem import Problem
@@ -110,25 +111,31 @@ def _matters(regularizer: Regularizer, low: Array, high: Array) -> Array:
 
     Where every kernel adds to it, those whose bounds make more than their part of a negligible difference.
     """
-    if regularizer.dual_constraint or regularizer.simplex_size is not None:
-        return high > max(regularizer.inactive_below, float(low.max())) * (1 + SETTLED)
+    if Capability.SIMPLEX in regularizer.capabilities:
+        return high > float(low.max()) * (1 + SETTLED)
+    limit = np.broadcast_to(regularizer.inactive_below, high.shape)
+    if regularizer.dual_constraint:  # the largest multiple of a limit scales all, beside what is above its own
+        bare = np.broadcast_to(regularizer.weight_range[1], high.shape) == np.inf
+        scale = float(np.max(low[bare] / limit[bare], initial=1.0))
+        return high > np.where(bare, limit * scale * (1 + SETTLED), limit)
     if regularizer.sparse:
-        return high > regularizer.inactive_below
+        return high > limit
     exponent, top = dual_exponent(regularizer), max(float(high.max()), 1e-300)
     upper, lower = (high / top) ** exponent, (low / top) ** exponent
     return upper - lower > SETTLED * upper.sum() / len(high)
 
 
 def dual_exponent(regularizer: Regularizer) -> float:
-    """Return the power of dual norms that the conjugate of a power of norms sums."""
-    q = regularizer.norm_exponent or 2.0
-    return q / (q - 1.0)
+    """Return the power of dual norms that the conjugate of a power of norms sums; 2 where it is none."""
+    return 2.0 if regularizer.curve is None else regularizer.curve.dual_exponent
 
 
 def shares(regularizer: Regularizer, u: Array) -> Array:
     """Return which part of the conjugate each kernel makes, for penalties that give every kernel a weight, (M,)."""
-    powers = (u / max(float(u.max()), 1e-300)) ** dual_exponent(regularizer)
-    return powers / max(float(powers.sum()), 1e-300)
+    parts = (u / max(float(u.max()), 1e-300)) ** dual_exponent(regularizer)
+    if regularizer.curve is not None and regularizer.curve.elastic:
+        parts = parts / regularizer.curve.ridge
+    return parts / max(float(parts.sum()), 1e-300)
 
 
 def primal_bound(problem: Problem, objective: FactoredObjective, point: Point) -> tuple[float, Array]:
@@ -138,7 +145,7 @@ def primal_bound(problem: Problem, objective: FactoredObjective, point: Point) -
     squares, scores = (np.concatenate(part) for part in zip(*bounds, strict=True))
     norms = problem.penalties[objective.kernels] * np.sqrt(objective.penalty.norms(point.v) ** 2 + squares)
     loss = loss_side(problem, 0.0).around(point.z, float(scores.sum()))
-    return loss + problem.regularizer.value(norms), norms
+    return loss + problem.regularizer.take(objective.kernels).value(norms), norms
 
 
 def certificate_of(problem: Problem, primal: float, best: DualBound, z: Array) -> Certificate:
@@ -170,14 +177,7 @@ def selects(regularizer: Regularizer) -> bool:
     return regularizer.sparse
 
 
-def threshold(regularizer: Regularizer, norms: Array) -> float:
-    """Return the dual norm below which a kernel has no weight, for a model with these block norms."""
-    if regularizer.simplex_size is not None:
-        return regularizer.strength * float(norms.sum())
-    return float(regularizer.inactive_below)
-
-
-def violators(bound: DualBound, used: Array, neighbors: Array, limit: float, margin: float) -> Array:
+def violators(bound: DualBound, used: Array, neighbors: Array, limit: Array, margin: float) -> Array:
     """Return kernels above the threshold that are local maxima over widths, or any if no local maximum is above."""
     u = bound.norms.copy()
     candidate = (u > limit * margin) & (bound.low > limit)
@@ -194,7 +194,8 @@ def violators(bound: DualBound, used: Array, neighbors: Array, limit: float, mar
 
 def contributors(regularizer: Regularizer, bound: DualBound, used: Array, gap: float) -> Array:
     """Return kernels that are not in use and whose parts of the conjugate together matter beside this gap."""
-    parts = regularizer.conjugate(bound.norms) * shares(regularizer, bound.norms)
+    parts, value = shares(regularizer, bound.norms), regularizer.conjugate(bound.norms)
+    parts = np.where(parts > 0, value * np.maximum(parts, 1e-300), 0.0)  # the conjugate may be infinite
     parts[used] = 0.0
     order = np.argsort(-parts, kind="stable")
     left = np.cumsum(parts[order][::-1])[::-1]
@@ -207,10 +208,10 @@ def largest(chosen: Array, u: Array, used: int) -> Array:
     return chosen[np.argsort(-u[chosen], kind="stable")[: max(NEW_KERNELS, used // 3)]]
 
 
-def gap_of_factors(regularizer: Regularizer, bound: DualBound, used: Array, entering: Array, limit: float) -> bool:
+def gap_of_factors(regularizer: Regularizer, bound: DualBound, used: Array, entering: Array, limit: Array) -> bool:
     """Return whether kernels in use violate the threshold about as much as any: their factors leave too much out."""
     if not selects(regularizer):
         parts = shares(regularizer, bound.norms)
         return bool(parts[entering].sum() < NEGLIGIBLE)
-    excess = bound.low[used].max(initial=0.0) - limit
-    return bool(excess > COARSE_SHARE * (bound.norms.max() - limit))
+    excess = (bound.low - limit)[used].max(initial=-np.inf)
+    return bool(excess > COARSE_SHARE * (bound.norms - limit).max())

@@ -21,14 +21,12 @@ from manykernels.solvers.factored.certificate import (
     dual_bound,
     feasible,
     selects,
-    threshold,
     violators,
 )
 from manykernels.solvers.factored.group_penalty import GroupPenalty
 from manykernels.solvers.factored.group_problem import GroupProblem
 from manykernels.solvers.factored.loss_sides import loss_side
 from manykernels.solvers.factored.moments import FoldMoments, starts_of
-from manykernels.solvers.factored.objective import group_penalty
 from manykernels.solvers.factored.solver import FactoredNewton, FactoredSolution
 from manykernels.solvers.factored.state import Component
 from manykernels.solvers.run import check_deadline
@@ -199,15 +197,16 @@ class FoldModels:
         norms = np.zeros(problem.n_kernels)
         norms[kernels] = np.sqrt(self._norms(v) ** 2 + np.concatenate(squares))
         used = problem.penalties[kernels] * norms[kernels]
-        return loss_side(problem, 0.0).around(z, shift) + problem.regularizer.value(used), norms
+        return loss_side(problem, 0.0).around(z, shift) + problem.regularizer.take(kernels).value(used), norms
 
     def _own_gap(self, problem: Problem, slot: Slot, rho: Array, z: Array) -> float:
         """Return the relative gap of the problem with factors in place of kernels, of which only these are in use."""
         v, kernels = self._v[slot], self.moments.kernels
-        primal = problem.empirical_loss(z) + problem.regularizer.value(problem.penalties[kernels] * self._norms(v))
+        regularizer = problem.regularizer.take(kernels)
+        primal = problem.empirical_loss(z) + regularizer.value(problem.penalties[kernels] * self._norms(v))
         u = self._norms(self.moments.slopes(*slot, v)) / problem.penalties[kernels]
-        scale = problem.regularizer.dual_scale(u) if len(u) else 1.0
-        dual = -problem.conjugate_loss(scale * rho) - (problem.regularizer.conjugate(scale * u) if len(u) else 0.0)
+        scale = regularizer.dual_scale(u) if len(u) else 1.0
+        dual = -problem.conjugate_loss(scale * rho) - (regularizer.conjugate(scale * u) if len(u) else 0.0)
         return max(primal - dual, 0.0) / max(abs(primal), problem.tiny)
 
     def _norms(self, v: Array) -> Array:
@@ -230,7 +229,7 @@ class FoldModels:
         for own in found.values():
             regularizer, gap = own.problem.regularizer, own.gap
             if selects(regularizer):
-                limit = threshold(regularizer, own.problem.penalties * own.norms)
+                limit = np.broadcast_to(regularizer.threshold(own.problem.penalties * own.norms), own.norms.shape)
                 margin = 1.0 + min(0.1 * max(gap, self.tol), 0.01)
                 chosen.append(violators(own.bound, used, self._neighbors, limit, margin))
             else:
@@ -285,7 +284,10 @@ class FoldModels:
         for fold, target in slots:
             check_deadline()
             problem = posed[fold][target]
-            penalty = group_penalty(problem.regularizer, self.moments.starts, problem.penalties[self.moments.kernels])
+            kernels = self.moments.kernels
+            penalty = GroupPenalty.of(
+                problem.regularizer.take(kernels), self.moments.starts, problem.penalties[kernels]
+            )
             penalty = penalty.with_intercept() if self.fit_intercept else penalty
             self._minimize((fold, target), self._quadratic(fold, penalty, kept), penalty, kept)
 

@@ -1,18 +1,27 @@
 """Penalties of groups of coordinates: elastic forms, sums of powers, and powers of such sums, group by group.
 
 ``Omega(v) = sum_m (a_m t_m + c_m t_m^2 / 2) + Psi(s)`` with ``t_m = ||v_m||`` and ``s = sum_m b_m t_m^q``; ``Psi``
-is ``(C / q) s`` for the block q-norm and ``(C / 2) s^(2/q)`` for the simplex (q = 1) and the lp ball.
+is ``(C / q) s`` for the block q-norm and ``(C / 2) s^(2/q)`` for the simplex (q = 1) and the lp ball. The coefficients
+are those of `Regularizer.curve`; a penalty without one is read by its functions of ``t``, more slowly.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from manykernels.compiled import compiled
+from manykernels.exceptions import IncompatibleError
+from manykernels.grams.loops import FAST
+from manykernels.objective.capabilities import Capability
+from manykernels.objective.regularizers import Regularizer
+
+Array = NDArray[Any]
 
 ROOT_STEPS = 200
 TINIEST = 1e-280  # norms whose logarithm is not worth a root
@@ -31,7 +40,7 @@ class GroupPenalty:
         ``b``.
     exponent, strength : float
         ``q`` and ``C``.
-    joint : bool
+    coupled : bool
         Whether ``Psi`` is ``(C / 2) s^(2/q)``.
     outside : float
         What groups that are not here add to ``s``.
@@ -40,28 +49,42 @@ class GroupPenalty:
     starts: Array
     linear: Array
     curvature: Array
-    power: Array = field(default_factory=lambda: np.zeros(0))
+    power: Array
     exponent: float = 2.0
     strength: float = 0.0
-    joint: bool = False
-    outside: float = 0.0
+    coupled: bool = False
+    outside: Any = 0.0
 
-    def __post_init__(self) -> None:
-        if len(self.power) != len(self.linear):
-            object.__setattr__(self, "power", np.zeros(len(self.linear)))
+    @classmethod
+    def of(cls, regularizer: Regularizer, starts: Array, w: Array) -> GroupPenalty:
+        """Return a penalty of block norms ``w ||v_m||`` as one of groups of coordinates; refuse others in words."""
+        curve = regularizer.curve
+        if curve is None:
+            return FunctionPenalty.of(regularizer, starts, w)
+        q, exponent = curve.exponent, (w**curve.exponent if curve.power else np.zeros(len(w)))
+        return cls(starts, curve.linear * w, curve.ridge * w**2, exponent, q, curve.power, curve.coupled)
 
     @property
-    def shape(self) -> tuple[Any, ...]:
-        """What compiled loops read: ``a, c, b, q, C, joint``."""
-        return self.linear, self.curvature, self.power, self.exponent, self.strength, self.joint
+    def bare(self) -> Array:
+        """Which groups have no penalty (G,)."""
+        return (self.linear == 0) & (self.curvature == 0) & (self.power == 0)
+
+    def sweep(self, H: Array, eigenvalues: Array, v: Array, r: Array) -> None:
+        """Minimize a quadratic and this penalty in one group after another; changes ``v`` and the gradient ``r``."""
+        shape = self.linear, self.curvature, self.power, self.exponent, self.strength, self.coupled
+        sweep(H, self.starts, eigenvalues, *shape, self.outside, v, r)
+
+    def rest(self, norms: Array, low: int, high: int) -> Any:
+        """Return what all groups but ``low`` to ``high``, of these norms, are to the part of these."""
+        return self.total(np.concatenate([norms[:low], norms[high:]]), np.r_[:low, high : len(norms)])
 
     def norms(self, v: Array) -> Array:
         """Return the norm of every group, (G,)."""
         return np.sqrt(np.add.reduceat(v**2, self.starts[:-1]))
 
-    def total(self, norms: Array) -> float:
-        """Return ``s``."""
-        return self.outside + (float(self.power @ norms**self.exponent) if self.strength else 0.0)
+    def total(self, norms: Array, groups: Any = slice(None)) -> float:
+        """Return ``s``, or what these groups add to it."""
+        return self.outside + (float(self.power[groups] @ norms**self.exponent) if self.strength else 0.0)
 
     def value(self, v: Array) -> float:
         """Return the penalty of ``v``."""
@@ -73,7 +96,7 @@ class GroupPenalty:
         if not self.strength:
             return elastic
         s, q = self.total(norms), self.exponent
-        return elastic + (0.5 * self.strength * s ** (2.0 / q) if self.joint else self.strength / q * s)
+        return elastic + (0.5 * self.strength * s ** (2.0 / q) if self.coupled else self.strength / q * s)
 
     def slopes(self, norms: Array) -> Array:
         """Return ``dOmega / dt_m`` (G,), at zero the derivative to the right."""
@@ -84,7 +107,7 @@ class GroupPenalty:
 
     def _outer_slope(self, norms: Array) -> float:
         """Return ``q Psi'(s) / C``."""
-        return self.total(norms) ** (2.0 / self.exponent - 1.0) if self.joint else 1.0
+        return self.total(norms) ** (2.0 / self.exponent - 1.0) if self.coupled else 1.0
 
     def bends(self, norms: Array) -> tuple[Array, Array]:
         """Return ``h`` and ``g`` (G,) with the second derivatives ``diag(h) + g g'`` in positive norms."""
@@ -92,7 +115,7 @@ class GroupPenalty:
         if not self.strength:
             return self.curvature, np.zeros_like(norms)
         own = self.strength * self._outer_slope(norms) * (q - 1.0) * self.power * safe ** (q - 2.0)
-        if not self.joint:
+        if not self.coupled:
             return self.curvature + own, np.zeros_like(norms)
         s = max(self.total(norms), TINIEST)
         outer = self.strength * q * (2.0 / q - 1.0) * s ** (2.0 / q - 2.0)
@@ -130,77 +153,110 @@ class GroupPenalty:
         )
 
 
-@compiled()
-def block_root(p: Array, eigenvalues: Array, linear: float, curvature: float) -> float:
-    """Return ``tau > 0`` with ``sum_k p_k^2 / ((eigenvalue_k + c) tau + a)^2 = 1``, the norm of the block's minimizer.
+@dataclass(frozen=True)
+class FunctionPenalty(GroupPenalty):
+    """A penalty without a curve, by its functions of all block norms: value, derivative and curvature.
 
-    Newton on ``1 / sqrt(sum) - 1``, which is nearly linear in tau and is approached from below.
+    Attributes
+    ----------
+    functions : Regularizer
+    scale : (M,)
+        Penalties ``w`` of all groups.
+    first : int
+        The first of those that are here.
+    outside : (M,)
+        Norms of all groups, of which those that are not here count.
     """
-    tau = 0.0
-    for _ in range(ROOT_STEPS):
-        total, slope = 0.0, 0.0
-        for k in range(p.size):
-            size = eigenvalues[k] + curvature
-            inverse = 1.0 / (size * tau + linear)
-            term = (p[k] * inverse) ** 2
-            total += term
-            slope += term * size * inverse
-        step = (np.sqrt(total) - 1.0) * total / slope
-        tau += step
-        if step <= 1e-14 * tau:
-            break
-    return tau
 
+    functions: Regularizer = field(kw_only=True)
+    scale: Array = field(kw_only=True)
+    first: int = 0
 
-@compiled()
-def power_slope(tau: float, a: float, c: float, b: float, q: float, strength: float, joint: bool, rest: float) -> float:
-    """Return the derivative of one group's penalty at the norm ``tau``, ``rest`` being the other groups' part of s."""
-    outer = strength
-    if joint:
-        outer *= (rest + b * tau**q) ** (2.0 / q - 1.0)
-    return a + c * tau + outer * b * tau ** (q - 1.0)
+    @classmethod
+    def of(cls, regularizer: Regularizer, starts: Array, w: Array) -> FunctionPenalty:
+        """Return the penalty, unless it has no derivatives."""
+        lacking = {Capability.WEIGHTS_FROM_NORMS, Capability.CURVATURE} - regularizer.capabilities
+        if lacking:
+            words = " and ".join(sorted(can.words for can in lacking))
+            raise IncompatibleError(f"Kernels as factors need of the regularizer {regularizer.name!r} {words}.")
+        none = np.zeros(len(w))
+        coupled = not regularizer.separable
+        return cls(starts, none, none, none, 2.0, 1.0, coupled, none, functions=regularizer, scale=w)
 
+    @property
+    def _here(self) -> slice:
+        return slice(self.first, min(self.first + len(self.linear), len(self.scale)))
 
-@compiled()
-def power_root(
-    p: Array, eigenvalues: Array, a: float, c: float, b: float, q: float, strength: float, joint: bool, rest: float
-) -> float:
-    """Return ``tau`` with ``sum_k p_k^2 / (eigenvalue_k tau + Omega'(tau))^2 = 1``, 0 if that is below any number.
+    @property
+    def bare(self) -> Array:
+        """Which groups have no penalty: those beyond the kernels, (G,)."""
+        return np.arange(len(self.linear)) + self.first >= len(self.scale)
 
-    In ``log tau`` the logarithm of the sum falls at a rate between ``2 (q - 1)`` and 2: Newton inside a bracket.
-    """
-    low, high = np.log(TINIEST), 600.0
-    x = 0.0
-    for _ in range(ROOT_STEPS):
-        tau = np.exp(x)
-        slope = power_slope(tau, a, c, b, q, strength, joint, rest)
-        nearby = tau * (1.0 + 1e-6)
-        bend = (power_slope(nearby, a, c, b, q, strength, joint, rest) - slope) / 1e-6
-        total, change = 0.0, 0.0
-        for k in range(p.size):
-            size = eigenvalues[k] * tau + slope
-            term = (p[k] / size) ** 2
-            total += term
-            change += term * (eigenvalues[k] * tau + bend) / size
-        if total > 1.0:
-            low = x
-        else:
-            high = x
-        step = 0.5 * np.log(total) * total / change if total > 0.0 and change > 0.0 else -np.inf
-        new = x + step
-        if not low <= new <= high:
-            new = 0.5 * (low + high)
-        done = abs(new - x) <= 1e-14 * max(1.0, abs(x)) or abs(step) <= 1e-15
-        x = new
-        if done:
-            break
-    return np.exp(x) if x > np.log(TINIEST) + 1.0 else 0.0
+    def _all(self, norms: Array) -> Array:
+        """Return the block norms of all kernels, given those of groups that are here."""
+        whole, here = self.outside.copy(), self._here
+        whole[here] = norms[: here.stop - here.start]
+        return self.scale * whole
 
+    def _own(self, values: Array) -> Array:
+        """Return values of all kernels for the groups that are here, zero for those without a penalty."""
+        here, own = self._here, np.zeros(len(self.linear))
+        own[: here.stop - here.start] = values[here]
+        return own
 
-# First and second derivatives of a group penalty on the groups that are not zero, in coordinates.
+    def value_of(self, norms: Array) -> float:
+        """Return the penalty of these norms and of those outside."""
+        return self.functions.value(self._all(norms))
 
+    def slopes(self, norms: Array) -> Array:
+        """Return ``dOmega/dt_m`` (G,), at zero the derivative to the right."""
+        return self._own(self.scale * self.functions.derivative(self._all(norms)))
 
-Array = NDArray[Any]
+    def bends(self, norms: Array) -> tuple[Array, Array]:
+        """Return ``h`` and ``g`` (G,) with the second derivatives ``diag(h) + g g'`` in positive norms."""
+        h, g = self.functions.curvature(self._all(norms))
+        return self._own(self.scale**2 * h), self._own(self.scale * g)
+
+    def part(self, low: int, high: int) -> FunctionPenalty:
+        """Return the penalty of groups ``low`` to ``high``, the others at zero."""
+        starts, none = self.starts[low : high + 1] - self.starts[low], np.zeros(high - low)
+        return replace(self, starts=starts, linear=none, curvature=none, power=none, first=self.first + low)
+
+    def rest(self, norms: Array, low: int, high: int) -> Array:
+        """Return the norms of all groups."""
+        return norms.copy()
+
+    def sweep(self, H: Array, eigenvalues: Array, v: Array, r: Array) -> None:
+        """Minimize a quadratic and this penalty in one group after another; changes ``v`` and the gradient ``r``."""
+        norms, bare = self.norms(v), self.bare
+        for m, (low, high) in enumerate(pairwise(self.starts.tolist())):
+            own, old = eigenvalues[low:high], v[low:high].copy()
+            p = r[low:high] - own * old
+            norms[m] = 0.0 if bare[m] else self._root(m, norms, p, own)
+            if norms[m] > 0:
+                v[low:high] = -p / (own + self.slopes(norms)[m] / norms[m])
+            else:
+                v[low:high] = -p / own if bare[m] else 0.0
+            r += (v[low:high] - old) @ H[low:high]
+
+    def _root(self, m: int, norms: Array, p: Array, eigenvalues: Array) -> float:
+        """Return the norm of a group's minimizer, ``sum_k p_k^2 / (eigenvalue_k tau + Omega'(tau))^2 = 1``."""
+        trial, size = norms.copy(), float(np.linalg.norm(p))
+
+        def excess(x: float) -> float:
+            trial[m] = tau = np.exp(x)
+            return float(np.log(np.linalg.norm(p / (eigenvalues * tau + self.slopes(trial)[m]))))
+
+        trial[m] = 0.0
+        if size <= self.slopes(trial)[m]:
+            return 0.0
+        high = float(np.log(size / eigenvalues.min()))
+        low = high - 1.0
+        while excess(low) <= 0:
+            if low < np.log(TINIEST):
+                return 0.0
+            low, high = low - 2.0 * (high - low), low
+        return float(np.exp(brentq(excess, low, high, xtol=1e-14, rtol=1e-14)))
 
 
 @compiled()
@@ -247,10 +303,9 @@ class PenaltyCurve:
         owner = np.repeat(np.arange(len(norms)), np.diff(penalty.starts))
         alive, safe = norms > 0, np.where(norms > 0, norms, 1.0)
         pull = np.where(alive, slopes / safe, 0.0)
-        bare = (penalty.linear == 0) & (penalty.curvature == 0) & (penalty.power == 0)
         radial = np.where(alive, bends - pull, 0.0)
         return cls(
-            (alive | bare)[owner],
+            (alive | penalty.bare)[owner],
             pull[owner] * v,
             v / safe[owner],
             pull[owner],
@@ -276,3 +331,132 @@ class PenaltyCurve:
         along = np.add.reduceat(self.unit * d, self.starts[:-1])
         weights = self.radial * along + self.coupling * float(self.coupling @ along)
         return self.pull * d + np.repeat(weights, sizes) * self.unit
+
+
+# --- compiled loops over groups -------------------------------------------------------------------------------------
+
+
+@compiled()
+def block_root(p: Array, eigenvalues: Array, linear: float, curvature: float) -> float:
+    """Return ``tau > 0`` with ``sum_k p_k^2 / ((eigenvalue_k + c) tau + a)^2 = 1``, the norm of the block's minimizer.
+
+    Newton on ``1 / sqrt(sum) - 1``, which is nearly linear in tau and is approached from below.
+    """
+    tau = 0.0
+    for _ in range(ROOT_STEPS):
+        total, slope = 0.0, 0.0
+        for k in range(p.size):
+            size = eigenvalues[k] + curvature
+            inverse = 1.0 / (size * tau + linear)
+            term = (p[k] * inverse) ** 2
+            total += term
+            slope += term * size * inverse
+        step = (np.sqrt(total) - 1.0) * total / slope
+        tau += step
+        if step <= 1e-14 * tau:
+            break
+    return tau
+
+
+@compiled()
+def power_slope(
+    tau: float, a: float, c: float, b: float, q: float, strength: float, coupled: bool, rest: float
+) -> float:
+    """Return the derivative of one group's penalty at the norm ``tau``, ``rest`` being the other groups' part of s."""
+    outer = strength
+    if coupled:
+        outer *= (rest + b * tau**q) ** (2.0 / q - 1.0)
+    return a + c * tau + outer * b * tau ** (q - 1.0)
+
+
+@compiled()
+def power_root(
+    p: Array, eigenvalues: Array, a: float, c: float, b: float, q: float, strength: float, coupled: bool, rest: float
+) -> float:
+    """Return ``tau`` with ``sum_k p_k^2 / (eigenvalue_k tau + Omega'(tau))^2 = 1``, 0 if that is below any number.
+
+    In ``log tau`` the logarithm of the sum falls at a rate between ``2 (q - 1)`` and 2: Newton inside a bracket.
+    """
+    low, high = np.log(TINIEST), 600.0
+    x = 0.0
+    for _ in range(ROOT_STEPS):
+        tau = np.exp(x)
+        slope = power_slope(tau, a, c, b, q, strength, coupled, rest)
+        nearby = tau * (1.0 + 1e-6)
+        bend = (power_slope(nearby, a, c, b, q, strength, coupled, rest) - slope) / 1e-6
+        total, change = 0.0, 0.0
+        for k in range(p.size):
+            size = eigenvalues[k] * tau + slope
+            term = (p[k] / size) ** 2
+            total += term
+            change += term * (eigenvalues[k] * tau + bend) / size
+        if total > 1.0:
+            low = x
+        else:
+            high = x
+        step = 0.5 * np.log(total) * total / change if total > 0.0 and change > 0.0 else -np.inf
+        new = x + step
+        if not low <= new <= high:
+            new = 0.5 * (low + high)
+        done = abs(new - x) <= 1e-14 * max(1.0, abs(x)) or abs(step) <= 1e-15
+        x = new
+        if done:
+            break
+    return np.exp(x) if x > np.log(TINIEST) + 1.0 else 0.0
+
+
+@compiled(fastmath=FAST)
+def sweep(
+    H: Array,
+    starts: Array,
+    eigenvalues: Array,
+    linear: Array,
+    curvature: Array,
+    power: Array,
+    q: float,
+    strength: float,
+    coupled: bool,
+    outside: float,
+    v: Array,
+    r: Array,
+) -> None:
+    """One sweep over groups; H has diagonal blocks diag(eigenvalues), ``r`` is the gradient at ``v``, both updated."""
+    new = np.empty(v.size)
+    total = outside
+    if coupled:
+        for m in range(linear.size):
+            low, high = starts[m], starts[m + 1]
+            total += power[m] * np.sqrt(np.dot(v[low:high], v[low:high])) ** q
+    for m in range(linear.size):
+        low, high = starts[m], starts[m + 1]
+        old = v[low:high]
+        p = r[low:high] - eigenvalues[low:high] * old
+        size = np.sqrt(np.dot(p, p))
+        a, c, b, rest = linear[m], curvature[m], power[m], 0.0
+        if coupled:
+            rest = max(total - b * np.sqrt(np.dot(old, old)) ** q, outside)
+            if q == 1.0:
+                a, c, b = a + strength * rest * b, c + strength * b * b, 0.0
+        elif q == 2.0:
+            c, b = c + strength * b, 0.0
+        if size <= a:
+            new[low:high] = 0.0
+        else:
+            extra = c
+            if b > 0.0 and strength > 0.0:
+                tau = power_root(p, eigenvalues[low:high], a, c, b, q, strength, coupled, rest)
+                extra = power_slope(tau, a, c, b, q, strength, coupled, rest) / tau if tau > 0.0 else np.inf
+            elif a > 0.0:
+                tau = block_root(p, eigenvalues[low:high], a, c)
+                extra = c + a / tau if tau > 0.0 else np.inf
+            for k in range(low, high):
+                new[k] = -p[k - low] / (eigenvalues[k] + extra)
+        if coupled:
+            total = rest + power[m] * np.sqrt(np.dot(new[low:high], new[low:high])) ** q
+        for k in range(low, high):
+            change = new[k] - v[k]
+            if change != 0.0:
+                v[k] = new[k]
+                row = H[k]
+                for j in range(r.size):
+                    r[j] += change * row[j]

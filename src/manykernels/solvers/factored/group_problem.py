@@ -15,15 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 
-from manykernels.compiled import compiled
-from manykernels.grams.loops import FAST
-from manykernels.solvers.factored.group_penalty import (
-    GroupPenalty,
-    PenaltyCurve,
-    block_root,
-    power_root,
-    power_slope,
-)
+from manykernels.solvers.factored.group_penalty import GroupPenalty, PenaltyCurve
 
 Array = NDArray[Any]
 
@@ -31,63 +23,6 @@ SWEEPS = 4  # between two attempts at a Newton step
 MAX_ROUNDS = 200
 LINE_STEPS, LINE_TOL = 12, 0.1
 RIDGE = 1e-12  # of the mean diagonal: keeps directions that no sample bends solvable
-
-
-@compiled(fastmath=FAST)
-def sweep(
-    H: Array,
-    starts: Array,
-    eigenvalues: Array,
-    linear: Array,
-    curvature: Array,
-    power: Array,
-    q: float,
-    strength: float,
-    joint: bool,
-    outside: float,
-    v: Array,
-    r: Array,
-) -> None:
-    """One sweep over groups; H has diagonal blocks diag(eigenvalues), ``r`` is the gradient at ``v``, both updated."""
-    new = np.empty(v.size)
-    total = outside
-    if joint:
-        for m in range(linear.size):
-            low, high = starts[m], starts[m + 1]
-            total += power[m] * np.sqrt(np.dot(v[low:high], v[low:high])) ** q
-    for m in range(linear.size):
-        low, high = starts[m], starts[m + 1]
-        old = v[low:high]
-        p = r[low:high] - eigenvalues[low:high] * old
-        size = np.sqrt(np.dot(p, p))
-        a, c, b, rest = linear[m], curvature[m], power[m], 0.0
-        if joint:
-            rest = max(total - b * np.sqrt(np.dot(old, old)) ** q, outside)
-            if q == 1.0:
-                a, c, b = a + strength * rest * b, c + strength * b * b, 0.0
-        elif q == 2.0:
-            c, b = c + strength * b, 0.0
-        if size <= a:
-            new[low:high] = 0.0
-        else:
-            extra = c
-            if b > 0.0 and strength > 0.0:
-                tau = power_root(p, eigenvalues[low:high], a, c, b, q, strength, joint, rest)
-                extra = power_slope(tau, a, c, b, q, strength, joint, rest) / tau if tau > 0.0 else np.inf
-            elif a > 0.0:
-                tau = block_root(p, eigenvalues[low:high], a, c)
-                extra = c + a / tau if tau > 0.0 else np.inf
-            for k in range(low, high):
-                new[k] = -p[k - low] / (eigenvalues[k] + extra)
-        if joint:
-            total = rest + power[m] * np.sqrt(np.dot(new[low:high], new[low:high])) ** q
-        for k in range(low, high):
-            change = new[k] - v[k]
-            if change != 0.0:
-                v[k] = new[k]
-                row = H[k]
-                for j in range(r.size):
-                    r[j] += change * row[j]
 
 
 class GroupProblem:
@@ -126,10 +61,10 @@ class GroupProblem:
             out[low:high] = (basis if back else basis.T) @ v[low:high]
         return out
 
-    def solve(self, v: Array, gradient: Array, tol: float, outside: float = 0.0) -> tuple[Array, Array]:
+    def solve(self, v: Array, gradient: Array, tol: float, outside: Any = None) -> tuple[Array, Array]:
         """Minimize from ``v``, at which the quadratic has this gradient; stop at ``tol`` times the first violation.
 
-        ``outside`` is what groups that are not in the quadratic add to the sum of powers of norms.
+        ``outside`` is what groups that are not in the quadratic are to a penalty that couples groups.
 
         Returns
         -------
@@ -137,7 +72,7 @@ class GroupProblem:
         gradient : (r,)
             Of the quadratic at the returned point.
         """
-        if outside != self.penalty.outside:
+        if outside is not None:
             self.penalty = replace(self.penalty, outside=outside)
         penalty = self.penalty
         v, r = self._rotate(v), self._rotate(gradient)
@@ -145,7 +80,7 @@ class GroupProblem:
         for _ in range(MAX_ROUNDS):
             before = penalty.norms(v) > 0
             for _ in range(SWEEPS):
-                sweep(self._H, penalty.starts, self._eigenvalues, *penalty.shape, outside, v, r)
+                penalty.sweep(self._H, self._eigenvalues, v, r)
             if penalty.violation(v, r) <= target:
                 break
             if np.array_equal(before, penalty.norms(v) > 0):

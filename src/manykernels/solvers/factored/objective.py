@@ -10,35 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import FactorOperator
 from manykernels.grams.rows import RowVector, sums
-from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Problem
-from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.factored.curvatures import Bends, SampleBends
 from manykernels.solvers.factored.group_penalty import GroupPenalty
 from manykernels.solvers.factored.loss_sides import loss_side
 from manykernels.solvers.factored.smoothing import BALANCED, CROSSING_STEPS, EXPANSIONS, INTERCEPT_STEPS
 
 Array = NDArray[Any]
-
-
-def group_penalty(regularizer: Regularizer, starts: Array, w: Array) -> GroupPenalty:
-    """Return a penalty of block norms ``w ||v_m||`` as one of groups of coordinates; refuse others in words."""
-    form, exponent = regularizer.linear_and_ridge, regularizer.norm_exponent
-    if form is not None and Capability.ELASTIC_FORM in regularizer.capabilities:
-        return GroupPenalty(starts, form[0] * w, form[1] * w**2)
-    if regularizer.simplex_size is not None:
-        exponent = 1.0
-    if exponent is None:
-        raise IncompatibleError(
-            f"The factored engine solves the penalties l1, elasticnet, ridge, lq, simplex and lp_ball, not "
-            f"{regularizer.name!r}. Use one of these, or solve() on fewer samples."
-        )
-    zeros = np.zeros(len(w))
-    joint = not regularizer.separable
-    return GroupPenalty(starts, zeros, zeros, w**exponent, float(exponent), regularizer.strength, joint)
 
 
 def balance(rho: Array) -> Array:
@@ -78,7 +58,7 @@ class FactoredObjective:
         ranks = np.concatenate([np.diff(operator.starts) for operator in operators])
         self.ends = np.cumsum([0] + [int(operator.starts[-1]) for operator in operators])
         starts = np.concatenate([[0], np.cumsum(ranks)])
-        self.penalty = group_penalty(problem.regularizer, starts, problem.penalties[self.kernels])
+        self.penalty = GroupPenalty.of(problem.regularizer.take(self.kernels), starts, problem.penalties[self.kernels])
         self.rank = int(self.ends[-1])
 
     # --- sums over rows ---------------------------------------------------------------------------------------------
@@ -205,5 +185,6 @@ class FactoredObjective:
         """
         problem = self.problem
         u = self.penalty.norms(adjoint) / problem.penalties[self.kernels]
-        scale = problem.regularizer.dual_scale(u)
-        return -self.loss.conjugate(z, rho, scale) - problem.regularizer.conjugate(scale * u)
+        regularizer = problem.regularizer.take(self.kernels)
+        scale = regularizer.dual_scale(u)
+        return -self.loss.conjugate(z, rho, scale) - regularizer.conjugate(scale * u)

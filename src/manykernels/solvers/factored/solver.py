@@ -16,7 +16,8 @@ from manykernels.objective.shared import SharedProblem
 from manykernels.solvers.base import Solver
 from manykernels.solvers.factored.advice import obstacle
 from manykernels.solvers.factored.certificate import certificate_of
-from manykernels.solvers.factored.objective import FactoredObjective, Point, group_penalty
+from manykernels.solvers.factored.group_penalty import GroupPenalty
+from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.shared_problem import FlatProblem, MatricesOfTargets
 from manykernels.solvers.factored.smoothing import (
     BALANCED,
@@ -361,7 +362,7 @@ class FactoredNewton(Solver):
         """
         try:
             SmoothedLoss.of(loss, 1.0)
-            group_penalty(regularizer, np.array([0, 1]), np.ones(1))
+            GroupPenalty.of(regularizer, np.array([0, 1]), np.ones(1))
         except IncompatibleError as error:
             return [str(error).rstrip(".")]
         return []

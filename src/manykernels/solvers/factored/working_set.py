@@ -21,7 +21,6 @@ from manykernels.solvers.factored.certificate import (
     gap_of_factors,
     primal_bound,
     selects,
-    threshold,
     violators,
 )
 from manykernels.solvers.factored.fallback import GramResult, matrices_do, solve_gram
@@ -195,14 +194,17 @@ class FactoredWorkingSet:
         v = self._carried(state.objective, coefficients)
         state.point = Point(v, state.point.b, state.objective.scores(v) + state.objective.spread(state.point.b))
 
-    def _threshold(self, state: State) -> float:
-        return threshold(self.problem.regularizer, state.norms)
+    def _threshold(self, state: State) -> Array:
+        """Return the dual norms (M,) below which kernels have no weight."""
+        norms = np.zeros(self.problem.n_kernels)
+        norms[state.kernels] = state.norms
+        return np.broadcast_to(self.problem.regularizer.threshold(norms), norms.shape)
 
     def _used(self, state: State, bound: DualBound) -> Array:
         """Return the kernels that stay: with coefficients, or still violating."""
         if state.objective is None:
             return state.kernels
-        violating = bound.low[state.kernels] > self._threshold(state)
+        violating = bound.low[state.kernels] > self._threshold(state)[state.kernels]
         return state.kernels[self._alive(state) | violating]
 
     def _alive(self, state: State) -> Array:

@@ -25,10 +25,8 @@ from scipy.linalg import LinAlgError
 from scipy.optimize import minimize_scalar
 
 from manykernels.objective.rounding import EPS, term_sizes
-from manykernels.solvers.gram.bounded_kernels import BoundedKernels
-from manykernels.solvers.gram.kernel_variables import PowerKernels
 from manykernels.solvers.gram.newton_system import NewtonSystem, add_rank_update
-from manykernels.solvers.gram.shared_kernels import RootKernels, SharedKernels
+from manykernels.solvers.gram.set_weights import RootWeights, SetWeights
 from manykernels.solvers.gram.tuning import (
     AGREEMENT,
     CAUTIOUS_TRUST,
@@ -51,13 +49,14 @@ from manykernels.solvers.gram.tuning import (
     TRUST,
     WANTED_SHARE,
 )
+from manykernels.solvers.gram.weight_variables import BoundedWeights, PowerWeights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.gram.kernel_variables import KernelVariables
     from manykernels.solvers.gram.sample_variables import SampleVariables
+    from manykernels.solvers.gram.weight_variables import WeightVariables
     from manykernels.validation.arrays import Array
 
 
@@ -67,7 +66,7 @@ class PrimalDual:
 
     problem: Problem
     samples: SampleVariables
-    kernels: KernelVariables
+    kernels: WeightVariables
     b: float
 
     def __post_init__(self) -> None:
@@ -168,7 +167,7 @@ class PrimalDual:
     @property
     def shared_bound(self) -> float | None:
         """Norm below which no kernel of a weight set has a weight; None where each kernel has a bound of its own."""
-        return float(np.sqrt(self.kernels.least_bound)) if isinstance(self.kernels, SharedKernels) else None
+        return float(np.sqrt(self.kernels.least_bound)) if isinstance(self.kernels, SetWeights) else None
 
     def fit_weights(self, first: int = 0, largest: float = 1e6) -> None:
         """Multiply the weights from position ``first`` on by the factor with the smallest primal value.
@@ -213,7 +212,7 @@ class PrimalDual:
 
         Returns the scale, by which the norms of all kernels shrink.
         """
-        if not isinstance(self.kernels, BoundedKernels) or not self.kernels.hard_bound or not norms_added.size:
+        if not isinstance(self.kernels, BoundedWeights) or not self.kernels.hard_bound or not norms_added.size:
             return 1.0
         bounds = np.broadcast_to(problem.regularizer.inactive_below, problem.n_kernels)[-norms_added.size :]
         largest = float((norms_added / bounds).max())
@@ -297,7 +296,7 @@ class PrimalDual:
         """
         curvature = np.abs(dproducts @ drho) / 2
         room = self.kernels.squared_bound() + np.abs(self._squared_norms - self.kernels.squared_bound())
-        if isinstance(self.kernels, PowerKernels | SharedKernels | RootKernels):
+        if isinstance(self.kernels, PowerWeights | SetWeights | RootWeights):
             # What matters little, as a kernel that has next to no norm, should hinder no step: hence the mean.
             weights = np.maximum(self.kernels.weights, np.finfo(np.float64).tiny)
             room = room + self._norm_rounding() + np.average(room, weights=weights)

@@ -13,17 +13,10 @@ from scipy.optimize import minimize_scalar
 from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.projection import project_box_hyperplane
 from manykernels.objective.regularizers.norms import BlockL1
-from manykernels.solvers.gram.bounded_kernels import BoundedKernels, PartlyFixedKernels
 from manykernels.solvers.gram.iteration import PrimalDual
 from manykernels.solvers.gram.joint_samples import JointSamples
-from manykernels.solvers.gram.kernel_variables import (
-    FixedKernels,
-    KernelVariables,
-    PowerKernels,
-    free_kernels,
-)
 from manykernels.solvers.gram.sample_variables import start_samples
-from manykernels.solvers.gram.shared_kernels import RootKernels, SharedKernels
+from manykernels.solvers.gram.set_weights import RootWeights, SetWeights
 from manykernels.solvers.gram.tuning import (
     CLOSER_THAN_ROUGH,
     EXPONENT_OF_ROOTS,
@@ -35,10 +28,18 @@ from manykernels.solvers.gram.tuning import (
     START_BARRIER,
     START_FRACTION,
 )
+from manykernels.solvers.gram.weight_variables import (
+    BoundedWeights,
+    FixedWeights,
+    PartlyFixedWeights,
+    PowerWeights,
+    WeightVariables,
+    free_kernels,
+)
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
-    from manykernels.objective.regularizers import Regularizer
+    from manykernels.objective.regularizers import Curve, Regularizer
     from manykernels.solvers.gram.newton_system import NewtonSystem
     from manykernels.validation.arrays import Array
 
@@ -83,15 +84,15 @@ def start_iteration(problem: Problem, rho: Array, b: float, scores: Array | None
     Weights of a block q-norm with q near 1 are high powers of the norms: there the iteration starts from a rough
     solution with the block 1-norm, which is near, and which Newton's method finds from anywhere.
     """
-    q = problem.regularizer.norm_exponent
-    if problem.regularizer.separable and q is not None and 1 < q < NEAR_ONE:
-        return _start_near_one(problem, rho, b, q, scores)
+    curve = problem.regularizer.curve
+    if curve is not None and not curve.coupled and curve.exponent < NEAR_ONE:
+        return _start_near_one(problem, rho, b, curve, scores)
     return _plain_start(problem, rho, b, scores)
 
 
-def _start_near_one(problem: Problem, rho: Array, b: float, q: float, scores: Array | None) -> PrimalDual:
+def _start_near_one(problem: Problem, rho: Array, b: float, curve: Curve, scores: Array | None) -> PrimalDual:
     """Take the steps with the block 1-norm, then let the norms of the kernels follow from their weights."""
-    plain = replace(problem, regularizer=BlockL1(problem.regularizer.strength))
+    plain = replace(problem, regularizer=BlockL1(curve.power))
     rough = _plain_start(plain, rho, b, scores)
     with suppress(LinAlgError):
         for _ in range(MOST_ROUGH_STEPS):
@@ -99,7 +100,7 @@ def _start_near_one(problem: Problem, rho: Array, b: float, q: float, scores: Ar
             if primal - dual <= ROUGH_GAP * max(abs(primal), problem.tiny):
                 break
             rough.newton_step(CLOSER_THAN_ROUGH * ROUGH_GAP * max(abs(primal), problem.tiny))
-    kernels = _start_power(rough.squared_norms, problem.regularizer.strength, q)
+    kernels = _start_power(rough.squared_norms, curve)
     kernels.weights = np.maximum(rough.kernels.weights, SMALLEST_WEIGHT * rough.kernels.weights.max())
     return _iteration_of(problem)(problem, rough.samples, kernels, rough.b)
 
@@ -113,7 +114,7 @@ def _plain_start(problem: Problem, rho: Array, b: float, scores: Array | None) -
     n_pairs = 2 * problem.n_samples + problem.n_kernels
     barrier = START_BARRIER * max(value, 1e-3 * problem.loss_at_zero, problem.tiny) / n_pairs
     samples = start_samples(problem, scale * rho, b, barrier, scores)
-    kernels = start_kernels(problem.regularizer, (scale * norms) ** 2, barrier)
+    kernels = start_weights(problem.regularizer, (scale * norms) ** 2, barrier)
     iteration = _iteration_of(problem)(problem, samples, kernels, b)
     iteration.fit_weights()
     return iteration
@@ -166,30 +167,29 @@ def _conjugate_of_share(problem: Problem, rho: Array, scale: float) -> float:
     return problem.conjugate_loss(scale * rho)
 
 
-def start_kernels(regularizer: Regularizer, squared_norms: Array, barrier: float) -> KernelVariables:
+def start_weights(regularizer: Regularizer, squared_norms: Array, barrier: float) -> WeightVariables:
     """Return kernel variables for these squared norms with complementarity near ``barrier``."""
     if regularizer.weight_set:
         return _start_set(squared_norms, barrier, regularizer)
     free, largest = free_kernels(regularizer, squared_norms.size)
     if not free.any():
-        return FixedKernels(largest)
-    if regularizer.norm_exponent is not None:
-        return _start_power(squared_norms, regularizer.strength, regularizer.norm_exponent)
+        return FixedWeights(largest)
+    if regularizer.curve is not None and not regularizer.curve.elastic:
+        return _start_power(squared_norms, regularizer.curve)
     if free.all():
-        return BoundedKernels.central(squared_norms, barrier, regularizer)
-    inner = BoundedKernels.central(squared_norms[free], barrier, regularizer.take(np.flatnonzero(free)))
-    return PartlyFixedKernels(inner, free, largest)
+        return BoundedWeights.central(squared_norms, barrier, regularizer)
+    inner = BoundedWeights.central(squared_norms[free], barrier, regularizer.take(np.flatnonzero(free)))
+    return PartlyFixedWeights(inner, free, largest)
 
 
-def _start_power(squared_norms: Array, strength: float, q: float) -> PowerKernels:
-    conjugate_exponent = q / (q - 1.0)
-    exponent = conjugate_exponent - 2.0
-    return PowerKernels.central(squared_norms, exponent, strength ** ((conjugate_exponent - 1.0) / exponent))
+def _start_power(squared_norms: Array, curve: Curve) -> PowerWeights:
+    exponent = curve.dual_exponent - 2.0
+    return PowerWeights.central(squared_norms, exponent, curve.power ** ((curve.dual_exponent - 1.0) / exponent))
 
 
-def _start_set(squared_norms: Array, barrier: float, regularizer: Regularizer) -> KernelVariables:
+def _start_set(squared_norms: Array, barrier: float, regularizer: Regularizer) -> WeightVariables:
     """Return weights in their set; those of an lp ball with p > 2 follow from the norms."""
-    q = regularizer.norm_exponent
-    if q is not None and q > EXPONENT_OF_ROOTS:
-        return RootKernels.central(squared_norms, regularizer, q / (2.0 - q))
-    return SharedKernels.central(squared_norms, barrier, regularizer)
+    curve = regularizer.curve
+    if curve is not None and curve.exponent > EXPONENT_OF_ROOTS:
+        return RootWeights.central(squared_norms, regularizer, curve.exponent / (2.0 - curve.exponent))
+    return SetWeights.central(squared_norms, barrier, regularizer)

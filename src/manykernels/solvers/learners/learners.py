@@ -30,10 +30,10 @@ from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers import Ridge
 from manykernels.solvers.gram.entropic_samples import EntropicSamples
 from manykernels.solvers.gram.iteration import PrimalDual
-from manykernels.solvers.gram.kernel_variables import FixedKernels
 from manykernels.solvers.gram.newton_system import NewtonSystem
 from manykernels.solvers.gram.sample_variables import start_samples
 from manykernels.solvers.gram.start import interior_point, start_iteration
+from manykernels.solvers.gram.weight_variables import FixedWeights
 from manykernels.solvers.learners.products import (
     AT_BOUND,
     LEAST_GAP,
@@ -293,7 +293,7 @@ def _resume(problem: Problem, gram: Array, warm: LearnerFit | None, tol: float) 
     samples = None if warm is None else _warm_samples(problem, gram, warm)
     if warm is None or samples is None:
         return _descend(problem, gram, _cold(problem, gram), zero, tol)
-    iteration = PrimalDual(_single(problem, gram), samples, FixedKernels(np.ones(1)), warm.b)
+    iteration = PrimalDual(_single(problem, gram), samples, FixedWeights(np.ones(1)), warm.b)
     found = _descend(problem, gram, iteration, _certified(problem, gram, warm.rho, warm.b, 0), tol)
     return found if _accurate(problem, found, tol) else _descend(problem, gram, _cold(problem, gram), found, tol)
 
@@ -322,7 +322,7 @@ def _cold(problem: Problem, gram: Array) -> PrimalDual:
     loss = problem.empirical_loss(problem.constant_scores(b))
     barrier = max(loss, problem.tiny) / (2 * problem.n_samples)
     samples = start_samples(problem, interior_point(problem, np.zeros_like(rho)), b, barrier)
-    return PrimalDual(_single(problem, gram), samples, FixedKernels(np.ones(1)), b)
+    return PrimalDual(_single(problem, gram), samples, FixedWeights(np.ones(1)), b)
 
 
 def _single(problem: Problem, gram: Array) -> Problem:

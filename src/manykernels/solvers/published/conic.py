@@ -72,7 +72,11 @@ class DualProgram:
     @property
     def _plain(self) -> Array:
         """Which kernels have no linear term: they need no cone and have a single possible weight."""
-        return (self._linear == 0) & (self.problem.regularizer.simplex_size is None)
+        return (self._linear == 0) & (not self._simplex)
+
+    @property
+    def _simplex(self) -> bool:
+        return Capability.SIMPLEX in self.problem.regularizer.capabilities
 
     def _plain_weights(self) -> Array:
         """Return ``1 / (r_m w_m^2)`` for kernels without linear term, zero for the others."""
@@ -88,7 +92,7 @@ class DualProgram:
         first, count = self._n_loss_variables(), self._coned.size
         relative = penalties / self._sizes
         self._offsets = relative * self._linear[self._coned]
-        if self.problem.regularizer.simplex_size is not None:
+        if self._simplex:
             self._excess_unit = np.full(count, (1.0 / relative).max(initial=0.0))
             self._excess, self._soft = np.full(count, first), np.ones(count, dtype=bool)
         else:
@@ -163,12 +167,10 @@ class DualProgram:
 
 def _coefficients(problem: Problem) -> tuple[Array, Array]:
     """Return the linear and the quadratic coefficient of each kernel; on a simplex 0 and ``lambda``, shared by all."""
-    regularizer = problem.regularizer
-    if regularizer.simplex_size is not None:
-        return np.zeros(problem.n_kernels), np.full(problem.n_kernels, 1.0 / regularizer.simplex_size)
-    assert regularizer.linear_and_ridge is not None, "the solver refuses what has neither form"
-    parts = [np.asarray(part, dtype=np.float64) for part in regularizer.linear_and_ridge]
-    return np.broadcast_to(parts[0], problem.n_kernels), np.broadcast_to(parts[1], problem.n_kernels)
+    curve = problem.regularizer.curve
+    assert curve is not None, "the solver refuses what has none"
+    linear, quadratic = np.broadcast_arrays(curve.linear, curve.ridge if curve.elastic else curve.power)
+    return np.broadcast_to(linear, problem.n_kernels), np.broadcast_to(quadratic, problem.n_kernels)
 
 
 def _factor(kernel: Array) -> Array:

@@ -70,13 +70,13 @@ def samples_of(problem: Problem) -> Samples:
 
 def penalty_of(problem: Problem) -> Penalty:
     """Return the penalty as the compiled loops take it."""
-    regularizer = problem.regularizer
-    if regularizer.square_form is not None:
-        linear, square, p = regularizer.square_form
-        return Penalty(ELASTIC, linear, square) if p == 2 else Penalty(SQUARE, linear, p / (p - 1.0), square)
-    exponent = regularizer.norm_exponent
-    assert exponent is not None, "the solvers refuse what has neither form"
-    return Penalty(POWER if regularizer.separable else BALL, regularizer.strength, exponent / (exponent - 1.0))
+    curve = problem.regularizer.curve
+    assert curve is not None, "the solvers refuse what has none"
+    if curve.elastic:
+        return Penalty(ELASTIC, curve.linear, curve.ridge)
+    if curve.slanted:
+        return Penalty(SQUARE, curve.linear, curve.dual_exponent, curve.power)
+    return Penalty(BALL if curve.coupled else POWER, curve.power, curve.dual_exponent)
 
 
 @dataclass(frozen=True)

@@ -467,9 +467,7 @@ def _activity_bound(problem: Problem, state: _State) -> Array | float:
     regularizer = problem.regularizer
     if not regularizer.sparse:
         return -np.inf
-    if regularizer.simplex_size is not None:
-        return float(state.blocks.norms.sum()) / regularizer.simplex_size
-    return np.asarray(regularizer.inactive_below)
+    return np.asarray(regularizer.threshold(state.blocks.norms))
 
 
 def _restricted(problem: Problem, kernels: Array) -> Problem:

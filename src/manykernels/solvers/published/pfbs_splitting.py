@@ -117,7 +117,7 @@ def forward_backward(problem: Problem, blocks: Blocks, rho: Array, sigma: Array)
 
 def takes_many_steps(regularizer: Regularizer) -> bool:
     """Whether the prox takes one step size a block: where it is a formula, not an iteration."""
-    return regularizer.linear_and_ridge is not None
+    return regularizer.curve is not None and regularizer.curve.elastic
 
 
 def objective(problem: Problem, blocks: Blocks, b: float) -> float:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manykernels.solvers.gram.kernel_variables import PairedKernels
 from manykernels.solvers.gram.tuning import SMALLEST_NORM, SMALLEST_RELATIVE_SLACK, lift
+from manykernels.solvers.gram.weight_variables import PairedWeights
 
 if TYPE_CHECKING:
     from manykernels.objective.regularizers import Regularizer
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class SharedKernels(PairedKernels):
+class SetWeights(PairedWeights):
     """Weights with a slack each under ``u_m^2 + 2 s_m = tau g'(d_m)``, ``sum_m g(d_m) = 1``."""
 
     bound: float
@@ -69,15 +69,13 @@ class SharedKernels(PairedKernels):
         self.bound += primal_step * self._dbound
         self._second = 0.0
 
-    def resized(
-        self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer
-    ) -> SharedKernels:
+    def resized(self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer) -> SetWeights:
         least = self.least_bound
         added = np.maximum((least - squared_norms_added) / 2, SMALLEST_RELATIVE_SLACK * least)
         added = np.maximum(added, SMALLEST_RELATIVE_SLACK * (squared_norms_added - least))
         slack, weights = lift(self.slack[keep], self.weights[keep], barrier, self.squared_bound()[keep])
         weights = np.concatenate([weights, barrier / added])
-        return SharedKernels(weights, np.concatenate([slack, added]), bound=self.bound, regularizer=regularizer)
+        return SetWeights(weights, np.concatenate([slack, added]), bound=self.bound, regularizer=regularizer)
 
     @property
     def least_bound(self) -> float:
@@ -93,7 +91,7 @@ class SharedKernels(PairedKernels):
         return super().inactive(factor)
 
     @classmethod
-    def central(cls, squared_norms: Array, barrier: float, regularizer: Regularizer) -> SharedKernels:
+    def central(cls, squared_norms: Array, barrier: float, regularizer: Regularizer) -> SetWeights:
         """Return weights on the boundary of the set, the larger the smaller their slack would be on a simplex."""
         top = float(squared_norms.max())
         slack = np.maximum((1.1 * top - squared_norms) / 2, SMALLEST_RELATIVE_SLACK * 1.1 * top)
@@ -105,7 +103,7 @@ class SharedKernels(PairedKernels):
 
 
 @dataclass
-class RootKernels:
+class RootWeights:
     """The lp ball with p > 2, where the weights are roots of the squared norms: ``d = v^{1/(p-1)}`` on the sphere.
 
     As functions of the norms these are concave, so that it is they which are linearized; there are no slacks.
@@ -159,12 +157,12 @@ class RootKernels:
     def inactive(self, factor: float = 1.0) -> Array:
         return np.zeros(self.weights.size, dtype=bool)
 
-    def resized(self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer) -> RootKernels:
+    def resized(self, keep: Array, squared_norms_added: Array, barrier: float, regularizer: Regularizer) -> RootWeights:
         """Return the weights of all these norms, from which the next step starts anyway."""
-        return RootKernels.central(np.concatenate([self._squares[keep], squared_norms_added]), regularizer, self.p)
+        return RootWeights.central(np.concatenate([self._squares[keep], squared_norms_added]), regularizer, self.p)
 
     @classmethod
-    def central(cls, squared_norms: Array, regularizer: Regularizer, p: float) -> RootKernels:
+    def central(cls, squared_norms: Array, regularizer: Regularizer, p: float) -> RootWeights:
         """Return the weights that belong to these norms."""
         squares = np.maximum(squared_norms, SMALLEST_NORM * float(squared_norms.max()))
         return cls(_roots(squares, p, regularizer), regularizer, p)
