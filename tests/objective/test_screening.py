@@ -44,7 +44,7 @@ def test_what_is_proved_is_true_at_every_gap(loss: str) -> None:
         asked = {"regularizer": problem.regularizer, "fit_intercept": problem.fit_intercept, "loss": loss}
         known = {"sample_weight": problem.weight, "kernel_penalties": problem.penalties}
         best = solve(problem.stack, problem.y, **asked, **known, tol=1e-12, solver="working_set")
-        truth = problem.dual_norms(best.dual_coef) < problem.regularizer.threshold * (1 - 1e-5)
+        truth = problem.dual_norms(best.dual_coef) < problem.regularizer.inactive_below * (1 - 1e-5)
         zeros += int(truth.sum())
         for tol in proved_at:
             found = solve(problem.stack, problem.y, **asked, **known, tol=tol)
