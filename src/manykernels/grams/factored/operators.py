@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from manykernels.grams.factored.features import FeatureMap
+from manykernels.grams.factored.features import FeatureMap, LinearFeatures
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec
 from manykernels.validation.arrays import Array
@@ -17,6 +17,7 @@ from manykernels.validation.arrays import Array
 CHUNK_ROWS = 16384
 """Rows of features held at once; 16384 x 60 float64 stay inside a second-level cache of 8 MiB."""
 STORED = 2**25  # entries of features that are kept rather than computed in every product: 256 MB
+BLOCK_COLUMNS = 256  # that are features themselves and are summed over by one product
 FUSED_RANK = 1500  # up to which all factors of a working set share one reading of a chunk
 
 
@@ -117,7 +118,12 @@ class FeatureOperator:
     ) -> None:
         self.kernels, self.rank, self.positions = np.array([kernel]), features.rank, positions
         self.starts = np.array([0, self.rank])
-        self._spec, self._map, self._root, self._table = spec, features, float(np.sqrt(scale)), table
+        self._spec, self._map, self.root, self._table = spec, features, float(np.sqrt(scale)), table
+
+    def reads_columns(self, table: ColumnTable) -> bool:
+        """Whether the features are the columns themselves, of an array without gaps."""
+        linear = isinstance(self._map, LinearFeatures) and self._spec.family != "missing"
+        return linear and not isinstance(table.columns, dict) and not table.gaps[list(self.positions)].any()
 
     def over(self, table: ColumnTable) -> FeatureOperator:
         """Return the same features of other rows."""
@@ -141,7 +147,7 @@ class FeatureOperator:
         """Return rows of ``Z``."""
         assert self._table is not None
         reading = self._table.reading(self._spec, self.positions, index)
-        return reading.masked(self._map(reading.points) * self._root)
+        return reading.masked(self._map(reading.points) * self.root)
 
     def add_scores(self, v: Array, out: Array) -> None:
         """Add ``Z v`` to ``out``."""
@@ -161,7 +167,7 @@ class FeatureOperator:
             Z = self._map(reading.points)
             left = np.maximum(self._spec.diag(reading.points) - np.einsum("ij,ij->i", Z, Z), 0.0)
             total += float(np.abs(rho[rows]) @ np.sqrt(reading.masked(left)))
-        return self._root * total
+        return self.root * total
 
     def excess(self, v: Array) -> tuple[Array, Array]:
         """Nothing: what features leave out is positive definite, so that their functions are the kernel's."""
@@ -237,8 +243,35 @@ class ChunkedOperator:
 
 
 def adjoints(templates: Sequence[Any], table: ColumnTable, rho: Array) -> list[Array]:
-    """Return ``Z' rho`` of every template over some rows."""
-    return [template.over(table).adjoint(rho) for template in templates]
+    """Return ``Z' rho`` of every template over some rows; columns that are features themselves a block at a time."""
+    out: list[Any] = [None] * len(templates)
+    plain = [
+        slot
+        for slot, template in enumerate(templates)
+        if isinstance(template, FeatureOperator) and template.reads_columns(table)
+    ]
+    for slots in _blocks(plain, templates):
+        positions = [j for slot in slots for j in templates[slot].positions]
+        sums = np.split(table.block(positions) @ rho, np.cumsum([templates[slot].rank for slot in slots])[:-1])
+        for slot, part in zip(slots, sums, strict=True):
+            out[slot] = templates[slot].root * part
+    for slot, template in enumerate(templates):
+        if out[slot] is None:
+            out[slot] = template.over(table).adjoint(rho)
+    return out
+
+
+def _blocks(slots: Sequence[int], templates: Sequence[Any]) -> list[list[int]]:
+    """Return slots of templates in groups of at most `BLOCK_COLUMNS` columns, at least one template each."""
+    groups: list[list[int]] = []
+    width = BLOCK_COLUMNS
+    for slot in slots:
+        width += templates[slot].rank
+        if width > BLOCK_COLUMNS:
+            groups.append([])
+            width = templates[slot].rank
+        groups[-1].append(slot)
+    return groups
 
 
 def _add_scores(parts: Sequence[Array | None], table: ColumnTable, templates: Sequence[Any], out: Array) -> None:

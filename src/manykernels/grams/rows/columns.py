@@ -157,7 +157,30 @@ class ColumnTable:
 
     def points(self, positions: tuple[int, ...], rows: Any = slice(None)) -> Array:
         """Return rows of several columns in units of their deviations, (n, len(positions)) float64."""
-        return np.column_stack([self.values(j, rows) for j in positions])
+        if len(positions) == 1 or isinstance(self.columns, dict):
+            return np.column_stack([self.values(j, rows) for j in positions])
+        return self.block(positions, rows).T
+
+    def block(self, positions: Sequence[int], rows: Any = slice(None)) -> Array:
+        """Return several columns of an array in units of their deviations, (len(positions), n) float64, read-only.
+
+        Neighbors in their own units are read in place.
+        """
+        first, count = positions[0], len(positions)
+        neighbors = all(j == first + k for k, j in enumerate(positions))
+        chosen: Any = slice(first, first + count) if neighbors else list(positions)
+        stored = self.columns[chosen][:, rows]
+        values = stored.astype(np.float64, copy=False)
+        center, unit = self.center[chosen], self.unit[chosen]
+        if center.any():
+            values = values - center[:, None]
+        if (unit != 1.0).any():
+            values = values / unit[:, None]
+        if self.gaps[chosen].any():
+            values = np.where((stored == GAP) & self.gaps[chosen][:, None], 0.0, values)
+        values = values.view()
+        values.flags.writeable = False
+        return values
 
     def known(self, column: int, rows: Any = slice(None)) -> Array | None:
         """Return which rows have a value in one column, (n,) bool; None if no column of the kind has gaps."""

@@ -65,14 +65,19 @@ class GroupPenalty:
         return cls(starts, curve.linear * w, curve.ridge * w**2, exponent, q, curve.power, curve.coupled)
 
     @property
+    def shape(self) -> tuple[Any, ...] | None:
+        """What compiled loops read, ``a, c, b, q, C, coupled``; None for a penalty by its functions."""
+        return self.linear, self.curvature, self.power, self.exponent, self.strength, self.coupled
+
+    @property
     def bare(self) -> Array:
         """Which groups have no penalty (G,)."""
         return (self.linear == 0) & (self.curvature == 0) & (self.power == 0)
 
     def sweep(self, H: Array, eigenvalues: Array, v: Array, r: Array) -> None:
         """Minimize a quadratic and this penalty in one group after another; changes ``v`` and the gradient ``r``."""
-        shape = self.linear, self.curvature, self.power, self.exponent, self.strength, self.coupled
-        sweep(H, self.starts, eigenvalues, *shape, self.outside, v, r)
+        assert self.shape is not None
+        sweep(H, self.starts, eigenvalues, *self.shape, self.outside, v, r)
 
     def rest(self, norms: Array, low: int, high: int) -> Any:
         """Return what all groups but ``low`` to ``high``, of these norms, are to the part of these."""
@@ -171,6 +176,7 @@ class FunctionPenalty(GroupPenalty):
     functions: Regularizer = field(kw_only=True)
     scale: Array = field(kw_only=True)
     first: int = 0
+    shape = None
 
     @classmethod
     def of(cls, regularizer: Regularizer, starts: Array, w: Array) -> FunctionPenalty:
@@ -406,6 +412,44 @@ def power_root(
 
 
 @compiled(fastmath=FAST)
+def group_minimizer(
+    p: Array,
+    eigenvalues: Array,
+    linear: float,
+    curvature: float,
+    power: float,
+    q: float,
+    strength: float,
+    coupled: bool,
+    rest: float,
+    out: Array,
+) -> None:
+    """Set ``out`` to the minimizer of ``p'x + sum_k eigenvalue_k x_k^2 / 2`` plus one group's penalty.
+
+    ``rest`` is what the other groups add to the sum of powers of norms.
+    """
+    size = np.sqrt(np.dot(p, p))
+    a, c, b = linear, curvature, power
+    if coupled:
+        if q == 1.0:
+            a, c, b = a + strength * rest * b, c + strength * b * b, 0.0
+    elif q == 2.0:
+        c, b = c + strength * b, 0.0
+    if size <= a:
+        out[:] = 0.0
+        return
+    extra = c
+    if b > 0.0 and strength > 0.0:
+        tau = power_root(p, eigenvalues, a, c, b, q, strength, coupled, rest)
+        extra = power_slope(tau, a, c, b, q, strength, coupled, rest) / tau if tau > 0.0 else np.inf
+    elif a > 0.0:
+        tau = block_root(p, eigenvalues, a, c)
+        extra = c + a / tau if tau > 0.0 else np.inf
+    for k in range(p.size):
+        out[k] = -p[k] / (eigenvalues[k] + extra)
+
+
+@compiled(fastmath=FAST)
 def sweep(
     H: Array,
     starts: Array,
@@ -429,28 +473,12 @@ def sweep(
             total += power[m] * np.sqrt(np.dot(v[low:high], v[low:high])) ** q
     for m in range(linear.size):
         low, high = starts[m], starts[m + 1]
-        old = v[low:high]
-        p = r[low:high] - eigenvalues[low:high] * old
-        size = np.sqrt(np.dot(p, p))
-        a, c, b, rest = linear[m], curvature[m], power[m], 0.0
+        old, own = v[low:high], eigenvalues[low:high]
+        p = r[low:high] - own * old
+        rest = 0.0
         if coupled:
-            rest = max(total - b * np.sqrt(np.dot(old, old)) ** q, outside)
-            if q == 1.0:
-                a, c, b = a + strength * rest * b, c + strength * b * b, 0.0
-        elif q == 2.0:
-            c, b = c + strength * b, 0.0
-        if size <= a:
-            new[low:high] = 0.0
-        else:
-            extra = c
-            if b > 0.0 and strength > 0.0:
-                tau = power_root(p, eigenvalues[low:high], a, c, b, q, strength, coupled, rest)
-                extra = power_slope(tau, a, c, b, q, strength, coupled, rest) / tau if tau > 0.0 else np.inf
-            elif a > 0.0:
-                tau = block_root(p, eigenvalues[low:high], a, c)
-                extra = c + a / tau if tau > 0.0 else np.inf
-            for k in range(low, high):
-                new[k] = -p[k - low] / (eigenvalues[k] + extra)
+            rest = max(total - power[m] * np.sqrt(np.dot(old, old)) ** q, outside)
+        group_minimizer(p, own, linear[m], curvature[m], power[m], q, strength, coupled, rest, new[low:high])
         if coupled:
             total = rest + power[m] * np.sqrt(np.dot(new[low:high], new[low:high])) ** q
         for k in range(low, high):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.solvers.factored.backfitting import Block, backfitting_step
+from manykernels.solvers.factored.block_descent import DescentModel, descends
 from manykernels.solvers.factored.curvatures import Bends, SampleBends
 from manykernels.solvers.factored.group_problem import GroupProblem
 from manykernels.solvers.factored.objective import FactoredObjective, Point
@@ -49,17 +50,19 @@ class Curvature:
     rows: int
     dense: GroupProblem | None = None
     blocks: list[Block] | None = None
+    descent: DescentModel | None = None
+    descending: bool = True
     damping: float = FIRST_DAMPING
     damped: bool = False
 
     def forget(self) -> None:
         """Have the models made anew from the curvatures of the next step."""
-        self.dense, self.blocks = None, None
+        self.dense, self.blocks, self.descent = None, None, None
 
     @property
     def fresh(self) -> bool:
         """Whether the next step makes its models anew."""
-        return self.dense is None and self.blocks is None
+        return self.dense is None and self.blocks is None and self.descent is None
 
 
 def minimize(objective: FactoredObjective, point: Point, tol: float, max_steps: int, deadline: float = np.inf) -> Fit:
@@ -92,6 +95,8 @@ def minimize(objective: FactoredObjective, point: Point, tol: float, max_steps: 
         last, gap = gap, value - best_dual
         if gap <= tol or step == max_steps or time.perf_counter() > deadline:
             break
+        if curvature.descent is not None and gap > SLOW * last:
+            curvature.descending = False  # groups that act on each other move together in a Newton step only
         if gap > STALE * last:
             curvature.forget()
         if gap > SLOW * last and not (curvature.damped and curvature.damping > SMALL_DAMPING):
@@ -143,7 +148,11 @@ def _advance(
     """Take one step with a line search; return its size, 0 if the objective does not decrease."""
     if not bends.any:
         return 0.0
-    if objective.rank > RANK_LIMIT or first_rows(objective) * objective.products > DENSE_WORK:
+    if curvature.descending and descends(objective, bends, first_rows(objective)):
+        if curvature.descent is None:
+            curvature.descent = DescentModel(objective, bends)
+        v, shift, change = curvature.descent.step(objective, point, slopes)
+    elif objective.rank > RANK_LIMIT or first_rows(objective) * objective.products > DENSE_WORK:
         if curvature.blocks is None:
             curvature.blocks = [Block(objective, slot, bends) for slot in range(len(objective.operators))]
         v, shift, change = backfitting_step(objective, point, slopes, bends, curvature.blocks)
