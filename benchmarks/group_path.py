@@ -1,4 +1,4 @@
-"""A path of 30 strengths over linear kernels of column groups (the group lasso), certified at 1e-4, beside group solvers.
+"""A path of 30 strengths over linear kernels of column groups (the group lasso), certified, beside group solvers.
 
     python benchmarks/group_path.py [--smoke] [--problem NAME ...] [--repeats N]
 
