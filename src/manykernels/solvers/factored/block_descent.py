@@ -137,14 +137,15 @@ def descend(
 class DescentModel:
     """The factors of a working set in the eigenbases of one curvature, which the steps of a solve share."""
 
-    def __init__(self, objective: FactoredObjective, bends: SampleBends) -> None:
+    def __init__(self, objective: FactoredObjective, weights: Array) -> None:
         n, starts = objective.problem.n_samples, objective.penalty.starts
-        self.weights = np.ascontiguousarray(bends.diagonal, dtype=np.float64)
+        self.weights = np.ascontiguousarray(weights, dtype=np.float64)
         self._starts, self._bases = starts, []
         self.Z = np.empty((objective.rank, n))
         self.eigenvalues = np.empty(objective.rank)
+        every = np.arange(n)
         for operator, low in zip(objective.operators, objective.ends[:-1], strict=True):
-            self.Z[low : low + int(operator.starts[-1])] = operator.rows(slice(None)).T
+            self.Z[low : low + int(operator.starts[-1])] = operator.rows(every).T
         for low, high in pairwise(starts):
             own = self.Z[low:high]
             values, vectors = eigh((own * self.weights) @ own.T)

@@ -150,7 +150,7 @@ def _advance(
         return 0.0
     if curvature.descending and descends(objective, bends, first_rows(objective)):
         if curvature.descent is None:
-            curvature.descent = DescentModel(objective, bends)
+            curvature.descent = DescentModel(objective, bends.diagonal)
         v, shift, change = curvature.descent.step(objective, point, slopes)
     elif objective.rank > RANK_LIMIT or first_rows(objective) * objective.products > DENSE_WORK:
         if curvature.blocks is None:
