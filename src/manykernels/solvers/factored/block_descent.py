@@ -35,7 +35,30 @@ LAST_MOVE = 1e-2  # a sweep whose groups move by this part of the largest sweep'
 
 
 @compiled(fastmath=FAST)
-def descend(
+def group_slopes(Z: Array, slopes: Array, low: int, high: int, out: Array) -> None:
+    """Set ``out[low:high]`` to the products of rows of ``Z`` with slopes (N,)."""
+    for k in range(low, high):
+        row, dot = Z[k], 0.0
+        for i in range(slopes.size):
+            dot += row[i] * slopes[i]
+        out[k] = dot
+
+
+@compiled(fastmath=FAST)
+def add_group(Z: Array, weights: Array, step: Array, low: int, high: int, slopes: Array, change: Array) -> None:
+    """Add what a step (r,) in one group does to scores and to the slopes of the quadratic."""
+    image = np.zeros(slopes.size)
+    for k in range(low, high):
+        row, size = Z[k], step[k]
+        for i in range(image.size):
+            image[i] += size * row[i]
+    for i in range(image.size):
+        change[i] += image[i]
+        slopes[i] += weights[i] * image[i]
+
+
+@compiled(fastmath=FAST)
+def sweep_rows(
     Z: Array,
     weights: Array,
     starts: Array,
@@ -46,92 +69,42 @@ def descend(
     q: float,
     strength: float,
     coupled: bool,
-    intercept: bool,
-    sweeps: int,
-    last_move: float,
+    everything: bool,
     v: Array,
     slopes: Array,
     change: Array,
 ) -> float:
-    """Minimize by sweeps; Z is (rank, N), its blocks have ``Z_m W Z_m' = diag(eigenvalues)``.
+    """Let every group take its turn, or every one that is not zero; return the square of how far scores moved.
 
-    ``v``, the slopes of the quadratic (N,) and the change of scores (N,) are updated; returns the intercept's change.
+    Z is (rank, N), its blocks have ``Z_m W Z_m' = diag(eigenvalues)``; coefficients, slopes of the quadratic and the
+    change of scores are updated.
     """
-    n, n_groups = slopes.size, linear.size
-    total_weight = 0.0
-    for i in range(n):
-        total_weight += weights[i]
-    image = np.empty(n)
-    p = np.empty(v.size)
-    new = np.empty(v.size)
-    shift, largest, everything = 0.0, 0.0, True
-    total = 0.0
+    p, new = np.empty(v.size), np.empty(v.size)
+    moved, total = 0.0, 0.0
     if coupled:
-        for m in range(n_groups):
-            low, high = starts[m], starts[m + 1]
-            total += power[m] * np.sqrt(np.dot(v[low:high], v[low:high])) ** q
-    for _ in range(sweeps):
-        moved = 0.0
-        for m in range(n_groups):
-            low, high = starts[m], starts[m + 1]
-            if not everything:
-                alive = False
-                for k in range(low, high):
-                    alive |= v[k] != 0.0
-                if not alive:
-                    continue
-            for k in range(low, high):
-                row, dot = Z[k], 0.0
-                for i in range(n):
-                    dot += row[i] * slopes[i]
-                p[k] = dot - eigenvalues[k] * v[k]
-            rest = 0.0
-            if coupled:
-                rest = max(total - power[m] * np.sqrt(np.dot(v[low:high], v[low:high])) ** q, 0.0)
-            group_minimizer(
-                p[low:high],
-                eigenvalues[low:high],
-                linear[m],
-                curvature[m],
-                power[m],
-                q,
-                strength,
-                coupled,
-                rest,
-                new[low:high],
-            )
-            if coupled:
-                total = rest + power[m] * np.sqrt(np.dot(new[low:high], new[low:high])) ** q
-            step = 0.0
-            for k in range(low, high):
-                step += eigenvalues[k] * (new[k] - v[k]) ** 2
-            if step == 0.0:
-                continue
+        for m in range(linear.size):
+            total += power[m] * np.sqrt(np.dot(v[starts[m] : starts[m + 1]], v[starts[m] : starts[m + 1]])) ** q
+    for m in range(linear.size):
+        low, high = starts[m], starts[m + 1]
+        old, own = v[low:high], eigenvalues[low:high]
+        size = np.sqrt(np.dot(old, old))
+        if size == 0.0 and not everything:
+            continue
+        group_slopes(Z, slopes, low, high, p)
+        p[low:high] -= own * old
+        rest = max(total - power[m] * size**q, 0.0) if coupled else 0.0
+        group_minimizer(p[low:high], own, linear[m], curvature[m], power[m], q, strength, coupled, rest, new[low:high])
+        if coupled:
+            total = rest + power[m] * np.sqrt(np.dot(new[low:high], new[low:high])) ** q
+        step = 0.0
+        for k in range(low, high):
+            new[k] -= v[k]
+            step += own[k - low] * new[k] ** 2
+        if step > 0.0:
+            add_group(Z, weights, new, low, high, slopes, change)
+            v[low:high] += new[low:high]
             moved += step
-            image[:] = 0.0
-            for k in range(low, high):
-                row, size = Z[k], new[k] - v[k]
-                v[k] = new[k]
-                for i in range(n):
-                    image[i] += size * row[i]
-            for i in range(n):
-                change[i] += image[i]
-                slopes[i] += weights[i] * image[i]
-        if intercept and total_weight > 0.0:
-            size = 0.0
-            for i in range(n):
-                size -= slopes[i]
-            size /= total_weight
-            shift += size
-            for i in range(n):
-                change[i] += size
-                slopes[i] += weights[i] * size
-        largest = max(largest, moved)
-        small = moved <= last_move * last_move * largest
-        if everything and small:
-            break
-        everything = small
-    return shift
+    return moved
 
 
 class DescentModel:
@@ -174,19 +147,19 @@ class DescentModel:
         penalty = objective.penalty
         assert penalty.shape is not None
         v, own, change = self.turned(point.v), np.array(slopes, dtype=np.float64), np.zeros(len(slopes))
-        shift = descend(
-            self.Z,
-            self.weights,
-            penalty.starts,
-            self.eigenvalues,
-            *penalty.shape,
-            objective.n_free > 0,
-            SWEEPS,
-            LAST_MOVE,
-            v,
-            own,
-            change,
-        )
+        fixed = (self.Z, self.weights, penalty.starts, self.eigenvalues, *penalty.shape)
+        total = float(self.weights.sum()) if objective.n_free else 0.0
+        shift, largest, everything = 0.0, 0.0, True
+        for _ in range(SWEEPS):
+            moved = sweep_rows(*fixed, everything, v, own, change)
+            if total > 0:
+                step = -float(own.sum()) / total
+                shift, change, own = shift + step, change + step, own + step * self.weights
+            largest = max(largest, moved)
+            small = moved <= LAST_MOVE**2 * largest
+            if everything and small:
+                break
+            everything = small
         return self.turned(v, back=True), shift, change
 
 
