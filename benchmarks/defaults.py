@@ -1,11 +1,13 @@
-"""Whether untouched estimators are good: the defaults that failed, before and after, and what other fractions would do.
+"""Whether untouched estimators are good: the defaults that failed, before and after, and what other strengths would do.
 
 ``python benchmarks/defaults.py [--data DIR] [--rows 200 800] [--penalties l1 ridge] [--smoke] [--output DIR]``
 
 First table: banks and targets on which untouched estimators failed when ``alpha`` was 0.01 and traces were 1, with
 those settings given as numbers (before) and untouched (after). Second table: held-out accuracy or R2 of the default
-bank at multiples of the default strength, mean over splits. Third: for each multiple what it loses, in the mean over
-the sets, to the best multiple of each. Sets that are not in the folder of ``--data`` are left out, with a line.
+bank, mean over splits, at ``0.5 / sqrt(n)`` of the strength at which the model is empty, which was the default before,
+and at multiples of the strength at which the model of y in random order is; beside each the number of kernels. Weak
+effects, noise and many targets are among the sets. Third: what each strength loses, in the mean over the sets, to the
+best of each. Sets that are not in the folder of ``--data`` are left out, with a line.
 """
 
 from __future__ import annotations
@@ -24,10 +26,9 @@ from sklearn import datasets
 from sklearn.model_selection import train_test_split
 
 from manykernels import KernelBank, MKLClassifier, MKLRegressor
-from manykernels.estimators.strength import SHARE
 from manykernels.kernels import Gaussian
 
-FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # times the default fraction
+NOISE = (0.05, 0.1, 0.2, 0.35, 0.5)  # times the strength at which the model of y in random order is empty
 CLASSES = (
     *("breast_cancer", "wine", "iris", "ionosphere", "sonar", "pima", "liver", "heart_statlog", "thyroid_ida"),
     *("banana", "titanic", "flare_solar", "breast_cancer_ida", "svmguide1"),
@@ -149,28 +150,43 @@ def _fitted(model: Any, X: np.ndarray, y: np.ndarray) -> Any:
         return model.fit(X, y)
 
 
-# --- other fractions ------------------------------------------------------------------------------------------------
+# --- other strengths ------------------------------------------------------------------------------------------------
+
+
+def drawn_sets(rows: int) -> Iterator[Data]:
+    """Yield targets that hardly depend on X, or not at all, and several of them at once."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(rows + 1000, 20))
+    weak = rng.uniform(size=len(X)) < 1.0 / (1.0 + np.exp(-0.8 * X[:, 0]))
+    yield Data("1 weak column of 20, classes", X, weak.astype(int), classes=True)
+    yield Data("1 weak column of 20", X, 0.5 * np.sin(2.0 * X[:, 0]) + rng.normal(size=len(X)), classes=False)
+    yield Data("noise", X, rng.normal(size=len(X)), classes=False)
+    many = 0.4 * X[:, :4] @ rng.normal(size=(4, 10)) + rng.normal(size=(len(X), 10))
+    yield Data("10 targets of 4 columns", X, many, classes=False)
 
 
 def sweep(data: Data, penalty: str, rows: int, seeds: range) -> dict[str, Any]:
-    """Return the mean score of the default bank at each multiple of the default strength."""
-    scores = np.zeros(len(FACTORS))
+    """Return the mean score of the default bank, and its number of kernels, at each strength."""
+    strengths = {"0.5/sqrt(n) max": None} | {f"{factor:g} noise": f"{factor}*noise" for factor in NOISE}
+    scores, active = dict.fromkeys(strengths, 0.0), dict.fromkeys(strengths, 0.0)
     for seed in seeds:
         X_train, X_test, y_train, y_test = data.split(rows, seed)
-        for place, factor in enumerate(FACTORS):
-            alpha = f"{factor * SHARE / np.sqrt(len(y_train)):.6g}*max"
+        for name, alpha in strengths.items():
+            given = alpha or f"{0.5 / np.sqrt(len(y_train)):.6g}*max"
             kind = MKLClassifier if data.classes else MKLRegressor
-            model = _fitted(kind(penalty=penalty, alpha=alpha, tol=TOL), X_train, y_train)
-            scores[place] += model.score(X_test, y_test) / len(seeds)
-    found = {f"x {factor:g}": score for factor, score in zip(FACTORS, scores, strict=True)}
-    return {"set": data.name, "penalty": penalty, "rows": len(y_train), **found}
+            model = _fitted(kind(penalty=penalty, alpha=given, tol=TOL), X_train, y_train)
+            scores[name] += model.score(X_test, y_test) / len(seeds)
+            active[name] += float((np.atleast_2d(model.kernel_weights_) > 0).sum(axis=1).mean()) / len(seeds)
+    row: dict[str, Any] = {"set": data.name, "penalty": penalty, "rows": len(y_train)}
+    return row | scores | {f"kernels, {name}": number for name, number in active.items()}
 
 
 def losses(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return what each multiple loses to the best of each set, in the mean over the sets of a row."""
-    multiples = [name for name in frame if name.startswith("x ")]
+    """Return what each strength loses to the best strength of each set, in the mean over the sets of a row."""
+    multiples = [name for name in frame if name.endswith((" max", " noise")) and not name.startswith("kernels")]
     lost = frame[multiples].rsub(frame[multiples].max(axis=1), axis=0)
-    kind = np.where(frame["set"].isin(CLASSES), "accuracy", "R2")
+    drawn = frame["set"].isin([data.name for data in drawn_sets(10)])
+    kind = np.where(drawn, "drawn", np.where(frame["set"].isin(CLASSES), "accuracy", "R2"))
     groups = [frame["penalty"], pd.Series(kind, name="score", index=frame.index)]
     return lost.groupby([*groups, frame["asked"].rename("at most rows")], sort=False).mean().reset_index()
 
@@ -182,17 +198,21 @@ def main() -> int:
     parser.add_argument("--rows", type=int, nargs="+", default=[200, 800], help="most training rows")
     parser.add_argument("--penalties", nargs="+", default=["l1", "ridge"], help="penalties of the sweep")
     parser.add_argument("--splits", type=int, default=2, help="random splits a set")
+    parser.add_argument("--sweep-only", action="store_true", help="leave out the defaults that failed")
     options: argparse.Namespace = parser.parse_args()
     record = common.environment()
     common.print_environment(record)
     seeds = range(options.seed, options.seed + (1 if options.smoke else options.splits))
-    failed = before_and_after(options.data, seeds, options.smoke)
-    common.print_table(failed, "Untouched", {"before": ".3f", "after": ".3f"})
-    common.save(failed, record, options.output, "defaults_failed")
+    if not options.sweep_only:
+        failed = before_and_after(options.data, seeds, options.smoke)
+        common.print_table(failed, "Untouched", {"before": ".3f", "after": ".3f"})
+        common.save(failed, record, options.output, "defaults_failed")
     named = [(name, True) for name in CLASSES] + [(name, False) for name in NUMBERS]
     if options.smoke:
         named, options.rows, options.penalties = [("wine", True), ("diabetes", False)], [60], ["l1"]
     sets = [found for name, classes in named if (found := load(name, options.data, classes=classes)) is not None]
+    if not options.smoke:
+        sets += list(drawn_sets(150))
     rows = [
         sweep(data, penalty, most, seeds) | {"asked": most}
         for penalty in options.penalties
@@ -201,9 +221,14 @@ def main() -> int:
         if most == min(options.rows) or 0.7 * len(data.y) > min(options.rows)
     ]
     frame = pd.DataFrame(rows)
-    shown = {name: ".3f" for name in frame if name.startswith("x ")}
-    common.print_table(frame.drop(columns="asked"), "Scores at multiples of the default strength", shown)
-    common.print_table(losses(frame), "Lost to the best multiple of each set, in the mean", shown)
+    lost = losses(frame)
+    shown = {name: ".3f" for name in lost if name.endswith((" max", " noise"))}
+    kernels = {name: ".0f" for name in frame if name.startswith("kernels")}
+    common.print_table(
+        frame[["set", "penalty", "rows", *shown]], "Scores at the old default and in units of noise", shown
+    )
+    common.print_table(frame[["set", "penalty", "rows", *kernels]], "Kernels selected", kernels)
+    common.print_table(lost, "Lost to the best strength of each set, in the mean", shown)
     common.save(frame, record, options.output, "defaults_sweep")
     return 0
 

@@ -16,15 +16,20 @@ from manykernels import (
     KernelBank,
     MKLClassifier,
     MKLRegressor,
+    MKLSurvival,
     PrecomputedBank,
     get_regularizer,
     load_model,
     regularization_path,
     save_model,
     solve,
+    survival_array,
 )
+from manykernels.estimators.strength import noise_levels
 from manykernels.kernels import Gaussian, Linear
-from manykernels.objective.regularizers import REGULARIZERS
+from manykernels.objective import JointProblem, Problem
+from manykernels.objective.losses import CoxPartial, get_loss, survival_target
+from manykernels.objective.regularizers import REGULARIZERS, BlockL1
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2.0, 2.0, size=(30, 2))
@@ -138,7 +143,6 @@ def test_a_number_is_the_strength_relative_to_the_mean_loss_in_the_unit_of_y() -
 def test_text_is_a_multiple_of_the_largest_useful_strength() -> None:
     alpha_max = regularization_path(X, Y, kernels=BANK, n_alphas=2).alpha_max
     assert MKLRegressor(BANK, alpha="0.1*max").fit(X, Y).alpha_ == pytest.approx(0.1 * alpha_max, rel=1e-9)
-    assert MKLRegressor(BANK).fit(X, Y).alpha_ == pytest.approx(0.5 / np.sqrt(30) * alpha_max, rel=1e-9)
     assert MKLRegressor(BANK, alpha=" 9.99e-1 * max", **TIGHT).fit(X, Y).kernel_weights_.any()
     with pytest.warns(UserWarning, match="No kernel was selected"):
         assert not MKLRegressor(BANK, alpha="1.001*max").fit(X, Y).kernel_weights_.any()
@@ -157,7 +161,10 @@ def test_strength_of_ridge_is_a_share_of_the_rayleigh_quotient() -> None:
     assert found.alpha_ == pytest.approx(0.2 * quotient / 30, rel=1e-9)
 
 
-@pytest.mark.parametrize("wrong", ["much", "0*max", "-1*max", "1.2.3*max", "nan*max", "max", "0.1", 0, None, True])
+@pytest.mark.parametrize(
+    "wrong",
+    ["much", "0*max", "noise", "0*noise", "1*silence", "-1*max", "1.2.3*max", "nan*max", "max", "0.1", 0, None, True],
+)
 def test_what_alpha_may_be_is_said(wrong: Any) -> None:
     with pytest.raises(InvalidInputError, match="alpha must be a"):
         MKLRegressor(alpha=wrong).fit(X, Y)
@@ -203,6 +210,118 @@ def test_an_untouched_search_for_widths_learns_a_wave() -> None:
     assert GaussianMKL("logistic").fit(rows[:100], y[:100] > 0).score(rows[100:], y[100:] > 0) > 0.75
 
 
+# --- strength in units of noise -------------------------------------------------------------------------------------
+
+
+def test_the_unit_of_noise_empties_the_models_of_half_of_the_random_orders() -> None:
+    model = MKLRegressor("precomputed", alpha="1*noise", **TIGHT).fit(GRAMS, Y)
+    assert model.noise_ratio_ == pytest.approx(1.0, rel=1e-12)
+    (level,) = noise_levels([Problem(GRAMS, Y, get_loss("squared"), get_regularizer("l1", 1.0))], 0)
+    np.testing.assert_array_equal(level.penalty(get_regularizer("l1", 1.0), 1.0, 30.0).strength, 30 * model.alpha_)
+    assert (level.permuted.max(axis=1) <= 30 * model.alpha_).sum() == 10
+    rng = np.random.default_rng(5)
+    orders = [rng.permutation(Y) for _ in range(40)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        models = [MKLRegressor("precomputed", alpha=model.alpha_).fit(GRAMS, order) for order in orders]
+    assert 8 <= sum(not found.kernel_weights_.any() for found in models) <= 32
+
+
+def test_a_multiple_of_noise_is_that_of_its_unit_and_the_default_is_a_fifth() -> None:
+    one, third, default = (MKLRegressor(BANK, alpha=alpha).fit(X, Y) for alpha in ("1*noise", "0.3*noise", "auto"))
+    assert third.alpha_ == pytest.approx(0.3 * one.alpha_, rel=1e-12)
+    assert default.alpha_ == pytest.approx(0.2 * one.alpha_, rel=1e-12)
+    assert [model.noise_ratio_ for model in (third, default)] == pytest.approx([0.3, 0.2], rel=1e-12)
+    number = MKLRegressor(BANK, alpha=default.alpha_).fit(X, Y)
+    assert number.noise_ratio_ == pytest.approx(0.2, rel=1e-12)
+
+
+@pytest.mark.parametrize("penalty", list(REGULARIZERS))
+def test_every_penalty_has_a_unit_of_noise(penalty: str) -> None:
+    alphas = [MKLRegressor(BANK, penalty=penalty, alpha=f"{c}*noise").fit(X, Y).alpha_ for c in (0.2, 0.4)]
+    assert alphas[1] == pytest.approx(2 * alphas[0], rel=1e-9)
+
+
+def test_factors_and_matrices_measure_the_same_noise() -> None:
+    models = [MKLRegressor(BANK, kernels_as=form, tol=1e-3).fit(X, Y) for form in ("gram", "factored")]
+    assert models[1].alpha_ == pytest.approx(models[0].alpha_, rel=1e-6)
+    assert models[1].noise_p_value_ == models[0].noise_p_value_
+    np.testing.assert_array_equal(models[1].above_noise_, models[0].above_noise_)
+
+
+def test_rows_of_several_targets_with_shared_weights_are_permuted_as_wholes() -> None:
+    both = np.column_stack([Y, X[:, 1]])
+    model = MKLRegressor("precomputed", weights="shared", alpha="1*noise", tol=1e-3).fit(GRAMS, both)
+    centered = both - both.mean(axis=0)
+    largest = []
+    rng = np.random.default_rng(0)  # the seed of permutations
+    for _ in range(19):
+        R = centered[rng.permutation(30)]
+        largest.append(np.sqrt(np.einsum("nt,mnk,kt->m", R, GRAMS, R).max()))
+    assert 30 * model.alpha_ == pytest.approx(np.median(largest), rel=1e-9)
+
+
+def test_strata_of_survival_times_are_permuted_apart() -> None:
+    time, stratum = np.exp(-Y), np.repeat([0, 1], 15)
+    y = survival_array(np.ones(30, dtype=bool), time + 100.0 * stratum, stratum)
+    whole = survival_array(np.ones(30, dtype=bool), time + 100.0 * stratum)
+    strengths = [MKLSurvival(BANK, alpha="1*noise").fit(X, target).alpha_ for target in (y, whole)]
+    assert all(np.isfinite(strengths))
+    level = noise_levels(
+        [problem := JointProblem(GRAMS, survival_target(y["event"], y["time"], stratum), CoxPartial(), BlockL1(1.0))],
+        0,
+        stratum,
+    )[0]
+    rho = problem.zero_model()[0]
+    rng = np.random.default_rng(0)
+    order = np.concatenate([rng.permutation(np.arange(15)), rng.permutation(np.arange(15, 30))])
+    expected = np.sqrt(np.einsum("n,mnk,k->m", rho[order], GRAMS, rho[order]))
+    np.testing.assert_allclose(level.permuted[0], expected, rtol=1e-9)
+
+
+def test_noise_is_told_from_truth() -> None:
+    rng = np.random.default_rng(0)
+    rows, noise = rng.normal(size=(120, 6)), rng.normal(size=120)
+    with pytest.warns(UserWarning, match="pure noise would select about as many kernels as these"):
+        doubtful = MKLRegressor(tol=1e-2).fit(rows, noise)
+    assert doubtful.noise_p_value_ > 0.05
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clear = MKLRegressor(tol=1e-2).fit(rows, noise + 2.0 * rows[:, 2])
+    assert clear.noise_p_value_ == 0.05
+    marked = clear.weights_frame(active_only=False)
+    assert marked.loc[marked["columns"] == "x2", "above_noise"].all()
+    assert clear.weights_frame()["above_noise"].iloc[0]
+
+
+def test_classes_are_judged_together() -> None:
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(90, 4))
+    labels = np.argmax(rows[:, :3] + 0.3 * rng.normal(size=(90, 3)), axis=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = MKLClassifier(tol=1e-2).fit(rows, labels)
+    assert model.noise_p_value_.shape == model.noise_ratio_.shape == (3,)
+    assert model.above_noise_.shape == model.kernel_weights_.shape
+    with pytest.warns(UserWarning, match="No kernel by itself"):
+        MKLClassifier(tol=1e-2).fit(rows, rng.permutation(labels))
+
+
+def test_the_seed_decides_the_orders_and_a_generator_is_left_as_it_was() -> None:
+    alphas = [MKLRegressor(BANK, random_state=seed).fit(X, Y).alpha_ for seed in (None, 0, 1)]
+    assert alphas[0] == alphas[1] != alphas[2]
+    given = np.random.RandomState(3)
+    MKLRegressor(BANK, random_state=given).fit(X, Y)
+    assert given.randint(2**31 - 1) == np.random.RandomState(3).randint(2**31 - 1)
+
+
+def test_weights_of_classes_do_not_push_the_strength_below_that_of_plain_ones() -> None:
+    plain = MKLClassifier(BANK, alpha="1*noise").fit(X, LABELS)
+    with pytest.warns(UserWarning, match="No kernel was selected"):
+        tiny = MKLClassifier(BANK, alpha="1*noise", class_weight={"yes": 1e-6, "no": 1.0}).fit(X, LABELS)
+    assert tiny.alpha_ >= plain.alpha_
+
+
 # --- what is told ---------------------------------------------------------------------------------------------------
 
 
@@ -245,6 +364,6 @@ def test_any_bank_is_good_enough_untouched(bank: Any, least: float) -> None:
 def test_an_untouched_regressor_beats_the_mean() -> None:
     data, y = load_diabetes(return_X_y=True)
     train, test, y_train, y_test = train_test_split(data, y, train_size=200, random_state=0)
-    scores = [MKLRegressor(tol=1e-2).fit(train, unit * y_train).score(test, unit * y_test) for unit in (1.0, 0.01)]
+    scores = [MKLRegressor().fit(train, unit * y_train).score(test, unit * y_test) for unit in (1.0, 0.01)]
     assert scores[0] > 0.3
     assert scores[1] == pytest.approx(scores[0], abs=1e-6)

@@ -20,7 +20,13 @@ DRAWING = [("ufo_mkl", "elasticnet"), ("obscure", "lq")]
 
 
 def coefficients(data: Any, **parameters: Any) -> Any:
-    given = {"loss": "hinge", "penalty": "elasticnet", "solver": "ufo_mkl", "tol": 1e-2} | parameters
+    given = {
+        "loss": "hinge",
+        "penalty": "elasticnet",
+        "solver": "ufo_mkl",
+        "tol": 1e-2,
+        "alpha": "0.05*max",
+    } | parameters
     model = MKLClassifier("precomputed", **given).fit(data.grams, data.labels)
     return model.solution_.dual_coef
 

@@ -1,10 +1,21 @@
-"""Parameters in no unit: what ``alpha``, ``epsilon`` and ``delta`` stand for when they are left to the data."""
+"""Parameters in no unit: what ``alpha``, ``epsilon`` and ``delta`` stand for when they are left to the data.
+
+A strength in no unit is a multiple of one of two strengths at which the model is empty: that of the target, or that of
+the target in another order, which no kernel has to do with. With ``R`` the negative gradient of the loss at the best
+constant and ``P`` a permutation::
+
+    max   = Omega*-threshold of u_m(R),     u_m(R) = sqrt(tr R' K_m R) / w_m
+    noise = median over P of the threshold of u_m(P R)
+
+All permutations are columns of one matrix, so that they cost about a pass over the kernels.
+"""
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,52 +23,90 @@ import numpy as np
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
+from manykernels.objective.regularizers import Regularizer
+from manykernels.objective.rounding import EPS, FEW
 from manykernels.validation.arrays import Array, check_positive
+from manykernels.validation.parameters import seed_from
 
 __all__ = [
     "AUTO",
     "IN_UNIT_SPREAD",
+    "NOISE_SHARE",
+    "SIGNIFICANT",
+    "NoiseLevel",
+    "RelativeStrength",
     "alpha_from_strength",
-    "at_fraction",
+    "at_strength",
     "check_alpha",
+    "default_fraction",
     "in_unit_of",
+    "noise_levels",
+    "noise_seed",
     "number_or_auto",
-    "strength_fraction",
+    "p_value",
+    "relative_strength",
     "strength_from_alpha",
+    "stronger",
 ]
 
 AUTO = "auto"
-SHARE = 0.5  # chosen by benchmarks/defaults.py, see `strength_fraction`
+NOISE_SHARE = 0.2  # of the strength at which noise leaves an empty model; chosen by benchmarks/defaults.py
+MAX_SHARE = 0.5  # over sqrt(n), of the strength at which the target does, where no noise is measured
+N_PERMUTATIONS = 19  # the target itself is above all of them in one of 20 cases if it is noise
+SAME = 1e-12  # spread of norms below which they are equal but for rounding
+SIGNIFICANT = 0.05  # p-value up to which a relation is no noise
+COLUMN_BYTES = 128 * 2**20  # of permuted dual coefficients that are held at once
 IN_UNIT_SPREAD = {"epsilon": 0.1, "delta": 1.35}  # sizes of errors for a target of standard deviation 1
-RELATIVE = re.compile(r"\s*([0-9.]+(?:[eE][-+]?[0-9]+)?)\s*\*\s*max\s*")
+RELATIVE = re.compile(r"\s*([0-9.]+(?:[eE][-+]?[0-9]+)?)\s*\*\s*(max|noise)\s*")
+
+
+@dataclass(frozen=True)
+class RelativeStrength:
+    """A strength as a multiple of one that the data give.
+
+    Attributes
+    ----------
+    factor : float
+    unit : {"max", "noise"}
+        The strength at which the model of the target is empty, or that of permuted targets.
+    """
+
+    factor: float
+    unit: str
 
 
 def check_alpha(alpha: Any) -> None:
-    """Raise ``InvalidInputError`` unless ``alpha`` is a positive number, "auto", or text such as "0.1*max"."""
+    """Raise ``InvalidInputError`` unless ``alpha`` is a positive number, "auto", or text such as "0.3*noise"."""
     if isinstance(alpha, str):
-        strength_fraction(alpha, 1)
+        relative_strength(alpha)
     else:
         check_positive(alpha, "alpha")
 
 
-def strength_fraction(alpha: Any, n_samples: int) -> float | None:
-    """Return the fraction that ``alpha`` asks for of the strength that leaves nothing to gain, or None for a number.
-
-    "auto" is ``0.5 / sqrt(n)``. What noise adds to ``sum_i rho_i f(x_i)`` grows with the root of the number of samples,
-    and the strength that leaves nothing to gain with the number itself.
-    """
+def relative_strength(alpha: Any) -> RelativeStrength | None:
+    """Return what text such as "0.1*max", "0.3*noise" or "auto" asks for, or None for a number."""
     if not isinstance(alpha, str):
         return None
     if alpha == AUTO:
-        return SHARE / float(np.sqrt(n_samples))
+        return RelativeStrength(NOISE_SHARE, "noise")
     found = RELATIVE.fullmatch(alpha)
     try:
-        return check_positive(float(found[1] if found else "none"), "alpha")
+        factor = check_positive(float(found[1] if found else "none"), "alpha")
     except ValueError as error:
         raise InvalidInputError(
             f"alpha must be a positive number, 'auto', or a positive multiple of the strength at which the model is "
-            f"empty, such as '0.1*max', got {alpha!r}."
+            f"empty, of y ('0.1*max') or of y in random order ('0.3*noise'), got {alpha!r}."
         ) from error
+    return RelativeStrength(factor, found[2] if found else "max")
+
+
+def default_fraction(n_samples: int) -> float:
+    """Return the fraction of the strength that leaves nothing to gain to take where no noise is measured.
+
+    What noise adds to ``sum_i rho_i f(x_i)`` grows with the root of the number of samples, and that strength with the
+    number itself.
+    """
+    return MAX_SHARE / float(np.sqrt(n_samples))
 
 
 def number_or_auto(check: Callable[[Any], object]) -> Callable[[Any], object]:
@@ -65,33 +114,154 @@ def number_or_auto(check: Callable[[Any], object]) -> Callable[[Any], object]:
     return lambda value: None if isinstance(value, str) and value == AUTO else check(value)
 
 
-def at_fraction(problem: Problem, fraction: float, own_weight: Array | None) -> Problem:
-    """Return the problem with its penalty at a fraction of the strength that leaves nothing to gain.
+@dataclass(frozen=True, eq=False)
+class NoiseLevel:
+    """How strongly kernels are related to a target, and to the same target in random order.
 
-    Weights of classes that all but remove a class leave little to gain, and it is not worth fitting what is left of it
-    any closer for that: the strength relative to the mean loss is at least that without the weights of classes.
+    Attributes
+    ----------
+    norms : (M,) float64
+        Dual norms ``u_m`` at the empty model.
+    permuted : (n_permutations, M) float64
+        Those of permuted targets.
+    loss : float
+        Of the best constant.
+    constant : bool
+        Whether the target has one value only.
+    """
+
+    norms: Array
+    permuted: Array
+    loss: float
+    constant: bool
+
+    def penalty(self, regularizer: Regularizer, factor: float, total_weight: float) -> Regularizer:
+        """Return the penalty at a multiple of the strength at which a permuted target leaves nothing to gain."""
+        if self.constant:
+            return replace(regularizer, strength=factor * total_weight)
+        return regularizer.relative(factor, self.permuted[self._median(regularizer)[0]], self.loss)
+
+    def _median(self, regularizer: Regularizer) -> tuple[int, float]:
+        """Return which permuted target is the middle one by the strength that leaves nothing to gain, and this."""
+        strengths = [regularizer.strength_of_nothing_to_gain(norms, self.loss) for norms in self.permuted]
+        middle = int(np.argsort(strengths, kind="stable")[len(strengths) // 2])
+        return middle, strengths[middle]
+
+    def ratio(self, regularizer: Regularizer) -> float:
+        """Return the strength over that at which permuted targets leave nothing to gain; infinite without noise."""
+        if self.constant or not self.permuted.any():
+            return np.inf
+        unit = self._median(regularizer)[1]
+        return regularizer.strength / unit if unit > 0 else np.inf
+
+    @property
+    def above(self) -> Array:
+        """Whether a kernel is more strongly related to the target than to any permuted one, (M,) bool: 95 %."""
+        return self.norms > self.permuted.max(axis=0)
+
+    @property
+    def relations(self) -> Array:
+        """How strongly the target, and every permuted one, is related to single kernels, (1 + n_permutations,).
+
+        Two measures are added in units of their own spread: the largest norm, which a wide kernel reaches, and the
+        largest one in standard deviations of its kernel, which a narrow one does. All targets are treated alike, so
+        that the place of one that is noise is uniform among them.
+        """
+        norms = np.vstack([self.norms, self.permuted])
+        squares = norms**2
+        spread = squares.std(axis=0)
+        told = spread > SAME * squares.max()
+        if self.constant or not told.any():
+            return np.zeros(len(norms))
+        away = (squares[:, told] - squares[:, told].mean(axis=0)) / spread[told]
+        return sum(each / (each.std() or 1.0) for each in (norms.max(axis=1), away.max(axis=1)))
+
+
+def p_value(levels: Sequence[NoiseLevel]) -> float:
+    """Return the share of targets, permuted or not, that are as strongly related to single kernels as they are.
+
+    Several targets are permuted together: their relations add up. Of targets that are noise it is up to 0.05 in 5 % of
+    the cases.
+    """
+    total = np.sum([level.relations for level in levels], axis=0)
+    return float(np.mean(total >= total[0]))
+
+
+def at_strength(problem: Problem, level: NoiseLevel, asked: RelativeStrength) -> Problem:
+    """Return the problem with its penalty at a strength that its data give."""
+    if asked.unit == "max":
+        return problem.at_fraction(asked.factor)
+    return problem.with_penalty(level.penalty(problem.regularizer, asked.factor, problem.total_weight))
+
+
+def stronger(problem: Problem, other: Problem) -> Problem:
+    """Return the problem, with the penalty of its twin of other sample weights if that is relatively stronger."""
+    strength = other.regularizer.strength * problem.total_weight / other.total_weight
+    if strength <= problem.regularizer.strength:
+        return problem
+    return problem.with_penalty(replace(other.regularizer, strength=strength))
+
+
+def noise_seed(random_state: Any) -> int:
+    """Return the seed of permutations; a generator of the user's is read, and goes on from where it was."""
+    return 0 if random_state is None else seed_from(copy.deepcopy(random_state))
+
+
+def noise_levels(problems: Sequence[Problem], seed: int, groups: Array | None = None) -> list[NoiseLevel]:
+    """Return dual norms at the empty model of every problem on one stack, and of its permuted targets.
+
+    Targets go with their weights, rows of several targets with shared weights as wholes, times with their events. All
+    problems are permuted alike. One pass over the kernels for all, or for as many as fit.
 
     Parameters
     ----------
-    problem : Problem
-    fraction : float
-    own_weight : ndarray of shape (N,) or None
-        The weights of the samples without those of their classes, where there are such.
+    problems : sequence of Problem
+        With the same stack and kernel penalties.
+    seed : int
+    groups : (N,) int or None
+        Within which samples are permuted.
 
     Returns
     -------
-    Problem
+    list of NoiseLevel
     """
-    found = problem.at_fraction(fraction)
-    if own_weight is None:
-        return found
-    plain = replace(problem, sample_weight=own_weight).at_fraction(fraction)
-    strength = plain.regularizer.strength * problem.total_weight / plain.total_weight
-    return (
-        found
-        if strength <= found.regularizer.strength
-        else found.with_penalty(replace(plain.regularizer, strength=strength))
-    )
+    orders = _orders(problems[0].n_samples, seed, groups)
+    models = [problem.zero_model() for problem in problems]
+    together = max(1, COLUMN_BYTES // (8 * len(orders) * max(rho.size for rho, _ in models)))
+    squares: list[Array] = []
+    for first in range(0, len(models), together):
+        some = [rho.reshape(len(rho), -1) for rho, _ in models[first : first + together]]
+        # (N, problems, orders, targets): the targets of a problem are summed over, they share their weights.
+        columns = [np.stack([rho[order] for order in orders], axis=1) for rho in some]
+        flat = np.concatenate([part.reshape(len(part), -1) for part in columns], axis=1)
+        unit = np.abs(flat).max() or 1.0
+        found = unit**2 * problems[0].stack.quad_each(flat / unit)
+        ends = np.cumsum([part.shape[1] * part.shape[2] for part in columns])
+        for part, own in zip(np.split(found, ends[:-1], axis=1), some, strict=True):
+            squares.append(part.reshape(len(part), len(orders), own.shape[1]).sum(axis=2).T)
+    return [_level(*parts) for parts in zip(problems, squares, models, strict=True)]
+
+
+def _orders(n_samples: int, seed: int, groups: Array | None) -> Array:
+    """Return the order as it is and random ones, (1 + n_permutations, N), within groups if there are any."""
+    rng, everything = np.random.default_rng(seed), np.arange(n_samples)
+    orders = np.tile(everything, (1 + N_PERMUTATIONS, 1))
+    parts = [everything] if groups is None else [np.flatnonzero(groups == label) for label in np.unique(groups)]
+    for order in orders[1:]:
+        for part in parts:
+            order[part] = rng.permutation(part)
+    return orders
+
+
+def _level(problem: Problem, squares: Array, model: tuple[Array, Any]) -> NoiseLevel:
+    norms = np.sqrt(np.maximum(squares, 0.0)) / problem.penalties
+    loss = problem.empirical_loss(problem.constant_scores(model[1]))
+    return NoiseLevel(norms[0], norms[1:], loss, _is_constant(problem))
+
+
+def _is_constant(problem: Problem) -> bool:
+    """Whether a target has one value only, up to rounding."""
+    return bool(np.ptp(problem.y, axis=0).max() <= FEW * EPS * np.abs(problem.y).max())
 
 
 def in_unit_of(loss: Loss, given: Mapping[str, Any], target: Array, weight: Array) -> Loss:

@@ -183,6 +183,29 @@ class GramStack(ABC):
             self.prove_definite(self._unproven.betrayed(squares, float(vector @ vector), self.diag))
         return squares
 
+    def quad_each(self, R: ArrayLike) -> Array:
+        """Squared kernel norms ``r' K_m r`` of every column ``r`` of ``R``: one pass for all of them.
+
+        Parameters
+        ----------
+        R : array_like of shape (n_samples, k)
+
+        Returns
+        -------
+        ndarray of shape (n_kernels, k), float64
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels.grams import DenseStack
+        >>> stack = DenseStack(np.stack([np.eye(2), np.ones((2, 2))]))
+        >>> stack.quad_each([[1.0, 1.0], [2.0, -1.0]]).tolist()
+        [[5.0, 2.0], [9.0, 0.0]]
+        """
+        columns = check_columns(R, self.n_samples, "R")
+        self._count(self.n_kernels)
+        return self._quad_each(columns)
+
     def apply_each(self, R: ArrayLike, kernels: Index = None) -> Array:
         """Products ``K_m R`` of the given kernels, each on its own.
 
@@ -436,6 +459,16 @@ class GramStack(ABC):
 
     def _quad(self, r: Array) -> Array:
         return self._quad_of(r, np.arange(self.n_kernels))
+
+    def _quad_each(self, columns: Array) -> Array:
+        """Return ``r' K_m r`` of every column; products of a few kernels at a time are held."""
+        together = max(1, CHUNK_BYTES // (8 * columns.size))
+        found = np.empty((self.n_kernels, columns.shape[1]))
+        for first in range(0, self.n_kernels, together):
+            some = slice(first, min(first + together, self.n_kernels))
+            each = self._apply_each(columns, np.arange(some.start, some.stop))
+            np.einsum("mnk,nk->mk", each, columns, out=found[some])
+        return found
 
     def _quad_of(self, r: Array, kernels: Array) -> Array:
         total = np.zeros(len(kernels))

@@ -11,7 +11,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams import loops
 from manykernels.grams.base import MOST_SAMPLES, GramStack, Index
 from manykernels.grams.counters import triangle_size, triangle_starts
-from manykernels.threads import run_ranges
+from manykernels.threads import blas_threads, run_ranges
 from manykernels.validation.arrays import Array, check_float32_range, check_indices
 from manykernels.validation.gram import check_gram_array
 
@@ -128,6 +128,14 @@ class PackedStack(GramStack):
         n = self.n_samples
         run_ranges(lambda a, b: loops.packed_quad(self._packed[a:b], n, r, out[a:b]), len(out), self.n_threads)
         return out
+
+    def _quad_each(self, columns: Array) -> Array:
+        gram, found = np.empty((self.n_samples, self.n_samples)), np.empty((self.n_kernels, columns.shape[1]))
+        with blas_threads(self.n_samples, self.n_threads):
+            for triangle, row in zip(self._packed, found, strict=True):
+                loops.unpack_triangle(triangle, self.n_samples, gram)
+                np.einsum("nk,nk->k", gram @ columns, columns, out=row)
+        return found
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         right = np.ascontiguousarray(columns.T)

@@ -71,6 +71,9 @@ class RankOneStack(GramStack):
     def _quad(self, r: Array) -> Array:
         return (self._features @ r) ** 2
 
+    def _quad_each(self, columns: Array) -> Array:
+        return (self._features @ columns) ** 2
+
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         chosen = self._features[kernels]
         return chosen[:, :, None] * (chosen @ columns)[:, None, :]

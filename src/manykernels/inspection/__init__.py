@@ -19,6 +19,7 @@ from manykernels.inspection.evidence.comparison import compare
 from manykernels.inspection.evidence.display import StabilityDisplay
 from manykernels.inspection.evidence.importance import permutation_importance
 from manykernels.inspection.evidence.leave_out import leave_one_out_importance
+from manykernels.inspection.evidence.noise import noise_doubt, noise_selection
 from manykernels.inspection.evidence.stability import StabilitySelection, stability_selection
 from manykernels.inspection.functions.shape import ShapeDisplay
 from manykernels.inspection.functions.surface import SurfaceDisplay
@@ -47,6 +48,8 @@ __all__ = [
     "compare",
     "leave_one_out_importance",
     "load_model",
+    "noise_doubt",
+    "noise_selection",
     "permutation_importance",
     "plot_overview",
     "read_metadata",

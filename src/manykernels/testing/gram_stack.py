@@ -103,6 +103,12 @@ class GramStackContract(ABC):
         stack, grams, _ = self.pair()
         self.check_close(stack.diag(), np.diagonal(grams, axis1=1, axis2=2))
 
+    def test_quad_each(self) -> None:
+        """Check ``r' K_m r`` of every column of a matrix."""
+        stack, grams, rng = self.pair()
+        columns = rng.normal(size=(stack.n_samples, 3))
+        self.check_close(stack.quad_each(columns), np.einsum("ik,mij,jk->mk", columns, grams, columns))
+
     def test_quad(self) -> None:
         """Check ``r' K_m r``, also for a zero vector."""
         stack, grams, rng = self.pair()

@@ -14,7 +14,16 @@ from sklearn.utils.metaestimators import available_if
 from manykernels.discovery import Discovery
 from manykernels.estimators.parameters import check_parameters
 from manykernels.estimators.searches.found import kernel_norms, on_bank, union, unique_names
-from manykernels.estimators.strength import alpha_from_strength, strength_fraction, strength_from_alpha
+from manykernels.estimators.strength import (
+    AUTO,
+    alpha_from_strength,
+    at_strength,
+    default_fraction,
+    noise_levels,
+    noise_seed,
+    relative_strength,
+    strength_from_alpha,
+)
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.prediction import KernelExpansion, class_probabilities
 from manykernels.estimators.supervised.problems import Fit
@@ -134,12 +143,17 @@ class BaseKernelSearch(BaseMKL):
 
     def _strength(self, points: Array, target: Array, weight: Array, loss: Loss) -> float:
         """Return the strength for one target; text is relative to what leaves nothing to gain by a reference kernel."""
-        fraction = strength_fraction(self.alpha, len(points)) if self._reference_kernels(points) else None
-        if fraction is None:
+        asked = relative_strength(self.alpha) if self._reference_kernels(points) else None
+        if asked is None:
             return strength_from_alpha(self.alpha, float(weight.sum()))
         options: dict[str, Any] = {"fit_intercept": self.fit_intercept, "sample_weight": weight}
         stacks = (DenseStack(kernel(points)[None]) for kernel in self._reference_kernels(points))
         problems = (Problem(stack, target, loss, Simplex(1.0), **options) for stack in stacks)
+        if self.alpha != AUTO and asked.unit == "noise":
+            seed = noise_seed(self.random_state)
+            posed = (at_strength(problem, noise_levels([problem], seed)[0], asked) for problem in problems)
+            return max(problem.regularizer.strength for problem in posed)
+        fraction = default_fraction(len(points)) if self.alpha == AUTO else asked.factor
         return max(problem.at_fraction(fraction).regularizer.strength for problem in problems)
 
     def _reference_kernels(self, points: Array) -> list[KernelSpec]:

@@ -59,7 +59,8 @@ class GaussianMKL(BaseKernelSearch):
     alpha : float or str, default="auto"
         Strength of the penalty relative to the mean loss, positive. Text is relative to the strength at which the best
         kernel of the family leaves nothing to gain to first order, for each class or target by itself: ``"0.1*max"`` is
-        a tenth of it, ``"auto"`` the fraction ``0.5 / sqrt(n_samples)``; see :class:`MKLClassifier`.
+        a tenth of it, ``"auto"`` the fraction ``0.5 / sqrt(n_samples)``, and ``"0.3*noise"`` 0.3 of that of y in random
+        order; see :class:`MKLClassifier`.
     search : {"greedy", "sampling"}, default="greedy"
         "greedy" adds the kernel that helps most (GCD), "sampling" draws widths and takes stochastic gradient steps
         (SGD-1s).

@@ -28,7 +28,7 @@ from manykernels.estimators.selection.shared_folds import (
     score_together,
 )
 from manykernels.estimators.selection.stopping import Ending, limited
-from manykernels.estimators.strength import AUTO, strength_fraction
+from manykernels.estimators.strength import AUTO, default_fraction
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import time_left
 from manykernels.estimators.supervised.samples import Rows, Samples
@@ -344,7 +344,7 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
         """Return what to learn where nothing was scored: on a grid of its own, the strength nearest to the default."""
         if self.alphas is not None:
             return 0
-        fraction = strength_fraction(AUTO, n_samples)
+        fraction = default_fraction(n_samples)
         return int(np.abs(np.log(found.alphas[0] / (fraction * found.alphas[0][0]))).argmin())
 
     def _scoring_of(self: Any, loss: Loss) -> Any:

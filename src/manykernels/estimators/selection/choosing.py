@@ -35,7 +35,7 @@ from manykernels.estimators.selection.penalties import alpha_grid
 from manykernels.estimators.selection.search import Candidate, Folds, chosen, results_of, searched
 from manykernels.estimators.selection.shared_folds import SHARED, SharedFolds, Split
 from manykernels.estimators.selection.stopping import Ending, limited
-from manykernels.estimators.strength import AUTO, strength_fraction
+from manykernels.estimators.strength import AUTO, default_fraction, noise_levels, noise_seed
 from manykernels.estimators.supervised.problems import Fit, end_of, solve_problems, time_left
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import sample_weights
@@ -369,6 +369,7 @@ class ChoosesMixtures:
         self.mixing_ = float(mixings[0]) if single else mixings
         self.kernel_penalties_ = self.kernel_penalties
         self._keep_fit(training, fit, encoded)
+        self._keep_noise(fit, noise_levels(problems, noise_seed(self.random_state)))
         self._warn(fit)
         self._warn_of_search(found, mine)
 
@@ -401,8 +402,7 @@ def _unscored(
 ) -> Candidate:
     """Return what is learned where there was no time to score anything: what a plain estimator takes by default."""
     mixture = (mixtures[1] or mixtures[0])[0]
-    fraction = strength_fraction(AUTO, len(samples.weight))
-    assert fraction is not None
+    fraction = default_fraction(len(samples.weight))
     return Candidate(mixture, fraction, np.full((max(n_folds, 1), n_problems), np.nan), np.nan, 0, edge=False)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Self
 
@@ -17,11 +19,18 @@ from manykernels.estimators.parameters import check_parameters, shape_of
 from manykernels.estimators.strength import (
     AUTO,
     IN_UNIT_SPREAD,
+    SIGNIFICANT,
+    NoiseLevel,
+    RelativeStrength,
     alpha_from_strength,
-    at_fraction,
+    at_strength,
     in_unit_of,
-    strength_fraction,
+    noise_levels,
+    noise_seed,
+    p_value,
+    relative_strength,
     strength_from_alpha,
+    stronger,
 )
 from manykernels.estimators.supervised.explanation import Explanations
 from manykernels.estimators.supervised.factored import FactoredExpansion, expanded
@@ -264,8 +273,8 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
     def _learn(self, samples: Samples, loss: Loss) -> Fit:
         """Learn from checked samples and keep the model."""
         named = isinstance(self.penalty, str)
-        fraction = strength_fraction(self.alpha, len(samples.weight)) if named else None
-        fit = self._solve(samples, loss, self._checked_penalty(samples.total_weight), fraction)
+        asked = relative_strength(self.alpha) if named else None
+        fit = self._solve(samples, loss, self._checked_penalty(samples.total_weight), asked)
         if named:
             alphas = np.array([alpha_from_strength(p.regularizer.strength, p.total_weight) for p in fit.problems])
             one = self._single or self._shares_weights
@@ -281,16 +290,29 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
             self.l1_ratio_ = float(ratios[0]) if one else ratios
 
     def _solve(
-        self, samples: Samples, loss: Loss, regularizer: Regularizer, fraction: float | None = None, **stops: Any
+        self,
+        samples: Samples,
+        loss: Loss,
+        regularizer: Regularizer,
+        asked: RelativeStrength | None = None,
+        **stops: Any,
     ) -> Fit:
         """Solve one problem a column of targets and keep the model; each with a strength of its own if asked for."""
         training, problems = self._open(samples, loss, regularizer)
-        if fraction is not None:
-            problems = [at_fraction(problem, fraction, samples.own_weight) for problem in problems]
+        # Weights of classes that all but remove a class leave little to gain, and it is not worth fitting what is left
+        # of it any closer for that: the strength is at least that without them.
+        own = None if asked is None else samples.own_weight
+        plain = [] if own is None else [replace(problem, sample_weight=own) for problem in problems]
+        levels = noise_levels([*problems, *plain], noise_seed(self.random_state), self._exchangeable(samples))
+        if asked is not None:
+            posed = [at_strength(*pair, asked) for pair in zip([*problems, *plain], levels, strict=True)]
+            n = len(problems)
+            problems = [stronger(*pair) for pair in zip(posed[:n], posed[n:], strict=True)] if plain else posed
         settings = {"tol": self.tol, "max_iter": self.max_iter, "verbose": self.verbose}
         settings |= self._stops | stops
         fit = solve_problems(problems, self.solver, self.n_jobs, random_state=self.random_state, **settings)
         self._keep_fit(training, fit, samples)
+        self._keep_noise(fit, levels)
         return fit
 
     @property
@@ -380,6 +402,22 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
         if self._single:
             self.intercept_ = float(self.intercept_)
 
+    def _exchangeable(self, samples: Samples) -> Array | None:
+        """Return groups of samples among which targets may be exchanged if kernels do not matter; None for all."""
+        return None
+
+    def _keep_noise(self, fit: Fit, levels: Sequence[NoiseLevel]) -> None:
+        """Keep how the strengths and the kernels compare with permuted targets."""
+        pairs = list(zip(fit.problems, levels, strict=False))
+        every: Any = (
+            np.array([level.ratio(problem.regularizer) for problem, level in pairs]),
+            np.array([p_value([level]) for _, level in pairs]),
+            np.array([level.above for _, level in pairs]),
+        )
+        values = (part[0] for part in every) if self._single or self._shares_weights else every
+        self.noise_ratio_, self.noise_p_value_, self.above_noise_ = values
+        self._noise_p_value = p_value([level for _, level in pairs])  # of all classes or targets together
+
     def _keep_samples(self, solutions: list[Solution], samples: Samples) -> list[Solution]:
         """Set what the model knows of single samples, and return the solutions as they are kept.
 
@@ -416,6 +454,25 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
             searched = "alpha" not in self.get_params(deep=False)
             told = why_some(empty, self._target_labels(), self._target_word, self.alpha, searched=searched)
             warnings.warn(told, UserWarning, stacklevel=3)
+
+        self._warn_of_noise()
+
+    def _warn_of_noise(self) -> None:
+        """Say so if the kernels could as well have been selected from noise.
+
+        Not after cross-validation, whose held-out rows are better evidence.
+        """
+        chance = self.__dict__.get("_noise_p_value", 0.0)
+        if "alpha" not in self.get_params(deep=False) or chance <= SIGNIFICANT:
+            return
+        n_selected = int((np.atleast_2d(self.kernel_weights_) > 0).any(axis=0).sum())
+        warnings.warn(
+            f"No kernel by itself is more strongly related to y than to y in random order (p = {chance:.2g}): pure "
+            f"noise would select about as many kernels as these {n_selected}. Check held-out scores before reading "
+            "the selection.",
+            UserWarning,
+            stacklevel=4,
+        )
 
     def _why_none(self, fit: Fit) -> str:
         """Return why no target has a kernel."""

@@ -49,9 +49,10 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
         ``"simplex"``, ``"lp_ball"``, ``"elasticnet_ball"``. A Regularizer object brings its own strength instead of
         ``alpha``.
     alpha : float or str, default="auto"
-        Strength of the penalty relative to the mean loss, positive. Text is relative to the strength at which the model
-        of a class is empty, so that every class has its own: ``"0.1*max"`` is a tenth of it, ``"auto"`` the fraction
-        ``0.5 / sqrt(n_samples)``, which no scale of the kernels and no number of classes changes.
+        Strength of the penalty relative to the mean loss, positive. Text is relative to the strength at which a model
+        is empty, so that every class has its own, which no scale of the kernels and no number of classes changes:
+        ``"0.1*max"`` is a tenth of that of the class, ``"0.3*noise"`` 0.3 of that of its labels in random order, and
+        ``"auto"`` is ``"0.2*noise"``.
     l1_ratio : float, default=0.5
         For ``"elasticnet"``: 1 is ``"l1"``, 0 is ``"ridge"``; also for ``"group_elasticnet"``, below 1.
     q : float, default=1.5
@@ -111,6 +112,15 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
     l1_ratio_ : float or ndarray of shape (n_classes,)
         Share of the norms that was used, for penalties that have one. A relative ``alpha`` is a fraction of each term's
         own largest strength, so that it differs from ``l1_ratio``; with ``alpha_`` it is the fit in numbers.
+    noise_ratio_ : float or ndarray of shape (n_classes,)
+        The strength in units of the one at which the model of y in random order is empty: below 1, some of what is
+        selected would be selected from noise.
+    noise_p_value_ : float or ndarray of shape (n_classes,)
+        Share of 20 targets, y and 19 random orders of it, that are as strongly related to single kernels as y is; a
+        warning says so where it is above 0.05 for all classes together. It is small where the effect of a single kernel
+        is clear, not where a model of many weak ones predicts.
+    above_noise_ : ndarray of the shape of ``kernel_weights_``, bool
+        Kernels that are more strongly related to y than to any of 19 random orders of y; see :meth:`weights_frame`.
     proved_inactive_ : ndarray of the same shape, bool
         Kernels that the certificate proves to be zero in every optimal model (L1 and elastic net, losses of bounded
         curvature); a smaller ``tol`` proves more. See :func:`manykernels.objective.proved_inactive`.

@@ -210,6 +210,10 @@ class MKLSurvival(BaseMKL):
         self._target_of_fit = samples.y
         return samples.with_targets(survival_target(event, time, stratum)[:, None])
 
+    def _exchangeable(self, samples: Samples) -> Array | None:
+        """Return the strata: only samples of one share a risk set."""
+        return self._target_of_fit["stratum"]
+
     def _keep_fit(self, training: Training, fit: Fit, samples: Samples) -> None:
         super()._keep_fit(training, fit, samples)
         found = fit.solutions[0]

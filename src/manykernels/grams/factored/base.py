@@ -92,6 +92,11 @@ class FactoredStack(GramStack):
         self._count(self.n_kernels)
         return self._quad(r)  # type: ignore[arg-type]  # sums over rows take either
 
+    def _quad_each(self, columns: Array) -> Array:
+        """Return ``r' K_m r`` of every column up to the errors of a pass, which reads its rows once for all."""
+        bounds = self.quad_bounds_each([np.ascontiguousarray(column) for column in columns.T])
+        return np.stack([low for low, _ in bounds], axis=1)
+
     def error_bound(self, rho: Array) -> Array:
         """Return bounds (M,) on the error of ``quad(rho)``."""
         return self.error_constants * float(np.abs(rho).sum()) ** 2

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manykernels.inspection.displays.kernel_table import kernel_table
 from manykernels.inspection.displays.plotting import cut_text, short_label
+from manykernels.inspection.evidence.noise import noise_doubt
 from manykernels.inspection.pipelines import last_step, unwrapped
 from manykernels.inspection.reports.report import MKLReport
 from manykernels.inspection.reports.words import percent
@@ -65,6 +66,7 @@ def summary_html(model: Any) -> str:
         f"kernels, {facts.kept}",
         *_choice(model),
         _proof(facts),
+        *_noise(model),
         _kernels(model, facts.n_active),
         f"<details><summary style='{MUTED}'>parameters</summary><code>{escape(_parameters(model))}</code></details>",
     ]
@@ -89,6 +91,19 @@ def _proof(facts: MKLReport) -> str:
         f"<div style='{WARNING}'>not finished ({escape(facts.status)}): the objective may fall by up to "
         f"{escape(percent(max(facts.relative_gap, 0.0)))}</div>"
     )
+
+
+def _noise(model: Any) -> list[str]:
+    """Return how the selection compares with what noise would have given."""
+    above = getattr(model, "above_noise_", None)
+    if above is None:
+        return []
+    doubt = noise_doubt(model)
+    if doubt is not None and "alpha" in model.get_params(deep=False):
+        return [f"<div style='{WARNING}'>{escape(doubt)}</div>"]
+    used = np.atleast_2d(model.kernel_weights_) > 0
+    clear = int((np.atleast_2d(above) & used).any(axis=0).sum())
+    return [f"{clear:,} of the {int(used.any(axis=0).sum()):,} are, each by itself, more than noise reaches (95 %)"]
 
 
 def _kernels(model: Any, n_active: int) -> str:

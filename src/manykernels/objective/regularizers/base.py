@@ -296,10 +296,29 @@ class Regularizer:
         >>> round(get_regularizer("ridge", 1.0).relative(0.25, np.array([3.0, 5.0]), 2.0).strength, 6)
         2.125
         """
-        return replace(self, strength=fraction * (self._reference(u, loss) or 1.0))
+        return replace(self, strength=fraction * (self.strength_of_nothing_to_gain(u, loss) or 1.0))
 
-    def _reference(self, u: Array, loss: float) -> float:
-        """Return the strength at which nothing is left to gain; 0 if there is nothing to gain at any."""
+    def strength_of_nothing_to_gain(self, u: Array, loss: float) -> float:
+        """Return the strength at which nothing is left to gain, see `relative`; 0 if there is nothing at any.
+
+        Parameters
+        ----------
+        u : ndarray of shape (n_kernels,)
+            Dual norms at the zero model.
+        loss : float
+            Loss of the zero model.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import get_regularizer
+        >>> get_regularizer("l1", 1.0).strength_of_nothing_to_gain(np.array([3.0, 5.0]), 2.0)
+        5.0
+        """
         largest = self.strength_max(u)
         if np.isfinite(largest) or not loss > 0:
             return largest if np.isfinite(largest) else 0.0
