@@ -177,7 +177,7 @@ def pairwise(data: Data, bank: KernelBank) -> dict[str, Callable[[], Any]]:
 
 def rivals(data: Data, *, pairs: bool = False) -> dict[str, Callable[[], Any]]:
     """Return who takes part on a set: names and makers of fresh models."""
-    bank = KernelBank.default(normalize="mean_diagonal") if data.bank is None else data.bank
+    bank = KernelBank.auto(normalize="mean_diagonal") if data.bank is None else data.bank
     if data.classes:
         grid = {"svc__C": CONSTANTS, "svc__gamma": [width / data.X.shape[1] for width in WIDTHS]}
         more = pairwise(data, bank) if pairs else {}

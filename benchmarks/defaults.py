@@ -91,7 +91,7 @@ def cases(folder: Path, smoke: bool) -> Iterator[Case]:
     """Yield the defaults that failed."""
     cancer = load("breast_cancer", folder, classes=True)
     banks = {
-        "KernelBank.default()": KernelBank.default,
+        "KernelBank.auto()": KernelBank.auto,
         "KernelBank.simplemkl()": KernelBank.simplemkl,
         "KernelBank.per_feature(Gaussian(1.0))": lambda **options: KernelBank.per_feature(Gaussian(1.0), **options),
     }

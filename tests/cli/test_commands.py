@@ -43,7 +43,7 @@ def test_fit_does_what_the_estimator_does(run: Runner, data: Path, table: pd.Dat
     found = run("fit", data, *FIT, "--alpha", 0.02, "--seed", 3, "--output", tmp_path / "m.mkl", "--json").json
     X, y = table[["age", "bmi", "blood pressure"]], table["ill"].to_numpy(dtype=object)
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.2, stratify=y, random_state=3)
-    model = MKLClassifier(KernelBank.default(), alpha=0.02).fit(X_train, y_train)
+    model = MKLClassifier(KernelBank.auto(), alpha=0.02).fit(X_train, y_train)
     assert found["scores"]["accuracy"] == accuracy_score(y_test, model.predict(X_test))
     assert [row["weight"] for row in found["weights"]] == pytest.approx(model.weights_frame()["weight"], rel=1e-10)
     saved = load_model(tmp_path / "m.mkl")
@@ -128,7 +128,7 @@ def test_options_reach_the_estimator() -> None:
         settings={"loss": "huber", "penalty": "ridge", "alpha": 0.5, "tol": 1e-3, "max_iter": 7,
                   "solver": "interior_point", "memory_budget": "1 GB", "n_jobs": None},
     )  # fmt: skip
-    model = estimator_for(options, "regression", KernelBank.default())
+    model = estimator_for(options, "regression", KernelBank.auto())
     found = {name: getattr(model, name) for name in ("loss", "penalty", "alpha", "tol", "max_iter", "solver")}
     assert found == {
         "loss": "huber", "penalty": "ridge", "alpha": 0.5, "tol": 1e-3, "max_iter": 7, "solver": "interior_point",

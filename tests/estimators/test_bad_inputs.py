@@ -47,6 +47,7 @@ Y = np.where(X[:, 0] + X[:, 1] ** 2 > 0.5, "yes", "no")
 TARGET = X[:, 0] - X[:, 2]
 FRAME = pd.DataFrame(X, columns=["age", "dose", "weight"])
 DATES = np.datetime64("2024-01-01") + np.arange(40)
+STAMPS = pd.Series(DATES).astype(object).to_numpy()
 GRAMS = np.stack([np.outer(column, column) for column in X.T])
 
 
@@ -100,6 +101,18 @@ CASES = [
     ),
     Case("X with an infinite value", lambda: classify(put(X, (0, 0), np.inf)), "contains infinity"),
     Case("X with one dimension", lambda: classify(X[:3, 0]), "Reshape your data"),
+    Case("an integer of 400 digits in X", lambda: classify([[10**400, 1], [1, 2]], ["a", "b"]), "beyond 1.8e308"),
+    Case("an integer of 400 digits in y", lambda: regress(X, [10**400, *TARGET[1:]]), "beyond 1.8e308"),
+    Case("rows of different lengths", lambda: classify([[1, 2], [1]], ["a", "b"]), "row 0 has 2 .* row 1 1 value"),
+    Case("y with rows of different lengths", lambda: regress(X, [[1, 2], *[[1]] * 39]), "y has rows of different"),
+    Case("every row a class of its own", lambda: classify(X, np.arange(40)), "a class of its own"),
+    Case("a label that is missing", lambda: classify(X, [None, *Y[1:]]), "1 of 40 values are missing, .* position 0"),
+    Case("labels of two types", lambda: classify(X, np.array([1, *Y[1:]], dtype=object)), "no common order"),
+    Case("dates in an array of objects", lambda: classify(STAMPS[:, None]), "columns of a DataFrame may also be dates"),
+    Case("dates as targets", lambda: regress(X, STAMPS), "such as days since a date"),
+    Case("matrices of kernels without saying so", lambda: classify(GRAMS), "then pass kernels='precomputed'"),
+    Case("a KernelStack without saying so", lambda: classify(KernelStack(GRAMS)), "pass kernels='precomputed'"),
+    Case("two kernels that are no list", lambda: KernelBank.per_feature(Linear(), Gaussian(1.0)), "given as a list"),
     Case("X without rows", lambda: classify(X[:0], Y[:0]), "minimum of 1 is required"),
     Case(
         "a column of text", lambda: classify(FRAME.assign(note=NOTES)), "'note' \\(a different value .*TableVectorizer"
@@ -116,7 +129,7 @@ CASES = [
     ),
     Case(
         "an array for a bank of categories",
-        lambda: KernelBank.default().fit(MIXED).prepare(X),
+        lambda: KernelBank.auto().fit(MIXED).prepare(X),
         "which an array has not",
     ),
     Case("text where a model reads numbers", lambda: classify(MIXED).predict(MIXED.assign(age="old")), "'age'.*in fit"),
@@ -130,10 +143,10 @@ CASES = [
     Case("a view with fewer columns in predict", lambda: classify(VIEWS).predict(FEWER), "lacks 1 column"),
     Case("a bank of views on one table", lambda: classify(FRAME, kernels=KernelBank.per_view(Linear())), "Pass Views"),
     Case("groups of unknown columns", lambda: KernelBank.from_groups({"g": ["x9"]}).fit(FRAME), "unknown='drop'"),
-    Case("an unknown way with gaps", lambda: KernelBank.default(missing="mean"), "'error', 'mask', 'indicator'"),
+    Case("an unknown way with gaps", lambda: KernelBank.auto(missing="mean"), "'error', 'mask', 'indicator'"),
     Case(
         "a sparse matrix and standardized columns",
-        lambda: classify(sparse.csr_matrix(X), kernels=KernelBank.default()),
+        lambda: classify(sparse.csr_matrix(X), kernels=KernelBank.auto()),
         "standardize=True subtracts means",
     ),
     Case(

@@ -349,7 +349,7 @@ def test_targets_without_kernels_are_named_unless_they_are_constant() -> None:
     ("bank", "least"),
     [
         (None, 0.94),
-        (KernelBank.default(), 0.94),
+        (KernelBank.auto(), 0.94),
         (KernelBank.per_feature(Gaussian(1.0), standardize=True), 0.94),
         (KernelBank.per_feature(Gaussian(1.0)), 0.9),
     ],

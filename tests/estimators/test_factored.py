@@ -119,7 +119,7 @@ def test_tables_with_categories_dates_and_gaps() -> None:
         kind=RNG.choice(list("uvw"), n), day=pd.date_range("2020", periods=n)
     )
     table.loc[5:30, "a"] = np.nan
-    bank = KernelBank.default(missing="indicator")
+    bank = KernelBank.auto(missing="indicator")
     ours, gram = (MKLRegressor(bank, alpha=0.02, tol=1e-8, kernels_as=form).fit(table, SCORE) for form in FORMS)
     np.testing.assert_allclose(objectives(ours), objectives(gram), rtol=1e-7)
     np.testing.assert_allclose(ours.predict(table), gram.predict(table), atol=1e-3)

@@ -40,7 +40,7 @@ def test_scikit_learn_accepts_the_transformer(estimator: Any, check: Any) -> Non
 
 @pytest.mark.parametrize("method", ["joint", "independent", "uniform"])
 def test_the_combination_is_the_weighted_sum_of_the_kernels_of_the_bank(data: Data, method: str) -> None:
-    bank = KernelBank.default(normalize="mean_diagonal", center=True)
+    bank = KernelBank.auto(normalize="mean_diagonal", center=True)
     train, new = data.X[:40], data.X[40:]
     aligner = KernelAligner(bank, method).fit(train, data.labels[:40])
     fitted = bank.fit(train)

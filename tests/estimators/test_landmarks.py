@@ -12,6 +12,7 @@ import pytest
 from manykernels import (
     KernelBank,
     Landmarks,
+    Laplacian,
     Linear,
     Matern,
     MKLRegressor,
@@ -125,3 +126,13 @@ def test_what_banks_of_landmarks_cannot_do_is_said() -> None:
         KernelBank.joint(Landmarks(Gaussian(1.0), stretched=3)).fit(X[:, :2])
     with pytest.raises(InvalidInputError, match="are learned when its bank is fitted"):
         Landmarks(Gaussian(1.0))(X)
+
+
+def test_another_order_of_the_rows_gives_the_same_landmarks() -> None:
+    rng = np.random.default_rng(0)
+    X, order = rng.normal(size=(200, 3)), rng.permutation(200)
+    y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
+    for bank in (KernelBank.landmarks(Laplacian(1.0), count=40), KernelBank.joint(widths=[1.0], standardize=True)):
+        model = MKLRegressor(bank, alpha=1e-3, tol=1e-6, kernels_as="factored")
+        before = model.fit(X, y).predict(X[:20])
+        np.testing.assert_allclose(model.fit(X[order], y[order]).predict(X[:20]), before, rtol=1e-7, atol=1e-7)

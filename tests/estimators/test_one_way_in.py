@@ -19,7 +19,7 @@ X = RNG.uniform(-2.0, 2.0, size=(40, 3))
 FRAME = pd.DataFrame(X, columns=["a", "b", "c"])
 Y = np.sin(2.0 * X[:, 1]) + 0.3 * RNG.normal(size=40)
 GRAMS = np.array([np.outer(column, column) for column in X.T])
-KERNELS = KernelBank.default()
+KERNELS = KernelBank.auto()
 
 
 @pytest.fixture

@@ -145,7 +145,7 @@ def test_test_pairs_and_their_members_teach_nothing() -> None:
 
 LINE = KernelBank.joint(widths=[1.0])
 WRONG = [
-    (lambda: MKLRegressor(KernelBank.default()).fit(DATA, Y), "X are Pairs, but kernels is a KernelBank"),
+    (lambda: MKLRegressor(KernelBank.auto()).fit(DATA, Y), "X are Pairs, but kernels is a KernelBank"),
     (lambda: MKLRegressor(PairKernels()).fit(DRUGS, Y[:24]), r"Pairs\(left, right, pairs\) as X.*DataFrame"),
     (lambda: MKLRegressor().fit(DATA, Y).predict(PLACES), "Kernels of pairs need Pairs"),
     (lambda: MKLRegressor().fit(DATA, Y).predict(Pairs(DRUGS, None, DATA.pairs[:2, [0, 0]])), "one kind of members"),

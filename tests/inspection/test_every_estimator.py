@@ -69,13 +69,13 @@ def gram(X: Any) -> np.ndarray:
 
 MODELS: dict[str, Any] = {
     "classifier": MKLClassifier(),
-    "classes": MKLClassifier(KernelBank.default(center=True)),
+    "classes": MKLClassifier(KernelBank.auto(center=True)),
     "regressor": MKLRegressor(penalty="elasticnet"),
     "cv_classifier": MKLClassifierCV(penalty="l1", n_alphas=4, cv=KFold(3, shuffle=True, random_state=0)),
     "cv_regressor": MKLRegressorCV(penalty="elasticnet", l1_ratios=(0.5, 0.9), n_alphas=4, cv=3),
     "mus": MKLRegressorCV(penalty="elasticnet", mus=(0.01, 0.1), n_alphas=4, cv=3),
     "aligner": KernelAligner(),
-    "aligner_unit": KernelAligner(KernelBank.default(center=True, normalize="unit_diagonal")),
+    "aligner_unit": KernelAligner(KernelBank.auto(center=True, normalize="unit_diagonal")),
     "aligner_precomputed": KernelAligner(PrecomputedBank("trace", center=True), method="uniform"),
     "precomputed": MKLClassifier("precomputed"),
     "polynomial": PolynomialMKL(2, p=1.0, n_steps=20, tol=0.05, random_state=0),

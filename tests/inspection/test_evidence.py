@@ -165,7 +165,7 @@ def test_leaving_out_views_of_a_classifier() -> None:
 def test_leaving_out_columns_with_gaps() -> None:
     X, y = _table(9)
     X = X[["c1", "c2"]].mask(np.random.default_rng(0).random((60, 2)) < 0.1)
-    found = leave_one_out_importance(MKLRegressor(KernelBank.default(missing="indicator"), alpha=0.01), X, y, cv=3)
+    found = leave_one_out_importance(MKLRegressor(KernelBank.auto(missing="indicator"), alpha=0.01), X, y, cv=3)
     assert found["name"].tolist() == ["c1", "c2"]
 
 

@@ -82,7 +82,7 @@ def test_a_curve_of_cross_validation_of_a_pipeline() -> None:
 def test_names_are_those_that_the_steps_before_the_last_give() -> None:
     table = X[["age"]].assign(site=["left", "right"] * 20)
     before = make_column_transformer((OneHotEncoder(sparse_output=False), ["site"]), remainder=StandardScaler())
-    model = make_pipeline(before, MKLRegressor(KernelBank.default(), alpha=0.01)).fit(table, X["age"])
+    model = make_pipeline(before, MKLRegressor(KernelBank.auto(), alpha=0.01)).fit(table, X["age"])
     shown, rows = unwrapped(model, table)
     names = ["onehotencoder__site_left", "onehotencoder__site_right", "remainder__age"]
     assert list(shown.feature_names_in_) == list(rows.columns) == names

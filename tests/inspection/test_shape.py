@@ -82,7 +82,7 @@ def test_categories_truth_values_and_dates_have_curves_too() -> None:
     days = pd.to_datetime("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, 60), unit="D")
     frame = pd.DataFrame({"kind": rng.choice(["a", "b", "c"], 60), "old": rng.random(60) > 0.5, "day": days})
     y = 1.0 * (frame["kind"] == "b") + frame["old"] + np.asarray(days.month) / 12
-    model = MKLRegressor(KernelBank.default(), alpha=1e-4).fit(frame, y)
+    model = MKLRegressor(KernelBank.auto(), alpha=1e-4).fit(frame, y)
     shapes = ShapeDisplay.from_estimator(model, frame, n_points=25)
     sizes = shapes.frame().groupby("column").size()
     assert sizes.to_dict() == {"kind": 3, "old": 2, "day": 25}

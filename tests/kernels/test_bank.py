@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils import get_tags
 
+from manykernels import MKLClassifier
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import (
     ArdGaussian,
@@ -281,3 +283,13 @@ def test_bad_blocks_are_explained(X: np.ndarray) -> None:
         fitted.block(rows, rows, kernels=[16])
     with pytest.raises(InvalidInputError, match="No kernels chosen"):
         fitted.take([])
+
+
+def test_tags_say_what_a_bank_reads() -> None:
+    numbers, everything = KernelBank.per_feature(Linear()), KernelBank.auto(missing="mask")
+    told = [get_tags(MKLClassifier(bank)).input_tags for bank in (None, numbers, everything)]
+    assert [(tags.categorical, tags.string, tags.allow_nan) for tags in told] == [
+        (True, True, False),
+        (False, False, False),
+        (True, True, True),
+    ]

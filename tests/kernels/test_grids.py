@@ -91,7 +91,7 @@ def test_simplemkl_is_the_protocol_of_the_papers(frame: pd.DataFrame) -> None:
 
 
 def test_the_default_bank_stays_moderate(rng: np.random.Generator) -> None:
-    sizes = {d: len(KernelBank.default().expand(rng.normal(size=(5, d)))) for d in (1, 3, 200, 201, 1000)}
+    sizes = {d: len(KernelBank.auto().expand(rng.normal(size=(5, d)))) for d in (1, 3, 200, 201, 1000)}
     assert sizes == {1: 4, 3: 16, 200: 804, 201: 205, 1000: 1004}
 
 
@@ -164,7 +164,7 @@ def test_presets_can_be_extended() -> None:
     assert bank.normalize is None
     assert bank.standardize
     assert len(bank.expand(np.eye(2))) == 27 * 3 + 1
-    assert KernelBank.from_dict({"preset": "default"}) == KernelBank.default()
+    assert KernelBank.from_dict({"preset": "default"}) == KernelBank.auto()
 
 
 BAD = [

@@ -55,7 +55,7 @@ def test_among_complete_samples_a_kernel_is_the_one_they_would_have_alone(option
 
 def test_every_storage_and_new_rows_hold_the_same_masked_kernels(rng):
     X, new = holed(rng), holed(rng, 7)
-    bank = KernelBank.default(missing="indicator", normalize="mean_diagonal")
+    bank = KernelBank.auto(missing="indicator", normalize="mean_diagonal")
     fitted, rows = bank.fit_prepare(X)
     K, r = fitted.block(rows, rows), rng.normal(size=len(X))
     for kind in ("dense", "packed", "lazy"):
@@ -85,9 +85,9 @@ def test_a_gap_without_permission_is_refused_and_one_in_an_idle_column_is_nobody
     X[4, 2], X[5, 2] = NAN, np.inf
     both = r"(?s)infinity.*'x2' \(1 of 20\).*NaN.*'x2' \(1 of 20\).*missing='mask'"
     with pytest.raises(InvalidInputError, match=both):
-        KernelBank.default().fit(X)
+        KernelBank.auto().fit(X)
     with pytest.raises(InvalidInputError, match="infinity"):
-        KernelBank.default(missing="mask").fit(X)
+        KernelBank.auto(missing="mask").fit(X)
     y, bank = X[:, 0], KernelBank.joint(Gaussian(1.0), [0, 1])
     model = MKLRegressor(bank, alpha=0.01).fit(X, y)
     np.testing.assert_array_equal(model.predict(X), MKLRegressor(bank, alpha=0.01).fit(X[:, :2], y).predict(X[:, :2]))
@@ -153,7 +153,7 @@ def test_what_one_view_lacks_changes_nothing_for_models_of_other_views(rng):
 def test_test_rows_and_what_they_lack_teach_nothing(rng):
     X = holed(rng, 60)
     y = np.nan_to_num(X[:, 0]) > 3
-    model = MKLClassifier(KernelBank.default(missing="indicator"), alpha=0.01).fit(X[:40], y[:40])
+    model = MKLClassifier(KernelBank.auto(missing="indicator"), alpha=0.01).fit(X[:40], y[:40])
     before = model.decision_function(X[40:50])
     spoiled = np.where(rng.random((10, 3)) < 0.5, NAN, 1e3)
     after = model.decision_function(np.vstack([X[40:50], spoiled]))

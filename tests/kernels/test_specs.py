@@ -48,6 +48,7 @@ from manykernels.kernels import (
     register_kernel,
     spec_from_dict,
 )
+from manykernels.kernels.specs.distances import shuffled_by_content
 from manykernels.kernels.specs.widths import MedianDistances
 
 
@@ -454,3 +455,14 @@ def test_only_kernels_and_numbers_combine() -> None:
         Linear() + 1  # type: ignore[operator]
     with pytest.raises(TypeError, match=r"unsupported operand|can't multiply"):
         Linear() * "2"
+
+
+def test_rows_are_shuffled_by_what_they_hold_and_not_by_where_they_stand() -> None:
+    rng = np.random.default_rng(0)
+    points = np.column_stack([rng.normal(size=400), rng.integers(0, 2, 400)])
+    points[200:] = points[:200]  # every row twice
+    drawn, moved = points[shuffled_by_content(points)], rng.permutation(400)
+    np.testing.assert_array_equal(points[moved][shuffled_by_content(points[moved])], drawn)
+    np.testing.assert_array_equal((points + 1e-14)[shuffled_by_content(points + 1e-14)], drawn + 1e-14)
+    assert 120 < len(np.unique(drawn[:200], axis=0)) < 180  # as of a draw, 150 on average
+    assert abs(np.corrcoef(np.arange(400), drawn[:, 0])[0, 1]) < 0.15

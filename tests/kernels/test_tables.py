@@ -83,7 +83,7 @@ def mixed(rng):
 def test_the_default_bank_chooses_by_type(mixed):
     bank = KernelBank.auto(mixed)
     names = bank.fit(mixed).names
-    assert names == KernelBank.default().fit(mixed).names
+    assert names == KernelBank.auto().fit(mixed).names
     kinds = {column: [name for name in names if name.startswith(f"{column}: ")] for column in [*mixed, "numbers"]}
     assert len(kinds["age"]) == len(kinds["dose"]) == len(kinds["numbers"]) == 4
     assert kinds["smoker"] == ["smoker: overlap()"]
@@ -123,7 +123,7 @@ def test_a_mixed_table_is_learned_from_as_it_is(mixed, rng):
 
 def test_dates_are_days_whatever_their_origin(mixed):
     later = mixed.assign(seen=mixed["seen"] + pd.Timedelta(days=7 * 300))
-    bank = KernelBank.default().replace(normalize="trace")
+    bank = KernelBank.auto().replace(normalize="trace")
     first, second = (bank.fit_prepare(frame) for frame in (mixed, later))
     keep = [m for m, name in enumerate(first[0].names) if name.startswith("seen") and "365" not in name]
     blocks = [fitted.block(rows, rows, kernels=keep) for fitted, rows in (first, second)]

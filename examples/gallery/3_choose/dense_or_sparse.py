@@ -16,7 +16,7 @@ from sklearn.model_selection import StratifiedKFold, cross_validate
 from manykernels import KernelBank, MKLClassifier
 
 X, y = load_breast_cancer(return_X_y=True, as_frame=True)
-bank = KernelBank.default(normalize="mean_diagonal")
+bank = KernelBank.auto(normalize="mean_diagonal")
 folds = StratifiedKFold(3, shuffle=True, random_state=0)
 models = {
     "l1": {"penalty": "l1"},

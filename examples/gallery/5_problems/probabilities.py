@@ -20,7 +20,7 @@ X = X[["mean texture", "mean smoothness", "mean symmetry"]]  # a hard problem: n
 X_train, X_test, y_train, y_test = train_test_split(
     X, y, train_size=0.5, stratify=y, random_state=0
 )
-plain = MKLClassifier(KernelBank.default(normalize="mean_diagonal"), alpha=0.03)
+plain = MKLClassifier(KernelBank.auto(normalize="mean_diagonal"), alpha=0.03)
 figure, axis = plt.subplots(figsize=(5, 5), layout="constrained")
 for name, model in (("plain", plain), ("calibrated", CalibratedClassifierCV(plain, cv=4))):
     probability = model.fit(X_train, y_train).predict_proba(X_test)[:, 1]

@@ -13,7 +13,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.file import read_toml
 
-PRESETS = {"default": KernelBank.default, "simplemkl": KernelBank.simplemkl}
+PRESETS = {"default": KernelBank.auto, "simplemkl": KernelBank.simplemkl}
 
 
 def bank_named(kernels: str) -> KernelBank:

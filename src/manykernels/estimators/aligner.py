@@ -33,7 +33,7 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SettableB
     ----------
     kernels : KernelBank, PrecomputedBank, "precomputed" or None, default=None
         The kernels. None: Gaussian kernels of three widths and a linear kernel, on every column and on all columns
-        (:meth:`KernelBank.default`). With "precomputed", X is a :class:`KernelStack`, an
+        (:meth:`KernelBank.auto`). With "precomputed", X is a :class:`KernelStack`, an
         (M, N, N) array or a list of (N, N) arrays, used as it is; a :class:`PrecomputedBank` normalizes it.
     method : {"joint", "independent", "uniform"}, default="joint"
         ``"joint"`` maximizes the alignment of the combination (alignf), ``"independent"`` weighs each kernel by its

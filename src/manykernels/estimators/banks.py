@@ -36,7 +36,7 @@ class SettableBank(BaseEstimator):
         Examples
         --------
         >>> from manykernels import KernelBank, MKLRegressor
-        >>> MKLRegressor(KernelBank.default()).set_params(kernels__normalize="trace", tol=1e-3).kernels.normalize
+        >>> MKLRegressor(KernelBank.auto()).set_params(kernels__normalize="trace", tol=1e-3).kernels.normalize
         'trace'
         """
         of_bank = {name.removeprefix(PREFIX): value for name, value in params.items() if name.startswith(PREFIX)}

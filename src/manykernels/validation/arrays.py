@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,6 +14,9 @@ from scipy import sparse
 from manykernels.exceptions import InvalidInputError
 
 Array = NDArray[Any]
+
+LARGEST_FLOAT = sys.float_info.max
+BEYOND_FLOATS = "an integer beyond 1.8e308, which no float64 can hold: rescale it, or take its logarithm"
 
 
 def check_positive(value: Any, name: str, *, allow_zero: bool = False, upper: float = np.inf) -> float:
@@ -50,11 +54,25 @@ def check_readable(values: Any, name: str) -> None:
         what = f"is a {type(values).__name__}, which can be read only once. Pass list({name})"
     elif getattr(getattr(values, "dtype", None), "kind", "b") in "Mm":
         what = f"holds dates or durations ({values.dtype}). Turn them into numbers, such as days since a date"
+    elif ragged := _ragged(values):
+        what = f"has rows of different lengths: {ragged}. Give every row as many values"
     elif masked := _count_masked(values):
         plural = "s" if masked > 1 else ""
         what = f"is a masked array with {masked} masked value{plural}. Impute or drop them before fitting"
     if what is not None:
         raise InvalidInputError(f"{name} {what}.")
+
+
+def _ragged(values: Any) -> str:
+    """Return which rows of a list differ in length, if any do; arrays cannot."""
+    if not isinstance(values, (list, tuple)) or not values:
+        return ""
+    sizes = [len(row) if isinstance(row, (list, tuple)) or len(getattr(row, "shape", ())) else -1 for row in values]
+    other = next((at for at, size in enumerate(sizes) if size != sizes[0]), None)
+    if other is None:
+        return ""
+    told = ["a single value" if size < 0 else f"{size} value(s)" for size in (sizes[0], sizes[other])]
+    return f"row 0 has {told[0]}, row {other} {told[1]}"
 
 
 def _count_masked(values: Any) -> int:
@@ -70,6 +88,8 @@ def real_array(values: Any, name: str) -> Array:
         array = np.asarray(values)
     except ValueError as error:
         raise InvalidInputError(f"{name} could not be read as one array ({error}). Give equal shapes.") from error
+    if array.dtype == object and any(isinstance(value, int) and abs(value) > LARGEST_FLOAT for value in array.ravel()):
+        raise InvalidInputError(f"{name} holds {BEYOND_FLOATS}.")
     if array.dtype.kind not in "biuf":
         raise InvalidInputError(f"{name} must hold real numbers, got dtype {array.dtype}.")
     if array.dtype in (np.dtype(np.float32), np.dtype(np.float64)):

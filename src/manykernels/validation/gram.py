@@ -12,6 +12,7 @@ kernel is none. Beyond the tolerance the kernel is refused.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array, check_finite, real_array
 
 PSD_MODES = ("auto", "raise", "clip", "ignore")
+TOLD = 1e-10  # of the largest eigenvalue, what is negative: replaced matrices say so from here on
 FULL_CHECK_FLOPS = 1e9  # about a tenth of a second of Cholesky factorizations; 1000 kernels on 140 samples
 ROUNDING = 8.0  # times sqrt(N) eps max|K|: twice the norm of a matrix of rounding errors in the entries
 ARITHMETIC = 4.0  # times N eps max|K|: what a factorization in float64 adds
@@ -176,6 +178,7 @@ class Unproven:
                 nearest[int(m)] = nearest_definite(gram)  # not proven for others, who hold the kernel as it came
             else:
                 self.mask[m] = False
+        tell_of_replaced({m: gram_of(m) for m in nearest}, len(self.mask), self.name)
         return nearest
 
     def betrayed(self, squares: Array, norm: float, diagonals: Callable[[], Array]) -> Array:
@@ -211,6 +214,8 @@ def examined(kernels: Array, psd: str = "auto", name: str = "kernels") -> tuple[
         indefinite = [m for m, verdict in verdicts.items() if not verdict]
         if not indefinite:
             return kernels, unproven
+        if psd != "clip":
+            tell_of_replaced({m: kernels[m] for m in indefinite}, len(kernels), name)
         definite = kernels.copy()
         for m in indefinite:
             definite[m] = nearest_definite(kernels[m])
@@ -245,6 +250,22 @@ def nearest_definite(gram: Array) -> Array:
     eigenvalues, vectors = np.linalg.eigh(gram.astype(np.float64))
     clipped = (vectors * np.maximum(eigenvalues, 0.0)) @ vectors.T
     return (clipped + clipped.T) / 2
+
+
+def tell_of_replaced(indefinite: dict[int, Array], n_kernels: int, name: str) -> None:
+    """Warn of kernels that are replaced since they are indefinite within the tolerance of their storage."""
+    ends = {m: np.linalg.eigvalsh(gram.astype(np.float64))[[0, -1]] for m, gram in indefinite.items()}
+    worst, size = max(((m, -low / high) for m, (low, high) in ends.items()), key=lambda found: found[1], default=(0, 0))
+    if size < TOLD:
+        return
+    warnings.warn(
+        f"{len(indefinite)} of {n_kernels} kernels are indefinite, {name}[{worst}] most: its smallest eigenvalue is "
+        f"-{size:.1e} of its largest. Storage may leave as much, so the nearest positive semidefinite matrices "
+        "stand in for them, and values computed from the matrices as they were given differ. psd='clip' says that "
+        "this is meant.",
+        UserWarning,
+        stacklevel=4,
+    )
 
 
 def not_definite_message(bad: dict[int, Array], n_kernels: int, name: str) -> str:

@@ -61,7 +61,7 @@ def few_landmarks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_matrices_take_over_where_landmarks_do_not_do(loss: str, penalty: str) -> None:
     rng = np.random.default_rng(3)
     X, y = data(rng, 160, 4, loss)
-    bank = KernelBank.default()
+    bank = KernelBank.auto()
     fitted, prepared = bank.fit_prepare(X)
     weights = np.array([0.5 if name.startswith("all") else 1.0 for name in fitted.names])
     options = {"sample_weight": rng.uniform(0.5, 2.0, len(y)), "kernel_penalties": weights}
@@ -82,7 +82,7 @@ def test_matrices_take_over_where_landmarks_do_not_do(loss: str, penalty: str) -
 @pytest.mark.usefixtures("few_landmarks")
 def test_the_message_names_kernels_and_bytes_where_matrices_may_not_be_had() -> None:
     X, y = data(np.random.default_rng(3), 160, 4, "squared")
-    stack = factored_stack(X, KernelBank.default())
+    stack = factored_stack(X, KernelBank.auto())
     stack.spare_bytes = 5000
     words = rf"leave a part of the trace of '{re.escape(NARROW)}' \(.*%\).* take 9\d\d kB, and 5.00 kB may be had"
     with pytest.warns(ConvergenceWarning, match="at most 48 landmarks at 160 rows, which " + words):
@@ -99,7 +99,7 @@ def test_the_message_names_kernels_and_bytes_where_matrices_may_not_be_had() -> 
 @pytest.mark.usefixtures("few_landmarks")
 def test_kernels_that_are_missing_enter_after_going_over() -> None:
     X, y = data(np.random.default_rng(5), 160, 4, "squared")
-    stack = factored_stack(X, KernelBank.default())
+    stack = factored_stack(X, KernelBank.auto())
     problem = FactoredProblem(stack, y, get_loss("squared"), get_regularizer("l1", 1.0))
     problem = problem.with_penalty(get_regularizer("l1", 0.02 * problem.strength_max()))
     matrices = WorkingMatrices(problem, 1e-6)
@@ -133,7 +133,7 @@ def test_estimators_go_over_and_predict_like_gram_models() -> None:
 @pytest.mark.usefixtures("few_landmarks")
 def test_the_next_strength_goes_on_with_the_matrices_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = data(np.random.default_rng(3), 160, 4, "squared")
-    stack = factored_stack(X, KernelBank.default())
+    stack = factored_stack(X, KernelBank.auto())
     problem = FactoredProblem(stack, y, get_loss("squared"), get_regularizer("l1", 1.0))
     first, second = (
         problem.with_penalty(get_regularizer("l1", share * problem.strength_max())) for share in (0.02, 0.01)
@@ -156,7 +156,7 @@ def test_the_message_says_where_matrices_would_prove_nothing() -> None:
     rng = np.random.default_rng(1)
     X = rng.uniform(-2, 2, (150, 4))
     time = rng.exponential(np.exp(-np.sin(2 * X[:, 0]) - X[:, 1] * X[:, 2]))
-    stack, target = factored_stack(X, KernelBank.default()), survival_target(np.ones(150, dtype=bool), time)
+    stack, target = factored_stack(X, KernelBank.auto()), survival_target(np.ones(150, dtype=bool), time)
     problem = FactoredJointProblem(stack, target, CoxPartial("breslow"), get_regularizer("l1", 0.3))
     words = rf"trace of '{re.escape(NARROW)}'.* prove no gap of the loss 'cox'"
     with pytest.warns(ConvergenceWarning, match=words):

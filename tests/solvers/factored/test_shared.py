@@ -211,7 +211,7 @@ def test_matrices_take_over_where_landmarks_do_not_do(
     monkeypatch.setattr(cholesky, "MAX_RANK", 48)
     rng = np.random.default_rng(3)
     X, Y = data(rng, 150, loss)
-    bank = KernelBank.default()
+    bank = KernelBank.auto()
     fitted, prepared = bank.fit_prepare(X)
     stack, grams = factored_stack(X, bank), fitted.block(prepared, prepared)
     own = {"sample_weight": rng.uniform(0.5, 2.0, 150), "kernel_penalties": np.linspace(1.5, 0.5, len(grams))}

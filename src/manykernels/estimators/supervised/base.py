@@ -52,7 +52,7 @@ from manykernels.estimators.supervised.training import (
 )
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams.plan import FACTORED, GRAM
-from manykernels.kernels import FittedBank, FittedKernels, FittedPairBank
+from manykernels.kernels import FittedBank, FittedKernels, FittedPairBank, KernelBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.pairs.data import as_pairs
 from manykernels.objective.losses import LOSSES, Loss, get_loss
@@ -164,6 +164,9 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._takes_kernels
+        if hasattr(self, "kernels_as") and isinstance(bank := self.kernels or KernelBank.auto(), KernelBank):
+            tags.input_tags.categorical = tags.input_tags.string = bank.reads_categories
+            tags.input_tags.allow_nan = bank.missing != "error"
         tags.input_tags.sparse = self._takes_sparse and reads_sparse(self.kernels, self.kernels_as)
         return tags
 

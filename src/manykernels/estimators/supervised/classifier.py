@@ -39,9 +39,10 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
     ----------
     kernels : KernelBank, PrecomputedBank, PairKernels, "precomputed" or None, default=None
         The kernels. None: Gaussian kernels of three widths and a linear kernel, on every column and on all columns
-        (:meth:`KernelBank.default`). With "precomputed", X is a :class:`KernelStack`, an
-        (M, N, N) array or a list of (N, N) arrays, used as it is, without normalization; a :class:`PrecomputedBank`
-        normalizes it. With :class:`PairKernels`, and with None if X is :class:`Pairs`, the samples are pairs.
+        (:meth:`KernelBank.auto`); of a sparse X on all columns together, which are not standardized. With
+        "precomputed", X is a :class:`KernelStack`, an (M, N, N) array or a list of (N, N) arrays, used as it is,
+        without normalization; a :class:`PrecomputedBank` normalizes it. With :class:`PairKernels`, and with None if X
+        is :class:`Pairs`, the samples are pairs.
     loss : {"logistic", "hinge", "squared_hinge"} or Loss, default="logistic"
         Loss of a score for a label.
     penalty : str or Regularizer, default="l1"

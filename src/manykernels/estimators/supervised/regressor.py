@@ -45,9 +45,10 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
     ----------
     kernels : KernelBank, PrecomputedBank, PairKernels, "precomputed" or None, default=None
         The kernels. None: Gaussian kernels of three widths and a linear kernel, on every column and on all columns
-        (:meth:`KernelBank.default`). With "precomputed", X is a :class:`KernelStack`, an
-        (M, N, N) array or a list of (N, N) arrays, used as it is, without normalization; a :class:`PrecomputedBank`
-        normalizes it. With :class:`PairKernels`, and with None if X is :class:`Pairs`, the samples are pairs.
+        (:meth:`KernelBank.auto`); of a sparse X on all columns together, which are not standardized. With
+        "precomputed", X is a :class:`KernelStack`, an (M, N, N) array or a list of (N, N) arrays, used as it is,
+        without normalization; a :class:`PrecomputedBank` normalizes it. With :class:`PairKernels`, and with None if X
+        is :class:`Pairs`, the samples are pairs.
     loss : {"squared", "epsilon_insensitive", "huber", "quantile", "poisson", "gamma"} or Loss, default="squared"
         Loss of a prediction for a target; the squared loss is ``(y - z)^2 / 2``. With "poisson" (counts) and "gamma"
         (positive amounts), which are half the deviance, ``f(x) + b`` is the logarithm of the mean, and :meth:`predict`

@@ -14,6 +14,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import (
+    BEYOND_FLOATS,
+    LARGEST_FLOAT,
     Array,
     check_nonnegative_vector,
     check_positive,
@@ -47,12 +49,38 @@ def check_lengths(n_samples: int, n_targets: int) -> None:
 def class_labels(y: Any) -> Array:
     """Return class labels as a vector of any type, (N,)."""
     check_readable(y, "y")
+    _refuse_gaps(y)
     with invalid_input():
         labels = column_or_1d(y, warn=True)
         if labels.dtype.kind == "f":
             assert_all_finite(labels, input_name="y")
+        if labels.dtype == object:
+            _refuse_unlike(labels)
+        if labels.dtype.kind != "f":
+            _refuse_classes_of_one(len(np.unique(labels)), len(labels))
         check_classification_targets(labels)
     return labels
+
+
+def _refuse_classes_of_one(n_classes: int, n_samples: int) -> None:
+    """Refuse labels that are all different, as of a column of names or of numbers."""
+    if n_classes == n_samples > 2:
+        raise InvalidInputError(
+            f"y has {n_classes} different labels for {n_classes} samples: each would be a class of its own, of which "
+            "nothing can be learned. Check the column; for numbers take a regressor, such as MKLRegressor."
+        )
+
+
+def _refuse_unlike(labels: Array) -> None:
+    """Refuse labels of types that have no common order, and integers that no array of numbers holds."""
+    kinds = sorted({type(label).__name__ for label in labels})
+    if len(kinds) > 1 and not all(isinstance(label, (int, float, np.number, np.bool_)) for label in labels):
+        raise InvalidInputError(
+            f"y holds labels of different types ({', '.join(kinds)}), which have no common order. Make them all text: "
+            "[str(label) for label in y]."
+        )
+    if any(isinstance(label, int) and abs(label) > LARGEST_FLOAT for label in labels):
+        raise InvalidInputError(f"y holds {BEYOND_FLOATS}; as labels of classes, make them text.")
 
 
 def numeric_targets(y: Any, *, advice: str = "use MKLClassifier") -> Array:
@@ -63,6 +91,13 @@ def numeric_targets(y: Any, *, advice: str = "use MKLClassifier") -> Array:
         try:
             y = np.asarray(y) if isinstance(y, (np.matrix, np.ma.MaskedArray)) else y
             return check_array(y, dtype=np.float64, ensure_2d=False, ensure_min_samples=1, input_name="y")
+        except OverflowError as error:
+            raise InvalidInputError(f"y holds {BEYOND_FLOATS} ({error}).") from error
+        except TypeError as error:
+            raise InvalidInputError(
+                f"y must hold numbers ({error}). Turn dates into numbers, such as days since a date; to learn classes, "
+                f"{advice}."
+            ) from error
         except ValueError as error:
             if "could not convert" not in str(error):
                 raise
@@ -70,8 +105,16 @@ def numeric_targets(y: Any, *, advice: str = "use MKLClassifier") -> Array:
 
 
 def _refuse_gaps(y: Any) -> None:
-    """Name the columns of a table of targets that have gaps, and the way out."""
-    if isinstance(y, pd.DataFrame) and len(gaps := y.isna().sum().loc[lambda count: count > 0]):
+    """Say where targets or labels are missing, in a table by its columns, and the way out."""
+    if not isinstance(y, pd.DataFrame):
+        missing = np.asarray(pd.isna(y))
+        if missing.ndim == 1 and missing.any():
+            raise InvalidInputError(
+                f"Input y contains NaN: {missing.sum()} of {len(missing)} values are missing, the first at position "
+                f"{missing.argmax()}. Fit on the rows that have a target: rows = ~pandas.isna(y)."
+            )
+        return
+    if len(gaps := y.isna().sum().loc[lambda count: count > 0]):
         listed = ", ".join(f"{name!r} ({count} of {len(y)})" for name, count in gaps.head(MOST_NAMED).items())
         more = f" and {len(gaps) - MOST_NAMED} more" if len(gaps) > MOST_NAMED else ""
         raise InvalidInputError(

@@ -81,7 +81,7 @@ def with_kernels_of(estimator: Any, X: Any) -> Any:
 def default_bank(rows: Any = None) -> KernelBank:
     """Return the default bank for rows; of sparse ones, Gaussian and linear kernels of all columns as they are."""
     sparse = isinstance(rows, Table) and rows.is_sparse
-    return KernelBank([Joint(DEFAULT_SPECS)]) if sparse else KernelBank.default()
+    return KernelBank([Joint(DEFAULT_SPECS)]) if sparse else KernelBank.auto()
 
 
 def reads_sparse(kernels: Any, kernels_as: str) -> bool:

@@ -12,9 +12,9 @@ from scipy.linalg.lapack import dpstrf
 from manykernels.grams.factored.landmark_cholesky import BLOCK, SMALLEST_PIVOT, NystroemFeatures, pivoted_cholesky
 from manykernels.grams.rows.columns import ColumnTable, Reading
 from manykernels.kernels import KernelSpec
+from manykernels.kernels.specs.distances import shuffled_by_content
 from manykernels.validation.arrays import Array
 
-SEED = 0
 CLUSTERED_ROWS = 20_000  # of which k-means finds the centers
 ROUNDS = 10  # of k-means
 PIECE = 4096  # rows whose residual is computed at once
@@ -40,10 +40,16 @@ def drawn_features(
     -------
     NystroemFeatures
     """
-    rows = table.sample().reading(spec, columns)
+    rows = _by_content(table.sample().reading(spec, columns))
     if by == "cholesky":
         return NystroemFeatures.of(spec, rows.points[pivoted_cholesky(spec, rows, tol, max_rank)[1]])
     return NystroemFeatures.of(spec, rows.points[_grown(spec, rows, tol, max_rank, by)])
+
+
+def _by_content(rows: Reading) -> Reading:
+    """Return rows in an order that their content decides: other orders of a table give the same landmarks."""
+    order = shuffled_by_content(rows.points)
+    return Reading(rows.points[order], None if rows.present is None else rows.present[order])
 
 
 def _grown(spec: KernelSpec, rows: Reading, tol: float, max_rank: int, by: str) -> Array:
@@ -64,13 +70,12 @@ def _grown(spec: KernelSpec, rows: Reading, tol: float, max_rank: int, by: str) 
 
 def _uniform(points: Array) -> Callable[[int], Array]:
     """Return what draws so many rows, all alike; fewer are the first of more."""
-    order = np.random.default_rng(SEED).permutation(len(points))
-    return lambda size: order[:size]
+    return lambda size: np.arange(size)  # they come as if shuffled
 
 
 def _centers(points: Array) -> Callable[[int], Array]:
     """Return what finds the rows next to so many centers of clusters, columns in standard deviations."""
-    chosen = np.random.default_rng(SEED).permutation(len(points))[:CLUSTERED_ROWS]
+    chosen = np.arange(len(points))[:CLUSTERED_ROWS]  # as if shuffled
     scale = points.std(axis=0)
     some = points[chosen] / np.where(scale > 0, scale, 1.0)
 

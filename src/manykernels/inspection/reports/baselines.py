@@ -108,7 +108,7 @@ def _is_numeric(X: Any) -> bool:
 def _bank(kernels: Any) -> Any:
     """Return the bank with kernels of one size, as a plain sum needs them."""
     if kernels is None:
-        return KernelBank.default(normalize="mean_diagonal")
+        return KernelBank.auto(normalize="mean_diagonal")
     if isinstance(kernels, KernelBank):
         return kernels.replace(normalize="mean_diagonal")
     return PrecomputedBank(normalize="mean_diagonal")

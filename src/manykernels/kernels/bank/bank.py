@@ -403,6 +403,11 @@ class KernelBank(BankParameters, BankConstructors):
         """
         return replace(self, **changes)
 
+    @property
+    def reads_categories(self) -> bool:
+        """Whether some kernel reads columns of categories, such as text."""
+        return any(entry.reads_categories for entry in self.kernels)
+
     def __add__(self, other: Any) -> KernelBank:
         if not isinstance(other, KernelBank):
             return NotImplemented

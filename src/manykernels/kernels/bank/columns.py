@@ -19,7 +19,7 @@ from manykernels.kernels.tables.encoding import Encoding, select_columns, some
 from manykernels.kernels.tables.kinds import READ_AS, describe, kind_of, kind_of_dtype
 from manykernels.kernels.tables.problems import Problem, entries_problems, refuse
 from manykernels.kernels.tables.views import Views
-from manykernels.validation.arrays import Array, check_readable
+from manykernels.validation.arrays import BEYOND_FLOATS, Array, check_readable
 
 NUMBERS = Encoding()
 BY_COLUMNS = (
@@ -283,7 +283,23 @@ def _checked_array(X: Any) -> Array:
             return check_array(X, dtype=[np.float64, np.float32], input_name="X", ensure_all_finite=False)
     except RuntimeWarning as warning:
         raise InvalidInputError(f"X cannot be read as float64: {warning}.") from warning
+    except OverflowError as error:
+        raise InvalidInputError(f"X holds {BEYOND_FLOATS} ({error}).") from error
     except TypeError as error:
-        raise InvalidInputTypeError(str(error)) from error
+        if hasattr(X, "sample_ids"):
+            raise InvalidInputTypeError(
+                "X is a KernelStack, which holds matrices of kernels: pass kernels='precomputed' or a PrecomputedBank."
+            ) from error
+        raise InvalidInputTypeError(
+            f"X holds values that are no numbers ({error}). Arrays hold numbers only; the columns of a DataFrame may "
+            "also be dates, categories or booleans."
+        ) from error
     except ValueError as error:
-        raise InvalidInputError(str(error)) from error
+        shape = np.shape(X)
+        if len(shape) <= 2:
+            raise InvalidInputError(str(error)) from error
+        told = "These may be matrices of kernels: then pass kernels='precomputed'" if shape[-1] == shape[-2] else ""
+        raise InvalidInputError(
+            f"X has {len(shape)} dimensions, shape {shape}, and a table of samples has 2. "
+            f"{told or 'Make one row of numbers a sample, as X.reshape(len(X), -1) does'}."
+        ) from error

@@ -243,7 +243,7 @@ class BankConstructors(ABC):
         """
         columns = _columns_of(views)
         if specs is None and columns is None:
-            return cls.default(**options)
+            return cls.auto(**options)
         return cls._build(
             [PerView(DEFAULT_SPECS if specs is None else specs, columns)], {"standardize": True, **options}
         )
@@ -285,11 +285,13 @@ class BankConstructors(ABC):
     def auto(cls, X: Any = None, **options: Any) -> Self:
         """Return kernels for every column of a table by what it holds, see :class:`DefaultKernels`.
 
+        The bank that is used when nobody chose one.
+
         Parameters
         ----------
         X : DataFrame, optional
             Decides now; the entries of the bank name its columns. Without it, the table that the bank is fitted on
-            decides, which is :meth:`default`.
+            decides.
         **options
             ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``.
 
@@ -309,11 +311,11 @@ class BankConstructors(ABC):
         >>> table = pd.DataFrame({"age": [30, 40, 50], "city": ["Rome", "Oslo", "Rome"]})
         >>> [type(entry).__name__ for entry in KernelBank.auto(table)]
         ['PerFeature', 'PerFeature']
-        >>> KernelBank.auto(table).fit(table).names[-1]
+        >>> KernelBank.auto().fit(table).names[-1]
         'city: overlap()'
         """
         if X is None:
-            return cls.default(**options)
+            return cls._build([DefaultKernels()], {"standardize": True, **options})
         table = Table.of(X)
         refuse(unusable_columns(table))
         return cls._build(entries_by_type(table), {"standardize": True, **options})
@@ -346,27 +348,6 @@ class BankConstructors(ABC):
         """
         specs = simplemkl_specs()
         return cls._build([PerFeature(specs), Joint(specs)], {"standardize": True, **options})
-
-    @classmethod
-    def default(cls, **options: Any) -> Self:
-        """Return the bank used when nobody chose one, see :class:`DefaultKernels`; standardized columns.
-
-        Parameters
-        ----------
-        **options
-            ``standardize`` (here True unless given), ``normalize``, ``center``, ``missing``, ``landmarks_by``.
-
-        Returns
-        -------
-        KernelBank
-
-        Examples
-        --------
-        >>> from manykernels.kernels import KernelBank
-        >>> KernelBank.default().standardize, KernelBank.default(standardize=False).standardize
-        (True, False)
-        """
-        return cls._build([DefaultKernels()], {"standardize": True, **options})
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any]) -> Self:

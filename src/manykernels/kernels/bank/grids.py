@@ -85,6 +85,11 @@ class DefaultKernels(BankEntry):
         """Return the patterns that the kinds of the columns, their gaps and the reach of their dates ask for."""
         return entries_by_type(table)
 
+    @property
+    def reads_categories(self) -> bool:
+        """Categories get the overlap kernel."""
+        return True
+
     def problems(self, table: Table) -> list[Problem]:
         """Return the columns that hold text or what no kernel can read."""
         return unusable_columns(table)
@@ -194,6 +199,11 @@ class Interactions(BankEntry):
         object.__setattr__(self, "order", check_count(self.order, "order", least=2))
         for spec in self.specs:
             spec.check_columns(1, f"The kernel {spec.label!r} of an interaction")
+
+    @property
+    def reads_categories(self) -> bool:
+        """Categories get the overlap kernel."""
+        return True
 
     def expand(self, table: Table) -> list[NamedKernel]:
         """Return the products, set of columns by set of columns."""

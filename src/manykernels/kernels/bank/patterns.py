@@ -33,6 +33,12 @@ class BankEntry(ABC):
         chosen = getattr(self, "columns", None)
         return [replace(own, columns=named_columns(table, table.positions(chosen)))] if callable(chosen) else [self]
 
+    @property
+    def reads_categories(self) -> bool:
+        """Whether some kernel of this entry reads columns of categories."""
+        own: Any = self
+        return any("category" in spec.reads(0) for spec in getattr(own, "specs", None) or (own.spec,))
+
     def problems(self, table: Table) -> list[Problem]:
         """Return the columns that this entry is meant for and has no kernel for.
 
@@ -120,6 +126,7 @@ class PerView(BankEntry):
         object.__setattr__(self, "specs", as_specs(self.specs))
         if self.views is None:
             return
+        _refuse_kernels(self.views, "views")
         pairs = tuple(self.views.items() if isinstance(self.views, Mapping) else self.views)
         if not pairs:
             raise InvalidInputError("views must name at least one selection of columns.")
@@ -270,8 +277,19 @@ def named_columns(table: Table, positions: Iterable[int]) -> tuple[Any, ...]:
 
 def freeze_columns(selection: Any) -> Any:
     """Return a column selection that cannot be changed from outside: sequences and masks become tuples."""
+    _refuse_kernels(selection, "columns")
     if selection is None or isinstance(selection, (str, slice)) or callable(selection) or np.isscalar(selection):
         return selection
     if not isinstance(selection, Iterable):
         raise InvalidInputError(f"Columns are a name, position, slice, mask, list or callable, not {selection!r}.")
     return tuple(item.item() if isinstance(item, np.generic) else item for item in selection)
+
+
+def _refuse_kernels(selection: Any, name: str) -> None:
+    """Refuse a kernel that stands where columns are named: a second kernel belongs into a list with the first."""
+    inside = selection if isinstance(selection, (list, tuple)) else [selection]
+    if wrong := [item for item in inside if isinstance(item, KernelSpec)]:
+        raise InvalidInputError(
+            f"{name} got the kernel {wrong[0].label}. Several kernels are given as a list, "
+            f"[Linear(), {type(wrong[0]).__name__}(...)]; what comes after it says on which columns."
+        )

@@ -42,3 +42,34 @@ def _recompute_near(distances: Array, near: Array, A: Array, B: Array) -> None:
 def row_norms(points: Array) -> Array:
     """Return the squared norm of every row, (n,)."""
     return np.einsum("ij,ij->i", points, points)
+
+
+DIGITS = 2.0**20  # to which values are looked at: rounding of means moves hardly any across a limit
+MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+def shuffled_by_content(points: Array) -> Array:
+    """Return positions of rows in an order that is as if drawn, but the same wherever the rows stand, (n,).
+
+    Equal rows are told apart by how many there were before, so that a part of the order holds as many of them as a
+    draw would.
+    """
+    largest = np.abs(points).max(axis=0, initial=0.0)
+    with np.errstate(over="ignore"):
+        cells = np.rint(points / np.where(largest > 0, largest, 1.0) * DIGITS).astype(np.int64).view(np.uint64)
+        keys = np.zeros(len(points), dtype=np.uint64)
+        for column in cells.T:
+            keys = _mixed(keys ^ column)
+        order = np.argsort(keys, kind="stable")
+        ordered = keys[order]
+        first = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+        repeats = np.arange(len(points)) - np.repeat(first, np.diff(np.append(first, len(points))))
+        return order[np.argsort(_mixed(ordered + repeats.astype(np.uint64) * MIX), kind="stable")]
+
+
+def _mixed(keys: Array) -> Array:
+    """Return numbers whose every bit depends on all bits of those given (the finalizer of splitmix64)."""
+    keys = keys + MIX
+    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return keys ^ (keys >> np.uint64(31))

@@ -11,6 +11,7 @@ from scipy.linalg import eigh
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.specs.base import KernelSpec, as_pair, as_points, register_kernel
+from manykernels.kernels.specs.distances import shuffled_by_content
 from manykernels.kernels.specs.widths import MedianDistances
 from manykernels.validation.arrays import Array, check_count, check_positive
 
@@ -25,9 +26,9 @@ class Landmarks(KernelSpec):
 
     A sum of such kernels is what machines on Nystroem features fit. The rank is at most the number of landmarks, so
     that kernels of many columns, which act in interactions of every order, can be held as factors that leave nothing
-    out. Landmarks are training rows drawn with a fixed seed. Columns are divided by their standard deviation, those of
-    two values by the difference of these, before the base sees them; one may be stretched, in which the kernel is then
-    sharper than in the others.
+    out. Landmarks are training rows drawn by what they hold: other orders of the rows give the same. Columns are
+    divided by their standard deviation, those of two values by the difference of these, before the base sees them; one
+    may be stretched, in which the kernel is then sharper than in the others.
 
     Parameters
     ----------
@@ -123,7 +124,7 @@ class Landmarks(KernelSpec):
         units = column_units(rows)
         base = self.base.resolve(MedianDistances(rows * units)) if self.base.pending else self.base
         if len(rows) > self.count:
-            rows = rows[np.random.default_rng(0).choice(len(rows), self.count, replace=False)]
+            rows = rows[shuffled_by_content(rows)[: self.count]]
         points = np.unique(rows, axis=0) if len(rows) else np.zeros((1, len(units)))
         return replace(self, base=base, points=tuple(map(tuple, points.tolist())), units=tuple(units.tolist()))
 

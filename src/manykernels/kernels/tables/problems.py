@@ -25,7 +25,7 @@ HEADS = {
 }
 REMEDIES = {
     "missing": (
-        "Say what a gap means, as in KernelBank.default(missing='mask'): 'mask' leaves a row out of the kernels of "
+        "Say what a gap means, as in KernelBank.auto(missing='mask'): 'mask' leaves a row out of the kernels of "
         "columns it lacks, 'indicator' does so and adds kernels of missingness. Or impute them in a "
         "pipeline (SimpleImputer(), for views ViewImputer()), or drop them before fitting"
     ),
