@@ -36,7 +36,7 @@ from manykernels import (
     Matern,
     MKLClassifierCV,
     MKLRegressorCV,
-    solve_factored,
+    solve,
 )
 from manykernels.kernels.specs.landmarks import column_units
 
@@ -50,6 +50,7 @@ GRIDS = {  # strengths, parts of the largest one; penalties as weak as those of 
 }
 STRETCH = 4.0
 TOL, FIRST_STRENGTH = 1e-2, 0.05
+FACTORED: dict[str, Any] = {"loss": "logistic", "regularizer": "l1", "tol": TOL, "kernels_as": "factored"}
 
 
 def load(folder: Path | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -66,10 +67,10 @@ def load(folder: Path | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def leading_column(X: np.ndarray, y: np.ndarray, bank: KernelBank) -> int:
     """Return the column with the largest function in an additive model."""
-    model = solve_factored(X, y, bank, relative_strength=FIRST_STRENGTH, tol=TOL)
+    model = solve(bank, y, X=X, relative_strength=FIRST_STRENGTH, **FACTORED)
     norms = np.zeros(X.shape[1])
-    for kernel, norm in zip(model.active, model.block_norms, strict=True):
-        norms[list(model.columns_of(int(kernel)))] += norm
+    for kernel in model.active.tolist():
+        norms[list(model.functions.stack.columns_of(kernel))] += model.kernel_norms[kernel]
     return int(np.argmax(norms))
 
 
@@ -98,7 +99,7 @@ def machine(name: str, X: np.ndarray, y: np.ndarray, count: int) -> Any:
     if "pairs" in name:
         bank += KernelBank.interactions(widths=[0.08], columns=varied)
     if " at " in name:
-        return solve_factored(X, y, bank, relative_strength=float(name.split(" at ")[1]), tol=TOL)
+        return solve(bank, y, X=X, relative_strength=float(name.split(" at ")[1]), **FACTORED)
     given: dict[str, Any] = {"penalty": "l1", "kernels_as": "factored", "tol": TOL} | GRIDS[name]
     given["cv"] = list(StratifiedShuffleSplit(1, test_size=0.25, random_state=0).split(X, y))
     if name in ("additive", "pairs"):
@@ -122,7 +123,8 @@ def measure(fit: Callable[[], Any], X: np.ndarray, y: np.ndarray) -> dict[str, A
     with common.quiet():
         model = fit()
     record = {"cpu_s": time.process_time() - started}
-    record["accuracy"] = float(np.mean(np.sign(model.predict(X)) == y))
+    scores = model.predict(X) if hasattr(model, "predict") else model.decision_function(X)
+    record["accuracy"] = float(np.mean(np.sign(scores) == y))
     model = model[-1] if isinstance(model, Pipeline) else model
     if hasattr(model, "dual_gap"):
         record |= {"gap": model.dual_gap, "active": len(model.active)}

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from manykernels.grams.factored import FourierStack
-from manykernels.solvers import solve_factored
+from manykernels.solvers import solve
 
 WIDTHS = np.geomspace(0.1, 10.0, 27).tolist()
 TRUE_COLUMNS = 10
@@ -83,11 +83,11 @@ def measure(case: Case, seed: int) -> dict[str, object]:
     X, y = draw(case, seed)
     started = time.process_time()
     with common.quiet():
-        model = solve_factored(
-            X,
-            y,
+        model = solve(
             FourierStack.grid(X, WIDTHS, tol=case.pass_tol),
+            y,
             loss=case.loss,
+            regularizer="l1",
             relative_strength=case.relative_strength,
             tol=case.tol,
         )
@@ -97,7 +97,7 @@ def measure(case: Case, seed: int) -> dict[str, object]:
         "kernels": len(model.kernel_weights),
         "gap": model.dual_gap,
         "passes": len(model.history) + 1,
-        "rank": model.history[-1].rank,
+        "rank": model.functions.rounds[-1].rank,
         "active": len(model.active),
         "true_columns": len(found & set(range(TRUE_COLUMNS))),
         "other_columns": len(found - set(range(TRUE_COLUMNS))),

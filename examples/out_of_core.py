@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from manykernels import KernelBank, open_rows, solve_factored
+from manykernels import KernelBank, open_rows, solve
 
 ROWS, PART = 40_000, 10_000
 
@@ -40,11 +40,11 @@ def main() -> None:
         write(folder)
         rows = open_rows(folder)
         bank = KernelBank.auto(pd.read_parquet(folder / "part0.parquet").drop(columns="degrees"), missing="mask")
-        model = solve_factored(rows, "degrees", bank, loss="squared", relative_strength=0.02, tol=1e-3)
+        model = solve(bank, "degrees", X=rows, loss="squared", regularizer="l1", relative_strength=0.02, tol=1e-3)
         print(rows)
         print(model.weights_frame().round(3).to_string(index=False))
         truth = pd.read_parquet(folder)["degrees"].to_numpy()
-        error = np.sqrt(np.mean((model.predict(folder) - truth) ** 2))
+        error = np.sqrt(np.mean((model.decision_function(folder) - truth) ** 2))
         print(f"gap {model.dual_gap:.0e}; predictions from the file are off by {error:.2f} degrees")
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         concordance_index,
         nested_cross_validation,
         regularization_path,
-        survival_array,
     )
     from manykernels.exceptions import (
         ConvergenceWarning,
@@ -79,9 +78,10 @@ if TYPE_CHECKING:
         Views,
         WeightedPolynomial,
     )
+    from manykernels.objective import survival_array
     from manykernels.objective.losses import get_loss
     from manykernels.objective.regularizers import get_regularizer
-    from manykernels.solvers import Solution, open_rows, solve, solve_factored, solve_factored_pairs
+    from manykernels.solvers import Solution, open_rows, solve
 
 __version__ = _version("manykernels")
 
@@ -155,8 +155,6 @@ __all__ = [
     "report",
     "save_model",
     "solve",
-    "solve_factored",
-    "solve_factored_pairs",
     "stability_selection",
     "survival_array",
     "target_kernel",

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from tests.support.factored import on_factors
 
-from manykernels import KernelBank, MKLClassifier, MKLRegressor, MKLRegressorCV, open_rows, solve_factored
+from manykernels import KernelBank, MKLClassifier, MKLRegressor, MKLRegressorCV, open_rows
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.portable.opened import open_factored
 from manykernels.inspection import CVCurveDisplay, load_model, save_model
@@ -101,10 +102,10 @@ def test_rows_in_chunks_give_the_same_model() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 3))
     y, pairs = np.sign(X[:, 0] * X[:, 1]), KernelBank.interactions(Binned(Gaussian(0.2), 6))
-    whole = solve_factored(X, y, pairs, loss="squared", relative_strength=0.1, tol=1e-8)
-    chunks = solve_factored(open_rows(X, chunk_rows=70), y, pairs, loss="squared", relative_strength=0.1, tol=1e-8)
-    assert chunks.primal == pytest.approx(whole.primal, rel=1e-9)
-    np.testing.assert_allclose(chunks.predict(X[:9]), whole.predict(X[:9]), atol=1e-6)
+    whole = on_factors(X, y, pairs, loss="squared", relative_strength=0.1, tol=1e-8)
+    chunks = on_factors(open_rows(X, chunk_rows=70), y, pairs, loss="squared", relative_strength=0.1, tol=1e-8)
+    assert chunks.certificate.primal == pytest.approx(whole.certificate.primal, rel=1e-9)
+    np.testing.assert_allclose(chunks.decision_function(X[:9]), whole.decision_function(X[:9]), atol=1e-6)
 
 
 def test_a_kernel_file_may_ask_for_pairs() -> None:

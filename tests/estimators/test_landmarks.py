@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from tests.support.factored import on_factors
 
 from manykernels import (
     KernelBank,
@@ -18,7 +19,6 @@ from manykernels import (
     MKLRegressor,
     load_model,
     save_model,
-    solve_factored,
 )
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.rows import open_rows
@@ -85,10 +85,10 @@ def test_factors_and_matrices_give_the_same_model(tmp_path: Path) -> None:
 
 
 def test_rows_in_chunks_give_the_same_model() -> None:
-    whole = solve_factored(X, Y, BANK, loss="squared", relative_strength=0.1, tol=1e-8)
-    chunks = solve_factored(open_rows(X, chunk_rows=40), Y, BANK, loss="squared", relative_strength=0.1, tol=1e-8)
-    assert chunks.primal == pytest.approx(whole.primal, rel=1e-8)
-    np.testing.assert_allclose(chunks.predict(X[:9]), whole.predict(X[:9]), atol=1e-5)
+    whole = on_factors(X, Y, BANK, loss="squared", relative_strength=0.1, tol=1e-8)
+    chunks = on_factors(open_rows(X, chunk_rows=40), Y, BANK, loss="squared", relative_strength=0.1, tol=1e-8)
+    assert chunks.certificate.primal == pytest.approx(whole.certificate.primal, rel=1e-8)
+    np.testing.assert_allclose(chunks.decision_function(X[:9]), whole.decision_function(X[:9]), atol=1e-5)
 
 
 def test_a_kernel_file_may_ask_for_landmarks() -> None:

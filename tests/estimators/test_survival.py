@@ -22,8 +22,8 @@ from manykernels import (
     save_model,
     survival_array,
 )
-from manykernels.estimators.survival.targets import check_survival
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.objective.losses.survival import check_survival
 
 
 def data(n: int = 60, *, ties: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -21,9 +21,9 @@ from manykernels.estimators import regularization_path
 from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, check_parameters, shape_of
 from manykernels.estimators.selection.path import RegularizationPath
 from manykernels.estimators.strength import AUTO, in_unit_of
-from manykernels.estimators.supervised.training import plan_for
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import format_bytes
+from manykernels.grams.training import plan_for
 from manykernels.inspection import PathDisplay, compare
 from manykernels.inspection.evidence.comparison import LEARNED
 from manykernels.inspection.files import save_figure

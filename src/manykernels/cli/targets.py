@@ -13,8 +13,8 @@ from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
 from manykernels.cli.features import usable_features
 from manykernels.cli.tables import check_columns, looks_like_identifier, quoted
-from manykernels.estimators import survival_array
 from manykernels.exceptions import InvalidInputError
+from manykernels.objective import survival_array
 
 Array = NDArray[Any]
 

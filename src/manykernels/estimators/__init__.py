@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from manykernels.estimators.survival.cross_validation import MKLSurvivalCV
     from manykernels.estimators.survival.estimator import MKLSurvival
     from manykernels.estimators.survival.scores import brier_score, concordance_index
-    from manykernels.estimators.survival.targets import survival_array
 
 __all__ = [
     "ColdStartKFold",
@@ -41,7 +40,6 @@ __all__ = [
     "concordance_index",
     "nested_cross_validation",
     "regularization_path",
-    "survival_array",
 ]
 
 # Each name by its module: one estimator needs a third of what all of them do, and importing that takes time.
@@ -60,7 +58,6 @@ _HOMES = {
     "survival.cross_validation": ("MKLSurvivalCV",),
     "survival.estimator": ("MKLSurvival",),
     "survival.scores": ("brier_score", "concordance_index"),
-    "survival.targets": ("survival_array",),
 }
 
 

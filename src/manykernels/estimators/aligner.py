@@ -13,9 +13,9 @@ from manykernels.alignment import CODINGS, METHODS, AlignedWeights, aligned_weig
 from manykernels.estimators.banks import SettableBank
 from manykernels.estimators.supervised.samples import checked_rows
 from manykernels.estimators.supervised.targets import check_lengths
-from manykernels.estimators.supervised.training import Training, is_precomputed, open_training
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import cross_combine
+from manykernels.grams.training import Training, is_precomputed, open_training
 from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import Array, check_choice
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
-from manykernels.estimators.supervised.training import as_bank
+from manykernels.grams.training import as_bank
+from manykernels.kernels import KernelBank, PairKernels, Pairs
+from manykernels.kernels.bank.columns import Table
 
 PREFIX = "kernels__"
 
@@ -44,3 +46,15 @@ class SettableBank(BaseEstimator):
         if of_bank:
             self.kernels: Any = as_bank(self.kernels).set_params(**of_bank)
         return self
+
+
+def with_kernels_of(estimator: Any, X: Any) -> Any:
+    """Return a clone whose list of kernels is decided by these rows, for whoever fits it on parts of them.
+
+    An estimator without a bank, or behind other steps of a pipeline, is cloned as it is.
+    """
+    again, own = clone(estimator), getattr(estimator, "kernels", None)
+    if isinstance(own, (KernelBank, PairKernels)) or (own is None and hasattr(estimator, "kernels_as")):
+        rows = X if isinstance(X, (Pairs, Table)) else Table.of(X, sparse=True)
+        again.set_params(kernels=as_bank(own, rows).resolve(rows))
+    return again

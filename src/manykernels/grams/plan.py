@@ -57,6 +57,11 @@ class MemoryPlan:
     budget: int
     reason: str
 
+    @property
+    def spare_bytes(self) -> int:
+        """Bytes of the budget that the plan leaves."""
+        return self.budget - self.nbytes - self.working_nbytes
+
     def frame(self) -> pd.DataFrame:
         """Return the plan as a table of one row."""
         return pd.DataFrame([asdict(self)])

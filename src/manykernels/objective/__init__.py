@@ -23,6 +23,7 @@ from manykernels.objective.losses import (
     survival_target,
 )
 from manykernels.objective.losses.base import ClassificationLoss, RegressionLoss
+from manykernels.objective.losses.survival import survival_array
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import (
     REGULARIZERS,
@@ -82,5 +83,6 @@ __all__ = [
     "get_loss",
     "get_regularizer",
     "proved_inactive",
+    "survival_array",
     "survival_target",
 ]

@@ -438,7 +438,16 @@ class Problem:
         >>> round(problem.strength_max(), 6)  # sqrt(rho'rho) with rho = (-1, 1)
         1.414214
         """
-        return self.regularizer.strength_max(self.dual_norms(self.zero_model()[0]))
+        return self.regularizer.strength_max(self.empty_norms())
+
+    def empty_norms(self) -> Array:
+        """Return the dual norms (M,) at the optimal dual coefficients of the model without kernels: one pass.
+
+        Returns
+        -------
+        ndarray of shape (M,)
+        """
+        return self.dual_norms(self.zero_model()[0])
 
     def at_fraction(self, fraction: float) -> Problem:
         """Return the problem with its penalty at a fraction of the strength that leaves nothing to gain: one pass.
@@ -466,9 +475,8 @@ class Problem:
         """
         if np.ptp(self.y, axis=0).max() <= FEW * EPS * np.abs(self.y).max():
             return self.with_penalty(replace(self.regularizer, strength=fraction * self.total_weight))
-        rho, b = self.zero_model()
-        loss = self.empirical_loss(self.constant_scores(b))
-        return self.with_penalty(self.regularizer.relative(fraction, self.dual_norms(rho), loss))
+        loss = self.empirical_loss(self.constant_scores(self.zero_model()[1]))
+        return self.with_penalty(self.regularizer.relative(fraction, self.empty_norms(), loss))
 
     def with_penalty(self, regularizer: Regularizer) -> Problem:
         """Return the problem with another penalty: nothing is checked again.

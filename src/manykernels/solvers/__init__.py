@@ -4,9 +4,6 @@ from manykernels.grams.rows import open_rows
 from manykernels.solvers.base import Solver
 from manykernels.solvers.comparison import SolverComparison, compare_solvers, explain_solver_choice
 from manykernels.solvers.factored.fold_paths import FoldPaths, factored_folds
-from manykernels.solvers.factored.model import FactoredModel
-from manykernels.solvers.factored.pairs import solve_factored_pairs
-from manykernels.solvers.factored.solve import solve_factored, solve_factored_each
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.gram.shared_newton import SharedNewton
@@ -31,7 +28,6 @@ __all__ = [
     "UFOMKL",
     "BlockCoordinate",
     "Conic",
-    "FactoredModel",
     "FoldPaths",
     "ForwardBackward",
     "HessianMKL",
@@ -57,8 +53,5 @@ __all__ = [
     "get_solver",
     "open_rows",
     "solve",
-    "solve_factored",
-    "solve_factored_each",
-    "solve_factored_pairs",
     "solvers_for",
 ]

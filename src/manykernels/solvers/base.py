@@ -80,6 +80,14 @@ def _certified(problem: Problem, model: Model, before: float, newton_steps: int 
     return CertifiedModel(*model, certificate, problem.stack.counters.passes - before, newton_steps, whole=whole)
 
 
+def _with_norms(solution: Solution, problem: Problem) -> Solution:
+    """Return a solution with the norms of its functions, before penalties."""
+    if solution.kernel_norms is not None:
+        return solution
+    norms = problem.model_parts(solution.dual_coef, solution.kernel_weights)[1] / problem.penalties
+    return replace(solution, kernel_norms=norms)
+
+
 PATIENCE = 12  # certificates without any progress before a run counts as stalled
 WORTH_KEEPING = 0.5  # relative gap of a model above which a fallback starts afresh: a cold start is no worse
 UNFINISHED = (Status.MAX_ITER, Status.STALLED, Status.NUMERICAL_ERROR)  # what a fallback is for
@@ -340,7 +348,7 @@ class Solver(ABC):
         self._check_arguments(problem, warm_start)
         self.check(problem)
         with problem.stack.counted_apart() as stack:
-            solution = self._solve_apart(problem.over(stack), warm_start)
+            solution = _with_norms(self._solve_apart(problem.over(stack), warm_start), problem.over(stack))
         if solution.status is not Status.CONVERGED:
             warnings.warn(solution.message, ConvergenceWarning, stacklevel=2)
         return solution

@@ -182,6 +182,17 @@ class Run(Generic[C]):
                 self._keep(empty())
         return self
 
+    def take(self, model: C) -> None:
+        """Take the next model of algorithms that run side by side, which end by themselves.
+
+        Parameters
+        ----------
+        model : Certified
+        """
+        self._iteration += 1
+        self._keep(model)
+        self._tell(model, lambda record: None)
+
     def _next(self, models: Iterator[C | None]) -> C | None:
         """Return the next model; at the end of all, or after an error, there is none, and the run is over."""
         try:

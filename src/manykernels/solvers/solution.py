@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 
+from manykernels.exceptions import InvalidInputError
 from manykernels.objective.certificate import Certificate
 from manykernels.validation.arrays import Array, check_count
 from manykernels.validation.parameters import check_limits
@@ -125,6 +126,20 @@ class Limits:
             check_count(self.patience, "patience")
 
 
+class Functions(Protocol):
+    """What a solution on a table knows of its functions: kernel expansions, or functions of factors."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of the active kernels."""
+
+    def scores(self, X: Any) -> Array:
+        """Return the functions without intercept at new rows, (n, T)."""
+
+    def active_contributions(self, X: Any) -> Array:
+        """Return what every active kernel adds to every function, (m, n, T)."""
+
+
 @dataclass(frozen=True)
 class Solution:
     """A fitted model ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i) + b`` with its certificate.
@@ -153,6 +168,10 @@ class Solution:
         Wall-clock seconds.
     solver : str
         Name of the solver.
+    kernel_norms : ndarray of shape (n_kernels,)
+        ``||f_m||``, of all targets together.
+    functions : Functions, optional
+        The functions of the active kernels, for new rows: an expansion in training rows, or functions of factors.
 
     Examples
     --------
@@ -176,6 +195,100 @@ class Solution:
     n_iter: int
     elapsed_s: float
     solver: str
+    kernel_norms: Array | None = None
+    functions: Functions | None = field(default=None, repr=False)
+
+    @property
+    def dual_gap(self) -> float:
+        """Relative duality gap of this model, for the exact kernels."""
+        return float(self.certificate.relative_gap)
+
+    def _of_rows(self) -> Functions:
+        if self.functions is None:
+            raise InvalidInputError(
+                "This solution knows kernels as matrices, and of new rows nothing: the scores of rows with kernel "
+                "values K (M, n, N) are np.tensordot(kernel_weights, K, 1) @ dual_coef + intercept. Solve a "
+                "KernelBank with its table, solve(bank, y, X=X, ...), or fit an estimator."
+            )
+        return self.functions
+
+    def decision_function(self, X: Any) -> Array:
+        """Return ``f(x) + b`` at new rows.
+
+        Parameters
+        ----------
+        X : DataFrame or (n, p) array, or what `open_rows` takes where kernels are held as factors
+            The columns of training.
+
+        Returns
+        -------
+        ndarray of shape (n,), or (n, n_targets)
+
+        Raises
+        ------
+        InvalidInputError
+            If the kernels came as matrices.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import KernelBank, solve
+        >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 2))
+        >>> bank = KernelBank.per_feature(widths=[0.5])
+        >>> found = solve(bank, np.sin(3 * X[:, 0]), X=X, loss="squared", regularizer="l1", relative_strength=0.1)
+        >>> found.decision_function(X[:3]).shape, found.decompose(X[:3]).shape[1:]
+        ((3,), (3,))
+        """
+        scores = self._of_rows().scores(X) + self.intercept
+        return scores if np.ndim(self.intercept) else scores[:, 0]
+
+    def decompose(self, X: Any) -> Array:
+        """Return the function of every active kernel at new rows, in the order of `active`.
+
+        Parameters
+        ----------
+        X : DataFrame or (n, p) array, or what `open_rows` takes where kernels are held as factors
+            The columns of training.
+
+        Returns
+        -------
+        ndarray of shape (n_active, n), or (n_active, n, n_targets)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import KernelBank, solve
+        >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 2))
+        >>> bank = KernelBank.per_feature(widths=[0.5])
+        >>> found = solve(bank, np.sin(3 * X[:, 0]), X=X, loss="squared", regularizer="l1", relative_strength=0.5)
+        >>> found.decompose(X[:3]).shape
+        (1, 3)
+        """
+        parts = self._of_rows().active_contributions(X)
+        return parts if np.ndim(self.intercept) else parts[:, :, 0]
+
+    def weights_frame(self) -> pd.DataFrame:
+        """Return one row an active kernel: name, weight, norm of its function; the largest norm first.
+
+        Returns
+        -------
+        DataFrame
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import KernelBank, solve
+        >>> X = np.random.default_rng(0).uniform(-1, 1, (50, 2))
+        >>> bank = KernelBank.per_feature(widths=[0.5])
+        >>> found = solve(bank, np.sin(3 * X[:, 0]), X=X, loss="squared", regularizer="l1", relative_strength=0.5)
+        >>> found.weights_frame()["name"].tolist()
+        ['x0: gaussian(width=0.5)']
+        """
+        active = self.active
+        names = [f"kernel {m}" for m in active] if self.functions is None else list(self.functions.names)
+        norms = np.full(len(active), np.nan) if self.kernel_norms is None else self.kernel_norms[active]
+        frame = pd.DataFrame({"name": names, "weight": self.kernel_weights[active], "norm": norms})
+        return frame.sort_values("norm", ascending=False, ignore_index=True)
 
     def scattered(self, kept: Array, n_samples: int) -> Solution:
         """Return the solution for more samples, of which it knows some: the others took no part.

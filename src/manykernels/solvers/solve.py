@@ -1,68 +1,114 @@
-"""The functional front door: ``solve`` a problem given as arrays."""
+"""The front door: ``solve`` leads kernels of any kind, a target and a penalty to the problem and the solver they need.
+
+    min_{F,b} L(F + 1 b') + Omega(t),    t_m = w_m ||f_m||
+
+Which kind of problem these make, in which form kernels are held, and which solver minimizes it, is decided here and
+below only: estimators, cross-validation and paths call the same functions.
+"""
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manykernels.exceptions import InvalidInputError
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack, as_stack
-from manykernels.grams.factored import FactoredStack
+from manykernels.grams.expansion import KernelExpansion
+from manykernels.grams.factored import FactoredStack, factored_stack, reads_rows
+from manykernels.grams.plan import FACTORED
+from manykernels.grams.rows import RowVector, here, is_chunked, with_target
+from manykernels.grams.training import Training, open_training, plan_for
+from manykernels.kernels import KernelBank, Pairs
+from manykernels.kernels.bank.columns import Table
 from manykernels.objective.joint_problem import JointProblem
-from manykernels.objective.losses import JointLoss, Loss, get_loss
+from manykernels.objective.losses import JOINT_LOSSES, JointLoss, Loss, get_loss, survival_target
+from manykernels.objective.losses.survival import check_survival
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
-from manykernels.objective.shared import SharedProblem
+from manykernels.objective.shared import SharedLoss, SharedProblem
 from manykernels.solvers.base import Solver, check_warm_start
 from manykernels.solvers.factored.fallback import stays_on_workers
+from manykernels.solvers.factored.model import FactorFunctions
 from manykernels.solvers.factored.problem import FactoredJointProblem, FactoredProblem, RowsProblem
 from manykernels.solvers.factored.shared_problem import FactoredSharedProblem
+from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.solvers.registry import check_able, check_alias, choose_solver, get_solver
-from manykernels.solvers.solution import Solution
-from manykernels.validation.arrays import Array, check_nonnegative_vector
+from manykernels.solvers.solution import Solution, Status
+from manykernels.validation.arrays import Array, check_choice, check_nonnegative_vector, check_positive
 
 
 def solve(
-    stack: GramStack | Array,
-    y: ArrayLike,
+    kernels: Any,
+    y: ArrayLike | str,
     *,
-    loss: str | Loss,
+    X: Any = None,
+    loss: str | Loss | SharedLoss | JointLoss,
     regularizer: str | Regularizer,
     strength: float | None = None,
+    alpha: float | None = None,
+    relative_strength: float | None = None,
     fit_intercept: bool = True,
     sample_weight: ArrayLike | None = None,
     kernel_penalties: ArrayLike | None = None,
+    outputs: str = "shared",
+    kernels_as: str = "auto",
+    memory_budget: int | str | None = None,
+    n_jobs: int | None = None,
     solver: str | Solver = "auto",
     warm_start: Solution | None = None,
     **parameters: Any,
-) -> Solution:
+) -> Any:
     """Solve a multiple kernel learning problem and prove how far from optimal the answer is.
 
-    ``min_{f,b} sum_i s_i l(y_i, f_i + b) + Omega(t)`` with ``t_m = w_m ||f_m||``.
+    ``min_{F,b} L(F + 1 b') + Omega(t)`` with ``t_m = w_m ||f_m||``: a sum of losses over samples, ``sum_i s_i l(y_i,
+    f_i + b)``, or a loss of all samples together. Several targets have one set of kernel weights, ``||f_m||^2`` the sum
+    over targets, unless ``outputs="own"``.
 
     Parameters
     ----------
-    stack : GramStack or array of shape (n_kernels, n_samples, n_samples)
-        Symmetric positive semidefinite Gram matrices, kernels leading.
-    y : array_like of shape (n_samples,)
-        Labels -1 and +1 for a classification loss, numbers for a regression loss.
+    kernels : GramStack, array of shape (n_kernels, n_samples, n_samples), or KernelBank
+        Symmetric positive semidefinite Gram matrices, kernels leading; a stack of any kind, such as that of
+        :func:`~manykernels.grams.factored.factored_stack`, which is linear in the samples; or a bank, with ``X``.
+    y : array_like of shape (n_samples,) or (n_samples, n_targets), structured array, or str
+        Labels -1 and +1 for a classification loss, numbers for a regression loss, several of them in columns; events
+        and times as :func:`~manykernels.survival_array` makes them for the loss ``"cox"``; the name of a column of rows
+        in chunks.
+    X : DataFrame or array of shape (n_samples, n_columns), or what `open_rows` takes, optional
+        The table that a bank is for. Memory maps, Parquet files and Dask collections are read in chunks, never whole.
     loss : str or Loss
         ``"logistic"``, ``"hinge"``, ``"squared_hinge"``, ``"squared"``, ``"epsilon_insensitive"``, ``"huber"``,
-        ``"quantile"``, or an object.
+        ``"quantile"``, ``"poisson"``, ``"gamma"``, ``"cox"``, or an object.
     regularizer : str or Regularizer
         ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, a set of weights (``"simplex"``, ``"lp_ball"``,
         ``"elasticnet_ball"``), or an object, which carries its own strength.
     strength : float, optional
-        ``C`` (or ``lambda`` of a weight set), on the sum of losses; needed with a regularizer given by name.
+        ``C`` (or ``lambda`` of a weight set), on the sum of losses. A regularizer given by name needs this or one of
+        the next two.
+    alpha : float, optional
+        The strength relative to the mean loss, as in the estimators: ``strength = alpha * sum_i s_i``.
+    relative_strength : float, optional
+        The strength as a part of the one that leaves nothing to gain: of the smallest at which no kernel is active,
+        where there is one.
     fit_intercept : bool
-        Whether there is an intercept ``b``; the dual coefficients then sum to zero.
+        Whether there is an intercept ``b``; the dual coefficients then sum to zero. A loss that does not see a shift of
+        all scores has none.
     sample_weight : array_like of shape (n_samples,), optional
         Non-negative; samples of weight zero get dual coefficient zero.
     kernel_penalties : array_like of shape (n_kernels,), optional
         Positive ``w``.
+    outputs : {"shared", "own"}, default="shared"
+        Whether several targets share their kernel weights, or each has its own: then a tuple of solutions is returned.
+    kernels_as : {"auto", "gram", "factored"}, default="auto"
+        How kernels of a bank are held; see :func:`~manykernels.grams.plan.plan_kernels`.
+    memory_budget : int, str or None
+        Of a bank: bytes, or text such as ``"2GB"``; half of the memory if None.
+    n_jobs : int or None
+        Threads.
     solver : str or Solver
         A name, ``"auto"``, or a configured solver; parameters given here replace its own.
     warm_start : Solution, optional
@@ -72,8 +118,9 @@ def solve(
 
     Returns
     -------
-    Solution
-        Dual coefficients, kernel weights, intercept, the certificate of exactly this model, and how it was reached.
+    Solution, or tuple of Solution
+        Dual coefficients, kernel weights, intercept, the certificate of exactly this model, and how it was reached; the
+        scores of new rows where kernels are known by more than their matrices.
 
     Raises
     ------
@@ -81,6 +128,8 @@ def solve(
         If anything about the input is wrong; the message says what and how to mend it.
     IncompatibleError
         If the solver cannot solve this problem; the message names those that can.
+    MemoryBudgetError
+        If the kernels of a bank do not fit in any form.
 
     Warns
     -----
@@ -95,28 +144,207 @@ def solve(
     >>> solution = solve(kernels, np.sin(6 * x), loss="squared", regularizer="l1", strength=0.1, tol=1e-6)
     >>> solution.kernel_weights[0] == 0.0, bool(solution.certificate.relative_gap <= 1e-6)
     (np.True_, True)
+
+    A bank on a table, two targets with one set of weights:
+
+    >>> from manykernels import KernelBank
+    >>> X = np.random.default_rng(0).uniform(-2, 2, (200, 3))
+    >>> Y = np.column_stack([np.sin(X[:, 0]), np.cos(X[:, 0])])
+    >>> bank = KernelBank.per_feature(widths=[0.5, 1.0])
+    >>> found = solve(bank, Y, X=X, loss="squared", regularizer="l1", relative_strength=0.2)
+    >>> found.decision_function(X[:5]).shape, {name[:2] for name in found.functions.names}
+    ((5, 2), {'x0'})
     """
-    stack = as_stack(stack)
-    kept, weight = _positive_weights(sample_weight, stack.n_samples)
-    if kept is not None:
-        stack, y = stack.restrict(kept), np.asarray(y)[kept]
-    problem = problem_of(
-        stack,
-        np.asarray(y),
-        get_loss(loss),
-        _regularizer(regularizer, strength),
-        fit_intercept=fit_intercept,
-        sample_weight=weight,
-        kernel_penalties=None if kernel_penalties is None else np.asarray(kernel_penalties),
-    )
-    chosen = configured_solver(solver, problem, **parameters)
-    if kept is None:
-        return chosen.solve(problem, warm_start)
-    n_samples = np.asarray(sample_weight).size
-    check_warm_start(warm_start, n_samples, problem.n_kernels)
-    if warm_start is not None:
-        warm_start = replace(warm_start, dual_coef=warm_start.dual_coef[kept])
-    return chosen.solve(problem, warm_start).scattered(kept, n_samples)
+    check_choice(outputs, ("shared", "own"), "outputs")
+    known = loss_of(loss)
+    first = _regularizer(regularizer, strength, alpha, relative_strength)
+    if is_chunked(X):
+        X, y = with_target(X, y)
+    target = _target(y, known)
+    given = _Given(
+        kernels, target, X, known, first, fit_intercept and not isinstance(known, JointLoss), sample_weight
+    ).positive()
+    opened = given.opened(kernels_as, memory_budget, n_jobs)
+    options: dict[str, Any] = {
+        "fit_intercept": given.fit_intercept,
+        "sample_weight": given.weight,
+        "kernel_penalties": None if kernel_penalties is None else np.asarray(kernel_penalties),
+    }
+    several = outputs == "own" and given.y.ndim == 2
+    targets = [given.y[:, t] for t in range(given.y.shape[1])] if several else [given.y]
+    problems = [problem_of(opened.stack, own, known, first, **options) for own in targets]
+    problems = [_at_strength(problem, alpha, relative_strength) for problem in problems]
+    solutions = _solved(problems, solver, given.start(warm_start, problems[0]), parameters)
+    finished = tuple(given.whole(opened.with_functions(solution)) for solution in solutions)
+    return finished if outputs == "own" else finished[0]
+
+
+def _solved(
+    problems: Sequence[Problem], solver: str | Solver, warm_start: Solution | None, parameters: dict[str, Any]
+) -> list[Solution]:
+    """Return one solution a problem; those on factors share their passes."""
+    chosen = [configured_solver(solver, problem, **parameters) for problem in problems]
+    if len(problems) == 1:
+        return [chosen[0].solve(problems[0], warm_start)]
+    if not isinstance(chosen[0], FactoredNewton):
+        return [own.solve(problem, warm_start) for own, problem in zip(chosen, problems, strict=True)]
+    solutions = chosen[0].solve_each(problems)
+    for t, solution in enumerate(solutions):
+        if solution.status is not Status.CONVERGED:
+            warnings.warn(f"Target {t}: {solution.message}", ConvergenceWarning, stacklevel=3)
+    return solutions
+
+
+@dataclass(frozen=True, eq=False)
+class _Opened:
+    """Kernels as a stack, with what a bank learned of its table."""
+
+    stack: GramStack
+    training: Training | None = None
+
+    def with_functions(self, solution: Solution) -> Solution:
+        """Return the solution with functions of new rows, where a bank says what kernels are."""
+        if self.training is None:
+            return solution
+        if isinstance(solution.functions, FactorFunctions):  # of columns as the bank prepares them
+            bank: Any = self.training.bank
+            return replace(solution, functions=replace(solution.functions, bank=bank))
+        rho = solution.dual_coef.reshape(len(solution.dual_coef), -1).T
+        own = KernelExpansion.of(self.training.bank, self.training.prepared, solution.kernel_weights[None], rho)
+        return replace(solution, functions=own)
+
+
+@dataclass(frozen=True, eq=False)
+class _Given:
+    """What `solve` was given, and of which samples: those of weight zero take no part."""
+
+    kernels: Any
+    y: Any
+    X: Any
+    loss: Any
+    regularizer: Regularizer
+    fit_intercept: bool
+    weight: Any
+    kept: Array | None = None
+    n_samples: int = 0
+
+    def positive(self) -> _Given:
+        """Return the samples of positive weight."""
+        if self.weight is None or not isinstance(self.y, np.ndarray):
+            return self
+        weight = check_nonnegative_vector(here_as_array(self.weight), len(self.y), "sample_weight")
+        if (weight > 0).all():
+            return replace(self, weight=weight)
+        kept = np.flatnonzero(weight)
+        if kept.size == 0:
+            raise InvalidInputError("sample_weight is zero for every sample; at least one must be positive.")
+        if is_chunked(self.X) or isinstance(self.kernels, FactoredStack):
+            raise InvalidInputError(
+                f"sample_weight is zero for {len(weight) - len(kept)} of {len(weight)} samples, which kernels held as "
+                "factors of all rows, or rows in chunks, cannot leave out. Leave them out of the table, or pass a "
+                "KernelBank with an array or DataFrame."
+            )
+        kernels = self.kernels if self.X is not None else as_stack(self.kernels).restrict(kept)
+        rows = (
+            None
+            if self.X is None
+            else self.X[kept]
+            if isinstance(self.X, Pairs)
+            else Table.of(self.X, sparse=True)[kept]
+        )
+        return replace(
+            self, kernels=kernels, X=rows, y=self.y[kept], weight=weight[kept], kept=kept, n_samples=len(weight)
+        )
+
+    def opened(self, kernels_as: str, memory_budget: int | str | None, n_jobs: int | None) -> _Opened:
+        """Return the kernels as a stack."""
+        if self.X is None:
+            if isinstance(self.kernels, KernelBank):
+                raise InvalidInputError("A KernelBank needs the table that it is for: solve(bank, y, X=table, ...).")
+            return _Opened(as_stack(self.kernels))
+        if isinstance(self.kernels, (GramStack, np.ndarray)):
+            raise InvalidInputError("X is the table of a KernelBank, and these kernels are matrices: leave X out.")
+        if is_chunked(self.X):
+            return _Opened(factored_stack(self.X, self.kernels))
+        settings: dict[str, Any] = {
+            "memory_budget": memory_budget,
+            "n_targets": 1 if self.y.ndim == 1 else self.y.shape[1],
+            "kernels_as": kernels_as,
+            "obstacle": obstacle_to_factors(self.loss, self.regularizer, "auto"),
+            "fit_intercept": self.fit_intercept or isinstance(self.loss, JointLoss),
+        }
+        plan = plan_for(self.kernels, self.X, **settings)
+        if plan is not None and plan.kind == FACTORED and reads_rows(self.kernels):
+            stack = factored_stack(getattr(self.X, "given", self.X), self.kernels)
+            stack.spare_bytes = plan.spare_bytes // settings["n_targets"]
+            return _Opened(stack)
+        training = open_training(self.kernels, self.X, n_jobs=n_jobs, **settings)
+        return _Opened(training.stack, training)
+
+    def start(self, warm_start: Solution | None, problem: Problem) -> Solution | None:
+        """Return the part of an earlier solution that is of these samples."""
+        if self.kept is None or warm_start is None:
+            return warm_start
+        check_warm_start(warm_start, self.n_samples, problem.n_kernels)
+        return replace(warm_start, dual_coef=warm_start.dual_coef[self.kept])
+
+    def whole(self, solution: Solution) -> Solution:
+        """Return a solution of all samples, those of weight zero included."""
+        return solution if self.kept is None else solution.scattered(self.kept, self.n_samples)
+
+
+def here_as_array(values: Any) -> Array:
+    """Return a vector that may be beside rows, or lazy, as an array in this process."""
+    return np.asarray(here(values.compute() if hasattr(values, "dask") else values))
+
+
+def _target(y: Any, loss: Any) -> Any:
+    """Return a target as problems take it; what is beside rows on workers stays there."""
+    if isinstance(loss, JointLoss) and (hasattr(y, "columns") or getattr(getattr(y, "dtype", None), "names", None)):
+        seen = check_survival(y)
+        return survival_target(seen["event"], seen["time"], seen["stratum"])
+    if hasattr(y, "to_dask_array"):
+        y = y.to_dask_array(lengths=True)
+    return y if hasattr(y, "dask") or isinstance(y, RowVector) else np.asarray(y)
+
+
+def loss_of(loss: Any, parameters: dict[str, Any] | None = None) -> Any:
+    """Return a loss, which may be given by name, also one of several targets or of all samples together.
+
+    Parameters
+    ----------
+    loss : str, Loss, SharedLoss or JointLoss
+    parameters : dict, optional
+        Of a loss given by name.
+
+    Returns
+    -------
+    Loss, SharedLoss or JointLoss
+    """
+    if isinstance(loss, (JointLoss, SharedLoss)):
+        return loss
+    if isinstance(loss, str) and loss in JOINT_LOSSES:
+        return JOINT_LOSSES[loss](**(parameters or {}))
+    return get_loss(loss, **(parameters or {}))
+
+
+def obstacle_to_factors(loss: Any, regularizer: Any, solver: Any) -> str | None:
+    """Return what keeps a problem from kernels held as factors, and what to do about it; None for nothing.
+
+    Parameters
+    ----------
+    loss : Loss
+    regularizer : Regularizer
+    solver : str or Solver
+
+    Returns
+    -------
+    str or None
+    """
+    name = getattr(solver, "name", solver)
+    if name not in ("auto", FactoredNewton.name):
+        return f"solver={name!r} works on N x N matrices; take solver='auto'"
+    return next(iter(FactoredNewton.unable(getattr(loss, "each", loss), regularizer)), None)
 
 
 def problem_of(stack: Any, y: Any, loss: Any, regularizer: Regularizer, **given: Any) -> Problem:
@@ -147,7 +375,7 @@ def problem_of(stack: Any, y: Any, loss: Any, regularizer: Regularizer, **given:
     >>> problem_of(as_stack(np.eye(2)[None]), y, get_loss("squared"), get_regularizer("l1", 0.1)).shared
     True
     """
-    shared, joint = np.ndim(y) == 2, isinstance(loss, JointLoss)
+    shared, joint = getattr(y, "ndim", 1) == 2, isinstance(loss, JointLoss)
     kind: type[Problem]
     if not isinstance(stack, FactoredStack):
         kind = SharedProblem if shared else JointProblem if joint else Problem
@@ -155,6 +383,10 @@ def problem_of(stack: Any, y: Any, loss: Any, regularizer: Regularizer, **given:
         kind = FactoredSharedProblem if shared else FactoredJointProblem
     else:
         kind = RowsProblem if stays_on_workers(stack) else FactoredProblem
+    if kind is not RowsProblem:
+        y = here_as_array(y)
+        weight = given.get("sample_weight")
+        given["sample_weight"] = None if weight is None else here_as_array(weight)
     return kind(stack, y, loss, regularizer, **given)
 
 
@@ -191,26 +423,33 @@ def configured_solver(solver: str | Solver, problem: Problem, **parameters: Any)
     return chosen
 
 
-def _regularizer(regularizer: str | Regularizer, strength: float | None) -> Regularizer:
+def _regularizer(
+    regularizer: str | Regularizer, strength: float | None, alpha: float | None, relative: float | None
+) -> Regularizer:
+    """Return the penalty; a strength relative to something follows, see `_at_strength`."""
+    told = {"strength": strength, "alpha": alpha, "relative_strength": relative}
+    told = {name: value for name, value in told.items() if value is not None}
+    for name, value in told.items():
+        check_positive(value, name)
     if isinstance(regularizer, Regularizer):
-        if strength is not None and strength != regularizer.strength:
+        if told and told != {"strength": regularizer.strength}:
+            name, value = next(pair for pair in told.items() if pair != ("strength", regularizer.strength))
             raise InvalidInputError(
-                f"strength={strength!r} contradicts {regularizer!r}; give the strength once, in the object or by name."
+                f"{name}={value!r} contradicts {regularizer!r}; give the strength once, in the object or by name."
             )
         return regularizer
-    if strength is None:
-        raise InvalidInputError(f"regularizer {regularizer!r} needs a strength, for example strength=1.0.")
-    return get_regularizer(regularizer, strength)
+    if len(told) > 1:
+        raise InvalidInputError(f"Give one of {', '.join(f'{name}={value!r}' for name, value in told.items())}.")
+    if not told:
+        raise InvalidInputError(
+            f"regularizer {regularizer!r} needs a strength, for example strength=1.0, alpha=0.01 or "
+            "relative_strength=0.1."
+        )
+    return get_regularizer(regularizer, 1.0 if strength is None else strength)
 
 
-def _positive_weights(sample_weight: ArrayLike | None, n_samples: int) -> tuple[Array | None, Array | None]:
-    """Return the samples to keep (None for all) and their weights."""
-    if sample_weight is None:
-        return None, None
-    weight = check_nonnegative_vector(sample_weight, n_samples, "sample_weight")
-    if (weight > 0).all():
-        return None, weight
-    kept = np.flatnonzero(weight)
-    if kept.size == 0:
-        raise InvalidInputError("sample_weight is zero for every sample; at least one must be positive.")
-    return kept, weight[kept]
+def _at_strength(problem: Problem, alpha: float | None, relative: float | None) -> Problem:
+    """Return the problem at its strength, where that is relative to its weights or to an empty model."""
+    if alpha is not None:
+        return problem.with_penalty(replace(problem.regularizer, strength=float(alpha) * problem.total_weight))
+    return problem if relative is None else problem.at_fraction(float(relative))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.factored import largest_strength, on_factors
 
 from manykernels import KernelBank, MKLClassifier, MKLRegressor
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
@@ -15,7 +16,6 @@ from manykernels.grams.factored import NystroemStack, factored_stack
 from manykernels.grams.factored.landmark_choice import drawn_features
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import Gaussian, KernelSpec, Laplacian, Matern, Polynomial, Product, Sum
-from manykernels.solvers.factored.solve import solve_factored
 
 WAYS = ("cholesky", "uniform", "k-means")
 SPECS: tuple[KernelSpec, ...] = (
@@ -80,16 +80,17 @@ def test_the_exact_gap_is_that_of_brute_force_with_every_choice(by: str) -> None
     gram = fitted.block(prepared, prepared)[0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = solve_factored(X, y, bank, loss="squared", relative_strength=0.1, tol=1e-9, max_rounds=1)
-    (component,) = model._components
+        model = on_factors(X, y, bank, loss="squared", relative_strength=0.1, tol=1e-9, max_iter=1)
+    (component,) = model.functions.components
     f = model.decompose(X)[0]
     if component.tol is None:
         norm = np.sqrt(component.coefficients @ gram @ component.coefficients)
     else:
         norm = np.linalg.norm(component.coefficients)
-    primal = 0.5 * np.sum((y - f - model.intercept) ** 2) + 0.1 * model.strength_max * norm
+    strength = 0.1 * largest_strength(X, y, bank, "squared")
+    primal = 0.5 * np.sum((y - f - model.intercept) ** 2) + strength * norm
     rho = model.dual_coef
-    assert np.sqrt(rho @ gram @ rho) <= 0.1 * model.strength_max * (1 + 1e-9)
+    assert np.sqrt(rho @ gram @ rho) <= strength * (1 + 1e-9)
     brute = (primal - (y @ rho - 0.5 * rho @ rho)) / primal
     assert brute - 1e-9 <= model.dual_gap <= 1.1 * brute + 1e-9
 

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
+from tests.support.factored import largest_strength, on_factors
 
-from manykernels import KernelBank, solve, solve_factored
+from manykernels import KernelBank, solve
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored import ExplicitStack, WindowStack, factored_stack
 from manykernels.grams.factored.operators import FeatureOperator
@@ -91,12 +92,19 @@ def test_a_table_with_gaps_is_solved_to_the_optimum_of_the_gram_solvers() -> Non
     frame = table(rng)
     y = np.sin(frame["age"] / 5) + (frame["city"] == "Oslo") + 0.3 * frame["dose"].fillna(2.0) + rng.normal(size=N) / 3
     bank = KernelBank.auto(frame, missing="indicator")
-    model = solve_factored(frame, y, bank, loss="squared", relative_strength=0.1, tol=1e-7)
+    model = on_factors(frame, y, bank, loss="squared", relative_strength=0.1, tol=1e-7)
     assert model.status == "converged"
     fitted, prepared = bank.fit_prepare(frame)
     grams = fitted.block(prepared, prepared)
-    exact = solve(grams, y, loss="squared", regularizer="l1", strength=0.1 * model.strength_max, tol=1e-8)
-    assert model.primal == pytest.approx(exact.certificate.primal, rel=2e-7)
+    exact = solve(
+        grams,
+        y,
+        loss="squared",
+        regularizer="l1",
+        strength=0.1 * largest_strength(frame, y.to_numpy(), bank, "squared"),
+        tol=1e-8,
+    )
+    assert model.certificate.primal == pytest.approx(exact.certificate.primal, rel=2e-7)
     np.testing.assert_allclose(model.decision_function(frame.iloc[:20]), model.decision_function(frame)[:20])
     moved = frame[frame.columns[::-1]].iloc[:20].assign(other="nobody reads this")
     np.testing.assert_allclose(model.decision_function(moved), model.decision_function(frame)[:20])
@@ -131,9 +139,9 @@ def test_gaps_that_nobody_allowed_are_refused() -> None:
     frame = table(np.random.default_rng(5))
     with pytest.raises(InvalidInputError, match="missing values in 3 columns: 'dose'"):
         factored_stack(frame, KernelBank.auto(frame))
-    model = solve_factored(frame[["age"]], np.sin(frame["age"]), loss="squared", relative_strength=0.1)
+    model = on_factors(frame[["age"]], np.sin(frame["age"]), loss="squared", relative_strength=0.1)
     with pytest.raises(InvalidInputError, match="missing values in 1 column: 'age'"):
-        model.predict(pd.DataFrame({"age": [1.0, np.nan]}))
+        model.decision_function(pd.DataFrame({"age": [1.0, np.nan]}))
 
 
 @pytest.mark.parametrize("columns", [(0, 2), (0, 1, 2)], ids=["two", "three"])

@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
+from tests.support.factored import on_factors
 
-from manykernels import KernelBank, MKLClassifier, solve_factored
+from manykernels import KernelBank, MKLClassifier
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams.factored import FourierStack, factored_stack
 from manykernels.grams.factored.operators import ChunkedOperator
 from manykernels.grams.rows import ParquetRows, RowSource, open_rows
 from manykernels.kernels import Gaussian, Laplacian, Linear, Periodic, Polynomial
-from manykernels.solvers import solve_factored_each
 from manykernels.solvers.factored import fallback
 
 Array = NDArray[Any]
@@ -53,9 +53,9 @@ def mixed(rng: np.random.Generator) -> pd.DataFrame:
 
 def assert_same(first: Any, second: Any, tol: float = 1e-10) -> None:
     assert first.status == second.status == "converged"
-    assert first.names == second.names
-    assert first.primal == pytest.approx(second.primal, rel=tol)
-    assert first.dual == pytest.approx(second.dual, rel=tol)
+    assert first.functions.names == second.functions.names
+    assert first.certificate.primal == pytest.approx(second.certificate.primal, rel=tol)
+    assert first.certificate.dual == pytest.approx(second.certificate.dual, rel=tol)
     np.testing.assert_allclose(first.kernel_weights, second.kernel_weights, rtol=1e-6, atol=1e-8)
 
 
@@ -94,27 +94,27 @@ def test_a_memory_map_is_fitted_as_an_array(loss: str, tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", X)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
     options: dict[str, Any] = {"loss": loss, "relative_strength": 0.05, "tol": 1e-6}
-    model = solve_factored(X, y, bank_of(), **options)
-    assert_same(solve_factored(mapped, y, bank_of(), **options), model)
-    chunked = solve_factored(open_rows(mapped, chunk_rows=333), y, bank_of(), **options)
+    model = on_factors(X, y, bank_of(), **options)
+    assert_same(on_factors(mapped, y, bank_of(), **options), model)
+    chunked = on_factors(open_rows(mapped, chunk_rows=333), y, bank_of(), **options)
     assert_same(chunked, model)
-    np.testing.assert_array_equal(chunked.predict(mapped), chunked.predict(X))
+    np.testing.assert_array_equal(chunked.decision_function(mapped), chunked.decision_function(X))
     np.testing.assert_allclose(chunked.decompose(X[:9]), model.decompose(X[:9]), atol=1e-8)
-    curve, other = chunked.shape_functions(0), model.shape_functions(0)
+    curve, other = chunked.functions.shape_functions(0), model.functions.shape_functions(0)
     np.testing.assert_allclose(curve["effect"], other["effect"], atol=1e-8)
 
 
 def test_several_targets_are_fitted_in_chunks() -> None:
     X, y = data(np.random.default_rng(1), np.float32)
     Y = np.column_stack([y, -y])
-    chunked = solve_factored_each(open_rows(X, chunk_rows=333), Y, bank_of(), relative_strength=0.1)
+    chunked = on_factors(open_rows(X, chunk_rows=333), Y, bank_of(), relative_strength=0.1, outputs="own")
     for model, target in zip(chunked, Y.T, strict=True):
-        assert_same(model, solve_factored(X, target, bank_of(), relative_strength=0.1))
+        assert_same(model, on_factors(X, target, bank_of(), relative_strength=0.1))
 
 
 def test_estimators_say_who_takes_rows_in_chunks() -> None:
     X, y = data(np.random.default_rng(1), np.float32)
-    with pytest.raises(InvalidInputError, match="by solve_factored"):
+    with pytest.raises(InvalidInputError, match="read chunk by chunk, by solve"):
         MKLClassifier(bank_of()).fit(open_rows(X), y)
 
 
@@ -132,15 +132,15 @@ def test_parquet_files_of_every_kind_of_column_are_fitted_by_the_name_of_the_tar
     folder, inputs = write(frame, tmp_path / "table"), frame.drop(columns="target")
     bank = KernelBank.auto(inputs, missing="mask")
     options: dict[str, Any] = {"loss": "squared", "relative_strength": 0.2, "tol": 1e-5}
-    whole = solve_factored(inputs, frame["target"].to_numpy(), bank, **options)
+    whole = on_factors(inputs, frame["target"].to_numpy(), bank, **options)
     source = ParquetRows(folder, chunk_rows=300)
     assert (source.n_rows, source.n_chunks) == (N, 5)
-    parts = solve_factored(source, "target", bank, **options)
+    parts = on_factors(source, "target", bank, **options)
     assert_same(parts, whole, 1e-8)
-    np.testing.assert_allclose(parts.predict(folder), whole.predict(inputs), atol=1e-6)
-    np.testing.assert_allclose(parts.predict(inputs), parts.predict(str(folder)), rtol=1e-12)
-    streamed = list(parts.predict_chunks(inputs[start : start + 500] for start in range(0, N, 500)))
-    np.testing.assert_allclose(np.concatenate(streamed), parts.predict(folder), rtol=1e-12)
+    np.testing.assert_allclose(parts.decision_function(folder), whole.decision_function(inputs), atol=1e-6)
+    np.testing.assert_allclose(parts.decision_function(inputs), parts.decision_function(str(folder)), rtol=1e-12)
+    streamed = [parts.decision_function(inputs[start : start + 500]) for start in range(0, N, 500)]
+    np.testing.assert_allclose(np.concatenate(streamed), parts.decision_function(folder), rtol=1e-12)
     indicated = factored_stack(source.without("target"), bank.replace(missing="indicator"))
     assert sum("missing" in name for name in indicated.names or ()) == 2
 
@@ -150,8 +150,8 @@ def test_large_ranks_have_an_operator_a_kernel(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("manykernels.grams.factored.chunked.FUSED_RANK", 3)
     monkeypatch.setattr(fallback, "FALLBACK_SAMPLES", 0)
     options: dict[str, Any] = {"relative_strength": 0.1, "tol": 1e-5}
-    first = solve_factored(open_rows(X, chunk_rows=400), y, bank_of(), **options)
-    assert_same(first, solve_factored(X, y, bank_of(), **options), 1e-5)
+    first = on_factors(open_rows(X, chunk_rows=400), y, bank_of(), **options)
+    assert_same(first, on_factors(X, y, bank_of(), **options), 1e-5)
 
 
 class Counted(RowSource):
@@ -178,26 +178,26 @@ def test_a_pass_reads_every_column_once_and_empty_chunks_are_nothing() -> None:
     stack.quad(np.ones(N))
     assert source.entries - before == X.size
     assert_same(
-        solve_factored(X, y, stack, relative_strength=0.1),
-        solve_factored(X, y, FourierStack.grid(X, [0.3, 1.0, 3.0]), relative_strength=0.1),
+        on_factors(X, y, stack, relative_strength=0.1),
+        on_factors(X, y, FourierStack.grid(X, [0.3, 1.0, 3.0]), relative_strength=0.1),
     )
 
 
 def test_what_chunks_cannot_give_is_said(tmp_path: Path) -> None:
     X, y = data(np.random.default_rng(5))
     with pytest.raises(InvalidInputError, match="no column 'target'"):
-        solve_factored(open_rows(X), "target", relative_strength=0.1)
+        on_factors(open_rows(X), "target", relative_strength=0.1)
     with pytest.raises(InvalidInputError, match="There is no Parquet file"):
-        solve_factored(tmp_path / "nothing.parquet", y, relative_strength=0.1)
+        on_factors(tmp_path / "nothing.parquet", y, relative_strength=0.1)
     bad = X.copy()
     bad[1100, 2] = np.nan
     with pytest.raises(InvalidInputError, match=r"NaN or infinite values.*first in column 2"):
-        solve_factored(open_rows(bad, chunk_rows=400), y, relative_strength=0.1)
-    model = solve_factored(open_rows(X), y, bank_of(), relative_strength=0.3)
+        on_factors(open_rows(bad, chunk_rows=400), y, relative_strength=0.1)
+    model = on_factors(open_rows(X), y, bank_of(), relative_strength=0.3)
     with pytest.raises(InvalidInputError, match="3 columns, but the model was fitted on 4"):
-        model.predict(open_rows(X[:, :3]))
+        model.decision_function(open_rows(X[:, :3]))
     with pytest.raises(InvalidInputError, match="Column 2 contains NaN"):
-        model.predict(open_rows(bad))
+        model.decision_function(open_rows(bad))
 
 
 def dask_collections(X: Array) -> dict[str, Any]:
@@ -218,8 +218,8 @@ def test_dask_collections_are_fitted_where_they_are(kind: str) -> None:
     rows = dask_collections(X)[kind]
     options: dict[str, Any] = {"relative_strength": 0.1, "tol": 1e-6}
     target = pytest.importorskip("dask.array").from_array(y, chunks=500)
-    model = solve_factored(rows, target, bank_of(), **options)
-    single = solve_factored(X if kind == "array" else rows.compute(), y, bank_of(), **options)
+    model = on_factors(rows, target, bank_of(), **options)
+    single = on_factors(X if kind == "array" else rows.compute(), y, bank_of(), **options)
     assert_same(model, single)
     np.testing.assert_allclose(model.decision_function(rows), single.decision_function(X), atol=1e-7)
     with pytest.raises(IncompatibleError, match="need rows in sorted order"):

@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
+from tests.support.factored import on_factors
 
-from manykernels import KernelBank, solve_factored
+from manykernels import KernelBank
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams.factored import factored_stack
 from manykernels.grams.rows import DaskRows, RowVector, held, here, on_rows, sums
 from manykernels.kernels import Gaussian, Linear
 from manykernels.objective.regularizers import BlockL1
-from manykernels.solvers import solve_factored_each
 from manykernels.solvers.factored import newton
 from manykernels.solvers.factored.curvatures import sampled_rows, sampled_weights
 from manykernels.solvers.factored.shared_problem import FactoredSharedProblem
@@ -54,18 +54,19 @@ def on_dask(X: Array) -> Any:
 
 def assert_same(first: Any, second: Any, tol: float = 1e-10) -> None:
     assert first.status == second.status == "converged"
-    assert first.names == second.names
-    for name in ("primal", "dual", "strength_max"):
-        assert getattr(first, name) == pytest.approx(getattr(second, name), rel=tol)
-    np.testing.assert_allclose(first.dual_coef, second.dual_coef, atol=1e-6 * np.abs(second.dual_coef).max())
+    assert first.functions.names == second.functions.names
+    for name in ("primal", "dual"):
+        assert getattr(first.certificate, name) == pytest.approx(getattr(second.certificate, name), rel=tol)
+    rho = here(second.dual_coef)
+    np.testing.assert_allclose(here(first.dual_coef), rho, atol=1e-6 * np.abs(rho).max())
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared", "hinge", "quantile", "gamma"])
 def test_the_answer_is_that_of_one_process(loss: str) -> None:
     X, y = data(loss)
     options: dict[str, Any] = {"loss": loss, "relative_strength": 0.5, "tol": 1e-3 if loss == "hinge" else 1e-4}
-    single = solve_factored(X, y, BANK, **options)
-    model = solve_factored(on_dask(X), arrays.from_array(y, chunks=300), BANK, **options)
+    single = on_factors(X, y, BANK, **options)
+    model = on_factors(on_dask(X), arrays.from_array(y, chunks=300), BANK, **options)
     assert_same(model, single)
     assert model.history[-1].newton_steps == single.history[-1].newton_steps
 
@@ -74,27 +75,27 @@ def test_weights_names_of_targets_and_no_intercept() -> None:
     X, y = data("squared")
     weight = np.random.default_rng(1).uniform(0.5, 2.0, len(y))
     options: dict[str, Any] = {"loss": "squared", "relative_strength": 0.2, "fit_intercept": False}
-    single = solve_factored(X, y, BANK, sample_weight=weight, **options)
+    single = on_factors(X, y, BANK, sample_weight=weight, **options)
     table = pd.DataFrame(X, columns=["a", "b", "c"]).assign(target=y)
     rows = frames.from_pandas(table, npartitions=PARTS)
-    model = solve_factored(rows, "target", BANK, sample_weight=weight, **options)
-    np.testing.assert_allclose(model.dual_coef, single.dual_coef, atol=1e-8)
-    assert model.dual == pytest.approx(single.dual, rel=1e-10)
+    model = on_factors(rows, "target", BANK, sample_weight=weight, **options)
+    np.testing.assert_allclose(here(model.dual_coef), single.dual_coef, atol=1e-8)
+    assert model.certificate.dual == pytest.approx(single.certificate.dual, rel=1e-10)
     series = frames.from_pandas(pd.Series(weight), npartitions=3)
-    other = solve_factored(rows.drop(columns="target"), rows["target"], BANK, sample_weight=series, **options)
-    assert other.primal == model.primal
+    other = on_factors(rows.drop(columns="target"), rows["target"], BANK, sample_weight=series, **options)
+    assert other.certificate.primal == model.certificate.primal
 
 
 def test_predictions_and_curves_are_computed_where_rows_are(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = data("squared")
     bank = BANK + KernelBank([("pair", Gaussian(1.0), [0, 1])], standardize=True)
-    single = solve_factored(X, y, bank, loss="squared", relative_strength=0.1)
-    model = solve_factored(on_dask(X), y, bank, loss="squared", relative_strength=0.1)
+    single = on_factors(X, y, bank, loss="squared", relative_strength=0.1)
+    model = on_factors(on_dask(X), y, bank, loss="squared", relative_strength=0.1)
     monkeypatch.setattr(DaskRows, "read", None)  # nobody brings rows here
     new = 1.2 * X[:600]
     np.testing.assert_allclose(model.decision_function(on_dask(new)), single.decision_function(new), atol=1e-8)
     np.testing.assert_allclose(model.decompose(on_dask(new)), single.decompose(new), atol=1e-8)
-    curve, other = model.shape_functions(0), single.shape_functions(0)
+    curve, other = model.functions.shape_functions(0), single.functions.shape_functions(0)
     np.testing.assert_allclose(curve, other, atol=1e-8)
 
 
@@ -103,25 +104,25 @@ def test_large_ranks_take_turns_on_workers(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("manykernels.grams.factored.chunked.FUSED_RANK", 3)
     X, y = data("logistic")
     options: dict[str, Any] = {"relative_strength": 0.6, "tol": 1e-3}
-    assert_same(solve_factored(on_dask(X), y, BANK, **options), solve_factored(X, y, BANK, **options), 1e-5)
+    assert_same(on_factors(on_dask(X), y, BANK, **options), on_factors(X, y, BANK, **options), 1e-5)
 
 
 def test_several_targets_share_passes_on_workers() -> None:
     X, y = data("squared")
     Y = np.column_stack([y, X[:, 2] ** 2])
     options: dict[str, Any] = {"loss": "squared", "relative_strength": 0.3}
-    models = solve_factored_each(on_dask(X), arrays.from_array(Y, chunks=(400, 1)), BANK, **options)
+    models = on_factors(on_dask(X), arrays.from_array(Y, chunks=(400, 1)), BANK, outputs="own", **options)
     for model, target in zip(models, Y.T, strict=True):
-        assert_same(model, solve_factored(X, target, BANK, **options))
+        assert_same(model, on_factors(X, target, BANK, **options))
 
 
 def test_what_is_wrong_is_said_by_the_worker_that_sees_it() -> None:
     X, y = data("logistic")
     for wrong, message in ((y + 1, "needs labels -1 and"), (y[:-1], "of shape"), (np.ones_like(y), "nothing to learn")):
         with pytest.raises(InvalidInputError, match=message):
-            solve_factored(on_dask(X), wrong, BANK, relative_strength=0.1)
-    with pytest.raises(InvalidInputError, match="must be positive"):
-        solve_factored(on_dask(X), y, BANK, relative_strength=0.1, sample_weight=y)
+            on_factors(on_dask(X), wrong, BANK, relative_strength=0.1)
+    with pytest.raises(InvalidInputError, match="must not be negative"):
+        on_factors(on_dask(X), y, BANK, relative_strength=0.1, sample_weight=y)
 
 
 def test_vectors_beside_rows_do_the_arithmetic_of_arrays() -> None:
@@ -196,7 +197,7 @@ def test_what_travels_does_not_grow_with_the_rows(loss: str, monkeypatch: pytest
         traffic = Traffic(rows, target)
         with monkeypatch.context() as patched, dask.config.set(scheduler=traffic):
             traffic.watch(patched)
-            model = solve_factored(rows, target, bank, loss=loss, relative_strength=0.2, tol=1e-4)
+            model = on_factors(rows, target, bank, loss=loss, relative_strength=0.2, tol=1e-4)
         assert model.status == "converged"
         counted.append((traffic.bytes, len(model.history), model.history[-1].newton_steps))
     assert counted[1][1:] == counted[0][1:]

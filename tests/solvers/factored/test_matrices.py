@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.solvers.factored.test_solve import brute_force, data
+from tests.support.factored import largest_strength, on_factors
 
 from manykernels import KernelBank, MKLRegressor, solve
 from manykernels.exceptions import ConvergenceWarning
@@ -20,7 +21,6 @@ from manykernels.objective.losses import get_loss
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers.factored import fallback
 from manykernels.solvers.factored.problem import FactoredJointProblem, FactoredProblem
-from manykernels.solvers.factored.solve import solve_factored
 from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.solvers.factored.working_matrices import MixedStack, WorkingMatrices
 from manykernels.testing import GramStackContract
@@ -67,16 +67,17 @@ def test_matrices_take_over_where_landmarks_do_not_do(loss: str, penalty: str) -
     options = {"sample_weight": rng.uniform(0.5, 2.0, len(y)), "kernel_penalties": weights}
     regularizer = get_regularizer(penalty, 0.5)
     tol = 1e-4 if loss == "hinge" else 1e-6
-    model = solve_factored(X, y, bank, loss=loss, regularizer=regularizer, tol=tol, **options)
+    model = on_factors(X, y, bank, loss=loss, regularizer=regularizer, tol=tol, **options)
     assert model.status == "converged"
-    whole = {model.names[i]: component.tol is None for i, component in enumerate(model._components)}
+    stack = model.functions.stack
+    whole = {stack.name_of(c.kernel): c.tol is None for c in model.functions.components}
     assert whole[NARROW]
     assert not all(whole.values())
     grams = fitted.block(prepared, prepared)
     brute = brute_force(model, grams, y, get_loss(loss), regularizer, options)
     assert -1e-9 <= brute <= model.dual_gap + 1e-9
     exact = solve(grams, y, loss=loss, regularizer=regularizer, tol=0.1 * tol, **options)
-    assert model.primal == pytest.approx(exact.certificate.primal, rel=tol)
+    assert model.certificate.primal == pytest.approx(exact.certificate.primal, rel=tol)
 
 
 @pytest.mark.usefixtures("few_landmarks")
@@ -86,10 +87,12 @@ def test_the_message_names_kernels_and_bytes_where_matrices_may_not_be_had() -> 
     stack.spare_bytes = 5000
     words = rf"leave a part of the trace of '{re.escape(NARROW)}' \(.*%\).* take 9\d\d kB, and 5.00 kB may be had"
     with pytest.warns(ConvergenceWarning, match="at most 48 landmarks at 160 rows, which " + words):
-        model = solve_factored(X, y, stack, loss="squared", relative_strength=0.02)
+        model = on_factors(X, y, stack, loss="squared", relative_strength=0.02)
     assert model.status == "stalled"
     assert model.dual_gap > 1e-4
-    problem = FactoredProblem(stack, y, get_loss("squared"), get_regularizer("l1", 0.02 * model.strength_max))
+    problem = FactoredProblem(
+        stack, y, get_loss("squared"), get_regularizer("l1", 0.02 * largest_strength(X, y, stack, "squared"))
+    )
     with pytest.warns(ConvergenceWarning, match=r"Solver 'factored' stopped \(stalled\) .*" + words):
         FactoredNewton().solve(problem)
     stack.spare_bytes = 10**9

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.factored import ADDITIVE, largest_strength, on_factors
 
-from manykernels import KernelBank, solve, solve_factored, solve_factored_pairs
+from manykernels import KernelBank, solve
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Gaussian, Linear, MedianWidth
 from manykernels.solvers.factored import backfitting, fallback, newton
 
 N = 400
+WIDTHS = (0.3, 0.6, 1.2)
+
+
+def with_pairs(
+    X: Any, y: Any, bank: KernelBank = ADDITIVE, *, columns: Any = None, widths: Any = WIDTHS, **options: Any
+) -> Any:
+    """Fit an additive model, then one with Gaussian kernels of the pairs of the columns that it selected as well."""
+    if columns is None:
+        columns = sorted({int(name[1]) for name in on_factors(X, y, bank, **options).functions.names})
+    entries = [
+        (f"{i}{j}{width}", Gaussian(MedianWidth(width)), [i, j])
+        for i, j in combinations(columns, 2)
+        for width in widths
+    ]
+    return on_factors(X, y, bank + KernelBank(entries, standardize=True), **options)
 
 
 def data(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -24,29 +41,31 @@ def data(seed: int) -> tuple[np.ndarray, np.ndarray]:
 def test_the_optimum_is_that_of_the_gram_solvers_over_all_pairs_considered() -> None:
     X, y = data(0)
     bank = KernelBank.per_feature([Gaussian(1.0), Linear()], standardize=True)
-    model = solve_factored_pairs(X, y, bank, widths=(0.5, 1.0), loss="squared", relative_strength=0.1, tol=1e-7)
+    model = with_pairs(X, y, bank, widths=(0.5, 1.0), loss="squared", relative_strength=0.1, tol=1e-7)
     assert model.status == "converged"
-    columns = sorted({int(name[1]) for name in solve_factored(X, y, bank, loss="squared", relative_strength=0.1).names})
+    columns = sorted(
+        {int(name[1]) for name in on_factors(X, y, bank, loss="squared", relative_strength=0.1).functions.names}
+    )
     pairs = [(i, j) for i in columns for j in columns if i < j]
     entries = [(f"{i}{j}{width}", Gaussian(MedianWidth(width)), [i, j]) for i, j in pairs for width in (0.5, 1.0)]
     whole = bank + KernelBank(entries, standardize=True)
     fitted, prepared = whole.fit_prepare(X)
     assert len(fitted.names) == len(model.kernel_weights)
-    strength, grams = 0.1 * model.strength_max, fitted.block(prepared, prepared)
+    strength, grams = 0.1 * largest_strength(X, y, whole, "squared"), fitted.block(prepared, prepared)
     exact = solve(grams, y, loss="squared", regularizer="l1", strength=strength, tol=1e-8)
-    assert model.primal == pytest.approx(exact.certificate.primal, rel=2e-7)
+    assert model.certificate.primal == pytest.approx(exact.certificate.primal, rel=2e-7)
 
 
 def test_a_surface_shows_what_a_pair_adds() -> None:
     (X, _), (new, _) = data(1), data(2)
     y, truth = (rows[:, 0] * rows[:, 1] + np.sin(2 * rows[:, 2]) for rows in (X, new))
-    model = solve_factored_pairs(X, y, columns=[0, 1, 2], loss="squared", relative_strength=0.05)
-    additive = solve_factored(X, y, loss="squared", relative_strength=0.05)
-    assert np.std(model.predict(new) - truth) < 0.6 * np.std(additive.predict(new) - truth)
-    surface = model.surface(0, 1, 15)
+    model = with_pairs(X, y, columns=[0, 1, 2], loss="squared", relative_strength=0.05)
+    additive = on_factors(X, y, loss="squared", relative_strength=0.05)
+    assert np.std(model.decision_function(new) - truth) < 0.6 * np.std(additive.decision_function(new) - truth)
+    surface = model.functions.surface(0, 1, 15)
     central = surface[(surface["x"].abs() < 1.5) & (surface["z"].abs() < 1.5)]
     assert np.corrcoef(central["effect"], central["x"] * central["z"])[0, 1] > 0.9
-    turned = model.surface(1, 0, 15)
+    turned = model.functions.surface(1, 0, 15)
     turned = turned.sort_values(["z", "x"], ignore_index=True)
     np.testing.assert_allclose(turned["effect"], surface["effect"], atol=1e-10)
 
@@ -58,15 +77,13 @@ def test_blocks_do_not_overshoot_what_their_sampled_hessians_leave_out(monkeypat
     monkeypatch.setattr(backfitting, "BLOCK_PER_RANK", 0)
     monkeypatch.setattr(fallback, "FALLBACK_SAMPLES", 0)
     X, y = data(4)
-    options: dict[str, Any] = {"loss": "squared", "relative_strength": 0.02, "tol": 1e-2, "max_rounds": 30}
-    model = solve_factored_pairs(X, y, columns=[0, 1, 2, 3], widths=(0.1, 0.2), **options)
+    options: dict[str, Any] = {"loss": "squared", "relative_strength": 0.02, "tol": 1e-2, "max_iter": 30}
+    model = with_pairs(X, y, columns=[0, 1, 2, 3], widths=(0.1, 0.2), **options)
     assert model.status == "converged"
 
 
 def test_what_cannot_be_paired_is_said() -> None:
     X, y = data(3)
-    with pytest.raises(InvalidInputError, match="Pairs need two columns, but the additive model selected 0"):
-        solve_factored_pairs(X, y, loss="squared", relative_strength=1.0)
-    model = solve_factored_pairs(X, y, columns=[0, 1], loss="squared", relative_strength=0.5)
+    model = with_pairs(X, y, columns=[0, 1], loss="squared", relative_strength=0.5)
     with pytest.raises(InvalidInputError, match="A pair is two different columns from 0 to 3"):
-        model.surface(0, 4)
+        model.functions.surface(0, 4)

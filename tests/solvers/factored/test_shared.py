@@ -25,11 +25,11 @@ from manykernels.objective.regularizers import (
     Simplex,
 )
 from manykernels.objective.shared import SharedProblem
-from manykernels.solvers import SharedNewton
+from manykernels.solvers import SharedNewton, Solution
 from manykernels.solvers.factored import fallback, newton
 from manykernels.solvers.factored.problem import FactoredProblem
 from manykernels.solvers.factored.shared_problem import FactoredSharedProblem, FlatProblem
-from manykernels.solvers.factored.solver import FactoredNewton, FactoredSolution, ObjectiveOfTargets
+from manykernels.solvers.factored.solver import FactoredNewton, ObjectiveOfTargets
 from manykernels.solvers.factored.targets_problem import StackOfTargets
 from manykernels.testing import GramStackContract
 
@@ -79,11 +79,11 @@ def expansion(stack: FactoredStack, component: Any, gram: Array) -> Array:
     return alpha
 
 
-def brute_force(problem: SharedProblem, found: FactoredSolution, grams: Array) -> float:
+def brute_force(problem: SharedProblem, found: Solution, grams: Array) -> float:
     """Gap of the model's functions in the exact kernels, by dense algebra only."""
     s, w, rho = problem.weight, problem.penalties, found.dual_coef
     squares, scores = np.zeros(len(grams)), np.zeros(problem.y.shape) + found.intercept
-    for component in found.components:
+    for component in found.functions.components:
         gram = grams[component.kernel]
         alpha = expansion(problem.stack, component, gram)  # type: ignore[arg-type]
         squares[component.kernel] += max(alpha @ gram @ alpha, 0.0)
@@ -97,11 +97,11 @@ def brute_force(problem: SharedProblem, found: FactoredSolution, grams: Array) -
     return float(primal - dual) / abs(found.certificate.primal)
 
 
-def solved(problem: FactoredSharedProblem, **options: Any) -> FactoredSolution:
+def solved(problem: FactoredSharedProblem, **options: Any) -> Solution:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         solution = FactoredNewton(**options).solve(problem)
-    assert isinstance(solution, FactoredSolution)
+    assert solution.functions is not None
     return solution
 
 
@@ -121,7 +121,7 @@ def test_the_optimum_is_that_of_the_gram_solver(loss: str) -> None:
         assert solution.certificate.relative_gap <= 5e-9
         np.testing.assert_allclose(solution.certificate.primal, exact.certificate.primal, rtol=3e-9)
         norms = problem.model_parts(exact.dual_coef, exact.kernel_weights)[1] / problem.penalties
-        np.testing.assert_allclose(solution.norms, norms, atol=1e-3 * norms.max())
+        np.testing.assert_allclose(solution.kernel_norms, norms, atol=1e-3 * norms.max())
 
 
 def test_kinked_losses_are_solved_and_proved_by_dense_algebra() -> None:
@@ -218,7 +218,7 @@ def test_matrices_take_over_where_landmarks_do_not_do(
     penalty = replace(penalty, strength=1.0)  # type: ignore[type-var]
     problem = FactoredSharedProblem(stack, Y, loss, penalty, **own)  # type: ignore[arg-type]
     solution = solved(problem, tol=1e-6)
-    assert {component.tol is None for component in solution.components} == {True, False}
+    assert {component.tol is None for component in solution.functions.components} == {True, False}
     brute = brute_force(problem, solution, grams)
     assert -1e-9 <= brute <= solution.certificate.relative_gap + 1e-9 <= 1.1e-6
     exact = SharedNewton(tol=1e-8).solve(SharedProblem(grams, Y, loss, penalty, **own))  # type: ignore[arg-type]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.support.factored import on_factors
 
-from manykernels import KernelBank, solve_factored
+from manykernels import KernelBank
 from manykernels.objective.losses import get_loss
 from manykernels.solvers.factored.smoothing import SmoothedLoss
 
@@ -40,6 +41,6 @@ def test_kinked_losses_converge_in_few_newton_steps():
     X = rng.normal(size=(6000, 4))
     y = np.where(np.sin(2 * X[:, 0]) + X[:, 1] + 0.5 * rng.normal(size=6000) > 0, 1.0, -1.0)
     bank = KernelBank.per_feature(widths=[0.5, 1.0, 2.0])
-    model = solve_factored(X, y, bank, loss="hinge", relative_strength=0.05)
+    model = on_factors(X, y, bank, loss="hinge", relative_strength=0.05)
     assert model.dual_gap <= 1e-4
     assert model.history[-1].newton_steps <= 18

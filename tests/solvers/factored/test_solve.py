@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
+from tests.support.factored import largest_strength, on_factors
 
 from manykernels import KernelBank, solve
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError, MemoryBudgetError
@@ -25,9 +26,8 @@ from manykernels.objective.regularizers import (
     Simplex,
     get_regularizer,
 )
+from manykernels.solvers import Solution
 from manykernels.solvers.factored import fallback, working_set
-from manykernels.solvers.factored.model import FactoredModel
-from manykernels.solvers.factored.solve import solve_factored, solve_factored_each
 
 Array = NDArray[Any]
 
@@ -40,10 +40,10 @@ def data(rng: np.random.Generator, n: int, columns: int, loss: str) -> tuple[Arr
     return X, (np.where(f > 0.4, 1.0, -1.0) if loss in CLASSIFICATION else f)
 
 
-def expansion(model: FactoredModel, component: Any, gram: Array) -> Array:
+def expansion(model: Solution, component: Any, gram: Array) -> Array:
     """Coefficients of an exact function that is the factor's: on its landmarks, if it is a projection on some."""
-    Z = model._stack.factor(component.kernel, component.tol)
-    part = model._stack._at(component.kernel)[0]  # type: ignore[attr-defined]
+    Z = model.functions.stack.factor(component.kernel, component.tol)
+    part = model.functions.stack._at(component.kernel)[0]  # type: ignore[attr-defined]
     if isinstance(part, (FourierStack, ExplicitStack)):
         return np.linalg.lstsq(Z.T, component.coefficients, rcond=1e-15)[0]
     landmarks = np.diag(gram) - np.einsum("ij,ij->i", Z, Z) <= 1e-11 * gram.max()
@@ -52,12 +52,12 @@ def expansion(model: FactoredModel, component: Any, gram: Array) -> Array:
     return alpha
 
 
-def brute_force(model: FactoredModel, grams: Array, y: Array, loss: Any, regularizer: Any, options: Any) -> float:
+def brute_force(model: Solution, grams: Array, y: Array, loss: Any, regularizer: Any, options: Any) -> float:
     """Gap of the model's functions in the exact kernels, by dense algebra only."""
     s = options.get("sample_weight", np.ones(len(y)))
     w = options.get("kernel_penalties", np.ones(len(grams)))
     norms, scores = np.zeros(len(grams)), np.full(len(y), model.intercept)
-    for component in model._components:
+    for component in model.functions.components:
         gram = grams[component.kernel]
         alpha = component.coefficients if component.tol is None else expansion(model, component, gram)
         norms[component.kernel] = w[component.kernel] * np.sqrt(max(alpha @ gram @ alpha, 0.0))
@@ -70,7 +70,7 @@ def brute_force(model: FactoredModel, grams: Array, y: Array, loss: Any, regular
     assert np.isfinite(dual)
     if options.get("fit_intercept", True):
         assert abs(rho.sum()) <= 1e-9 * np.abs(rho).sum()
-    return float(primal - dual) / abs(model.primal)  # the unit of the reported gap
+    return float(primal - dual) / abs(model.certificate.primal)  # the unit of the reported gap
 
 
 PROBLEMS = range(200)
@@ -103,7 +103,7 @@ def test_the_reported_gap_is_never_below_the_brute_force_gap(block: int, monkeyp
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             rounds = int(rng.integers(1, 6))  # few: coarse factors and missing kernels leave gaps of every size
-            model = solve_factored(X, y, bank, loss=loss, regularizer=regularizer, max_rounds=rounds, **options)
+            model = on_factors(X, y, bank, loss=loss, regularizer=regularizer, max_iter=rounds, **options)
         brute = brute_force(model, grams, y, loss, regularizer, options)
         assert model.dual_gap >= brute - 1e-9, (seed, model.dual_gap, brute)
         assert brute >= -1e-9
@@ -127,7 +127,7 @@ def test_the_gap_of_every_penalty_is_never_below_the_brute_force_gap(monkeypatch
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             rounds = int(rng.integers(1, 6))
-            model = solve_factored(X, y, bank, loss=loss, regularizer=regularizer, max_rounds=rounds, **options)
+            model = on_factors(X, y, bank, loss=loss, regularizer=regularizer, max_iter=rounds, **options)
         brute = brute_force(model, fitted.block(prepared, prepared), y, loss, regularizer, options)
         assert model.dual_gap >= brute - 1e-9, (seed, model.dual_gap, brute)
         assert brute >= -1e-9
@@ -144,12 +144,12 @@ def test_every_penalty_has_the_optimum_of_the_gram_solvers(
     bank = KernelBank.per_feature([Gaussian(0.5), Gaussian(1.5), Linear()], standardize=True)
     options = {"sample_weight": rng.uniform(0.5, 2.0, 200), "kernel_penalties": rng.uniform(0.8, 1.25, 9)}
     tol = 1e-4 if loss == "hinge" else 1e-8
-    model = solve_factored(X, y, bank, loss=loss, regularizer=penalty, tol=tol, **options)
+    model = on_factors(X, y, bank, loss=loss, regularizer=penalty, tol=tol, **options)
     assert model.status == "converged"
     fitted, prepared = bank.fit_prepare(X)
     exact = solve(fitted.block(prepared, prepared), y, loss=loss, regularizer=penalty, tol=0.1 * tol, **options)
-    assert model.primal == pytest.approx(exact.certificate.primal, rel=tol)
-    assert model.dual <= exact.certificate.primal * (1 + 1e-12)
+    assert model.certificate.primal == pytest.approx(exact.certificate.primal, rel=tol)
+    assert model.certificate.dual <= exact.certificate.primal * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared", "squared_hinge", "huber"])
@@ -159,13 +159,13 @@ def test_the_optimum_is_that_of_the_gram_solvers(loss: str, penalty: str) -> Non
     X, y = data(rng, 300, 3, loss)
     bank = KernelBank.per_feature([Gaussian(0.5), Gaussian(1.5), Linear()], standardize=True)
     options = {"sample_weight": rng.uniform(0.5, 2.0, 300), "kernel_penalties": rng.uniform(0.8, 1.25, 9)}
-    model = solve_factored(X, y, bank, loss=loss, regularizer=penalty, strength=1.0, tol=1e-8, **options)
+    model = on_factors(X, y, bank, loss=loss, regularizer=penalty, strength=1.0, tol=1e-8, **options)
     assert model.status == "converged"
     fitted, prepared = bank.fit_prepare(X)
     grams = fitted.block(prepared, prepared)
     exact = solve(grams, y, loss=loss, regularizer=penalty, strength=1.0, tol=1e-9, **options)
-    assert model.primal == pytest.approx(exact.certificate.primal, rel=2e-8)
-    assert model.dual <= exact.certificate.primal * (1 + 1e-12)
+    assert model.certificate.primal == pytest.approx(exact.certificate.primal, rel=2e-8)
+    assert model.certificate.dual <= exact.certificate.primal * (1 + 1e-12)
     assert set(model.active) >= set(np.flatnonzero(exact.kernel_weights > 1e-3 * exact.kernel_weights.max()))
     np.testing.assert_allclose(model.kernel_weights, exact.kernel_weights, atol=1e-2 * exact.kernel_weights.max())
 
@@ -178,20 +178,20 @@ def test_kinked_losses_reach_the_gap(loss: str, matrices: bool, monkeypatch: pyt
         monkeypatch.setattr(fallback, "FALLBACK_SAMPLES", 0)
     X, y = data(np.random.default_rng(2), 300, 3, loss)
     bank = KernelBank.per_feature([Gaussian(0.7), Gaussian(2.0)], standardize=True)
-    model = solve_factored(X, y, bank, loss=loss, relative_strength=0.1, tol=1e-3)
+    model = on_factors(X, y, bank, loss=loss, relative_strength=0.1, tol=1e-3)
     assert model.status == "converged"
-    assert all((component.tol is None) == matrices for component in model._components)
+    assert all((component.tol is None) == matrices for component in model.functions.components)
     fitted, prepared = bank.fit_prepare(X)
-    strength = 0.1 * model.strength_max
+    strength = 0.1 * largest_strength(X, y, bank, loss)
     exact = solve(fitted.block(prepared, prepared), y, loss=loss, regularizer="l1", strength=strength, tol=1e-6)
-    assert model.dual <= exact.certificate.primal * (1 + 1e-9)
-    assert exact.certificate.dual <= model.primal <= exact.certificate.primal * (1 + 1e-3)
+    assert model.certificate.dual <= exact.certificate.primal * (1 + 1e-9)
+    assert exact.certificate.dual <= model.certificate.primal <= exact.certificate.primal * (1 + 1e-3)
 
 
 def test_ridge_keeps_every_kernel() -> None:
     X, y = data(np.random.default_rng(3), 200, 2, "squared")
     bank = KernelBank.per_feature([Gaussian(1.0), Gaussian(3.0)], standardize=True)
-    model = solve_factored(X, y, bank, loss="squared", regularizer="ridge", strength=0.5, tol=1e-6)
+    model = on_factors(X, y, bank, loss="squared", regularizer="ridge", strength=0.5, tol=1e-6)
     assert model.status == "converged"
     np.testing.assert_allclose(model.kernel_weights, 2.0, rtol=1e-2)
 
@@ -201,26 +201,27 @@ def test_predictions_are_the_functions_of_the_exact_kernels() -> None:
     X, y = data(rng, 400, 3, "squared")
     bank = KernelBank.per_feature([Gaussian(0.5), Laplacian(2.0)], standardize=True)
     bank += KernelBank([("pair", Gaussian(1.5), [0, 1])], standardize=True)
-    model = solve_factored(X, y, bank, loss="squared", relative_strength=0.05, tol=1e-7)
+    model = on_factors(X, y, bank, loss="squared", relative_strength=0.05, tol=1e-7)
     new = rng.normal(size=(60, 3))
     fitted, prepared = bank.fit_prepare(X)
     cross = fitted.block(fitted.prepare(new), prepared)
     # At the optimum f_m = d_m K_m rho, up to the gap.
     expected = np.tensordot(model.kernel_weights, cross, axes=1) @ model.dual_coef + model.intercept
     np.testing.assert_allclose(model.decision_function(new), expected, atol=0.02 * y.std())
-    np.testing.assert_allclose(model.decompose(new).sum(axis=0) + model.intercept, model.predict(new), rtol=1e-12)
-    assert np.corrcoef(model.predict(X), y)[0, 1] > 0.9
+    parts = model.decompose(new).sum(axis=0)
+    np.testing.assert_allclose(parts + model.intercept, model.decision_function(new), rtol=1e-12)
+    assert np.corrcoef(model.decision_function(X), y)[0, 1] > 0.9
 
 
 def test_shape_functions_add_up_to_the_model() -> None:
     X, y = data(np.random.default_rng(5), 300, 3, "squared")
     bank = KernelBank.per_feature([Gaussian(0.5), Gaussian(2.0)], standardize=True)
-    model = solve_factored(X, y, bank, loss="squared", relative_strength=0.05)
-    curves = [model.shape_functions(j, X[:, j][np.argsort(X[:, j])]) for j in range(3)]
+    model = on_factors(X, y, bank, loss="squared", relative_strength=0.05)
+    curves = [model.functions.shape_functions(j, X[:, j][np.argsort(X[:, j])]) for j in range(3)]
     total = sum(curve["effect"].to_numpy()[np.argsort(np.argsort(X[:, j]))] for j, curve in enumerate(curves))
     difference = model.decision_function(X) - total
     assert np.ptp(difference) < 1e-9 * np.ptp(y)
-    default = model.shape_functions(0)
+    default = model.functions.shape_functions(0)
     assert default["density"].sum() == pytest.approx(1.0)
     assert np.corrcoef(default["effect"], np.sin(2 * default["x"]))[0, 1] > 0.8
 
@@ -229,9 +230,9 @@ def test_where_the_rank_passes_the_samples_gram_matrices_take_over() -> None:
     rng = np.random.default_rng(6)
     X = rng.normal(size=(80, 60))
     y = np.sin(X[:, 0]) + rng.normal(size=80)
-    model = solve_factored(X, y, FourierStack.grid(X, [0.1, 0.5, 2.0]), loss="squared", relative_strength=0.2)
+    model = on_factors(X, y, FourierStack.grid(X, [0.1, 0.5, 2.0]), loss="squared", relative_strength=0.2)
     assert model.status == "converged"
-    assert all(component.tol is None for component in model._components)
+    assert all(component.tol is None for component in model.functions.components)
     assert np.isfinite(model.decision_function(rng.normal(size=(5, 60)))).all()
 
 
@@ -239,16 +240,16 @@ PAIRS = KernelBank([(f"{i}{j}", Gaussian(0.7), [i, j]) for i in range(4) for j i
 BROAD = KernelBank([("four", Gaussian(1.0), [0, 1, 2, 3]), ("others", Gaussian(1.0), [1, 2, 3, 4])], standardize=True)
 
 
-def certified(seed: int, bank: KernelBank, n: int, rounds: int) -> tuple[FactoredModel, float]:
+def certified(seed: int, bank: KernelBank, n: int, rounds: int) -> tuple[Solution, float]:
     """A model of few rounds, and its brute-force gap."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 5 if bank is BROAD else 4))
     y = np.tanh(X[:, 0] * X[:, 1]) + 0.1 * rng.normal(size=n)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = solve_factored(X, y, bank, loss="squared", relative_strength=0.1, tol=1e-6, max_rounds=rounds)
+        model = on_factors(X, y, bank, loss="squared", relative_strength=0.1, tol=1e-6, max_iter=rounds)
     fitted, prepared = bank.fit_prepare(X)
-    penalty = get_regularizer("l1", 0.1 * model.strength_max)
+    penalty = get_regularizer("l1", 0.1 * largest_strength(X, y, bank, "squared"))
     return model, brute_force(model, fitted.block(prepared, prepared), y, get_loss("squared"), penalty, {})
 
 
@@ -261,7 +262,7 @@ def test_a_loose_bound_is_not_taken_for_a_proof(bank: KernelBank, n: int, monkey
     for seed in range(50):
         model, brute = certified(seed, bank, n, rounds=1)
         assert brute - 1e-9 <= model.dual_gap <= 1.1 * brute + 1e-9
-        fooled += model.approximate_gap < 1e-3 * model.dual_gap
+        fooled += model.functions.approximate_gap < 1e-3 * model.dual_gap
     assert fooled >= 10
 
 
@@ -273,10 +274,10 @@ def test_an_own_gap_of_5e_7_hides_a_gap_of_percents(monkeypatch: pytest.MonkeyPa
     hidden = 0
     for seed in range(5):
         model, brute = certified(seed, BROAD, 80, rounds=1)
-        assert {type(part) for part in model._stack.parts} == {NystroemStack}  # type: ignore[attr-defined]
+        assert {type(part) for part in model.functions.stack.parts} == {NystroemStack}  # type: ignore[attr-defined]
         assert model.dual_gap == pytest.approx(brute, rel=0.1)
         assert model.status != "converged"
-        hidden += model.approximate_gap <= 5e-7 and model.dual_gap >= 1.7e-2
+        hidden += model.functions.approximate_gap <= 5e-7 and model.dual_gap >= 1.7e-2
     assert hidden >= 3
     # Left to itself the solver goes on until the gap of the kernels is closed.
     model, brute = certified(0, BROAD, 80, rounds=50)
@@ -297,56 +298,53 @@ def test_several_targets_share_their_passes_and_have_the_models_of_one_each(
     served: list[int] = []
     shared = stack.quad_bounds_each
     monkeypatch.setattr(stack, "quad_bounds_each", lambda rhos: served.append(len(rhos)) or shared(rhos))
-    models = solve_factored_each(X, Y, stack, loss=loss, relative_strength=0.1)
+    models = on_factors(X, Y, stack, loss=loss, relative_strength=0.1, outputs="own")
     # The first certificate is of the pass that scales strengths; N x N matrices end in one of their own.
     lengths = [max(len(model.history) - 1, 1) for model in models]
     assert served == [2] * min(lengths) + [1] * (max(lengths) - min(lengths))
     for y, model in zip(Y.T, models, strict=True):
-        alone = solve_factored(X, y, bank, loss=loss, relative_strength=0.1)
+        alone = on_factors(X, y, bank, loss=loss, relative_strength=0.1)
         assert model.status == "converged"
-        assert model.primal == pytest.approx(alone.primal, rel=1e-9)
-        assert model.dual == pytest.approx(alone.dual, rel=1e-9)
+        assert model.certificate.primal == pytest.approx(alone.certificate.primal, rel=1e-9)
+        assert model.certificate.dual == pytest.approx(alone.certificate.dual, rel=1e-9)
         np.testing.assert_array_equal(model.active, alone.active)
-    with pytest.raises(InvalidInputError, match=r"Y must be of shape \(n_samples, n_targets\), got \(250,\)"):
-        solve_factored_each(X, first, bank, loss=loss, relative_strength=0.1)
 
 
 def test_a_stack_can_be_given_in_place_of_a_bank() -> None:
     X, y = data(np.random.default_rng(8), 200, 2, "logistic")
     bank = KernelBank.per_feature([Gaussian(0.5)], standardize=True)
-    first = solve_factored(X, y, bank, relative_strength=0.1)
-    second = solve_factored(X, y, factored_stack(X, bank), relative_strength=0.1)
-    assert first.primal == second.primal
+    first = on_factors(X, y, bank, relative_strength=0.1)
+    second = on_factors(X, y, factored_stack(X, bank), relative_strength=0.1)
+    assert first.certificate.primal == second.certificate.primal
     assert len(first.frame()) == len(first.history)
-    assert set(np.unique(first.predict(X))) <= {-1.0, 1.0}
 
 
 def test_tables_go_by_their_column_names() -> None:
     X, y = data(np.random.default_rng(10), 200, 3, "squared")
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    model = solve_factored(frame, y, loss="squared", relative_strength=0.1)
-    assert model.names[0].split(":")[0] in ("a", "b", "c")
-    np.testing.assert_array_equal(model.predict(frame[["c", "a", "b"]]), model.predict(frame))
-    np.testing.assert_array_equal(model.predict(X), model.predict(frame))
+    model = on_factors(frame, y, loss="squared", relative_strength=0.1)
+    assert model.functions.names[0].split(":")[0] in ("a", "b", "c")
+    np.testing.assert_array_equal(model.decision_function(frame[["c", "a", "b"]]), model.decision_function(frame))
+    np.testing.assert_array_equal(model.decision_function(X), model.decision_function(frame))
     with pytest.raises(InvalidInputError, match=r"X lacks 1 column\(s\) of the training table: \['b'\]"):
-        model.predict(frame[["a", "c"]])
+        model.decision_function(frame[["a", "c"]])
 
 
 def test_factors_that_would_not_fit_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("manykernels.grams.factored.base.STORED_BYTES", 1e4)
     X, y = data(np.random.default_rng(11), 1500, 2, "squared")
     with pytest.raises(MemoryBudgetError, match=r"factors of 1 kernels .* Raise the strength"):
-        solve_factored(X, y, KernelBank.joint(Gaussian(1.0)), loss="squared", relative_strength=0.1)
+        on_factors(X, y, KernelBank.joint(Gaussian(1.0)), loss="squared", relative_strength=0.1)
 
 
 def test_what_cannot_be_done_is_said() -> None:
     X, y = data(np.random.default_rng(9), 60, 2, "squared")
     bank = KernelBank.per_feature([Gaussian(0.5)])
-    with pytest.raises(InvalidInputError, match="exactly one of strength"):
-        solve_factored(X, y, bank, loss="squared")
-    with pytest.raises(InvalidInputError, match="relative_strength needs a penalty"):
-        solve_factored(X, y, bank, loss="squared", regularizer="ridge", relative_strength=0.5)
-    with pytest.raises(InvalidInputError, match="target is constant or the kernels are"):
-        solve_factored(X, np.zeros(60), bank, loss="squared", relative_strength=0.5)
-    with pytest.warns(ConvergenceWarning, match=r"gap .* > tol = 1e-06\. The rounds ran out"):
-        solve_factored(X, y, bank, loss="squared", strength=0.01, tol=1e-6, max_rounds=0)
+    with pytest.raises(InvalidInputError, match="needs a strength"):
+        on_factors(X, y, bank, loss="squared")
+    with pytest.raises(InvalidInputError, match=r"Give one of strength=1.0, relative_strength=0.5"):
+        on_factors(X, y, bank, loss="squared", strength=1.0, relative_strength=0.5)
+    with pytest.raises(InvalidInputError, match=r"alpha=0\.5 contradicts"):
+        on_factors(X, y, bank, loss="squared", regularizer=Ridge(1.0), alpha=0.5)
+    with pytest.warns(ConvergenceWarning, match=r"max_iter.* gap .*, above tol 1\.00e-06"):
+        on_factors(X, y, bank, loss="squared", strength=0.01, tol=1e-6, max_iter=1)

@@ -62,7 +62,7 @@ def test_factors_and_matrices_have_one_optimum(seed: int) -> None:
     told = found.certificate
     assert told.relative_gap <= 1e-8
     # The bounds of the certificate, recomputed for the exact kernels from plain sums.
-    state_scores = sum(part.values(problem.stack, problem.stack.table) for part in found.components)
+    state_scores = sum(part.values(problem.stack, problem.stack.table) for part in found.functions.components)
     assert told.dual <= case.dual(state_scores) + 1e-10 * abs(told.primal)
     assert told.dual == pytest.approx(case.dual(state_scores), rel=1e-7)
     assert told.primal >= case.loss(state_scores)

@@ -25,12 +25,12 @@ from manykernels.estimators.strength import (
     strength_from_alpha,
 )
 from manykernels.estimators.supervised.base import BaseMKL
-from manykernels.estimators.supervised.prediction import KernelExpansion, class_probabilities
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Rows, Samples
 from manykernels.estimators.supervised.targets import class_labels, encode_labels, numeric_targets
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack
+from manykernels.grams.expansion import KernelExpansion, class_probabilities
 from manykernels.kernels import KernelBank, KernelSpec, Linear
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem

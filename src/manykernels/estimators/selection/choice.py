@@ -33,8 +33,8 @@ from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import time_left
 from manykernels.estimators.supervised.samples import Rows, Samples
 from manykernels.estimators.supervised.targets import sample_weights
-from manykernels.estimators.supervised.training import Training, as_bank
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError
+from manykernels.grams.training import Training, as_bank
 from manykernels.kernels import KernelStack, Pairs
 from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from manykernels.estimators.selection.mixtures import Mixture, Scale
     from manykernels.estimators.selection.shared_folds import SharedFolds
     from manykernels.estimators.supervised.samples import Rows
-    from manykernels.estimators.supervised.training import Training
+    from manykernels.grams.training import Training
     from manykernels.objective.losses import Loss
     from manykernels.objective.problem import Problem
     from manykernels.objective.regularizers import Regularizer

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from manykernels.estimators.supervised.problems import Fit, chosen_solver, norms_of
+from manykernels.estimators.supervised.problems import Fit, chosen_solver
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
@@ -44,8 +44,7 @@ def descend(
         solvers = [chosen_solver(solver, problem, random_state, **parameters) for problem in posed]
         solutions = [_solve_from(*each) for each in zip(posed, solvers, previous, strict=True)]
         previous = list(solutions)
-        norms = [norms_of(problem, found) for problem, found in zip(posed, solutions, strict=True)]
-        yield Fit(posed, solutions, np.array(norms))
+        yield Fit(posed, solutions, np.array([found.kernel_norms for found in solutions]))
 
 
 def without_bar(solver: str | Solver, verbose: int) -> str | Solver:

@@ -13,9 +13,10 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 
+from manykernels.estimators.banks import with_kernels_of
 from manykernels.estimators.selection.choice import CrossValidated
-from manykernels.estimators.supervised.training import is_precomputed, with_kernels_of
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams.training import is_precomputed
 from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import Array

@@ -16,9 +16,9 @@ from manykernels.estimators.selection.averages import AverageModels, Spectrum, c
 from manykernels.estimators.selection.descent import descend, without_bar
 from manykernels.estimators.selection.mixtures import Mixture, Scale
 from manykernels.estimators.supervised.factored import expanded
-from manykernels.estimators.supervised.prediction import KernelExpansion
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.grams import LazyStack, build_stack, cross_combine
+from manykernels.grams.expansion import KernelExpansion
 from manykernels.grams.plan import stack_nbytes
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers import Solution, Status
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from manykernels.estimators.selection.mixtures import Mixture
     from manykernels.estimators.supervised.base import BaseMKL
     from manykernels.estimators.supervised.samples import Rows, Samples
-    from manykernels.estimators.supervised.training import Training
+    from manykernels.grams.training import Training
     from manykernels.objective.problem import Problem
     from manykernels.solvers import Solution
     from manykernels.validation.arrays import Array

@@ -17,17 +17,17 @@ from manykernels.estimators.selection.descent import descend, without_bar
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.targets import class_labels, encode_labels, kernel_factors, numeric_targets
-from manykernels.estimators.supervised.training import is_precomputed, obstacle_to_factors, open_training
-from manykernels.estimators.survival.targets import FIELDS, check_survival
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack
+from manykernels.grams.training import is_precomputed, open_training
 from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.kernels.tables.encoding import some
-from manykernels.objective.losses import JOINT_LOSSES, JointLoss, get_loss, survival_target
+from manykernels.objective.losses import JointLoss, survival_target
+from manykernels.objective.losses.survival import FIELDS, check_survival
 from manykernels.objective.regularizers import Regularizer, get_regularizer
 from manykernels.solvers import Solution, Solver, Status, get_solver
 from manykernels.solvers.progress import count_to
-from manykernels.solvers.solve import problem_of
+from manykernels.solvers.solve import loss_of, obstacle_to_factors, problem_of
 from manykernels.threads import blas_threads
 
 if TYPE_CHECKING:
@@ -346,7 +346,7 @@ def regularization_path(
     (0, 'x1: gaussian(width=0.5*median)')
     """
     check_parameters({"weights": weights, "kernels_as": kernels_as})
-    known = _loss_of(loss, loss_parameters or {})
+    known = loss_of(loss, loss_parameters)
     family = PenaltyFamily(penalty, penalty_parameters or {}, mu)
     obstacle = obstacle_to_factors(known, family.at(1.0, 1.0), solver)
     fit_intercept &= not isinstance(known, JointLoss)
@@ -396,15 +396,6 @@ def _completed(
         if not fits:
             raise
     return fits
-
-
-def _loss_of(loss: Any, parameters: dict[str, Any]) -> Any:
-    """Return a loss, which may be given by name, also one of all samples together."""
-    if isinstance(loss, JointLoss):
-        return loss
-    if isinstance(loss, str) and loss in JOINT_LOSSES:
-        return JOINT_LOSSES[loss](**parameters)
-    return get_loss(loss, **parameters)
 
 
 def _targets(y: Any, loss: Any, *, shared: bool) -> tuple[Array | None, Array]:

@@ -13,10 +13,10 @@ from manykernels.estimators.selection.folds import Candidates, FoldScores
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples
-from manykernels.estimators.supervised.training import Training, as_bank
 from manykernels.grams.factored import CompositeStack, ExplicitStack, FourierStack
 from manykernels.grams.factored.grid import GridStack
 from manykernels.grams.plan import FACTORED, memory_bytes
+from manykernels.grams.training import Training, as_bank
 from manykernels.kernels import FittedBank, KernelBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers import Solver, get_solver
@@ -101,7 +101,7 @@ class SharedFolds:
             for own in penalties
         ]
         solved = zip(posed, self.models.at(posed), strict=True)
-        return [Fit(own, list(found), np.array([one.norms for one in found])) for own, found in solved]
+        return [Fit(own, list(found), np.array([one.kernel_norms for one in found])) for own, found in solved]
 
 
 def score_together(

@@ -42,16 +42,15 @@ from manykernels.estimators.supervised.targets import (
     names_of_targets,
     sample_weights,
 )
-from manykernels.estimators.supervised.training import (
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.grams.plan import FACTORED, GRAM
+from manykernels.grams.training import (
     Training,
     is_precomputed,
-    obstacle_to_factors,
     open_training,
     plan_for,
     reads_sparse,
 )
-from manykernels.exceptions import ConvergenceWarning, InvalidInputError
-from manykernels.grams.plan import FACTORED, GRAM
 from manykernels.kernels import FittedBank, FittedKernels, FittedPairBank, KernelBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.pairs.data import as_pairs
@@ -61,7 +60,8 @@ from manykernels.objective.regularizers import REGULARIZERS, Regularizer, get_re
 from manykernels.objective.screening import proved_inactive
 from manykernels.objective.shared import SharedLoss
 from manykernels.solvers import Solution, Status
-from manykernels.solvers.factored.solver import FactoredSolution
+from manykernels.solvers.factored.model import FactorFunctions
+from manykernels.solvers.solve import obstacle_to_factors
 from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import Array
 from manykernels.validation.names import SaysWhichParameter
@@ -429,10 +429,10 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
         for name in ("support_", "dual_coef_", "approximate_gap_"):
             self.__dict__.pop(name, None)
         self.kernels_as_ = FACTORED if isinstance(self._expansion, FactoredExpansion) else GRAM
-        factored = [found for found in solutions if isinstance(found, FactoredSolution)]
+        factored = [found.functions for found in solutions if isinstance(found.functions, FactorFunctions)]
         if factored:
-            self.approximate_gap_ = max(found.approximate_gap for found in factored)
-            return [found.plain() for found in factored]
+            self.approximate_gap_ = max(functions.approximate_gap for functions in factored)
+            return [_without_samples(found) for found in solutions]
         rho = self._expansion.coefficients  # type: ignore[union-attr]  # of samples
         self.support_ = samples.kept[np.unique(np.concatenate([found.support for found in solutions]))]
         self.dual_coef_ = rho[0] if self._single else rho
@@ -514,6 +514,11 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
         rows = self._checked_rows(X, reset=False)
         with blas_limit(self._n_threads):
             return self._expansion.scores(rows) + self.intercept_
+
+
+def _without_samples(found: Solution) -> Solution:
+    """Return a solution without what grows with the number of samples: dual coefficients and functions."""
+    return replace(found, dual_coef=np.zeros((0, *np.shape(found.intercept))), functions=None)
 
 
 def _own(kind: type[Loss] | type[Regularizer], given: dict[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from sklearn.utils.metaestimators import available_if
 
 from manykernels.estimators.banks import SettableBank
 from manykernels.estimators.supervised.base import BaseMKL
-from manykernels.estimators.supervised.prediction import class_probabilities
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import class_factors, class_labels, encode_labels
+from manykernels.grams.expansion import class_probabilities
 from manykernels.solvers.solution import Callback
 from manykernels.validation.arrays import Array
 
@@ -88,7 +88,7 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
     kernels_as : {"auto", "gram", "factored"}, default="auto"
         "gram" holds N x N matrices. "factored" holds every kernel as ``Z Z'`` with few columns: time and memory grow
         with N alone, prediction and model file do not grow with it at all, and ``dual_gap_`` is still that of the exact
-        kernels; penalties and losses of :func:`solve_factored`. "auto" takes factors for large samples, or where Gram
+        kernels; penalties and losses of :func:`solve` there. "auto" takes factors for large samples, or where Gram
         matrices would not fit; :func:`manykernels.grams.plan.plan_kernels` says which and why.
     memory_budget : int, str or None, default=None
         Bytes, or text such as "2 GB", that Gram matrices may take; None is half of the memory available. Decides

@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manykernels.estimators.supervised.prediction import KernelExpansion
 from manykernels.estimators.supervised.problems import Fit
+from manykernels.grams.expansion import KernelExpansion
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.portable.functions import KernelFunction, expansion, portable
 from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.solvers import Solution
-from manykernels.solvers.factored.solver import FactoredSolution
 from manykernels.solvers.factored.state import Component
 from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:
-    from manykernels.estimators.supervised.training import Training
+    from manykernels.grams.training import Training
 
 CHUNK_ROWS = 16384
 
@@ -132,8 +131,8 @@ def expanded(training: Training, fit: Fit) -> tuple[Expansion, Fit]:
     parts: list[KernelPart] = []
     solutions: list[Solution] = []
     for target, found in enumerate(fit.solutions):
-        assert isinstance(found, FactoredSolution)
-        alive = [component for component in found.components if component.kernel in place]
+        functions: Any = found.functions
+        alive = [component for component in functions.components if component.kernel in place]
         own = [_part(training.stack, component, target, place, training.centered) for component in alive]
         parts += own
         # Without an intercept a shift of all scores says nothing: it is left out.

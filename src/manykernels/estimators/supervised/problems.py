@@ -20,7 +20,6 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.objective.shared import SharedProblem
 from manykernels.solvers import IterationRecord, SharedNewton, Solution, Solver, Status, configured_solver
-from manykernels.solvers.factored.solver import FactoredSolution
 from manykernels.solvers.run import CAUTION
 from manykernels.solvers.solve import problem_of
 from manykernels.threads import blas_threads, n_threads
@@ -150,15 +149,7 @@ def solve_problems(
         warnings.simplefilter("ignore", ConvergenceWarning)
         together = None if isinstance(solver, Solver) else solved_together(problems, solver, **parameters)
         solutions = _run(problems, chosen, workers, until) if together is None else together
-    norms = [norms_of(problem, found) for problem, found in zip(problems, solutions, strict=True)]
-    return Fit(problems, solutions, np.array(norms))
-
-
-def norms_of(problem: Problem, found: Solution) -> Array:
-    """Return ``||f_m||`` of every kernel, (M,)."""
-    if isinstance(found, FactoredSolution):
-        return found.norms
-    return problem.model_parts(found.dual_coef, found.kernel_weights)[1] / problem.penalties
+    return Fit(problems, solutions, np.array([found.kernel_norms for found in solutions]))
 
 
 def chosen_solver(solver: str | Solver, problem: Problem, random_state: Any, **parameters: Any) -> Solver:
@@ -220,8 +211,8 @@ def without_negligible(problem: Problem, solution: Solution, tol: float) -> Solu
     pass, since what is returned is certified as it is.
     """
     loss, sizes = problem.loss, np.abs(solution.dual_coef)
-    if isinstance(solution, FactoredSolution):
-        return solution  # it keeps no samples, so that none of them is worth leaving out
+    if isinstance(problem.stack, FactoredStack):
+        return solution  # its functions are no expansions in samples, so that none of these is worth leaving out
     prunable = loss.kink > 0 or (loss.task == "classification" and not loss.entropic)
     if not prunable or solution.status is not Status.CONVERGED:
         return solution
@@ -233,5 +224,6 @@ def without_negligible(problem: Problem, solution: Solution, tol: float) -> Solu
         certificate = problem.certificate(rho, solution.kernel_weights, solution.intercept)
         if certificate.relative_gap <= tol:
             message = f"converged: relative duality gap {certificate.relative_gap:.2e} <= tol {tol:.2e}"
-            return replace(solution, dual_coef=rho, certificate=certificate, message=message)
+            norms = problem.model_parts(rho, solution.kernel_weights)[1] / problem.penalties
+            return replace(solution, dual_coef=rho, kernel_norms=norms, certificate=certificate, message=message)
     return solution

@@ -106,7 +106,7 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
     kernels_as : {"auto", "gram", "factored"}, default="auto"
         "gram" holds N x N matrices. "factored" holds every kernel as ``Z Z'`` with few columns: time and memory grow
         with N alone, prediction and model file do not grow with it at all, and ``dual_gap_`` is still that of the exact
-        kernels; penalties and losses of :func:`solve_factored`. "auto" takes factors for large samples, or where Gram
+        kernels; penalties and losses of :func:`solve` there. "auto" takes factors for large samples, or where Gram
         matrices would not fit; :func:`manykernels.grams.plan.plan_kernels` says which and why.
     memory_budget : int, str or None, default=None
         Bytes, or text such as "2 GB", that Gram matrices may take; None is half of the memory available. Decides

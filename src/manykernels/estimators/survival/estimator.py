@@ -11,12 +11,12 @@ from manykernels.estimators.parameters import check_parameters
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples
-from manykernels.estimators.supervised.training import Training
 from manykernels.estimators.survival.baseline import baseline_hazard, cumulative_hazards
 from manykernels.estimators.survival.scores import concordance_index
-from manykernels.estimators.survival.targets import FIELDS, check_survival
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams.training import Training
 from manykernels.objective.losses import CoxPartial, survival_target
+from manykernels.objective.losses.survival import FIELDS, check_survival
 from manykernels.solvers.solution import Callback
 from manykernels.validation.arrays import Array, check_vector
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from manykernels.compiled import compiled
 from manykernels.estimators.supervised.targets import sample_weights
-from manykernels.estimators.survival.targets import check_survival
 from manykernels.exceptions import InvalidInputError
+from manykernels.objective.losses.survival import check_survival
 from manykernels.validation.arrays import Array, check_vector
 
 __all__ = ["brier_score", "concordance_index"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manykernels.grams.factored.banks import factored_stack, pair_stack, served_by
+from manykernels.grams.factored.banks import factored_stack, pair_stack, reads_rows, served_by
 from manykernels.grams.factored.base import FactoredStack, FactorOperator
 from manykernels.grams.factored.chunked import ChunkedTable, open_table
 from manykernels.grams.factored.composite import CompositeStack
@@ -27,5 +27,6 @@ __all__ = [
     "factored_stack",
     "open_table",
     "pair_stack",
+    "reads_rows",
     "served_by",
 ]

@@ -67,6 +67,11 @@ def served_by(spec: KernelSpec, n_columns: int, levels: Levels = None) -> str:
     return next(kind for kind, able in SERVED_BY if able(spec, n_columns, levels))
 
 
+def reads_rows(bank: KernelBank) -> bool:
+    """Whether a stack can read rows as they are for a bank: none of its kernels is centered or scaled row by row."""
+    return not (bank.center or bank.normalize == "unit_diagonal")
+
+
 def factored_stack(X: Any, bank: KernelBank) -> FactoredStack:
     """Return the kernels of a bank on a table as a stack that is linear in the number of rows.
 
@@ -85,7 +90,7 @@ def factored_stack(X: Any, bank: KernelBank) -> FactoredStack:
     IncompatibleError
         If the bank centers its kernels, or normalizes rows.
     """
-    if bank.center or bank.normalize == "unit_diagonal":
+    if not reads_rows(bank):
         raise IncompatibleError(
             f"Factored stacks know normalize='trace', 'mean_diagonal' or None without centering, but the bank has "
             f"normalize={bank.normalize!r}, center={bank.center}. Change it with bank.replace(...)."

@@ -72,8 +72,8 @@ class RowSource(ABC):
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
         """Refuse to become one array: chunks are there so that nobody reads all of them at once."""
         raise InvalidInputError(
-            f"{self!r} are read chunk by chunk, by solve_factored. The estimators take a table or an array in memory: "
-            "pass a part of the rows, or fit solve_factored."
+            f"{self!r} are read chunk by chunk, by solve. The estimators take a table or an array in memory: "
+            "pass a part of the rows, or call solve(bank, y, X=rows, ...)."
         )
 
     @abstractmethod

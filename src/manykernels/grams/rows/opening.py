@@ -100,7 +100,7 @@ def open_rows(X: Any, *, chunk_rows: int | None = None, n_threads: int = 1) -> R
     Returns
     -------
     RowSource
-        To be given to `solve_factored`, and to the methods of its model, in place of a table.
+        To be given to `solve` as ``X``, and to the methods of its solution, in place of a table.
 
     Raises
     ------

@@ -18,17 +18,18 @@ from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 
 from manykernels.alignment import aligned_weights, margin_weights
 from manykernels.estimators import MKLClassifier, MKLRegressor, MKLSurvival
+from manykernels.estimators.banks import with_kernels_of
 from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Rows, check_alignment, checked_rows
 from manykernels.estimators.supervised.targets import check_lengths
-from manykernels.estimators.supervised.training import Training, is_precomputed, open_training, with_kernels_of
 from manykernels.estimators.survival.baseline import martingale_residuals
-from manykernels.estimators.survival.targets import check_survival
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import cross_combine
+from manykernels.grams.training import Training, is_precomputed, open_training
 from manykernels.inspection.evidence.leave_out import corrected_t
 from manykernels.kernels import KernelStack, PreparedRows
+from manykernels.objective.losses.survival import check_survival
 from manykernels.solvers.progress import count_to
 from manykernels.validation.arrays import Array
 

@@ -12,8 +12,8 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 
-from manykernels.estimators.supervised.training import as_bank
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams.training import as_bank
 from manykernels.inspection.displays.kernel_table import groups_of
 from manykernels.inspection.pipelines import last_step
 from manykernels.kernels import KernelBank

@@ -15,7 +15,7 @@ from manykernels.estimators import KernelAligner
 from manykernels.estimators.parameters import check_parameters
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.factored import FactoredExpansion, KernelPart
-from manykernels.estimators.supervised.prediction import KernelExpansion
+from manykernels.grams.expansion import KernelExpansion
 from manykernels.grams.factored.cells import grid_parts
 from manykernels.grams.portable.functions import CellFunction, FourierSeries, LandmarkFunction
 from manykernels.kernels import (

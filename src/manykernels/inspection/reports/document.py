@@ -16,7 +16,6 @@ from scipy.sparse import issparse
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators.survival.targets import check_survival
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.plotting import cut_text
 from manykernels.inspection.files import write_file
@@ -31,6 +30,7 @@ from manykernels.inspection.reports.report import MKLReport
 from manykernels.inspection.reports.scores import check_one_prediction
 from manykernels.inspection.reports.tasks import SURVIVAL, task_of
 from manykernels.kernels import KernelStack, Pairs, PrecomputedBank, Views
+from manykernels.objective.losses.survival import check_survival
 from manykernels.validation.arrays import check_count
 
 # What a report draws of an additive model: curves of single columns, and surfaces of pairs of columns.

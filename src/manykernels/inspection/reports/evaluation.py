@@ -15,7 +15,7 @@ from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils import _safe_indexing
 
 from manykernels.estimators import GaussianMKL, NonlinearMKL, concordance_index
-from manykernels.estimators.supervised.training import with_kernels_of
+from manykernels.estimators.banks import with_kernels_of
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.inspection.pipelines import after_steps_of, fresh, last_step, unwrapped
 from manykernels.inspection.reports.baselines import baselines_for

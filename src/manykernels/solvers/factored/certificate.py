@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.grams.factored import FactoredStack
+from manykernels.grams.rows.vectors import RowVector, sums
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.joint_problem import JointProblem
@@ -152,13 +153,19 @@ def certificate_of(problem: Problem, primal: float, best: DualBound, z: Array) -
     """Return the certificate of the exact kernels for a model with these scores, and the best lower bound so far."""
     rho = best.scale * best.rho
     size = max(abs(primal), problem.tiny)
-    fitting = problem.empirical_loss(z) + best.conjugate + float(rho @ z)
-    total = float(np.abs(rho).sum())
+    if isinstance(rho, RowVector):  # one reading of all rows
+        losses, products, signed, sizes = sums(
+            problem.weight * problem.loss.value(problem.y, z), rho * z, rho, abs(rho)
+        )
+    else:
+        losses, products = problem.empirical_loss(z), float(rho @ z)
+        signed, sizes = float(rho.sum()), float(np.abs(rho).sum())
+    fitting = losses + best.conjugate + products
     kkt = KKTResiduals(
         stationarity=fitting / size,
         complementarity=(primal - best.value - fitting) / size,
         box=0.0,
-        intercept=abs(float(rho.sum())) / total if problem.fit_intercept and total > 0 else 0.0,
+        intercept=abs(signed) / sizes if problem.fit_intercept and sizes > 0 else 0.0,
         scaling=1.0 - best.scale,
     )
     gap = max(primal - best.value, 0.0)

@@ -26,11 +26,12 @@ from manykernels.solvers.factored.certificate import (
 from manykernels.solvers.factored.group_penalty import GroupPenalty
 from manykernels.solvers.factored.group_problem import GroupProblem
 from manykernels.solvers.factored.loss_sides import loss_side
+from manykernels.solvers.factored.model import FactorFunctions
 from manykernels.solvers.factored.moments import FoldMoments, starts_of
-from manykernels.solvers.factored.solver import FactoredNewton, FactoredSolution
+from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.solvers.factored.state import Component
 from manykernels.solvers.run import check_deadline
-from manykernels.solvers.solution import Status
+from manykernels.solvers.solution import Solution, Status
 
 Array = NDArray[Any]
 
@@ -124,7 +125,7 @@ class FoldModels:
 
     # --- at one strength ---------------------------------------------------------------------------------------------
 
-    def at(self, posed: Sequence[Sequence[Problem]]) -> list[list[FactoredSolution]]:
+    def at(self, posed: Sequence[Sequence[Problem]]) -> list[list[Solution]]:
         """Return the models of every fold and target under these penalties, started where the last ones stand.
 
         Parameters
@@ -134,7 +135,7 @@ class FoldModels:
 
         Returns
         -------
-        list of list of FactoredSolution
+        list of list of Solution
             By fold and target; dual coefficients are of all rows, zero on those held out.
         """
         started, before = time.perf_counter(), self.passes
@@ -310,7 +311,7 @@ class FoldModels:
             self._steps += 1
         self._v[slot] = v
 
-    def _solution(self, found: _Found, passes: int, rounds: int, elapsed_s: float) -> FactoredSolution:
+    def _solution(self, found: _Found, passes: int, rounds: int, elapsed_s: float) -> Solution:
         """Return what is known of a model as a solution."""
         certificate = certificate_of(found.problem, found.primal, found.best, found.z)
         met = certificate.relative_gap <= self.tol
@@ -320,7 +321,7 @@ class FoldModels:
         kernels = [component.kernel for component in found.components]
         norms = np.zeros(found.problem.n_kernels)
         norms[kernels] = [float(np.linalg.norm(component.coefficients)) for component in found.components]
-        return FactoredSolution(
+        return Solution(
             dual_coef=found.best.scale * found.best.rho,
             kernel_weights=norms / np.maximum(found.best.norms * found.problem.penalties, 1e-300),
             intercept=found.intercept,
@@ -333,7 +334,6 @@ class FoldModels:
             n_iter=rounds,
             elapsed_s=elapsed_s,
             solver=FactoredNewton.name,
-            components=found.components,
-            norms=norms,
-            approximate_gap=found.own_gap,
+            kernel_norms=norms,
+            functions=FactorFunctions(self.stack, found.components, approximate_gap=found.own_gap),
         )

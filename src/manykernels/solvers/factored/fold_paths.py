@@ -19,7 +19,6 @@ from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers.factored.fold_models import FoldModels
 from manykernels.solvers.factored.moments import FoldMoments
 from manykernels.solvers.factored.problem import FactoredProblem
-from manykernels.solvers.factored.solve import default_bank
 from manykernels.validation.arrays import check_count, check_positive, check_positive_vector, check_vector
 
 Array = NDArray[Any]
@@ -69,7 +68,7 @@ class FoldPaths:
 def factored_folds(
     X: Any,
     y: ArrayLike,
-    bank: KernelBank | FactoredStack | None = None,
+    bank: KernelBank | FactoredStack,
     *,
     folds: int | Iterable[tuple[Array, Array]] = 5,
     alphas: Sequence[float] | None = None,
@@ -94,8 +93,8 @@ def factored_folds(
     X : DataFrame or (n_samples, n_columns) array
         In memory.
     y : array_like of shape (n_samples,)
-    bank : KernelBank or FactoredStack, optional
-        As in `solve_factored`.
+    bank : KernelBank or FactoredStack
+        The kernels, or the stack of these kernels on ``X``.
     folds : int or iterable of (train, test), default=5
         A number of folds, drawn with a fixed seed, or held-out rows, which must not overlap; a fold trains on all
         others.
@@ -131,11 +130,9 @@ def factored_folds(
     >>> path.frame().columns.tolist(), bool(path.best == path.strengths[-1])
     (['alpha', 'mean_error', 'std_error', 'n_active', 'gap'], True)
     """
-    stack = bank if isinstance(bank, FactoredStack) else factored_stack(X, bank or default_bank())
+    stack = bank if isinstance(bank, FactoredStack) else factored_stack(X, bank)
     if stack.table.chunked:
-        raise IncompatibleError(
-            "factored_folds reads rows in memory; for rows in chunks, call solve_factored on parts."
-        )
+        raise IncompatibleError("factored_folds reads rows in memory; for rows in chunks, call solve on parts.")
     target = check_vector(y, stack.n_samples, "y")
     held, n_folds = _held(folds, stack.n_samples)
     given = np.ones(stack.n_kernels) if kernel_penalties is None else kernel_penalties

@@ -17,13 +17,14 @@ from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.losses.base import root_of_slope
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
-from manykernels.solvers.factored.certificate import settled_norms
+from manykernels.solvers.factored.certificate import feasible, settled_norms
 from manykernels.solvers.factored.tuning import PLAIN_BUDGET
 from manykernels.validation.arrays import check_positive_vector
 
 Array = NDArray[Any]
 
 ENTRY_BY_ENTRY = {"value", "derivative", "second_derivative", "conjugate", "dual_from_scores"}
+SHARP = 1e-7  # width of bounds on quadratic forms, beside the largest, that do for the strength of an empty model
 PAIRS = {"dual_bounds", "dual_interval"}
 
 
@@ -55,6 +56,25 @@ class BoundedNorms:
 
 class FactoredProblem(BoundedNorms, Problem):
     """A problem whose stack is a `FactoredStack`."""
+
+    @cached_property
+    def empty_quads(self) -> tuple[Array, Array]:
+        """Bounds (M,) on ``rho' K_m rho`` at the model without kernels, where every fit begins."""
+        stack: Any = self.stack
+        bounds: tuple[Array, Array] = stack.quad_bounds(feasible(self, -self.zero_model()[0]))
+        return bounds
+
+    def empty_norms(self) -> Array:
+        """Return the dual norms (M,) of the model without kernels, or bounds on them: the pass that a fit begins with.
+
+        Returns
+        -------
+        ndarray of shape (M,)
+        """
+        low, high = self.empty_quads
+        if np.all(high - low <= SHARP * high.max(initial=0.0)):
+            return np.sqrt(0.5 * (low + high)) / self.penalties
+        return self.dual_norms(self.zero_model()[0])
 
 
 class FactoredJointProblem(BoundedNorms, JointProblem):

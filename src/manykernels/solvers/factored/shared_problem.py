@@ -67,7 +67,7 @@ class FactoredSharedProblem(SharedProblem):
         stack: Any = self.stack
         if isinstance(stack, FactoredStack) and getattr(stack.table, "distributed", False):
             raise IncompatibleError(
-                "Targets cannot share their kernel weights where rows are on workers. Take solve_factored_each, which "
+                "Targets cannot share their kernel weights where rows are on workers. Take outputs='own', which "
                 "gives every target weights of its own, or rows in memory."
             )
         super()._check_solvable()

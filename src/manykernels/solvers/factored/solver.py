@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +19,7 @@ from manykernels.solvers.base import Solver
 from manykernels.solvers.factored.advice import obstacle
 from manykernels.solvers.factored.certificate import certificate_of
 from manykernels.solvers.factored.group_penalty import GroupPenalty
+from manykernels.solvers.factored.model import FactorFunctions
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.shared_problem import FlatProblem, MatricesOfTargets
 from manykernels.solvers.factored.smoothing import (
@@ -26,11 +29,10 @@ from manykernels.solvers.factored.smoothing import (
     INTERCEPT_STEPS,
     SmoothedLoss,
 )
-from manykernels.solvers.factored.solve import components_of
-from manykernels.solvers.factored.state import Component, Start, State
+from manykernels.solvers.factored.state import Component, Start, State, components_of
 from manykernels.solvers.factored.targets_problem import ProblemOfTargets
 from manykernels.solvers.factored.working_matrices import WorkingMatrices
-from manykernels.solvers.factored.working_set import FactoredWorkingSet
+from manykernels.solvers.factored.working_set import FactoredWorkingSet, run_together
 from manykernels.solvers.run import ADVICE, Run, deadline
 from manykernels.solvers.solution import Model, Solution, Status
 from manykernels.threads import blas_threads
@@ -172,14 +174,14 @@ def working_set(problem: Problem, tol: float, max_rounds: int, time_limit: float
     """Return the working set that a problem of one target, or of several with shared weights, needs."""
     if isinstance(problem, SharedProblem):
         return WorkingSetOfTargets(FlatProblem.of(problem), tol, max_rounds, time_limit)
-    return FactoredWorkingSet(problem, tol, max_rounds, time_limit)
+    return FactoredWorkingSet(problem, tol, max_rounds, time_limit, problem.__dict__.pop("empty_quads", None))
 
 
 ROUNDS_WITHOUT_GAIN = 30  # of certificates; the working set itself knows earlier when it is stuck
 
 
 @dataclass(frozen=True, eq=False)
-class FactoredModelOnTheWay:
+class CertifiedIterate:
     """One certified point of a run on factors; what `Run` keeps of it.
 
     Attributes
@@ -198,7 +200,7 @@ class FactoredModelOnTheWay:
     passes: float
 
     @classmethod
-    def of(cls, problem: Problem, state: State, passes: float) -> FactoredModelOnTheWay:
+    def of(cls, problem: Problem, state: State, passes: float) -> CertifiedIterate:
         """Copy what a round found."""
         point = Point(state.point.v.copy(), state.point.b, state.point.z.copy())
         copied = replace(state, point=point, rounds=list(state.rounds))
@@ -210,19 +212,22 @@ class FactoredModelOnTheWay:
         """Feasible dual coefficients, those of the lower bound."""
         best, problem = self.state.best, self.problem
         assert best is not None
-        rho = np.asarray(best.scale * best.rho)
+        rho = best.scale * best.rho
         return problem.columns(rho) if isinstance(problem, FlatProblem) else rho
 
-    @property
+    @cached_property
     def components(self) -> tuple[list[Component], Array]:
         """Functions of the active kernels, those of several targets in one, and their norms."""
         return components_of(self.state)
 
     @property
-    def functions(self) -> tuple[Component, ...]:
+    def functions(self) -> FactorFunctions:
         """Functions of the active kernels, target by target."""
+        stack: Any = self.problem.stack
         n_targets = self.problem.n_targets if isinstance(self.problem, FlatProblem) else 1
-        return tuple(own for whole in self.components[0] for own in whole.each(n_targets))
+        own = tuple(each for whole in self.components[0] for each in whole.each(n_targets))
+        rounds = tuple(self.state.rounds)
+        return FactorFunctions(stack, own, n_targets, rounds[-1].approximate_gap, rounds, Start.of(self.state))
 
     @property
     def norms(self) -> Array:
@@ -250,47 +255,12 @@ class FactoredModelOnTheWay:
         return self.state.steps
 
 
-@dataclass(frozen=True, eq=False)
-class FactoredSolution(Solution):
-    """A solution whose functions are ``f_m(x) = z_m(x)' v_m``, not expansions in all samples.
-
-    Parameters
-    ----------
-    components : tuple of Component
-        Functions of the active kernels, of every target.
-    norms : ndarray of shape (n_kernels,)
-        ``||f_m||``.
-    approximate_gap : float
-        Relative gap of the problem with factors in place of kernels, which proves nothing about the exact ones.
-    start : Start or None
-        From which a problem on the same stack can begin.
-    """
-
-    components: tuple[Component, ...] = ()
-    norms: Array = field(default_factory=lambda: np.zeros(0))
-    approximate_gap: float = 0.0
-    start: Start | None = field(default=None, repr=False)
-
-    @classmethod
-    def of(cls, found: Solution, model: FactoredModelOnTheWay) -> FactoredSolution:
-        """Return a run's solution with the functions of its best model."""
-        own = {entry.name: getattr(found, entry.name) for entry in fields(Solution)}
-        gap = model.state.rounds[-1].approximate_gap
-        start = Start.of(model.state)
-        return cls(**own, components=model.functions, norms=model.norms, approximate_gap=gap, start=start)
-
-    def plain(self) -> Solution:
-        """Return the solution without what grows with the number of samples: dual coefficients, and the way on."""
-        own = {entry.name: getattr(self, entry.name) for entry in fields(Solution)}
-        return Solution(**(own | {"dual_coef": np.zeros((0, *np.shape(self.intercept)))}))
-
-
 @dataclass(frozen=True, kw_only=True)
 class FactoredNewton(Solver):
     """Proximal Newton on a working set of kernels held as factors, linear in the number of samples.
 
     Passes over all kernels certify the model for the exact kernels and say which kernels enter and which factors must
-    be finer; see :func:`solve_factored`, which is the same without an estimator.
+    be finer; see :func:`solve`, which takes it for kernels held as factors.
 
     Parameters
     ----------
@@ -397,7 +367,7 @@ class FactoredNewton(Solver):
         state : object
         """
         flat = FlatProblem.of(problem) if isinstance(problem, SharedProblem) else problem
-        model = FactoredModelOnTheWay.of(flat, next(state), 0.0)
+        model = CertifiedIterate.of(flat, next(state), 0.0)
         return model.dual_coef, model.kernel_weights, model.intercept
 
     @property
@@ -406,18 +376,49 @@ class FactoredNewton(Solver):
         return ROUNDS_WITHOUT_GAIN
 
     def _solve_apart(self, problem: Problem, warm_start: Solution | None) -> Solution:
-        run: Run[FactoredModelOnTheWay] = Run(self._limits(), f"Solver '{self.name}'")
+        run = self._run()
         with deadline(self.time_limit), blas_threads(problem.n_samples, problem.stack.n_threads):
             work = working_set(problem, self.tol, self.max_iter, self.time_limit or np.inf)
             before = problem.stack.counters.passes
 
-            def certified(state: State) -> FactoredModelOnTheWay:
-                return FactoredModelOnTheWay.of(work.problem, state, problem.stack.counters.passes - before)
+            def certified(state: State) -> CertifiedIterate:
+                return CertifiedIterate.of(work.problem, state, problem.stack.counters.passes - before)
 
-            start = warm_start.start if isinstance(warm_start, FactoredSolution) else None
+            start = getattr(warm_start.functions, "start", None) if warm_start is not None else None
             run.follow(map(certified, work.rounds(start)), lambda: certified(work.empty()))
-        found = run.solution()
-        why = "" if found.status is Status.CONVERGED else obstacle(problem, run.best.state, self.tol)
+        return self._ended(problem, run)
+
+    def _run(self) -> Run[CertifiedIterate]:
+        return Run(self._limits(), f"Solver '{self.name}'")
+
+    def _ended(self, problem: Problem, run: Run[CertifiedIterate]) -> Solution:
+        """Return the best model of a run, with its functions, and what keeps it from a smaller gap."""
+        found, best = run.solution(), run.best
+        why = "" if found.status is Status.CONVERGED else obstacle(problem, best.state, self.tol)
         if why:
             found = replace(found, message=found.message.removesuffix(ADVICE[found.status]) + why)
-        return FactoredSolution.of(found, run.best)
+        return replace(found, kernel_norms=best.norms, functions=best.functions)
+
+    def solve_each(self, problems: Sequence[Problem]) -> list[Solution]:
+        """Solve problems on one stack side by side: a pass over all kernels serves all of them that have not ended.
+
+        Parameters
+        ----------
+        problems : sequence of Problem
+
+        Returns
+        -------
+        list of Solution
+            One a problem; their warnings are left to the caller.
+        """
+        with problems[0].stack.counted_apart() as stack:
+            own = [problem.over(stack) for problem in problems]
+            for problem in own:
+                self._check_arguments(problem, None)
+                self.check(problem)
+            works = [working_set(problem, self.tol, self.max_iter, self.time_limit or np.inf) for problem in own]
+            runs = [self._run() for _ in works]
+            with deadline(self.time_limit), blas_threads(stack.n_samples, stack.n_threads), np.errstate(all="ignore"):
+                for slot, state in run_together(works):
+                    runs[slot].take(CertifiedIterate.of(works[slot].problem, state, stack.counters.passes))
+            return [self._ended(problem, run) for problem, run in zip(own, runs, strict=True)]

@@ -133,3 +133,22 @@ class Start:
             if norms[slot] > 0
         }
         return cls(np.array(list(own), dtype=np.int64), own, state.point.b, state.factor_tol, state.mu)
+
+
+def components_of(state: State) -> tuple[list[Component], Array]:
+    """Return the functions of the active kernels, and their norms without penalties."""
+    if state.fallback is not None:
+        return list(state.fallback.components), state.fallback.norms
+    return _from_factors(state)
+
+
+def _from_factors(state: State) -> tuple[list[Component], Array]:
+    """Return the functions of the kernels whose coefficients are not zero, in the bank's order, and their norms."""
+    if state.objective is None:
+        return [], np.zeros(0)
+    starts, norms = state.objective.penalty.starts, state.objective.penalty.norms(state.point.v)
+    alive = np.flatnonzero(norms)
+    alive = alive[np.argsort(state.objective.kernels[alive])]
+    parts = [state.point.v[starts[slot] : starts[slot + 1]] for slot in alive]
+    kernels = state.objective.kernels[alive].tolist()
+    return [Component(m, v, state.factor_tol) for m, v in zip(kernels, parts, strict=True)], norms[alive]

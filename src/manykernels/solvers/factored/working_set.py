@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -62,10 +62,6 @@ class FactoredWorkingSet:
         self._neighbors = self.stack.neighbors()
         self._started = time.perf_counter()
 
-    def run(self) -> tuple[State, str]:
-        """Return the last state and why the loop ended: converged, max_iter, time_limit or stalled."""
-        return run_together([self])[0]
-
     def rounds(self, start: Start | None = None) -> Generator[State, None, str]:
         """Yield the state after each certificate, and return why the loop ended; begin from ``start``."""
         loop: Any = self.steps(start)
@@ -81,7 +77,8 @@ class FactoredWorkingSet:
     def steps(self, start: Start | None = None) -> Generator[Array | State, Quads, tuple[State, str]]:
         """Yield dual coefficients whose bounds on ``rho' K_m rho`` it then goes on with, and the state once certified.
 
-        Returns what `run` does; ``start`` is the model of another problem on the same stack.
+        Returns the last state and why the loop ended: converged, max_iter, time_limit or stalled; ``start`` is the
+        model of another problem on the same stack.
         """
         if start is not None and start.matrices is not None:
             return (yield from self._go_over(self._start(), start.matrices.over(self.problem)))
@@ -336,32 +333,27 @@ class FactoredWorkingSet:
         )
 
 
-def run_together(methods: Sequence[FactoredWorkingSet]) -> list[tuple[State, str]]:
-    """Run problems over one stack side by side: a pass over all kernels serves every one that has not ended."""
+def run_together(methods: Sequence[FactoredWorkingSet]) -> Iterator[tuple[int, State]]:
+    """Run problems over one stack side by side, and yield every certified state with the number of its problem.
+
+    A pass over all kernels serves every problem that has not ended.
+    """
     loops = [method.steps() for method in methods]
     asked: dict[int, Array] = {}
-    results: dict[int, tuple[State, str]] = {}
-
-    def go_on(slot: int, quads: Quads | None) -> None:
-        try:
-            asked[slot] = _request(loops[slot], quads)
-        except StopIteration as ended:
-            results[slot] = ended.value
-            asked.pop(slot, None)
-
-    for slot in range(len(loops)):
-        go_on(slot, None)
-    while asked:
+    answers: dict[int, Quads | None] = dict.fromkeys(range(len(loops)))
+    while answers:
+        for slot, quads in answers.items():
+            told: Any = quads
+            while True:
+                try:
+                    told = loops[slot].send(told)
+                except StopIteration:
+                    break
+                if not isinstance(told, State):
+                    asked[slot] = told
+                    break
+                yield slot, told
+                told = None
         slots = list(asked)
-        bounds = methods[0].stack.quad_bounds_each([asked[slot] for slot in slots])
-        for slot, quads in zip(slots, bounds, strict=True):
-            go_on(slot, quads)
-    return [results[slot] for slot in range(len(methods))]
-
-
-def _request(loop: Generator[Array | State, Any, tuple[State, str]], quads: Quads | None) -> Array:
-    """Answer a loop and return the dual coefficients that it asks about next; its states are nobody's business here."""
-    told = loop.send(quads)
-    while isinstance(told, State):
-        told = loop.send(None)
-    return told
+        bounds = methods[0].stack.quad_bounds_each([asked.pop(slot) for slot in slots]) if slots else []
+        answers = dict(zip(slots, bounds, strict=True))

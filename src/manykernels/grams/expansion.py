@@ -54,6 +54,11 @@ class KernelExpansion:
         return cls(kept, rows, active, len(bank), weights[:, active], coefficients[:, support])
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the active kernels."""
+        return tuple(self.bank.names) if self.active.size else ()
+
+    @property
     def n_targets(self) -> int:
         """Number of functions, K."""
         return len(self.coefficients)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sklearn.base import clone
-
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams import GramStack, build_stack
 from manykernels.grams.factored import FactoredStack, served_by
@@ -16,7 +14,6 @@ from manykernels.grams.portable.opened import open_factored, refusal
 from manykernels.kernels import FittedKernels, Joint, KernelBank, KernelSpec, PairKernels, Pairs, PrecomputedBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.grids import DEFAULT_SPECS
-from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.validation.parameters import check_n_jobs
 
 PRECOMPUTED = "precomputed"
@@ -66,18 +63,6 @@ def as_bank(kernels: Any, rows: Any = None) -> KernelBank | PrecomputedBank | Pa
     )
 
 
-def with_kernels_of(estimator: Any, X: Any) -> Any:
-    """Return a clone whose list of kernels is decided by these rows, for whoever fits it on parts of them.
-
-    An estimator without a bank, or behind other steps of a pipeline, is cloned as it is.
-    """
-    again, own = clone(estimator), getattr(estimator, "kernels", None)
-    if isinstance(own, (KernelBank, PairKernels)) or (own is None and hasattr(estimator, "kernels_as")):
-        rows = X if isinstance(X, (Pairs, Table)) else Table.of(X, sparse=True)
-        again.set_params(kernels=as_bank(own, rows).resolve(rows))
-    return again
-
-
 def default_bank(rows: Any = None) -> KernelBank:
     """Return the default bank for rows; of sparse ones, Gaussian and linear kernels of all columns as they are."""
     sparse = isinstance(rows, Table) and rows.is_sparse
@@ -121,19 +106,11 @@ def open_training(
         )
         if plan is not None and plan.kind == FACTORED and isinstance(given, KernelBank):
             fitted, factors = open_factored(given, X, fit_intercept=fit_intercept)
-            factors.spare_bytes = (plan.budget - plan.nbytes - plan.working_nbytes) // max(n_targets, 1)
+            factors.spare_bytes = plan.spare_bytes // max(n_targets, 1)
             return Training(fitted, None, factors, centered=given.center)
     bank, prepared = given.fit_prepare(X)
     stack = build_stack(bank, prepared, kind=kind, memory_budget=memory_budget, n_jobs=n_jobs, n_targets=n_targets)
     return Training(bank, prepared, stack)
-
-
-def obstacle_to_factors(loss: Any, regularizer: Any, solver: Any) -> str | None:
-    """Return what keeps a problem from kernels held as factors, and what to do about it; None for nothing."""
-    name = getattr(solver, "name", solver)
-    if name not in ("auto", FactoredNewton.name):
-        return f"solver={name!r} works on N x N matrices; take solver='auto'"
-    return next(iter(FactoredNewton.unable(loss, regularizer)), None)
 
 
 def plan_for(

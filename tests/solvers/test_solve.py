@@ -1,0 +1,191 @@
+"""One call for kernels of every kind: matrices, factors, pairs, several targets, times and events, banks on tables."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+from manykernels import Gaussian, KernelBank, MKLRegressor, Pairs, solve, survival_array
+from manykernels.exceptions import InvalidInputError
+from manykernels.grams import as_stack
+from manykernels.grams.factored import factored_stack
+from manykernels.kernels import PairKernels
+from manykernels.objective import survival_target
+from manykernels.solvers import Solution
+
+Array = NDArray[Any]
+BANK = KernelBank.per_feature(widths=[0.5, 1.5], standardize=True)
+SQUARED: dict[str, Any] = {"loss": "squared", "regularizer": "l1"}
+
+
+def rows(n: int = 120, columns: int = 3) -> tuple[Array, Array]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, columns))
+    return X, np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2 + 0.2 * rng.normal(size=n)
+
+
+def grams(X: Array, bank: KernelBank = BANK) -> Array:
+    fitted, prepared = bank.fit_prepare(X)
+    return np.asarray(fitted.block(prepared, prepared))
+
+
+def survival(score: Array) -> tuple[Array, Array]:
+    rng = np.random.default_rng(1)
+    return rng.random(len(score)) < 0.7, rng.exponential(np.exp(-score))
+
+
+def own_norms(kernels: Array, found: Solution) -> Array:
+    rho = found.dual_coef.reshape(kernels.shape[1], -1)
+    return found.kernel_weights * np.sqrt(np.einsum("mij,it,jt->m", kernels, rho, rho))
+
+
+@pytest.mark.parametrize("targets", ["one", "three", "cox"])
+def test_matrices_and_factors_have_one_optimum_and_factors_get_their_own_solver(targets: str) -> None:
+    X, f = rows()
+    kernels: Array = grams(X)
+    options: dict[str, Any] = {**SQUARED, "strength": 3.0, "tol": 1e-7}
+    y: Any = np.column_stack([f, X[:, 2], -f]) if targets == "three" else f
+    if targets == "cox":
+        y, options["loss"] = survival_array(*survival(f)), "cox"
+    dense, factored = solve(kernels, y, **options), solve(factored_stack(X, BANK), y, **options)
+    assert (factored.solver, dense.solver != "factored") == ("factored", True)
+    assert dense.dual_gap <= 1e-7
+    assert factored.dual_gap <= 1e-7
+    assert factored.certificate.primal == pytest.approx(dense.certificate.primal, rel=1e-6)
+    np.testing.assert_allclose(dense.kernel_norms, own_norms(kernels, dense), rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(factored.kernel_norms, dense.kernel_norms, atol=2e-2 * dense.kernel_norms.max())
+
+
+def test_a_survival_target_is_ranks_of_signed_times() -> None:
+    X, f = rows()
+    event, time = survival(f)
+    kernels = grams(X)
+    options: dict[str, Any] = {"loss": "cox", "regularizer": "l1", "alpha": 0.01, "tol": 1e-6}
+    named = pd.DataFrame({"seen": event, "months": time})
+    found = [solve(kernels, y, **options) for y in (survival_array(event, time), survival_target(event, time), named)]
+    assert len({each.certificate.primal for each in found}) == 1
+    assert found[0].intercept == 0.0
+
+
+@pytest.mark.parametrize("held", ["gram", "factored"])
+def test_a_bank_with_its_table_is_a_function_of_new_rows(held: str) -> None:
+    X, y = rows()
+    new = np.random.default_rng(2).normal(size=(20, 3))
+    found = solve(BANK, y, X=X, relative_strength=0.1, tol=1e-8, kernels_as=held, **SQUARED)
+    fitted, prepared = BANK.fit_prepare(X)
+    cross = fitted.block(fitted.prepare(new), prepared)
+    expected = np.tensordot(found.kernel_weights, cross, 1) @ found.dual_coef + found.intercept
+    np.testing.assert_allclose(found.decision_function(new), expected, atol=2e-3 * y.std())
+    parts = found.decompose(new)
+    assert parts.shape == (len(found.active), 20)
+    np.testing.assert_allclose(parts.sum(axis=0) + found.intercept, found.decision_function(new), atol=1e-10)
+    frame = found.weights_frame()
+    assert set(frame["name"]) == {fitted.names[m] for m in found.active}
+    assert frame["norm"].is_monotonic_decreasing
+
+
+@pytest.mark.parametrize("bank", [BANK.replace(center=True), BANK.replace(normalize="unit_diagonal")], ids=str)
+def test_a_bank_that_stacks_cannot_read_rows_for_prepares_new_rows(bank: KernelBank) -> None:
+    X, y = rows()
+    options: dict[str, Any] = {"relative_strength": 0.1, "tol": 1e-7, **SQUARED}
+    gram, factored = (solve(bank, y, X=X, kernels_as=held, **options) for held in ("gram", "factored"))
+    assert factored.certificate.primal == pytest.approx(gram.certificate.primal, rel=1e-6)
+    difference = factored.decision_function(X) - gram.decision_function(X)
+    assert np.ptp(difference) < 5e-2 * y.std()
+
+
+@pytest.mark.parametrize("held", ["gram", "factored"])
+def test_targets_have_one_set_of_weights_or_each_its_own(held: str) -> None:
+    X, f = rows()
+    Y = np.column_stack([f, X[:, 2]])
+    options: dict[str, Any] = {"X": X, "relative_strength": 0.1, "tol": 1e-6, "kernels_as": held, **SQUARED}
+    shared, own = solve(BANK, Y, **options), solve(BANK, Y, outputs="own", **options)
+    assert shared.decision_function(X).shape == (len(X), 2)
+    assert shared.decompose(X[:5]).shape == (len(shared.active), 5, 2)
+    for found, y in zip(own, Y.T, strict=True):
+        alone = solve(BANK, y, **options)
+        assert found.certificate.primal == pytest.approx(alone.certificate.primal, rel=1e-8)
+
+
+def test_strengths_are_told_in_three_ways() -> None:
+    X, y = rows()
+    kernels, weight = grams(X), np.random.default_rng(3).uniform(0.5, 2.0, len(y))
+    given: dict[str, Any] = {**SQUARED, "sample_weight": weight, "tol": 1e-8}
+    first = solve(kernels, y, alpha=0.05, **given)
+    second = solve(kernels, y, strength=0.05 * weight.sum(), **given)
+    assert first.certificate.primal == pytest.approx(second.certificate.primal, rel=1e-12)
+    assert not len(solve(kernels, y, relative_strength=1.01, **given).active)
+    assert len(solve(kernels, y, relative_strength=0.9, **given).active)
+    with pytest.raises(InvalidInputError, match=r"Give one of strength=1.*alpha=2"):
+        solve(kernels, y, strength=1.0, alpha=2.0, **given)
+
+
+@pytest.mark.parametrize("held", ["gram", "factored"])
+def test_samples_of_weight_zero_take_no_part(held: str) -> None:
+    X, y = rows()
+    weight = np.ones(len(y))
+    weight[::3] = 0.0
+    options: dict[str, Any] = {"alpha": 0.05, "tol": 1e-7, "kernels_as": held, **SQUARED}
+    found = solve(BANK, y, X=X, sample_weight=weight, **options)
+    fewer = solve(BANK, y[weight > 0], X=X[weight > 0], **options)
+    assert found.certificate.primal == pytest.approx(fewer.certificate.primal, rel=1e-9)
+    assert not found.dual_coef[::3].any()
+    assert len(found.dual_coef) == len(y)
+
+
+def test_kernels_of_pairs_form_no_matrix_among_samples() -> None:
+    rng = np.random.default_rng(4)
+    left, right = rng.normal(size=(12, 2)), rng.normal(size=(9, 2))
+    index = np.array([(i, j) for i in range(12) for j in range(9)])
+    X = Pairs(left, right, index)
+    y = left[index[:, 0], 0] * right[index[:, 1], 0]
+    bank = PairKernels(KernelBank.per_feature(Gaussian(1.0)), KernelBank.per_feature(Gaussian(1.0)))
+    found = solve(bank, y, X=X, alpha=0.01, tol=1e-5, **SQUARED)
+    fitted, prepared = bank.fit_prepare(X)
+    exact = solve(fitted.block(prepared, prepared), y, alpha=0.01, tol=1e-6, **SQUARED)
+    assert found.certificate.primal == pytest.approx(exact.certificate.primal, rel=2e-5)
+    assert found.decision_function(X).shape == y.shape
+
+
+def test_pairs_of_columns_are_kernels_of_a_bank() -> None:
+    X, _ = rows()
+    joint = [(f"{i} and {j}", Gaussian("median"), [i, j]) for i, j in combinations(range(3), 2)]
+    found = solve(
+        BANK + KernelBank(joint, standardize=True), X[:, 0] * X[:, 1], X=X, relative_strength=0.1, tol=1e-5,
+        kernels_as="factored", **SQUARED,
+    )  # fmt: skip
+    assert found.weights_frame()["name"][0] == "0 and 1"
+    surface = found.functions.surface(0, 1, 9)
+    assert np.corrcoef(surface["effect"], surface["x"] * surface["z"])[0, 1] > 0.8
+
+
+def test_estimators_solve_what_solve_does() -> None:
+    X, y = rows()
+    model = MKLRegressor(BANK, loss="squared", alpha=0.05, tol=1e-8).fit(X, y)
+    found = solve(BANK, y, X=X, alpha=0.05, tol=1e-8, **SQUARED)
+    assert found.certificate.primal == pytest.approx(model.solution_.certificate.primal, rel=1e-12)
+    np.testing.assert_allclose(found.decision_function(X[:9]), model.predict(X[:9]), rtol=1e-9)
+    np.testing.assert_allclose(found.kernel_norms, model.kernel_norms_, rtol=1e-9)
+
+
+def test_what_cannot_be_done_is_said() -> None:
+    X, y = rows()
+    kernels = grams(X)
+    with pytest.raises(InvalidInputError, match="needs the table"):
+        solve(BANK, y, strength=1.0, **SQUARED)
+    with pytest.raises(InvalidInputError, match="leave X out"):
+        solve(kernels, y, X=X, strength=1.0, **SQUARED)
+    with pytest.raises(InvalidInputError, match=r"Solve a KernelBank with its table"):
+        solve(kernels, y, strength=1.0, **SQUARED).decision_function(X)
+    with pytest.raises(InvalidInputError, match="needs a strength"):
+        solve(kernels, y, **SQUARED)
+    with pytest.raises(InvalidInputError, match="outputs"):
+        solve(kernels, y, strength=1.0, outputs="both", **SQUARED)
+    with pytest.raises(InvalidInputError, match="Leave them out of the table"):
+        solve(factored_stack(X, BANK), y, sample_weight=np.arange(len(y)), strength=1.0, **SQUARED)
+    assert solve(as_stack(kernels), y, strength=1.0, **SQUARED).functions is None
