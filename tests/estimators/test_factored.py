@@ -207,7 +207,6 @@ def test_large_samples_take_factors_by_themselves() -> None:
 
 
 REFUSED = {
-    "another penalty": (MKLRegressor(ADDITIVE, penalty="elasticnet_ball"), "solve"),
     "a solver of matrices": (MKLRegressor(ADDITIVE, solver="spicymkl"), "take solver='auto'"),
     "centered and unit diagonal": (
         MKLRegressor(ADDITIVE.replace(center=True, normalize="unit_diagonal")),
