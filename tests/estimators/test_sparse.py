@@ -172,7 +172,7 @@ def test_what_cannot_be_done_is_told(call: Any, match: str) -> None:
 
 
 def test_what_needs_dense_columns_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("manykernels.kernels.sparse.prepared.MOST_DENSE", 5000)
+    monkeypatch.setattr("manykernels.kernels.bank.prepared.MOST_DENSE", 5000)
     with pytest.raises(InvalidInputError, match=r"'all: overlap\(\)' needs 300 dense columns.*TruncatedSVD"):
         MKLRegressor(KernelBank.joint(Overlap())).fit(X, Y)
     with pytest.raises(InvalidInputError, match=r"300 sets of few columns would be made dense.*KernelBank.joint"):

@@ -11,7 +11,7 @@ import numpy as np
 
 from manykernels.grams import gaussian
 from manykernels.kernels import ArdGaussian, FittedKernels, Gaussian, KernelSpec, PreparedRows
-from manykernels.kernels.sparse.points import SparsePoints
+from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.validation.arrays import Array
 
 # Float64 kernel values held at once. They stay in cache, and so small an array is taken from memory already mapped:

@@ -14,7 +14,7 @@ from manykernels.kernels import KernelSpec
 from manykernels.kernels.bank.columns import NUMBERS, Table
 from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.tables.encoding import Encoding
-from manykernels.kernels.tables.problems import entries_problems, refuse
+from manykernels.kernels.tables.issues import entry_issues, refuse
 from manykernels.validation.arrays import Array
 
 GAP = -(2.0**100)
@@ -348,7 +348,7 @@ def _codes(table: Table, places: Sequence[int], used: Sequence[int], owner: Colu
     plain = [place for place, j in zip(places, used, strict=True) if encodings[j] == NUMBERS]
     refuse([found for j in plain for found in table.unreadable(j, frozenset({"number"}), "numbers are needed")])
     values = table.codes(places, [encodings[j] for j in used])
-    refuse(entries_problems(values, table.lacking(places), [table.names[j] for j in places], owner.missing))
+    refuse(entry_issues(values, table.lacking(places), [table.names[j] for j in places], owner.missing))
     n_columns = len(encodings)
     if list(used) == list(range(n_columns)):
         return values

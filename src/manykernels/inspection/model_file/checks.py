@@ -30,10 +30,10 @@ from manykernels.kernels import (
 from manykernels.kernels.bank.normalization import check_normalization
 from manykernels.kernels.pairs.fitted import SIGNS
 from manykernels.kernels.precomputed.bank import PROBE_COLUMNS
-from manykernels.kernels.sparse.points import SparsePoints
+from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.kernels.tables.encoding import Encoding
+from manykernels.kernels.tables.issues import check_missing
 from manykernels.kernels.tables.kinds import READ_AS
-from manykernels.kernels.tables.problems import check_missing
 from manykernels.objective import Loss, Regularizer
 from manykernels.objective.certificate import Certificate
 from manykernels.solvers import IterationRecord, Solution

@@ -61,7 +61,7 @@ from manykernels.kernels import (
     PreparedPairs,
     spec_from_dict,
 )
-from manykernels.kernels.sparse.points import SparsePoints
+from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.kernels.tables.encoding import Encoding
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import JOINT_LOSSES, LOSSES

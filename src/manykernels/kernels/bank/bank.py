@@ -23,15 +23,14 @@ from manykernels.kernels.bank.normalization import (
     training_scales,
 )
 from manykernels.kernels.bank.patterns import BankEntry, NamedKernel, OnColumns, as_entry, indicators, named_columns
-from manykernels.kernels.bank.prepared import Prepared
-from manykernels.kernels.sparse.points import SparsePoints
-from manykernels.kernels.sparse.prepared import FEW_COLUMNS
-from manykernels.kernels.sparse.tables import compressed, stored_problems
+from manykernels.kernels.bank.prepared import FEW_COLUMNS, Prepared
 from manykernels.kernels.specs.base import KernelSpec
+from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.kernels.specs.widths import MedianDistances
 from manykernels.kernels.tables.encoding import Encoding
+from manykernels.kernels.tables.issues import check_missing, entry_issues, refuse, warn_of_masks
 from manykernels.kernels.tables.kinds import READ_AS
-from manykernels.kernels.tables.problems import check_missing, entries_problems, refuse, warn_of_masks
+from manykernels.kernels.tables.sparse import compressed, stored_issues
 from manykernels.validation.arrays import Array, check_choice
 
 __all__ = ["FittedBank", "KernelBank"]
@@ -191,13 +190,16 @@ class KernelBank(BankParameters, BankConstructors):
         kernels = self.expand(table)
         used = _used(kernels)
         values = self._checked(table, kernels, used)
-        if table.is_sparse:
-            return self._sparse_bank(table, kernels, values, used), values
-        encodings = tuple(table.encoding(j) for j in used)
-        means, deviations = self._statistics(values, encodings)
-        own = isinstance(table.data, np.ndarray) and not np.may_share_memory(values, table.data)
-        by_columns = len(values) >= BY_COLUMNS
-        values = standardized(values, means, deviations, out=values if own else None, by_columns=by_columns)
+        encodings: tuple[Encoding, ...] = ()
+        means = np.zeros(len(used))
+        deviations, shifts = means + 1.0, means
+        if not table.is_sparse:  # whose rows are read as they are
+            encodings = tuple(table.encoding(j) for j in used)
+            means, deviations = self._statistics(values, encodings)
+            own = isinstance(table.data, np.ndarray) and not np.may_share_memory(values, table.data)
+            by_columns = len(values) >= BY_COLUMNS
+            values = standardized(values, means, deviations, out=values if own else None, by_columns=by_columns)
+            shifts = present_medians(values)
         bare = FittedBank(
             names=tuple(name for name, _, _ in kernels),
             specs=resolve_specs(kernels, values, used),
@@ -207,28 +209,12 @@ class KernelBank(BankParameters, BankConstructors):
             feature_names=_string_names(table),
             column_means=means,
             column_scales=deviations,
-            shifts=present_medians(values),
+            shifts=shifts,
             encodings=encodings if any(encoding != NUMBERS for encoding in encodings) else (),
             missing=self.missing,
+            sparse=table.is_sparse,
         )
         return bare, values
-
-    def _sparse_bank(self, table: Table, kernels: Sequence[NamedKernel], rows: Any, used: Array) -> FittedBank:
-        """Return the bank on the used columns of sparse rows, which are read as they are."""
-        zeros = np.zeros(len(used))
-        return FittedBank(
-            names=tuple(name for name, _, _ in kernels),
-            specs=resolve_specs(kernels, rows, used),
-            positions=tuple(positions for _, _, positions in kernels),
-            scales=np.ones(len(kernels)),
-            n_features=table.n_columns,
-            feature_names=_string_names(table),
-            column_means=zeros,
-            column_scales=zeros + 1.0,
-            shifts=zeros,
-            missing=self.missing,
-            sparse=True,
-        )
 
     def _check_sparse(self) -> None:
         """Refuse what would fill columns that are mostly zeros."""
@@ -270,9 +256,9 @@ class KernelBank(BankParameters, BankConstructors):
         """Return the columns in use, NaN where a gap is allowed, or refuse all that cannot be used at once."""
         if table.is_sparse:
             rows = table.compressed(used)
-            refuse(stored_problems(rows, table, used))
+            refuse(stored_issues(rows, table, used))
             return rows
-        problems = {found.column: found for entry in self.kernels for found in entry.problems(table)}
+        problems = {found.column: found for entry in self.kernels for found in entry.issues(table)}
         for _, spec, positions in kernels:
             needs = f"{spec.label} needs numbers"
             for place, j in enumerate(positions):
@@ -282,7 +268,7 @@ class KernelBank(BankParameters, BankConstructors):
         values = table.codes(readable)
         every = table.names
         names = [every[j] for j in readable]
-        gaps = entries_problems(values, table.lacking(readable), names, self.missing)
+        gaps = entry_issues(values, table.lacking(readable), names, self.missing)
         refuse([*problems.values(), *gaps])
         return values
 

@@ -14,10 +14,10 @@ from scipy.sparse import csr_array, issparse
 from sklearn.utils.validation import check_array
 
 from manykernels.exceptions import InvalidInputError, InvalidInputTypeError
-from manykernels.kernels.sparse.tables import REFUSAL, compressed, is_sparse_frame
 from manykernels.kernels.tables.encoding import Encoding, select_columns, some
+from manykernels.kernels.tables.issues import ColumnIssue, entry_issues, refuse
 from manykernels.kernels.tables.kinds import READ_AS, describe, kind_of, kind_of_dtype
-from manykernels.kernels.tables.problems import Problem, entries_problems, refuse
+from manykernels.kernels.tables.sparse import REFUSAL, compressed, is_sparse_frame
 from manykernels.kernels.tables.views import Views
 from manykernels.validation.arrays import BEYOND_FLOATS, Array, check_readable
 
@@ -216,18 +216,18 @@ class Table:
         ]
         readable = [j for j in positions if READ_AS.get(self.kind(j)) == "number"]
         values = self.codes(readable)
-        refuse(problems + entries_problems(values, None, [self.names[j] for j in readable], "error"))
+        refuse(problems + entry_issues(values, None, [self.names[j] for j in readable], "error"))
         return values
 
-    def unreadable(self, column: int, kinds: frozenset[str], kernel: str) -> list[Problem]:
+    def unreadable(self, column: int, kinds: frozenset[str], kernel: str) -> list[ColumnIssue]:
         """Return why a kernel that reads these kinds of columns cannot read this one, if so."""
         kind = self.kind(column)
         if READ_AS.get(kind) in kinds:
             return []
         held = describe(self.data.iloc[:, column])  # arrays hold numbers only
         if kind not in READ_AS:
-            return [Problem(self.names[column], "unusable", held)]
-        return [Problem(self.names[column], "numbers", f"{held}; {kernel}")]
+            return [ColumnIssue(self.names[column], "unusable", held)]
+        return [ColumnIssue(self.names[column], "numbers", f"{held}; {kernel}")]
 
 
 def _numbers_of(chosen: pd.DataFrame, encodings: list[Encoding]) -> list[Array]:

@@ -23,7 +23,7 @@ from manykernels.kernels.bank.grids import (
 )
 from manykernels.kernels.bank.patterns import Joint, PerFeature, PerGroup, PerView
 from manykernels.kernels.specs.inner import Linear
-from manykernels.kernels.tables.problems import refuse
+from manykernels.kernels.tables.issues import refuse
 from manykernels.kernels.tables.views import Views
 
 

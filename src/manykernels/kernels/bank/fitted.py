@@ -16,13 +16,11 @@ from manykernels.kernels.bank.columns import NUMBERS, Table, locate_columns
 from manykernels.kernels.bank.contract import FittedKernels, Group, Index, PreparedRows, Side
 from manykernels.kernels.bank.normalization import centered_diagonal, check_diagonal, standardized, unit_factors
 from manykernels.kernels.bank.prepared import Prepared, build_groups, prepare_points
-from manykernels.kernels.sparse.points import SparsePoints
-from manykernels.kernels.sparse.prepared import prepare_sparse
-from manykernels.kernels.sparse.tables import stored_problems
 from manykernels.kernels.specs.base import KernelSpec
-from manykernels.kernels.specs.distances import squared_distances
+from manykernels.kernels.specs.distances import SparsePoints, squared_distances
 from manykernels.kernels.tables.encoding import Encoding
-from manykernels.kernels.tables.problems import entries_problems, refuse
+from manykernels.kernels.tables.issues import entry_issues, refuse
+from manykernels.kernels.tables.sparse import stored_issues
 from manykernels.validation.arrays import Array, check_finite, check_indices
 
 # One group of kernels on one block of rows: the shared matrix once, then every kernel written in place.
@@ -237,7 +235,7 @@ class FittedBank(FittedKernels[Prepared]):
     def _compressed(self, table: Table, places: tuple[int, ...]) -> Any:
         """Return columns as sparse rows, which have no gaps."""
         rows = table.compressed(places)
-        refuse(stored_problems(rows, table, places))
+        refuse(stored_issues(rows, table, places))
         return rows
 
     def _read(self, table: Table, places: tuple[int, ...]) -> Array:
@@ -254,7 +252,7 @@ class FittedBank(FittedKernels[Prepared]):
             table.names
         )  # made anew each time: thousands of columns would make thousands of names thousands of times
         names = [every[j] for j in places]
-        refuse(entries_problems(values, table.lacking(places), names, self.missing))
+        refuse(entry_issues(values, table.lacking(places), names, self.missing))
         return values
 
     def _evaluate(self, left: Side[Prepared], right: Side[Prepared], same: bool, kernels: Array, out: Array) -> None:
@@ -372,10 +370,9 @@ class FittedBank(FittedKernels[Prepared]):
 
         NaN is missing: the factors of the points are zero in the kernels of that column.
         """
-        if self.sparse:
-            return prepare_sparse(self.groups, self.names, csr_array(values), self.used)
-        gaps = np.isnan(values)
-        return prepare_points(self.groups, self.names, values, self.used, self.shifts, gaps if gaps.any() else None)
+        rows, gaps = (csr_array(values), None) if self.sparse else (values, np.isnan(values))
+        known = gaps is None or not gaps.any()
+        return prepare_points(self.groups, self.names, rows, self.used, self.shifts, None if known else gaps)
 
     def row_means(self, points: Prepared, reference: Prepared) -> Array:
         """Return the mean of every raw kernel of each row with the reference rows, (M, n) float64, block by block.

@@ -29,8 +29,8 @@ from manykernels.kernels.specs.interaction import Interaction
 from manykernels.kernels.specs.landmarks import Landmarks
 from manykernels.kernels.specs.radial import Gaussian, Matern, Periodic
 from manykernels.kernels.specs.widths import MedianWidth, width_grid
+from manykernels.kernels.tables.issues import ColumnIssue
 from manykernels.kernels.tables.kinds import READ_AS, describe
-from manykernels.kernels.tables.problems import Problem
 from manykernels.validation.arrays import Array, check_count
 
 __all__ = [
@@ -90,7 +90,7 @@ class DefaultKernels(BankEntry):
         """Categories get the overlap kernel."""
         return True
 
-    def problems(self, table: Table) -> list[Problem]:
+    def issues(self, table: Table) -> list[ColumnIssue]:
         """Return the columns that hold text or what no kernel can read."""
         return unusable_columns(table)
 
@@ -115,14 +115,14 @@ def entries_by_type(table: Table) -> list[BankEntry]:
     return entries
 
 
-def unusable_columns(table: Table) -> list[Problem]:
+def unusable_columns(table: Table) -> list[ColumnIssue]:
     """Return the columns for which there is no kernel."""
     found = []
     for j in range(table.n_columns):
         kind = table.kind(j)
         if kind == "text" or kind not in READ_AS:
             held = describe(table.data.iloc[:, j])  # arrays hold numbers only
-            found.append(Problem(table.names[j], "text" if kind == "text" else "unusable", held))
+            found.append(ColumnIssue(table.names[j], "text" if kind == "text" else "unusable", held))
     return found
 
 

@@ -13,8 +13,8 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.categorical import Missing
+from manykernels.kernels.tables.issues import ColumnIssue
 from manykernels.kernels.tables.kinds import READ_AS
-from manykernels.kernels.tables.problems import Problem
 from manykernels.validation.arrays import check_choice, check_count
 
 NamedKernel: TypeAlias = tuple[str, KernelSpec, tuple[int, ...]]
@@ -39,7 +39,7 @@ class BankEntry(ABC):
         own: Any = self
         return any("category" in spec.reads(0) for spec in getattr(own, "specs", None) or (own.spec,))
 
-    def problems(self, table: Table) -> list[Problem]:
+    def issues(self, table: Table) -> list[ColumnIssue]:
         """Return the columns that this entry is meant for and has no kernel for.
 
         Parameters
@@ -48,7 +48,7 @@ class BankEntry(ABC):
 
         Returns
         -------
-        list of Problem
+        list of ColumnIssue
             None, for entries that name their kernels.
         """
         return []

@@ -7,14 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, diags_array, issparse
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.contract import Group, PreparedRows
-from manykernels.kernels.sparse.points import SparsePoints
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.categorical import UNSEEN
-from manykernels.kernels.specs.distances import row_norms
+from manykernels.kernels.specs.distances import SparsePoints, row_norms
 from manykernels.validation.arrays import Array
+
+FEW_COLUMNS = 32  # up to which the columns of a kernel are made dense, whatever the kernel
+COMPRESSED = ("squared_distance", "inner_product")  # families that can do without
+MOST_DENSE = 2**28  # entries of all columns that are made dense: 2 GB
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,25 +110,31 @@ def build_groups(specs: Sequence[KernelSpec], positions: Sequence[tuple[int, ...
 def prepare_points(
     groups: Sequence[Group],
     names: tuple[str, ...],
-    values: Array,
+    rows: Any,
     used: Array,
     shifts: Array,
     gaps: Array | None = None,
 ) -> Prepared:
-    """Return the points of every group from a table of its used columns, of which ``gaps`` (n, n_used) are missing."""
+    """Return the points of every group from the used columns of a table, of which ``gaps`` (n, n_used) are missing.
+
+    Rows in compressed form have no gaps; their points stay compressed where a kernel reads many columns.
+    """
+    sparse = issparse(rows)
+    if sparse:
+        _check_dense_columns(groups, names, rows)
     if gaps is not None:
         # What stands in a gap reaches no model: the row is zero there. It only has to be a number that kernels take.
-        values = np.where(gaps, shifts, values)
-    known: dict[tuple[Any, ...], tuple[Array, Array]] = {}
+        rows = np.where(gaps, shifts, rows)
+    known: dict[tuple[Any, ...], tuple[Any, Array]] = {}
     for group in groups:
-        key = _points_key(group)
+        key = _points_key(group, sparse)
         if key not in known:
-            points = _group_points(group, values, np.searchsorted(used, group.positions), shifts, gaps)
+            at = np.searchsorted(used, group.positions)
+            points = _compressed_points(group, rows, at) if sparse else _group_points(group, rows, at, shifts, gaps)
             known[key] = (points, checked_norms(points, group, names))
-    shared = [known[_points_key(group)] for group in groups]
-    data, norms = (tuple(part) for part in zip(*shared, strict=True))
+    data, norms = (tuple(part) for part in zip(*(known[_points_key(group, sparse)] for group in groups), strict=True))
     present = None if gaps is None else _presence(groups, len(names), used, gaps)
-    return Prepared(names, tuple(group.key for group in groups), len(values), data, norms, factors=present)
+    return Prepared(names, tuple(group.key for group in groups), rows.shape[0], data, norms, factors=present)
 
 
 def _presence(groups: Sequence[Group], n_kernels: int, used: Array, gaps: Array) -> Array | None:
@@ -136,8 +146,9 @@ def _presence(groups: Sequence[Group], n_kernels: int, used: Array, gaps: Array)
     return None if present.all() else present
 
 
-def _points_key(group: Group) -> tuple[Any, ...]:
-    shifted = group.family == "squared_distance" and len(group.positions) > 1
+def _points_key(group: Group, sparse: bool) -> tuple[Any, ...]:
+    """Return what groups with the same points have in common."""
+    shifted = group.family == "squared_distance" and len(group.positions) > 1 and not sparse
     widths = group.column_widths if group.family == "squared_distance" else None
     return group.positions, shifted, widths, group.family in ("other", "missing") and group.family
 
@@ -153,6 +164,45 @@ def _group_points(group: Group, values: Array, columns: Array, shifts: Array, ga
         if group.column_widths is not None:
             points = points / np.array(group.column_widths)
     return np.ascontiguousarray(points)
+
+
+def _compressed_points(group: Group, rows: csr_array, columns: Array) -> SparsePoints | Array:
+    """Return the columns of a group from sparse rows as its kernels read them."""
+    if group.family == "missing":
+        return np.zeros((rows.shape[0], len(columns)))
+    whole = np.array_equal(columns, np.arange(rows.shape[1]))
+    chosen = rows if whole else rows[:, columns].tocsr()
+    if group.family == "squared_distance" and group.column_widths is not None:
+        chosen = (chosen @ diags_array(1.0 / np.array(group.column_widths))).tocsr()
+    if not _stays_compressed(group):
+        return np.ascontiguousarray(chosen.toarray())
+    chosen.sort_indices()
+    return SparsePoints.of(chosen)
+
+
+def _stays_compressed(group: Group) -> bool:
+    """Tell whether the kernels of a group read sparse rows as they are."""
+    return group.family in COMPRESSED and len(group.positions) > FEW_COLUMNS
+
+
+def _check_dense_columns(groups: Sequence[Group], names: tuple[str, ...], rows: csr_array) -> None:
+    """Refuse kernels that would make too many columns dense, before any is."""
+    dense = [group for group in groups if not _stays_compressed(group)]
+    entries = rows.shape[0] * sum(len(group.positions) for group in dense)
+    if entries <= MOST_DENSE:
+        return
+    largest = max(dense, key=lambda group: len(group.positions))
+    if len(largest.positions) > FEW_COLUMNS:
+        raise InvalidInputError(
+            f"Kernel {names[largest.kernels[0]]!r} needs {len(largest.positions)} dense columns, and X is sparse: "
+            f"{8e-9 * entries:.1f} GB. Linear, Polynomial and Gaussian kernels read sparse rows (a cosine kernel is a "
+            "linear one of rows of unit length, as of TfidfVectorizer or Normalizer); for others reduce the columns "
+            "(TruncatedSVD in a pipeline)."
+        )
+    raise InvalidInputError(
+        f"{len(dense)} sets of few columns would be made dense, and X is sparse: {8e-9 * entries:.1f} GB. Kernels of "
+        "many columns together read sparse rows: KernelBank.joint(...), or KernelBank.from_groups(groups)."
+    )
 
 
 def checked_norms(points: Any, group: Group, names: tuple[str, ...]) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.spatial.distance import pdist
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.sparse.points import SparsePoints
+from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.validation.arrays import Array, check_count, check_positive
 
 SMALLEST_WIDTH = 1e-150

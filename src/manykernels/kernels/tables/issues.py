@@ -44,7 +44,7 @@ REMEDIES = {
 
 
 @dataclass(frozen=True)
-class Problem:
+class ColumnIssue:
     """One column, and why it cannot be used.
 
     Attributes
@@ -61,7 +61,7 @@ class Problem:
     detail: str
 
 
-def refuse(problems: Sequence[Problem]) -> None:
+def refuse(problems: Sequence[ColumnIssue]) -> None:
     """Raise one ``InvalidInputError`` that names every problem, if there are any."""
     if problems:
         # What is missing comes last: it is what may be many, and the rest has to be settled first.
@@ -70,7 +70,7 @@ def refuse(problems: Sequence[Problem]) -> None:
         raise InvalidInputError("\n".join(part for part in parts if part))
 
 
-def _part(sort: str, found: list[Problem]) -> str:
+def _part(sort: str, found: list[ColumnIssue]) -> str:
     """Return head, columns and remedy of problems of one sort."""
     if not found:
         return ""
@@ -80,7 +80,7 @@ def _part(sort: str, found: list[Problem]) -> str:
     return f"{HEADS[sort]} {columns}{listed}{more}. {REMEDIES[sort]}."
 
 
-def entries_problems(values: Array, allowed: Array | None, names: Sequence[str], missing: str) -> list[Problem]:
+def entry_issues(values: Array, allowed: Array | None, names: Sequence[str], missing: str) -> list[ColumnIssue]:
     """Return problems of entries: NaN unless ``missing`` or ``allowed`` (n, k) says otherwise, and infinite ones."""
     if all(np.isfinite(column).all() for column in values.T):  # a table of flags takes an eighth of a large one
         return []
@@ -89,9 +89,9 @@ def entries_problems(values: Array, allowed: Array | None, names: Sequence[str],
     return found + _counted("infinite", np.isinf(values), names)
 
 
-def _counted(sort: str, where: Array, names: Sequence[str]) -> list[Problem]:
+def _counted(sort: str, where: Array, names: Sequence[str]) -> list[ColumnIssue]:
     counts = where.sum(axis=0)
-    return [Problem(names[j], sort, f"{counts[j]} of {len(where)}") for j in map(int, np.flatnonzero(counts))]
+    return [ColumnIssue(names[j], sort, f"{counts[j]} of {len(where)}") for j in map(int, np.flatnonzero(counts))]
 
 
 def warn_of_masks(

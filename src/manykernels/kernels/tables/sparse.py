@@ -9,7 +9,7 @@ import pandas as pd
 from scipy.sparse import csr_array, issparse
 
 from manykernels.exceptions import InvalidInputError, InvalidInputTypeError
-from manykernels.kernels.tables.problems import Problem
+from manykernels.kernels.tables.issues import ColumnIssue
 from manykernels.validation.arrays import Array
 
 
@@ -48,14 +48,14 @@ def compressed(X: Any) -> csr_array:
     return rows
 
 
-def stored_problems(rows: csr_array, table: Named, used: Any) -> list[Problem]:
+def stored_issues(rows: csr_array, table: Named, used: Any) -> list[ColumnIssue]:
     """Return a problem for each column with stored entries that are NaN or infinite: none can be masked here."""
     if np.isfinite(rows.data).all():
         return []
     found, every = [], table.names
     for sort, wrong in (("stored", np.isnan(rows.data)), ("infinite", np.isinf(rows.data))):
         counts: Array = np.bincount(rows.indices[wrong], minlength=rows.shape[1])
-        found += [Problem(every[used[j]], sort, f"{counts[j]} of {rows.shape[0]}") for j in np.flatnonzero(counts)]
+        found += [ColumnIssue(every[used[j]], sort, f"{counts[j]} of {rows.shape[0]}") for j in np.flatnonzero(counts)]
     return found
 
 

@@ -1,1 +1,0 @@
-"""Tables that are mostly zeros, read by kernels of inner products and of distances without being filled."""
