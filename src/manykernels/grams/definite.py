@@ -23,14 +23,6 @@ def definite_copy(stack: GramStack) -> DenseStack | None:
 
     Rounding a kernel of low rank to float32 leaves eigenvalues of about -1e-8 of the largest one. Such a kernel is
     valid, but under a weak penalty its weight is large enough for them to matter, and the dual then has no maximum.
-
-    Parameters
-    ----------
-    stack : GramStack
-
-    Returns
-    -------
-    DenseStack or None
     """
     size, n_samples = stack.n_kernels * stack.n_samples**2, stack.n_samples
     if stack.dtype != np.float32 or 8 * size > MOST_BYTES or 10 * size * n_samples > MOST_FLOPS:

@@ -45,25 +45,7 @@ SERVED_BY: tuple[tuple[str, Callable[[KernelSpec, int, Levels], bool]], ...] = (
 
 
 def served_by(spec: KernelSpec, n_columns: int, levels: Levels = None) -> str:
-    """Return the kind of factored stack that serves a kernel on that many columns.
-
-    Parameters
-    ----------
-    spec : KernelSpec
-    n_columns : int
-    levels : sequence of (L_j,) float64, optional
-        The different values of every column, where they are few and the kernel is one of categories or ranks.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> from manykernels import Gaussian
-    >>> served_by(Gaussian(1.0), 1), served_by(Gaussian(1.0), 4)
-    ('fourier', 'nystroem')
-    """
+    """Return the kind of factored stack that serves a kernel on that many columns."""
     return next(kind for kind, able in SERVED_BY if able(spec, n_columns, levels))
 
 
@@ -247,18 +229,7 @@ def _diagonals(parts: Sequence[tuple[KernelSpec, Positions]], table: ColumnTable
 
 
 def pair_stack(table: ColumnTable, pairs: Sequence[tuple[int, int]], widths: Sequence[float]) -> FactoredStack:
-    """Return Gaussian kernels of pairs of columns, their widths multiples of the median distance of rows there.
-
-    Parameters
-    ----------
-    table : ColumnTable
-    pairs : sequence of (int, int)
-    widths : sequence of float
-
-    Returns
-    -------
-    FactoredStack
-    """
+    """Return Gaussian kernels of pairs of columns, their widths multiples of the median distance of rows there."""
     labels = table.names or tuple(f"x{j}" for j in range(table.n_columns))
     names, specs, positions = [], [], []
     for pair in pairs:

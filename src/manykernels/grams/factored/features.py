@@ -175,15 +175,7 @@ def _inverse_root(gram: Array) -> Array:
 
 
 def feature_map(spec: KernelSpec, n_columns: int, levels: Sequence[Array] | None = None) -> FeatureMap | None:
-    """Return the features of a kernel, or None where there is no short list of them.
-
-    Parameters
-    ----------
-    spec : KernelSpec
-    n_columns : int
-    levels : sequence of (L_j,) float64, optional
-        The different values of every column, if these are few: categories and ranks.
-    """
+    """Return the features of a kernel, or None where there is no short list of them."""
     if isinstance(spec, Linear):
         return LinearFeatures(n_columns) if n_columns <= MAX_FEATURES else None
     if isinstance(spec, Landmarks):

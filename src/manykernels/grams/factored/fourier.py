@@ -68,19 +68,7 @@ class LeadingDirections:
         max_rank: int,
         coarser: LeadingDirections | None = None,
     ) -> LeadingDirections:
-        """Find directions that leave at most ``tol`` of the trace, if no more than ``max_rank`` landmarks do.
-
-        Parameters
-        ----------
-        spec : KernelSpec
-        column : int
-        table : ColumnTable
-            The rows, or a sample of them.
-        tol : float
-        max_rank : int
-        coarser : LeadingDirections, optional
-            Those of a larger tolerance.
-        """
+        """Find directions that leave at most ``tol`` of the trace, if no more than ``max_rank`` landmarks do."""
         rows, counts = distinct(spec, column, table)
         landmarks = pivoted_cholesky(spec, rows, LANDMARK_SHARE * tol, max_rank, counts)[1]
         base = NystroemFeatures.of(spec, rows.points[landmarks])
@@ -181,23 +169,7 @@ class FourierStack(FactoredStack):
         normalize: str | None = "mean_diagonal",
         tol: float = PASS_TOL,
     ) -> FourierStack:
-        """Return every width on every column of a table, column by column.
-
-        Parameters
-        ----------
-        X : DataFrame or (n, p) array
-        widths : sequence of float
-            In units of each column's deviation if ``standardize``.
-        standardize : bool, default=True
-        normalize : {"trace", "mean_diagonal", None}, default="mean_diagonal"
-        tol : float, default=1e-12
-            Accuracy of one pass beside ``||rho||_1^2``; 1e-9 is enough for a gap of 1e-3 on 1000 rows, on a third of
-            the bins.
-
-        Returns
-        -------
-        FourierStack
-        """
+        """Return every width on every column of a table, column by column."""
         table = read_table(X, standardize=standardize)
         columns = np.repeat(np.arange(table.n_columns), len(widths))
         scale = 1.0 / table.n_rows if normalize == "trace" else 1.0

@@ -23,23 +23,7 @@ PIECE = 4096  # rows whose residual is computed at once
 def drawn_features(
     spec: KernelSpec, columns: tuple[int, ...], table: ColumnTable, tol: float, max_rank: int, by: str = "cholesky"
 ) -> NystroemFeatures:
-    """Return the projection on landmarks from the rows of a table, or from a sample where these come in chunks.
-
-    Parameters
-    ----------
-    spec : KernelSpec
-    columns : tuple of int
-    table : ColumnTable
-    tol : float
-        Share of the trace that may be left.
-    max_rank : int
-        Most landmarks.
-    by : {"cholesky", "uniform", "k-means"}
-
-    Returns
-    -------
-    NystroemFeatures
-    """
+    """Return the projection on landmarks from the rows of a table, or from a sample where these come in chunks."""
     rows = _by_content(table.sample().reading(spec, columns))
     if by == "cholesky":
         return NystroemFeatures.of(spec, rows.points[pivoted_cholesky(spec, rows, tol, max_rank)[1]])

@@ -78,42 +78,19 @@ class RowSource(ABC):
 
     @abstractmethod
     def read(self, chunk: int, positions: Sequence[int]) -> Any:
-        """Return columns of a chunk as a DataFrame or an array, (n, len(positions)).
-
-        Parameters
-        ----------
-        chunk : int
-        positions : sequence of int
-            The columns, in this order.
-        """
+        """Return columns of a chunk as a DataFrame or an array, (n, len(positions))."""
 
     @abstractmethod
     def without(self, name: Any) -> RowSource:
-        """Return the source without one of its columns.
-
-        Parameters
-        ----------
-        name : object
-        """
+        """Return the source without one of its columns."""
 
     def head(self, positions: Sequence[int], rows: int = 1000) -> Any:
-        """Return the first rows of the first chunk that has any.
-
-        Parameters
-        ----------
-        positions : sequence of int
-        rows : int, default=1000
-        """
+        """Return the first rows of the first chunk that has any."""
         chunk = int(np.flatnonzero(np.diff(self.starts))[0])
         return next(iter(self.map(partial(_first, rows), positions, chunks=[chunk])))
 
     def slice(self, chunk: int) -> slice:
-        """Return the rows of a chunk.
-
-        Parameters
-        ----------
-        chunk : int
-        """
+        """Return the rows of a chunk."""
         return slice(int(self.starts[chunk]), int(self.starts[chunk + 1]))
 
     def map(
@@ -123,22 +100,7 @@ class RowSource(ABC):
         vectors: Sequence[Array | Held] = (),
         chunks: Sequence[int] | None = None,
     ) -> Iterator[Any]:
-        """Yield ``function(data, *slices)`` for every chunk, in their order.
-
-        Parameters
-        ----------
-        function : callable
-            Of the columns of a chunk and of the parts of the vectors that belong to it.
-        positions : sequence of int
-            The columns that it reads.
-        vectors : sequence of (n_rows, ...) arrays or Held
-        chunks : sequence of int, optional
-            Some of the chunks only.
-
-        Returns
-        -------
-        iterator
-        """
+        """Yield ``function(data, *slices)`` for every chunk, in their order."""
         chosen = range(self.n_chunks) if chunks is None else chunks
 
         def work(chunk: int) -> Any:
@@ -159,12 +121,7 @@ class RowSource(ABC):
                 yield waiting.popleft().result()
 
     def share(self, thing: Any) -> Held:
-        """Return what gives the functions of all chunks the same thing, in place of a vector.
-
-        Parameters
-        ----------
-        thing : object
-        """
+        """Return what gives the functions of all chunks the same thing, in place of a vector."""
         return Held([thing] * self.n_chunks)
 
     def reduce(
@@ -174,21 +131,7 @@ class RowSource(ABC):
         vectors: Sequence[Array] = (),
         combine: Callable[[Any, Any], Any] | None = None,
     ) -> Any:
-        """Return what the results of `map` combine to, in the order of the chunks: their sum unless told otherwise.
-
-        Parameters
-        ----------
-        function : callable
-            Returns arrays, numbers, or lists of these.
-        positions : sequence of int
-        vectors : sequence of (n_rows, ...) arrays
-        combine : callable, optional
-            Of two results.
-
-        Returns
-        -------
-        object
-        """
+        """Return what the results of `map` combine to, in the order of the chunks: their sum unless told otherwise."""
         total: Any = None
         for part in self.map(function, positions, vectors):
             total = part if total is None else (combine or add)(total, part)

@@ -70,13 +70,7 @@ class DaskRows(RowSource):
         return Held([np.ascontiguousarray(vector[self.slice(c)]) for c in range(self.n_chunks)])
 
     def read(self, chunk: int, positions: Sequence[int]) -> Any:
-        """Return columns of a partition, brought here.
-
-        Parameters
-        ----------
-        chunk : int
-        positions : sequence of int
-        """
+        """Return columns of a partition, brought here."""
         return next(self.map(_itself, positions, chunks=[chunk]))
 
     def map(
@@ -86,21 +80,7 @@ class DaskRows(RowSource):
         vectors: Sequence[Any] = (),
         chunks: Sequence[int] | None = None,
     ) -> Iterator[Any]:
-        """Yield ``function(data, *slices)`` for every partition, in their order.
-
-        Parameters
-        ----------
-        function : callable
-        positions : sequence of int or None
-            None gives the function None in place of columns, and needs no partition.
-        vectors : sequence of (n_rows, ...) arrays or RowVector
-        chunks : sequence of int, optional
-            Some of the partitions only.
-
-        Returns
-        -------
-        iterator
-        """
+        """Yield ``function(data, *slices)`` for every partition, in their order."""
         yield from _dask().compute(*self._layer(function, positions, vectors, chunks).delayed())
 
     def reduce(
@@ -110,20 +90,7 @@ class DaskRows(RowSource):
         vectors: Sequence[Any] = (),
         combine: Callable[[Any, Any], Any] | None = None,
     ) -> Any:
-        """Return what the results combine to, by a tree on the workers: one result travels.
-
-        Parameters
-        ----------
-        function : callable
-        positions : sequence of int or None
-            None gives the function None in place of columns, and needs no partition.
-        vectors : sequence of (n_rows, ...) arrays or RowVector
-        combine : callable, optional
-
-        Returns
-        -------
-        object
-        """
+        """Return what the results combine to, by a tree on the workers: one result travels."""
         layer, together = self._layer(function, positions, vectors), partial(_combined, combine or add)
         keys = list(layer.keys)
         while len(keys) > 1:
@@ -134,35 +101,17 @@ class DaskRows(RowSource):
         """Return the vector whose parts are ``function(data, *slices)``; they stay where they are computed.
 
         Dask makes a part that is lost again, from its partition and the parts of these vectors.
-
-        Parameters
-        ----------
-        function : callable
-            Returns an array with an entry a row.
-        positions : sequence of int or None
-        vectors : sequence of (n_rows, ...) arrays or RowVector
         """
         return RowVector(self, Held(_dask().persist(*self._layer(function, positions, vectors).delayed())))
 
     def share(self, thing: Any) -> Held:
-        """Return what gives the functions of all partitions the same thing, which stays on the workers.
-
-        Parameters
-        ----------
-        thing : object
-        """
+        """Return what gives the functions of all partitions the same thing, which stays on the workers."""
         layer = _Layer()
         layer.add(_itself, thing)
         return Held(list(_dask().persist(*layer.delayed())) * self.n_chunks)
 
     def vector(self, values: Any) -> RowVector:
-        """Return a vector in parts beside those of the rows.
-
-        Parameters
-        ----------
-        values : array_like, Dask array or Dask series
-            What is in this process travels once.
-        """
+        """Return a vector in parts beside those of the rows."""
         if isinstance(values, RowVector):
             return values
         if not hasattr(values, "dask"):
@@ -185,12 +134,7 @@ class DaskRows(RowSource):
             raise InvalidInputError(f"There are {self.n_rows} rows, but y or sample_weight is of shape {shape}.")
 
     def without(self, name: Any) -> DaskRows:
-        """Return the source without one of its columns.
-
-        Parameters
-        ----------
-        name : object
-        """
+        """Return the source without one of its columns."""
         if self.columns is None:
             raise InvalidInputError("The columns of an array have no names; give y as an array.")
         return DaskRows(self._data.drop(columns=name))

@@ -72,13 +72,7 @@ class ParquetRows(RowSource):
         return {name: value for name, value in self.__dict__.items() if name != "_open"}
 
     def read(self, chunk: int, positions: Sequence[int]) -> Any:
-        """Return columns of some row groups: an array where all are of one float type and complete.
-
-        Parameters
-        ----------
-        chunk : int
-        positions : sequence of int
-        """
+        """Return columns of some row groups: an array where all are of one float type and complete."""
         number, groups, _ = self._chunks[chunk]
         assert self.columns is not None
         names = [self.columns[j] for j in positions]
@@ -94,12 +88,7 @@ class ParquetRows(RowSource):
         return table.to_pandas(ignore_metadata=False)[names].reset_index(drop=True)
 
     def without(self, name: Any) -> ParquetRows:
-        """Return the source without one of its columns.
-
-        Parameters
-        ----------
-        name : str
-        """
+        """Return the source without one of its columns."""
         assert self.columns is not None
         kept = [column for column in self.columns if column != name]
         return ParquetRows(self._paths, chunk_rows=self._chunk_rows, columns=kept, n_threads=self.n_threads)

@@ -187,12 +187,7 @@ class RowVector(NDArrayOperatorsMixin):
 
 
 def sums(*vectors: Any) -> list[float]:
-    """Return the sum of every vector; all travel together where vectors are beside rows.
-
-    Parameters
-    ----------
-    *vectors : (n,) ndarray, or RowVector of one source
-    """
+    """Return the sum of every vector; all travel together where vectors are beside rows."""
     first = vectors[0]
     return [float(v.sum()) for v in vectors] if isinstance(first, np.ndarray) else first._total(_sums, vectors)
 
@@ -215,14 +210,7 @@ def _without_data(function: Any, _: Any, *parts: Any) -> Any:
 
 
 def on_rows(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return ``function(*arguments)``, entry by entry where its vectors are.
-
-    Parameters
-    ----------
-    function : callable
-        Of parts of the vectors, and of what else is given.
-    *arguments : ndarray, RowVector or object
-    """
+    """Return ``function(*arguments)``, entry by entry where its vectors are."""
     for argument in arguments:
         if isinstance(argument, RowVector):
             return argument._of(function, arguments, {})
@@ -230,20 +218,10 @@ def on_rows(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def held(vector: Any) -> Any:
-    """Return a vector that holds what it stands for: an array does.
-
-    Parameters
-    ----------
-    vector : ndarray or RowVector
-    """
+    """Return a vector that holds what it stands for: an array does."""
     return vector.held() if isinstance(vector, RowVector) else vector
 
 
 def here(vector: Any) -> Any:
-    """Return a vector as an array in this process.
-
-    Parameters
-    ----------
-    vector : ndarray or RowVector
-    """
+    """Return a vector as an array in this process."""
     return vector.here() if isinstance(vector, RowVector) else vector

@@ -123,22 +123,7 @@ class FittedPairBank(FittedKernels[PreparedPairs]):
         return ()
 
     def prepare(self, X: Any) -> PreparedPairs:
-        """Check pairs and make their members ready.
-
-        Parameters
-        ----------
-        X : Pairs
-            Members may be new. Where kernels among members were given, they hold the training members as well.
-
-        Returns
-        -------
-        PreparedPairs
-
-        Raises
-        ------
-        InvalidInputError
-            If these are no pairs, or members of another kind than those of fit.
-        """
+        """Check pairs and make their members ready."""
         data = as_pairs(X)
         if (data.right is None) != (self.right is None):
             told = ("two kinds", "one kind") if self.right is None else ("one kind", "two kinds")
@@ -190,33 +175,14 @@ class FittedPairBank(FittedKernels[PreparedPairs]):
             out[place] = rows.entries(cols, *self.both_factors(a, b, self.products[m]))
 
     def diag(self, prepared: PreparedRows, kernels: Index = None) -> Array:
-        """Return ``k(x, x)``, (m, n) float64.
-
-        Parameters
-        ----------
-        prepared : PreparedPairs
-        kernels : None, positions, slice or mask
-
-        Returns
-        -------
-        (m, n) float64
-        """
+        """Return ``k(x, x)``, (m, n) float64."""
         rows = self.narrow(prepared)
         chosen = check_indices(kernels, self.n_kernels, "kernels")
         index, factors = rows.indexed(self.sign), [self.both_factors(rows, rows, self.products[m]) for m in chosen]
         return np.array([index.diagonal(*each) for each in factors]).reshape(len(chosen), rows.n_samples)
 
     def take(self, kernels: Index) -> FittedPairBank:
-        """Return the bank of those kernels only, in that order, with the kernels of members that they need.
-
-        Parameters
-        ----------
-        kernels : positions, slice or mask
-
-        Returns
-        -------
-        FittedPairBank
-        """
+        """Return the bank of those kernels only, in that order, with the kernels of members that they need."""
         chosen = check_indices(kernels, self.n_kernels, "kernels", allow_empty=False)
         kept = [self.products[m] for m in chosen]
         first = sorted({a for a, _ in kept if a is not None} | ({b for _, b in kept if b is not None} & self._own))
@@ -234,16 +200,7 @@ class FittedPairBank(FittedKernels[PreparedPairs]):
         return set(range(self.left.n_kernels)) if self.right is None else set()
 
     def narrow(self, prepared: PreparedRows) -> PreparedPairs:
-        """Return pairs prepared by the bank this one was taken from as pairs prepared by this bank.
-
-        Parameters
-        ----------
-        prepared : PreparedPairs
-
-        Returns
-        -------
-        PreparedPairs
-        """
+        """Return pairs prepared by the bank this one was taken from as pairs prepared by this bank."""
         if not isinstance(prepared, PreparedPairs):
             raise InvalidInputError(f"Kernels of pairs need pairs, got {type(prepared).__name__}.")
         if prepared.names != self.names:

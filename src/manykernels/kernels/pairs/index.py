@@ -52,24 +52,7 @@ class PairIndex:
 
     @classmethod
     def of(cls, pairs: ArrayLike, shape: tuple[int, int], sign: int = 0) -> PairIndex:
-        """Return the index of a table of pairs, checked.
-
-        Parameters
-        ----------
-        pairs : array_like of shape (N, 2), int
-            Positions of the first and of the second member.
-        shape : tuple of int
-        sign : {0, 1, -1}
-
-        Returns
-        -------
-        PairIndex
-
-        Raises
-        ------
-        InvalidInputError
-            If these are no positions.
-        """
+        """Return the index of a table of pairs, checked."""
         table = np.asarray(pairs)
         if table.ndim != 2 or table.shape[1] != 2 or not len(table) or table.dtype.kind not in "iu":
             raise InvalidInputError(
@@ -95,29 +78,11 @@ class PairIndex:
         return len(self) >= DENSE_SHARE * self.shape[0] * self.shape[1]
 
     def take(self, pairs: Any) -> PairIndex:
-        """Return the index of some of the pairs.
-
-        Parameters
-        ----------
-        pairs : slice, mask or positions
-
-        Returns
-        -------
-        PairIndex
-        """
+        """Return the index of some of the pairs."""
         return PairIndex(self.left[pairs], self.right[pairs], self.shape, self.sign)
 
     def scatter(self, vector: Array) -> Any:
-        """Return the table ``V`` of a value a pair, (n, q); sparse if it is mostly empty.
-
-        Parameters
-        ----------
-        vector : ndarray of shape (N,)
-
-        Returns
-        -------
-        ndarray or csr_array of shape (n, q)
-        """
+        """Return the table ``V`` of a value a pair, (n, q); sparse if it is mostly empty."""
         n_left, n_right = self.shape
         if self.dense:
             flat = np.bincount(self.left * n_right + self.right, vector, minlength=n_left * n_right)
@@ -127,17 +92,7 @@ class PairIndex:
         return 0.5 * (table + self.sign * table.T) if self.sign else table
 
     def gather(self, left: Array, right: Array) -> Array:
-        """Return the entries of ``left @ right`` at the pairs, without the others where these are many.
-
-        Parameters
-        ----------
-        left : ndarray of shape (n, k)
-        right : ndarray of shape (k, q)
-
-        Returns
-        -------
-        ndarray of shape (N,)
-        """
+        """Return the entries of ``left @ right`` at the pairs, without the others where these are many."""
         if self.dense:
             return self.read(left @ right)
         columns = np.ascontiguousarray(right.T)
@@ -146,32 +101,12 @@ class PairIndex:
         return direct if swapped is None else 0.5 * (direct + self.sign * swapped)
 
     def read(self, whole: Array) -> Array:
-        """Return the entries of a table at the pairs.
-
-        Parameters
-        ----------
-        whole : ndarray of shape (n, q)
-
-        Returns
-        -------
-        ndarray of shape (N,)
-        """
+        """Return the entries of a table at the pairs."""
         direct: Array = whole[self.left, self.right]
         return 0.5 * (direct + self.sign * whole[self.right, self.left]) if self.sign else direct
 
     def entries(self, other: PairIndex, left: Array, right: Array) -> Array:
-        """Return the kernels ``left kron right`` between these pairs and others, (N, N_other).
-
-        Parameters
-        ----------
-        other : PairIndex
-        left : ndarray of shape (n, n)
-        right : ndarray of shape (q, q)
-
-        Returns
-        -------
-        ndarray of shape (N, N_other)
-        """
+        """Return the kernels ``left kron right`` between these pairs and others, (N, N_other)."""
         i, j, k, m = self.left, self.right, other.left, other.right
         direct = left[np.ix_(i, k)] * right[np.ix_(j, m)]
         if not self.sign:
@@ -181,17 +116,7 @@ class PairIndex:
         return 0.25 * ((direct + left[np.ix_(j, m)] * right[np.ix_(i, k)]) + self.sign * crossed)
 
     def diagonal(self, left: Array, right: Array) -> Array:
-        """Return the kernel of each pair with itself, (N,).
-
-        Parameters
-        ----------
-        left : ndarray of shape (n, n)
-        right : ndarray of shape (q, q)
-
-        Returns
-        -------
-        ndarray of shape (N,)
-        """
+        """Return the kernel of each pair with itself, (N,)."""
         i, j = self.left, self.right
         direct: Array = left[i, i] * right[j, j]
         if not self.sign:

@@ -292,22 +292,7 @@ class FittedPrecomputedBank(FittedKernels[PreparedKernels]):
         return ()
 
     def prepare(self, X: Any) -> PreparedKernels:
-        """Check samples and compute what normalization needs of them.
-
-        Parameters
-        ----------
-        X : KernelStack or (M, n_new, n_train) array
-            A view of the stack that was split, or the kernels between new samples and all training samples.
-
-        Returns
-        -------
-        PreparedKernels
-
-        Raises
-        ------
-        InvalidInputError
-            Another number of kernels or training samples, or another stack than the one that was fitted.
-        """
+        """Check samples and compute what normalization needs of them."""
         stack = X if isinstance(X, KernelStack) else KernelStack.rectangular(X)
         kernels = self._find_kernels(stack)
         columns = stack.columns_of(self.training_ids)
@@ -329,20 +314,7 @@ class FittedPrecomputedBank(FittedKernels[PreparedKernels]):
         cols: Index = None,
         out: Array | None = None,
     ) -> Array:
-        """Return normalized kernel values between two sets of prepared samples; see :meth:`FittedBank.block`.
-
-        Parameters
-        ----------
-        prepared_a, prepared_b : PreparedKernels
-            One of them may be detached training samples.
-        kernels : None, positions, slice or mask
-        rows, cols : None, positions, slice or mask
-        out : (m, a, b) float64, optional
-
-        Returns
-        -------
-        (m, a, b) float64
-        """
+        """Return normalized kernel values between two sets of prepared samples; see :meth:`FittedBank.block`."""
         if self.narrow(prepared_a).stack is not None:
             return super().block(prepared_a, prepared_b, kernels, rows, cols, out)
         if self.narrow(prepared_b).stack is None:
@@ -367,17 +339,7 @@ class FittedPrecomputedBank(FittedKernels[PreparedKernels]):
             self._normalize(out[slot], int(kernel), left, right)
 
     def diag(self, prepared: PreparedRows, kernels: Index = None) -> Array:
-        """Return the normalized ``k(x, x)``, (m, n) float64.
-
-        Parameters
-        ----------
-        prepared : PreparedKernels
-        kernels : None, positions, slice or mask
-
-        Returns
-        -------
-        (m, n) float64
-        """
+        """Return the normalized ``k(x, x)``, (m, n) float64."""
         rows = self.narrow(prepared)
         chosen = check_indices(kernels, self.n_kernels, "kernels")
         if rows.stack is None:
@@ -400,32 +362,14 @@ class FittedPrecomputedBank(FittedKernels[PreparedKernels]):
         return HeldGrams(self.block(prepared, prepared), np.arange(rows.n_samples), unproven)
 
     def take(self, kernels: Index) -> FittedPrecomputedBank:
-        """Return the bank of those kernels only, in that order.
-
-        Parameters
-        ----------
-        kernels : positions, slice or mask
-
-        Returns
-        -------
-        FittedPrecomputedBank
-        """
+        """Return the bank of those kernels only, in that order."""
         chosen = check_indices(kernels, self.n_kernels, "kernels", allow_empty=False)
         arrays = {name: getattr(self, name) for name in (*ARRAYS, "kernel_ids")}
         parts: dict[str, Any] = {name: None if array is None else array[chosen] for name, array in arrays.items()}
         return replace(self, names=tuple(self.names[m] for m in chosen), **parts)
 
     def narrow(self, prepared: PreparedRows) -> PreparedKernels:
-        """Return samples prepared by the bank this one was taken from as samples prepared by this bank.
-
-        Parameters
-        ----------
-        prepared : PreparedKernels
-
-        Returns
-        -------
-        PreparedKernels
-        """
+        """Return samples prepared by the bank this one was taken from as samples prepared by this bank."""
         if not isinstance(prepared, PreparedKernels):
             raise InvalidInputError(f"Precomputed kernels need samples of a stack, got {type(prepared).__name__}.")
         return prepared if prepared.names == self.names else prepared.narrow(self.names)
