@@ -344,9 +344,22 @@ def test_wrong_tables_and_banks_are_refused() -> None:
         ColumnTable(bad)
     with pytest.raises(InvalidInputError, match="2 columns, but the model was fitted on 3"):
         ColumnTable(X).like(X[:, :2])
-    bad[3, 1] = 1e9
+    many = rows(np.random.default_rng(1), 3000)
+    many[3, 1] = 7e4
     with pytest.raises(InvalidInputError, match=r"Column 1: A column that spans .* bins.*Clip its outliers"):
-        FourierStack.grid(bad, [0.1], standardize=False).quad(np.ones(40))
+        FourierStack.grid(many, [0.1], standardize=False).quad(np.ones(3000))
+
+
+@pytest.mark.parametrize("far", [1e4, 1e9])
+def test_few_rows_with_one_far_away_are_summed_by_values(far: float) -> None:
+    X, rho = rows(np.random.default_rng(1), 40), np.random.default_rng(2).normal(size=40)
+    X[3, 1] = far
+    stack = FourierStack.grid(X, [0.1, 2.0], standardize=False)
+    exact = np.array([[rho @ Gaussian(width)(X[:, [j]]) @ rho for width in (0.1, 2.0)] for j in range(3)]).ravel()
+    low, high = stack.quad_bounds(rho)
+    assert np.all((low <= exact) & (exact <= high))
+    np.testing.assert_allclose(stack.quad(rho), exact, rtol=1e-9)
+    np.testing.assert_allclose(stack.apply_each(rho)[2], Gaussian(0.1)(X[:, [1]]) @ rho, atol=1e-9)
 
 
 def test_widths_are_divided_where_rows_are_few_and_the_bounds_hold() -> None:

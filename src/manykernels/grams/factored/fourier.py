@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
 from typing import Any
@@ -23,7 +23,15 @@ from manykernels.grams.factored.fourier_factor import (
     piece_spacing,
     values_of_pieces,
 )
-from manykernels.grams.factored.fourier_plan import Expansion, Together, expansion, laid_out, plan_bins
+from manykernels.grams.factored.fourier_plan import (
+    Expansion,
+    Together,
+    bin_ratio,
+    expansion,
+    laid_out,
+    plan_bins,
+    reach,
+)
 from manykernels.grams.factored.landmark_cholesky import NystroemFeatures, pivoted_cholesky, rank_limit
 from manykernels.grams.factored.loops import ORDER, add_moments, add_values
 from manykernels.grams.factored.operators import FeatureOperator, joined, stored
@@ -34,6 +42,7 @@ from manykernels.validation.arrays import Array
 # Landmarks rotated to the leading directions of the rows: short factors of kernels whose series would be long.
 
 
+VALUE_ROWS = 512  # of a kernel that are evaluated at once
 LANDMARK_SHARE = 0.1  # of the trace that a factor may leave: what its landmarks may
 
 
@@ -213,13 +222,33 @@ class FourierStack(FactoredStack):
         for batch, moments in zip(batches, self._moments_of(batches, rhos), strict=True):
             out[:, batch.members] = np.moveaxis(batch.plan.quads(moments), 1, 0)
         out *= self.scales
+        for kernel in np.flatnonzero(self._by_values).tolist():
+            out[:, kernel] = [rho @ self._product(kernel, rho) for rho in rhos]
+        return out
+
+    @cached_property
+    def _by_values(self) -> Array:
+        """Which kernels have fewer values among the rows than bins: few rows, one of them far away, (M,) bool."""
+        if self.table.chunked:
+            return np.zeros(self.n_kernels, dtype=bool)
+        extents = (self.table.high - self.table.low)[self.columns]
+        bins = (extents / self.widths + reach(self.tol)) / bin_ratio(self.tol)
+        return np.asarray(bins > self.n_samples**2)
+
+    def _product(self, kernel: int, rho: Array) -> Array:
+        """Return ``K rho`` by the values of a kernel."""
+        every, out = np.arange(self.n_samples), np.empty(self.n_samples)
+        for start in range(0, len(every), VALUE_ROWS):
+            rows = every[start : start + VALUE_ROWS]
+            out[rows] = self._block(rows, every, np.array([kernel]))[0] @ rho
         return out
 
     @cached_property
     def _layout(self) -> list[Together]:
         """Return columns that share an expansion together."""
-        extents = self.table.high - self.table.low
-        return list(laid_out(self.columns, self.widths, extents, self.tol, self.n_samples))
+        extents, own = self.table.high - self.table.low, np.flatnonzero(~self._by_values)
+        found = laid_out(self.columns[own], self.widths[own], extents, self.tol, self.n_samples) if len(own) else ()
+        return [replace(together, members=own[together.members]) for together in found]
 
     def _moments_of(self, batches: Sequence[Together], rhos: Sequence[Any]) -> Iterator[Array]:
         """Yield the moments of every batch, (columns, T, bins, 8)."""
@@ -249,7 +278,7 @@ class FourierStack(FactoredStack):
     def error_constants(self) -> Array:
         """Bounds (M,) on the error of ``quad(rho)`` beside ``||rho||_1^2``."""
         if self._errors is None:
-            out = np.empty(self.n_kernels)
+            out = np.zeros(self.n_kernels)
             for together in self._layout:
                 out[together.members] = together.plan.errors
             # Sums of N terms of either sign: rounding grows like a random walk.
@@ -265,6 +294,9 @@ class FourierStack(FactoredStack):
 
     def _add_product(self, kernel: int, rho: Array, out: Array) -> None:
         """Add ``K rho`` to ``out``: the transform there, the same expansion back."""
+        if self._by_values[kernel]:
+            out += self._product(kernel, rho)
+            return
         plan = self._expansion(kernel)
         column = int(self.columns[kernel])
         origin, inverse, bins = self._geometry(column, plan.spacing)

@@ -82,9 +82,10 @@ def result_of(
     for m in active.tolist():
         if m in whole:
             image = stack.cross_apply(m, stack.table, rho)
-            scores += weights[m] * image
             norm = weights[m] * np.sqrt(max(float(rho @ image), 0.0))
-            found[m] = Component(m, weights[m] * rho, None), norm
+            if norm > 0:  # by rounding it may be none, and what has no norm is no part of the model
+                scores += weights[m] * image
+                found[m] = Component(m, weights[m] * rho, None), norm
     others = [m for m in active.tolist() if m not in whole]
     for operator in stack.operators(others, MATRIX_FACTORS) if others else []:
         ranks = np.diff(operator.starts)
@@ -95,6 +96,7 @@ def result_of(
         for m, square, (low, high) in zip(operator.kernels.tolist(), squares, pairwise(operator.starts), strict=True):
             part = v[low:high].copy()
             found[m] = Component(m, part, MATRIX_FACTORS), float(np.sqrt(part @ part + square))
+    active = np.array([m for m in active.tolist() if m in found], dtype=np.int64)
     norms = np.array([found[m][1] for m in active.tolist()])
     point = Point(np.zeros(0), solution.intercept, scores + problem.constant_scores(solution.intercept))
     every = np.zeros(problem.n_kernels)

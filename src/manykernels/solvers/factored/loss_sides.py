@@ -33,7 +33,7 @@ class LossSide(Protocol):
     def conjugate(self, z: Array, rho: Array, scale: float) -> float:
         """Return the conjugate at a share of the slopes ``-rho`` at ``z``, or an upper bound."""
 
-    def around(self, z: Array, shift: float) -> float:
+    def around(self, z: Array, shift: float | Array) -> float:
         """Return an upper bound of the loss, not smoothed, at scores that differ from ``z`` by at most ``shift``."""
 
 
@@ -66,9 +66,9 @@ class SumOverSamples:
             return conjugate
         return conjugate + 0.5 * self.loss.mu * float(np.sum((scale * rho) ** 2 / self.problem.weight))
 
-    def around(self, z: Array, shift: float) -> float:
+    def around(self, z: Array, shift: float | Array) -> float:
         """Return the sum of what the loss of each sample can be: it is convex, so that it is largest at an end."""
-        if shift <= 0:
+        if np.max(shift) <= 0:
             return self.problem.empirical_loss(z)
         ends = [self.problem.loss.value(self.problem.y, z + sign * shift) for sign in (-1.0, 1.0)]
         return float(self.problem.weight @ np.maximum(*ends))
@@ -101,9 +101,9 @@ class AllTogether:
         """Return the conjugate, or for shares below one an upper bound."""
         return self.joint.conjugate_along(z, scale)
 
-    def around(self, z: Array, shift: float) -> float:
+    def around(self, z: Array, shift: float | Array) -> float:
         """Return the loss and how steeply it can rise."""
-        return self.joint.value(z) + self.joint.steepness * max(shift, 0.0)
+        return self.joint.value(z) + self.joint.steepness * max(float(np.max(shift)), 0.0)
 
 
 def loss_side(problem: Problem, mu: float) -> LossSide:

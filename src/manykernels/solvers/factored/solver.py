@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import FactoredStack
+from manykernels.grams.portable.functions import KernelFunction, expansion, portable
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
 from manykernels.objective.shared import SharedProblem
@@ -19,6 +20,7 @@ from manykernels.solvers.base import Solver
 from manykernels.solvers.factored.advice import obstacle
 from manykernels.solvers.factored.certificate import certificate_of
 from manykernels.solvers.factored.group_penalty import GroupPenalty
+from manykernels.solvers.factored.loss_sides import loss_side
 from manykernels.solvers.factored.model import FactorFunctions
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.shared_problem import FlatProblem, MatricesOfTargets
@@ -30,10 +32,10 @@ from manykernels.solvers.factored.smoothing import (
     SmoothedLoss,
 )
 from manykernels.solvers.factored.state import Component, Start, State, components_of
-from manykernels.solvers.factored.targets_problem import ProblemOfTargets
+from manykernels.solvers.factored.targets_problem import ProblemOfTargets, StackOfTargets
 from manykernels.solvers.factored.working_matrices import WorkingMatrices
 from manykernels.solvers.factored.working_set import FactoredWorkingSet, run_together
-from manykernels.solvers.run import ADVICE, Run, deadline
+from manykernels.solvers.run import ADVICE, ROUNDING, Run, deadline
 from manykernels.solvers.solution import Model, Solution, Status
 from manykernels.threads import blas_threads
 
@@ -177,6 +179,9 @@ def working_set(problem: Problem, tol: float, max_rounds: int, time_limit: float
     return FactoredWorkingSet(problem, tol, max_rounds, time_limit, problem.__dict__.pop("empty_quads", None))
 
 
+NOTICED = 1e-6  # relative change of the objective by rounding of functions that is told
+TERMS = 4.0  # roundings of a term, in units of the last place
+DECIDED = (Status.CONVERGED, Status.STALLED, Status.NUMERICAL_ERROR)  # by numbers, not by limits
 ROUNDS_WITHOUT_GAIN = 30  # of certificates; the working set itself knows earlier when it is stuck
 
 
@@ -386,14 +391,19 @@ class FactoredNewton(Solver):
 
             start = getattr(warm_start.functions, "start", None) if warm_start is not None else None
             run.follow(map(certified, work.rounds(start)), lambda: certified(work.empty()))
-        return self._ended(problem, run)
+        return self._ended(problem, run, work)
 
     def _run(self) -> Run[CertifiedIterate]:
         return Run(self._limits(), f"Solver '{self.name}'")
 
-    def _ended(self, problem: Problem, run: Run[CertifiedIterate]) -> Solution:
+    def _ended(self, problem: Problem, run: Run[CertifiedIterate], work: FactoredWorkingSet) -> Solution:
         """Return the best model of a run, with its functions, and what keeps it from a smaller gap."""
         found, best = run.solution(), run.best
+        model = as_evaluated(best)
+        if model.state.primal > work.without_kernels() * (1.0 + ROUNDING):
+            model = CertifiedIterate.of(work.problem, work.empty(), best.passes)
+        if model is not best:
+            return _told_again(found, model, self.tol)
         why = "" if found.status is Status.CONVERGED else obstacle(problem, best.state, self.tol)
         if why:
             found = replace(found, message=found.message.removesuffix(ADVICE[found.status]) + why)
@@ -421,4 +431,67 @@ class FactoredNewton(Solver):
             with deadline(self.time_limit), blas_threads(stack.n_samples, stack.n_threads), np.errstate(all="ignore"):
                 for slot, state in run_together(works):
                     runs[slot].take(CertifiedIterate.of(works[slot].problem, state, stack.counters.passes))
-            return [self._ended(problem, run) for problem, run in zip(own, runs, strict=True)]
+            return [self._ended(*ended) for ended in zip(own, runs, works, strict=True)]
+
+
+def as_evaluated(model: CertifiedIterate) -> CertifiedIterate:
+    """Return the model with the largest value that rounding may leave where its functions are evaluated again.
+
+    A function is a sum of terms of at most ``sqrt(k(x, x)) sqrt(k(x_j, x_j)) |v_j|``, or ``sqrt(k(x, x)) ||v||`` in
+    factors; far from zero the sum is far smaller than they, and which of its digits are right depends on the order of
+    the terms. The same model comes back where that does not matter, and for rows that are read in chunks.
+    """
+    problem, point = model.problem, model.state.point
+    components, every = model.functions.components, model.functions.stack
+    stack = every.base if isinstance(every, StackOfTargets) else every
+    if stack.table.chunked or not components:
+        return model
+    noise = np.zeros((problem.n_targets if isinstance(problem, FlatProblem) else 1, stack.table.n_rows))
+    for component in components:
+        roots = np.sqrt(stack._kernel_diag(component.kernel)[: stack.table.n_rows])
+        v = component.coefficients
+        terms = np.linalg.norm(v) if component.tol is not None else np.abs(v) @ roots
+        noise[component.target] += float(terms) * roots
+    side, size = loss_side(problem, 0.0), max(abs(model.state.primal), problem.tiny)
+    here, eps = side.around(point.z, np.zeros(noise.size)), float(np.finfo(np.float64).eps)
+    if side.around(point.z, np.sqrt(eps) * noise.ravel()) - here <= NOTICED * size:
+        return model  # as many digits as conversions of coefficients may lose
+    scores = np.array(problem.constant_scores(point.b), dtype=np.float64).reshape(noise.shape)
+    for component in components:
+        reading = stack.table.reading(stack.spec_of(component.kernel), stack.columns_of(component.kernel))
+        scores[component.target] += reading.masked(_function(stack, component)(reading.points))
+    moved = side.around(scores.ravel(), TERMS * eps * noise.ravel()) - here
+    if moved <= NOTICED * size:
+        return model
+    state = replace(model.state, primal=model.state.primal + moved, point=Point(point.v, point.b, scores.ravel()))
+    assert state.best is not None
+    return replace(model, state=state, certificate=certificate_of(problem, state.primal, state.best, state.point.z))
+
+
+def _function(stack: FactoredStack, component: Component) -> KernelFunction:
+    """Return a component as predictions evaluate it."""
+    kernel, v = component.kernel, component.coefficients
+    return expansion(stack, kernel, v) if component.tol is None else portable(stack, kernel, v, component.tol)
+
+
+def _told_again(found: Solution, model: CertifiedIterate, tol: float) -> Solution:
+    """Return a run's solution with the model that it came to, and what became of the run."""
+    gap = model.certificate.relative_gap
+    status = Status.INACCURATE if gap > tol and found.status in DECIDED else found.status
+    message = (
+        f"Solver '{found.solver}' stopped ({status}) after {found.n_iter} iterations at relative duality gap "
+        f"{gap:.2e}, {'above' if gap > tol else 'within'} tol {tol:.2e}: its functions are sums "
+        "of large terms that cancel, and rounding changes them where they are evaluated. Columns far from zero do "
+        "that: take standardize=True, or subtract their means."
+    )
+    return replace(
+        found,
+        dual_coef=model.dual_coef,
+        kernel_weights=model.kernel_weights,
+        kernel_norms=model.norms,
+        intercept=model.intercept,
+        functions=model.functions,
+        certificate=model.certificate,
+        status=status,
+        message=message,
+    )

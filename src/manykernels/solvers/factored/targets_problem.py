@@ -366,9 +366,9 @@ class CoupledScores:
         """Return the conjugate."""
         return self.problem.conjugate_loss(scale * self._columns(rho))
 
-    def around(self, z: Array, shift: float) -> float:
+    def around(self, z: Array, shift: float | Array) -> float:
         """Return the loss and how steeply it can rise."""
-        return self.value(z) + STEEPEST * max(shift, 0.0) * self.problem.total_weight
+        return self.value(z) + STEEPEST * max(float(np.max(shift)), 0.0) * self.problem.total_weight
 
 
 class ProblemOfTargets(Problem):

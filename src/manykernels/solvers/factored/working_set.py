@@ -118,6 +118,10 @@ class FactoredWorkingSet:
                 return state, "stalled"
         return state, "max_iter"
 
+    def without_kernels(self) -> float:
+        """Return the value of the best model without kernels."""
+        return self._start().primal
+
     def empty(self) -> State:
         """Return the model without kernels, certified: all that there is when a run ends before its first round."""
         state = self._start()
