@@ -28,12 +28,13 @@ PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 SIDE_BY_SIDE = xargs -P $(WORKERS) -I{} sh -c 'printed=$$($(ONE_THREAD) $(BIN)/python {} 2>&1); code=$$?; \
   printf "%s\n" "{}" "$$printed"; exit $$code'
 
-.PHONY: help demo test test-portable optima fuzz lint format docs examples bench-smoke experiments dist clean
+.PHONY: help demo test nightly test-portable optima fuzz lint format docs examples bench-smoke experiments dist clean
 .NOTPARALLEL:
 
 help:
 	@echo "make demo         fit the demonstration model and write tables and a picture to $(OUTPUT)/"
-	@echo "make test         run all tests and doctests"
+	@echo "make test         run the tests and doctests"
+	@echo "make nightly      run all tests, the many cases, pages and programs that make test leaves out too"
 	@echo "make test-portable  run the numerical tests as other processors would: CORES=\"$(CORES)\""
 	@echo "make fuzz         fit hostile problems for MINUTES=$(MINUTES) from SEED=$(SEED) on and judge the answers"
 	@echo "make optima       solve the problems of the tests by the conic oracle anew and store the optima"
@@ -49,8 +50,15 @@ help:
 demo: $(VENV)/.installed-demo
 	$(BIN)/manykernels demo --output $(OUTPUT)
 
+# Loops are compiled before the workers start: each would compile them for itself.
 test: $(VENV)/.installed-test
+	$(ONE_THREAD) $(BIN)/manykernels warm
 	$(ONE_THREAD) $(BIN)/python -m pytest $(PARALLEL)
+
+nightly: $(VENV)/.installed-test
+	$(ONE_THREAD) $(BIN)/manykernels warm
+	$(ONE_THREAD) $(BIN)/python -m pytest $(PARALLEL) --session-timeout 7200 -m "nightly or not nightly"
+	$(ONE_THREAD) $(BIN)/python benchmarks/estimator_checks.py
 
 # OpenBLAS rounds differently on other processors. No test may depend on that, whichever machine it is written on.
 CORES := Prescott Zen
@@ -85,10 +93,11 @@ docs: $(VENV)/.installed-docs
 	rm -rf docs/_build docs/generated docs/gallery
 	$(ONE_THREAD) $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	$(BIN)/python docs/_extensions/links.py docs/_build/html
+	$(BIN)/python docs/_extensions/promises.py docs/gallery
 
 # Those of the gallery run when the documentation is built.
 examples: $(VENV)/.installed-test
-	@printf '%s\n' examples/[a-z]*.py | $(SIDE_BY_SIDE)
+	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist load -m example tests
 
 bench-smoke: $(VENV)/.installed-test
 	@printf '%s --smoke\n' benchmarks/[a-z]*.py | $(SIDE_BY_SIDE)

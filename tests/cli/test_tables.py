@@ -14,7 +14,7 @@ import pytest
 from manykernels import InvalidInputError
 from manykernels.cli import tables
 from manykernels.cli.features import usable_features
-from manykernels.cli.tables import looks_like_identifier, read_table, write_table
+from manykernels.cli.tables import identifiers, read_table, write_table
 from manykernels.cli.targets import split_columns
 from manykernels.kernels.tables.encoding import Encoding
 from manykernels.kernels.tables.kinds import kind_of
@@ -226,7 +226,7 @@ def test_infinite_values_are_named() -> None:
     ],
 )
 def test_row_numbers_are_recognized(name: str, values: Any, expected: bool) -> None:
-    assert looks_like_identifier(name, pd.Series(list(values))) is expected
+    assert identifiers(pd.DataFrame({name: list(values)})) == [name] * expected
 
 
 @pytest.mark.parametrize(

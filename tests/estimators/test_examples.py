@@ -1,4 +1,4 @@
-"""Every example runs to its end and prints what it promises."""
+"""Every example runs to its end and prints what it promises: `make examples`."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ PROMISES = {
 NEEDS = {"graph_kernels.py": "grakel", "text_columns.py": "skrub"}  # extras that the tests do without
 
 
+@pytest.mark.example
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
 def test_example_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -247,6 +247,7 @@ EXPECTED_FAILURES = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:No kernel was selected:UserWarning")
 @parametrize_with_checks(
     [MKLClassifier(FEW, kernels_as="factored"), MKLRegressor(FEW, kernels_as="factored")],

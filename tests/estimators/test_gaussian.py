@@ -30,16 +30,22 @@ def drawn_task() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:No kernel was selected")
+@parametrize_with_checks([GaussianMKL(max_iter=2)], expected_failed_checks=lambda estimator: BY_ROWS)
+def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:No kernel was selected")
 @parametrize_with_checks(
     [
-        GaussianMKL(max_iter=2),
         GaussianMKL("logistic", max_iter=2, tol=0.1),
         GaussianMKL("hinge", stages=2, max_iter=1),
         GaussianMKL(search="sampling", max_iter=1, random_state=0),
     ],
     expected_failed_checks=lambda estimator: BY_ROWS,
 )
-def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
+def test_scikit_learn_contract_of_variants(estimator: Any, check: Any) -> None:
     check(estimator)
 
 

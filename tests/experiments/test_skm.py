@@ -87,6 +87,7 @@ def test_adult_is_in_the_sweep_over_samples_alone(output: Path) -> None:
     assert set(scaling.loc[scaling["data"] == "ionosphere", "sweep"]) == {"kernels", "kernels, few samples", "samples"}
 
 
+@pytest.mark.nightly
 def test_one_set_alone_has_no_stages(output: Path, tmp_path: Path) -> None:
     data = ("--data", str(output.parent))
     run_program(SCRIPT, *data, "--quick", "--only", "adult", "--output", str(tmp_path))

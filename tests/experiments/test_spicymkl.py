@@ -97,6 +97,7 @@ def test_means_and_verdicts_follow_from_the_runs(table_folder: Path) -> None:
     assert verdict["rival_over_default"] == pytest.approx(min(ratios))
 
 
+@pytest.mark.nightly
 def test_a_second_call_repeats_only_what_is_asked_for_and_fills_the_page(table_folder: Path) -> None:
     before = pd.read_csv(table_folder / "runs.csv")
     page = table_folder / "page.md"
@@ -113,6 +114,7 @@ def test_a_second_call_repeats_only_what_is_asked_for_and_fills_the_page(table_f
     assert "old" not in text
 
 
+@pytest.mark.nightly
 def test_figures_have_every_size_of_every_set(figure_folder: Path) -> None:
     table = pd.read_csv(figure_folder / "figures.csv")
     default = table[(table["solver"] == "working_set") & (table["problem"] == "hinge")]
@@ -126,6 +128,7 @@ def test_figures_have_every_size_of_every_set(figure_folder: Path) -> None:
     assert json.loads((figure_folder / "figures.json").read_text())["environment"]["blas_threads"] == 1
 
 
+@pytest.mark.nightly
 def test_exponents_are_slopes_of_solved_sizes(figure_folder: Path) -> None:
     table, slopes = pd.read_csv(figure_folder / "figures.csv"), pd.read_csv(figure_folder / "exponents.csv")
     first = slopes[(slopes["figure"] == "samples") & (slopes["solver"] == "working_set")].iloc[0]
@@ -136,6 +139,7 @@ def test_exponents_are_slopes_of_solved_sizes(figure_folder: Path) -> None:
     assert first["exponent"] == pytest.approx(np.log(seconds[60] / seconds[30]) / np.log(2))
 
 
+@pytest.mark.nightly
 def test_the_page_gets_pictures_and_exponents(figure_folder: Path) -> None:
     text = (figure_folder / "page.md").read_text()
     slopes = pd.read_csv(figure_folder / "exponents.csv")
@@ -165,6 +169,7 @@ def test_an_empty_solution_has_no_squared_form(monkeypatch: pytest.MonkeyPatch) 
     assert racing.matching_constant(stack, y, 1e-3) > 0.0
 
 
+@pytest.mark.nightly
 def test_traces_fall_to_the_gap_and_are_drawn(table_folder: Path) -> None:
     (table_folder / "traced.md").write_text("<!-- traces -->\n<!-- end of traces -->\nBelow\n")
     _run("traces.py", table_folder, "--page", str(table_folder / "traced.md"))
@@ -180,6 +185,7 @@ def test_traces_fall_to_the_gap_and_are_drawn(table_folder: Path) -> None:
     assert (table_folder / "traced_traces.png").stat().st_size > 0
 
 
+@pytest.mark.nightly
 def test_named_solvers_run_with_another_limit_on_fewer_splits(table_folder: Path, tmp_path: Path) -> None:
     run_program(
         FOLDER / "table4.py", "--quick", "--data", str(table_folder), "--output", str(tmp_path),

@@ -21,6 +21,7 @@ def methods(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("_relevance")
 
 
+@pytest.mark.nightly
 def test_the_command_compares_searches(tmp_path: Path) -> None:
     run_program(FOLDER / "greedy.py", "--quick", "--output", str(tmp_path))
     assert {path.name for path in tmp_path.iterdir()} == {"results.csv", "summary.csv", "greedy.png"}

@@ -71,6 +71,7 @@ def test_pairs_come_from_archives_too(tmp_path: Path) -> None:
         assert task.train[0].shape == (4, 4)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "methods"), [("MNIST 3-8", 6), ("Letter C-G", 9)])
 def test_the_comparison_runs_on_what_openml_sends(tmp_path: Path, name: str, methods: int) -> None:
     with stub_openml(TABLES, tmp_path / "home"):

@@ -14,6 +14,8 @@ from tests.support.programs import run_program
 
 from manykernels import ConvergenceWarning, PolynomialMKL
 
+pytestmark = pytest.mark.nightly
+
 SCRIPT = Path(__file__).parents[2] / "experiments" / "thesis" / "polynomial.py"
 DRAWN = {"SGD-1s", "SGD-1s, single draws", "SGD-1s, polished", "p = 1.1, polished"}
 METHODS = DRAWN | {"HKL", "NLMKL", "UNIFORM", "LPMKL"}

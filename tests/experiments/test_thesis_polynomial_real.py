@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 from tests.support.programs import run_program
 
+pytestmark = pytest.mark.nightly
+
 SCRIPT = Path(__file__).parents[2] / "experiments" / "thesis" / "polynomial_real.py"
 
 

@@ -47,6 +47,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
     return importlib.import_module
 
 
+@pytest.mark.nightly
 def test_every_method_has_an_error_on_every_set(report: tuple[Path, dict[str, Any]]) -> None:
     output, _ = report
     results = pd.read_csv(output / "results.csv")
@@ -57,6 +58,7 @@ def test_every_method_has_an_error_on_every_set(report: tuple[Path, dict[str, An
     assert results.loc[results["loss"] == "squared", "squared"].median() < 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("experiment", "loss", "error", "n"),
     [
@@ -81,6 +83,7 @@ def test_median_ranks_are_those_of_the_mean_errors(
         assert row["mean_rank"] == pytest.approx(places.mean())
 
 
+@pytest.mark.nightly
 def test_finished_rows_are_read_and_not_computed_again(
     report: tuple[Path, dict[str, Any]], module: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +108,7 @@ def test_finished_rows_are_read_and_not_computed_again(
     assert new[["loss", "set", "method", "cpu_s"]].tolist() == ["squared", "heart", "UNIFORM", 2.0]
 
 
+@pytest.mark.nightly
 def test_a_report_is_made_of_what_is_there(
     report: tuple[Path, dict[str, Any]],
     module: Callable[[str], ModuleType],

@@ -70,6 +70,7 @@ def test_gradient_sampling_touches_what_matters(methods: ModuleType) -> None:
     assert sampled.derivatives == 300
 
 
+@pytest.mark.nightly
 def test_the_command_runs(tmp_path: Path) -> None:
     run_program(FOLDER / "sampling.py", "--quick", "--output", str(tmp_path))
     medians = json.loads((tmp_path / "results.json").read_text())["medians"]

@@ -22,6 +22,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("scalability")
 
 
+@pytest.mark.nightly
 def test_the_command_grows_samples_and_lists(tmp_path: Path) -> None:
     run_program(FOLDER / "scalability.py", "--quick", "--output", str(tmp_path))
     assert {path.name for path in tmp_path.iterdir()} == {"results.csv", "summary.csv", "scalability.png"}

@@ -32,9 +32,15 @@ WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 FOLDERS = (".", "guide", "coming_from", "experiments")
 WRITTEN += [page for folder in FOLDERS for page in sorted((ROOT / "docs" / folder).glob("*.md"))]
 PAGES = [path for path in WRITTEN if python_blocks(path.read_text())]
+# Many fits each; what they show is tested elsewhere, and the pages nightly.
+LONG = {"evidence.md", "displays.md", "model_selection.md", "large.md", "pairs.md"}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[pytest.mark.nightly] * (path.name in LONG)) for path in PAGES],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
 def test_page_runs(path: Path) -> None:
     run_page(path.read_text(), path.name)
 

@@ -1,19 +1,22 @@
 """Every solver on 200 small nasty problems against CVXPY and Clarabel, and its certificate against plain NumPy.
 
-The default solver meets 300 more, of the quantile, the Poisson and the gamma loss.
+The default solver meets 300 more, of the quantile, the Poisson and the gamma loss. Two problems of each loss and each
+regularizer are solved in every run of the tests, the others nightly.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.support.conic import ConicOptimum
 from tests.support.matrices import ON_MATRICES
-from tests.support.optima import COUNT, MORE, MORE_LOSSES
+from tests.support.optima import COUNT, MORE, MORE_LOSSES, all_problems
 
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
@@ -24,6 +27,7 @@ from manykernels.solvers.solution import Solution
 from manykernels.testing.problems import SmallProblem, random_problem, small_cases
 from manykernels.testing.solver import build_problem, check_certificate
 
+ALWAYS = 2  # problems of each solver, loss and regularizer that are no nightly ones
 FEWER = {"levelmkl": 50}  # an iteration solves a linear and a quadratic program
 
 
@@ -45,6 +49,17 @@ PAIRS = [
     for index, (loss, regularizer, _, _) in enumerate(small_cases(FEWER.get(solver, COUNT)))
     if accepts(solver, loss, regularizer)
 ] + [("auto", index) for index in range(COUNT, COUNT + MORE * len(MORE_LOSSES))]
+
+
+def marked(pairs: list[tuple[str, int]]) -> list[Any]:
+    """Return the pairs, all but the first few of each solver, loss and regularizer as nightly ones."""
+    seen: Counter[tuple[str, str, str]] = Counter()
+    found = []
+    for solver, index in pairs:
+        small = all_problems()[index]
+        seen[case := (solver, small.loss_name, small.regularizer_name)] += 1
+        found.append(pytest.param(solver, index, marks=[pytest.mark.nightly] * (seen[case] > ALWAYS)))
+    return found
 
 
 def solve_small(small: SmallProblem, solver: str, tol: float = 1e-8) -> Solution:
@@ -73,7 +88,7 @@ def check_objective(solution: Solution, best: ConicOptimum, rel: float = 1e-6) -
     assert solution.certificate.primal == pytest.approx(best.primal, rel=rel)
 
 
-@pytest.mark.parametrize(("solver", "index"), PAIRS)
+@pytest.mark.parametrize(("solver", "index"), marked(PAIRS))
 def test_objective_and_certificate(
     solver: str, index: int, problems: tuple[SmallProblem, ...], optimum: Callable[[int], ConicOptimum]
 ) -> None:

@@ -91,4 +91,4 @@ EVERY: list[Any] = [
     PolynomialMKL(1),
     NonlinearMKL(),
 ]
-QUICK = [EVERY[0], EVERY[1], EVERY[3], EVERY[7]]
+QUICK = [EVERY[0], EVERY[1], EVERY[7]]

@@ -19,6 +19,7 @@ from manykernels.cli.explore import run_compare, run_path, run_plan
 from manykernels.cli.fit import FitOptions, run_fit
 from manykernels.cli.inspect import run_inspect, run_report
 from manykernels.cli.predict import PredictOptions, run_predict
+from manykernels.cli.warm import run_warm
 from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, Parameter
 
 EPILOG = "Exit codes: 0 fine, 1 wrong input, 2 wrong usage, 3 the solver did not converge, 130 interrupted."
@@ -286,6 +287,15 @@ def plan(options: FitOptions, as_json: Json = False) -> None:
     """Tell what a fit would take."""
     with running("plan", as_json=as_json) as outcome:
         run_plan(options, outcome)
+
+
+@app.command(
+    help="Compile all loops ahead, once an installation: in an image, or before many processes start.", epilog=EPILOG
+)
+def warm(as_json: Json = False) -> None:
+    """Compile all loops ahead."""
+    with running("warm", as_json=as_json) as outcome:
+        run_warm(outcome)
 
 
 @app.command(help="Fit 837 kernels to a bundled data set and compare with a tuned single-kernel SVC.", epilog=EPILOG)

@@ -21,9 +21,11 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import memory_bytes
 from manykernels.inspection.files import replacing
+from manykernels.validation.arrays import Array
 
 PARQUET = (".parquet", ".pq")
 DELIMITERS = (",", ";", "\t", "|")
+FEW_COLUMNS = 100
 SAMPLE_LINES, SAMPLE_SIGNS = 20, 2**22  # looked at for the delimiter
 MOST_UNFOLDING, LEAST_LIMIT = 100, 10**8  # of compressed text: times its size, and bytes that are always taken
 FORMULA = re.compile(r"[=+\-@\t\r\n]")
@@ -51,7 +53,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
         raise InvalidInputError(f"Column names in {str(path)!r} must differ, but {quoted(repeated)} appear twice.")
     if frame.empty:
         raise InvalidInputError(f"The table {str(path)!r} has no rows.")
-    return frame
+    return frame.copy() if frame.shape[1] > FEW_COLUMNS else frame  # numbers in one block, not one each
 
 
 def write_table(frame: pd.DataFrame, path: str | Path) -> None:
@@ -88,15 +90,21 @@ def check_columns(frame: pd.DataFrame, names: Sequence[str], option: str) -> Non
             raise InvalidInputError(f"{option}: there is no column {name!r}; {hint}")
 
 
-def looks_like_identifier(name: str, column: pd.Series) -> bool:
-    """Tell whether a numeric column only numbers the rows: all different and whole, in order or called so."""
-    if len(column) < 10 or not is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype):
-        return False
-    values = np.asarray(column, dtype=np.float64)
-    if not column.is_unique or (np.floor(values) != values).any():
+def identifiers(frame: pd.DataFrame) -> list[str]:
+    """Return the numeric columns that only number the rows: all different and whole, in order or called so."""
+    numeric = {dtype: is_numeric_dtype(dtype) and not is_bool_dtype(dtype) for dtype in set(frame.dtypes)}
+    whole = frame.loc[:, [numeric[dtype] for dtype in frame.dtypes]]
+    values = whole.to_numpy(dtype=np.float64, na_value=np.nan)
+    whole, values = whole.loc[:, kept := (np.floor(values) == values).all(axis=0)], values[:, kept]
+    pairs = zip(whole.columns, values.T, strict=True)
+    return [str(name) for name, column in pairs if _numbers_rows(str(name), column)]
+
+
+def _numbers_rows(name: str, values: Array) -> bool:
+    """Return whether these whole numbers are those of rows: rows without a target leave gaps among them."""
+    if len(values) < 10 or len(np.unique(values)) < len(values):
         return False
     steps = np.diff(values)
-    # Rows without a target leave gaps in a row number.
     return bool(ID_NAMES.fullmatch(name)) or bool((steps > 0).all() and np.mean(steps == 1) >= 0.9)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
 from manykernels.cli.features import usable_features
-from manykernels.cli.tables import check_columns, looks_like_identifier, quoted
+from manykernels.cli.tables import check_columns, identifiers, quoted
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective import survival_array
 
@@ -126,7 +126,7 @@ def split_columns(
     if len(frame) < 2:
         raise InvalidInputError(f"{len(frame)} row(s) are left to learn from; at least 2 are needed.")
     features = usable_features(features, missing)
-    counting = [name for name, column in features.items() if looks_like_identifier(str(name), column)]
+    counting = identifiers(features)
     if counting:
         options = " ".join(f"--id {name!r}" for name in counting)
         verb = "looks like a row number, not a feature" if len(counting) == 1 else "look like row numbers, not features"

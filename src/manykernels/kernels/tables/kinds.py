@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
@@ -49,6 +50,7 @@ def kind_of(column: pd.Series) -> str:
     return _kind_of_texts(column) if kind == "category" else kind
 
 
+@lru_cache(maxsize=64)  # a table may have a hundred thousand columns of one type
 def kind_of_dtype(dtype: Any) -> str | None:
     """Return the kind that a type alone decides, None if the values have to be looked at."""
     if isinstance(dtype, pd.CategoricalDtype):

@@ -1,0 +1,112 @@
+"""``manykernels warm``: compile the loops ahead, in an image or before several processes start."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numba.core import event
+
+from manykernels.cli.console import Outcome, errors
+from manykernels.estimators import (
+    HierarchicalMKL,
+    KernelAligner,
+    MKLClassifier,
+    MKLRegressor,
+    MKLSurvival,
+    PolynomialMKL,
+    survival_array,
+)
+from manykernels.exceptions import IncompatibleError
+from manykernels.grams.build import build_stack
+from manykernels.kernels import Gaussian, KernelBank, Laplacian, Linear
+from manykernels.solvers import SOLVERS, solve
+
+N_ROWS, N_COLUMNS = 60, 3
+PENALTIES = ("l1", "elasticnet", "lq", "simplex")
+
+
+def run_warm(outcome: Outcome) -> None:
+    """Fit small models of every kind, so that machine code of their loops is on disk, and tell what that took."""
+    started, counts = time.perf_counter(), {}
+    for name, fit in fits().items():
+        before = time.perf_counter()
+        with errors().status(f"compiling loops: {name}"), warnings.catch_warnings(), compilations() as compiled:
+            warnings.simplefilter("ignore")  # these models are nobody's
+            fit()
+        counts[name] = len(compiled)
+        if compiled:
+            outcome.show(f"{name}: {len(compiled)} loops compiled in {time.perf_counter() - before:.1f} s")
+    total, seconds = sum(counts.values()), time.perf_counter() - started
+    outcome.result = {"compiled": counts, "seconds": seconds}
+    outcome.show(f"{total} loops compiled in {seconds:.1f} s." if total else "All loops had been compiled before.")
+
+
+@contextmanager
+def compilations() -> Iterator[list[Any]]:
+    """Yield a list that gets an item for each loop that is compiled, and none for machine code that is read."""
+    found: list[Any] = []
+
+    class Listener(event.Listener):
+        """Counts what begins."""
+
+        def on_start(self, event: Any) -> None:
+            """Keep the event."""
+            found.append(event)
+
+        def on_end(self, event: Any) -> None:
+            """Nothing is to be done."""
+
+    with event.install_listener("numba:compile", Listener()):
+        yield found
+
+
+def fits() -> dict[str, Callable[[], Any]]:
+    """Return small fits that together call the loops of the estimators, by what they are for."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N_ROWS, N_COLUMNS))
+    y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=N_ROWS)
+    labels, times = y > 0.0, survival_array(y > 0.0, np.exp(y))
+    several = np.column_stack([y, X[:, 1]])
+    columns = KernelBank.per_feature([Gaussian(1.0), Gaussian(3.0), Laplacian(1.0), Linear()])
+    wide = KernelBank.simplemkl()
+
+    def on_matrices() -> None:
+        for loss in ("logistic", "hinge"):
+            MKLClassifier(wide, loss=loss, kernels_as="gram", tol=1e-2).fit(X, labels).predict(X)
+        for loss in ("squared", "quantile"):
+            MKLRegressor(wide, loss=loss, kernels_as="gram", tol=1e-2).fit(X, y).predict(X)
+        MKLRegressor(wide, weights="shared", kernels_as="gram", tol=1e-2).fit(X, several).predict(X)
+        for dtype in (np.float32, np.float64):
+            build_stack(wide.fit(X), X, kind="lazy", dtype=dtype).quad(y)
+
+    def on_factors() -> None:
+        for penalty in ("l1", "elasticnet", "group_elasticnet"):
+            MKLRegressor(columns, penalty=penalty, kernels_as="factored", tol=1e-2).fit(X, y).predict(X)
+        MKLClassifier(columns, kernels_as="factored", tol=1e-2).fit(X, labels).predict(X)
+        MKLRegressor(columns, weights="shared", kernels_as="factored", tol=1e-2).fit(X, several)
+
+    def of_survival() -> None:
+        for held in ("gram", "factored"):
+            MKLSurvival(columns, kernels_as=held, tol=1e-2).fit(X, times).score(X, times)
+
+    def every_solver() -> None:
+        kernels = np.stack([np.exp(-((X[:, [j]] - X[:, j]) ** 2)) for j in range(N_COLUMNS)])
+        for solver, loss, penalty in product(SOLVERS, ("hinge", "logistic", "squared"), PENALTIES):
+            with suppress(IncompatibleError):
+                given = {"loss": loss, "regularizer": penalty, "solver": solver}
+                solve(kernels, y if loss == "squared" else np.sign(y), strength=1.0, tol=0.1, max_iter=3, **given)
+
+    return {
+        "kernels as matrices": on_matrices,
+        "kernels as factors": on_factors,
+        "survival": of_survival,
+        "products of columns": lambda: (PolynomialMKL(2).fit(X, y), HierarchicalMKL(degree=2).fit(X, y)),
+        "methods of papers": every_solver,
+        "alignment": lambda: KernelAligner(wide).fit(X, labels),
+    }

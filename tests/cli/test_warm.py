@@ -1,0 +1,28 @@
+"""``manykernels warm`` compiles what is not compiled yet, and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit
+
+from manykernels.cli.warm import compilations, fits
+
+
+def test_what_is_compiled_is_counted_and_what_is_there_is_not() -> None:
+    loop = njit(lambda x: x + 1)
+    with compilations() as compiled:
+        loop(1.0)
+    assert compiled
+    with compilations() as compiled:
+        loop(2.0)
+    assert not compiled
+
+
+def test_a_second_time_nothing_is_left_to_compile(run: Callable[..., Any]) -> None:
+    first, second = run("warm", "--json"), run("warm", "--json")
+    assert first.code == second.code == 0
+    assert set(first.json["compiled"]) == set(fits())
+    assert set(second.json["compiled"].values()) == {0}
+    assert "All loops had been compiled before." in run("warm").out
