@@ -8,9 +8,10 @@ from hashlib import sha256
 from typing import Any
 
 from numba import njit
+from numba.core import event
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
-__all__ = ["compiled"]
+__all__ = ["compilations", "compiled"]
 
 
 def compiled(**options: Any) -> Callable[[Any], Any]:
@@ -48,6 +49,25 @@ def compiled(**options: Any) -> Callable[[Any], Any]:
         return loop
 
     return decorate
+
+
+@contextmanager
+def compilations() -> Iterator[list[Any]]:
+    """Yield a list that gets an item for each loop that is compiled, and none for machine code that is read."""
+    found: list[Any] = []
+
+    class Listener(event.Listener):
+        """Counts what begins."""
+
+        def on_start(self, event: Any) -> None:
+            """Keep the event."""
+            found.append(event)
+
+        def on_end(self, event: Any) -> None:
+            """Nothing is to be done."""
+
+    with event.install_listener("numba:compile", Listener()):
+        yield found
 
 
 class _Cache(FunctionCache):

@@ -97,7 +97,7 @@ def test_a_unit_of_the_target_changes_nothing(run: Runner, table: pd.DataFrame, 
             scores.append(
                 run(
                     "fit", tmp_path / "data.parquet", "--target", "cost", "--drop", "ill", "--drop", "patient",
-                    "--loss", loss, "--tol", 1e-7, "--output", tmp_path / "m.mkl", "--json",
+                    "--loss", loss, "--tol", 1e-7, "--output", tmp_path / "m.mkl", "--force", "--json",
                 ).json["scores"]["r2"]
             )  # fmt: skip
     np.testing.assert_allclose(scores[:3], scores[3:], rtol=1e-2)
@@ -111,7 +111,7 @@ def test_fit_on_all_rows(run: Runner, data: Path, tmp_path: Path) -> None:
 def test_kernels_by_name_and_by_file(run: Runner, data: Path, tmp_path: Path) -> None:
     (tmp_path / "kernels.toml").write_text('[[kernels]]\nkernel = "gaussian"\nwidth = [0.5, 1.0]\non = "each"\n')
     for kernels, expected in (("default", 16), ("simplemkl", 27 * 4), (tmp_path / "kernels.toml", 6)):
-        found = run("fit", data, *FIT, "--kernels", kernels, "--output", tmp_path / "m.mkl", "--json").json
+        found = run("fit", data, *FIT, "--kernels", kernels, "--output", tmp_path / "m.mkl", "--force", "--json").json
         assert found["n_kernels"] == expected
         assert load_model(tmp_path / "m.mkl").kernels.normalize == "mean_diagonal"
 
@@ -137,6 +137,7 @@ def test_options_reach_the_estimator() -> None:
 
 
 OWN = {
+    "force",
     "data",
     "target",
     "time",
@@ -307,7 +308,10 @@ def test_other_files_are_never_overwritten(run: Runner, data: Path, model: Path)
     assert done.code == 1
     assert "exists and is no model file" in done.err
     assert data.read_bytes() == before
-    assert run("fit", data, *FIT, "--output", model).code == 0
+    refused = run("fit", data, *FIT, "--output", model)
+    assert refused.code == 1
+    assert "exists; choose another name, or replace it with --force" in refused.err
+    assert run("fit", data, *FIT, "--output", model, "--force").code == 0
 
 
 def test_brackets_in_names_are_printed_as_they_are(run: Runner, table: pd.DataFrame, tmp_path: Path) -> None:
@@ -365,7 +369,9 @@ def test_an_aligner_predicts_nothing(run: Runner, data: Path, table: pd.DataFram
         assert "The file holds a KernelAligner" in done.err
 
 
-def test_predictions_are_those_of_the_model(run: Runner, data: Path, model: Path, table: pd.DataFrame) -> None:
+def test_predictions_are_those_of_the_model(
+    run: Runner, data: Path, model: Path, table: pd.DataFrame, tmp_path: Path
+) -> None:
     done = run("predict", model, data, "--proba", "--id", "patient")
     rows = [line.split(",") for line in done.out.strip().splitlines()]
     estimator, X = load_model(model), table[["age", "bmi", "blood pressure"]]
@@ -373,7 +379,14 @@ def test_predictions_are_those_of_the_model(run: Runner, data: Path, model: Path
     assert [row[1] for row in rows[1:]] == estimator.predict(X).tolist()
     found = np.array([[float(value) for value in row[2:]] for row in rows[1:]])
     np.testing.assert_allclose(found, estimator.predict_proba(X), rtol=1e-12)
-    accuracy = estimator.score(X, table["ill"].to_numpy(dtype=object))
+    labels = table["ill"].to_numpy(dtype=object)
+    train, test = train_test_split(np.arange(60), test_size=0.2, stratify=labels, random_state=0)
+    for rows, name in ((train, "it was fitted on"), (test, "held out from it")):
+        accuracy = estimator.score(X.iloc[rows], labels[rows])
+        assert f"Against the column 'ill', on the rows {name}: accuracy {accuracy:.4f}" in done.err
+    table.to_csv(tmp_path / "other.csv", index=False)  # a table of another name is one of new rows
+    done = run("predict", model, tmp_path / "other.csv")
+    accuracy = estimator.score(X, labels)
     assert f"Against the column 'ill': accuracy {accuracy:.4f}" in done.err
 
 
@@ -395,8 +408,10 @@ def test_json_of_predict(run: Runner, data: Path, model: Path, table: pd.DataFra
     found = run("predict", model, data, "--json", "--proba").json
     assert (found["command"], found["n_rows"], found["output"]) == ("predict", 60, None)
     assert set(found["columns"]) == {"prediction", "probability_no", "probability_yes"}
-    truth = np.mean(np.array(found["columns"]["prediction"]) == table["ill"].to_numpy())
-    assert found["scores"]["accuracy"] == pytest.approx(truth, rel=1e-12)
+    truth = np.array(found["columns"]["prediction"]) == table["ill"].to_numpy()
+    train, test = train_test_split(np.arange(60), test_size=0.2, stratify=table["ill"], random_state=0)
+    assert found["scores"]["accuracy"] == pytest.approx(np.mean(truth[test]), rel=1e-12)
+    assert found["fitted_scores"]["accuracy"] == pytest.approx(np.mean(truth[train]), rel=1e-12)
 
 
 @pytest.mark.parametrize("make", [MKLRegressor, HierarchicalMKL, NonlinearMKL])

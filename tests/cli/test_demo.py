@@ -57,6 +57,7 @@ def test_the_tables_of_the_demo(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(demo, "SVC_GRID", {"svc__C": np.array([1.0]), "svc__gamma": np.array([0.1])})
+    monkeypatch.setenv("COLUMNS", "200")
     with running("demo", as_json=False) as outcome:
         demo.run_demo(tmp_path / "new" / "folder", outcome, small)
     text = capsys.readouterr().out

@@ -11,9 +11,12 @@ import pandas as pd
 import pytest
 
 from manykernels import MKLClassifierCV, load_model, save_model
+from manykernels.cli import app
+from manykernels.cli import fit as module
 from manykernels.cli.views import read_views
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import read_metadata
+from manykernels.solvers import Status
 
 Runner = Callable[..., Any]
 
@@ -111,11 +114,11 @@ def test_report_scores_the_rows_held_out_when_the_model_was_fitted(
     page = (tmp_path / "r.html").read_text()
     assert "A &lt;b&gt;title&lt;/b&gt;" in page
     table.head(30).to_csv(tmp_path / "new.csv", index=False)
-    found = run("report", model, tmp_path / "new.csv", "--output", tmp_path / "r.html", "--json").json
+    found = run("report", model, tmp_path / "new.csv", "--output", tmp_path / "r.html", "--force", "--json").json
     assert found["n_held_out"] == 30
     other = table.head(30).drop(columns="patient").assign(remark=[f"free text {row}" for row in range(30)])
     other.to_csv(tmp_path / "new.csv", index=False)
-    assert run("report", model, tmp_path / "new.csv", "--output", tmp_path / "r.html").code == 0
+    assert run("report", model, tmp_path / "new.csv", "--output", tmp_path / "r.html", "--force").code == 0
     wrong = run("report", model, data, "--output", tmp_path / "r.pdf")
     assert wrong.code == 1
     assert "must end in .html" in wrong.err
@@ -129,7 +132,7 @@ def test_report_reads_what_the_first_version_wrote(run: Runner, model: Path, dat
 
 
 def test_folds_search_the_mixture_unless_a_penalty_is_named(run: Runner, data: Path, tmp_path: Path) -> None:
-    words = ("fit", data, *FIT, "--cv", 2, "--tol", 0.1, "--output", tmp_path / "m.mkl")
+    words = ("fit", data, *FIT, "--cv", 2, "--tol", 0.1, "--output", tmp_path / "m.mkl", "--force")
     assert run(*words).code == 0
     assert load_model(tmp_path / "m.mkl").penalty == "auto"
     assert run(*words, "--penalty", "l1").code == 0
@@ -186,3 +189,29 @@ def test_compare_tells_whether_learning_pays(run: Runner, table: pd.DataFrame, v
     assert "EasyMKL margin" in shown.out
     assert "Mean accuracy in 2 folds" in shown.out
     assert "--folds 7" in run("compare", tmp_path / "data.csv", *FIT, *words, "--folds", 7).err
+
+
+@pytest.mark.parametrize("words", [("path", "--n-alphas", 4), ("compare", "--folds", 2)])
+def test_tables_fit_into_eighty_columns(
+    data: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[Any, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit) as end:
+        app([words[0], str(data), *map(str, (*FIT, *words[1:], "--tol", 0.1))])
+    assert end.value.code == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_a_fit_that_stalls_is_saved_by_force_alone(
+    run: Runner, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert set(module.NO_MODEL) == {"stalled", "numerical_error"}
+    monkeypatch.setattr(module, "NO_MODEL", (Status.MAX_ITER,))  # which is at hand on every machine
+    words = ("fit", data, *FIT, "--tol", 1e-9, "--max-iter", 1, "--output", tmp_path / "m.mkl")
+    done = run(*words)
+    assert done.code == 3
+    assert "The fit ended as 'max_iter'" in done.err
+    assert "Save it all the same with --force" in done.err
+    assert not (tmp_path / "m.mkl").exists()
+    assert run(*words, "--force").code == 3
+    assert load_model(tmp_path / "m.mkl").solution_.status == "max_iter"

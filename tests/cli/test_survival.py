@@ -135,7 +135,7 @@ def report_text(run: Runner, file: Path, data: Path, folder: Path) -> str:
 
 
 def test_a_path_of_hazards_starts_empty(run: Runner, study: tuple[Path, pd.DataFrame], tmp_path: Path) -> None:
-    words = (*FIT, "--strata", "site", "--n-alphas", 5, "--plot", tmp_path / "p.png", "--json")
+    words = (*FIT, "--strata", "site", "--n-alphas", 5, "--plot", tmp_path / "p.png", "--force", "--json")
     found = run("path", study[0], *words).json
     assert (found["task"], found["path"][0]["n_active"]) == ("survival", 0)
     assert all(row["status"] == "converged" for row in found["path"])

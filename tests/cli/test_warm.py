@@ -7,7 +7,8 @@ from typing import Any
 
 from numba import njit
 
-from manykernels.cli.warm import compilations, fits
+from manykernels.cli.warm import fits
+from manykernels.compiled import compilations
 
 
 def test_what_is_compiled_is_counted_and_what_is_there_is_not() -> None:

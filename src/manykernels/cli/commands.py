@@ -54,6 +54,7 @@ Data = Annotated[Path, typer.Argument(help="Table: CSV (comma, semicolon, tab) o
 ModelFile = Annotated[Path, typer.Argument(help="File written by 'manykernels fit'.")]
 Folds = Annotated[int | None, typer.Option(min=2, help="Choose strength and mixture in this many folds.")]
 Groups = Annotated[str | None, typer.Option(help="Column whose equal rows are never split; no feature.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that are there.")]
 Picture = Annotated[Path | None, typer.Option(help="Picture to write (.png, .svg, .pdf).")]
 TableFile = Annotated[Path | None, typer.Option("--output", "-o", help="CSV or Parquet file for the whole table.")]
 
@@ -188,11 +189,15 @@ def fit(
     cv: Folds = None,
     groups: Groups = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")] = Path("model.mkl"),
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the file of --output; save a model also if its fit stalled.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Fit a model to a table and save it."""
     with running("fit", as_json=as_json) as outcome:
-        run_fit(replace(options, test_size=test_size, seed=seed, cv=cv, groups=groups, output=output), outcome)
+        asked = replace(options, test_size=test_size, seed=seed, cv=cv, groups=groups, output=output, force=force)
+        run_fit(asked, outcome)
 
 
 @app.command(help="Predict the rows of a table with a saved model; CSV on stdout, or --output.", epilog=EPILOG)
@@ -206,7 +211,7 @@ def predict(
         typer.Option(help="Survival: add the chance of no event up to this time; may be repeated.", min=0.0),
     ] = None,
     ids: Annotated[list[str] | None, typer.Option("--id", help="Column to copy; may be repeated.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file of --output.")] = False,
+    force: Force = False,
     chunk_rows: Annotated[
         int | None, typer.Option(min=1, help="Read, predict and write so many rows at a time.")
     ] = None,
@@ -231,11 +236,12 @@ def predict(
 def inspect_model(
     model: ModelFile,
     plot: Picture = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Show what a model file holds."""
     with running("inspect", as_json=as_json) as outcome:
-        run_inspect(model, plot, outcome)
+        run_inspect(model, plot, force, outcome)
 
 
 @app.command(help="Write a report on a saved model into one HTML file.", epilog=EPILOG)
@@ -244,11 +250,12 @@ def report(
     data: Annotated[Path, typer.Argument(help="The table it was fitted to, or one of new rows with the target.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")] = Path("report.html"),
     title: Annotated[str | None, typer.Option(help="Head of the report.")] = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write a report on a saved model."""
     with running("report", as_json=as_json) as outcome:
-        run_report(model, data, output, title, outcome)
+        run_report(model, data, output, title, force, outcome)
 
 
 @app.command(help="Show which kernels enter as the penalty weakens, one model a strength, on all rows.", epilog=EPILOG)
@@ -258,11 +265,12 @@ def path(
     n_alphas: Annotated[int, typer.Option(min=1, help="Number of strengths.")] = 25,
     output: TableFile = None,
     plot: Picture = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Show which kernels enter as the penalty weakens."""
     with running("path", as_json=as_json) as outcome:
-        run_path(options, n_alphas, output, plot, outcome)
+        run_path(replace(options, force=force), n_alphas, output, plot, outcome)
 
 
 @app.command(help="Tell in folds whether learning the weights is worth it: beside simpler weights.", epilog=EPILOG)
@@ -274,11 +282,12 @@ def compare(
     groups: Groups = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the folds.")] = 0,
     output: TableFile = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Tell whether learning the weights is worth it."""
     with running("compare", as_json=as_json) as outcome:
-        run_compare(replace(options, cv=cv, groups=groups, seed=seed), folds, output, outcome)
+        run_compare(replace(options, cv=cv, groups=groups, seed=seed, force=force), folds, output, outcome)
 
 
 @app.command(help="Tell how many kernels a fit would have and what memory it would take.", epilog=EPILOG)

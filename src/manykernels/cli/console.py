@@ -19,7 +19,6 @@ from rich.text import Text
 from manykernels.exceptions import InvalidInputError
 from manykernels.solvers import Status
 
-PIPE_WIDTH = 120
 # Names come from tables: neither [brackets] nor :signs: in them mean anything.
 AS_IT_IS: Any = {"markup": False, "emoji": False, "highlight": False}
 
@@ -36,19 +35,7 @@ class ExitCode(IntEnum):
 
 @dataclass
 class Outcome:
-    """What a command found out, printed as tables or as one JSON object.
-
-    Attributes
-    ----------
-    command : str
-    as_json : bool
-        Whether stdout is for the JSON object alone.
-    result : dict
-        The JSON object.
-    exit_code : ExitCode
-    notes : list of str
-        Remarks and warnings; part of the JSON object, and shown on stderr.
-    """
+    """What a command found out, printed as tables or as one JSON object."""
 
     command: str
     as_json: bool
@@ -66,7 +53,10 @@ class Outcome:
         """Print text or tables on stdout, unless that is reserved for JSON."""
         if not self.as_json:
             for thing in things:
-                output().print(printable(thing) if isinstance(thing, str) else thing)
+                if isinstance(thing, str):
+                    output().print(printable(thing), soft_wrap=True)
+                else:
+                    output().print(thing)
 
     def settle(self, status: str) -> None:
         """Choose the exit code that the status of a solution calls for."""
@@ -78,17 +68,7 @@ class Outcome:
 
 @contextmanager
 def running(command: str, *, as_json: bool) -> Iterator[Outcome]:
-    """Run the body of a command: warnings become notes, errors a message without traceback, the end an exit code.
-
-    Parameters
-    ----------
-    command : str
-    as_json : bool
-
-    Yields
-    ------
-    Outcome
-    """
+    """Run the body of a command: warnings become notes, errors a message without traceback, the end an exit code."""
     outcome = Outcome(command, as_json)
     try:
         with _warnings_as_notes(outcome):
@@ -107,8 +87,8 @@ def running(command: str, *, as_json: bool) -> Iterator[Outcome]:
 
 
 def output() -> Console:
-    """Return the console of stdout; wide enough for tables if that is no terminal."""
-    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, **AS_IT_IS)
+    """Return the console of stdout, as wide as the terminal or COLUMNS say, else 80 columns."""
+    return Console(**AS_IT_IS)
 
 
 def errors() -> Console:
@@ -119,6 +99,22 @@ def errors() -> Console:
 def verbosity() -> int:
     """Return 1, a progress bar, if stderr is a terminal, else 0."""
     return int(sys.stderr.isatty())
+
+
+@contextmanager
+def stage(text: str) -> Iterator[None]:
+    """Show on a terminal what takes a while, as long as it does."""
+    if sys.stderr.isatty():
+        with errors().status(printable(text)):
+            yield
+    else:
+        yield
+
+
+def tell(text: str) -> None:
+    """Say on a terminal what begins: the progress of a fit shows itself once its kernels are there."""
+    if sys.stderr.isatty():
+        errors().print(Text(printable(text), style="dim"))
 
 
 def printable(text: Any, keep: str = "") -> str:
@@ -133,7 +129,7 @@ def fact_table(facts: Mapping[str, Any], title: str | None = None) -> Table:
     style: dict[str, Any] = {"box": None, "title_justify": "left", "title_style": "bold", "padding": (0, 2, 0, 0)}
     table = Table(title=title, show_header=False, **style)
     table.add_column(style="cyan", no_wrap=True)
-    table.add_column()
+    table.add_column(overflow="fold")
     for name, value in facts.items():
         table.add_row(printable(name), printable(value))
     return table

@@ -35,16 +35,7 @@ LOGISTIC_GRID = {"logisticregression__C": np.logspace(-3, 3, 13)}
 
 @dataclass(frozen=True)
 class Judged:
-    """A fitted model on rows it has not seen.
-
-    Attributes
-    ----------
-    name : str
-    accuracy, roc_auc : float
-    seconds : float
-        To fit, search included.
-    detail : str
-    """
+    """A fitted model on rows it has not seen."""
 
     name: str
     accuracy: float
@@ -54,17 +45,7 @@ class Judged:
 
 
 def run_demo(output: Path, outcome: Outcome, data: tuple[pd.DataFrame, pd.Series] | None = None) -> None:
-    """Fit all models, print the comparison, and write tables, model and picture.
-
-    Parameters
-    ----------
-    output : Path
-        Folder; made if it is not there.
-    outcome : Outcome
-        Gets the result.
-    data : (DataFrame, Series) or None, default=None
-        Two classes; None is the breast cancer data of scikit-learn.
-    """
+    """Fit all models, print the comparison, and write tables, model and picture."""
     output.mkdir(parents=True, exist_ok=True)
     X, y = load_bundled("breast_cancer") if data is None else data
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.2, stratify=y, random_state=SEED)
@@ -88,17 +69,6 @@ def fit_many_kernels(X: pd.DataFrame, y: Any) -> tuple[MKLClassifier, float]:
     """Return the fitted classifier of the SimpleMKL protocol and the seconds that fitting took.
 
     A first fit on a few rows lets numba compile its loops, once per installation, so that seconds are those of fitting.
-
-    Parameters
-    ----------
-    X : DataFrame
-    y : array-like
-        Two classes.
-
-    Returns
-    -------
-    MKLClassifier
-    float
     """
     settings: dict[str, Any] = {"loss": "hinge", "penalty": "l1", "tol": TOL}
     bank = KernelBank.simplemkl(normalize="trace")  # as in the paper, whose C it is
@@ -111,21 +81,7 @@ def fit_many_kernels(X: pd.DataFrame, y: Any) -> tuple[MKLClassifier, float]:
 
 
 def rivals(X: pd.DataFrame, y: Any, X_test: pd.DataFrame, y_test: Any) -> list[Judged]:
-    """Return one-kernel machines on standardized columns: untouched, tuned, and a tuned linear one.
-
-    Parameters
-    ----------
-    X : DataFrame
-    y : array-like
-        Training rows, on which the tuned ones are cross-validated.
-    X_test : DataFrame
-    y_test : array-like
-        Rows to judge on.
-
-    Returns
-    -------
-    list of Judged
-    """
+    """Return one-kernel machines on standardized columns: untouched, tuned, and a tuned linear one."""
     svc = make_pipeline(StandardScaler(), SVC())
     logistic = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     rows = [_judged("SVC, untouched", svc, (X, y, X_test, y_test), lambda _: "one Gaussian kernel")]

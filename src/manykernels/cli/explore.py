@@ -14,7 +14,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, Str
 from manykernels.cli.console import Outcome, fact_table, printable, verbosity
 from manykernels.cli.fit import FitOptions, estimator_for, read_samples
 from manykernels.cli.inspect import check_picture
-from manykernels.cli.tables import write_table
+from manykernels.cli.tables import check_new, write_table
 from manykernels.cli.targets import SURVIVAL, Samples
 from manykernels.cli.views import bank_for
 from manykernels.estimators import regularization_path
@@ -46,14 +46,7 @@ SHOWN_NAMES = 2
 
 
 def run_plan(options: FitOptions, outcome: Outcome) -> None:
-    """Tell how many kernels a fit has and how it would hold them, without computing one.
-
-    Parameters
-    ----------
-    options : FitOptions
-    outcome : Outcome
-        Gets the result.
-    """
+    """Tell how many kernels a fit has and how it would hold them, without computing one."""
     samples = read_samples(options, outcome)
     bank = bank_for(options.kernels, options.views, list(samples.features.columns), outcome, options.missing)
     names = [entry[0] for entry in bank.expand(samples.features)]
@@ -87,19 +80,9 @@ def run_plan(options: FitOptions, outcome: Outcome) -> None:
 
 
 def run_path(options: FitOptions, n_alphas: int, output: Path | None, plot: Path | None, outcome: Outcome) -> None:
-    """Show what is selected as the penalty weakens: one certified model a strength, on all rows.
-
-    Parameters
-    ----------
-    options : FitOptions
-    n_alphas : int
-        Number of strengths.
-    output, plot : Path or None
-        Table of all weights, and picture, to write.
-    outcome : Outcome
-        Gets the result.
-    """
-    check_picture(plot)
+    """Show what is selected as the penalty weakens: one certified model a strength, on all rows."""
+    check_new(output, "--output", options.force)
+    check_picture(plot, options.force)
     samples = read_samples(options, outcome)
     bank = bank_for(options.kernels, options.views, list(samples.features.columns), outcome, options.missing)
     path = regularization_path(
@@ -185,18 +168,8 @@ def _shown(table: pd.DataFrame) -> Table:
 
 
 def run_compare(options: FitOptions, folds: int, output: Path | None, outcome: Outcome) -> None:
-    """Show learned weights beside weights that nobody learns, over the same folds.
-
-    Parameters
-    ----------
-    options : FitOptions
-    folds : int
-        Number of folds, drawn by the seed; groups stay together.
-    output : Path or None
-        Table to write.
-    outcome : Outcome
-        Gets the result.
-    """
+    """Show learned weights beside weights that nobody learns, over the same folds."""
+    check_new(output, "--output", options.force)
     check_parameters({name: value for name, value in options.settings.items() if value is not None})
     samples = read_samples(options, outcome)
     bank = bank_for(options.kernels, options.views, list(samples.features.columns), outcome, options.missing)

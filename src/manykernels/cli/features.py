@@ -21,29 +21,13 @@ MOST_NAMED = 6
 
 
 def usable_features(frame: pd.DataFrame, missing: str = "error") -> pd.DataFrame:
-    """Return the columns with dates read as such, or name all columns that cannot be used and what can be done.
-
-    Parameters
-    ----------
-    frame : DataFrame
-    missing : {"error", "mask", "indicator"}
-        What is done with missing values.
-
-    Returns
-    -------
-    DataFrame
-
-    Raises
-    ------
-    InvalidInputError
-        For columns of text that is no category, missing or infinite values.
-    """
+    """Return the columns with dates read as such, or name all columns that cannot be used and what can be done."""
     if frame.shape[1] == 0:
         raise InvalidInputError("There is no column left to learn from.")
     # Column by column takes seconds for a hundred thousand numeric columns, about which nothing is to be found out.
     others = {name: _with_dates(column) for name, column in frame.loc[:, ~real_columns(frame)].items()}
     if others:
-        frame = frame.assign(**others)
+        frame = frame.assign(**{str(name): column for name, column in others.items()})
     kinds = {str(name): kind_of(column) for name, column in others.items()}
     useless = {name: describe(frame[name]) for name, kind in kinds.items() if kind == "text" or kind not in READ_AS}
     gaps = _of_gaps(frame) if missing == "error" else []

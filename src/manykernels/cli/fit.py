@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from sklearn.model_selection import GroupKFold, GroupShuffleSplit, StratifiedGroupKFold, train_test_split
 
-from manykernels.cli.console import Outcome, verbosity
+from manykernels.cli.console import Outcome, stage, tell, verbosity
 from manykernels.cli.showing import report_tables
-from manykernels.cli.tables import read_table
+from manykernels.cli.tables import check_new, read_table
 from manykernels.cli.targets import SURVIVAL, Samples, split_columns
 from manykernels.cli.views import bank_for
 from manykernels.estimators import (
@@ -29,38 +28,16 @@ from manykernels.estimators.parameters import PARAMETERS, check_parameters
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import MKLReport, save_model
 from manykernels.kernels import KernelBank
+from manykernels.solvers import Status
 from manykernels.validation.arrays import Array
 
+NO_MODEL = (Status.STALLED, Status.NUMERICAL_ERROR)  # saved with --force only
 TUNED = ("alpha", "l1_ratio")  # what --cv chooses
 
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What the user asked for; see ``manykernels fit --help``.
-
-    Attributes
-    ----------
-    data, output : Path
-    target, task, kernels : str
-    test_size : float
-    seed : int
-    drop, ids : tuple of str
-    drop_missing : bool
-    missing : {"error", "mask", "indicator"}
-        What is done with missing values.
-    cv : int or None
-        Folds in which the strength of the penalty is chosen; None takes ``alpha``.
-    groups : str or None
-        Column whose rows of one value stay together, in the split and in the folds; no feature.
-    views : Path or None
-        TOML file that names groups of columns; each gets kernels of its own.
-    event : str or None
-        Column that says whether the event was seen; ``target`` is the column of times then.
-    strata : str or None
-        Survival: column whose values have baseline hazards and risk sets of their own; no feature.
-    settings : mapping of str to value
-        Parameters of the estimators, by the names of their table; None is their default.
-    """
+    """What the user asked for; see ``manykernels fit --help``."""
 
     data: Path
     target: str
@@ -69,6 +46,7 @@ class FitOptions:
     test_size: float = 0.2
     seed: int = 0
     output: Path = Path("model.mkl")
+    force: bool = False
     drop: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
     drop_missing: bool = False
@@ -82,15 +60,8 @@ class FitOptions:
 
 
 def run_fit(options: FitOptions, outcome: Outcome) -> None:
-    """Read, split, fit, judge, save and show.
-
-    Parameters
-    ----------
-    options : FitOptions
-    outcome : Outcome
-        Gets the result, the notes and the exit code.
-    """
-    check_output(options.output)
+    """Read, split, fit, judge, save and show."""
+    check_output(options.output, options.force)
     check_parameters({name: value for name, value in options.settings.items() if value is not None})
     samples = read_samples(options, outcome)
     bank = bank_for(options.kernels, options.views, list(samples.features.columns), outcome, options.missing)
@@ -99,10 +70,13 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
     X_test, y_test = (None, None) if test is None else (samples.features.iloc[test], samples.target[test])
     estimator = estimator_for(options, samples.task, bank)
     routed = {} if options.cv is None or samples.groups is None else {"groups": samples.groups[train]}
+    tell(f"Fitting {len(train)} rows of {samples.features.shape[1]} columns")
     estimator.fit(X_train, y_train, **routed)
-    save_model(estimator, options.output, metadata=_metadata(options, samples))
     report = MKLReport.from_estimator(estimator, X_test, y_test)
     outcome.settle(report.status)
+    saved = options.force or report.status not in NO_MODEL
+    if saved:
+        save_model(estimator, options.output, metadata=_metadata(options, samples))
     outcome.result = {
         **report.to_dict(),
         "data": str(options.data),
@@ -110,15 +84,24 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
         **survival_columns(options),
         "task_reason": samples.reason,
         "features": list(samples.features.columns),
-        "model": str(options.output),
+        "model": str(options.output) if saved else None,
     }
     _show(options, samples, report, outcome)
+    if saved:
+        outcome.show(f"Saved to {options.output}. Next: manykernels inspect {options.output}")
+    else:
+        outcome.note(
+            f"The fit ended as {report.status!r}, at a relative gap of {report.relative_gap:.1e}, and is not saved. "
+            "Save it all the same with --force, or ask for less, by another --kernels, a larger --alpha or --tol."
+        )
 
 
-def read_samples(options: FitOptions, outcome: Outcome, frame: pd.DataFrame | None = None) -> Samples:
-    """Return the rows of the table to learn from, or of one that was read; remarks on them go to the outcome."""
+def read_samples(options: FitOptions, outcome: Outcome) -> Samples:
+    """Return the rows of the table to learn from; remarks on them go to the outcome."""
+    with stage(f"reading {options.data}"):
+        frame = read_table(options.data)
     samples = split_columns(
-        read_table(options.data) if frame is None else frame,
+        frame,
         options.target,
         task=options.task,
         drop=options.drop,
@@ -199,12 +182,11 @@ def survival_columns(options: FitOptions) -> dict[str, str]:
     return {name: column for name, column in given.items() if column is not None}
 
 
-def check_output(path: Path) -> None:
-    """Raise ``InvalidInputError`` if writing a model there would lose something else, or is impossible."""
+def check_output(path: Path, force: bool) -> None:
+    """Raise ``InvalidInputError`` if writing a model there would lose something, or is impossible."""
     if path.is_dir() or (path.exists() and not zipfile.is_zipfile(path)):
         raise InvalidInputError(f"--output: {str(path)!r} exists and is no model file; choose another name.")
-    if not path.resolve().parent.is_dir():
-        raise InvalidInputError(f"--output: there is no folder {str(path.parent)!r}.")
+    check_new(path, "--output", force)
 
 
 def _metadata(options: FitOptions, samples: Samples) -> dict[str, Any]:
@@ -231,4 +213,3 @@ def _show(options: FitOptions, samples: Samples, report: MKLReport, outcome: Out
         "rows": f"{report.n_samples} to fit, {report.n_test} held out",
     }
     outcome.show(*report_tables(report, facts), "")
-    outcome.show(f"Saved to {options.output}. Next: manykernels inspect {options.output}")

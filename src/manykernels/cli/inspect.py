@@ -5,35 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from manykernels.cli.console import Outcome
-from manykernels.cli.fit import FitOptions, hold_out, read_samples
-from manykernels.cli.predict import features_of
+from manykernels.cli.console import Outcome, stage
+from manykernels.cli.predict import features_of, rows_of_fit
 from manykernels.cli.showing import report_tables
-from manykernels.cli.tables import read_table
-from manykernels.cli.targets import Samples
+from manykernels.cli.tables import check_new, read_table
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import ConvergenceDisplay, MKLReport, load_model, plot_overview, read_metadata, report
 from manykernels.inspection.files import save_figure
-from manykernels.validation.arrays import Array
 
 PICTURES = (".png", ".svg", ".pdf")
 
 
-def run_inspect(model: Path, plot: Path | None, outcome: Outcome) -> None:
-    """Load a model, show its report, and draw it if asked to.
-
-    Parameters
-    ----------
-    model : Path
-    plot : Path or None
-        Picture to write.
-    outcome : Outcome
-        Gets the result.
-    """
-    check_picture(plot)
+def run_inspect(model: Path, plot: Path | None, force: bool, outcome: Outcome) -> None:
+    """Load a model, show its report, and draw it if asked to."""
+    check_picture(plot, force)
     estimator, metadata = load_model(model), read_metadata(model)
     if not isinstance(estimator, BaseMKL):
         kind = type(estimator).__name__
@@ -61,33 +47,32 @@ def run_inspect(model: Path, plot: Path | None, outcome: Outcome) -> None:
         outcome.show("", f"Drawn to {plot}")
 
 
-def check_picture(plot: Path | None) -> None:
+def check_picture(plot: Path | None, force: bool) -> None:
     """Raise ``InvalidInputError`` if a picture cannot be written under that name."""
+    check_new(plot, "--plot", force)
     if plot is not None and plot.suffix.lower() not in PICTURES:
         raise InvalidInputError(f"--plot: {str(plot)!r} must end in {', '.join(PICTURES)}.")
 
 
-def run_report(model: Path, data: Path, output: Path, title: str | None, outcome: Outcome) -> None:
+def run_report(model: Path, data: Path, output: Path, title: str | None, force: bool, outcome: Outcome) -> None:
     """Write a report on a saved model.
 
     A table of the name and size that the model was fitted to is split as it was then, so that only rows held out are
     scored; the rows of any other table are all taken as held out.
-
-    Parameters
-    ----------
-    model, data, output : Path
-    title : str or None
-    outcome : Outcome
-        Gets the result.
     """
     if output.suffix.lower() not in (".html", ".htm"):
         raise InvalidInputError(f"--output: {str(output)!r} must end in .html.")
+    check_new(output, "--output", force)
     estimator, metadata = load_model(model), read_metadata(model)
     if "target" not in metadata or "test_size" not in metadata:
         raise InvalidInputError(
             f"{str(model)!r} was not written by 'manykernels fit'; use manykernels.report(model, X, y) in Python."
         )
-    samples, train, test = _parts(estimator, metadata, data, outcome)
+    with stage(f"reading {data}"):
+        frame = read_table(data)
+    samples, train, test = rows_of_fit(estimator, metadata, data, frame)
+    for note in samples.notes:
+        outcome.note(note)
     rows, y = features_of(estimator, samples.features), samples.target
     if train is None:
         report(estimator, rows, y, output, title=title)
@@ -99,36 +84,6 @@ def run_report(model: Path, data: Path, output: Path, title: str | None, outcome
     outcome.result = {"model": str(model), "data": str(data), "n_rows": len(rows), "n_held_out": n_scored}
     outcome.result["report"] = str(output)
     outcome.show(f"Report on {len(rows)} rows, {n_scored} of them held out, written to {output}")
-
-
-def _parts(
-    estimator: Any, metadata: dict[str, Any], data: Path, outcome: Outcome
-) -> tuple[Samples, Array | None, Array | None]:
-    """Return the rows of a table, and which of them the model was fitted on and which not; None for no such rows."""
-    frame = read_table(data)
-    present = set(frame.columns)
-    # Files of version 0.1 tell less.
-    left_out, groups = metadata.get("left_out", ()), metadata.get("groups")
-    event, strata = metadata.get("event"), metadata.get("strata")
-    known = {*getattr(estimator, "feature_names_in_", present), metadata["target"], event, strata, *left_out, groups}
-    options = FitOptions(
-        data=data,
-        target=metadata["target"],
-        task=metadata.get("task", MKLReport.from_estimator(estimator).task),
-        test_size=metadata["test_size"],
-        seed=metadata.get("seed", 0),
-        ids=tuple(name for name in left_out if name in present),
-        drop_missing=metadata.get("drop_missing", False),
-        missing=metadata.get("missing", "error"),
-        groups=groups if groups in present else None,
-        event=event,
-        strata=strata,
-    )
-    samples = read_samples(options, outcome, frame.loc[:, [name in known for name in frame]])
-    train, test = hold_out(samples, options.test_size, options.seed)
-    if data.name == metadata["data"] and len(train) == MKLReport.from_estimator(estimator).n_samples:
-        return samples, train, test
-    return samples, None, np.arange(len(samples.target))
 
 
 def _what(report: MKLReport, metadata: dict[str, Any]) -> str:

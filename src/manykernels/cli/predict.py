@@ -8,48 +8,40 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import typer
 from sklearn.base import is_classifier
 
-from manykernels.cli.console import Outcome, errors, printable
+from manykernels.cli.console import Outcome, errors, printable, stage
 from manykernels.cli.features import check_entries
+from manykernels.cli.fit import hold_out
 from manykernels.cli.showing import score_facts
 from manykernels.cli.tables import (
     PARQUET,
     as_csv,
     check_columns,
+    check_new,
     quoted,
     read_chunks,
     read_table,
     write_table,
 )
-from manykernels.cli.targets import strata_of, survival_of
+from manykernels.cli.targets import Samples, split_columns, strata_of, survival_of
 from manykernels.estimators import MKLSurvival
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
-from manykernels.inspection import load_model, read_metadata
+from manykernels.inspection import MKLReport, load_model, read_metadata
 from manykernels.inspection.files import replacing
 from manykernels.inspection.reports.scores import held_out_scores
+from manykernels.validation.arrays import Array
+
+FITTED, HELD_OUT = ", on the rows it was fitted on", ", on the rows held out from it"
 
 
 @dataclass(frozen=True)
 class PredictOptions:
-    """What the user asked for; see ``manykernels predict --help``.
-
-    Attributes
-    ----------
-    model, data : Path
-    output : Path or None
-    proba : bool
-    at : tuple of float
-        Times up to which the chance of no event is added, of a survival model.
-    ids : tuple of str
-    force : bool
-        Replace an existing output.
-    chunk_rows : int or None
-        Rows to read, predict and write at a time; None reads the whole table.
-    """
+    """What the user asked for; see ``manykernels predict --help``."""
 
     model: Path
     data: Path
@@ -62,29 +54,24 @@ class PredictOptions:
 
 
 def run_predict(options: PredictOptions, outcome: Outcome) -> None:
-    """Read model and table, predict, write or print, and score where the true values are there.
-
-    Parameters
-    ----------
-    options : PredictOptions
-    outcome : Outcome
-        Gets the result.
-    """
+    """Read model and table, predict, write or print, and score where the true values are there."""
     model, metadata = load_model(options.model), read_metadata(options.model)
     if options.proba and isinstance(model, BaseMKL) and not hasattr(model, "predict_proba"):
         raise InvalidInputError("--proba needs a classifier fitted with --loss logistic; leave it out or fit again.")
     if options.at and not isinstance(model, MKLSurvival):
         raise InvalidInputError("--at needs a model fitted with --time and --event; leave it out.")
-    _check_output(options)
+    check_new(options.output, "--output", options.force)
     if options.chunk_rows is not None:
         _predict_chunks(options, model, metadata, outcome)
         return
-    frame = read_table(options.data)
+    with stage(f"reading {options.data}"):
+        frame = read_table(options.data)
     check_columns(frame, options.ids, "--id")
     features = features_of(model, frame)
     targets = _targets(metadata)
     predictions = _predictions(model, features, targets, options, _strata(frame, metadata, options))
-    known = _scores(model, features, frame, targets, metadata.get("strata_levels"))
+    apart = _scores_apart(model, metadata, options.data, frame)
+    known = None if apart else _scores(model, features, frame, targets, metadata.get("strata_levels"))
     table = pd.concat([frame[list(options.ids)], predictions], axis=1)
     if options.output is not None:
         write_table(table, options.output)
@@ -92,16 +79,17 @@ def run_predict(options: PredictOptions, outcome: Outcome) -> None:
     elif not outcome.as_json:
         text = as_csv(table)
         typer.echo(printable(text, "\n\t") if sys.stdout.isatty() else text, nl=False)
-    if known is not None:
-        shown = ", ".join(f"{name} {value}" for name, value in score_facts(known).items())
-        listed = f"column{'s' * (len(targets) > 1)} {', '.join(repr(printable(name)) for name in targets)}"
-        errors().print(f"Against the {listed}: {shown}", soft_wrap=True)
+    listed = f"column{'s' * (len(targets) > 1)} {', '.join(repr(printable(name)) for name in targets)}"
+    for rows, scores in apart.items() if apart else [("", known)] if known else []:
+        shown = ", ".join(f"{name} {value}" for name, value in score_facts(scores).items())
+        errors().print(f"Against the {listed}{rows}: {shown}", soft_wrap=True)
     outcome.result = {
         "model": str(options.model),
         "data": str(options.data),
         "n_rows": len(table),
         "columns": {str(name): table[name].tolist() for name in table.columns},
-        "scores": known,
+        "scores": apart.get(HELD_OUT) if apart else known,
+        "fitted_scores": apart.get(FITTED),
         "output": None if options.output is None else str(options.output),
     }
 
@@ -125,23 +113,7 @@ def _predict_chunks(options: PredictOptions, model: Any, metadata: Mapping[str, 
 
 
 def features_of(model: Any, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns that the model was fitted on, in its order, checked; those that no kernel reads may lack.
-
-    Parameters
-    ----------
-    model : MKLClassifier or MKLRegressor
-    frame : DataFrame
-        May have further columns.
-
-    Returns
-    -------
-    DataFrame
-
-    Raises
-    ------
-    InvalidInputError
-        If columns are missing or have gaps, or the model needs precomputed kernels.
-    """
+    """Return the columns that the model was fitted on, in its order, checked; those that no kernel reads may lack."""
     if not isinstance(model, BaseMKL):
         raise InvalidInputError(
             f"The file holds a {type(model).__name__}, which predicts nothing by itself: use Python."
@@ -172,17 +144,6 @@ def _checked(model: BaseMKL, features: pd.DataFrame) -> pd.DataFrame:
     bank: Any = model._expansion.bank
     check_entries(features.iloc[:, list(bank.used)], bank.missing)
     return features
-
-
-def _check_output(options: PredictOptions) -> None:
-    """Refuse an output that cannot be written, or that something else would be lost for."""
-    path = options.output
-    if path is None:
-        return
-    if path.is_dir() or not path.resolve().parent.is_dir():
-        raise InvalidInputError(f"--output: {str(path)!r} cannot be written; is its folder there?")
-    if path.exists() and not options.force:
-        raise InvalidInputError(f"--output: {str(path)!r} exists; choose another name, or replace it with --force.")
 
 
 def _targets(metadata: Mapping[str, Any]) -> tuple[str, ...]:
@@ -263,6 +224,50 @@ def _scores(
     return held_out_scores(
         model, features, frame[listed].to_numpy() if len(listed) > 1 else frame[listed[0]].to_numpy()
     )
+
+
+def rows_of_fit(
+    model: Any, metadata: Mapping[str, Any], data: Path, frame: pd.DataFrame
+) -> tuple[Samples, Array | None, Array | None]:
+    """Return the rows of a table, and which of them the model was fitted on and which not; None for no such rows.
+
+    A table of the name and size that the model was fitted to is split as it was then.
+    """
+    present = set(frame.columns)
+    # Files of version 0.1 tell less.
+    left_out, groups = metadata.get("left_out", ()), metadata.get("groups")
+    event, strata = metadata.get("event"), metadata.get("strata")
+    known = {*getattr(model, "feature_names_in_", present), metadata["target"], event, strata, *left_out, groups}
+    fitted = MKLReport.from_estimator(model)
+    samples = split_columns(
+        frame.loc[:, [name in known for name in frame]],
+        metadata["target"],
+        task=metadata.get("task", fitted.task),
+        ids=tuple(name for name in left_out if name in present),
+        drop_missing=metadata.get("drop_missing", False),
+        missing=metadata.get("missing", "error"),
+        groups=groups if groups in present else None,
+        event=event,
+        strata=strata,
+    )
+    train, test = hold_out(samples, metadata["test_size"], metadata.get("seed", 0))
+    if data.name == metadata["data"] and len(train) == fitted.n_samples:
+        return samples, train, test
+    return samples, None, np.arange(len(samples.target))
+
+
+def _scores_apart(
+    model: Any, metadata: Mapping[str, Any], data: Path, frame: pd.DataFrame
+) -> dict[str, dict[str, float | None]]:
+    """Return scores on the rows that the model was fitted on and on those held out, nothing for another table."""
+    if metadata.get("data") != data.name or "test_size" not in metadata or not {*_targets(metadata)} <= {*frame}:
+        return {}
+    samples, train, test = rows_of_fit(model, metadata, data, frame)
+    if train is None:
+        return {}
+    parts = {FITTED: train, HELD_OUT: test}
+    X, y = features_of(model, samples.features), samples.target
+    return {name: held_out_scores(model, X.iloc[rows], y[rows]) for name, rows in parts.items() if rows is not None}
 
 
 def _names(model: Any) -> Sequence[str]:

@@ -26,18 +26,7 @@ SCORE_NAMES = {
 
 
 def report_tables(report: MKLReport, facts: Mapping[str, Any]) -> list[Any]:
-    """Return what is printed about a model: facts, how it was solved, test scores and the heaviest kernels.
-
-    Parameters
-    ----------
-    report : MKLReport
-    facts : mapping
-        Printed first.
-
-    Returns
-    -------
-    list of rich renderables
-    """
+    """Return what is printed about a model: facts, how it was solved, test scores and the heaviest kernels."""
     strength = f", {report.strength}" if report.strength else ""
     shown = {
         **facts,

@@ -36,13 +36,7 @@ ID_NAMES = re.compile(r"(?:.*[_ ])?(?:id|index|uuid)|unnamed: \d+", re.IGNORECAS
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
-    """Return the table in a CSV or Parquet file; the columns of CSV may be split by comma, semicolon, tab or bar.
-
-    Raises
-    ------
-    InvalidInputError
-        If the file cannot be read as a table; the message says where and why.
-    """
+    """Return the table in a CSV or Parquet file; the columns of CSV may be split by comma, semicolon, tab or bar."""
     path = Path(path)
     if not path.is_file():
         raise InvalidInputError(f"There is no file {str(path)!r}.")
@@ -64,6 +58,18 @@ def write_table(frame: pd.DataFrame, path: str | Path) -> None:
             _with_pyarrow(lambda: frame.to_parquet(file, index=False))
         else:
             file.write(as_csv(frame, "\t" if path.suffix.lower() == ".tsv" else ",").encode("utf-8"))
+
+
+def check_new(path: Path | None, option: str, force: bool) -> None:
+    """Refuse a name under which no file can be written, or has one that only ``--force`` gives up."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise InvalidInputError(f"{option}: {str(path)!r} is a folder; choose another name.")
+    if not path.resolve().parent.is_dir():
+        raise InvalidInputError(f"{option}: there is no folder {str(path.parent)!r}.")
+    if path.exists() and not force:
+        raise InvalidInputError(f"{option}: {str(path)!r} exists; choose another name, or replace it with --force.")
 
 
 def as_csv(frame: pd.DataFrame, separator: str = ",", *, header: bool = True) -> str:
@@ -156,11 +162,6 @@ def read_chunks(path: str | Path, n_rows: int) -> Iterator[pd.DataFrame]:
     """Yield a table at most so many rows at a time, so that no more of it is in memory.
 
     Types are those of the whole file for Parquet, and found anew in each part of a CSV.
-
-    Raises
-    ------
-    InvalidInputError
-        As :func:`read_table` does, some only when the part that is wrong is reached.
     """
     path = Path(path)
     if not path.is_file():

@@ -25,22 +25,7 @@ MOST_CLASSES = 10  # whole numbers with more distinct values than this are taken
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Rows to learn from.
-
-    Attributes
-    ----------
-    features : DataFrame
-    target : ndarray
-    task : {"classification", "regression", "survival"}
-    reason : str
-        Why this task.
-    notes : tuple of str
-        What was left out, and what looks odd.
-    groups : ndarray or None
-        For each row the value of the column whose rows stay together.
-    levels : tuple of str or None
-        The strata of a survival model, in the order of their numbers.
-    """
+    """Rows to learn from."""
 
     features: pd.DataFrame
     target: Array
@@ -75,35 +60,7 @@ def split_columns(
     event: str | None = None,
     strata: str | None = None,
 ) -> Samples:
-    """Return features and target of a table, checked.
-
-    Parameters
-    ----------
-    frame : DataFrame
-    target : str
-    task : {"auto", "classification", "regression"}
-    drop, ids : sequence of str
-        Columns that are no features.
-    drop_missing : bool
-        Leave out rows with a missing feature.
-    groups : str or None
-        Column that says which rows stay together; no feature.
-    missing : {"error", "mask", "indicator"}
-        What is done with missing features.
-    event : str or None
-        Column that says whether the event was seen: the target is a time of survival then.
-    strata : str or None
-        Column of the strata of a survival model; no feature.
-
-    Returns
-    -------
-    Samples
-
-    Raises
-    ------
-    InvalidInputError
-        Naming the column that cannot be used, and what to do.
-    """
+    """Return features and target of a table, checked."""
     check_columns(frame, [target], "--target")
     check_columns(frame, drop, "--drop")
     check_columns(frame, ids, "--id")
@@ -189,27 +146,7 @@ def _whole(values: Array) -> bool:
 def survival_of(
     frame: pd.DataFrame, time: str, event: str, strata: str | None = None, levels: Sequence[str] | None = None
 ) -> Array:
-    """Return times and events as the target of a survival model.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        Without gaps in these columns.
-    time, event : str
-    strata : str or None
-    levels : sequence of str or None
-        The strata, in the order of their numbers.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-        Structured: was the event seen, and when, or until when it was not.
-
-    Raises
-    ------
-    InvalidInputError
-        If times are no numbers or negative, or events are not told by true or false, yes or no, 1 or 0.
-    """
+    """Return times and events as the target of a survival model."""
     if not is_numeric_dtype(frame[time].dtype) or is_bool_dtype(frame[time].dtype):
         raise InvalidInputError(f"--time must be a column of numbers, but {time!r} holds {str(frame[time].iloc[0])!r}.")
     numbers = None if strata is None else strata_of(frame, strata, levels or ())
@@ -217,25 +154,7 @@ def survival_of(
 
 
 def strata_of(frame: pd.DataFrame, name: str, levels: Sequence[str]) -> Array:
-    """Return the numbers of the strata of rows, (n,).
-
-    Parameters
-    ----------
-    frame : DataFrame
-    name : str
-        Column of their labels.
-    levels : sequence of str
-        All strata that there are, in the order of their numbers.
-
-    Returns
-    -------
-    ndarray of int of shape (n_samples,)
-
-    Raises
-    ------
-    InvalidInputError
-        If a row has another one, or none.
-    """
+    """Return the numbers of the strata of rows, (n,)."""
     labels = _texts(frame[name])
     unknown = sorted(set(labels) - set(levels))
     if unknown:

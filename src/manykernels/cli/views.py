@@ -33,11 +33,6 @@ def bank_for(
     """Return the bank that ``--kernels`` or ``--views`` ask for, for a table of these columns.
 
     ``missing`` other than "error" overrides what a file says of gaps.
-
-    Raises
-    ------
-    InvalidInputError
-        If both are given, or a file is wrong.
     """
     if views is None:
         bank = bank_named(kernels)
@@ -52,19 +47,7 @@ def bank_for(
 
 
 def read_views(path: Path, columns: Sequence[str]) -> dict[str, list[str]]:
-    """Return the columns of each view named in a TOML file: ``name = ["column", "pattern*"]``, or one text.
-
-    Parameters
-    ----------
-    path : Path
-    columns : sequence of str
-        Columns of the table, among which ``*``, ``?`` and ``[...]`` choose.
-
-    Raises
-    ------
-    InvalidInputError
-        If the file has no views, or a name or pattern fits no column.
-    """
+    """Return the columns of each view named in a TOML file: ``name = ["column", "pattern*"]``, or one text."""
     content = read_toml(path)
     views: Any = content.get("views", content)
     if not isinstance(views, dict) or not views:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from itertools import product
 from typing import Any
 
 import numpy as np
-from numba.core import event
 
 from manykernels.cli.console import Outcome, errors
+from manykernels.compiled import compilations
 from manykernels.estimators import (
     HierarchicalMKL,
     KernelAligner,
@@ -45,25 +45,6 @@ def run_warm(outcome: Outcome) -> None:
     total, seconds = sum(counts.values()), time.perf_counter() - started
     outcome.result = {"compiled": counts, "seconds": seconds}
     outcome.show(f"{total} loops compiled in {seconds:.1f} s." if total else "All loops had been compiled before.")
-
-
-@contextmanager
-def compilations() -> Iterator[list[Any]]:
-    """Yield a list that gets an item for each loop that is compiled, and none for machine code that is read."""
-    found: list[Any] = []
-
-    class Listener(event.Listener):
-        """Counts what begins."""
-
-        def on_start(self, event: Any) -> None:
-            """Keep the event."""
-            found.append(event)
-
-        def on_end(self, event: Any) -> None:
-            """Nothing is to be done."""
-
-    with event.install_listener("numba:compile", Listener()):
-        yield found
 
 
 def fits() -> dict[str, Callable[[], Any]]:
@@ -99,8 +80,9 @@ def fits() -> dict[str, Callable[[], Any]]:
         kernels = np.stack([np.exp(-((X[:, [j]] - X[:, j]) ** 2)) for j in range(N_COLUMNS)])
         for solver, loss, penalty in product(SOLVERS, ("hinge", "logistic", "squared"), PENALTIES):
             with suppress(IncompatibleError):
-                given = {"loss": loss, "regularizer": penalty, "solver": solver}
-                solve(kernels, y if loss == "squared" else np.sign(y), strength=1.0, tol=0.1, max_iter=3, **given)
+                target = y if loss == "squared" else np.sign(y)
+                limits: dict[str, Any] = {"strength": 1.0, "tol": 0.1, "max_iter": 3}
+                solve(kernels, target, loss=loss, regularizer=penalty, solver=solver, **limits)
 
     return {
         "kernels as matrices": on_matrices,

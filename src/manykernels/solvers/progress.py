@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ def count_to(total: int | None, name: str, verbose: int) -> Iterator[Callable[[s
         return
     texts = TextColumn("{task.description}"), TextColumn("{task.fields[text]}")
     columns = (texts[0], BarColumn(), MofNCompleteColumn(), texts[1], TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with _shown_on_a_terminal(*columns) as progress:
         task = progress.add_task(name, total=total, text="")
 
         def advance(line: str) -> None:
@@ -50,13 +50,19 @@ def count_to(total: int | None, name: str, verbose: int) -> Iterator[Callable[[s
 @contextmanager
 def _bar(limits: Limits) -> Iterator[Callable[[IterationRecord], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with _shown_on_a_terminal(*columns) as progress:
         task = progress.add_task(limits.name, total=1.0, text="")
 
         def show(record: IterationRecord) -> None:
             progress.update(task, completed=_fraction(record.relative_gap, limits.tol), text=_line(record))
 
         yield show
+
+
+def _shown_on_a_terminal(*columns: ProgressColumn) -> Progress:
+    """Return a bar that vanishes when it is done; nothing in a file or a pipe, where it would leave blank lines."""
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=not (console.is_terminal or console.is_jupyter))
 
 
 def _fraction(gap: float, tol: float) -> float:

@@ -1,4 +1,12 @@
-"""What tests of the library are made of: contracts to inherit, small problems, and independent oracles."""
+"""What tests of the library are made of: contracts to inherit, problems and oracles. It needs pytest."""
+
+try:
+    import pytest  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "manykernels.testing holds classes of tests for pytest, which is not installed. Install it with: "
+        "python -m pip install pytest."
+    ) from error
 
 from manykernels.testing.gram_stack import GramStackContract
 from manykernels.testing.kernel import KernelContract

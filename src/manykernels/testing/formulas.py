@@ -78,19 +78,6 @@ _SIGNED = ("logistic", "hinge", "squared_hinge")  # their interval is one of y *
 def loss_value(name: str, params: Parameters, y: Floats, z: Floats) -> Floats:
     """Return ``l(y_i, z_i)`` per sample.
 
-    Parameters
-    ----------
-    name : str
-        Loss name, for instance ``"huber"``.
-    params : mapping
-        Its constants: ``epsilon``, ``delta`` or ``tau``.
-    y, z : ndarray of shape (N,)
-        Targets and scores.
-
-    Returns
-    -------
-    ndarray of shape (N,)
-
     Examples
     --------
     >>> loss_value("hinge", {}, np.array([1.0, -1.0]), np.array([0.5, 0.5])).tolist()
@@ -234,21 +221,6 @@ _PENALTY_CONJUGATES: dict[str, Callable[[Parameters, float, Floats], float]] = {
 
 def penalty_value(name: str, params: Parameters, strength: float, t: Floats) -> float:
     """Return ``Omega(t)``.
-
-    Parameters
-    ----------
-    name : str
-        Regularizer name, for instance ``"simplex"``.
-    params : mapping
-        Its constants: ``l1_ratio``, ``q``, ``p`` or ``eta``.
-    strength : float
-        C, or lambda for weight sets.
-    t : ndarray of shape (M,)
-        Penalized block norms ``w_m ||f_m||``.
-
-    Returns
-    -------
-    float
 
     Examples
     --------

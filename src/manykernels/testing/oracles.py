@@ -42,21 +42,6 @@ def certificate_in_numpy(problem: SmallProblem, rho: Floats, d: Floats, b: float
     with :math:`t_m = w_m d_m \sqrt{\rho' K_m \rho}`, and the dual taken at rho projected on the box (and on
     ``sum rho = 0`` with an intercept), then scaled until the conjugate of the regularizer is finite.
 
-    Parameters
-    ----------
-    problem : SmallProblem
-        The data.
-    rho : ndarray of shape (N,)
-        Dual coefficients.
-    d : ndarray of shape (M,)
-        Kernel weights.
-    b : float
-        Intercept.
-
-    Returns
-    -------
-    NumpyCertificate
-        ``relative_gap`` is ``gap / max(|P|, 1e-10 sum_i s_i l(y_i, 0))``.
 
     Examples
     --------

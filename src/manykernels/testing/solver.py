@@ -33,15 +33,6 @@ __all__ = ["SolverContract", "build_problem", "check_certificate"]
 def build_problem(small: SmallProblem) -> Problem:
     """Return a small problem as the library poses it.
 
-    Parameters
-    ----------
-    small : SmallProblem
-        Plain arrays, for instance from :func:`manykernels.testing.problems.random_problem`.
-
-    Returns
-    -------
-    Problem
-
     Examples
     --------
     >>> from manykernels.testing.problems import random_problem
@@ -61,20 +52,6 @@ def build_problem(small: SmallProblem) -> Problem:
 
 def check_certificate(small: SmallProblem, solution: Solution, tolerance: float = 1e-9) -> None:
     """Assert that the reported certificate is the one of the returned model, recomputed in plain NumPy.
-
-    Parameters
-    ----------
-    small : SmallProblem
-        The problem that was solved.
-    solution : Solution
-        What the solver returned.
-    tolerance : float
-        Largest difference allowed, relative to the primal.
-
-    Raises
-    ------
-    AssertionError
-        If primal, dual, gap or relative gap differ.
 
     Examples
     --------
