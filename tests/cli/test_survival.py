@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copy
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,8 @@ def test_from_a_table_to_curves_and_a_report(run: Runner, study: tuple[Path, pd.
     assert found["scores"]["concordance"] > 0.6
     model = load_model(file)
     assert isinstance(model, MKLSurvival)
-    told = run("predict", file, data, "--at", 0.5, "--at", 2, "--json").json
+    new = copy(data, data.with_name("new.csv"))  # under its own name, rows held out are scored apart
+    told = run("predict", file, new, "--at", 0.5, "--at", 2, "--json").json
     assert list(told["columns"]) == ["risk", "survival_0.5", "survival_2"]
     rows = frame[["age", "dose"]]
     np.testing.assert_allclose(told["columns"]["risk"], model.predict(rows), rtol=1e-9)
@@ -50,7 +52,7 @@ def test_from_a_table_to_curves_and_a_report(run: Runner, study: tuple[Path, pd.
     assert page.json["n_held_out"] == 18
     assert "What became of thirds" in (tmp_path / "r.html").read_text(encoding="utf-8")
     assert "survival of 'months'" in run("inspect", file).out
-    assert "events in" in run("fit", data, *FIT, "--drop", "site", "--output", file).out
+    assert "events in" in run("fit", data, *FIT, "--drop", "site", "--output", file, "--force").out
 
 
 @pytest.mark.filterwarnings("ignore:The best strength")
@@ -110,7 +112,8 @@ def test_strata_have_baselines_of_their_own_from_fit_to_report(
     model = load_model(file)
     assert isinstance(model, MKLSurvival)
     assert model.baseline_["stratum"].nunique() == 2
-    told = run("predict", file, data, "--at", 1, "--json").json
+    new = copy(data, data.with_name("new.csv"))
+    told = run("predict", file, new, "--at", 1, "--json").json
     rows, strata = frame[["age", "dose"]], (frame["site"] == "south").to_numpy(dtype=int)
     expected = model.predict_survival_function(rows, [1.0], strata)[:, 0]
     np.testing.assert_allclose(told["columns"]["survival_1"], expected)
@@ -126,7 +129,7 @@ def test_strata_have_baselines_of_their_own_from_fit_to_report(
     assert "strata that were not there in fit" in run("predict", file, tmp_path / "east.csv", "--at", 1).err
     compared = run("compare", data, *words, "--folds", 3, "--json").json
     assert compared["score"] == "concordance"
-    assert "2 strata" in run("fit", data, *words, "--output", file).out
+    assert "2 strata" in run("fit", data, *words, "--output", file, "--force").out
 
 
 def report_text(run: Runner, file: Path, data: Path, folder: Path) -> str:

@@ -20,11 +20,11 @@ from manykernels.estimators import (
     MKLRegressor,
     MKLSurvival,
     PolynomialMKL,
-    survival_array,
 )
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.build import build_stack
 from manykernels.kernels import Gaussian, KernelBank, Laplacian, Linear
+from manykernels.objective import survival_array
 from manykernels.solvers import SOLVERS, solve
 
 N_ROWS, N_COLUMNS = 60, 3

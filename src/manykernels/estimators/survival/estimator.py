@@ -126,6 +126,7 @@ class MKLSurvival(BaseMKL):
     """
 
     fitted_extras: ClassVar[tuple[str, ...]] = ("baseline_", "event_times_")
+    _loss: Any  # couples all samples
     fit_intercept = False  # the baseline hazard takes its place
 
     _task = "survival"
