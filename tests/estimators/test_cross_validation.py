@@ -95,7 +95,7 @@ def test_a_second_parameter_is_chosen_too(given: dict[str, Any]) -> None:
 def test_classes_are_scored_on_held_out_samples(n_classes: int) -> None:
     X, y = classification(n_classes=n_classes)
     splitter = StratifiedKFold(3)
-    model = MKLClassifierCV(bank(), cv=3, alphas=[0.004, 0.001, 0.002], tol=1e-7).fit(X, y)
+    model = MKLClassifierCV(bank(), cv=3, alphas=[0.004, 0.001, 0.002], tol=1e-7, scoring="accuracy").fit(X, y)
     expected = [
         np.mean(
             [
@@ -110,6 +110,46 @@ def test_classes_are_scored_on_held_out_samples(n_classes: int) -> None:
     np.testing.assert_allclose(model.cv_frame()["mean_score"], expected, rtol=1e-12)
     assert set(model.classes_) == set(y)
     assert model.score(X, y) > 0.6
+
+
+@pytest.mark.filterwarnings("ignore:The best strength:UserWarning", "ignore:No kernel was:UserWarning")
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_untold_the_score_is_the_loss_that_is_minimized(loss: str, n_classes: int) -> None:
+    X, y = classification(n_classes=n_classes)
+    weight = np.random.default_rng(2).uniform(0.5, 2.0, len(y))
+    model = MKLClassifierCV(bank(), loss=loss, cv=3, alphas=[0.006, 0.004], tol=1e-7).fit(X, y, sample_weight=weight)
+    train, test = next(StratifiedKFold(3).split(X, y))
+    plain = MKLClassifier(bank(), loss=loss, alpha=0.004, tol=1e-7).fit(X[train], y[train], weight[train])
+    scores = plain.decision_function(X[test]).reshape(len(test), -1)
+    signs = np.where(y[test][:, None] == (plain.classes_ if n_classes > 2 else plain.classes_[1:]), 1.0, -1.0)
+    each = np.logaddexp(0.0, -signs * scores) if loss == "logistic" else np.maximum(0.0, 1.0 - signs * scores)
+    expected = -np.average(each.sum(axis=1), weights=weight[test])
+    np.testing.assert_allclose(model.cv_frame()["score_0"][1], expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("options", [{}, {"penalty": "l1", "n_alphas": 6}, {"penalty": "ridge"}])
+def test_where_no_kernel_predicts_better_the_model_is_a_constant(options: dict[str, Any]) -> None:
+    rng = np.random.default_rng(1)
+    X, noise = rng.normal(size=(80, 4)), rng.normal(size=80)
+    with pytest.warns(UserWarning, match="no kernel predicts better than a constant in 5 folds"):
+        model = MKLRegressorCV(bank(), **options).fit(X, noise)
+    assert not model.kernel_weights_.any()
+    np.testing.assert_allclose(model.predict(X), noise.mean(), rtol=1e-9)
+    labels = rng.permutation(80) < 9
+    with pytest.warns(UserWarning, match="no kernel predicts better than a constant in 5 folds"):
+        classifier = MKLClassifierCV(bank(), **options).fit(X, labels)
+    np.testing.assert_allclose(classifier.predict_proba(X)[:, 1], 9 / 80, rtol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:The best strength:UserWarning")
+def test_given_strengths_that_predict_no_better_than_a_constant_are_said() -> None:
+    rng = np.random.default_rng(1)
+    with pytest.warns(UserWarning, match="No kernel predicts better than a constant in 3 folds, at any of the given"):
+        model = MKLRegressorCV(bank(), alphas=[1e-3, 1e-4, 1e-2], cv=3).fit(
+            rng.normal(size=(60, 3)), rng.normal(size=60)
+        )
+    assert model.kernel_weights_.any()
 
 
 def test_probabilities_can_be_scored() -> None:
@@ -127,8 +167,9 @@ def test_class_weights_count_in_the_choice() -> None:
     train, test = next(StratifiedKFold(3).split(X, y))
     plain = MKLClassifier(bank(), alpha=0.001, class_weight=given).fit(X[train], y[train])
     weight = np.array([given[label] for label in y[test]])
-    expected = accuracy_score(y[test], plain.predict(X[test]), sample_weight=weight)
-    np.testing.assert_allclose(model.cv_frame()["score_0"][0], expected, rtol=1e-12)
+    signs = np.where(y[test] == plain.classes_[1], 1.0, -1.0)
+    losses = np.logaddexp(0.0, -signs * plain.decision_function(X[test]))
+    np.testing.assert_allclose(model.cv_frame()["score_0"][0], -np.average(losses, weights=weight), rtol=1e-2)
 
 
 @pytest.mark.filterwarnings("ignore:The best strength:UserWarning")
@@ -170,7 +211,7 @@ def test_several_targets_and_sample_weights() -> None:
     np.testing.assert_allclose(model.cv_frame()["score_0"][2], -error, rtol=1e-3)
 
 
-@pytest.mark.filterwarnings("ignore:No kernel was selected:UserWarning")
+@pytest.mark.filterwarnings("ignore:[Nn]o kernel:UserWarning")
 def test_the_edge_of_the_grid_is_reported() -> None:
     X, y = regression()
     with pytest.warns(UserWarning, match=r"is the smallest of the grid\. The best one may lie beyond it: .* smaller"):
@@ -178,7 +219,7 @@ def test_the_edge_of_the_grid_is_reported() -> None:
     with pytest.warns(UserWarning, match=r"is the largest of the grid\. The best one may lie beyond it: .* larger"):
         MKLRegressorCV(bank(), cv=3, alphas=[1e-4, 5e-5], tol=1e-2).fit(X, y)
     noise = np.random.default_rng(0).normal(size=60)
-    with pytest.warns(UserWarning, match="the kernels do not help to predict y"):
+    with pytest.warns(UserWarning, match="no kernel predicts better than a constant in 3 folds"):
         MKLRegressorCV(bank(), cv=3, penalty="l1", n_alphas=4).fit(X, noise)
 
 

@@ -69,6 +69,7 @@ def test_once_in_a_whole_cross_validation(given, check, alphas, seen):
 
 
 @pytest.mark.filterwarnings("ignore:The best strength")
+@pytest.mark.filterwarnings("ignore:No kernel predicts better")
 def test_kernels_once_and_a_stack_never_again(seen):
     MKLClassifierCV("precomputed", cv=2, alphas=[0.1, 0.05]).fit(GRAMS, Y > 0)
     assert seen == {"check_gram_array": 1}

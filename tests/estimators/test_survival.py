@@ -23,6 +23,7 @@ from manykernels import (
     survival_array,
 )
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.objective.losses import CoxPartial, survival_target
 from manykernels.objective.losses.survival import check_survival
 
 
@@ -202,9 +203,17 @@ def test_scores_of_models_and_folds_weigh_samples() -> None:
     assert model.score(X, y, weight) == concordance_index(y, model.predict(X), weight) != model.score(X, y)
     half, rest = slice(30, None), slice(0, 30)
     plain = MKLSurvival(LINEAR, penalty="ridge", alpha=found.alpha_).fit(X[half], y[half], weight[half])
-    assert found.cv_frame().set_index("alpha").loc[found.alpha_, "score_0"] == pytest.approx(
-        plain.score(X[rest], y[rest], weight[rest]), abs=1e-12
-    )
+    # The partial likelihood of held-out rows, an event: proper, which the concordance is not.
+    target = survival_target(y["event"][rest], y["time"][rest])
+    value = CoxPartial().bind(target, weight[rest]).value(plain.predict(X[rest])) / (weight[rest] @ event[rest])
+    assert found.cv_frame().set_index("alpha").loc[found.alpha_, "score_0"] == pytest.approx(-value, rel=1e-9)
+
+    def concordance(model: Any, rows: Any, target: Any, sample_weight: Any) -> float:
+        return float(model.score(rows, target, sample_weight))
+
+    ranked = MKLSurvivalCV(LINEAR, penalty="ridge", alphas=[0.1, 1.0], cv=KFold(2), scoring=concordance)
+    frame = ranked.fit(X, y, sample_weight=weight).cv_frame().set_index("alpha")
+    assert frame.loc[found.alpha_, "score_0"] == pytest.approx(plain.score(X[rest], y[rest], weight[rest]), abs=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore:The best strength")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache
+from threading import Event
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,8 +17,16 @@ from sklearn.model_selection import check_cv
 from manykernels.estimators.parameters import shape_of
 from manykernels.estimators.selection.choosing import ChoosesMixtures
 from manykernels.estimators.selection.cold_start import ColdStartKFold
-from manykernels.estimators.selection.folds import Candidates, FoldScores, complete, follow_paths
-from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas, tried_factors
+from manykernels.estimators.selection.descent import without_bar
+from manykernels.estimators.selection.folds import Fold, FoldScore, HeldOut
+from manykernels.estimators.selection.penalties import (
+    PenaltyFamily,
+    PenaltyGrid,
+    alpha_grid,
+    checked_alphas,
+    tried_factors,
+)
+from manykernels.estimators.selection.search import EVIDENCE, ahead
 from manykernels.estimators.selection.shared_folds import (
     FOLD_KERNELS,
     OWN,
@@ -25,12 +34,11 @@ from manykernels.estimators.selection.shared_folds import (
     SharedFolds,
     Split,
     obstacle_to_sharing,
-    score_together,
 )
-from manykernels.estimators.selection.stopping import Ending, limited
+from manykernels.estimators.selection.stopping import StopReason, limited
 from manykernels.estimators.strength import AUTO, default_fraction
 from manykernels.estimators.supervised.base import BaseMKL
-from manykernels.estimators.supervised.problems import time_left
+from manykernels.estimators.supervised.problems import Fit, time_left
 from manykernels.estimators.supervised.samples import Rows, Samples
 from manykernels.estimators.supervised.targets import sample_weights
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError
@@ -75,6 +83,21 @@ class ScoresGrids:
             raise IncompatibleError(f"fold_kernels='shared' cannot be had: {obstacle}. Or pass fold_kernels='auto'.")
         return obstacle is None
 
+    def _held_out(
+        self: Any,
+        rows: Rows,
+        target: Array,
+        scoring_weight: Array | None,
+        splits: list[Split],
+        *,
+        by_target: bool,
+    ) -> list[HeldOut]:
+        """Return the rows that each fold holds out, and how they are scored: by the loss unless a scorer is given."""
+        scorer = None if self.scoring is None else check_scoring(self, scoring=self.scoring)
+        weights = [None if scoring_weight is None else scoring_weight[test] for _, test in splits]
+        pairs = zip(splits, weights, strict=True)
+        return [HeldOut(rows[test], target[test], own, scorer, by_target) for (_, test), own in pairs]
+
     def _score_folds(
         self: Any,
         samples: Samples,
@@ -82,12 +105,12 @@ class ScoresGrids:
         scoring_weight: Array | None,
         splits: list[Split],
         loss: Loss,
-        found: Candidates,
-        ending: Ending,
+        found: PenaltyGrid,
+        stopped: StopReason,
         *,
         form: str,
         opened: Opener | None,
-    ) -> list[FoldScores]:
+    ) -> list[GridScores]:
         """Return the scores of every candidate on every fold; of a search that ends early, what is of use.
 
         ``samples`` are those of positive weight among all rows, targets and weights, which are ``data``. Kernels of
@@ -95,44 +118,48 @@ class ScoresGrids:
         folds, unless their factors are too many.
         """
         rows, target, weight = data
-        scorer = check_scoring(self, scoring=self._scoring_of(loss))
         as_bank(self.kernels, rows).check(rows)
-
-        def held_out(split: Split, advance: Any) -> FoldScores:
-            weighed = None if scoring_weight is None else scoring_weight[split[1]]
-            return FoldScores(scorer, rows[split[1]], target[split[1]], weighed, advance)
-
-        folds: list[FoldScores] = []
-        with ending.noted(), count_to(len(splits) * len(found), "models of the folds", self.verbose) as advance:
+        held_out = self._held_out(rows, target, scoring_weight, splits, by_target=False)
+        scores: list[GridScores] = []
+        with stopped.noted(), count_to(len(splits) * len(found), "models of the folds", self.verbose) as advance:
             if opened is not None:
-                folds = [held_out(split, advance) for split in splits]
-                if self._score_together(folds, samples, splits, found, opened):
-                    return complete(folds, len(found))
-                folds = []
-            for train, test in splits:
+                scores = [GridScores(found, advance) for _ in splits]
+                if self._score_together(scores, held_out, samples, splits, opened):
+                    return complete(scores, len(found))
+                scores = []
+            for (train, _), held in zip(splits, held_out, strict=True):
                 check_deadline()
-                fold = held_out((train, test), advance)
                 own = Samples.of(rows[train], target[train], weight[train])
-                plain = self._at_given_strength(own.rows)
-                plain._known_rows, plain.kernels_as = fold.rows, form
-                folds.append(fold)
-                for fitted in follow_paths(plain, plain._encoded(own), loss, found):
+                model = self._at_given_strength(own.rows).set_params(**self._held_as_whole(form))
+                scores.append(GridScores(found, advance))
+                fold = Fold.opened(model, own, loss, found.families[0].at(1.0, 1.0), held, self.tol, kind=AUTO)
+                for score in fold.follow(found, without_bar(self.solver, self.verbose)):
                     check_deadline()  # a model that was not finished for lack of time counts for nothing
-                    fold.add(*fitted)
-        return complete(folds, len(found))
+                    scores[-1].add(score)
+                if held.scorer is None:
+                    scores[-1].constant = float(fold.constant().scores[0])
+        return complete(scores, len(found))
 
     def _score_together(
-        self: Any, folds: list[FoldScores], samples: Samples, splits: list[Split], found: Candidates, opened: Opener
+        self: Any,
+        scores: list[GridScores],
+        held_out: list[HeldOut],
+        samples: Samples,
+        splits: list[Split],
+        opened: Opener,
     ) -> bool:
         """Score every candidate in all folds at once, on kernels of all rows; false if their factors are too many."""
         models = [self._at_given_strength(samples.rows) for _ in splits]
-        for model, fold in zip(models, folds, strict=True):
-            encoded = model._encoded(samples)
-            model._known_rows, model._n_targets = fold.rows, encoded.y.shape[1]
+        encoded = [model._encoded(samples) for model in models]
         try:
             with blas_threads(len(samples.kept), self.n_jobs):
-                shared = SharedFolds.opened(models[0], encoded, opened(), splits, self.tol)
-                score_together(shared, models, folds, found)
+                shared = SharedFolds.opened(models[0], encoded[0], opened(), splits, self.tol)
+                folds = shared.folds(models, held_out, self.tol, Event())
+                for found in shared.follow(folds, scores[0].grids):
+                    for own, score in zip(scores, found, strict=True):
+                        own.add(score)
+                for own, b, fold in zip(scores, shared.constants(), folds, strict=True):
+                    own.constant = float(fold.constant(b).scores[0]) if fold.held_out.scorer is None else np.nan
         except (IncompatibleError, MemoryBudgetError):
             if self.fold_kernels == SHARED:
                 raise
@@ -140,7 +167,54 @@ class ScoresGrids:
         return True
 
 
-RULES = ("best", "one_standard_error")
+@dataclass(eq=False)
+class GridScores:
+    """Scores of one fold down the grids, in the order in which models were fitted.
+
+    Attributes
+    ----------
+    grids : PenaltyGrid
+    advance : callable
+        Told in a line about each model.
+    constant : float
+        What the best constant scores.
+    scores, n_active : list
+    unfinished : int
+        Models that did not reach ``tol``.
+    """
+
+    grids: PenaltyGrid
+    advance: Callable[[str], None]
+    constant: float = np.nan
+    scores: list[float] = field(default_factory=list)
+    n_active: list[float] = field(default_factory=list)
+    unfinished: int = 0
+
+    def add(self, score: FoldScore) -> None:
+        """Keep the score of the next model."""
+        alpha = np.concatenate(self.grids.alphas)[len(self.scores)]
+        self.scores.append(float(score.scores[0]))
+        self.n_active.append(score.n_active)
+        self.unfinished += not score.finished
+        self.advance(f"alpha {alpha:.3g}  active {self.n_active[-1]:g}  score {self.scores[-1]:.4g}")
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
+def complete(folds: list[GridScores], n_candidates: int) -> list[GridScores]:
+    """Return the folds in which every candidate was scored; if there are none, those with most, and gaps at the end."""
+    n_scored = max((len(fold.n_active) for fold in folds), default=0)
+    best = [fold for fold in folds if n_scored and len(fold.n_active) == n_scored]
+    gaps = [np.nan] * (n_candidates - n_scored)
+    for fold in best:
+        fold.scores, fold.n_active = [*fold.scores[:n_scored], *gaps], [*fold.n_active, *gaps]
+    return best
+
+
+RULES = ("best", "1se")
 
 
 class CrossValidated(ScoresGrids, ChoosesMixtures):
@@ -151,7 +225,6 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
         "l1_ratio_", "mixing_", "mu_", "n_folds_",
     )  # fmt: skip
     _plain: type[BaseMKL]  # the estimator at a given strength
-    _default_scoring: str | None  # None is the score of the estimator itself
 
     @property
     def alpha(self: Any) -> float:
@@ -208,7 +281,7 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
         self._decide_kernels(samples.rows)
         form = self._form_of(samples, loss, families)
         opened = self._opener(samples, loss, families)
-        found, ending = self._lay_out(families, opened), Ending()
+        found, ending = self._lay_out(families, opened), StopReason()
         scoring_weight = self._scoring_weight(target, None if sample_weight is None else weight)
         with limited(getattr(self, "time_limit", None)) as end:
             splits = self._weighed_splits(target, weight, self._groups_of(rows, groups))
@@ -222,6 +295,13 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
         self._warn(self._solve(encoded, loss, chosen, time_limit=time_left(end)))
         if ending.status is None:
             self._warn_at_edge(found)
+        if self.alphas is not None and self.kernel_weights_.any() and not self._beats_constant(folds):
+            warnings.warn(
+                f"No kernel predicts better than a constant in {counted(self.n_folds_, 'fold')}, at any of the given "
+                "alphas.",
+                UserWarning,
+                stacklevel=2,
+            )
         n_scored = int(np.isfinite(folds[0].n_active).sum()) if folds else 0
         ending.warn(f"{n_scored} of {len(found)} strengths in {len(folds)} folds" if folds else "")
         return self
@@ -332,26 +412,24 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
         plain = self._at_given_strength(samples.rows)
         return str(plain._held_as(plain._encoded(samples), loss, families[0].at(1.0, 1.0)))
 
-    def _lay_out(self: Any, families: list[PenaltyFamily], opened: Opener) -> Candidates:
+    def _lay_out(self: Any, families: list[PenaltyFamily], opened: Opener) -> PenaltyGrid:
         """Return the strengths of each family."""
         if self.alphas is not None:
-            return Candidates(families, [checked_alphas(self.alphas)] * len(families))
+            return PenaltyGrid(families, [checked_alphas(self.alphas)] * len(families))
         training, problems = opened()
         with blas_threads(problems[0].n_samples, self.n_jobs):
-            return Candidates.laid_out(families, problems, tuple(training.bank.names), self.n_alphas, self.ratio)
+            return PenaltyGrid.laid_out(families, problems, tuple(training.bank.names), self.n_alphas, self.ratio)
 
-    def _default_index(self: Any, found: Candidates, n_samples: int) -> int:
+    def _default_index(self: Any, found: PenaltyGrid, n_samples: int) -> int:
         """Return what to learn where nothing was scored: on a grid of its own, the strength nearest to the default."""
         if self.alphas is not None:
             return 0
         fraction = default_fraction(n_samples)
         return int(np.abs(np.log(found.alphas[0] / (fraction * found.alphas[0][0]))).argmin())
 
-    def _scoring_of(self: Any, loss: Loss) -> Any:
-        """Return what scores candidates; where squared errors say little, the share of the deviance explained."""
-        if self.scoring is not None:
-            return self.scoring
-        return self._default_scoring if loss.support == "real" else None
+    def _held_as_whole(self: Any, form: str) -> dict[str, str]:
+        """Return the parameter by which kernels of a fold are held as those of all rows."""
+        return {"kernels_as": form} if "kernels_as" in self._plain._get_param_names() else {}
 
     def _scoring_weight(self: Any, y: Array, weight: Array | None) -> Array | None:
         """Return the weights of held-out samples in the score."""
@@ -390,7 +468,7 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
         splitter = check_cv(self.cv, y, classifier=self._task == "classification")
         return splitter.split(np.zeros(len(y)), y, groups)
 
-    def _choose(self: Any, found: Candidates, folds: list[FoldScores], otherwise: int) -> None:
+    def _choose(self: Any, found: PenaltyGrid, folds: list[GridScores], otherwise: int) -> None:
         """Keep the best candidate; without any fold that was scored, the one of the index ``otherwise``."""
         scores = np.array([fold.scores for fold in folds] or [[np.nan] * len(found)])
         means = scores.mean(axis=0)
@@ -398,11 +476,13 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
             raise InvalidInputError("No candidate has a finite mean score over the folds; check scoring and cv.")
         # Of equal scores the first is taken: of one path, the strongest penalty.
         self.best_index_ = int(np.nanargmax(means)) if folds else otherwise
+        ends = np.cumsum([len(grid) for grid in found.alphas])
+        path = int(np.searchsorted(ends, self.best_index_, side="right"))
+        if not self._beats_constant(folds) and self.alphas is None:
+            self.best_index_ = int(ends[path] - len(found.alphas[path]))  # the strength under which no kernel is left
         self.best_score_ = float(means[self.best_index_])
         self.alphas_ = found.alphas[0] if len(found.alphas) == 1 else np.array(found.alphas)
         self.n_folds_ = len(folds)
-        ends = np.cumsum([len(grid) for grid in found.alphas])
-        path = int(np.searchsorted(ends, self.best_index_, side="right"))
         family = found.families[path]
         self.alpha_ = float(np.concatenate(found.alphas)[self.best_index_])
         self.l1_ratio_, self.mu_ = family.parameters.get("l1_ratio"), family.mu
@@ -420,25 +500,39 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
                 stacklevel=3,
             )
 
-    def _warn_at_edge(self: Any, found: Candidates) -> None:
+    def _beats_constant(self: Any, folds: list[GridScores]) -> bool:
+        """Whether the best candidate of a grid is ahead of the best constant by evidence; true where nobody knows."""
+        constants = np.array([[fold.constant] for fold in folds])
+        if not folds or not np.isfinite(constants).all():
+            return True
+        scores = np.array([[fold.scores[self.best_index_]] for fold in folds])
+        return bool(ahead(scores, constants, EVIDENCE).all())
+
+    def _why_none(self: Any, fit: Fit) -> str:
+        """Return why no target has a kernel."""
+        if self.alphas is not None or not np.isfinite(self.best_score_):
+            return str(super()._why_none(fit))  # type: ignore[misc]  # of the plain estimator, beside this mixin
+        return (
+            f"no kernel predicts better than a constant in {counted(self.n_folds_, 'fold')}, and the model is that "
+            "constant. Are these the kernels and columns that matter, and are there enough samples? Give alphas to see "
+            "what they do."
+        )
+
+    def _warn_at_edge(self: Any, found: PenaltyGrid) -> None:
         path, position = self._position
         grid = found.alphas[path]
-        if len(grid) > 1 and position in (0, len(grid) - 1):
+        nothing = position == 0 and self.alphas is None  # which has been said
+        if len(grid) > 1 and not nothing and position in (0, len(grid) - 1):
             side, advice = ("largest", "larger") if position == 0 else ("smallest", "smaller")
-            empty = position == 0 and self.alphas is None
-            more = (
-                "At that strength no kernel is selected: the kernels do not help to predict y."
-                if empty
-                else f"The best one may lie beyond it: extend the grid to {advice} values."
-            )
             warnings.warn(
-                f"The best strength, alpha={self.alpha_:.4g}, is the {side} of the grid. {more}",
+                f"The best strength, alpha={self.alpha_:.4g}, is the {side} of the grid. The best one may lie beyond "
+                f"it: extend the grid to {advice} values.",
                 UserWarning,
                 stacklevel=3,
             )
 
 
-def _results(found: Candidates, scores: Array, n_active: Array) -> pd.DataFrame:
+def _results(found: PenaltyGrid, scores: Array, n_active: Array) -> pd.DataFrame:
     columns: dict[str, Any] = {"alpha": np.concatenate(found.alphas)}
     sizes = [len(grid) for grid in found.alphas]
     if "l1_ratio" in found.families[0].parameters:

@@ -10,31 +10,31 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.metrics import check_scoring
 
 from manykernels.estimators.selection.averages import Spectrum, can_average, fit_averages
+from manykernels.estimators.selection.folds import (
+    LAZY,
+    Fold,
+    FoldScore,
+    embedded,
+    empty_models,
+    on_stored,
+    scales_of,
+    with_all_dual_norms,
+)
 from manykernels.estimators.selection.mixtures import (
     EVERY,
     Mixture,
     Scale,
     averages_of,
     drawn_averages,
+    nothing_of,
     selections_of,
-)
-from manykernels.estimators.selection.opened import (
-    HeldOut,
-    OpenedFold,
-    Trial,
-    empty_models,
-    on_stored,
-    scales_of,
-    spread,
-    with_all_dual_norms,
 )
 from manykernels.estimators.selection.penalties import alpha_grid
 from manykernels.estimators.selection.search import Candidate, Folds, chosen, results_of, searched
 from manykernels.estimators.selection.shared_folds import SHARED, SharedFolds, Split
-from manykernels.estimators.selection.stopping import Ending, limited
+from manykernels.estimators.selection.stopping import StopReason, limited
 from manykernels.estimators.strength import AUTO, default_fraction, noise_levels, noise_seed
 from manykernels.estimators.supervised.problems import Fit, end_of, solve_problems, time_left
 from manykernels.estimators.supervised.samples import Samples
@@ -76,12 +76,18 @@ class FoldsTogether(Folds):
 
     shared: SharedFolds = field(kw_only=True)
 
+    def constants(self) -> list[FoldScore]:
+        """Return what the best constants of the folds score."""
+        return [fold.constant(b) for fold, b in zip(self.folds, self.shared.constants(), strict=True)]
+
     @cached_property
     def _empty(self) -> list[list[tuple[Array, float]]]:
         """Dual norms and losses of the best constants, by fold and target."""
         return self.shared.empty_models()
 
-    def tried(self, mixture: Mixture, fractions: Sequence[float], among: slice = slice(None)) -> Iterator[list[Trial]]:
+    def tried(
+        self, mixture: Mixture, fractions: Sequence[float], among: slice = slice(None)
+    ) -> Iterator[list[FoldScore]]:
         """Yield what the folds say of a mixture at each fraction of its strengths."""
         shared, spare = self.shared, self.spare(mixture)
         for fraction in fractions:
@@ -91,7 +97,7 @@ class FoldsTogether(Folds):
                     for empty, samples in zip(self._empty, shared.samples, strict=True)
                 ]
                 fits = shared.fits([[scale.at(fraction) for scale in own] for own in scales])
-                trials = [fold.trial(fit) for fold, fit in zip(self.folds, fits, strict=True)]
+                trials = [fold.score(fit) for fold, fit in zip(self.folds, fits, strict=True)]
             yield trials[among]
 
 
@@ -118,7 +124,7 @@ def learned(
         at = [k for k, own in enumerate(mixtures) if own is mixture]
         mine = [replace(mixture.pose(problems[k]), regularizer=regularizers[k]) for k in at]
         left = settings | {"time_limit": time_left(until)}
-        fit = spread(_solved(mine, mixture, solver, n_jobs, left), mixture, [problems[k] for k in at])
+        fit = embedded(_solved(mine, mixture, solver, n_jobs, left), mixture, [problems[k] for k in at])
         for k, problem, found, norm in zip(at, fit.problems, fit.solutions, fit.norms, strict=True):
             whole[k], norms[k] = problem, norm
             solutions[k] = found if len(mixture.kernels) == len(norm) else with_all_dual_norms(found, problem)
@@ -173,10 +179,10 @@ def _certified(problem: Problem, scores: Array, settings: dict[str, Any]) -> Sol
     return run.follow(iter([model])).solution()
 
 
-LAZY = "lazy"  # matrices are held only while solvers read them
 MIXINGS = (1.0, 0.5, 0.0)  # from selection to averaging
 FOLD_TOL = 1e-2  # relative gap of the models of the folds
-Opening = Callable[[], tuple[list[OpenedFold], SharedFolds | None]]
+Mixtures = tuple[list[Mixture], list[Mixture], list[Mixture]]  # averages, selections, the empty model
+Opening = Callable[[], tuple[list[Fold], SharedFolds | None]]
 
 MOST_SELECTED = 10  # targets or classes up to which kernels are selected for each; beyond, weights are drawn
 
@@ -218,16 +224,16 @@ class ChoosesMixtures:
 
     def _searched(
         self: Any,
-        mixtures: tuple[list[Mixture], list[Mixture]],
+        mixtures: Mixtures,
         spare: dict[int, list[Scale]],
         openings: list[Opening],
-    ) -> tuple[list[Candidate], Ending]:
+    ) -> tuple[list[Candidate], StopReason]:
         """Return all candidates that were scored in all folds, and why there are no more.
 
         Of the ways to open folds each is for where the factors of the one before are too many.
         """
         found: list[Candidate] = []
-        ending, self.n_folds_ = Ending(), 0
+        ending, self.n_folds_ = StopReason(), 0
         with ending.noted(), count_to(None, "strengths tried in all folds", self.verbose) as advance:
             for opened in openings:
                 try:
@@ -236,27 +242,33 @@ class ChoosesMixtures:
                     workers = min(n_threads(self.n_jobs), len(folds))
                     given = (folds, workers, lambda m: spare[id(m)], advance, ending)
                     tried = Folds(*given) if shared is None else FoldsTogether(*given, shared=shared)
-                    found = searched(tried, *mixtures, self.n_alphas, self.ratio, every=self.l1_ratios is not None)
+                    averages, selections, (nothing,) = mixtures
+                    found = searched(
+                        tried, averages, selections, self.n_alphas, self.ratio, every=self.l1_ratios is not None
+                    )
+                    if found and (ending.status is None or self.scoring is None):  # a scorer takes time
+                        found = [tried.nothing(nothing), *found]
                     break
                 except (IncompatibleError, MemoryBudgetError):
                     if opened is openings[-1]:
                         raise
         return found, ending
 
-    def _mixtures(self: Any, training: Training, n_problems: int) -> tuple[list[Mixture], list[Mixture]]:
-        """Return the averages and the selections to try; averages need a matrix among samples, where there is one."""
+    def _mixtures(self: Any, training: Training, n_problems: int) -> Mixtures:
+        """Return averages and selections to try, and the empty model; averages need a matrix among samples."""
         own = np.ones(len(training.bank))
+        nothing = [nothing_of(own)]
         if training.without_matrix:
             if self._named_penalty == "ridge":
-                return [Mixture(EVERY, own, 0.0)], []
-            return [], selections_of(own, [1.0] if self.l1_ratios is None else self._ratios())
+                return [Mixture(EVERY, own, 0.0)], [], nothing
+            return [], selections_of(own, [1.0] if self.l1_ratios is None else self._ratios()), nothing
         averages, ratios = averages_of(training.bank, own), self._ratios()
         if self._named_penalty == "ridge" or len(own) == 1:
-            return averages[:1], []
+            return averages[:1], [], nothing
         many = n_problems > MOST_SELECTED
         if many:
             averages += drawn_averages(own, 0 if self.random_state is None else seed_from(self.random_state))
-        return averages if 0.0 in ratios else averages[:1], [] if many else selections_of(own, ratios)
+        return averages if 0.0 in ratios else averages[:1], [] if many else selections_of(own, ratios), nothing
 
     def _ratios(self: Any) -> list[float]:
         given = MIXINGS if self.l1_ratios is None else np.ravel(self.l1_ratios)
@@ -271,19 +283,16 @@ class ChoosesMixtures:
         splits: list[Split],
         loss: Loss,
         form: str,
-    ) -> list[OpenedFold]:
+    ) -> list[Fold]:
         """Return the folds, each with its kernels on its own training rows; held-out rows are not looked at."""
-        scorer, stop = self._search_scorer(loss), Event()
-        folds = []
-        for train, test in splits:
+        stop, folds = Event(), []
+        held_out = self._held_out(rows, target, scoring_weight, splits, by_target=True)
+        for (train, _), held in zip(splits, held_out, strict=True):
             check_deadline()
-            held_out = _held_out(rows, target, scoring_weight, test, scorer)
             samples = Samples.of(rows[train], target[train], weight[train])
-            plain = self._at_given_strength(samples.rows)
-            plain._known_rows, plain._loss, plain.kernels_as = held_out.rows, loss, form
-            encoded = plain._encoded(samples)
-            training, problems = plain._open(encoded, loss, BlockL1(1.0), kind=LAZY)
-            folds.append(OpenedFold(plain, encoded, training, problems, held_out, self._fold_tol, stop))
+            model = self._at_given_strength(samples.rows).set_params(**self._held_as_whole(form))
+            opened = Fold.opened(model, samples, loss, BlockL1(1.0), held, self._fold_tol, kind=LAZY, stop=stop)
+            folds.append(opened)
         return folds
 
     def _opened_together(
@@ -296,22 +305,14 @@ class ChoosesMixtures:
         loss: Loss,
         samples: Samples,
         whole: tuple[Training, list[Problem]],
-    ) -> tuple[list[OpenedFold], SharedFolds]:
+    ) -> tuple[list[Fold], SharedFolds]:
         """Return the folds on kernels of all rows, and the sums that they share."""
-        scorer, stop, folds = self._search_scorer(loss), Event(), []
-        plain = self._at_given_strength(rows)
-        shared = SharedFolds.opened(plain, samples, whole, splits, self._fold_tol)
-        for (_, test), own in zip(splits, shared.samples, strict=True):
-            held_out, model = _held_out(rows, target, scoring_weight, test, scorer), self._at_given_strength(rows)
-            model._known_rows, model._loss = held_out.rows, loss
-            model._single, model._n_targets = self._single, len(whole[1])
-            folds.append(OpenedFold(model, own, *whole, held_out, self._fold_tol, stop))
-        return folds, shared
-
-    def _search_scorer(self: Any, loss: Loss) -> Any:
-        """Return the scorer; the accuracy, and the squared error where that is the default, need none."""
-        plainly = self.scoring is None and loss.support == "real"
-        return None if plainly else check_scoring(self, scoring=self.scoring)
+        models = [self._at_given_strength(rows) for _ in splits]
+        for model in models:
+            model._encoded(Samples.of(rows, target, weight))
+        shared = SharedFolds.opened(models[0], samples, whole, splits, self._fold_tol)
+        held_out = self._held_out(rows, target, scoring_weight, splits, by_target=True)
+        return shared.folds(models, held_out, self._fold_tol, Event()), shared
 
     @property
     def _fold_tol(self: Any) -> float:
@@ -392,14 +393,7 @@ class ChoosesMixtures:
             )
 
 
-def _held_out(rows: Rows, target: Array, scoring_weight: Array | None, test: Array, scorer: Any) -> HeldOut:
-    """Return the rows that a fold holds out."""
-    return HeldOut(rows[test], target[test], None if scoring_weight is None else scoring_weight[test], scorer)
-
-
-def _unscored(
-    mixtures: tuple[list[Mixture], list[Mixture]], samples: Samples, n_folds: int, n_problems: int
-) -> Candidate:
+def _unscored(mixtures: Mixtures, samples: Samples, n_folds: int, n_problems: int) -> Candidate:
     """Return what is learned where there was no time to score anything: what a plain estimator takes by default."""
     mixture = (mixtures[1] or mixtures[0])[0]
     fraction = default_fraction(len(samples.weight))

@@ -31,8 +31,12 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     then in finer ones around the best; the choice averages each score with its neighbors, so that no lucky strength
     decides. The averages of all kernels, and of those on several columns, are to beat: one kind alone, or a selection,
     must be ahead of them by more than half a standard error of the difference over the folds, a view alone ahead of
-    everything else by more than a whole one. The winner is learned anew on all samples, to ``tol`` and with its
-    certificate.
+    everything else by more than a whole one. It is a race: one kind alone, or a selection, is tried at a few strengths
+    in two folds first, and followed only where it can still win. The winner is learned anew on all samples, to ``tol``
+    and with its certificate.
+
+    The empty model is among the candidates: what is not ahead of the best constant by more than a standard error of the
+    difference over the folds is no finding. Then the model is that constant, and a warning says so.
 
     Every fold learns standardization, widths and normalization of its kernels from its own training samples and builds
     them once, unless ``fold_kernels`` says otherwise. Averages take one eigendecomposition for all strengths, targets
@@ -61,7 +65,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         Smallest strength of the grid over the largest.
     l1_ratios : float or sequence of float or None, default=None
         Mixtures to try, each on a path of its own: 1 selects, 0 averages. None is 0.5 for elastic nets, and
-        (1, 0.5, 0) for a search, which leaves out 0.5 where 1 is behind 0 by more than a standard error.
+        (1, 0.5, 0) for a search, which leaves out what cannot win; those that are given are all followed.
     mus : float, sequence of float or None, default=None
         For ``"elasticnet"``, instead of ``l1_ratios``: weights of the squared norms to try, each fixed along a path in
         which ``alpha`` is the weight of the norms. These are ``mu`` and ``tau`` of the PFBS paper.
@@ -73,11 +77,11 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         Folds of K-fold selection (5 by default), or any splitter of scikit-learn, such as ``ShuffleSplit`` for
         hold-out selection.
     scoring : str, callable or None, default=None
-        The mean squared error by default; for "poisson" and "gamma" the share of the deviance that is explained. With
-        several targets, a search scores and chooses for each of them.
-    rule : {"best", "one_standard_error"}, default="best"
-        For a search. With the second, of all candidates within one standard error of the best the one with the fewest
-        kernels, and of these the strongest.
+        None is minus the mean loss of held-out rows, the loss that is minimized: squared or pinball errors, half the
+        deviance of counts but for a constant. With several targets, a search scores and chooses for each of them.
+    rule : {"best", "1se"}, default="best"
+        For a search. With "1se", of all candidates within one standard error of the best the one with the fewest
+        kernels, and of these the strongest: fewer kernels at a score that the folds cannot tell from the best.
     fold_tol : float or None, default=None
         Relative duality gap of the models of the folds in a search; None is 0.01, or ``tol`` if that is larger.
     fold_kernels : {"auto", "own", "shared"}, default="auto"
@@ -164,7 +168,6 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     """
 
     _plain = MKLRegressor
-    _default_scoring = "neg_mean_squared_error"
 
     def _checked_loss(self) -> Loss:
         if self._levels is not None:
@@ -246,8 +249,12 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     then in finer ones around the best; the choice averages each score with its neighbors, so that no lucky strength
     decides. The averages of all kernels, and of those on several columns, are to beat: one kind alone, or a selection,
     must be ahead of them by more than half a standard error of the difference over the folds, a view alone ahead of
-    everything else by more than a whole one. The winner is learned anew on all samples, to ``tol`` and with its
-    certificate.
+    everything else by more than a whole one. It is a race: one kind alone, or a selection, is tried at a few strengths
+    in two folds first, and followed only where it can still win. The winner is learned anew on all samples, to ``tol``
+    and with its certificate.
+
+    The empty model is among the candidates: what is not ahead of the best constant by more than a standard error of the
+    difference over the folds is no finding. Then the model is that constant, and a warning says so.
 
     Every fold learns standardization, widths and normalization of its kernels from its own training samples and builds
     them once. Averages take one eigendecomposition for all strengths, targets and classes. Strengths are fractions of
@@ -275,7 +282,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         Smallest strength of the grid over the largest.
     l1_ratios : float or sequence of float or None, default=None
         Mixtures to try, each on a path of its own: 1 selects, 0 averages. None is 0.5 for elastic nets, and
-        (1, 0.5, 0) for a search, which leaves out 0.5 where 1 is behind 0 by more than a standard error.
+        (1, 0.5, 0) for a search, which leaves out what cannot win; those that are given are all followed.
     mus : float, sequence of float or None, default=None
         For ``"elasticnet"``, instead of ``l1_ratios``: weights of the squared norms to try, each fixed along a path in
         which ``alpha`` is the weight of the norms.
@@ -284,10 +291,11 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     cv : int, splitter or iterable, default=None
         Folds of stratified K-fold selection (5 by default), or any splitter of scikit-learn.
     scoring : str, callable or None, default=None
-        The share of correct labels by default.
-    rule : {"best", "one_standard_error"}, default="best"
-        For a search. With the second, of all candidates within one standard error of the best the one with the fewest
-        kernels, and of these the strongest.
+        None is minus the mean loss of held-out rows, the loss that is minimized, summed over classes that are learned
+        one against the rest: a proper score, which the share of correct labels (``"accuracy"``) is not.
+    rule : {"best", "1se"}, default="best"
+        For a search. With "1se", of all candidates within one standard error of the best the one with the fewest
+        kernels, and of these the strongest: fewer kernels at a score that the folds cannot tell from the best.
     fold_tol : float or None, default=None
         Relative duality gap of the models of the folds in a search; None is 0.01, or ``tol`` if that is larger.
     weights : {"own", "shared"}, default="own"
@@ -363,7 +371,6 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     """
 
     _plain = MKLClassifier
-    _default_scoring = "accuracy"
 
     def __init__(
         self,

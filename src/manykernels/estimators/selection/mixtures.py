@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from manykernels.validation.arrays import Array
 
 EVERY = "all kernels"
+NO_KERNELS = "no kernels"
 MOST_KINDS = 6  # kinds of kernels, or views, that are each tried by themselves
 MOST_DRAWS = 16  # random weights that are tried where there are many targets
 CONCENTRATIONS = (0.1, 1.0)  # of the Dirichlet distributions that they come from, in turn
 
 # Of many candidates one is ahead by luck, so what is special must show more evidence. How much of it changes little
 # (benchmarks/evidence.py, docs/accuracy.md).
+EMPTY = -1.0  # the best constant, which everything must be ahead of, see `search.EVIDENCE`
 PLAIN = 0.0  # averages of all kernels, of those on several columns, and with weights that are drawn
 SPECIAL = 0.5  # one kind of kernels alone, and what selects
 NARROW = 1.0  # what leaves out columns (of precomputed kernels, kernels) that others read, as a view alone
@@ -152,6 +154,11 @@ def drawn_averages(own: Array, seed: int) -> list[Mixture]:
     draws = [rng.dirichlet(np.full(len(own), CONCENTRATIONS[k % 2])) for k in range(MOST_DRAWS if len(own) > 1 else 0)]
     kept = [np.where(draw > 1e-3 * draw.max(), draw, 0.0) for draw in draws]
     return [Mixture(f"draw {k}", own * draw * len(own), 0.0) for k, draw in enumerate(kept)]
+
+
+def nothing_of(own: Array) -> Mixture:
+    """Return the empty model: all kernels, at the strength under which none of them is selected."""
+    return Mixture(NO_KERNELS, own, 1.0, EMPTY)
 
 
 def selections_of(own: Array, mixings: Sequence[float]) -> list[Mixture]:

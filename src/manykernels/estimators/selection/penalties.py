@@ -76,6 +76,30 @@ class PenaltyFamily:
         return float(largest)
 
 
+@dataclass(frozen=True, eq=False)
+class PenaltyGrid:
+    """What is tried on grids: families of penalties, each with its strengths in decreasing order."""
+
+    families: list[PenaltyFamily]
+    alphas: list[Array]
+
+    def __len__(self) -> int:
+        return sum(len(grid) for grid in self.alphas)
+
+    @classmethod
+    def laid_out(
+        cls,
+        families: list[PenaltyFamily],
+        problems: list[Problem],
+        names: tuple[str, ...],
+        n_alphas: int,
+        ratio: float,
+    ) -> PenaltyGrid:
+        """Return grids of strengths from the largest useful one down, for these problems on kernels of these names."""
+        largest = [family.alpha_max(family.posed(problems, names)) for family in families]
+        return cls(families, [alpha_grid(top, n_alphas, ratio) for top in largest])
+
+
 def tried_factors(kernel_penalties: Any) -> list[Any] | None:
     """Return the kernel penalties to be tried one after the other, None where there is one answer.
 

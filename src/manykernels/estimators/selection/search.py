@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from manykernels.estimators.selection.mixtures import Mixture, Scale
-from manykernels.estimators.selection.opened import OpenedFold, Trial
-from manykernels.estimators.selection.stopping import Ending
+from manykernels.estimators.selection.folds import Fold, FoldScore
+from manykernels.estimators.selection.mixtures import EMPTY, PLAIN, Mixture, Scale
+from manykernels.estimators.selection.stopping import StopReason
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array
 
@@ -24,11 +24,14 @@ COARSE = 3  # steps of the grid that the first walk takes at once
 BEHIND = 2  # coarse steps that must have brought nothing better before a walk ends
 FARTHEST = 1e-4  # share of the smallest strength of the grid to which it may extend itself
 PLATEAU = 1e-3  # standard deviations over the folds that make no difference
-SCOUTS = 2  # folds in which a mixture that selects is tried first
+SCOUTS = 2  # folds in which what is in doubt is tried first
+FARTHER = 4  # steps of their grid by which kinds of kernels are tried beside the best strength of all kernels
 SCOUTED = 3  # strengths that it is tried at, equally spaced inside the grid
+BEYOND = 1.0 + 1e-6  # fraction of the strength at which a model is empty
+EVIDENCE = 1.0  # standard errors by which a candidate must be ahead of the best constant; benchmarks/evidence.py
 ROOM = 2**28  # bytes that matrices of several folds may take together; beyond, one fold is opened at a time
 
-TryAt = Callable[[Sequence[int]], Iterator[tuple[int, list["Trial"]]]]
+TryAt = Callable[[Sequence[int]], Iterator[tuple[int, list["FoldScore"]]]]
 
 
 @dataclass(frozen=True)
@@ -54,20 +57,20 @@ class Grid:
 
 
 @dataclass(eq=False)
-class Walk:
+class StrengthPath:
     """What is known of one mixture.
 
     Attributes
     ----------
     mixture : Mixture
     grid : Grid
-    trials : dict of int to list of Trial
+    trials : dict of int to list of FoldScore
         By the number of the strength; one trial a fold.
     """
 
     mixture: Mixture
     grid: Grid
-    trials: dict[int, list[Trial]] = field(default_factory=dict)
+    trials: dict[int, list[FoldScore]] = field(default_factory=dict)
 
     @property
     def numbers(self) -> list[int]:
@@ -83,24 +86,37 @@ class Walk:
         means = self.scores().mean(axis=1)
         return np.array(self.numbers)[np.argmax(np.where(np.isfinite(means), means, -np.inf), axis=0)]
 
-    def follow(self, try_at: TryAt) -> Walk:
-        """Walk; ``try_at`` tries strengths by number in all folds. What it raises leaves what was tried before."""
+    def follow(self, try_at: TryAt, around: Sequence[int] = ()) -> StrengthPath:
+        """Walk down; ``try_at`` tries strengths by number in all folds. What it raises leaves what was tried before.
+
+        Where it is known ``around`` which strengths the best will be, only what lies beside them is tried, and further
+        to the side on which the score rises.
+        """
         stride = COARSE if self.grid.n_first > 2 * COARSE else 1
-        self._try(range(0, min(BEHIND * stride + 1, self.grid.n_first), stride), try_at)
-        while (last := self.numbers[-1]) < self.grid.last and self._goes_on(stride):
+        if around:
+            self._follow_around(try_at, around, stride)
+        else:
+            self._try(range(0, min(BEHIND * stride + 1, self.grid.n_first), stride), try_at)
+        while (last := self.numbers[-1]) < self.grid.last and self._goes_on(1 if around else BEHIND, stride):
             self._try(range(last + stride, min(last + BEHIND * stride, self.grid.last + stride) + 1, stride), try_at)
         if stride > 1:
             self._refine(try_at)
         return self
 
+    def _follow_around(self, try_at: TryAt, around: Sequence[int], stride: int) -> None:
+        wanted = {number + side for number in around for side in (-stride, 0, stride)}
+        self._try(sorted(number for number in wanted if 0 <= number <= self.grid.last), try_at)
+        while (first := self.numbers[0]) > 0 and bool((self.best() == first).any()):
+            self._try([max(first - stride, 0)], try_at)
+
     def _try(self, numbers: Iterable[int], try_at: TryAt) -> None:
         for number, trials in try_at(list(numbers)):
             self.trials[number] = trials
 
-    def _goes_on(self, stride: int) -> bool:
+    def _goes_on(self, behind: int, stride: int) -> bool:
         """Whether the best of any score is near the end and no plateau."""
         last = self.numbers[-1]
-        if bool((self.best() > last - BEHIND * stride).any()):
+        if bool((self.best() > last - behind * stride).any()):
             return last < self.grid.n_first - 1 or not self.flat()
         return False
 
@@ -149,67 +165,99 @@ class Folds:
 
     Attributes
     ----------
-    folds : list of OpenedFold
+    folds : list of Fold
     workers : int
         Folds that are tried at once.
     spare : dict
         By mixture, the scales of all rows, for folds in which nothing can be gained.
     advance : callable
         Told in a line about each strength.
-    ending : Ending
+    ending : StopReason
         Told why nothing more is tried.
     """
 
-    folds: list[OpenedFold]
+    folds: list[Fold]
     workers: int
     spare: Callable[[Mixture], list[Scale]]
     advance: Callable[[str], None]
-    ending: Ending = field(default_factory=Ending)
+    ending: StopReason = field(default_factory=StopReason)
 
-    def walk(self, mixture: Mixture, grid: Grid) -> Walk:
+    def walk(self, mixture: Mixture, grid: Grid, around: Sequence[int] = ()) -> StrengthPath:
         """Walk down one mixture as far as there is time, then let the folds forget it."""
 
-        def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[Trial]]]:
+        def try_at(numbers: Sequence[int]) -> Iterator[tuple[int, list[FoldScore]]]:
             fractions = [grid.fraction(number) for number in numbers]
             for number, fraction, trials in zip(numbers, fractions, self.tried(mixture, fractions), strict=False):
                 score = float(np.mean([trial.scores.mean() for trial in trials]))
                 self.advance(f"{mixture.label}  {mixture.penalty}  fraction {fraction:.2g}  {score:.4g}")
                 yield number, trials
 
-        walk = Walk(mixture, grid)
+        walk = StrengthPath(mixture, grid)
         with self.ending.noted():
-            walk.follow(try_at)
-        for fold in self.folds:
-            fold.forget()
+            walk.follow(try_at, around)
+        self.forget()
         return walk
 
-    def scout(self, mixture: Mixture, grid: Grid, rivals: Sequence[Walk]) -> bool:
-        """Try a few strengths in two folds: whether the mixture can still win from the best of the others.
+    def forget(self) -> None:
+        """Let the folds drop what they remember of a mixture."""
+        for fold in self.folds:
+            fold.forget()
 
-        It cannot if it is behind in both folds for every score, even at the top of a parabola through its strengths.
+    def race(
+        self, mixture: Mixture, grid: Grid, numbers: Sequence[int], rivals: Sequence[StrengthPath]
+    ) -> StrengthPath | None:
+        """Walk down a mixture, unless it cannot win: None if a few strengths show that it is behind the others.
+
+        It is tried at equally spaced strengths in two folds, and is out if it is behind the best of the others in both,
+        for every score, even at the top of a parabola through its strengths; then at its best strength in all folds,
+        and is out if it is behind in the mean. What is left is walked around its best strength.
         """
-        best = _best_scores(rivals)[:SCOUTS]
-        numbers = sorted({k * (grid.n_first - 1) // (SCOUTED + 1) for k in range(1, SCOUTED + 1)})
-        more = [grid.n_first - 1] if grid.n_first - 1 > numbers[-1] else []
-        scores: list[Array] = []
         with self.ending.noted():
-            for number in [*numbers, *more]:
-                if (
-                    number in more
-                    and not (np.mean(scores[-1], axis=0) >= np.max(np.mean(scores, axis=1), axis=0)).any()
-                ):
-                    break  # the last one is needed only where the score still rises
-                (trials,) = self.tried(mixture, [grid.fraction(number)], slice(SCOUTS))
-                scores.append(np.array([trial.scores for trial in trials]))
-        if self.ending.status is not None:
-            return False
-        hopes = np.array(scores)
-        tops = hopes.mean(axis=1).argmax(axis=0)
-        columns = np.arange(hopes.shape[2])
-        hope = hopes[tops, :, columns].T + _rise(hopes.mean(axis=1), tops)
-        return bool((hope >= best).any())
+            around = self._hopes(mixture, grid, sorted(set(numbers)), _best_scores(rivals))
+            if around:
+                return self.walk(mixture, grid, around)
+        self.forget()
+        return None
 
-    def tried(self, mixture: Mixture, fractions: Sequence[float], among: slice = slice(None)) -> Iterator[list[Trial]]:
+    def _hopes(self, mixture: Mixture, grid: Grid, numbers: list[int], best: Array) -> list[int]:
+        """Return the numbers of the strengths at which a mixture may win, none if it cannot."""
+
+        def scouted(wanted: Sequence[int]) -> dict[int, Array]:
+            fractions = [grid.fraction(number) for number in wanted]
+            tried = self.tried(mixture, fractions, slice(SCOUTS))
+            return {n: np.array([one.scores for one in found]) for n, found in zip(wanted, tried, strict=True)}
+
+        scores = scouted(numbers)
+        step, ends = max(1, numbers[-1] - numbers[-2] if len(numbers) > 1 else 1), (numbers[0], numbers[-1])
+        means = np.array([scores[number].mean(axis=0) for number in numbers])
+        beyond = [end + side * step for end, side in zip(ends, (-1, 1), strict=True)]
+        rising = [bool((means.argmax(axis=0) == at).any()) for at in (0, len(numbers) - 1)]
+        more = [n for n, rises in zip(beyond, rising, strict=True) if rises and 0 <= n <= grid.n_first - 1]
+        scores |= scouted(more) if more else {}
+        numbers = sorted(scores)
+        hopes = np.array([scores[number] for number in numbers])
+        means = hopes.mean(axis=1)
+        tops = means.argmax(axis=0)
+        rise, columns = _rise(means, tops), np.arange(hopes.shape[2])
+        if not (hopes[tops, :, columns].T + rise >= best[: hopes.shape[1]]).any():
+            return []
+        around = sorted({numbers[top] for top in tops})
+        whole = list(self.tried(mixture, [grid.fraction(number) for number in around]))
+        found = np.array([[trial.scores for trial in trials] for trials in whole]).mean(axis=1).max(axis=0)
+        return around if (found + rise >= best.mean(axis=0)).any() else []
+
+    def nothing(self, mixture: Mixture) -> Candidate:
+        """Return the empty model as a candidate."""
+        scores = self.constants()
+        return Candidate(mixture, BEYOND, np.array([score.scores for score in scores]), 0.0, 0, edge=False)
+
+    def constants(self) -> list[FoldScore]:
+        """Return what the best constants of the folds score."""
+        return [fold.constant() for fold in self.folds]
+
+    def tried(
+        self, mixture: Mixture, fractions: Sequence[float], among: slice = slice(None)
+    ) -> Iterator[list[FoldScore]]:
         """Yield what the folds say of a mixture at each fraction of its strengths.
 
         Folds whose matrices can be held side by side are tried at one strength after the other, so that what ends the
@@ -229,16 +277,16 @@ class Folds:
 
     def _each(
         self,
-        folds: Sequence[OpenedFold],
+        folds: Sequence[Fold],
         mixture: Mixture,
         fractions: Sequence[float],
         spare: list[Scale],
         *,
         close: bool = False,
-    ) -> list[list[Trial]]:
+    ) -> list[list[FoldScore]]:
         """Return what each fold says of a mixture at these fractions, in threads if there are several."""
 
-        def function(fold: OpenedFold) -> list[Trial]:
+        def function(fold: Fold) -> list[FoldScore]:
             try:
                 return [fold.tried(mixture, fraction, spare) for fraction in fractions]
             finally:
@@ -269,29 +317,35 @@ def searched(
 ) -> list[Candidate]:
     """Return all candidates tried: averages of every kind, then mixtures that select, the sparsest first.
 
-    Unless ``every`` is true it is a race: a mixture that selects is tried in two folds at a few strengths, and walked
-    only where it can still win; those after the first only where the first leads. What lies between two that are behind
-    would take time and win nothing. A search that ends early has what was scored in every fold.
+    Unless ``every`` is true it is a race: what is in doubt, one kind of kernels alone or a mixture that selects, is
+    walked only where a few strengths in two folds show that it can still win, and mixtures between the sparsest and the
+    averages only where the sparsest leads. A search that ends early has what was scored in every fold.
     """
-    walks: list[Walk] = []
+    walks: list[StrengthPath] = []
+
+    def tried(mixture: Mixture, grid: Grid, numbers: Sequence[int], *, race: bool) -> bool:
+        walk = folds.race(mixture, grid, numbers, walks) if race else folds.walk(mixture, grid)
+        walks.extend([] if walk is None else [walk])
+        return walk is not None
+
+    broad, narrow = Grid(AVERAGING_STEPS, AVERAGING_RATIO), Grid(n_alphas, ratio)
     for mixture in averages:
-        walks.append(folds.walk(mixture, Grid(AVERAGING_STEPS, AVERAGING_RATIO)))
+        middle = int(np.median(walks[0].best())) if walks else 0
+        numbers = [n for n in (middle - FARTHER, middle, middle + FARTHER) if 0 <= n <= broad.last]
+        tried(mixture, broad, numbers, race=bool(walks) and not every and mixture.doubt > PLAIN)
         if folds.ending.status is not None:
             break
-    grid, first = Grid(n_alphas, ratio), len(walks)
+    first, race = len(walks), bool(averages) and not every
+    numbers = [k * (n_alphas - 1) // (SCOUTED + 1) for k in range(1, SCOUTED + 1)]
     for mixture in selections if folds.ending.status is None else ():
-        race = bool(averages) and not every
-        if race and (len(walks) > first and not _leads(walks[first], walks[:first])):
-            break
-        if race and not folds.scout(mixture, grid, walks):
-            break
-        walks.append(folds.walk(mixture, grid))
-        if folds.ending.status is not None:
+        leads = not race or len(walks) == first or _leads(walks[first], walks[:first])
+        goes_on = leads and tried(mixture, narrow, numbers, race=race)
+        if not goes_on or folds.ending.status is not None:
             break
     return [candidate for walk in walks if walk.trials for candidate in _candidates(walk)]
 
 
-def _leads(walk: Walk, rivals: Sequence[Walk]) -> bool:
+def _leads(walk: StrengthPath, rivals: Sequence[StrengthPath]) -> bool:
     """Whether the best of a walk is ahead of the best of others in the mean over the folds, for any score."""
     own, other = (_best_scores(walks).mean(axis=0) for walks in ([walk], rivals))
     return bool((own >= other).any())
@@ -311,14 +365,14 @@ def _rise(means: Array, tops: Array) -> Array:
     return np.where(inside & (bend > 0), rise, 0.0)
 
 
-def _best_scores(walks: Sequence[Walk]) -> Array:
+def _best_scores(walks: Sequence[StrengthPath]) -> Array:
     """Return the scores of the folds at the best mean, (n_folds, T)."""
     scores = np.concatenate([walk.scores() for walk in walks])
     best = scores.mean(axis=1).argmax(axis=0)
     return np.array(scores[best, :, np.arange(scores.shape[2])]).T
 
 
-def _candidates(walk: Walk) -> list[Candidate]:
+def _candidates(walk: StrengthPath) -> list[Candidate]:
     end = walk.numbers[-1]
     at_end = end >= walk.grid.last and bool((walk.best() == end).any()) and not walk.flat()
     return [
@@ -337,16 +391,20 @@ def _candidates(walk: Walk) -> list[Candidate]:
 def chosen(candidates: Sequence[Candidate], rule: str) -> Array:
     """Return the position of the best candidate of every score, (T,).
 
+    Where no candidate is ahead of the best constant by `EVIDENCE` standard errors of the difference over the folds, it
+    is the empty model.
+
     Scores of few folds jump from strength to strength: each mean is averaged with those of its neighbors. The plain
     averages are to beat: one kind of kernels, or a selection, must be ahead of them by more than half a standard error
     of the difference, fold by fold, and a view alone ahead of everything else by more than a whole one. With
-    ``rule="one_standard_error"``, of the candidates whose mean is within a standard error of the best, the one with the
+    ``rule="1se"``, of the candidates whose mean is within a standard error of the best, the one with the
     fewest kernels, and of these the strongest.
     """
     scores = np.array([candidate.scores for candidate in candidates])
     means = _smoothed(candidates, np.where(np.isfinite(scores).all(axis=1), scores.mean(axis=1), -np.inf))
+    doubts = np.array([candidate.mixture.doubt for candidate in candidates])
     if rule == "best":
-        return _with_evidence(np.array([candidate.mixture.doubt for candidate in candidates]), scores, means)
+        return _or_nothing(_with_evidence(doubts, scores, means), doubts, scores, means)
     best = means.argmax(axis=0)
     errors = scores.std(axis=1, ddof=min(1, scores.shape[1] - 1)) / np.sqrt(scores.shape[1])
     simplicity = [(candidate.n_active, -candidate.fraction) for candidate in candidates]
@@ -356,12 +414,29 @@ def chosen(candidates: Sequence[Candidate], rule: str) -> Array:
     return order[good.argmax(axis=0)]
 
 
+def ahead(scores: Array, others: Array, needed: float) -> Array:
+    """Whether scores (n_folds, T) are ahead of others in the mean, by standard errors of the difference by fold."""
+    gaps = scores - others
+    errors = gaps.std(axis=0, ddof=min(1, len(gaps) - 1)) / np.sqrt(len(gaps))
+    return np.asarray(gaps.mean(axis=0) > needed * np.where(np.isfinite(errors), errors, 0.0))
+
+
+def _or_nothing(taken: Array, doubts: Array, scores: Array, means: Array) -> Array:
+    """Return what was taken, or the empty model where that is not ahead of it by evidence."""
+    empty, columns = np.flatnonzero(doubts == EMPTY), np.arange(len(taken))
+    if not len(empty):
+        return taken
+    better = ahead(scores[taken, :, columns].T, scores[empty[0]], EVIDENCE)
+    return np.where(better | ~np.isfinite(means[empty[0]]), taken, empty[0])
+
+
 def _with_evidence(doubts: Array, scores: Array, means: Array) -> Array:
     """Take the best of what is in least doubt, unless what is in more is ahead by as many standard errors of folds."""
-    levels, columns = np.unique(doubts), np.arange(means.shape[1])
+    levels, columns = np.unique(doubts[doubts > EMPTY]), np.arange(means.shape[1])
     taken = _best_where(doubts == levels[0], means)
     for doubt in levels[1:]:
-        first, second = _best_where(doubts == doubt, means), _best_where(doubts < doubt, means)
+        first = _best_where(doubts == doubt, means)
+        second = _best_where((doubts < doubt) & (doubts > EMPTY), means)
         gaps = scores[first, :, columns] - scores[second, :, columns]
         errors = gaps.std(axis=1, ddof=min(1, gaps.shape[1] - 1)) / np.sqrt(gaps.shape[1])
         needed = means[second, columns] + doubt * np.where(np.isfinite(errors), errors, 0.0)

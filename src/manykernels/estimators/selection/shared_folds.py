@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manykernels.estimators.selection.folds import Candidates, FoldScores
+from manykernels.estimators.selection.folds import Fold, FoldScore, HeldOut
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples
@@ -25,6 +25,7 @@ from manykernels.solvers.factored.moments import FoldMoments
 from manykernels.solvers.run import check_deadline
 
 if TYPE_CHECKING:
+    from manykernels.estimators.selection.penalties import PenaltyGrid
     from manykernels.objective.losses import Loss
     from manykernels.objective.problem import Problem
     from manykernels.objective.regularizers import Regularizer
@@ -93,6 +94,15 @@ class SharedFolds:
             found.append([(p.dual_norms(rho), p.empirical_loss(np.where(rows, z, p.y))) for p, rho, z in pairs])
         return found
 
+    def constants(self) -> list[Array]:
+        """Return the best constants of each fold, by target: the means of what it learns from."""
+        free = [problem.fit_intercept for problem in self.problems]
+        weights = [self.problems[0].weight * rows for rows in self.models.training]
+        return [
+            np.array([np.average(p.y, weights=own) if has else 0.0 for p, has in zip(self.problems, free, strict=True)])
+            for own in weights
+        ]
+
     def fits(self, penalties: Sequence[Sequence[Regularizer]], problems: Sequence[Problem] | None = None) -> list[Fit]:
         """Return the solutions of every fold under its penalties, one a target."""
         base = self.problems if problems is None else problems
@@ -103,24 +113,21 @@ class SharedFolds:
         solved = zip(posed, self.models.at(posed), strict=True)
         return [Fit(own, list(found), np.array([one.kernel_norms for one in found])) for own, found in solved]
 
+    def folds(self, models: Sequence[BaseMKL], held_out: Sequence[HeldOut], tol: float, stop: Event) -> list[Fold]:
+        """Return the folds, on the kernels of all rows."""
+        each = zip(models, self.samples, held_out, strict=True)
+        return [Fold(model, own, self.training, self.problems, held, tol, stop) for model, own, held in each]
 
-def score_together(
-    shared: SharedFolds, models: Sequence[BaseMKL], folds: Sequence[FoldScores], found: Candidates
-) -> None:
-    """Score every candidate in all folds, one strength after the other; ``models`` know the rows held out."""
-    names = tuple(shared.training.bank.names)
-    for family, grid in zip(found.families, found.alphas, strict=True):
-        base = family.posed(shared.problems, names)
-        for alpha in grid:
-            penalties = [[family.at(alpha, own.total_weight)] * len(base) for own in shared.samples]
-            fits = shared.fits(penalties, base)
-            for fold, known, samples, fit in zip(folds, models, shared.samples, fits, strict=True):
+    def follow(self, folds: Sequence[Fold], grids: PenaltyGrid) -> Iterator[list[FoldScore]]:
+        """Yield what every strength of every penalty scores, in all folds at once."""
+        names = tuple(self.training.bank.names)
+        for family, grid in zip(grids.families, grids.alphas, strict=True):
+            base = family.posed(self.problems, names)
+            chosen = {} if family.factors is None else {"kernel_penalties": family.factors}
+            for alpha in grid:
                 check_deadline()
-                model = copy.copy(known).set_params(alpha=float(alpha))
-                if family.factors is not None:
-                    model.set_params(kernel_penalties=family.factors)
-                model._keep_fit(shared.training, fit, samples)
-                fold.add(model, fit)
+                fits = self.fits([[family.at(alpha, own.total_weight)] * len(base) for own in self.samples], base)
+                yield [fold.score(fit, alpha=float(alpha), **chosen) for fold, fit in zip(folds, fits, strict=True)]
 
 
 def obstacle_to_sharing(

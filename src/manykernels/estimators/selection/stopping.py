@@ -16,7 +16,7 @@ SEARCH_SHARE = 0.8  # of a time limit; the rest is for the last fit
 
 
 @dataclass(eq=False)
-class Ending:
+class StopReason:
     """Why a search ended before its end, if it did.
 
     Attributes

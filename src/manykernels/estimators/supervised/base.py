@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -52,7 +53,6 @@ from manykernels.grams.training import (
     reads_sparse,
 )
 from manykernels.kernels import FittedBank, FittedKernels, FittedPairBank, KernelBank
-from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.pairs.data import as_pairs
 from manykernels.objective.losses import LOSSES, Loss, get_loss
 from manykernels.objective.problem import Problem
@@ -104,7 +104,7 @@ def why_some(empty: list[int], labels: Array, word: str, alpha: Any, *, searched
     if isinstance(alpha, str):
         return f"{start} At alpha={alpha!r} no kernel gains more than tol there. Check those {noun}, or decrease tol."
     if np.ndim(alpha):
-        return f"{start} Of all strengths that were tried the strongest predicted them best: the kernels do not help."
+        return f"{start} No kernel predicts them better than a constant on rows that were held out."
     own = "MKLClassifier" if word == "class" else "MKLRegressor"
     remedy = f"An {own} with alpha={AUTO!r}" if searched else f"alpha={AUTO!r}"
     return f"{start} alpha={alpha:.4g} is too strong for them: {remedy} gives each of the {noun} a strength of its own."
@@ -149,7 +149,6 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
     alpha_: Any
     l1_ratio_: Any
     target_names_: Array
-    _known_rows: Rows | None = None  # checked before, see ``_checked_rows``
 
     @property
     def _takes_kernels(self) -> bool:
@@ -232,9 +231,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
             self.target_names_ = names
 
     def _checked_rows(self, X: Any, *, reset: bool) -> Rows:
-        """Return X as a bank takes it; the held-out rows that every model of a fold predicts are known."""
-        if isinstance(self._known_rows, Table) and X is self._known_rows.given:
-            return self._known_rows
+        """Return X as a bank takes it."""
         if not reset and isinstance(self._expansion.bank, FittedPairBank):
             as_pairs(X)
         read = None if reset or not self._reads_columns else self.selected_features_
@@ -514,6 +511,19 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
         rows = self._checked_rows(X, reset=False)
         with blas_limit(self._n_threads):
             return self._expansion.scores(rows) + self.intercept_
+
+    def _predicting(self, expansion: Any, intercepts: Array, loss: Loss) -> Self:
+        """Return this estimator with other functions, for scorers that ask for predictions alone."""
+        model = copy.copy(self)
+        model._expansion, model._loss = expansion, loss
+        model.intercept_ = float(intercepts[0]) if self._single else intercepts
+        return model
+
+    def _with_scores(self, X: Any, scores: Array) -> Self:
+        """Return this estimator with the decision values of these very rows known, which scorers ask for repeatedly."""
+        model = copy.copy(self)
+        model.__dict__["_scores"] = lambda asked: scores if asked is X else self._scores(asked)
+        return model
 
 
 def _without_samples(found: Solution) -> Solution:

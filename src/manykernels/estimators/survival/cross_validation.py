@@ -21,7 +21,7 @@ DEFAULT_FOLDS = 5
 
 
 class MKLSurvivalCV(CrossValidated, MKLSurvival):
-    """Hazards of many kernels, with the strength of the penalty chosen by the concordance on held-out folds.
+    """Hazards of many kernels, with the strength of the penalty chosen by the partial likelihood of held-out folds.
 
     The grid of strengths starts at the smallest ``alpha`` under which no kernel is selected and falls geometrically.
 
@@ -50,7 +50,8 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         Folds of K-fold selection (5 by default), with events in equal shares, or any splitter of scikit-learn, which
         gets the events (true or false) as y.
     scoring : str, callable or None, default=None
-        The concordance index by default.
+        None is minus the loss of held-out rows an event, the logarithm of their partial likelihood: a proper score,
+        which the concordance is not.
     solver : str or Solver, default="auto"
         Solver of every problem.
     kernel_penalties : array-like of shape (n_kernels,), dict, list of dict or None, default=None
@@ -82,7 +83,7 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
     alphas_ : ndarray
         The grid, decreasing.
     best_score_ : float
-        Mean concordance of the choice over the folds.
+        Mean score of the choice over the folds.
     cv_results_ : DataFrame
         A row a candidate, also from :meth:`cv_frame`.
     n_folds_ : int
@@ -111,7 +112,6 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
     weights = "own"
 
     _plain = MKLSurvival
-    _default_scoring = None
 
     def __init__(
         self,

@@ -188,11 +188,8 @@ def _score_of(estimator: Any) -> str:
     """Return what the scores of the folds are called."""
     if estimator.scoring is not None:
         return estimator.scoring if isinstance(estimator.scoring, str) else "score"
-    if hasattr(estimator, "classes_"):
-        return "accuracy"
-    if getattr(estimator, "_default_scoring", None) is None:
-        return "concordance"  # of survival times
-    return "negative mean squared error" if estimator._loss.support == "real" else "share of the deviance"
+    name = str(getattr(estimator._loss, "name", "loss"))
+    return "negative mean squared error" if name == "squared" else f"negative mean {name} loss".replace("_", " ")
 
 
 def _curve(row: Mapping[Any, Any]) -> str:
