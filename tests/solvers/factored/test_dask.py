@@ -209,3 +209,14 @@ def test_shared_weights_are_refused_beside_workers() -> None:
     stack = factored_stack(arrays.from_array(X, chunks=(20, -1)), BANK)
     with pytest.raises(IncompatibleError, match="cannot share their kernel weights where rows are on workers"):
         FactoredSharedProblem(stack, np.column_stack([y, -y]), "squared", BlockL1(1.0))
+
+
+def test_arrays_that_a_cluster_keeps_are_read_where_they_are() -> None:
+    distributed = pytest.importorskip("distributed")
+    X, y = data("squared", 60)
+    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster):
+        rows, target = arrays.from_array(X, chunks=(20, -1)).persist(), arrays.from_array(y, chunks=20).persist()
+        source = DaskRows(rows)
+        np.testing.assert_array_equal(source.vector(target).here(), y)
+        np.testing.assert_array_equal(np.concatenate(list(source.map(lambda part: part, [0, 1]))), X[:, :2])

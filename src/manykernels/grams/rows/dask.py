@@ -36,7 +36,7 @@ class DaskRows(RowSource):
         frame = hasattr(data, "to_delayed") and hasattr(data, "map_partitions")
         if not frame and (data.ndim != 2 or np.isnan(data.shape[1])):
             raise InvalidInputError(f"A Dask array of rows has two dimensions and a known width, got {data!r}.")
-        self._parts = list(data.to_delayed() if frame else data.rechunk({1: -1}).to_delayed()[:, 0])
+        self._parts = list(data.to_delayed() if frame else _blocks(data.rechunk({1: -1}))[:, 0])
         names = tuple(data.columns) if frame else None
         layer = _Layer()
         for part in self._parts:
@@ -127,7 +127,7 @@ class DaskRows(RowSource):
         self._check_length(array.shape)
         sizes = tuple(np.diff(self.starts).tolist())
         array = array if array.chunks[0] == sizes else array.rechunk((sizes,))
-        return self.hold(_second, None, [Held(array.to_delayed())])
+        return self.hold(_second, None, [Held(_blocks(array))])
 
     def _check_length(self, shape: tuple[Any, ...]) -> None:
         if shape != (self.n_rows,):
@@ -183,6 +183,11 @@ def _on_columns(function: Mapped, program: Program, positions: list[int] | None,
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:
     return function(*arguments)
+
+
+def _blocks(array: Any) -> Any:
+    """Return the blocks of a Dask array; to optimize the graph of one that a cluster keeps would lose its futures."""
+    return array.to_delayed(optimize_graph=False)
 
 
 def _itself(data: Any) -> Any:
