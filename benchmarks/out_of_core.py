@@ -1,12 +1,14 @@
 """Rows that are never in memory at once: ten million of them from a Parquet file, and Dask workers that may die.
 
-``/usr/bin/time -v python benchmarks/out_of_core.py [--problem parquet|dask] [--rows N] [--folder DIR] [--smoke]``
+``python benchmarks/out_of_core.py [--problem parquet|dask|vectors] [--rows N] [--folder DIR] [--smoke]``
 
 The data have the size of HIGGS: 28 standard normal columns, float32, ten of which matter, and a label. ``parquet``
 writes them into ``--folder`` (1.2 GB at ten million rows; removed at the end) a row group at a time, fits 27 Gaussian
 widths on every column, and predicts from the file. ``dask`` fits a file of a quarter of the rows and one of all of
 them, in as many partitions, on one and on two local workers, and on two of which one is killed during the fit; it
 compares the objectives with those of one process, and counts the bytes that move between processes in a pass.
+``vectors`` takes sums of vectors that stay beside rows on two workers, and by `dask.array` in their place: bytes, CPU
+time of client and scheduler, and transitions of tasks, a pass.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import pandas as pd
 
 from manykernels import solve
 from manykernels.grams.factored import FourierStack
-from manykernels.grams.rows import open_rows
+from manykernels.grams.rows import open_rows, sums
 
 COLUMNS, TRUE_COLUMNS = 28, 10
 WIDTHS = np.geomspace(0.1, 10.0, 27).tolist()
@@ -42,6 +44,9 @@ FORMATS = {
     "objective": ".2f",
     "mb_a_pass": ".1f",
     "data_mb": ".0f",
+    "kb_a_pass": ".0f",
+    "transitions": ".0f",
+    "cpu_ms": ".0f",
 }
 
 
@@ -138,6 +143,46 @@ def on_dask(path: Path, tol: float) -> list[dict[str, Any]]:
     return records
 
 
+def vectors_beside_rows(rows: int, passes: int) -> list[dict[str, Any]]:
+    """Sum a logistic loss and its derivatives by vectors beside rows, and by `dask.array` in their place."""
+    import dask
+    from dask import array
+    from dask.distributed import Client, LocalCluster
+
+    rng, chunk = np.random.default_rng(0), -(-rows // (2 * PARTITIONS))
+    labels, scores = rng.choice([-1.0, 1.0], rows), rng.normal(size=rows)
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
+        source = open_rows(array.from_array(np.zeros((rows, 1)), chunks=(chunk, 1)).persist())
+        terms = source.vector(labels), source.vector(scores)
+        blocks = tuple(array.from_array(part, chunks=chunk).persist() for part in (labels, scores))
+
+        def by_terms(step: float) -> list[float]:
+            y, z = terms
+            e = np.exp(-y * (z + step))
+            gradient = (-y * e / (1 + e)).held()
+            return sums(np.log1p(e), e / (1 + e) ** 2, gradient * gradient)
+
+        def by_blocks(step: float) -> list[float]:
+            y, z = blocks
+            e = array.exp(-y * (z + step))
+            gradient = (-y * e / (1 + e)).persist()
+            totals = (array.log1p(e).sum(), (e / (1 + e) ** 2).sum(), (gradient * gradient).sum())
+            return [float(total) for total in dask.compute(*totals)]
+
+        records = []
+        for name, total in (("vectors beside rows", by_terms), ("dask.array", by_blocks)):
+            total(0.0)
+            tasks, before, cpu = cluster.scheduler.transition_counter, moved(), time.process_time()
+            value = [total(0.01 * k) for k in range(passes)][-1][0]
+            record = {"rows": name, "objective": value, "status": "converged", "kb_a_pass": (moved() - before) / 1e3}
+            record |= {"transitions": cluster.scheduler.transition_counter - tasks, "cpu_ms": time.process_time() - cpu}
+            records.append(record)
+    for record in records:
+        record |= {"kb_a_pass": record["kb_a_pass"] / passes, "transitions": record["transitions"] / passes}
+        record |= {"cpu_ms": 1e3 * record["cpu_ms"] / passes}
+    return records
+
+
 def moved() -> int:
     """Return the bytes that processes of this machine have sent each other so far, over the loopback device."""
     import psutil
@@ -154,7 +199,7 @@ def kill_a_worker(client: Any) -> None:
 def main() -> int:
     """Measure, print, save; return the exit code."""
     parser = common.parser("Rows that are never in memory at once.")
-    parser.add_argument("--problem", choices=["parquet", "dask"], default="parquet", help="who holds the rows")
+    parser.add_argument("--problem", choices=["parquet", "dask", "vectors"], default="parquet", help="what is tried")
     parser.add_argument("--rows", type=int, default=10**7, help="how many")
     parser.add_argument(
         "--folder", type=Path, default=None, help="where the file is written; a temporary folder if not given"
@@ -166,7 +211,9 @@ def main() -> int:
     common.print_environment(record)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         path = Path(folder) / "rows.parquet"
-        if options.problem == "dask":
+        if options.problem == "vectors":
+            records = vectors_beside_rows(rows, 20)
+        elif options.problem == "dask":
             records = []
             for size in (rows // 4, rows):
                 write(path, size, options.seed, -(-size // PARTITIONS))
