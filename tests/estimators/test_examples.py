@@ -27,7 +27,7 @@ PROMISES = {
     "custom_solver.py": ["direct_ridge: gap", "it needs a quadratic conjugate without box and kink"],
     "custom_stack.py": ["1.0 MB instead of 32", "heaviest: kernel 7, kernel 42"],
     "custom_loss.py": ["log_cosh: working_set", "asymmetric_squared: working_set", "chosen by cross-validation"],
-    "custom_regularizer.py": ["working_set: gap", "kernels along the path", "chosen by cross-validation"],
+    "custom_regularizer.py": [": gap", "kernels along the path", "chosen by cross-validation"],
     "custom_family.py": ["cauchy(width=", "gap over all widths"],
     "survival.py": ["marker: gaussian", "concordance on new patients  0.7", "Brier scores", "free of the event"],
     "report.py": ["mean score of the folds", "open it in a browser"],
