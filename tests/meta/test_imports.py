@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -129,3 +130,9 @@ def test_loops_are_compiled_in_one_place() -> None:
     """Numba alone ends the import where no folder can hold machine code; ``manykernels.compiled`` does not."""
     users = [path.name for path in SOURCES if re.search(r"^\s*(from|import) numba\b", path.read_text(), re.MULTILINE)]
     assert users == ["compiled.py"]
+
+
+def test_contracts_say_that_they_need_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pytest", None)
+    with pytest.raises(ImportError, match=r"not installed\. Install it with: python -m pip install pytest"):
+        runpy.run_path(str(PACKAGE / "testing" / "__init__.py"))

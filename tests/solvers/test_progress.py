@@ -111,3 +111,10 @@ def test_silence_is_silent(terminal: io.StringIO, capsys: pytest.CaptureFixture[
     regularization_path(X, Y, kernels=BANK, alphas=ALPHAS)
     assert terminal.getvalue() == ""
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_bar_leaves_nothing_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    with count_to(2, "folds", verbose=1) as advance:
+        advance("first")
+        advance("second")
+    assert capsys.readouterr() == ("", "")
