@@ -43,7 +43,7 @@ def main() -> None:
         [("common", HistogramIntersection()), ("roots", HistogramIntersection(0.5)), ("gaussian", Gaussian(10.0))]
     )
     model = MKLClassifier(bank, alpha="0.1*max").fit(X[:150], y[:150])
-    print(model.weights_frame()[["name", "kernel", "share"]].to_string(index=False))
+    print(model.weights_frame()[["name", "kernel", "norm_share"]].to_string(index=False))
     print(f"held-out accuracy {model.score(X[150:], y[150:]):.2f}")
 
 

@@ -27,7 +27,7 @@ kernels = PairKernels(
 )
 model = MKLRegressor(kernels, alpha="0.1*max").fit(data, y)
 print(f"{data}, {len(model.kernel_names_)} kernels; gap {model.dual_gap_:.0e}")
-for name, share in model.weights_frame()[["name", "share"]].head(4).itertuples(index=False):
+for name, share in model.weights_frame()[["name", "norm_share"]].head(4).itertuples(index=False):
     print(f"  {name:70} {share:.2f}")
 
 for new in ("left", "right", "both"):

@@ -22,7 +22,7 @@ X_train, X_test, y_train, y_test = train_test_split(table, response, train_size=
 search = GridSearchCV(HierarchicalMKL(degree=3), {"alpha": [1e-2, 1e-3]}, cv=3).fit(X_train, y_train)
 model = search.best_estimator_
 
-print(model.weights_frame()[["name", "norm", "share"]].head(10).round(3).to_string(index=False))
+print(model.weights_frame()[["name", "norm", "norm_share"]].head(10).round(3).to_string(index=False))
 print(
     f"\n{len(model.kernel_names_)} of 5455 products selected, {model.n_visited_} visited; "
     f"relative duality gap over all of them {model.dual_gap_:.1e}."

@@ -25,7 +25,10 @@ model = search.best_estimator_
 
 view_of = np.array([name.split(":")[0] for name in model.kernel_names_])
 share = (
-    model.weights_frame().assign(view=lambda frame: frame["name"].str.split(":").str[0]).groupby("view")["share"].sum()
+    model.weights_frame()
+    .assign(view=lambda frame: frame["name"].str.split(":").str[0])
+    .groupby("view")["norm_share"]
+    .sum()
 )
 print(f"informative views {', '.join(data.informative)}; found: {share.round(2).to_dict()}")
 print(

@@ -22,4 +22,4 @@ for p in (1.0, 1.1):
         f"held-out R2 {model.score(X_test, y_test):.3f}, "
         f"relative gap over all of them {model.dual_gap_:.1e} ({model.certificate_method_})"
     )
-    print(model.weights_frame()[["name", "weight", "share"]].head(4).round(3).to_string(index=False))
+    print(model.weights_frame()[["name", "weight", "norm_share"]].head(4).round(3).to_string(index=False))

@@ -47,7 +47,7 @@ search = GridSearchCV(model, {"alpha": [0.01, 0.03, 0.1]}, cv=4)
 train, test, y_train, y_test = train_test_split(stack, y, test_size=0.3, random_state=0)
 search.fit(train, y_train)
 print(f"alpha {search.best_params_['alpha']}, held-out accuracy {search.score(test, y_test):.2f}")
-print(search.best_estimator_.weights_frame(active_only=False)[["name", "weight", "share"]].to_string(index=False))
+print(search.best_estimator_.weights_frame(active_only=False)[["name", "weight", "norm_share"]].to_string(index=False))
 
 scores = cross_val_score(search.best_estimator_, stack, y, cv=5)
 print(f"cross-validated accuracy {scores.mean():.2f} +- {scores.std():.2f}")

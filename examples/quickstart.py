@@ -29,7 +29,7 @@ print(f"one kernel (SVC)       {svc.score(X_test, y_test):.3f}, width and C cros
 print(f"relative duality gap   {model.dual_gap_:.1e} after {solution.passes:.1f} passes and {solution.elapsed_s:.2f} s")
 print(f"selected               {len(frame)} of {len(model.kernel_names_)} kernels")
 print(f"support                {len(model.support_)} of {len(X_train)} samples")
-print(f"\n{frame[['name', 'weight', 'share']].head(8).to_string(index=False)}")
+print(f"\n{frame[['name', 'weight', 'norm_share']].head(8).to_string(index=False)}")
 
 # Why is the first test tumor judged as it is? The contributions of the kernels add up to the score.
 first = X_test[:1]

@@ -53,4 +53,4 @@ for m, name in enumerate(names):
     alone = KernelStack(kernels[m : m + 1], names=[name])
     print(f"{name:20} alone: accuracy {cross_val_score(model, alone, bound, cv=4).mean():.2f}")
 print(f"all together: accuracy {cross_val_score(model, stack, bound, cv=4).mean():.2f}")
-print(model.fit(stack, bound).weights_frame()[["name", "share"]].to_string(index=False))
+print(model.fit(stack, bound).weights_frame()[["name", "norm_share"]].to_string(index=False))

@@ -34,7 +34,7 @@ for weights in ("own", "shared"):
     )
 
 # One table for all classes, and what each view adds to the score of each class for the first new picture.
-print(model.weights_frame()[["name", "weight", "share"]].round(3).to_string(index=False))
+print(model.weights_frame()[["name", "weight", "norm_share"]].round(3).to_string(index=False))
 added = model.decompose(X_test[:1])[:, 0]
 for view in views:
     chosen = [name.startswith(view) for name in model.kernel_names_]

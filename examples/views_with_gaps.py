@@ -23,7 +23,7 @@ views, new = views[:160], views[160:]
 model = MKLClassifierCV(KernelBank.from_views(), cv=4, n_alphas=8).fit(views, views.align(y))
 truth = new.align(y)
 print(f"informative: {', '.join(data.informative)}; gap {model.dual_gap_:.0e}")
-print(model.weights_frame()[["name", "share"]].head(4).to_string(index=False))
+print(model.weights_frame()[["name", "norm_share"]].head(4).to_string(index=False))
 whole = new.present.all(axis=1).to_numpy()
 print(f"accuracy with all views {model.score(new[whole], truth[whole]):.2f}, ", end="")
 print(f"without one {model.score(new[~whole], truth[~whole]):.2f}")

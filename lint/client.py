@@ -36,7 +36,7 @@ def views(table: pd.DataFrame, labels: pd.Series[str]) -> pd.DataFrame:
     model = MKLClassifier(bank, penalty="elasticnet", l1_ratio=0.5).fit(table, labels)
     gap: float = model.dual_gap_
     weights: pd.DataFrame = model.weights_frame(active_only=True)
-    return weights[weights["share"] > gap]
+    return weights[weights["norm_share"] > gap]
 
 
 def tuned(table: pd.DataFrame, labels: pd.Series[str], path: Path) -> Path:

@@ -64,7 +64,7 @@ def test_json_of_fit(run: Runner, data: Path, tmp_path: Path) -> None:
     }  # fmt: skip
     assert {name: type(value) for name, value in found.items()} == expected
     assert set(found["weights"][0]) == {
-        "name", "kernel", "columns", "weight", "norm", "share", "above_noise",
+        "name", "kernel", "columns", "weight", "norm", "norm_share", "above_noise",
     }  # fmt: skip
     assert (found["command"], found["status"], found["n_samples"], found["n_test"]) == ("fit", "converged", 48, 12)
     assert found["features"] == ["age", "bmi", "blood pressure"]

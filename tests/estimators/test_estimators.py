@@ -130,10 +130,10 @@ def test_sample_weights_are_routed(data: Any) -> None:
 def test_weights_frame_lists_the_heaviest_first(data: Any) -> None:
     model = MKLClassifier(KernelBank.per_feature(widths=[0.5, 2.0]), alpha=0.001).fit(data.frame, data.labels)
     frame, whole = model.weights_frame(), model.weights_frame(active_only=False)
-    assert list(frame.columns) == ["name", "kernel", "columns", "weight", "norm", "share", "above_noise"]
+    assert list(frame.columns) == ["name", "weight", "norm_share", "above_noise", "norm", "kernel", "columns"]
     assert frame["weight"].is_monotonic_decreasing
     assert (len(frame), len(whole)) == (np.count_nonzero(model.kernel_weights_), 6)
-    np.testing.assert_allclose(frame["share"].sum(), 1.0)
+    np.testing.assert_allclose(frame["norm_share"].sum(), 1.0)
     np.testing.assert_array_equal(np.sort(whole["weight"]), np.sort(model.kernel_weights_))
     by_hand = np.sqrt(np.einsum("i,mij,j->m", rho := model.solution_.dual_coef, training_grams(model, data), rho))
     np.testing.assert_allclose(model.kernel_norms_, model.kernel_weights_ * by_hand, atol=1e-8)
@@ -150,7 +150,7 @@ def test_weights_frame_of_several_classes_names_them() -> None:
     frame = MKLClassifier().fit(X, np.array(["s", "c", "v"])[y]).weights_frame()
     assert list(frame.columns[:2]) == ["class", "name"]
     assert set(frame["class"]) == {"s", "c", "v"}
-    np.testing.assert_allclose(frame.groupby("class")["share"].sum(), 1.0)
+    np.testing.assert_allclose(frame.groupby("class")["norm_share"].sum(), 1.0)
 
 
 def test_probabilities_only_with_the_logistic_loss(data: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,9 @@ from manykernels import (
     load_model,
     report,
     save_model,
+    solve,
 )
+from manykernels.estimators.supervised.leave_out import Parts, leave_out_inverse
 from manykernels.estimators.supervised.targets import names_of_targets
 from manykernels.exceptions import InvalidInputError
 
@@ -62,14 +65,65 @@ def test_an_empty_model_has_its_intercept_only() -> None:
     assert not model.feature_importances_.any()
 
 
-def test_importances_share_the_norm_of_a_kernel_among_its_columns() -> None:
+def test_leaving_a_row_out_in_closed_form_is_a_fit_without_it() -> None:
+    """With ridge and squared loss there is nothing approximate about it."""
+    for fit_intercept in (True, False):
+        model = MKLRegressor(SINGLE, penalty="ridge", alpha=0.05, tol=1e-10, fit_intercept=fit_intercept)
+        model.fit(X, TARGETS["mass"])
+        parts = Parts(model._expansion, model._expansion.weights[0], model._expansion.coefficients[0])
+        inverse = leave_out_inverse(parts.kernel, np.ones(len(X)), fit_intercept=fit_intercept)
+        steps = parts.rho / np.diagonal(inverse)
+        kernels = np.stack([parts.gram(m) for m in range(4)])
+        for row in (0, 7):
+            kept = np.delete(np.arange(len(X)), row)
+            again = solve(
+                kernels[:, kept][:, :, kept], TARGETS["mass"].to_numpy()[kept], loss="squared", regularizer="ridge",
+                strength=model.alpha_ * len(X), tol=1e-12, fit_intercept=fit_intercept,
+            )  # fmt: skip
+            expected = again.kernel_weights * (kernels[:, row][:, kept] @ again.dual_coef)
+            found = [parts.left_out([m], inverse, steps)[row] for m in range(4)]
+            assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+            unseen = parts.scores[row] + model.intercept_ + parts.rho[row] - steps[row]
+            assert_allclose(unseen, expected.sum() + again.intercept, rtol=1e-6)
+
+
+def test_importances_share_a_kernel_among_its_columns() -> None:
     bank = KernelBank([("both", Linear(), ["a", "b"]), ("c", Linear(), ["c"]), ("d", Linear(), ["d"])])
     model = MKLRegressor(bank, penalty="ridge", alpha=0.01).fit(X, TARGETS["mass"])
-    both, c, d = model.kernel_norms_ / model.kernel_norms_.sum()
-    assert_allclose(model.feature_importances_, [both / 2, both / 2, c, d])
-    several = MKLRegressor(bank, alpha=0.05).fit(X, TARGETS)
-    each = [MKLRegressor(bank, alpha=0.05).fit(X, TARGETS[name]).feature_importances_ for name in TARGETS]
-    assert_allclose(several.feature_importances_, np.mean(each, axis=0), atol=1e-6)
+    found = model.feature_importances_
+    assert_allclose(found.sum(), 1.0)
+    assert found[0] == found[1]
+
+
+def test_a_category_of_many_levels_is_not_important() -> None:
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"true": rng.normal(size=150), "many": rng.integers(0, 60, 150).astype(str)})
+    labels = rows["true"] + rng.normal(size=150) > 0
+    model = MKLClassifier(KernelBank.auto(), alpha=0.002).fit(rows, labels)
+    norms = model.weights_frame().groupby("columns")["norm_share"].sum()
+    assert norms["many"] > norms["true"]
+    true, many = model.feature_importances_
+    assert true > 0.9 > 0.1 > many
+
+
+@pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive"])
+def test_losses_with_kinks_say_what_to_do(loss: str) -> None:
+    model: Any = MKLClassifier(SINGLE, loss=loss) if loss == "hinge" else MKLRegressor(SINGLE, loss=loss)
+    model.fit(X, TARGETS["mass"] > TARGETS["mass"].median() if loss == "hinge" else TARGETS["mass"])
+    with pytest.raises(AttributeError, match=f"not defined for the loss '{loss}'.*predictive_importance"):
+        _ = model.feature_importances_
+
+
+def test_shares_of_the_variance_sum_to_one() -> None:
+    model = MKLRegressor(SINGLE, alpha=0.01).fit(X, TARGETS["mass"])
+    frame = model.variance_frame(X)
+    assert_allclose(frame["share"].sum(), 1.0)
+    assert_allclose(frame["variance"] + frame["covariance"], frame["share"])
+    parts = model.decompose_frame(X)
+    name = frame["name"].iloc[0]
+    assert_allclose(frame["variance"].iloc[0], parts[name].var() / parts.sum(axis=1).var())
+    several = MKLRegressor(SINGLE, alpha=0.01).fit(X, TARGETS).variance_frame(X)
+    assert_allclose(several.groupby("output")["share"].sum(), 1.0)
 
 
 def test_importances_select_columns_in_scikit_learn() -> None:

@@ -25,7 +25,7 @@ from manykernels import (
     compare,
     leave_one_out_importance,
     nested_cross_validation,
-    permutation_importance,
+    predictive_importance,
     regularization_path,
     report,
     stability_selection,
@@ -130,7 +130,7 @@ def _stability(case: TableCase) -> Any:
 
 def _importance(case: TableCase) -> Any:
     model = MKLRegressor(case.bank).fit(case.X, case.numbers)
-    return permutation_importance(model, case.X, case.numbers, n_repeats=1)
+    return predictive_importance(model, case.X, case.numbers, n_repeats=1)
 
 
 def _left_out(case: TableCase) -> Any:

@@ -42,7 +42,7 @@ def heights(ax: Any) -> list[float]:
 # --- weights ---
 
 
-@pytest.mark.parametrize("value", ["weight", "norm", "share"])
+@pytest.mark.parametrize("value", ["weight", "norm", "norm_share"])
 def test_weights_are_those_of_the_frame(named: Named, value: str) -> None:
     model, _ = named("binary")
     display = KernelWeightsDisplay.from_estimator(model, value=value, top=3).plot()
@@ -73,7 +73,7 @@ def test_weights_of_a_target_or_of_their_mean(named: Named) -> None:
 
 
 def test_weights_refuse_what_is_not_there(named: Named) -> None:
-    with pytest.raises(InvalidInputError, match=r"value must be one of weight, norm, share, got 'size'"):
+    with pytest.raises(InvalidInputError, match=r"value must be one of weight, norm, norm_share, got 'size'"):
         KernelWeightsDisplay.from_estimator(named("binary")[0], value="size")
     with pytest.raises(InvalidInputError, match=r"single target; leave out target='yes'"):
         KernelWeightsDisplay.from_estimator(named("binary")[0], target="yes")

@@ -18,7 +18,7 @@ from manykernels import (
     MKLClassifier,
     MKLRegressor,
     leave_one_out_importance,
-    permutation_importance,
+    predictive_importance,
     stability_selection,
 )
 from manykernels.exceptions import InvalidInputError
@@ -102,7 +102,7 @@ def test_a_penalty_that_selects_nothing_is_refused() -> None:
 def test_permutation_is_that_of_the_part_of_a_view() -> None:
     X, y = _table(2, n=90)
     model = MKLRegressor(BANK, alpha=0.01).fit(X[:60], y[:60])
-    found = permutation_importance(model, X[60:], y[60:], n_repeats=99, random_state=0)
+    found = predictive_importance(model, X[60:], y[60:], n_repeats=99, random_state=0)
     assert set(found["name"][:2]) == {"c1", "c4"}
     assert (found["p_value"][:2] == 0.01).all()
     # The same by the long way: shuffle the column itself. The two draws differ, their means nearly do not.
@@ -118,7 +118,7 @@ def test_p_values_on_noise_are_not_small() -> None:
     X, y = _table(3, n=120)
     model = MKLRegressor(BANK, alpha=1e-3).fit(X[:60], y[:60])
     unrelated = np.random.default_rng(9).normal(size=60)
-    values = permutation_importance(model, X[60:], unrelated, n_repeats=99, random_state=0)["p_value"]
+    values = predictive_importance(model, X[60:], unrelated, n_repeats=99, random_state=0)["p_value"]
     assert (values > 0.02).all()
 
 
@@ -127,18 +127,18 @@ def test_permutation_for_classes_and_scorers(scoring: str | None) -> None:
     X, y = _table(4)
     codes = np.digitize(y, [-1, 1])
     model = MKLClassifier(BANK, alpha=0.01).fit(X, codes)
-    found = permutation_importance(model, X, codes, n_repeats=19, scoring=scoring, random_state=0)
+    found = predictive_importance(model, X, codes, n_repeats=19, scoring=scoring, random_state=0)
     assert set(found["name"][:2]) == {"c1", "c4"}
 
 
 def test_permutation_of_a_search_and_wrong_arguments() -> None:
     X, y = _table(5)
     model = GaussianMKL(max_iter=3).fit(X[["c1", "c2"]], np.sin(X["c1"]))
-    assert len(permutation_importance(model, X[["c1", "c2"]], np.sin(X["c1"]), by="kernel", n_repeats=9)) >= 1
+    assert len(predictive_importance(model, X[["c1", "c2"]], np.sin(X["c1"]), by="kernel", n_repeats=9)) >= 1
     with pytest.raises(InvalidInputError, match="at least 2 rows"):
-        permutation_importance(model, X[["c1", "c2"]][:1], y[:1])
+        predictive_importance(model, X[["c1", "c2"]][:1], y[:1])
     with pytest.raises(InvalidInputError, match="by must be"):
-        permutation_importance(model, X[["c1", "c2"]], y, by="row")
+        predictive_importance(model, X[["c1", "c2"]], y, by="row")
 
 
 # --- leaving out ---

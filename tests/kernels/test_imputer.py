@@ -17,7 +17,7 @@ from manykernels import (
     ViewImputer,
     Views,
     leave_one_out_importance,
-    permutation_importance,
+    predictive_importance,
 )
 from manykernels.exceptions import InvalidInputError
 
@@ -62,7 +62,7 @@ def test_masks_that_cost_most_samples_are_said_and_filling_pays() -> None:
     model = make_pipeline(ViewImputer(), MKLRegressor(KernelBank.from_views(numbers, specs)))
     assert cross_val_score(model, numbers, Y, cv=3).mean() > bad + 0.2
     assert leave_one_out_importance(model, numbers, Y, cv=3)["name"].iloc[0] == "genes"
-    assert permutation_importance(clone(model).fit(numbers, Y), numbers, Y, n_repeats=20)["name"].iloc[0] == "genes"
+    assert predictive_importance(clone(model).fit(numbers, Y), numbers, Y, n_repeats=20)["name"].iloc[0] == "genes"
 
 
 @pytest.mark.parametrize("gaps", [{"g1": [3]}, {f"g{j}": list(range(45)) for j in range(30)}])

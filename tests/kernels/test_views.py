@@ -155,7 +155,7 @@ def test_reports_and_displays_name_the_views(views, y, tmp_path):
     page = tmp_path / "report.html"
     report(model, views, y, page, cv=None)
     assert "rna: " in page.read_text(encoding="utf-8")
-    shown = KernelWeightsDisplay.from_estimator(model, by="view", value="share").frame()
+    shown = KernelWeightsDisplay.from_estimator(model, by="view", value="norm_share").frame()
     assert set(shown["name"]) <= {"rna", "clinic", "clinic/site"}
 
 

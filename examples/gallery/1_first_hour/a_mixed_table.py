@@ -19,8 +19,8 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
 
 model = MKLRegressorCV(penalty="l1", cv=4, n_alphas=8).fit(X_train, y_train)
 print(f"held-out R2 {model.score(X_test, y_test):.2f}, relative duality gap {model.dual_gap_:.0e}")
-print(model.weights_frame()[["name", "share"]].head(6).to_string(index=False))
-display = KernelWeightsDisplay.from_estimator(model, by="feature", value="share").plot()
+print(model.weights_frame()[["name", "norm_share"]].head(6).to_string(index=False))
+display = KernelWeightsDisplay.from_estimator(model, by="feature", value="norm_share").plot()
 
 # %%
 # The largest bars are the columns that the model uses most; kernels on all columns count for each

@@ -23,7 +23,7 @@ X_train, X_test, y_train, y_test = train_test_split(
 bank = KernelBank.from_views(views, normalize="mean_diagonal")
 model = MKLClassifierCV(bank, penalty="l1", cv=4, n_alphas=8).fit(X_train, y_train)
 print(f"the truth: {cohort.informative}; held-out accuracy {model.score(X_test, y_test):.2f}")
-print(KernelWeightsDisplay.from_estimator(model, by="view", value="share").plot().frame())
+print(KernelWeightsDisplay.from_estimator(model, by="view", value="norm_share").plot().frame())
 
 # %%
 # The two views that carry the classes have most of the share. With so few patients some of it

@@ -20,7 +20,7 @@ model = MKLClassifier(bank, loss="logistic", alpha=0.02).fit(X, y)
 n_kernels = len(model.kernel_names_)
 print(f"{len(model.weights_frame())} of {n_kernels} kernels, duality gap {model.dual_gap_:.1e}")
 figure, axes = plt.subplots(1, 2, figsize=(13, 7), width_ratios=[1, 2], layout="constrained")
-KernelWeightsDisplay.from_estimator(model, value="share").plot(axes[0])
+KernelWeightsDisplay.from_estimator(model, value="norm_share").plot(axes[0])
 WeightMapDisplay.from_estimator(model).plot(axes[1])
 
 # %%

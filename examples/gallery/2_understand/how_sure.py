@@ -11,7 +11,7 @@ p-value.
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import train_test_split
 
-from manykernels import KernelBank, MKLRegressor, permutation_importance, stability_selection
+from manykernels import KernelBank, MKLRegressor, predictive_importance, stability_selection
 from manykernels.inspection import StabilityDisplay
 
 X, y = load_diabetes(return_X_y=True, as_frame=True)
@@ -29,7 +29,7 @@ StabilityDisplay.from_selection(found).plot()
 # What is each worth, on rows that the model has not seen?
 X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
 model = MKLRegressor(bank, alpha=0.03).fit(X_train, y_train)
-print(permutation_importance(model, X_test, y_test, random_state=0).to_string(index=False))
+print(predictive_importance(model, X_test, y_test, random_state=0).to_string(index=False))
 
 # %%
 # What both say, and what else there is, is explained in :doc:`selection one can believe

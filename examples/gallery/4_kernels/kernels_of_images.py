@@ -28,7 +28,9 @@ kernels = [
 ]
 model = MKLClassifier(KernelBank(kernels, normalize="mean_diagonal")).fit(colors[train], y[train])
 print(f"held-out accuracy {model.score(colors[test], y[test]):.3f}")
-print(model.weights_frame(active_only=False)[["name", "weight", "share"]].to_string(index=False))
+print(
+    model.weights_frame(active_only=False)[["name", "weight", "norm_share"]].to_string(index=False)
+)
 
 # %%
 # All the weight goes to the kernel that was made for histograms.

@@ -20,7 +20,7 @@ for model in (PolynomialMKL(degree=2, alpha=0.3), HierarchicalMKL(degree=2, alph
     frame = model.weights_frame()
     score = model.score(X_test, y_test)
     print(f"{type(model).__name__}: held-out R2 {score:.2f}, {len(frame)} products")
-    print(frame[["name", "share"]].head(6).to_string(index=False))
+    print(frame[["name", "norm_share"]].head(6).to_string(index=False))
 
 # %%
 # Both agree on the columns that lead. The products are worth little here, which is a result as

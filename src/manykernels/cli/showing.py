@@ -64,13 +64,13 @@ def weights_table(weights: pd.DataFrame, most: int = MOST_ROWS) -> Table:
     led = [name for name in ("class", "output") if name in weights]
     for name in (*led, "kernel"):
         table.add_column(name, overflow="fold")
-    for name in ("weight", "share"):
+    for name in ("weight", "norm_share"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True, style="blue")
-    largest = float(weights["share"].max()) if len(weights) else 1.0
+    largest = float(weights["norm_share"].max()) if len(weights) else 1.0
     for row in weights.head(most).to_dict("records"):
-        bar = "█" * max(1, round(BAR * row["share"] / largest)) if largest > 0 else ""
+        bar = "█" * max(1, round(BAR * row["norm_share"] / largest)) if largest > 0 else ""
         table.add_row(
-            *(printable(row[name]) for name in (*led, "name")), f"{row['weight']:.4g}", f"{row['share']:.1%}", bar
+            *(printable(row[name]) for name in (*led, "name")), f"{row['weight']:.4g}", f"{row['norm_share']:.1%}", bar
         )
     return table

@@ -17,7 +17,7 @@ from manykernels.inspection.displays import (
 )
 from manykernels.inspection.evidence.comparison import compare
 from manykernels.inspection.evidence.display import StabilityDisplay
-from manykernels.inspection.evidence.importance import permutation_importance
+from manykernels.inspection.evidence.importance import predictive_importance
 from manykernels.inspection.evidence.leave_out import leave_one_out_importance
 from manykernels.inspection.evidence.noise import noise_doubt, noise_selection
 from manykernels.inspection.evidence.stability import StabilitySelection, stability_selection
@@ -50,8 +50,8 @@ __all__ = [
     "load_model",
     "noise_doubt",
     "noise_selection",
-    "permutation_importance",
     "plot_overview",
+    "predictive_importance",
     "read_metadata",
     "register_class",
     "report",

@@ -119,6 +119,7 @@ class BaseKernelSearch(BaseMKL):
         return samples.with_targets(signs)
 
     def _learn(self, samples: Samples, loss: Loss) -> Fit:
+        self._loss = loss
         return self._keep_found(samples, self._search_each(samples.rows, samples.y, samples.weight, loss))
 
     def _search_each(self, rows: Rows, targets: Array, weight: Array, loss: Loss) -> list[Discovery]:

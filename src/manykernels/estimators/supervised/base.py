@@ -423,7 +423,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
 
         A model of factors knows nothing of samples, and no number of it grows with theirs.
         """
-        for name in ("support_", "dual_coef_", "approximate_gap_"):
+        for name in ("support_", "dual_coef_", "approximate_gap_", "_support_targets", "_support_weights"):
             self.__dict__.pop(name, None)
         self.kernels_as_ = FACTORED if isinstance(self._expansion, FactoredExpansion) else GRAM
         factored = [found.functions for found in solutions if isinstance(found.functions, FactorFunctions)]
@@ -431,7 +431,9 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
             self.approximate_gap_ = max(functions.approximate_gap for functions in factored)
             return [_without_samples(found) for found in solutions]
         rho = self._expansion.coefficients  # type: ignore[union-attr]  # of samples
-        self.support_ = samples.kept[np.unique(np.concatenate([found.support for found in solutions]))]
+        support = np.unique(np.concatenate([found.support for found in solutions]))
+        self.support_ = samples.kept[support]
+        self._support_targets, self._support_weights = samples.y[support], samples.weight[support]
         self.dual_coef_ = rho[0] if self._single else rho
         return [found.scattered(samples.kept, samples.n_given) for found in solutions]
 

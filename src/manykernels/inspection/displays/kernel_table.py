@@ -12,7 +12,7 @@ from manykernels.exceptions import InvalidInputError
 
 TARGET_COLUMNS = ("class", "output")
 SEVERAL = {"class": "classes", "output": "outputs"}
-VALUES = ["weight", "norm", "share"]
+VALUES = ["weight", "norm", "norm_share"]
 BY = ("kernel", "view", "feature", "kind")
 
 

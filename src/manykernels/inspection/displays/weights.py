@@ -36,7 +36,7 @@ from manykernels.inspection.displays.plotting import (
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import check_count
 
-VALUES = {"weight": "kernel weight", "norm": "norm of the part", "share": "share of the norms"}
+VALUES = {"weight": "kernel weight", "norm": "norm of the part", "norm_share": "share of the norms"}
 MOST_STACKED = 12  # classes whose parts of a bar can be told apart
 COUNTED = {"kernel": "kernels", "view": "views", "feature": "features", "kind": "kinds of kernel"}
 
@@ -57,7 +57,7 @@ class KernelWeightsDisplay:
     n_kernels : int
         Their number in all.
     value : str
-        What the bars are: ``"weight"``, ``"norm"`` or ``"share"``.
+        What the bars are: ``"weight"``, ``"norm"`` or ``"norm_share"``.
     by : str, default="kernel"
         What a bar stands for: ``"kernel"``, ``"view"``, ``"feature"`` or ``"kind"``.
     target : str, default=""
@@ -79,7 +79,7 @@ class KernelWeightsDisplay:
     >>> display = KernelWeightsDisplay.from_estimator(model, top=3)
     >>> display.frame()["name"].iloc[0].startswith("x1")
     True
-    >>> KernelWeightsDisplay.from_estimator(model, by="feature", value="share").frame()["name"].iloc[0]
+    >>> KernelWeightsDisplay.from_estimator(model, by="feature", value="norm_share").frame()["name"].iloc[0]
     'x1'
     """
 
@@ -111,7 +111,7 @@ class KernelWeightsDisplay:
         estimator : MKLClassifier or MKLRegressor, or a Pipeline that ends in one
         top : int, default=20
             Most bars to show.
-        value : {"weight", "norm", "share"}, default="weight"
+        value : {"weight", "norm", "norm_share"}, default="weight"
             ``d_m``, ``||f_m||``, or the share of the norm in the sum of norms.
         target : label, int or None, default=None
             A class or output, where there are several; None is the mean of all.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 from sklearn.metrics import check_scoring
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,12 +19,12 @@ from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import Array, check_count
 from manykernels.validation.parameters import generator_from
 
-__all__ = ["permutation_importance"]
+__all__ = ["predictive_importance"]
 
 BY = ("view", "kernel")
 
 
-def permutation_importance(
+def predictive_importance(
     model: Any,
     X: Any,
     y: Any,
@@ -70,6 +72,10 @@ def permutation_importance(
     sklearn.exceptions.NotFittedError
         If the model is not fitted.
 
+    See Also
+    --------
+    sklearn.inspection.permutation_importance : The same by columns of the table, with a prediction a repeat.
+
     Notes
     -----
     Columns that tell the same share their importance between them, as in any such measure.
@@ -86,7 +92,7 @@ def permutation_importance(
     >>> X = np.random.default_rng(0).uniform(-2, 2, (100, 3))
     >>> y = np.sin(2 * X[:, 1])
     >>> model = MKLRegressor().fit(X[:60], y[:60])
-    >>> permutation_importance(model, X[60:], y[60:], random_state=0)["name"].iloc[0]
+    >>> predictive_importance(model, X[60:], y[60:], random_state=0)["name"].iloc[0]
     'x1'
     """
     check_is_fitted(model)
@@ -95,20 +101,51 @@ def permutation_importance(
         raise InvalidInputError(f"by must be one of {', '.join(BY)}, got {by!r}.")
     check_count(n_repeats, "n_repeats")
     random = generator_from(random_state)
+    rows = [
+        {
+            "name": name,
+            "importance": drops.mean(),
+            "std": drops.std(),
+            "p_value": (1 + np.count_nonzero(drops <= 0)) / (1 + n_repeats),
+        }
+        for name, drops in score_drops(model, X, y, by, n_repeats, scoring, random).items()
+    ]
+    table = pd.DataFrame(rows, columns=["name", "importance", "std", "p_value"])
+    return table.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
+
+
+def score_drops(model: BaseMKL, X: Any, y: Any, by: str, n_repeats: int, scoring: Any, random: Any) -> dict[str, Array]:
+    """Return what the score falls by in each repeat, for each unit with a part in the model."""
     parts: Array = model.decompose(X)
     if parts.shape[1] < 2:
         raise InvalidInputError(f"Importance needs at least 2 rows to shuffle, got {parts.shape[1]}.")
     score = _score_of(model, y, scoring)
     whole = parts.sum(axis=0) + model.intercept_
     best = score(whole)
-    rows = []
+    found = {}
     for name, members in _members(model, by).items():
         own = parts[members].sum(axis=0)
         if own.any():
-            drops = np.array([best - score(whole - own + own[random.permutation(len(own))]) for _ in range(n_repeats)])
-            p_value = (1 + np.count_nonzero(drops <= 0)) / (1 + n_repeats)
-            rows.append({"name": name, "importance": drops.mean(), "std": drops.std(), "p_value": p_value})
-    table = pd.DataFrame(rows, columns=["name", "importance", "std", "p_value"])
+            found[name] = np.array(
+                [best - score(whole - own + own[random.permutation(len(own))]) for _ in range(n_repeats)]
+            )
+    return found
+
+
+def pooled_drops(found: Sequence[dict[str, Array]], splits: Sequence[tuple[Array, Array]]) -> pd.DataFrame:
+    """Return mean and 95 % interval of drops over parts of the rows; what has no part in a model has a drop of zero.
+
+    The interval is that of the t statistic for models that share training rows (:func:`corrected_t`).
+    """
+    names = list(dict.fromkeys(name for drops in found for name in drops))
+    means = np.array([[drops[name].mean() if name in drops else 0.0 for drops in found] for name in names])
+    means = means.reshape(len(names), len(found))
+    k = len(found)
+    ratio = float(np.mean([len(test) / len(train) if len(train) else 0.0 for train, test in splits]))
+    spread = means.std(axis=1, ddof=1) if k > 1 else np.full(len(names), np.nan)
+    reach = stats.t.ppf(0.975, max(k - 1, 1)) * np.sqrt(1 / k + ratio) * spread
+    middle = means.mean(axis=1)
+    table = pd.DataFrame({"name": names, "importance": middle, "low": middle - reach, "high": middle + reach})
     return table.sort_values("importance", ascending=False, kind="stable", ignore_index=True)
 
 

@@ -350,6 +350,13 @@ def _model(model: BaseMKL) -> Iterator[str]:
     rows = () if shared else head
     yield from wrong_floats(model, kernel_weights_=(*rows, n_kernels), kernel_norms_=(*rows, n_kernels))
     yield from _wrong_samples(model, expansion, head, n_samples)
+    above = getattr(model, "above_noise_", None)
+    marks = isinstance(above, np.ndarray) and above.dtype.kind == "b" and above.shape == model.kernel_weights_.shape
+    if above is not None and not marks:
+        yield "above_noise_"
+    ratio = np.asarray(getattr(model, "noise_ratio_", 0.0))
+    if ratio.dtype.kind not in "fi" or ratio.shape not in ((), (n_targets,)):
+        yield "noise_ratio_"
     n_dual = 0 if isinstance(expansion, FactoredExpansion) else n_samples
     if not is_float(np.asarray(model.intercept_), head) or (single and n_targets != 1):
         yield "intercept_"
@@ -386,6 +393,8 @@ def _wrong_samples(model: BaseMKL, expansion: Any, head: tuple[int, ...], n_samp
     yield from wrong_floats(model, dual_coef_=(*head, n_support))
     if not is_index(model.support_, n_support, n_samples):
         yield "support_"
+    told = {"_support_targets": (n_support, expansion.n_targets), "_support_weights": (n_support,)}
+    yield from wrong_floats(model, **{name: shape for name, shape in told.items() if hasattr(model, name)})
 
 
 def _aligner(aligner: KernelAligner) -> Iterator[str]:

@@ -20,6 +20,7 @@ from manykernels.inspection.reports.baselines import as_frame
 from manykernels.inspection.reports.charts import histogram
 from manykernels.inspection.reports.evaluation import Evaluation
 from manykernels.inspection.reports.tasks import SURVIVAL
+from manykernels.inspection.reports.words import number
 from manykernels.kernels import KernelStack, Pairs, Views
 
 MOST_VIEWS, MOST_KERNELS, MOST_CLASSES, MOST_COLUMNS = 10, 15, 12, 8
@@ -133,24 +134,37 @@ def view_bars(model: Any) -> Bars:
     """Return the views, or columns, with their share of the model and how many of their kernels are used."""
     table = kernel_table(model)
     groups = groups_of(model, table, "view")
-    values = table.set_index("name")[["share"]].assign(used=(table["weight"] > 0).to_numpy(), all=1.0)
-    sums = summed_by(values, groups).sort_values("share", ascending=False, kind="stable")
+    values = table.set_index("name")[["norm_share"]].assign(used=(table["weight"] > 0).to_numpy(), all=1.0)
+    sums = summed_by(values, groups).sort_values("norm_share", ascending=False, kind="stable")
     n_all, sums = len(sums), sums[sums["used"] > 0]
     sums.index = ["all columns" if name == "all" else name for name in sums.index]
-    texts = [f"{100 * share:.1f} %" for share in sums["share"]]
+    texts = [f"{100 * share:.1f} %" for share in sums["norm_share"]]
     notes = [f"{used:.0f} of {of:.0f}" for used, of in zip(sums["used"], sums["all"], strict=True)]
-    shown = bars_of(sums["share"], MOST_VIEWS, texts, notes)
+    shown = bars_of(sums["norm_share"], MOST_VIEWS, texts, notes)
     return Bars(shown.bars, n_all - len(shown.bars))
+
+
+def importance_bars(evaluation: Evaluation) -> Bars | None:
+    """Return what predictions of unseen rows lose without each view or column, if that is known."""
+    table = evaluation.importance
+    if table is None or table.empty:
+        return None
+    names = ["all columns" if name == "all" else str(name) for name in table["name"]]
+    values = pd.Series(np.maximum(table["importance"].to_numpy(), 0.0), index=names)
+    texts = [number(value) for value in table["importance"]]
+    ends = zip(table["low"], table["high"], strict=True)
+    notes = ["" if np.isnan(low) else f"{number(low)} to {number(high)}" for low, high in ends]
+    return bars_of(values, MOST_VIEWS, texts, notes)
 
 
 def kernel_bars(model: Any, evaluation: Evaluation) -> tuple[Bars, list[int | None]]:
     """Return the kernels with weight, and in how many refits each was selected."""
     table = kernel_table(model)
-    used = table[table["weight"] > 0].sort_values("share", ascending=False, kind="stable")
+    used = table[table["weight"] > 0].sort_values("norm_share", ascending=False, kind="stable")
     again = evaluation.selected_again
     counts = [None if again is None else again[name] for name in used["name"]]
     notes = ["" if count is None else f"{count} of {evaluation.n_folds}" for count in counts]
-    values = used.set_index(used["name"].map(short_label))["share"]
+    values = used.set_index(used["name"].map(short_label))["norm_share"]
     texts = [f"{100 * share:.1f} %" for share in values]
     return bars_of(values, MOST_KERNELS, texts, notes), counts
 

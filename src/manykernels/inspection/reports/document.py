@@ -452,6 +452,8 @@ def _selection(model: Any, facts: MKLReport, evaluation: Evaluation) -> dict[str
     kernels, counts = contents.kernel_bars(model, evaluation)
     return {
         "verb": "selected" if hasattr(model, "kernels") else "found",
+        "importance": contents.importance_bars(evaluation),
+        "importance_of": evaluation.importance_of,
         "views": contents.view_bars(model),
         "kernels": kernels,
         "has_refits": evaluation.selected_again is not None,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
@@ -17,13 +18,16 @@ from sklearn.utils import _safe_indexing
 from manykernels.estimators import GaussianMKL, NonlinearMKL, concordance_index
 from manykernels.estimators.banks import with_kernels_of
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
+from manykernels.inspection.evidence.importance import pooled_drops, score_drops
 from manykernels.inspection.pipelines import after_steps_of, fresh, last_step, unwrapped
 from manykernels.inspection.reports.baselines import baselines_for
 from manykernels.inspection.reports.bootstrap import METRICS, Draws, Score, areas_under_curve
 from manykernels.inspection.reports.tasks import SURVIVAL
+from manykernels.kernels import Pairs
 
 Array = NDArray[Any]
 
+N_SHUFFLES = 10  # of each view and part of the rows
 FOLDS, HELD_OUT, TRAINING = "folds", "held out", "training"
 IMBALANCED = 0.5  # a class with less than this part of an equal share makes accuracy misleading
 
@@ -64,6 +68,11 @@ class Evaluation:
         For kernels by name: in how many refits they were selected.
     unfinished : int
         Refits that stopped above the tolerance.
+    importance : DataFrame or None
+        ``name``, ``importance``, ``low``, ``high``: what ``importance_of`` falls by on rows that were not fitted when a
+        view or column tells nothing. None where there are no such rows, or no views.
+    importance_of : str
+        The score that falls.
     """
 
     way: str
@@ -75,6 +84,8 @@ class Evaluation:
     left_out: dict[str, str] = field(default_factory=dict)
     selected_again: Counter[str] | None = None
     unfinished: int = 0
+    importance: pd.DataFrame | None = None
+    importance_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,7 +118,13 @@ def evaluate(
     unseen = test if test is not None else ((X, y) if len(y) != _n_trained(model) else None)
     way = HELD_OUT if unseen is not None else (TRAINING if cv is None else FOLDS)
     rows, truth = Rows(X, y, _splits(task, y, cv, groups, seed)), y if unseen is None else unseen[1]
-    guesses = _refit(model, rows) if way == FOLDS else _predict(model, X if unseen is None else unseen[0])
+    shuffled = Shuffled.of(model, task, seed)
+    if way == FOLDS:
+        guesses = _refit(model, rows, shuffled)
+    else:
+        guesses = _predict(model, X if unseen is None else unseen[0])
+        if unseen is not None:
+            shuffled.add_parts(model, *unseen)
     n_folds = len(rows.splits) if test is None and cv is not None else 0
     if task == SURVIVAL:
         truth = apart_by_folds(truth, rows.splits) if n_folds else truth
@@ -132,7 +149,53 @@ def evaluate(
         left_out=left_out,
         selected_again=guesses.selected_again,
         unfinished=guesses.unfinished,
+        importance=shuffled.table(rows.splits if way == FOLDS else None),
+        importance_of=shuffled.name,
     )
+
+
+@dataclass
+class Shuffled:
+    """What the score of unseen rows falls by when what a view or column says is shuffled."""
+
+    name: str
+    scoring: str | None
+    random: np.random.Generator
+    drops: list[dict[str, Array]] = field(default_factory=list)
+    possible: bool = True
+
+    @classmethod
+    def of(cls, model: Any, task: str, seed: int) -> Shuffled:
+        """Return nothing yet, of the score that fits a task: that of probabilities where the model has them."""
+        random = np.random.default_rng(seed)
+        if task == "classification":
+            proper = hasattr(model, "predict_proba")
+            return cls("log loss", "neg_log_loss", random) if proper else cls("accuracy", None, random)
+        return cls("R2" if task == "regression" else "concordance index", None, random)
+
+    def add(self, model: Any, X: Any, y: Array) -> None:
+        """Shuffle rows that a fitted model has not seen."""
+        estimator, rows = unwrapped(model, X)
+        whole = self.scoring is None or len(np.unique(y)) == len(model.classes_)  # log losses need every class
+        if not self.possible or not hasattr(estimator, "kernel_names_") or isinstance(rows, Pairs) or len(y) < 2:
+            self.possible = False
+        elif whole and estimator.kernel_weights_.any():
+            self.drops.append(score_drops(estimator, rows, y, "view", N_SHUFFLES, self.scoring, self.random))
+        elif whole:
+            self.drops.append({})
+
+    def add_parts(self, model: Any, X: Any, y: Array) -> None:
+        """Shuffle within parts of the rows, so that drops have a spread."""
+        order = self.random.permutation(len(y))
+        for part in np.array_split(order, max(1, min(5, len(y) // 20))):
+            self.add(model, _safe_indexing(X, part), y[part])
+
+    def table(self, splits: list[tuple[Array, Array]] | None) -> pd.DataFrame | None:
+        """Return the drops, the largest first."""
+        if not self.possible or not self.drops:
+            return None
+        apart = [(np.empty(0), np.empty(0))] * len(self.drops)  # one model: its parts share no training rows
+        return pooled_drops(self.drops, apart if splits is None else splits)
 
 
 @dataclass(frozen=True)
@@ -197,7 +260,7 @@ def apart_by_folds(target: Array, splits: list[tuple[Array, Array]]) -> Array:
     return apart
 
 
-def _refit(model: Any, rows: Rows) -> Guesses:
+def _refit(model: Any, rows: Rows, shuffled: Shuffled) -> Guesses:
     """Return predictions of every row by a model that did not see it, and what the refits selected."""
     predicted, ranks = [], []
     again: Counter[str] = Counter()
@@ -212,12 +275,13 @@ def _refit(model: Any, rows: Rows) -> Guesses:
         shown, _ = unwrapped(again_model)
         weights = np.atleast_2d(shown.kernel_weights_)
         again.update(np.asarray(shown.kernel_names_)[(weights > 0).any(axis=0)].tolist())
-        at = rows.take(held_out)[0]
+        at, known = rows.take(held_out)
+        shuffled.add(again_model, at, known)
         predicted.append(again_model.predict(at))
         ranks.append(_ranks(again_model, at))
     order = np.argsort(np.concatenate([held_out for _, held_out in rows.splits]), kind="stable")
-    known = [rank for rank in ranks if rank is not None and rank.ndim == 1]
-    all_ranks = np.concatenate(known)[order] if len(known) == len(ranks) else None
+    single = [rank for rank in ranks if rank is not None and rank.ndim == 1]
+    all_ranks = np.concatenate(single)[order] if len(single) == len(ranks) else None
     # Widths that are learned differ from refit to refit, and their names with them.
     comparable = not isinstance(last_step(model), (GaussianMKL, NonlinearMKL))
     return Guesses(np.concatenate(predicted)[order], all_ranks, again if comparable else None, unfinished)

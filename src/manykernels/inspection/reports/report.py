@@ -182,7 +182,7 @@ class MKLReport:
         if self.scores:
             shown = ", ".join(f"{name} {_text(value)}" for name, value in self.scores.items())
             lines.append(f"on {self.n_test} test samples: {shown}")
-        columns = [name for name in ("class", "output", "name", "weight", "share") if name in self.weights]
+        columns = [name for name in ("class", "output", "name", "weight", "norm_share") if name in self.weights]
         return "\n".join([*lines, "", self.weights[columns].head(SHOWN_KERNELS).to_string(index=False)])
 
     @property

@@ -109,14 +109,15 @@ def _noise(model: Any) -> list[str]:
 def _kernels(model: Any, n_active: int) -> str:
     """Return the kernels of largest share as bars."""
     table = kernel_table(model)
-    used = table[table["weight"] > 0].sort_values("share", ascending=False, kind="stable").head(MOST_KERNELS)
+    used = table[table["weight"] > 0].sort_values("norm_share", ascending=False, kind="stable").head(MOST_KERNELS)
     if used.empty:
         return f"<div style='{WARNING}'>No kernel was selected; the model is a constant.</div>"
-    largest = float(used["share"].max()) or 1.0
+    largest = float(used["norm_share"].max()) or 1.0
     rows = [
         f"<tr><td style='text-align:left;padding:0'>{escape(cut_text(short_label(row['name']), LONGEST))}</td>"
-        f"<td style='width:8em;padding:0 .6em'><div style='{BAR};width:{100 * row['share'] / largest:.0f}%'></div></td>"
-        f"<td style='text-align:right;white-space:nowrap'>{100 * row['share']:.1f} %</td></tr>"
+        f"<td style='width:8em;padding:0 .6em'>"
+        f"<div style='{BAR};width:{100 * row['norm_share'] / largest:.0f}%'></div></td>"
+        f"<td style='text-align:right;white-space:nowrap'>{100 * row['norm_share']:.1f} %</td></tr>"
         for row in used.to_dict("records")
     ]
     more = f"<div style='{MUTED}'>and {n_active - len(used):,} more</div>" if n_active > len(used) else ""
