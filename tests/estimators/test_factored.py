@@ -206,7 +206,23 @@ def test_large_samples_take_factors_by_themselves() -> None:
     model = MKLRegressor(ADDITIVE, alpha="0.3*max").fit(rows, np.sin(2 * rows[:, 0]))
     assert model.kernels_as_ == "factored"
     assert model.dual_gap_ <= 1e-4
+    rho = model.dual_coef_
+    assert len(model.support_) == len(rho) > 5_000  # as a model on matrices has them
+    assert abs(rho.sum()) <= 1e-9 * np.abs(rho).sum()
     assert MKLRegressor(ADDITIVE).fit(rows[:100], rows[:100, 0]).kernels_as_ == "gram"
+
+
+def test_the_default_bank_ends_at_any_number_of_rows_and_its_names_say_how() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(4_000, 3))
+    y = np.sin(2 * rows[:, 0]) + rows[:, 1] * rows[:, 2] + 0.1 * rng.normal(size=4_000)
+    model = MKLRegressor(alpha="0.1*max", tol=1e-3).fit(rows, y)
+    assert (model.kernels_as_, model.dual_gap_ <= 1e-3) == ("factored", True)
+    together = [name for name in model.kernel_names_ if name.startswith("all: gaussian")]
+    assert len(together) == 3
+    assert all(name.endswith("on 300 landmarks") for name in together)
+    assert model.score(rows, y) > 0.8
+    assert not any("landmarks" in name for name in MKLRegressor().fit(rows[:300], y[:300]).kernel_names_)
 
 
 REFUSED = {

@@ -8,14 +8,17 @@ import pytest
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.grams.plan import (
     available_memory,
+    factored_seconds,
     format_bytes,
+    gram_seconds,
     memory_bytes,
+    plan_kernels,
     plan_stack,
     stack_nbytes,
     working_nbytes,
 )
 
-WORKING = 8 * (4 * 200**2 + 8 * 6000 + 16 * 200) + 64 * 2**20  # of 6000 kernels on 200 samples
+WORKING = 8 * (4 * 200**2 + 8 * 6000 + 16 * 200) + 8 * 8 * 200**2  # of 6000 kernels on 200 samples
 PACKED64 = 6000 * 20100 * 8
 
 
@@ -46,7 +49,7 @@ def test_the_plan_changes_exactly_where_the_sizes_say(budget, kind, dtype, nbyte
 
 
 def test_one_byte_less_than_the_working_arrays_is_refused_with_what_is_needed():
-    with pytest.raises(MemoryBudgetError, match=r"6000 kernels on 200 samples cannot be fitted .* take 68\.8 MB"):
+    with pytest.raises(MemoryBudgetError, match=r"6000 kernels on 200 samples cannot be fitted .* take 4\.25 MB"):
         plan_stack(6000, 200, memory_budget=WORKING - 1)
 
 
@@ -147,3 +150,21 @@ def test_frame_is_one_row_with_everything():
 )
 def test_sizes_are_written_for_people(nbytes, text):
     assert format_bytes(nbytes) == text
+
+
+def test_working_arrays_are_no_larger_than_the_problem():
+    assert plan_stack(56, 79, memory_budget="40 MB").kind == "packed"
+    assert working_nbytes(56, 79) < 2_000_000
+    assert working_nbytes(56, 3_000) == 8 * (4 * 3_000**2 + 8 * 56 + 16 * 3_000) + 64 * 2**20
+
+
+def test_the_form_follows_predicted_seconds_without_a_step():
+    kinds = [plan_kernels(24, n, 8, memory_budget="20 GB").kind for n in range(200, 8_000, 100)]
+    change = kinds.index("factored")
+    assert set(kinds[:change]) == {"packed"}
+    assert set(kinds[change:]) == {"factored"}
+    n = 200 + 100 * change
+    assert gram_seconds(24, n) > 2 * factored_seconds(24, n, 8) > gram_seconds(24, n - 300)
+    several = {"n_landmark": 4, "memory_budget": "20 GB"}
+    assert plan_kernels(24, 4_000, 8, **several).kind == "packed"  # which end in matrices of these four
+    assert plan_kernels(24, 60_000, 8, **several).kind == "factored"  # where matrices are not to be had

@@ -19,13 +19,22 @@ Kind = Literal["dense", "packed", "lazy", "factored"]
 KINDS = ("dense", "packed", "lazy")
 GRAM, FACTORED = "gram", "factored"
 KERNELS_AS = ("auto", GRAM, FACTORED)
-MOST_GRAM_SAMPLES = 5000
-MOST_LAZY_SAMPLES = 2000
+# Seconds of one core, which python benchmarks/gram_or_factored.py --problem units measures
+ENTRY = 5e-9  # a Gram entry of one kernel: computed, stored, checked, read by the passes of a fit
+ANEW = 8  # passes of a fit that computes entries anew in each
+CUBE = 2e-10  # a cube of the number of samples: the factorizations of a fit on matrices
+READ = 5e-8  # a row and column that kernels are held as factors of: the passes of a fit, all widths together
+KERNEL = 2e-5  # a kernel held as factors
+FACTORED_BASE = 0.25  # a fit on factors: Hessians of the few kernels that are active
+CLEARLY = 2.0  # how many times cheaper factors must be predicted to be: both predictions err by as much
+NOTICED = 0.5  # seconds that nobody waits for
 TABLE_COPIES = 2  # of the columns, while a bank is fitted
 SQUARE_ARRAYS = 4  # N x N float64: the weighted sum, the Newton matrix, its factor, one in passing
+FREE_SHARE = 0.9  # of the memory that is free, which a budget by default does not pass
 KERNEL_VECTORS = 8  # float64 a kernel: norms, weights, penalties and their trial values
 SAMPLE_VECTORS = 16  # float64 a sample and target: duals, scores, bounds, gradients and their trial values
-TILE_BYTES = 64 * 2**20  # blocks a pass holds at once
+TILE_BYTES = 64 * 2**20  # blocks a pass holds at once, where matrices are that large
+TILE_SQUARES = 8  # matrices among samples that blocks are never larger than together
 MANY_TARGETS = 8  # from here on one BLAS product with all targets beats a fused loop over them
 UNITS = {"": 1, **{f"{p}b": 1000**k for k, p in enumerate(("", "k", "m", "g", "t", "p"))}}
 UNITS |= {f"{p}ib": 1024**k for k, p in enumerate(("k", "m", "g", "t", "p"), start=1)}
@@ -80,7 +89,8 @@ def plan_stack(
 
     In order of preference: packed float64 triangles (``4 M N (N + 1)`` bytes), packed float32 (half of it, entries
     rounded to a relative 6e-8), computed anew in every pass. Dense storage comes first with many targets, where BLAS
-    wins. A fit also holds working arrays, ``8 (4 N^2 + 8 M + 16 N n_targets)`` bytes and 64 MiB of tiles, which the
+    wins. A fit also holds working arrays, ``8 (4 N^2 + 8 M + 16 N n_targets)`` bytes and at
+    most 64 MiB of tiles, which the
     budget must cover too.
 
     Parameters
@@ -88,7 +98,8 @@ def plan_stack(
     n_kernels, n_samples : int
         Any positive integers; nothing is allocated.
     memory_budget : int, str or None
-        Bytes, or text such as ``"2GB"`` or ``"512 MiB"``. None: half of the memory available now.
+        Bytes, or text such as ``"2GB"`` or ``"512 MiB"``. None: half of the memory of the machine, or most of
+        what is free where that is less.
     dtype : float32, float64 or None
         Storage dtype; None lets the plan fall back to float32.
     n_targets : int
@@ -143,13 +154,13 @@ def stack_nbytes(kind: str, n_kernels: int, n_samples: int, dtype: str) -> int:
 def working_nbytes(n_kernels: int, n_samples: int, n_targets: int = 1) -> int:
     """Return the bytes a fit holds besides the stack, an exact Python integer."""
     numbers = SQUARE_ARRAYS * n_samples**2 + KERNEL_VECTORS * n_kernels + SAMPLE_VECTORS * n_samples * n_targets
-    return 8 * numbers + TILE_BYTES
+    return 8 * numbers + min(TILE_BYTES, 8 * TILE_SQUARES * n_samples**2)
 
 
 def memory_bytes(budget: int | str | None) -> int:
-    """Return a memory budget in bytes; None means half of the memory available now."""
+    """Return a memory budget in bytes; None means half of the memory of the machine, less where that is not free."""
     if budget is None:
-        return available_memory() // 2
+        return min(total_memory() // 2, int(FREE_SHARE * available_memory()))
     size = 0
     if isinstance(budget, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*", budget.lower())
@@ -162,6 +173,14 @@ def memory_bytes(budget: int | str | None) -> int:
             f'memory_budget must be a positive number of bytes or text such as "2GB" or "512 MiB", got {budget!r}.'
         )
     return size
+
+
+def total_memory() -> int:
+    """Return the bytes of physical memory, no more than the limit of the control group."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 4 * 2**30
+    group = Path("/sys/fs/cgroup/memory.max")
+    limit = group.read_text().strip() if group.exists() else ""
+    return min(total, int(limit)) if limit.isdigit() else total
 
 
 def available_memory() -> int:
@@ -255,9 +274,9 @@ def plan_kernels(
 ) -> MemoryPlan:
     """Choose between Gram matrices and factors, and say why; see :func:`plan_stack` for the kind of matrices.
 
-    Factors are taken for more than 2000 samples if matrices would not fit, or would have to be computed anew in every
-    pass; and for more than 5000 samples in any case, unless there are kernels of several columns, whose factors are
-    large and slow to certify.
+    Factors are taken where matrices would not fit, would have to be computed anew in every pass, or would take clearly
+    longer, by the seconds that :func:`gram_seconds` and :func:`factored_seconds` predict. Factors of kernels of several
+    columns are large and slow to certify, and end in matrices of these.
 
     Parameters
     ----------
@@ -290,14 +309,15 @@ def plan_kernels(
 
     Examples
     --------
-    >>> [plan_kernels(44, n, 10, memory_budget="1 GB").kind for n in (300, 50_000)]
-    ['packed', 'factored']
+    >>> [plan_kernels(44, n, 10, memory_budget="1 GB").kind for n in (300, 3_000, 50_000)]
+    ['packed', 'factored', 'factored']
     """
     if kernels_as not in KERNELS_AS:
         raise InvalidInputError(f"kernels_as must be one of {KERNELS_AS}, got {kernels_as!r}.")
     if kernels_as == FACTORED and obstacle is not None:
         raise IncompatibleError(f"kernels_as='factored' cannot be had: {obstacle}. Or take kernels_as='gram'.")
-    why = _why_factors(n_kernels, n_samples, kernels_as, memory_budget, n_targets, n_landmark)
+    sizes = (n_kernels, n_samples, n_columns, n_landmark)
+    why = _why_factors(sizes, kernels_as, memory_budget, n_targets)
     if why is None or obstacle is not None:
         try:
             return plan_stack(n_kernels, n_samples, memory_budget=memory_budget, n_targets=n_targets)
@@ -308,7 +328,7 @@ def plan_kernels(
     budget = memory_bytes(memory_budget)
     nbytes = 8 * n_samples * n_columns
     numbers = TABLE_COPIES * n_samples * n_columns + SAMPLE_VECTORS * n_samples + KERNEL_VECTORS * n_kernels
-    working = 8 * numbers + TILE_BYTES
+    working = 8 * numbers + min(TILE_BYTES, 8 * TILE_SQUARES * n_samples * max(n_columns, 1))
     if nbytes + working > budget:
         raise MemoryBudgetError(
             f"{n_kernels} kernels on {n_samples} samples of {n_columns} columns take {format_bytes(nbytes + working)} "
@@ -318,26 +338,38 @@ def plan_kernels(
     return MemoryPlan("factored", "float64", nbytes, working, budget, f"Factors: {why}.")
 
 
+def gram_seconds(n_kernels: int, n_samples: int, n_targets: int = 1) -> float:
+    """Return the seconds that a fit on stored Gram matrices is predicted to take on one core."""
+    return ENTRY * n_kernels * n_samples**2 / 2 + CUBE * n_targets * float(n_samples) ** 3
+
+
+def factored_seconds(n_kernels: int, n_samples: int, n_columns: int, n_landmark: int = 0, n_targets: int = 1) -> float:
+    """Return the seconds that a fit on factors is predicted to take on one core.
+
+    Kernels whose factors are projections on landmarks end in matrices of these, and in their factorizations.
+    """
+    each = FACTORED_BASE + READ * n_samples * n_columns + KERNEL * n_kernels
+    return n_targets * each + (gram_seconds(n_landmark, n_samples, n_targets) if n_landmark else 0.0)
+
+
 def _why_factors(
-    n_kernels: int,
-    n_samples: int,
-    kernels_as: str,
-    memory_budget: int | str | None,
-    n_targets: int,
-    n_landmark: int,
+    sizes: tuple[int, int, int, int], kernels_as: str, memory_budget: int | str | None, n_targets: int
 ) -> str | None:
     """Return why kernels are to be held as factors; None if as matrices."""
     if kernels_as != "auto":
         return "as asked" if kernels_as == FACTORED else None
-    if n_samples <= MOST_LAZY_SAMPLES:
-        return None
+    n_kernels, n_samples, n_columns, n_landmark = sizes
     try:
         plan = plan_stack(n_kernels, n_samples, memory_budget=memory_budget, n_targets=n_targets)
     except MemoryBudgetError:
         square = format_bytes(working_nbytes(n_kernels, n_samples, n_targets))
         return f"the arrays among {n_samples} samples alone would take {square}"
-    if n_samples > MOST_GRAM_SAMPLES and not n_landmark:
-        return f"matrices among more than {MOST_GRAM_SAMPLES} samples, here {n_samples}, take longer than factors"
+    matrices = gram_seconds(n_kernels, n_samples, n_targets)
+    factors = factored_seconds(n_kernels, n_samples, n_columns, n_landmark, n_targets)
     if plan.kind == "lazy":
-        return f"stored matrices would not fit. {plan.reason.removesuffix('.')}"
+        again = ANEW * ENTRY * n_kernels * n_samples**2 / 2
+        stored = plan.reason.removesuffix(".")
+        return f"stored matrices would not fit. {stored}" if matrices + again > NOTICED + factors else None
+    if matrices > NOTICED + CLEARLY * factors:
+        return f"matrices among {n_samples} samples should take about {matrices:.2g} s, factors {factors:.2g} s"
     return None

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams import GramStack, build_stack
 from manykernels.grams.factored import FactoredStack, served_by
 from manykernels.grams.factored.features import by_levels
-from manykernels.grams.plan import FACTORED, GRAM, MemoryPlan, memory_bytes, plan_kernels
+from manykernels.grams.plan import FACTORED, GRAM, MemoryPlan, gram_seconds, memory_bytes, plan_kernels
 from manykernels.grams.portable.opened import open_factored, refusal
-from manykernels.kernels import FittedKernels, Joint, KernelBank, KernelSpec, PairKernels, Pairs, PrecomputedBank
+from manykernels.kernels import (
+    FittedKernels,
+    Gaussian,
+    Joint,
+    KernelBank,
+    KernelSpec,
+    Landmarks,
+    PairKernels,
+    Pairs,
+    PrecomputedBank,
+)
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.grids import DEFAULT_SPECS
 from manykernels.validation.parameters import check_n_jobs
 
 PRECOMPUTED = "precomputed"
+PATIENCE_SECONDS = 10.0  # of a fit of the default bank on matrices, beyond which it has landmarks
+LANDMARK_PRODUCTS = 1e9  # rows times the square of landmarks of the default bank: what a step on them costs
+LANDMARK_COUNTS = (50, 300)
+FEW_ROWS = 100  # whose default bank is looked at no further: 1e5 kernels of them take less than 10 s
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +80,30 @@ def as_bank(kernels: Any, rows: Any = None) -> KernelBank | PrecomputedBank | Pa
 
 
 def default_bank(rows: Any = None) -> KernelBank:
-    """Return the default bank for rows; of sparse ones, Gaussian and linear kernels of all columns as they are."""
-    sparse = isinstance(rows, Table) and rows.is_sparse
-    return KernelBank([Joint(DEFAULT_SPECS)]) if sparse else KernelBank.auto()
+    """Return the default bank for rows; of sparse ones, Gaussian and linear kernels of all columns as they are.
+
+    Where matrices of all of them are predicted to take long, Gaussians of several columns are projected on landmarks,
+    so that the bank can be held as factors and a fit ends at any number of rows; their names say so.
+    """
+    if isinstance(rows, Table) and rows.is_sparse:
+        return KernelBank([Joint(DEFAULT_SPECS)])
+    whole = KernelBank.auto()
+    if rows is None or len(rows) <= FEW_ROWS:
+        return whole
+    table = Table.of(rows)
+    if gram_seconds(len(whole.expand(table)), len(table)) <= PATIENCE_SECONDS:
+        return whole
+    count = int(np.clip(np.sqrt(LANDMARK_PRODUCTS / len(table)), *LANDMARK_COUNTS))
+    decided = whole.resolve(table)
+    return decided.replace(kernels=[_on_landmarks(entry, count) for entry in decided.kernels])
+
+
+def _on_landmarks(entry: Any, count: int) -> Any:
+    """Return an entry whose Gaussians of several columns, which no factor holds exactly, are projected on landmarks."""
+    if not isinstance(entry, Joint):
+        return entry
+    specs = [Landmarks(spec, count) if isinstance(spec, Gaussian) else spec for spec in entry.specs]
+    return replace(entry, specs=tuple(specs))
 
 
 def reads_sparse(kernels: Any, kernels_as: str) -> bool:

@@ -421,7 +421,8 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
     def _keep_samples(self, solutions: list[Solution], samples: Samples) -> list[Solution]:
         """Set what the model knows of single samples, and return the solutions as they are kept.
 
-        A model of factors knows nothing of samples, and no number of it grows with theirs.
+        A model of factors knows nothing of samples, and no number of it grows with theirs where factors were asked for;
+        where they were chosen for their speed, it tells the dual coefficients that a model of matrices would.
         """
         for name in ("support_", "dual_coef_", "approximate_gap_", "_support_targets", "_support_weights"):
             self.__dict__.pop(name, None)
@@ -429,6 +430,8 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
         factored = [found.functions for found in solutions if isinstance(found.functions, FactorFunctions)]
         if factored:
             self.approximate_gap_ = max(functions.approximate_gap for functions in factored)
+            if getattr(self, "kernels_as", GRAM) != FACTORED:
+                self._keep_dual(np.vstack([found.dual_coef.T for found in solutions]), samples)
             return [_without_samples(found) for found in solutions]
         rho = self._expansion.coefficients  # type: ignore[union-attr]  # of samples
         support = np.unique(np.concatenate([found.support for found in solutions]))
@@ -436,6 +439,12 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
         self._support_targets, self._support_weights = samples.y[support], samples.weight[support]
         self.dual_coef_ = rho[0] if self._single else rho
         return [found.scattered(samples.kept, samples.n_given) for found in solutions]
+
+    def _keep_dual(self, rho: Array, samples: Samples) -> None:
+        """Set the dual coefficients (K, N) of the samples that have some, and which these are."""
+        alive = np.flatnonzero(rho.any(axis=0))
+        self.support_ = samples.kept[alive]
+        self.dual_coef_ = rho[0, alive] if self._single else rho[:, alive]
 
     def _warn(self, fit: Fit) -> None:
         """Say once what the solutions lack."""

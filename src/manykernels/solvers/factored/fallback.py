@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams.factored import FactoredStack
+from manykernels.grams.plan import SQUARE_ARRAYS, memory_bytes
 from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.problem import Problem
 from manykernels.solvers.base import in_order
 from manykernels.solvers.factored.loss_sides import loss_side
 from manykernels.solvers.factored.objective import Point
 from manykernels.solvers.factored.state import Component, Fallback
-from manykernels.solvers.factored.tuning import FALLBACK_SAMPLES, MATRIX_FACTORS
+from manykernels.solvers.factored.tuning import FALLBACK_SAMPLES, LAZY_ENTRY, LITTLE, MATRIX_FACTORS
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.gram.shared_newton import SharedNewton
@@ -49,6 +50,26 @@ class GramResult:
 def matrices_do(problem: Problem) -> bool:
     """Whether N x N matrices are cheap, and their answer proves as much: its slopes do not of a joint loss."""
     return problem.n_samples <= FALLBACK_SAMPLES and not (problem.shared or isinstance(problem, JointProblem))
+
+
+def matrices_cost_little(problem: Problem) -> bool:
+    """Whether the Gram solvers take no time worth mentioning, whatever coefficients of factors would."""
+    return matrices_do(problem) and LAZY_ENTRY * problem.n_kernels * problem.n_samples**2 <= LITTLE
+
+
+def matrices_must(problem: Problem) -> bool:
+    """Whether a kernel of several columns is so narrow that factors leave a part of it, and matrices are to be had.
+
+    The dual coefficients of a loss with a kink end on their bounds: what factors leave of the kernel keeps a gap that
+    smoothing does not close.
+    """
+    stack: Any = problem.stack
+    n = problem.n_samples
+    if problem.shared or isinstance(problem, JointProblem) or stack.table.chunked or FALLBACK_SAMPLES == 0:
+        return False
+    if 8 * SQUARE_ARRAYS * n**2 > (memory_bytes(None) if stack.spare_bytes is None else stack.spare_bytes):
+        return False
+    return any(stack.left_over(m, MATRIX_FACTORS) > 0 for m in range(stack.n_kernels))
 
 
 def stays_on_workers(stack: FactoredStack) -> bool:

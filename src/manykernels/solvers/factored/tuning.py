@@ -17,6 +17,8 @@ SMOOTHING = 0.2  # part of that which the smoothing of a kinked loss may make up
 FIRST_SMOOTHING = 0.5
 NEWTON_STEPS = 60
 FALLBACK_SAMPLES = 1000  # up to which N x N matrices of all active kernels are cheap
+LAZY_ENTRY = 2e-8  # seconds of an entry of one kernel in a fit that evaluates kernels as it asks for them
+LITTLE = 0.2  # seconds of such a fit in place of one with more coefficients than samples
 MATRIX_FACTORS = 1e-9  # share of the trace that factors leave of kernels that N x N matrices are not formed of
 SINGLE_PRECISION_TOL = 2e-5  # loosest gap that single precision of matrices could be felt in
 

@@ -23,7 +23,13 @@ from manykernels.solvers.factored.certificate import (
     selects,
     violators,
 )
-from manykernels.solvers.factored.fallback import GramResult, matrices_do, solve_gram
+from manykernels.solvers.factored.fallback import (
+    GramResult,
+    matrices_cost_little,
+    matrices_do,
+    matrices_must,
+    solve_gram,
+)
 from manykernels.solvers.factored.newton import Fit, minimize
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.smoothing import smaller_smoothing, smoothing_error
@@ -97,7 +103,7 @@ class FactoredWorkingSet:
                 return state, "time_limit"
             if number == self.max_rounds:
                 break
-            if matrices_do(self.problem) and not self.problem.loss.smooth:
+            if not self.problem.loss.smooth and (matrices_do(self.problem) or matrices_must(self.problem)):
                 return (yield from self._fall_back(state))  # smoothing costs more than matrices of this size
             before = (state.primal, len(state.kernels), state.factor_tol)
             kernels, finer = self._wanted(state, bound, gap)
@@ -109,7 +115,7 @@ class FactoredWorkingSet:
                 short = True  # once more: other factors may still be too coarse
             self._grow(state, kernels, finer, gap)
             assert state.objective is not None
-            if state.objective.rank > self.problem.n_samples and matrices_do(self.problem):
+            if state.objective.rank > self.problem.n_samples and matrices_cost_little(self.problem):
                 return (yield from self._fall_back(state))
             self._solve(state, gap)
             after = (state.primal, len(state.kernels), state.factor_tol)
