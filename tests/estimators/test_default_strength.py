@@ -367,3 +367,20 @@ def test_an_untouched_regressor_beats_the_mean() -> None:
     scores = [MKLRegressor().fit(train, unit * y_train).score(test, unit * y_test) for unit in (1.0, 0.01)]
     assert scores[0] > 0.3
     assert scores[1] == pytest.approx(scores[0], abs=1e-6)
+
+
+@pytest.mark.parametrize("kernels_as", ["gram", "factored"])
+@pytest.mark.parametrize("alpha", ["auto", "0.1*max"])
+@pytest.mark.parametrize("penalty", ["l1", "ridge"])
+def test_columns_that_say_nothing_leave_the_constant(kernels_as: str, alpha: str, penalty: str) -> None:
+    """Dual norms at the level of rounding are none: a fraction of them would be a strength of 1e-18."""
+    rng = np.random.default_rng(1)
+    tiny = 1.0 + 1e-16 * rng.normal(size=(40, 2))
+    for rows in (np.zeros((40, 2)), np.full((40, 2), 7.0), tiny):
+        bank = KernelBank.per_feature([Linear(), Gaussian(1.0)], standardize=False, normalize=None)
+        model = MKLRegressor(bank, alpha=alpha, penalty=penalty, kernels_as=kernels_as)
+        with pytest.warns(UserWarning, match="No kernel was selected"):
+            model.fit(rows, rng.normal(size=40))
+        assert str(model.solution_.status) == "converged"
+        assert not model.kernel_weights_.any()
+        assert model.alpha_ > 1e-4

@@ -255,8 +255,9 @@ def _orders(n_samples: int, seed: int, groups: Array | None) -> Array:
 
 def _level(problem: Problem, squares: Array, model: tuple[Array, Any]) -> NoiseLevel:
     norms = np.sqrt(np.maximum(squares, 0.0)) / problem.penalties
+    norms[norms <= problem.empty_rounding()] = 0.0  # X says nothing: units of rounding would be none
     loss = problem.empirical_loss(problem.constant_scores(model[1]))
-    return NoiseLevel(norms[0], norms[1:], loss, _is_constant(problem))
+    return NoiseLevel(norms[0], norms[1:], loss, _is_constant(problem) or not norms.any())
 
 
 def _is_constant(problem: Problem) -> bool:

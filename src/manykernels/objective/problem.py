@@ -18,7 +18,7 @@ from manykernels.objective.losses import get_loss
 from manykernels.objective.losses.base import Loss
 from manykernels.objective.projection import project_box_hyperplane
 from manykernels.objective.regularizers.base import Regularizer
-from manykernels.objective.rounding import EPS, FEW, dual_rounding, primal_rounding
+from manykernels.objective.rounding import EPS, FEW, dual_rounding, growth, primal_rounding, term_sizes
 from manykernels.validation.arrays import check_positive_vector, check_vector
 
 __all__ = ["Certificate", "KKTResiduals", "Problem"]
@@ -475,8 +475,26 @@ class Problem:
         """
         if np.ptp(self.y, axis=0).max() <= FEW * EPS * np.abs(self.y).max():
             return self.with_penalty(replace(self.regularizer, strength=fraction * self.total_weight))
+        norms = self.empty_norms()
+        norms = np.where(norms <= self.empty_rounding(), 0.0, norms)
+        if not norms.any():  # X says nothing: a fraction of rounding would be no strength
+            return self.with_penalty(replace(self.regularizer, strength=fraction * self.total_weight))
         loss = self.empirical_loss(self.constant_scores(self.zero_model()[1]))
-        return self.with_penalty(self.regularizer.relative(fraction, self.empty_norms(), loss))
+        return self.with_penalty(self.regularizer.relative(fraction, norms, loss))
+
+    def empty_rounding(self) -> Array:
+        """Return what `empty_norms` may be by rounding alone, (M,).
+
+        Returns
+        -------
+        ndarray of shape (M,)
+            Roots of how far rounding of its terms moves a sum that is zero.
+        """
+        largest = getattr(self.stack, "largest", None)  # of factors, whose diagonals may be long
+        roots = self.entry_roots if largest is None else np.sqrt(largest)[:, None]
+        rho = np.abs(self.zero_model()[0]).reshape(self.n_samples, -1)
+        sizes = np.linalg.norm([term_sizes(roots, own) for own in rho.T], axis=0)
+        return np.asarray(np.sqrt(growth(self.n_samples)) * sizes / self.penalties)
 
     def with_penalty(self, regularizer: Regularizer) -> Problem:
         """Return the problem with another penalty: nothing is checked again.

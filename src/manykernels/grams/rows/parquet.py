@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.rows.base import CHUNK_ROWS, RowSource
+
+OTHER_FORMATS = (".csv", ".tsv", ".txt", ".json", ".xlsx", ".feather", ".npy", ".npz", ".h5")
 
 
 class ParquetRows(RowSource):
@@ -53,7 +56,7 @@ class ParquetRows(RowSource):
         found: list[tuple[int, int, int]] = []
         names: tuple[str, ...] | None = None
         for number, path in enumerate(self._paths):
-            file = _pyarrow().ParquetFile(path)
+            file = _opened(path)
             own = tuple(name for name in file.schema_arrow.names if not name.startswith("__index_level_"))
             if names not in (None, own):
                 raise InvalidInputError(f"{path} has other columns than {self._paths[0]}; read them apart.")
@@ -66,7 +69,7 @@ class ParquetRows(RowSource):
 
     @cached_property
     def _open(self) -> list[Any]:
-        return [_pyarrow().ParquetFile(path) for path in self._paths]
+        return [_opened(path) for path in self._paths]
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_open"}
@@ -77,8 +80,9 @@ class ParquetRows(RowSource):
         assert self.columns is not None
         names = [self.columns[j] for j in positions]
         # A file handle is not to be shared between threads.
-        file = self._open[number] if self.n_threads == 1 else _pyarrow().ParquetFile(self._paths[number])
-        table = file.read_row_groups(groups, columns=names, use_threads=False).select(names)
+        file = self._open[number] if self.n_threads == 1 else _opened(self._paths[number])
+        with _in_words(self._paths[number]):
+            table = file.read_row_groups(groups, columns=names, use_threads=False).select(names)
         kinds = {str(field.type) for field in table.schema}
         if len(kinds) == 1 and kinds <= {"float", "double"} and not any(c.null_count for c in table.columns):
             out = np.empty((len(names), table.num_rows), dtype=np.float32 if kinds == {"float"} else np.float64)
@@ -92,6 +96,28 @@ class ParquetRows(RowSource):
         assert self.columns is not None
         kept = [column for column in self.columns if column != name]
         return ParquetRows(self._paths, chunk_rows=self._chunk_rows, columns=kept, n_threads=self.n_threads)
+
+
+def _opened(path: Path) -> Any:
+    """Return a Parquet file, or say what is wrong with it."""
+    parquet = _pyarrow()
+    with _in_words(path):
+        return parquet.ParquetFile(path)
+
+
+@contextmanager
+def _in_words(path: Path) -> Iterator[None]:
+    """Turn what a damaged, vanished or other file raises into one sentence with its name."""
+    try:
+        yield
+    except (OSError, ValueError, EOFError) as error:  # errors of Arrow are one or the other
+        if not path.exists():
+            why = "it is not there any more"
+        elif path.suffix.lower() in OTHER_FORMATS:
+            why = f"a {path.suffix} file is no Parquet file: read it with pandas, and write it with to_parquet"
+        else:
+            why = f"it is cut off, damaged or of another format ({str(error).splitlines()[0]})"
+        raise InvalidInputError(f"{path} cannot be read as Parquet: {why}.") from error
 
 
 def _together(groups: list[tuple[int, int, int]], most: int) -> list[tuple[int, list[int], int]]:
