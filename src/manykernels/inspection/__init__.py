@@ -18,6 +18,7 @@ from manykernels.inspection.displays import (
 from manykernels.inspection.evidence.comparison import compare
 from manykernels.inspection.evidence.display import StabilityDisplay
 from manykernels.inspection.evidence.importance import predictive_importance
+from manykernels.inspection.evidence.knockoffs import KnockoffSelection, gaussian_knockoffs, knockoff_selection
 from manykernels.inspection.evidence.leave_out import leave_one_out_importance
 from manykernels.inspection.evidence.noise import noise_doubt, noise_selection
 from manykernels.inspection.evidence.stability import StabilitySelection, stability_selection
@@ -37,6 +38,7 @@ __all__ = [
     "DecompositionDisplay",
     "GramDisplay",
     "KernelWeightsDisplay",
+    "KnockoffSelection",
     "MKLReport",
     "PathDisplay",
     "ShapeDisplay",
@@ -46,6 +48,8 @@ __all__ = [
     "WaterfallDisplay",
     "WeightMapDisplay",
     "compare",
+    "gaussian_knockoffs",
+    "knockoff_selection",
     "leave_one_out_importance",
     "load_model",
     "noise_doubt",
