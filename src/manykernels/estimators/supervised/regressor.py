@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manykernels.estimators.banks import SettableBank
 from manykernels.estimators.supervised.base import BaseMKL
+from manykernels.estimators.supervised.posterior import posterior_of
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import numeric_targets, sample_weights
 from manykernels.exceptions import InvalidInputError
@@ -294,20 +295,31 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
             return samples.with_targets(np.repeat(samples.y[:, None], len(levels), axis=1))
         return samples.with_targets(samples.y.reshape(len(samples.y), -1))
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the predicted targets.
 
         Parameters
         ----------
         X : DataFrame, array-like of shape (n_samples, n_features), or precomputed kernels
             Samples. Precomputed: a view of the KernelStack that was split, or an (M, n_samples, n_train) array.
+        return_std : bool, default=False
+            Whether to return standard deviations too, for the squared loss: those of the function, not of new targets
+            around it, as a Gaussian process has them whose prior is the penalty at the learned weights. They are
+            plug-in, as if these weights had been known. Not for precomputed kernels, nor for kernels held as factors.
 
         Returns
         -------
-        ndarray of shape (n_samples,) or (n_samples, n_targets)
+        y : ndarray of shape (n_samples,) or (n_samples, n_targets)
             In the unit of y; the mean for losses with a logarithmic link. Of several quantiles, a column for each:
             the scores of every sample in increasing order, which never is a worse estimate than the scores as they are
             (the rearrangement of Chernozhukov, Fernandez-Val and Galichon, Econometrica 78, 2010).
+        std : ndarray of the same shape
+            Only with ``return_std``.
+
+        Raises
+        ------
+        InvalidInputError
+            If the model has no standard deviations; the message says why.
 
         Examples
         --------
@@ -316,7 +328,22 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         array([1.5])
         """
         scores = self._values(X)
-        return self._loss.mean(scores) if self._levels is None else np.sort(scores, axis=1)
+        predicted = self._loss.mean(scores) if self._levels is None else np.sort(scores, axis=1)
+        return (predicted, self._deviations(X)) if return_std else predicted
+
+    def _deviations(self, X: Any) -> Array:
+        """Return the standard deviations of the functions at new rows."""
+        if self._loss.name != "squared":
+            raise InvalidInputError(
+                f"return_std is for loss='squared', whose predictions are Gaussian, not for {self._loss.name!r}: take "
+                "bands of the score (ShapeDisplay), quantiles (loss='quantile') or conformal intervals."
+            )
+        if self._takes_kernels:
+            raise InvalidInputError("return_std needs k(x, x) of new rows, which precomputed kernels do not bring.")
+        rows = self._checked_rows(X, reset=False)
+        targets = range(self._expansion.n_targets)
+        found = np.sqrt(np.column_stack([posterior_of(self, target).variance(rows) for target in targets]))
+        return found[:, 0] if self._single else found
 
     def _values(self, X: Any) -> Array:
         """Return the scores ``f(x) + b``, a vector for a single target."""

@@ -10,9 +10,10 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
 from sklearn.utils.validation import check_is_fitted
 
+from manykernels.estimators.supervised.posterior import Posterior, posterior_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.decomposition import for_target
-from manykernels.inspection.displays.kernel_table import kernel_table, known_features
+from manykernels.inspection.displays.kernel_table import kernel_table, known_features, known_targets, target_position
 from manykernels.inspection.displays.plotting import (
     and_more,
     clean,
@@ -27,6 +28,7 @@ from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import Array, check_count
 
 BLUE = 0
+BAND = 1.96  # standard deviations to each side, for 95 %
 MOST_CATEGORIES = 20
 COLUMNS_OF_AXES = 3
 WIDTH, HEIGHT = 3.0, 2.4  # of one curve, in inches
@@ -44,7 +46,8 @@ class ShapeDisplay:
     Parameters
     ----------
     shapes : DataFrame
-        ``column``, ``x``, ``effect`` (of mean zero over the rows given), ``density`` (share of the rows at the value).
+        ``column``, ``x``, ``effect`` (of mean zero over the rows given), ``density`` (share of the rows at the value),
+        and with bands ``std``, the standard deviation of the effect.
     left_out : tuple of str
         Active kernels of several columns.
     target : str
@@ -83,6 +86,7 @@ class ShapeDisplay:
         top: int = 6,
         n_points: int = 100,
         target: Any = None,
+        bands: bool = False,
     ) -> Self:
         """Evaluate the functions of single columns.
 
@@ -101,6 +105,10 @@ class ShapeDisplay:
             Values of each numeric column.
         target : label, int or None, default=None
             The class or output, needed where there are several.
+        bands : bool, default=False
+            Whether to measure the uncertainty of the curves, by the posterior of a Gaussian process at the learned
+            weights (Laplace's approximation for the losses "logistic" and "poisson"). It is plug-in: bands are drawn as
+            if these weights had been known. Not for kernels held as factors.
 
         Returns
         -------
@@ -109,7 +117,7 @@ class ShapeDisplay:
         Raises
         ------
         InvalidInputError
-            If the model has no kernel on a single column, or a column or target does not exist.
+            If the model has no kernel on a single column, a column or target does not exist, or there are no bands.
         """
         check_is_fitted(estimator)
         estimator, X = unwrapped(estimator, X)
@@ -124,7 +132,8 @@ class ShapeDisplay:
         if not members:
             raise InvalidInputError("No kernel on a single column is active, so that there is no curve to draw.")
         wanted = list(columns) if columns is not None else list(members)
-        shapes = [_shape(estimator, rows, name, members.get(name, []), n_points, target) for name in wanted]
+        posterior = posterior_for(estimator, target) if bands else None
+        shapes = [_shape(estimator, rows, name, members.get(name, []), n_points, target, posterior) for name in wanted]
         if columns is None:
             shapes = sorted(shapes, key=_spread, reverse=True)[: check_count(top, "top")]
         several = tuple(table["name"][active & ~table["columns"].isin(names)])
@@ -138,7 +147,7 @@ class ShapeDisplay:
         Returns
         -------
         DataFrame
-            ``column``, ``x``, ``effect``, ``density``.
+            ``column``, ``x``, ``effect``, ``density``, and with bands ``std``.
         """
         return self.shapes.copy()
 
@@ -170,7 +179,8 @@ class ShapeDisplay:
         n_rows, n_columns = _grid(drawn, len(parts))
         shown = parts[: n_rows * n_columns]
         axes = drawn.subplots(n_rows, n_columns, sharey=True, squeeze=False)
-        low, high = self.shapes["effect"].min(), self.shapes["effect"].max()
+        around = BAND * self.shapes["std"] if "std" in self.shapes else 0.0
+        low, high = (self.shapes["effect"] - around).min(), (self.shapes["effect"] + around).max()
         margin = 0.08 * (high - low or 1.0)
         for ax, (name, shape) in zip(axes.flat, shown, strict=False):
             ax.set_ylim(low - margin - SHARE_FOR_DENSITY * (high - low + 2 * margin), high + margin)
@@ -213,7 +223,15 @@ def rows_of(estimator: Any, X: Any) -> pd.DataFrame:
     return pd.DataFrame(values, columns=known_features(estimator))
 
 
-def _shape(estimator: Any, rows: pd.DataFrame, name: str, members: Any, n_points: int, target: Any) -> pd.DataFrame:
+def _shape(
+    estimator: Any,
+    rows: pd.DataFrame,
+    name: str,
+    members: Any,
+    n_points: int,
+    target: Any,
+    posterior: Posterior | None,
+) -> pd.DataFrame:
     """Return the function of one column at values that stand for its range."""
     points, density = values_of(rows[name], n_points)
     # The other columns do not matter: of the parts of these rows only those of this column's own kernels are taken.
@@ -222,9 +240,25 @@ def _shape(estimator: Any, rows: pd.DataFrame, name: str, members: Any, n_points
     known = hasattr(estimator, "feature_names_in_")
     if known:
         probe.columns = list(estimator.feature_names_in_)
-    parts, _ = for_target(estimator, estimator.decompose(probe if known else probe.to_numpy()), target)
+    probed = probe if known else probe.to_numpy()
+    parts, _ = for_target(estimator, estimator.decompose(probed), target)
     effect = parts[np.asarray(members, dtype=int)].sum(axis=0)
-    return pd.DataFrame({"column": name, "x": points, "effect": effect - density @ effect, "density": density})
+    shape = pd.DataFrame({"column": name, "x": points, "effect": effect - density @ effect, "density": density})
+    if posterior is None:
+        return shape
+    return shape.assign(std=part_deviations(estimator, posterior, probed, members, density))
+
+
+def posterior_for(estimator: Any, target: Any) -> Posterior:
+    """Return the posterior of the function of one target."""
+    several = known_targets(estimator)
+    return posterior_of(estimator, target_position(estimator, target) if several else 0)
+
+
+def part_deviations(estimator: Any, posterior: Posterior, rows: Any, members: Any, mean: Array) -> Array:
+    """Return the standard deviations of a sum of functions less its mean at some rows."""
+    checked = estimator._checked_rows(rows, reset=False)
+    return np.sqrt(posterior.part_variance(checked, np.asarray(members, dtype=int), mean))
 
 
 def values_of(values: pd.Series, n_points: int) -> tuple[Any, Array]:
@@ -265,6 +299,11 @@ def _draw(ax: Any, name: str, shape: pd.DataFrame, line_style: dict[str, Any]) -
     ax.axhline(0.0, color=ink.muted, linewidth=0.8, zorder=0)
     bottom, top = ax.get_ylim()
     heights = shape["density"] / shape["density"].max() * SHARE_FOR_DENSITY * (top - bottom)
+    around = BAND * shape["std"] if "std" in shape else None
+    if around is not None and numeric:
+        ax.fill_between(x, shape["effect"] - around, shape["effect"] + around, color=style["color"], alpha=0.2, lw=0)
+    elif around is not None:
+        ax.errorbar(x, shape["effect"], yerr=around, fmt="none", ecolor=style["color"], alpha=0.6)
     if numeric:
         ax.fill_between(x, bottom, bottom + heights, color=ink.muted, alpha=0.35, linewidth=0, step="mid")
         ax.plot(x, shape["effect"], **style)

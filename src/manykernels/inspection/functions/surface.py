@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
+from manykernels.estimators.supervised.posterior import Posterior
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.decomposition import for_target
 from manykernels.inspection.displays.kernel_table import kernel_table, known_features
 from manykernels.inspection.displays.plotting import axes_of, cut_text, plain, write
-from manykernels.inspection.functions.shape import rows_of, values_of
+from manykernels.inspection.functions.shape import BAND, part_deviations, posterior_for, rows_of, values_of
 from manykernels.inspection.pipelines import unwrapped
 
 
@@ -25,7 +26,7 @@ class SurfaceDisplay:
     Parameters
     ----------
     surface : DataFrame
-        ``x``, ``z``, ``effect`` (of mean zero over the values shown); one row a pair of values.
+        ``x``, ``z``, ``effect`` (of mean zero over the values shown); one row a pair of values; with bands ``std``.
     names : tuple of str
         Of the two columns.
 
@@ -52,7 +53,14 @@ class SurfaceDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, *, columns: tuple[Any, Any] | None = None, n_points: int = 40, target: Any = None
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        columns: tuple[Any, Any] | None = None,
+        n_points: int = 40,
+        target: Any = None,
+        bands: bool = False,
     ) -> Self:
         """Evaluate the functions of a pair of columns.
 
@@ -67,6 +75,9 @@ class SurfaceDisplay:
             Values of each numeric column.
         target : label, int or None, default=None
             The class or output, needed where there are several.
+        bands : bool, default=False
+            Whether to measure the uncertainty of the surface, as in :class:`ShapeDisplay`; pairs of values at which the
+            effect is within 1.96 standard deviations of zero are then marked.
 
         Returns
         -------
@@ -88,7 +99,8 @@ class SurfaceDisplay:
         if not labels:
             raise InvalidInputError(f"No kernel on the columns {names} is active.")
         members = np.flatnonzero((np.asarray(table["weight"]) > 0) & table["columns"].isin(labels).to_numpy())
-        return cls(surface=_surface(estimator, rows, names, members, n_points, target), names=names)
+        posterior = posterior_for(estimator, target) if bands else None
+        return cls(surface=_surface(estimator, rows, names, members, n_points, target, posterior), names=names)
 
     def frame(self) -> pd.DataFrame:
         """Return what is drawn.
@@ -96,7 +108,7 @@ class SurfaceDisplay:
         Returns
         -------
         DataFrame
-            ``x``, ``z``, ``effect``.
+            ``x``, ``z``, ``effect``, and with bands ``std``.
         """
         return self.surface.copy()
 
@@ -120,6 +132,10 @@ class SurfaceDisplay:
         size = float(np.abs(values.to_numpy()).max()) or 1.0
         axes = [side if np.issubdtype(side.dtype, np.number) else np.arange(len(side)) for side in _sides(values)]
         image = ax.pcolormesh(*axes, values.to_numpy(), cmap=cmap, vmin=-size, vmax=size, shading="nearest")
+        if "std" in self.surface:
+            unsure = self.surface[self.surface["effect"].abs() <= BAND * self.surface["std"]]
+            places = [pd.Index(side).get_indexer(unsure[at]) for side, at in zip(_sides(values), "xz", strict=True)]
+            ax.plot(*(side[at] for side, at in zip(axes, places, strict=True)), ".", color="0.5", markersize=2)
         for side, ticks in zip(_sides(values), (ax.set_xticks, ax.set_yticks), strict=True):
             if not np.issubdtype(side.dtype, np.number):
                 ticks(np.arange(len(side)), [plain(cut_text(str(value), 10)) for value in side])
@@ -172,7 +188,13 @@ def _sides(values: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _surface(
-    estimator: Any, rows: pd.DataFrame, names: tuple[str, str], members: Any, n_points: int, target: Any
+    estimator: Any,
+    rows: pd.DataFrame,
+    names: tuple[str, str],
+    members: Any,
+    n_points: int,
+    target: Any,
+    posterior: Posterior | None,
 ) -> pd.DataFrame:
     """Return the functions of a pair at all pairs of values that stand for the ranges of its columns."""
     first, second = (values_of(rows[name], n_points)[0] for name in names)
@@ -183,6 +205,11 @@ def _surface(
     known = hasattr(estimator, "feature_names_in_")
     if known:
         probe.columns = list(estimator.feature_names_in_)
-    parts, _ = for_target(estimator, estimator.decompose(probe if known else probe.to_numpy()), target)
+    probed = probe if known else probe.to_numpy()
+    parts, _ = for_target(estimator, estimator.decompose(probed), target)
     effect = parts[np.asarray(members, dtype=int)].sum(axis=0)
-    return pd.DataFrame({"x": x, "z": z, "effect": effect - effect.mean()})
+    surface = pd.DataFrame({"x": x, "z": z, "effect": effect - effect.mean()})
+    if posterior is None:
+        return surface
+    alike = np.full(len(surface), 1.0 / len(surface))
+    return surface.assign(std=part_deviations(estimator, posterior, probed, members, alike))

@@ -1,0 +1,136 @@
+r"""How sure a fitted function is: the posterior of a Gaussian process at the learned kernel weights.
+
+At fixed weights d the penalty is sum_m ||f_m||^2 / (2 d_m), which is the logarithm of the prior f_m ~ GP(0, s2 d_m k_m)
+with noise of variance s2 / s_i at a sample of weight s_i, and of a flat prior on the intercept. With ``K`` the weighted
+sum of the Gram matrices, ``W`` the second derivatives of the losses (the sample weights, for the squared loss),
+
+    A = K + W^-1,    Q = A^-1 - A^-1 1 1' A^-1 / (1' A^-1 1)    (A^-1 without an intercept),
+
+the covariance of a sum g of some of the functions, between rows P, and the variance of the whole score are
+
+    Cov g(P)      = s2 [k_g(P, P) - k_g(P, X) Q k_g(X, P)],
+    Var f(x) + b  = s2 [k(x, x) - k(x, X) A^-1 k(X, x) + (1 - 1' A^-1 k(X, x))^2 / (1' A^-1 1)].
+
+For the squared loss ``s2 = sum_i rho_i^2 / s_i / sum_i Q_ii / s_i``, the weighted sum of squared residuals over N minus
+the trace of the smoother. For the logarithms of likelihoods ``s2 = 1``, and the posterior is Laplace's approximation.
+It is plug-in: the weights are taken as if they had been known, so that bands are too narrow where they are uncertain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from manykernels.estimators.supervised.prediction import CHUNK_ENTRIES, KernelExpansion
+from manykernels.exceptions import InvalidInputError
+from manykernels.grams import cross_combine
+from manykernels.validation.arrays import Array
+
+__all__ = ["Posterior", "posterior_of"]
+
+LIKELIHOODS = ("logistic", "poisson")  # losses that are minus the logarithm of one, second derivatives free of y
+BANDS_OF = "the losses 'squared', 'logistic' and 'poisson'"
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """The posterior of one target's function at the learned weights.
+
+    Attributes
+    ----------
+    expansion : KernelExpansion
+    weights : (m,) float64
+        ``d`` of its active kernels.
+    inverse : (n, n) float64
+        ``A^-1``.
+    sums : (n,) float64
+        ``A^-1 1``, zero without an intercept.
+    noise_variance : float
+        ``s2``.
+    """
+
+    expansion: KernelExpansion
+    weights: Array
+    inverse: Array
+    sums: Array
+    noise_variance: float
+
+    def variance(self, X: Any) -> Array:
+        """Return the variance of ``f(x) + b`` at new rows, (n,)."""
+        bank, rows = self.expansion.bank, self.expansion.bank.prepare(X)
+        found = np.empty(rows.n_samples)
+        step = max(1, CHUNK_ENTRIES // max(len(self.inverse), len(self.weights)))
+        for start in range(0, len(found), step):
+            at = slice(start, min(start + step, len(found)))
+            cross = cross_combine(bank, rows.take(at), self.expansion.support, self.weights)
+            prior = self.weights @ bank.diag(rows.take(at))
+            found[at] = prior - np.einsum("ij,ij->i", cross @ self.inverse, cross)
+            if self.sums.any():
+                found[at] += (1.0 - cross @ self.sums) ** 2 / self.sums.sum()
+        return self.noise_variance * np.maximum(found, 0.0)
+
+    def part_variance(self, X: Any, kernels: Array, mean: Array) -> Array:
+        """Return the variance of the sum of some functions less its mean, at a few rows, (n,).
+
+        Parameters
+        ----------
+        X : rows
+        kernels : (k,) int
+            Positions among all kernels.
+        mean : (n,) float64
+            Weights of the rows in that mean.
+        """
+        bank, rows = self.expansion.bank, self.expansion.bank.prepare(X)
+        own = self.weights * np.isin(self.expansion.active, kernels)
+        cross = cross_combine(bank, rows, self.expansion.support, own)
+        reduced = cross @ self.inverse @ cross.T
+        if self.sums.any():
+            through = cross @ self.sums
+            reduced -= np.outer(through, through) / self.sums.sum()
+        covariance = cross_combine(bank, rows, rows, own) - reduced
+        along = covariance @ mean
+        found = np.diag(covariance) - 2.0 * along + mean @ along
+        return self.noise_variance * np.maximum(found, 0.0)
+
+
+def posterior_of(model: Any, target: int = 0) -> Posterior:
+    """Return the posterior of a fitted estimator's function of one target.
+
+    Raises
+    ------
+    InvalidInputError
+        If the loss has none, or the model keeps no samples, as kernels held as factors do.
+    """
+    expansion, loss = model._expansion, model._loss
+    if loss.name != "squared" and loss.name not in LIKELIHOODS:
+        raise InvalidInputError(
+            f"Bands are those of a Gaussian process at the learned weights, for {BANDS_OF}; the loss {loss.name!r} "
+            "is no likelihood with a curvature. Bootstrap the fit, or take conformal intervals."
+        )
+    if model._shares_weights and loss.name == "logistic":
+        raise InvalidInputError("Classes that share their weights have joint losses, of which there are no bands.")
+    if not isinstance(expansion, KernelExpansion):
+        raise InvalidInputError(
+            "The kernels of this model were held as factors, and it keeps no samples to measure uncertainty by: fit it "
+            "with kernels_as='gram'."
+        )
+    if "_support_weights" not in model.__dict__:
+        raise InvalidInputError("This model was made without what bands need; fit it again.")
+    weights = expansion.weights[min(target, len(expansion.weights) - 1)]
+    weights = weights if weights.size else np.zeros(expansion.bank.n_kernels)  # the model is a constant
+    rho = expansion.coefficients[target]
+    sample_weight = model._support_weights
+    gram = cross_combine(expansion.bank, expansion.support, expansion.support, weights)
+    scores = gram @ rho + np.atleast_1d(model.intercept_)[target]
+    curvature = sample_weight * loss.second_derivative(np.ones(len(rho)), scores)
+    factor = cho_factor(gram + np.diag(1.0 / np.maximum(curvature, np.finfo(np.float64).tiny)), lower=True)
+    inverse = cho_solve(factor, np.eye(len(rho)))
+    sums = inverse.sum(axis=0) if model.fit_intercept else np.zeros(len(rho))
+    variance = 1.0
+    if loss.name == "squared":
+        left = np.diag(inverse) - (sums**2 / sums.sum() if model.fit_intercept else 0.0)
+        variance = float((rho**2 / sample_weight).sum() / (left / sample_weight).sum())
+    return Posterior(expansion, weights, inverse, sums, variance)

@@ -1,0 +1,139 @@
+"""Standard deviations of fitted functions: those of a Gaussian process, by another way of computing them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from manykernels import InvalidInputError, KernelBank, MKLClassifier, MKLRegressor, load_model, save_model
+from manykernels.estimators.supervised.posterior import posterior_of
+from manykernels.inspection import ShapeDisplay, SurfaceDisplay
+from manykernels.kernels import Gaussian, Linear
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-2.0, 2.0, size=(40, 2))
+Y = np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] + 0.3 * RNG.normal(size=40)
+NEW = RNG.uniform(-2.5, 2.5, size=(7, 2))
+BANK = KernelBank.per_feature([Linear(), Gaussian(0.7)], normalize=None)
+GIVEN: dict[str, Any] = {"kernels_as": "gram", "tol": 1e-9, "max_iter": 500}
+
+
+def joint(model: MKLRegressor, rows: Any, weight: Any, level: float) -> tuple[Any, Any, float]:
+    """Return covariances of functions at rows, by one large Gaussian with a prior of large variance on the constant."""
+    bank = BANK.fit(X)
+    everything = np.vstack([X, rows])
+    grams = bank.block(bank.prepare(everything), bank.prepare(everything))
+    parts = model.kernel_weights_[:, None, None] * grams
+    total = parts.sum(axis=0) + level
+    noisy = total[:40, :40] + np.diag(1.0 / weight)
+    residual = Y - (total[:40, :40] @ np.linalg.solve(noisy, Y))
+    trace = np.trace(np.linalg.solve(noisy, total[:40, :40]))
+    variance = float(weight @ residual**2) / (40 - trace)
+    return parts, noisy, variance
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_deviations_are_those_of_a_gaussian_process_with_a_free_constant(weighted: bool) -> None:
+    weight = RNG.uniform(0.5, 2.0, size=40) if weighted else np.ones(40)
+    model = MKLRegressor(BANK, alpha=0.05, **GIVEN).fit(X, Y, sample_weight=weight)
+    parts, noisy, variance = joint(model, NEW, weight, 1e5)
+    total = parts.sum(axis=0) + 1e5
+    cross = total[40:, :40]
+    covariance = total[40:, 40:] - cross @ np.linalg.solve(noisy, cross.T)
+    predicted, deviation = model.predict(NEW, return_std=True)
+    np.testing.assert_array_equal(predicted, model.predict(NEW))
+    np.testing.assert_allclose(deviation, np.sqrt(variance * np.diag(covariance)), rtol=1e-3)
+
+
+def test_without_a_constant_they_are_those_of_scikit_learn() -> None:
+    bank = KernelBank([("one", Gaussian(0.7))], normalize=None)
+    model = MKLRegressor(bank, penalty="ridge", alpha=0.05, fit_intercept=False, **GIVEN).fit(X, Y)
+    d = float(model.kernel_weights_[0])
+    reference = GaussianProcessRegressor(ConstantKernel(d) * RBF(0.7), alpha=1.0, optimizer=None).fit(X, Y)
+    mean, deviation = reference.predict(NEW, return_std=True)
+    found = model.predict(NEW, return_std=True)
+    np.testing.assert_allclose(found[0], mean, atol=1e-4)
+    np.testing.assert_allclose(found[1] / np.sqrt(posterior_of(model).noise_variance), deviation, rtol=1e-5)
+
+
+def test_bands_of_a_column_are_those_of_its_part_less_its_mean() -> None:
+    model = MKLRegressor(BANK, alpha=0.05, **GIVEN).fit(X, Y)
+    frame = ShapeDisplay.from_estimator(model, X, columns=["x0"], n_points=15, bands=True).frame()
+    points = np.column_stack([frame["x"], np.zeros(15)])
+    parts, noisy, variance = joint(model, points, np.ones(40), 1e5)
+    own = parts[[k for k, name in enumerate(model.kernel_names_) if name.startswith("x0")]].sum(axis=0)
+    covariance = own[40:, 40:] - own[40:, :40] @ np.linalg.solve(noisy, own[:40, 40:])
+    centering = np.eye(15) - frame["density"].to_numpy()
+    expected = np.sqrt(variance * np.diag(centering @ covariance @ centering.T))
+    np.testing.assert_allclose(frame["std"], expected, rtol=1e-3, atol=1e-5)
+
+
+def test_bands_hold_the_true_curve_about_as_often_as_they_say() -> None:
+    inside = []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        rows = rng.uniform(-2.0, 2.0, size=(120, 2))
+        y = np.sin(2.0 * rows[:, 0]) + 0.5 * rng.normal(size=120)
+        model = MKLRegressor(KernelBank.per_feature(Gaussian(0.7)), tol=1e-4, kernels_as="gram").fit(rows, y)
+        mean, deviation = model.predict(rows, return_std=True)
+        inside.append(np.mean(np.abs(mean - np.sin(2.0 * rows[:, 0])) <= 1.96 * deviation))
+    assert 0.8 <= np.mean(inside) <= 1.0
+
+
+def test_logistic_bands_are_laplace_approximations() -> None:
+    labels = Y > 0
+    bank = KernelBank.per_feature(Gaussian(0.7), normalize=None)
+    model = MKLClassifier(bank, loss="logistic", penalty="ridge", alpha=0.05, **GIVEN).fit(X, labels)
+    found = posterior_of(model)
+    assert found.noise_variance == 1.0
+    chance = model.predict_proba(X)[:, 1]
+    fitted = bank.fit(X)
+    gram = np.tensordot(model.kernel_weights_, fitted.block(fitted.prepare(X), fitted.prepare(X)), axes=1) + 1e5
+    covariance = gram - gram @ np.linalg.solve(gram + np.diag(1 / (chance * (1 - chance))), gram)
+    np.testing.assert_allclose(found.variance(model._checked_rows(X, reset=False)), np.diag(covariance), rtol=1e-3)
+    assert "std" in ShapeDisplay.from_estimator(model, X, bands=True).frame()
+
+
+def test_several_outputs_and_empty_models_have_deviations() -> None:
+    both = MKLRegressor(BANK, alpha="0.2*max", **GIVEN).fit(X, np.column_stack([Y, X[:, 1]]))
+    alone = MKLRegressor(BANK, alpha="0.2*max", **GIVEN).fit(X, Y)
+    mean, deviation = both.predict(NEW, return_std=True)
+    assert mean.shape == deviation.shape == (7, 2)
+    np.testing.assert_allclose(deviation[:, 0], alone.predict(NEW, return_std=True)[1], rtol=1e-6)
+    shared = MKLRegressor(BANK, weights="shared", kernels_as="gram").fit(X, np.column_stack([Y, X[:, 1]]))
+    assert shared.predict(NEW, return_std=True)[1].shape == (7, 2)
+    with pytest.warns(UserWarning, match="No kernel was selected"):
+        constant = MKLRegressor(BANK, alpha="2*max", kernels_as="gram").fit(X, Y)
+    np.testing.assert_allclose(constant.predict(NEW, return_std=True)[1], Y.std(ddof=1) / np.sqrt(40), rtol=1e-9)
+
+
+def test_a_file_keeps_deviations(tmp_path: Any) -> None:
+    model = MKLRegressor(BANK, kernels_as="gram").fit(X, Y, sample_weight=RNG.uniform(0.5, 2.0, size=40))
+    save_model(model, tmp_path / "model.mkl")
+    again = load_model(tmp_path / "model.mkl")
+    np.testing.assert_array_equal(again.predict(NEW, return_std=True)[1], model.predict(NEW, return_std=True)[1])
+
+
+def test_surfaces_have_bands_and_are_drawn_with_them() -> None:
+    bank = KernelBank([("pair", Gaussian(1.0), [0, 1])])
+    model = MKLRegressor(bank, kernels_as="gram").fit(X, X[:, 0] * X[:, 1])
+    surface = SurfaceDisplay.from_estimator(model, X, n_points=6, bands=True)
+    assert (surface.frame()["std"] > 0).all()
+    surface.plot()
+    ShapeDisplay.from_estimator(MKLRegressor(BANK, kernels_as="gram").fit(X, Y), X, bands=True).plot()
+
+
+def test_what_has_no_bands_is_refused_in_words() -> None:
+    with pytest.raises(InvalidInputError, match="return_std is for loss='squared'"):
+        MKLRegressor(BANK, loss="huber").fit(X, Y).predict(NEW, return_std=True)
+    with pytest.raises(InvalidInputError, match="'hinge' is no likelihood"):
+        posterior_of(MKLClassifier(BANK, loss="hinge").fit(X, Y > 0))
+    with pytest.raises(InvalidInputError, match="kernels_as='gram'"):
+        MKLRegressor(BANK, kernels_as="factored").fit(X, Y).predict(NEW, return_std=True)
+    grams = BANK.fit(X).block(BANK.fit(X).prepare(X), BANK.fit(X).prepare(X))
+    with pytest.raises(InvalidInputError, match="precomputed kernels"):
+        MKLRegressor("precomputed").fit(grams, Y).predict(grams, return_std=True)
