@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from manykernels.estimators.supervised.prediction import CHUNK_ENTRIES, KernelExpansion
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import cross_combine
+from manykernels.grams.expansion import CHUNK_ENTRIES, KernelExpansion
 from manykernels.validation.arrays import Array
 
 __all__ = ["Posterior", "posterior_of"]

@@ -23,8 +23,8 @@ from sklearn.base import clone
 from sklearn.covariance import ledoit_wolf
 
 from manykernels.estimators.supervised.base import BaseMKL
-from manykernels.estimators.supervised.training import as_bank
 from manykernels.exceptions import InvalidInputError
+from manykernels.grams.training import as_bank
 from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.validation.arrays import Array, check_choice, check_positive
