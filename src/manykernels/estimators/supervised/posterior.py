@@ -61,7 +61,9 @@ class Posterior:
     def variance(self, X: Any) -> Array:
         """Return the variance of ``f(x) + b`` at new rows, (n,)."""
         bank, rows = self.expansion.bank, self.expansion.bank.prepare(X)
-        found = np.empty(rows.n_samples)
+        found = np.zeros(rows.n_samples)
+        if not self.inverse.size:
+            return found
         step = max(1, CHUNK_ENTRIES // max(len(self.inverse), len(self.weights)))
         for start in range(0, len(found), step):
             at = slice(start, min(start + step, len(found)))
@@ -122,6 +124,8 @@ def posterior_of(model: Any, target: int = 0) -> Posterior:
     weights = expansion.weights[min(target, len(expansion.weights) - 1)]
     weights = weights if weights.size else np.zeros(expansion.bank.n_kernels)  # the model is a constant
     rho = expansion.coefficients[target]
+    if not rho.size:  # the target was constant, and there is nothing left to explain
+        return Posterior(expansion, weights, np.zeros((0, 0)), np.zeros(0), 0.0)
     sample_weight = model._support_weights
     gram = cross_combine(expansion.bank, expansion.support, expansion.support, weights)
     scores = gram @ rho + np.atleast_1d(model.intercept_)[target]
