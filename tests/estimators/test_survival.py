@@ -361,3 +361,16 @@ def test_hazards_without_end_are_said_to_be_so() -> None:
     y = survival_array(np.ones(400, dtype=bool), 1.0 + X[:, 0])
     with pytest.warns(ConvergenceWarning, match="alpha is too small"):
         MKLSurvival(LINE, kernels_as="factored", alpha=1e-9).fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore:The best strength", "ignore:No kernel")
+def test_folds_may_have_a_tolerance_of_their_own() -> None:
+    X, event, time, _, _ = data()
+    y = survival_array(event, time)
+    fine, coarse = (
+        MKLSurvivalCV(LINEAR, penalty="ridge", alphas=[0.1, 1.0], cv=KFold(2), fold_tol=fold_tol).fit(X, y)
+        for fold_tol in (1e-8, 0.2)
+    )
+    assert fine.dual_gap_ <= 1e-4
+    assert coarse.dual_gap_ <= 1e-4
+    assert (fine.cv_frame()["mean_score"] != coarse.cv_frame()["mean_score"]).any()

@@ -120,6 +120,7 @@ class ScoresGrids:
         rows, target, weight = data
         as_bank(self.kernels, rows).check(rows)
         held_out = self._held_out(rows, target, scoring_weight, splits, by_target=False)
+        tol = self.tol if self.fold_tol is None else float(self.fold_tol)
         scores: list[GridScores] = []
         with stopped.noted(), count_to(len(splits) * len(found), "models of the folds", self.verbose) as advance:
             if opened is not None:
@@ -132,7 +133,7 @@ class ScoresGrids:
                 own = Samples.of(rows[train], target[train], weight[train])
                 model = self._at_given_strength(own.rows).set_params(**self._held_as_whole(form))
                 scores.append(GridScores(found, advance))
-                fold = Fold.opened(model, own, loss, found.families[0].at(1.0, 1.0), held, self.tol, kind=AUTO)
+                fold = Fold.opened(model, own, loss, found.families[0].at(1.0, 1.0), held, tol, kind=AUTO)
                 for score in fold.follow(found, without_bar(self.solver, self.verbose)):
                     check_deadline()  # a model that was not finished for lack of time counts for nothing
                     scores[-1].add(score)
@@ -494,8 +495,9 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
         unfinished = sum(fold.unfinished for fold in folds)
         if unfinished:
             warnings.warn(
-                f"{unfinished} of {scores.size} models of the folds stopped short of tol={self.tol:g}: raise max_iter, "
-                "loosen tol, or leave out the smallest strengths.",
+                f"{unfinished} of {scores.size} models of the folds stopped short of tol="
+                f"{self.tol if self.fold_tol is None else self.fold_tol:g}: raise max_iter, loosen tol (or fold_tol), or "
+                "leave out the smallest strengths.",
                 ConvergenceWarning,
                 stacklevel=3,
             )

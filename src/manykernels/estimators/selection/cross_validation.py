@@ -83,7 +83,8 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         For a search. With "1se", of all candidates within one standard error of the best the one with the fewest
         kernels, and of these the strongest: fewer kernels at a score that the folds cannot tell from the best.
     fold_tol : float or None, default=None
-        Relative duality gap of the models of the folds in a search; None is 0.01, or ``tol`` if that is larger.
+        Relative duality gap of the models of the folds; None is 0.01 in a search, or ``tol`` if that is larger, and
+        ``tol`` on a grid.
     fold_kernels : {"auto", "own", "shared"}, default="auto"
         "own": every fold learns standardization, widths and normalization of its kernels from its own training samples.
         "shared": they are those of all samples, no target of which is seen, and folds share sums over samples; for the
@@ -297,7 +298,8 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         For a search. With "1se", of all candidates within one standard error of the best the one with the fewest
         kernels, and of these the strongest: fewer kernels at a score that the folds cannot tell from the best.
     fold_tol : float or None, default=None
-        Relative duality gap of the models of the folds in a search; None is 0.01, or ``tol`` if that is larger.
+        Relative duality gap of the models of the folds; None is 0.01 in a search, or ``tol`` if that is larger, and
+        ``tol`` on a grid.
     weights : {"own", "shared"}, default="own"
         Whether all classes share one set of kernel weights.
     solver : str or Solver, default="auto"

@@ -52,6 +52,8 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
     scoring : str, callable or None, default=None
         None is minus the loss of held-out rows an event, the logarithm of their partial likelihood: a proper score,
         which the concordance is not.
+    fold_tol : float or None, default=None
+        Relative duality gap of the models of the folds; None is ``tol``.
     solver : str or Solver, default="auto"
         Solver of every problem.
     kernel_penalties : array-like of shape (n_kernels,), dict, list of dict or None, default=None
@@ -108,7 +110,6 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
     fitted_extras = (*CrossValidated.fitted_extras, *MKLSurvival.fitted_extras)
 
     rule = "best"  # of a search over mixtures, which there is none of here
-    fold_tol = None
     weights = "own"
 
     _plain = MKLSurvival
@@ -129,6 +130,7 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         eta: float = 0.5,
         cv: Any = None,
         scoring: Any = None,
+        fold_tol: float | None = None,
         solver: Any = "auto",
         kernel_penalties: Any = None,
         tol: float = 1e-4,
@@ -154,6 +156,7 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         self.eta = eta
         self.cv = cv
         self.scoring = scoring
+        self.fold_tol = fold_tol
         self.solver = solver
         self.kernel_penalties = kernel_penalties
         self.tol = tol
