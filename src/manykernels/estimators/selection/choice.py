@@ -496,7 +496,7 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
         if unfinished:
             warnings.warn(
                 f"{unfinished} of {scores.size} models of the folds stopped short of tol="
-                f"{self.tol if self.fold_tol is None else self.fold_tol:g}: raise max_iter, loosen tol (or fold_tol), or "
+                f"{self.tol if self.fold_tol is None else self.fold_tol:g}: raise max_iter, loosen tol or fold_tol, or "
                 "leave out the smallest strengths.",
                 ConvergenceWarning,
                 stacklevel=3,
