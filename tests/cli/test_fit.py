@@ -79,7 +79,7 @@ def test_plan_says_what_a_fit_takes(run: Runner, data: Path) -> None:
     assert done.code == 0
     assert "Packed float64" in done.out
     assert "16" in done.out
-    small = run("plan", data, *FIT, "--memory-budget", "1 MB")
+    small = run("plan", data, *FIT, "--memory-budget", "200 kB")
     assert small.code == 1
     assert "cannot be fitted within the memory budget" in small.err
 

@@ -266,7 +266,7 @@ CASES = [
     # memory
     Case(
         "a fit beyond the memory budget",
-        lambda: classify(memory_budget="1 MB"),
+        lambda: classify(memory_budget="10 kB"),
         "memory budget of 1.00 MB",
         MemoryBudgetError,
     ),
