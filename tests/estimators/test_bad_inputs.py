@@ -267,7 +267,7 @@ CASES = [
     Case(
         "a fit beyond the memory budget",
         lambda: classify(memory_budget="10 kB"),
-        "memory budget of 1.00 MB",
+        "memory budget is 10.0 kB",
         MemoryBudgetError,
     ),
     Case("a memory budget that is no size", lambda: classify(memory_budget="plenty"), "memory_budget must be"),
