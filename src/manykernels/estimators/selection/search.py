@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from manykernels.estimators.selection.folds import Fold, FoldScore
-from manykernels.estimators.selection.mixtures import EMPTY, PLAIN, Mixture, Scale
+from manykernels.estimators.selection.mixtures import EMPTY, Mixture, Scale
 from manykernels.estimators.selection.stopping import StopReason
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array
@@ -25,7 +25,6 @@ BEHIND = 2  # coarse steps that must have brought nothing better before a walk e
 FARTHEST = 1e-4  # share of the smallest strength of the grid to which it may extend itself
 PLATEAU = 1e-3  # standard deviations over the folds that make no difference
 SCOUTS = 2  # folds in which what is in doubt is tried first
-FARTHER = 4  # steps of their grid by which kinds of kernels are tried beside the best strength of all kernels
 SCOUTED = 3  # strengths that it is tried at, equally spaced inside the grid
 BEYOND = 1.0 + 1e-6  # fraction of the strength at which a model is empty
 EVIDENCE = 1.0  # standard errors by which a candidate must be ahead of the best constant; benchmarks/evidence.py
@@ -317,7 +316,7 @@ def searched(
 ) -> list[Candidate]:
     """Return all candidates tried: averages of every kind, then mixtures that select, the sparsest first.
 
-    Unless ``every`` is true it is a race: what is in doubt, one kind of kernels alone or a mixture that selects, is
+    Unless ``every`` is true it is a race: a mixture that selects is
     walked only where a few strengths in two folds show that it can still win, and mixtures between the sparsest and the
     averages only where the sparsest leads. A search that ends early has what was scored in every fold.
     """
@@ -330,9 +329,7 @@ def searched(
 
     broad, narrow = Grid(AVERAGING_STEPS, AVERAGING_RATIO), Grid(n_alphas, ratio)
     for mixture in averages:
-        middle = int(np.median(walks[0].best())) if walks else 0
-        numbers = [n for n in (middle - FARTHER, middle, middle + FARTHER) if 0 <= n <= broad.last]
-        tried(mixture, broad, numbers, race=bool(walks) and not every and mixture.doubt > PLAIN)
+        tried(mixture, broad, (), race=False)
         if folds.ending.status is not None:
             break
     first, race = len(walks), bool(averages) and not every
