@@ -23,7 +23,7 @@ from manykernels import KernelBank, get_loss, get_regularizer
 from manykernels.estimators.supervised.problems import chosen_solver
 from manykernels.grams.factored import factored_stack
 from manykernels.kernels import Gaussian, Linear
-from manykernels.objective.losses import JOINT_LOSSES, LOSSES, survival_target
+from manykernels.objective.losses import COUPLED_LOSSES, LOSSES, survival_target
 from manykernels.solvers import Solution
 from manykernels.solvers.solve import problem_of
 
@@ -64,10 +64,10 @@ def compared(rows: int, seed: int, known: set[tuple[str, str]]) -> Iterator[dict
     stacks = (factored_stack(X, bank), fitted.block(prepared, prepared))
     given: dict[str, Any] = {"sample_weight": rng.uniform(0.5, 2.0, rows)}
     given["kernel_penalties"] = rng.uniform(0.8, 1.25, fitted.n_kernels)
-    for name in (*LOSSES, *JOINT_LOSSES):
-        loss: Any = JOINT_LOSSES[name]() if name in JOINT_LOSSES else get_loss(name)
+    for name in (*LOSSES, *COUPLED_LOSSES):
+        loss: Any = COUPLED_LOSSES[name]() if name in COUPLED_LOSSES else get_loss(name)
         y = target(name, f, np.random.default_rng(seed + 1))
-        own = given | {"fit_intercept": name not in JOINT_LOSSES}
+        own = given | {"fit_intercept": name not in COUPLED_LOSSES}
         for penalty, shape in PENALTIES.items():
             if (name, penalty) in known:
                 continue

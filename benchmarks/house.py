@@ -25,7 +25,7 @@ PACKAGE = "manykernels"
 
 # The axes along which code is to ask for a capability, never for a class: each root and whatever inherits from it.
 AXES = {
-    "loss": ("Loss", "JointLoss", "SharedLoss", "BoundLoss"),
+    "loss": ("Loss", "CoupledLoss", "SharedLoss", "BoundLoss"),
     "stack": ("GramStack", "KernelStack"),
     "problem": ("Problem",),
     "regularizer": ("Regularizer", "WeightSet"),

@@ -27,7 +27,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import StratifiedShuffleSplit
 
 from manykernels import KernelBank, Linear, MKLClassifier, MKLRegressor, get_regularizer
-from manykernels.objective import SharedProblem
+from manykernels.objective import Problem
 from manykernels.solvers import SharedNewton
 
 SETS = ("msrcv1", "three_sources", "nutrimouse", "leaves100")
@@ -85,8 +85,8 @@ def targets_frame(n_samples: int, n_targets: int, seed: int) -> pd.DataFrame:
 
 def _shared(data: Targets, penalty: str, share: float) -> tuple[dict[str, Any], np.ndarray]:
     """Fit with shared weights at a share of the strength that empties the model of the block 1-norm."""
-    base = SharedProblem(data.kernels, data.y, "squared", get_regularizer("l1", 1.0), fit_intercept=False)
-    problem = SharedProblem(
+    base = Problem(data.kernels, data.y, "squared", get_regularizer("l1", 1.0), fit_intercept=False)
+    problem = Problem(
         data.kernels,
         data.y,
         "squared",

@@ -27,7 +27,7 @@ from manykernels import (
 )
 from manykernels.estimators.strength import noise_levels
 from manykernels.kernels import Gaussian, Linear
-from manykernels.objective import JointProblem, Problem
+from manykernels.objective import Problem
 from manykernels.objective.losses import CoxPartial, get_loss, survival_target
 from manykernels.objective.regularizers import REGULARIZERS, BlockL1
 
@@ -268,7 +268,7 @@ def test_strata_of_survival_times_are_permuted_apart() -> None:
     strengths = [MKLSurvival(BANK, alpha="1*noise").fit(X, target).alpha_ for target in (y, whole)]
     assert all(np.isfinite(strengths))
     level = noise_levels(
-        [problem := JointProblem(GRAMS, survival_target(y["event"], y["time"], stratum), CoxPartial(), BlockL1(1.0))],
+        [problem := Problem(GRAMS, survival_target(y["event"], y["time"], stratum), CoxPartial(), BlockL1(1.0))],
         0,
         stratum,
     )[0]

@@ -28,7 +28,7 @@ from manykernels.inspection import MKLReport, plot_overview, summary_html
 from manykernels.inspection.reports import bootstrap, charts
 from manykernels.inspection.reports.baselines import CONSTANT, ONE_KERNEL, SUM
 from manykernels.inspection.reports.evaluation import apart_by_folds, evaluate
-from manykernels.objective import CoxPartial, JointProblem, survival_target
+from manykernels.objective import CoxPartial, Problem, survival_target
 
 BANK = KernelBank.per_feature(widths=[1.0], normalize="mean_diagonal")
 
@@ -134,13 +134,13 @@ def test_learned_weights_beside_those_that_nobody_learns() -> None:
 def test_residuals_of_equal_risks_are_the_gradient_of_the_likelihood() -> None:
     rng = np.random.default_rng(0)
     time, event, strata = rng.uniform(size=20), rng.random(20) < 0.6, rng.integers(0, 2, 20)
-    problem = JointProblem(
+    problem = Problem(
         np.eye(20)[None], survival_target(event, time, strata), CoxPartial("breslow"), get_regularizer("l1", 1.0)
     )
     target = np.array(
         list(zip(event, time, strata, strict=True)), dtype=[("event", bool), ("time", float), ("stratum", int)]
     )
-    np.testing.assert_allclose(martingale_residuals(target), -problem.joint.gradient(np.zeros(20)), atol=1e-12)
+    np.testing.assert_allclose(martingale_residuals(target), -problem.bound.gradient(np.zeros(20)), atol=1e-12)
 
 
 def test_draws_are_integer_weights() -> None:

@@ -8,7 +8,7 @@ from tests.support.cox import COUNT, STORED, CoxCase, cases, conic_value
 
 from manykernels import get_regularizer
 from manykernels.exceptions import IncompatibleError, InvalidInputError
-from manykernels.objective import CoxPartial, JointProblem, Problem, survival_target
+from manykernels.objective import CoxPartial, Problem, survival_target
 from manykernels.solvers import SOLVERS, choose_solver, solvers_for
 
 OPTIMA = np.load(STORED)
@@ -16,7 +16,7 @@ OPTIMA = np.load(STORED)
 
 @pytest.mark.parametrize("case", cases()[:24], ids=str)
 def test_risk_sets_are_the_plain_sums(case: CoxCase) -> None:
-    joint = case.problem().joint
+    joint = case.problem().bound
     n = len(case.time)
     z = np.random.default_rng(n).normal(size=n) * 2
     terms, shares = case.terms(), case.softmax(z)
@@ -84,8 +84,8 @@ def test_doubling_a_weight_is_a_second_sample() -> None:
     weights = np.where(np.arange(len(case.time)) == 0, 2.0, 1.0)
     y, penalty = survival_target(case.event, case.time, case.strata), get_regularizer("ridge", 1.0)
     loss = CoxPartial("breslow")
-    one = JointProblem(case.kernels, y, loss, penalty, sample_weight=weights)
-    two = JointProblem(case.kernels[:, twice[:, None], twice], y[twice], loss, penalty)
+    one = Problem(case.kernels, y, loss, penalty, sample_weight=weights)
+    two = Problem(case.kernels[:, twice[:, None], twice], y[twice], loss, penalty)
     first, second = (choose_solver(each)[0](tol=1e-10).solve(each).certificate.primal for each in (one, two))
     assert first == pytest.approx(second, rel=1e-9)
 
@@ -108,16 +108,20 @@ def test_only_solvers_of_joint_losses_take_it() -> None:
         (lambda: survival_target([True, False], [1.0, -2.0]), r"not negative, but 1 of 2 are not, such as \[-2.0\]"),
         (lambda: survival_target([True, 2], [1.0, 2.0]), "event must hold True or False"),
         (lambda: survival_target([True, False], [1.0, 2.0], [1]), "strata has 1 labels for 2 times"),
-        (lambda: JointProblem(np.eye(2)[None], [1.0, 2.0], "squared", get_regularizer("l1", 1.0)), "use Problem"),
         (
-            lambda: JointProblem(
+            lambda: Problem(
                 np.eye(2)[None], np.array([1.0, 2.0]), CoxPartial(), get_regularizer("l1", 1.0), fit_intercept=True
             ),
             "has no intercept",
         ),
-        (lambda: Problem(np.eye(2)[None], [1.0, 2.0], CoxPartial(), get_regularizer("l1", 1.0)), "JointProblem"),
     ],
 )
 def test_what_is_no_survival_problem_is_refused(call, words: str) -> None:
     with pytest.raises(InvalidInputError, match=words):
         call()
+
+
+def test_a_loss_that_couples_samples_has_no_intercept() -> None:
+    problem = Problem(np.eye(2)[None], [1.0, 2.0], "cox", get_regularizer("l1", 1.0))
+    assert not problem.fit_intercept
+    assert problem.zero_model()[1] == 0.0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from manykernels import IncompatibleError, InvalidInputError, get_regularizer
-from manykernels.objective import Multinomial, SharedProblem
+from manykernels.objective import Multinomial, Problem
 from manykernels.objective.shared import get_shared_loss
 
 RNG = np.random.default_rng(0)
@@ -81,13 +81,12 @@ def test_scores_of_any_size_have_a_finite_loss():
 @pytest.mark.parametrize("name", ["hinge", "epsilon_insensitive", "quantile"])
 def test_losses_with_kinks_are_refused_with_those_that_would_do(name):
     with pytest.raises(IncompatibleError, match=r"has kinks\. Use 'squared"):
-        SharedProblem(np.eye(7)[None], target_of("squared"), name, get_regularizer("l1", 1.0))
+        Problem(np.eye(7)[None], target_of("squared"), name, get_regularizer("l1", 1.0))
 
 
 @pytest.mark.parametrize(
     ("y", "loss", "message"),
     [
-        (np.ones(7), "squared", r"one column of y a class or target"),
         (np.ones((6, 2)), "squared", r"y has 6 samples but the kernels have 7"),
         (np.ones((7, 2)), "logistic", r"row 0 of y is \[1.0, 1.0\]"),
         (
@@ -100,11 +99,11 @@ def test_losses_with_kinks_are_refused_with_those_that_would_do(name):
 )
 def test_wrong_targets_are_named(y, loss, message):
     with pytest.raises(InvalidInputError, match=message):
-        SharedProblem(np.eye(7)[None], y, loss, get_regularizer("l1", 1.0))
+        Problem(np.eye(7)[None], y, loss, get_regularizer("l1", 1.0))
 
 
 def test_wrong_models_are_named():
-    problem = SharedProblem(np.eye(7)[None], NUMBERS, "squared", get_regularizer("l1", 1.0), fit_intercept=False)
+    problem = Problem(np.eye(7)[None], NUMBERS, "squared", get_regularizer("l1", 1.0), fit_intercept=False)
     with pytest.raises(InvalidInputError, match="rho must be finite and of the shape"):
         problem.certificate(NUMBERS[:, 0], np.ones(1), np.zeros(3))
     with pytest.raises(InvalidInputError, match="b must be finite and of shape"):

@@ -7,13 +7,13 @@ import pytest
 from tests.support.shared import CASES, SharedCase, shared_case, shared_optimum, shared_values, stored_optima
 
 from manykernels import get_regularizer
-from manykernels.objective import SharedProblem
+from manykernels.objective import Problem
 from manykernels.solvers import SharedNewton, Solution
 
 
-def solved(case: SharedCase, tol: float = 1e-8) -> tuple[SharedProblem, Solution]:
+def solved(case: SharedCase, tol: float = 1e-8) -> tuple[Problem, Solution]:
     """Solve a small problem."""
-    problem = SharedProblem(
+    problem = Problem(
         case.kernels,
         case.y,
         case.loss,

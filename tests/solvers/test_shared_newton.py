@@ -11,7 +11,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 from manykernels import IncompatibleError, get_loss, get_regularizer, solve
 from manykernels.exceptions import ConvergenceWarning
-from manykernels.objective import Capability, LpBall, Problem, SharedProblem
+from manykernels.objective import Capability, LpBall, Problem
 from manykernels.solvers import SharedNewton, configured_solver, solvers_for
 from manykernels.solvers.gram import shared_systems as systems
 
@@ -24,7 +24,7 @@ LABELS = np.where(NUMBERS.argmax(axis=1)[:, None] == np.arange(3), 1.0, -1.0)
 
 
 def found(y, loss, penalty, tol=1e-9, kernels=KERNELS, warm_start=None, **options):
-    problem = SharedProblem(kernels, y, loss, penalty, **options)
+    problem = Problem(kernels, y, loss, penalty, **options)
     return problem, SharedNewton(tol=tol).solve(problem, warm_start)
 
 
@@ -65,7 +65,7 @@ def test_memory_grows_with_samples_times_samples_and_targets():
     n_samples, n_targets = 60, 3000
     points = RNG.normal(size=(20, n_samples, 2))
     many = points[0] @ RNG.normal(size=(2, n_targets)) + RNG.normal(size=(n_samples, n_targets))
-    problem = SharedProblem(points @ points.transpose(0, 2, 1), many, "squared", get_regularizer("l1", 100.0))
+    problem = Problem(points @ points.transpose(0, 2, 1), many, "squared", get_regularizer("l1", 100.0))
     tracemalloc.start()
     SharedNewton(tol=1e-6).solve(problem)
     peak = tracemalloc.get_traced_memory()[1]
@@ -143,7 +143,7 @@ def test_constant_targets_and_an_empty_model():
 
 
 def test_solvers_for_one_target_and_for_several_refuse_each_other():
-    shared = SharedProblem(KERNELS, NUMBERS, "squared", get_regularizer("l1", 1.0))
+    shared = Problem(KERNELS, NUMBERS, "squared", get_regularizer("l1", 1.0))
     own = Problem(KERNELS, NUMBERS[:, 0], get_loss("squared"), get_regularizer("l1", 1.0))
     assert solvers_for(shared) == ["shared_newton"]
     assert "shared_newton" not in solvers_for(own)
@@ -162,7 +162,7 @@ def test_solvers_for_one_target_and_for_several_refuse_each_other():
     ],
 )
 def test_limits_leave_a_certified_model(limits, status):
-    problem = SharedProblem(KERNELS, LABELS, "logistic", get_regularizer("l1", 1.0))
+    problem = Problem(KERNELS, LABELS, "logistic", get_regularizer("l1", 1.0))
     with pytest.warns(ConvergenceWarning, match=status):
         solution = SharedNewton(tol=1e-12, **limits).solve(problem)
     assert solution.status == status

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels import get_regularizer
-from manykernels.objective import CoxPartial, JointProblem, survival_target
+from manykernels.objective import CoxPartial, Problem, survival_target
 from manykernels.testing.formulas import penalty_conjugate, penalty_dual_scale, penalty_value
 from manykernels.testing.problems import REGULARIZERS, random_problem
 
@@ -56,9 +56,9 @@ class CoxCase:
         """Weights of the events."""
         return np.where(self.event, self.weights, 0.0)
 
-    def problem(self, strength: float | None = None) -> JointProblem:
+    def problem(self, strength: float | None = None) -> Problem:
         """Return it as the library has it."""
-        return JointProblem(
+        return Problem(
             self.kernels,
             survival_target(self.event, self.time, self.strata),
             CoxPartial("efron" if self.efron else "breslow"),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.certificate import Certificate, KKTResiduals
-from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.losses import (
     LOSSES,
+    CoupledLoss,
     CoxPartial,
     EpsilonInsensitive,
     Gamma,
     Hinge,
     Huber,
-    JointLoss,
     Logistic,
     Loss,
     Poisson,
@@ -41,7 +40,7 @@ from manykernels.objective.regularizers import (
 )
 from manykernels.objective.regularizers.elastic_net_ball import elastic_net_linear, elastic_net_reciprocals
 from manykernels.objective.screening import proved_inactive
-from manykernels.objective.shared import Multinomial, SharedLoss, SharedProblem
+from manykernels.objective.shared import Multinomial, SharedLoss
 
 __all__ = [
     "LOSSES",
@@ -51,6 +50,7 @@ __all__ = [
     "Capability",
     "Certificate",
     "ClassificationLoss",
+    "CoupledLoss",
     "CoxPartial",
     "Curve",
     "ElasticNet",
@@ -60,8 +60,6 @@ __all__ = [
     "GroupElasticNet",
     "Hinge",
     "Huber",
-    "JointLoss",
-    "JointProblem",
     "KKTResiduals",
     "Logistic",
     "Loss",
@@ -74,7 +72,6 @@ __all__ = [
     "Regularizer",
     "Ridge",
     "SharedLoss",
-    "SharedProblem",
     "Simplex",
     "Squared",
     "SquaredHinge",

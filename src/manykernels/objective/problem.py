@@ -13,44 +13,65 @@ from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import GramStack, as_stack
+from manykernels.grams.factored import FactoredStack
 from manykernels.objective.certificate import Certificate, KKTResiduals
+from manykernels.objective.dual_norms import PLAIN_BUDGET, SHARP, settled_norms
 from manykernels.objective.losses import get_loss
-from manykernels.objective.losses.base import Loss
-from manykernels.objective.projection import project_box_hyperplane
+from manykernels.objective.losses.bound import BoundLoss
 from manykernels.objective.regularizers.base import Regularizer
-from manykernels.objective.rounding import EPS, FEW, dual_rounding, growth, primal_rounding, term_sizes
+from manykernels.objective.rounding import EPS, FEW, growth, term_sizes
+from manykernels.objective.shared.losses import get_shared_loss
 from manykernels.validation.arrays import check_positive_vector, check_vector
 
 __all__ = ["Certificate", "KKTResiduals", "Problem"]
 
 Array = NDArray[Any]
 
+CLOSE_ENOUGH = 1e-9  # relative gap beyond which no better dual point is looked for
 SMALLEST_LOSS = 1e-300  # the squares in smaller ones lose digits to underflow
+
+
+@dataclass(frozen=True, eq=False)
+class _DualPoint:
+    """A dual point: its value, coefficients and signed norms before scaling, its scale, both conjugates after it."""
+
+    value: float
+    rho: Array
+    signed: Array
+    scale: float
+    conjugates: Any
+    penalty: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Problem:
     """A multiple kernel learning problem, checked once, never changed.
 
-    Primal and dual are::
+    Primal and dual are, with the loss ``L`` of all scores,::
 
-        P(f, b) = sum_i s_i l(y_i, f_i + b) + Omega(t),                    t_m = w_m ||f_m||
-        D(rho)  = - sum_i s_i l*(y_i, -rho_i/s_i) - Omega*(u),             u_m = sqrt(rho' K_m rho) / w_m
+        P(F, b) = L(F + b) + Omega(t),             t_m = w_m sqrt(sum_t ||f_mt||^2)
+        D(R)    = - L*(-R) - Omega*(u),            u_m = sqrt(tr R' K_m R) / w_m
 
-    with ``sum rho = 0`` if there is an intercept, and the model is ``f = sum_m d_m K_m rho + b``.
+    with columns of ``R`` that sum to zero if there are intercepts, and the model is ``F = sum_m d_m K_m R + b``. With
+    one output, vectors stand for ``R`` and ``F``; with several, ``y`` of shape (N, T), a kernel is selected for all of
+    them or for none. Most losses are sums over samples, ``L(z) = sum_i s_i l(y_i, z_i)``. Of one that couples samples,
+    such as a partial likelihood, ``L*`` is known at gradients only: a certificate takes those at the scores of the
+    model, or near them, and scales them until they are feasible for the penalty.
 
     Parameters
     ----------
     stack : GramStack or array of shape (M, N, N)
         The kernels.
-    y : array of shape (N,)
-        Labels in {-1, +1} or finite targets, whichever the loss asks for.
-    loss : Loss or str
-        The loss.
+    y : array of shape (N,) or (N, T)
+        Labels in {-1, +1} or finite targets, whichever the loss asks for; of several outputs in columns, for a
+        classification loss +1 in the column of the class and -1 elsewhere.
+    loss : Loss, CoupledLoss, SharedLoss or str
+        The loss; of several outputs ``"logistic"`` is the multinomial one.
     regularizer : Regularizer
         The penalty, strength included.
-    fit_intercept : bool, default=True
-        Whether the model has an intercept.
+    fit_intercept : bool, optional
+        Whether the model has an intercept for each output; by default it has, unless the loss couples samples: then a
+        shift of all scores changes nothing.
     sample_weight : array of shape (N,), optional
         Positive sample weights ``s``; ones by default.
     kernel_penalties : array of shape (M,), optional
@@ -60,6 +81,8 @@ class Problem:
     ------
     InvalidInputError
         If shapes disagree, values are not finite or positive, or a classifier with an intercept gets one class.
+    IncompatibleError
+        If a loss with kinks is to be that of several outputs, and the kernels are matrices.
 
     Examples
     --------
@@ -71,26 +94,36 @@ class Problem:
     True
     """
 
-    shared: ClassVar[bool] = False  # whether several targets share the kernel weights
+    shared: ClassVar[bool] = False  # whether there is an axis of outputs, which share the kernel weights
+    n_targets: ClassVar[int] = 1
+    _columns: ClassVar[bool] = False  # whether vectors over samples have an axis of outputs
 
     stack: GramStack
     y: Array
-    loss: Loss
+    loss: Any
     regularizer: Regularizer
     _: KW_ONLY
-    fit_intercept: bool = True
+    fit_intercept: bool = None  # type: ignore[assignment]  # decided by the loss
     sample_weight: Array | None = None
     kernel_penalties: Array | None = None
 
     def __post_init__(self) -> None:
         self._set("stack", as_stack(self.stack))
         self._set("loss", self._known_loss())
+        if self.fit_intercept is None:
+            self._set("fit_intercept", not self.loss.couples_samples)
+        elif self.fit_intercept and self.loss.couples_samples:
+            raise InvalidInputError(f"The {self.loss.name} loss has no intercept: set fit_intercept=False.")
         if not isinstance(self.regularizer, Regularizer):
             raise InvalidInputError(
                 f"regularizer must be a Regularizer such as BlockL1(0.1), got {self.regularizer!r}; "
                 "get_regularizer(name, strength) makes one from a name."
             )
         self._set("y", _frozen(self.loss.check_target(self.y)))
+        if self.y.ndim == 2:
+            self._set("shared", True)
+            self._set("_columns", True)
+            self._set("n_targets", self.y.shape[1])
         if len(self.y) != self.n_samples:
             raise InvalidInputError(f"y has {len(self.y)} samples but the kernels have {self.n_samples}.")
         self._set("sample_weight", _positive(self.sample_weight, self.n_samples, "sample_weight"))
@@ -98,8 +131,16 @@ class Problem:
         self._check_solvable()
 
     def _known_loss(self) -> Any:
-        """Return the loss, which may be given by name."""
+        """Return the loss, which may be given by name, as one of so many outputs as the target has."""
+        if np.ndim(self.y) == 2:
+            return get_shared_loss(self.loss, kinks=isinstance(self.stack, FactoredStack))
         return get_loss(self.loss)
+
+    @cached_property
+    def bound(self) -> BoundLoss:
+        """The loss on the target and the sample weights, as a function of all scores."""
+        bound: BoundLoss = self.loss.bind(self.y, self.weight)
+        return bound
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -190,11 +231,12 @@ class Problem:
             constant = self.empirical_loss(self.constant_scores(self._best_constant()))
         return max(1e-10 * constant, (FEW * EPS) ** 2 * self.loss_at_zero, float(np.finfo(np.float64).tiny))
 
-    @cached_property
+    @property
     def dual_box(self) -> tuple[Array, Array]:
-        """Ends of the box of ``rho``: ``s`` times that of the loss."""
-        lo, hi = self.loss.dual_bounds(self.y)
-        return _frozen(self.weight * lo), _frozen(self.weight * hi)
+        """Ends of the box of ``rho``, of a sum over samples of one score each."""
+        bound: Any = self.bound
+        ends: tuple[Array, Array] = bound.box
+        return ends
 
     def over(self, twin: GramStack) -> Problem:
         """Return the problem on a twin of its stack, which holds the same kernels: nothing is checked again.
@@ -225,33 +267,33 @@ class Problem:
         penalties, regularizer = self.penalties[kernels], self.regularizer.take(kernels)
         return replace(self, stack=self.stack.take(kernels), kernel_penalties=penalties, regularizer=regularizer)
 
-    def constant_scores(self, b: float) -> Array:
-        """Scores (N,) of the model without kernels.
+    def constant_scores(self, b: Any) -> Array:
+        """Scores (N,) or (N, T) of the model without kernels.
 
         Parameters
         ----------
-        b : float
+        b : float or array of shape (T,)
 
         Returns
         -------
-        ndarray of shape (N,)
+        ndarray of the shape of y
         """
         return np.full_like(self.y, b)
 
     def _best_constant(self) -> Any:
-        """Return the intercept of the model without kernels, or 0 if there is none."""
+        """Return the intercepts of the model without kernels, or 0 if there are none."""
         if not self.fit_intercept:
-            return 0.0
-        return self.loss.best_intercept(self.y, np.zeros_like(self.y), self.weight)
+            return np.zeros(self.n_targets) if self._columns else 0.0
+        return self.bound.best_intercepts()
 
     # --- primal and dual --------------------------------------------------------------------------------------------
 
     def empirical_loss(self, z: Array) -> float:
-        """``sum_i s_i l(y_i, z_i)``.
+        """``L(z)``, most often ``sum_i s_i l(y_i, z_i)``.
 
         Parameters
         ----------
-        z : ndarray of shape (N,)
+        z : ndarray of shape (N,) or (N, T)
             Scores.
 
         Returns
@@ -267,24 +309,28 @@ class Problem:
         >>> problem.empirical_loss(np.zeros(2))
         5.0
         """
-        with np.errstate(over="ignore"):
-            return float(np.dot(self.weight, self.loss.value(self.y, z)))
+        return self.bound.value(z)
 
     def conjugate_loss(self, rho: Array) -> float:
-        """``sum_i s_i l*(y_i, -rho_i / s_i)``; infinite outside the dual box.
+        """``L*(-rho)``, most often ``sum_i s_i l*(y_i, -rho_i / s_i)``; infinite outside its domain.
 
         Parameters
         ----------
-        rho : ndarray of shape (N,)
+        rho : ndarray of shape (N,) or (N, T)
 
         Returns
         -------
         float
+
+        Raises
+        ------
+        IncompatibleError
+            If the loss couples samples: the conjugate is known at gradients only.
         """
-        return float(np.sum(self.weight * self.loss.conjugate(self.y, rho / self.weight)))
+        return self.bound.conjugate(rho)
 
     def dual_norms(self, rho: Array) -> Array:
-        """``u_m = sqrt(rho' K_m rho) / w_m`` (M,): one pass.
+        """``u_m = sqrt(tr R' K_m R) / w_m`` (M,), or of many kernels on factors bounds from above: one pass.
 
         Squares of small or large coefficients would leave the range of float64: they are scaled by a power of two.
 
@@ -305,14 +351,29 @@ class Problem:
         >>> problem.dual_norms(np.array([3.0, 4.0]))
         array([5.])
         """
+        stack = self.stack
+        if isinstance(stack, FactoredStack):
+            columns = list(rho.T) if self._columns else [rho]
+            many = len(columns) * stack.exact_cost * self.n_kernels > PLAIN_BUDGET
+            if many or not isinstance(rho, np.ndarray):
+                return settled_norms(self, columns)
         return np.maximum(self._signed_norms(rho), 0.0)
 
     def _signed_norms(self, rho: Array) -> Array:
         """Return them with the sign of ``rho' K_m rho``, negative where a kernel is not quite definite."""
         unit = _unit(rho)
         with np.errstate(over="ignore", invalid="ignore"):
-            squares = _finite(self.stack.quad(rho / unit))
+            squares = _finite(self._quad(rho / unit))
             return _in_range(unit * np.copysign(np.sqrt(np.abs(squares)), squares) / self.penalties)
+
+    def _quad(self, rho: Array, kernels: Array | None = None) -> Array:
+        """Return ``tr R' K_m R`` of all kernels or of some, (m,)."""
+        if rho.ndim == 1 and kernels is None:
+            return self.stack.quad(rho)
+        if rho.ndim == 1 or isinstance(self.stack, FactoredStack):
+            squares = np.sum([self.stack.quad(np.ascontiguousarray(column)) for column in np.atleast_2d(rho.T)], axis=0)
+            return squares if kernels is None else squares[kernels]
+        return squared_norms(self.stack, rho, kernels)
 
     def model_parts(self, rho: Array, d: Array) -> tuple[Array, Array]:
         """Scores ``f = sum_m d_m K_m rho`` (N,) and block norms ``t`` (M,); reads kernels with ``d_m != 0`` only.
@@ -328,14 +389,17 @@ class Problem:
         t : ndarray of shape (M,)
         """
         active = np.flatnonzero(d)
-        unit = _unit(rho)
+        unit, norms = _unit(rho), np.zeros(self.n_kernels)
         with np.errstate(over="ignore", invalid="ignore"):
             weights = _in_range(d[active] * unit)
-            each = self.stack.apply_each(rho / unit, active)
-            roots = np.sqrt(np.maximum(_finite(each @ (rho / unit)), 0.0))
-            norms = np.zeros(self.n_kernels)
+            if rho.ndim == 1:
+                each = self.stack.apply_each(rho / unit, active)
+                scores, squares = weights @ each, each @ (rho / unit)
+            else:
+                scores, squares = self.stack.combine(d) @ rho, self._quad(rho / unit, active)
+            roots = np.sqrt(np.maximum(_finite(squares), 0.0))
             norms[active] = _in_range(self.penalties[active] * (weights * roots))
-            return weights @ each, norms
+            return scores, norms
 
     def primal(self, rho: Array, d: Array, b: float) -> float:
         """Return ``P`` of the model ``sum_m d_m K_m rho + b``, as it is given.
@@ -358,8 +422,8 @@ class Problem:
 
         Parameters
         ----------
-        rho : ndarray of shape (N,)
-            Any.
+        rho : ndarray of shape (N,) or (N, T)
+            Any; where the loss couples samples, scores, whose gradient is the dual point.
 
         Returns
         -------
@@ -374,13 +438,22 @@ class Problem:
         >>> problem.dual(np.array([5.0, -2.0])) <= problem.primal(*problem.zero_model()[:1], np.zeros(1), 2.0)
         True
         """
-        feasible = self.feasible_dual(rho)
-        u = self.dual_norms(feasible)
+        rho, z = self._check_rho(rho), np.asarray(rho)
+        if self.loss.couples_samples:
+            rho = -self.bound.gradient(z)
+        return self._dual_point(self.bound.feasible(rho, sums=self.fit_intercept), z).value
+
+    def _dual_point(self, rho: Array, z: Array) -> _DualPoint:
+        """Return the lower bound of feasible coefficients, scaled until they are feasible for the penalty."""
+        signed = self._signed_norms(rho)
+        u = np.maximum(signed, 0.0)
         scale = self.regularizer.dual_scale(u)
-        return -self.conjugate_loss(scale * feasible) - self.regularizer.conjugate(scale * u)
+        conjugates = self.bound.conjugate_parts(rho, scale, z)
+        penalty = self.regularizer.conjugate(scale * u)
+        return _DualPoint(-float(np.sum(conjugates)) - penalty, rho, signed, scale, conjugates, penalty)
 
     def feasible_dual(self, rho: Array) -> Array:
-        """Project on the box and, with an intercept, on ``sum rho = 0``; not yet scaled.
+        """Project on the domain of the conjugate loss and, with an intercept, on ``sum rho = 0``; not yet scaled.
 
         Parameters
         ----------
@@ -392,11 +465,9 @@ class Problem:
         ndarray of shape (N,)
             ``clip(rho - nu, lo, hi)``, the nearest point of the set; ``rho`` itself if it is feasible up to rounding.
         """
-        rho = check_vector(rho, self.n_samples, "rho")
-        lo, hi = self.dual_box
-        return project_box_hyperplane(rho, lo, hi) if self.fit_intercept else np.clip(rho, lo, hi)
+        return self.bound.feasible(self._check_rho(rho), sums=self.fit_intercept)
 
-    def zero_model(self) -> tuple[Array, float]:
+    def zero_model(self) -> tuple[Array, Any]:
         """Return the optimal dual coefficients and intercept of the model without kernels.
 
         Returns
@@ -416,10 +487,9 @@ class Problem:
         >>> rho, round(b, 6)
         (array([-1.,  1.]), 2.0)
         """
-        f, b = np.zeros(self.n_samples), self._best_constant()
-        lo, hi = self.loss.dual_interval(self.y, f + b)
-        lo, hi = self.weight * lo, self.weight * hi
-        return self.feasible_dual(project_box_hyperplane(f, lo, hi) if self.fit_intercept else np.clip(f, lo, hi)), b
+        b = self._best_constant()
+        rho = self.bound.coefficients_of(b, sums=self.fit_intercept)
+        return (rho if self.loss.couples_samples else self.feasible_dual(rho)), b
 
     def strength_max(self) -> float:
         """Return the smallest strength at which the zero model is optimal: one pass.
@@ -440,6 +510,13 @@ class Problem:
         """
         return self.regularizer.strength_max(self.empty_norms())
 
+    @cached_property
+    def empty_quads(self) -> tuple[Array, Array]:
+        """Bounds (M,) on ``rho' K_m rho``, on factors, at the model without kernels, where every fit begins."""
+        stack: Any = self.stack
+        bounds: tuple[Array, Array] = stack.quad_bounds(self.zero_model()[0])
+        return bounds
+
     def empty_norms(self) -> Array:
         """Return the dual norms (M,) at the optimal dual coefficients of the model without kernels: one pass.
 
@@ -447,6 +524,10 @@ class Problem:
         -------
         ndarray of shape (M,)
         """
+        if isinstance(self.stack, FactoredStack) and not (self.shared or self.loss.couples_samples):
+            low, high = self.empty_quads
+            if np.all(high - low <= SHARP * high.max(initial=0.0)):
+                return np.sqrt(0.5 * (low + high)) / self.penalties
         return self.dual_norms(self.zero_model()[0])
 
     def at_fraction(self, fraction: float) -> Problem:
@@ -566,64 +647,83 @@ class Problem:
         """
         rho, d, b = self._check_model(rho, d, b)
         f, t = self.model_parts(rho, d)
-        feasible = self.feasible_dual(rho)
-        signed = self._signed_norms(feasible)
-        u = np.maximum(signed, 0.0)
-        scale = self.regularizer.dual_scale(u)
+        z = f + b
         with np.errstate(over="ignore", invalid="ignore"):
-            parts = self._compare((rho, d, b), f, t, scale * feasible, scale * signed, scale)
-        primal, dual, denominator, kkt, rounding = parts
+            losses, penalty = self.bound.parts(z), self.regularizer.value(t)
+            primal = float(np.sum(losses)) + penalty
+            point = self._best_dual(rho, z, primal)
+            denominator = max(abs(primal), self.tiny)
+            kkt = self._residuals(point, (rho, f, z), losses, penalty, denominator)
+        scaled, signed = point.scale * point.rho, point.scale * point.signed
+        dual, u = point.value, np.maximum(point.signed, 0.0)
 
         @cache
         def whole() -> Certificate:
             with np.errstate(over="ignore", invalid="ignore"):
-                return replace(Certificate.from_values(primal, dual, denominator, kkt, rounding()), dual_norms=u)
+                rounding = self.bound.primal_rounding(self, (rho, d, b), f, t)
+                rounding += self.bound.dual_rounding(self, scaled, signed, point.conjugates, z)
+                return replace(Certificate.from_values(primal, dual, denominator, kkt, rounding), dual_norms=u)
 
         gap = primal - dual
         if not 0.0 <= gap < np.inf:
             return whole(), whole
         return Certificate(primal, dual, gap, gap / denominator, kkt, np.nan, np.nan, u), whole
 
-    def _compare(
-        self, model: tuple[Array, Array, Any], f: Array, t: Array, feasible: Array, signed: Array, scale: float
-    ) -> tuple[float, float, float, KKTResiduals, Callable[[], float]]:
-        """Return primal, dual, denominator, residuals and what bounds the rounding.
+    def _best_dual(self, rho: Array, z: Array, primal: float) -> _DualPoint:
+        """Return the best of the dual points that a model suggests; none is looked for once one is close enough."""
+        best: _DualPoint | None = None
+        for candidate, scores in self.bound.candidates(rho, z, sums=self.fit_intercept):
+            point = self._dual_point(candidate, scores)
+            best = point if best is None or point.value > best.value else best
+            if primal - best.value <= CLOSE_ENOUGH * abs(primal):
+                break
+        assert best is not None
+        return best
 
-        ``feasible`` and ``signed`` norms are scaled, the model is as it was given.
-        """
-        rho, d, b = model
-        u = np.maximum(signed, 0.0)
-        z = f + b
-        values = self.loss.value(self.y, z)
-        losses = self.weight * values
-        conjugates = self.weight * self.loss.conjugate(self.y, feasible / self.weight)
-        penalty, conjugate = self.regularizer.value(t), self.regularizer.conjugate(u)
-        primal = float(np.sum(losses)) + penalty
-        denominator = max(abs(primal), self.tiny)
-        sizes = np.abs(rho)
-        kkt = KKTResiduals(
-            stationarity=float(np.sum(losses + conjugates + z * feasible)) / denominator,
-            complementarity=(penalty + conjugate - float(np.dot(f, feasible))) / denominator,
-            box=_ratio(float(np.max(np.abs(rho - np.clip(rho, *self.dual_box)))), float(sizes.max())),
-            intercept=_ratio(abs(float(np.sum(rho))), float(np.sum(sizes))) if self.fit_intercept else 0.0,
-            scaling=1.0 - scale,
+    def _residuals(
+        self, point: _DualPoint, model: tuple[Array, Array, Array], losses: Any, penalty: float, denominator: float
+    ) -> KKTResiduals:
+        """Return what a model, its scores without and with intercept, misses of the optimality conditions."""
+        rho, f, z = model
+        scaled, sizes = point.scale * point.rho, np.abs(rho)
+        nearest = point.rho if self.loss.couples_samples else self.bound.feasible(rho, sums=False)
+        sums = np.abs(rho.sum(axis=0)).max() if self.fit_intercept else 0.0
+        return KKTResiduals(
+            stationarity=float(np.sum(losses + point.conjugates + self.bound.inner(z, scaled))) / denominator,
+            complementarity=(penalty + point.penalty - float(np.vdot(f, scaled))) / denominator,
+            box=_ratio(float(np.abs(rho - nearest).max()), float(sizes.max())),
+            intercept=_ratio(float(sums), float(np.sum(sizes))),
+            scaling=1.0 - point.scale,
         )
 
-        def rounding() -> float:
-            moved = primal_rounding(self, rho, d, f, b, t, values)
-            return moved + dual_rounding(self, feasible, signed, conjugates, z)
+    def _check_rho(self, rho: Array) -> Array:
+        """Return dual coefficients as float64, or say why they cannot be some."""
+        if not self._columns:
+            return check_vector(rho, self.n_samples, "rho")
+        rho = np.asarray(rho, dtype=np.float64)
+        if rho.shape != self.y.shape or not np.isfinite(rho).all():
+            raise InvalidInputError(
+                f"rho must be finite and of the shape {self.y.shape} of y, got shape {rho.shape} with "
+                f"{int((~np.isfinite(rho)).sum())} values that are not finite."
+            )
+        return rho
 
-        return primal, -float(np.sum(conjugates)) - conjugate, denominator, kkt, rounding
-
-    def _check_model(self, rho: Array, d: Array, b: float) -> tuple[Array, Array, float]:
+    def _check_model(self, rho: Array, d: Array, b: Any) -> tuple[Array, Array, Any]:
         """Return the model as float64, or say which part of it cannot be one."""
-        rho, d = check_vector(rho, self.n_samples, "rho"), check_vector(d, self.n_kernels, "d")
+        rho, d = self._check_rho(rho), check_vector(d, self.n_kernels, "d")
         if np.any(d < 0):
             worst = int(np.argmin(d))
             raise InvalidInputError(f"Kernel weights d must not be negative, but d[{worst}] is {d[worst]:.6g}.")
-        if not np.isfinite(b) or (b != 0 and not self.fit_intercept):
-            raise InvalidInputError(f"The intercept must be finite, and 0 without fit_intercept; got {b!r}.")
-        return rho, d, float(b)
+        if not self._columns:
+            if not np.isfinite(b) or (b != 0 and not self.fit_intercept):
+                raise InvalidInputError(f"The intercept must be finite, and 0 without fit_intercept; got {b!r}.")
+            return rho, d, float(b)
+        intercepts = np.asarray(b, dtype=np.float64)
+        if intercepts.shape != (self.n_targets,) or not np.isfinite(intercepts).all():
+            raise InvalidInputError(f"b must be finite and of shape {(self.n_targets,)}, got {intercepts!r}.")
+        if intercepts.any() and not self.fit_intercept:
+            raise InvalidInputError(f"The intercepts must be 0 without fit_intercept; got {intercepts!r}.")
+        return rho, d, intercepts
 
 
 def _frozen(array: Array) -> Array:
@@ -668,3 +768,17 @@ def _finite(squares: Array) -> Array:
             "Normalize the kernels, for instance to unit trace."
         )
     return squares
+
+
+def squared_norms(stack: GramStack, rho: Array, kernels: Array | None = None) -> Array:
+    """``tr(R' K_m R) = <K_m, R R'>`` (m,): a kernel costs no more operations than for one target."""
+    between = rho @ rho.T
+    chosen = range(stack.n_kernels) if kernels is None else kernels
+    return np.array([np.vdot(one_kernel(stack, m), between) for m in chosen])
+
+
+def one_kernel(stack: GramStack, kernel: int) -> Array:
+    """Return ``K_m`` (N, N)."""
+    weights = np.zeros(stack.n_kernels)
+    weights[kernel] = 1.0
+    return stack.combine(weights)

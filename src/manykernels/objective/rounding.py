@@ -8,13 +8,15 @@ a pass over the kernels.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from manykernels.objective.losses.base import Loss
 from manykernels.objective.regularizers.base import Regularizer
 from manykernels.validation.arrays import Array
+
+if TYPE_CHECKING:
+    from manykernels.objective.losses.base import Loss
 
 EPS = float(np.finfo(np.float64).eps)
 INDEPENDENT = 4.0  # standard deviations of a sum of independent errors
@@ -63,9 +65,15 @@ def growth(n_terms: int) -> float:
 
 
 def term_sizes(roots: Array, vector: Array) -> Array:
-    """Roots of what the terms of ``vector' K_m vector`` add up to in size, (M,), from those of the entries."""
+    """Roots of what the terms of ``vector' K_m vector`` add up to in size, (M,), from those of the entries.
+
+    Of several outputs, (N, T), the terms of all count.
+    """
     sizes = np.abs(vector)
-    return roots @ sizes if roots.shape[1] == sizes.size else roots[:, 0] * float(sizes.sum())
+    whole = roots.shape[1] == len(sizes)
+    if sizes.ndim == 1:
+        return roots @ sizes if whole else roots[:, 0] * float(sizes.sum())
+    return np.linalg.norm(roots @ sizes if whole else roots * sizes.sum(axis=0), axis=1)
 
 
 def norm_error(norms: Array, sizes: Array, n_samples: int) -> Array:
@@ -84,7 +92,7 @@ def primal_rounding(problem: Sizes, rho: Array, d: Array, f: Array, b: float, t:
     rho, d, f, b, t, losses : arrays and float
         The model, its scores without intercept, its block norms and its loss on each sample.
     """
-    scores = _score_errors(problem, rho, d) + FEW * EPS * (np.abs(f) + abs(b) + np.abs(problem.y))
+    scores = score_errors(problem, rho, d) + FEW * EPS * (np.abs(f) + abs(b) + np.abs(problem.y))
     rising = np.zeros_like(f)
     for moved in (f + b - scores, f + b + scores):
         rising = np.maximum(rising, problem.loss.value(problem.y, moved) - losses)
@@ -93,27 +101,23 @@ def primal_rounding(problem: Sizes, rho: Array, d: Array, f: Array, b: float, t:
     return fitted + _penalty_rounding(problem, rho, d, t)
 
 
-def joint_primal_rounding(
-    problem: Sizes, rho: Array, d: Array, f: Array, t: Array, gradient: Array, summed: float
-) -> float:
-    """Return the same where the loss couples samples, from its gradient and the rounding of its own sums.
+def coupled_primal_rounding(problem: Sizes, rho: Array, d: Array, t: Array, moved: Array, summed: float) -> float:
+    """Return the same where the loss is no sum over scores.
 
     Parameters
     ----------
     problem : Problem
-    rho, d, f, t : arrays
-        The model, its scores and its block norms.
-    gradient : ndarray of shape (N,)
-        Of the loss at the scores, of either sign.
+    rho, d, t : arrays
+        The model and its block norms.
+    moved : ndarray of the shape of scores
+        Slopes of the loss, of either sign, times the errors of the scores.
     summed : float
         What the sums inside the loss are rounded by.
     """
-    scores = _score_errors(problem, rho, d) + FEW * EPS * np.abs(f)
-    fitted = summed + INDEPENDENT * float(np.linalg.norm(gradient * scores))
-    return fitted + _penalty_rounding(problem, rho, d, t)
+    return summed + INDEPENDENT * float(np.linalg.norm(moved)) + _penalty_rounding(problem, rho, d, t)
 
 
-def _score_errors(problem: Sizes, rho: Array, d: Array) -> Array:
+def score_errors(problem: Sizes, rho: Array, d: Array) -> Array:
     """Return by how much rounding may move the scores of a model, (N,)."""
     active = np.flatnonzero(d)
     roots = problem.entry_roots[active]
@@ -130,18 +134,11 @@ def _penalty_rounding(problem: Sizes, rho: Array, d: Array, t: Array) -> float:
     return max(problem.regularizer.value(worse) - penalty, 0.0) + growth(problem.n_kernels) * penalty
 
 
-def dual_rounding(problem: Sizes, feasible: Array, signed: Array, conjugates: Array, z: Array) -> float:
+def dual_rounding(problem: Sizes, feasible: Array, signed: Array, summed: float) -> float:
     """Return by how much rounding may have moved the dual value up, for feasible coefficients and their norms.
 
     Norms with a negative sign belong to kernels that are not definite, as rounding to float32 leaves them. With the
     nearest definite kernel they are larger by that much, and so are those of the model: hence twice.
-    """
-    summed = float((np.abs(problem.y) + np.abs(z)) @ np.abs(feasible)) + float(np.abs(conjugates).sum())
-    return joint_dual_rounding(problem, feasible, signed, summed)
-
-
-def joint_dual_rounding(problem: Sizes, feasible: Array, signed: Array, summed: float) -> float:
-    """Return the same from the sum of the sizes of what the conjugate loss adds up.
 
     Parameters
     ----------
@@ -149,6 +146,7 @@ def joint_dual_rounding(problem: Sizes, feasible: Array, signed: Array, summed: 
     feasible, signed : arrays
         Coefficients and their signed norms.
     summed : float
+        Sizes of what the conjugate loss adds up.
     """
     regularizer, u = problem.regularizer, np.maximum(signed, 0.0)
     sizes = term_sizes(problem.entry_roots, feasible) / problem.penalties

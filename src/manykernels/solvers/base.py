@@ -17,7 +17,7 @@ from manykernels.exceptions import ConvergenceWarning, IncompatibleError, Invali
 from manykernels.grams.definite import definite_copy
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.certificate import Certificate
-from manykernels.objective.losses import JointLoss, Loss
+from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.run import (
@@ -279,7 +279,7 @@ class Solver(ABC):
             return ["it is for several classes or targets that share their kernel weights, and here is one target"]
         if problem.shared and not cls.shared:
             return ["it learns one function, and here several classes or targets share their kernel weights"]
-        if isinstance(problem.loss, JointLoss) and not cls.couples:
+        if problem.loss.couples_samples and not cls.couples:
             return [f"it needs a sum over samples, and the loss '{problem.loss.name}' is one of all samples together"]
         return cls.unable(problem.loss, problem.regularizer)
 

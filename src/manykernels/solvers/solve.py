@@ -25,17 +25,15 @@ from manykernels.grams.rows import RowVector, here, is_chunked, with_target
 from manykernels.grams.training import Training, open_training, plan_for
 from manykernels.kernels import KernelBank, Pairs
 from manykernels.kernels.bank.columns import Table
-from manykernels.objective.joint_problem import JointProblem
-from manykernels.objective.losses import JOINT_LOSSES, JointLoss, Loss, get_loss, survival_target
+from manykernels.objective.losses import CoupledLoss, Loss, get_loss, survival_target
 from manykernels.objective.losses.survival import check_survival
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
-from manykernels.objective.shared import SharedLoss, SharedProblem
+from manykernels.objective.shared import SharedLoss
 from manykernels.solvers.base import Solver, check_warm_start
 from manykernels.solvers.factored.fallback import stays_on_workers
 from manykernels.solvers.factored.model import FactorFunctions
-from manykernels.solvers.factored.problem import FactoredJointProblem, FactoredProblem, RowsProblem
-from manykernels.solvers.factored.shared_problem import FactoredSharedProblem
+from manykernels.solvers.factored.problem import RowsProblem
 from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.solvers.registry import check_able, check_alias, choose_solver, get_solver
 from manykernels.solvers.solution import Solution, Status
@@ -47,7 +45,7 @@ def solve(
     y: ArrayLike | str,
     *,
     X: Any = None,
-    loss: str | Loss | SharedLoss | JointLoss,
+    loss: str | Loss | SharedLoss | CoupledLoss,
     regularizer: str | Regularizer,
     strength: float | None = None,
     alpha: float | None = None,
@@ -162,7 +160,7 @@ def solve(
         X, y = with_target(X, y)
     target = _target(y, known)
     given = _Given(
-        kernels, target, X, known, first, fit_intercept and not isinstance(known, JointLoss), sample_weight
+        kernels, target, X, known, first, fit_intercept and not known.couples_samples, sample_weight
     ).positive()
     opened = given.opened(kernels_as, memory_budget, n_jobs)
     options: dict[str, Any] = {
@@ -271,7 +269,7 @@ class _Given:
             "n_targets": 1 if self.y.ndim == 1 else self.y.shape[1],
             "kernels_as": kernels_as,
             "obstacle": obstacle_to_factors(self.loss, self.regularizer, "auto"),
-            "fit_intercept": self.fit_intercept or isinstance(self.loss, JointLoss),
+            "fit_intercept": self.fit_intercept or self.loss.couples_samples,
         }
         plan = plan_for(self.kernels, self.X, **settings)
         if plan is not None and plan.kind == FACTORED and reads_rows(self.kernels):
@@ -300,7 +298,7 @@ def here_as_array(values: Any) -> Array:
 
 def _target(y: Any, loss: Any) -> Any:
     """Return a target as problems take it; what is beside rows on workers stays there."""
-    if isinstance(loss, JointLoss) and (hasattr(y, "columns") or getattr(getattr(y, "dtype", None), "names", None)):
+    if loss.couples_samples and (hasattr(y, "columns") or getattr(getattr(y, "dtype", None), "names", None)):
         seen = check_survival(y)
         return survival_target(seen["event"], seen["time"], seen["stratum"])
     if hasattr(y, "to_dask_array"):
@@ -313,18 +311,16 @@ def loss_of(loss: Any, parameters: dict[str, Any] | None = None) -> Any:
 
     Parameters
     ----------
-    loss : str, Loss, SharedLoss or JointLoss
+    loss : str, Loss, SharedLoss or CoupledLoss
     parameters : dict, optional
         Of a loss given by name.
 
     Returns
     -------
-    Loss, SharedLoss or JointLoss
+    Loss, SharedLoss or CoupledLoss
     """
-    if isinstance(loss, (JointLoss, SharedLoss)):
+    if isinstance(loss, SharedLoss):
         return loss
-    if isinstance(loss, str) and loss in JOINT_LOSSES:
-        return JOINT_LOSSES[loss](**(parameters or {}))
     return get_loss(loss, **(parameters or {}))
 
 
@@ -348,7 +344,7 @@ def obstacle_to_factors(loss: Any, regularizer: Any, solver: Any) -> str | None:
 
 
 def problem_of(stack: Any, y: Any, loss: Any, regularizer: Regularizer, **given: Any) -> Problem:
-    """Return the problem that kernels, a target and a loss make: the one place that decides of which kind it is.
+    """Return the problem that kernels, a target and a loss make: the one place that decides where its vectors are.
 
     Parameters
     ----------
@@ -375,15 +371,10 @@ def problem_of(stack: Any, y: Any, loss: Any, regularizer: Regularizer, **given:
     >>> problem_of(as_stack(np.eye(2)[None]), y, get_loss("squared"), get_regularizer("l1", 0.1)).shared
     True
     """
-    shared, joint = getattr(y, "ndim", 1) == 2, isinstance(loss, JointLoss)
-    kind: type[Problem]
-    if not isinstance(stack, FactoredStack):
-        kind = SharedProblem if shared else JointProblem if joint else Problem
-    elif shared or joint:
-        kind = FactoredSharedProblem if shared else FactoredJointProblem
-    else:
-        kind = RowsProblem if stays_on_workers(stack) else FactoredProblem
-    if kind is not RowsProblem:
+    single = getattr(y, "ndim", 1) == 1 and not loss.couples_samples
+    rows = single and isinstance(stack, FactoredStack) and stays_on_workers(stack)
+    kind = RowsProblem if rows else Problem
+    if not rows:
         y = here_as_array(y)
         weight = given.get("sample_weight")
         given["sample_weight"] = None if weight is None else here_as_array(weight)

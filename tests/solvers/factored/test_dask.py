@@ -17,10 +17,10 @@ from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams.factored import factored_stack
 from manykernels.grams.rows import DaskRows, RowVector, held, here, on_rows, sums
 from manykernels.kernels import Gaussian, Linear
+from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockL1
 from manykernels.solvers.factored import newton
 from manykernels.solvers.factored.curvatures import sampled_rows, sampled_weights
-from manykernels.solvers.factored.shared_problem import FactoredSharedProblem
 
 Array = NDArray[Any]
 
@@ -208,7 +208,7 @@ def test_shared_weights_are_refused_beside_workers() -> None:
     X, y = data("squared", 60)
     stack = factored_stack(arrays.from_array(X, chunks=(20, -1)), BANK)
     with pytest.raises(IncompatibleError, match="cannot share their kernel weights where rows are on workers"):
-        FactoredSharedProblem(stack, np.column_stack([y, -y]), "squared", BlockL1(1.0))
+        Problem(stack, np.column_stack([y, -y]), "squared", BlockL1(1.0))
 
 
 def test_arrays_that_a_cluster_keeps_are_read_where_they_are() -> None:

@@ -18,9 +18,9 @@ from manykernels.grams.factored import FactoredStack, factored_stack
 from manykernels.grams.factored import landmark_cholesky as cholesky
 from manykernels.objective import CoxPartial, survival_target
 from manykernels.objective.losses import get_loss
+from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers.factored import fallback
-from manykernels.solvers.factored.problem import FactoredJointProblem, FactoredProblem
 from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.solvers.factored.working_matrices import MixedStack, WorkingMatrices
 from manykernels.testing import GramStackContract
@@ -90,7 +90,7 @@ def test_the_message_names_kernels_and_bytes_where_matrices_may_not_be_had() -> 
         model = on_factors(X, y, stack, loss="squared", relative_strength=0.02)
     assert model.status == "stalled"
     assert model.dual_gap > 1e-4
-    problem = FactoredProblem(
+    problem = Problem(
         stack, y, get_loss("squared"), get_regularizer("l1", 0.02 * largest_strength(X, y, stack, "squared"))
     )
     with pytest.warns(ConvergenceWarning, match=r"Solver 'factored' stopped \(stalled\) .*" + words):
@@ -103,7 +103,7 @@ def test_the_message_names_kernels_and_bytes_where_matrices_may_not_be_had() -> 
 def test_kernels_that_are_missing_enter_after_going_over() -> None:
     X, y = data(np.random.default_rng(5), 160, 4, "squared")
     stack = factored_stack(X, KernelBank.auto())
-    problem = FactoredProblem(stack, y, get_loss("squared"), get_regularizer("l1", 1.0))
+    problem = Problem(stack, y, get_loss("squared"), get_regularizer("l1", 1.0))
     problem = problem.with_penalty(get_regularizer("l1", 0.02 * problem.strength_max()))
     matrices = WorkingMatrices(problem, 1e-6)
     matrices.add([stack.n_kernels - 1])
@@ -116,7 +116,7 @@ def test_kernels_that_are_missing_enter_after_going_over() -> None:
     assert second.primal == pytest.approx(solve_gram_primal(alone), rel=2e-6)
 
 
-def solve_gram_primal(problem: FactoredProblem) -> float:
+def solve_gram_primal(problem: Problem) -> float:
     """Return the optimum of the Gram solvers."""
     assert isinstance(problem.stack, FactoredStack)
     grams = problem.stack.block()
@@ -137,7 +137,7 @@ def test_estimators_go_over_and_predict_like_gram_models() -> None:
 def test_the_next_strength_goes_on_with_the_matrices_of_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = data(np.random.default_rng(3), 160, 4, "squared")
     stack = factored_stack(X, KernelBank.auto())
-    problem = FactoredProblem(stack, y, get_loss("squared"), get_regularizer("l1", 1.0))
+    problem = Problem(stack, y, get_loss("squared"), get_regularizer("l1", 1.0))
     first, second = (
         problem.with_penalty(get_regularizer("l1", share * problem.strength_max())) for share in (0.02, 0.01)
     )
@@ -160,7 +160,7 @@ def test_the_message_says_where_matrices_would_prove_nothing() -> None:
     X = rng.uniform(-2, 2, (150, 4))
     time = rng.exponential(np.exp(-np.sin(2 * X[:, 0]) - X[:, 1] * X[:, 2]))
     stack, target = factored_stack(X, KernelBank.auto()), survival_target(np.ones(150, dtype=bool), time)
-    problem = FactoredJointProblem(stack, target, CoxPartial("breslow"), get_regularizer("l1", 0.3))
+    problem = Problem(stack, target, CoxPartial("breslow"), get_regularizer("l1", 0.3))
     words = rf"trace of '{re.escape(NARROW)}'.* prove no gap of the loss 'cox'"
     with pytest.warns(ConvergenceWarning, match=words):
         FactoredNewton(tol=1e-6).solve(problem)

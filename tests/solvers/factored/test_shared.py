@@ -15,6 +15,7 @@ from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams.factored import ExplicitStack, FactoredStack, FourierStack, factored_stack
 from manykernels.grams.factored import landmark_cholesky as cholesky
 from manykernels.kernels import Gaussian, Laplacian, Linear, Polynomial
+from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import (
     BlockL1,
     BlockLq,
@@ -24,13 +25,10 @@ from manykernels.objective.regularizers import (
     Ridge,
     Simplex,
 )
-from manykernels.objective.shared import SharedProblem
 from manykernels.solvers import SharedNewton, Solution
 from manykernels.solvers.factored import fallback, newton
-from manykernels.solvers.factored.problem import FactoredProblem
-from manykernels.solvers.factored.shared_problem import FactoredSharedProblem, FlatProblem
 from manykernels.solvers.factored.solver import FactoredNewton, ObjectiveOfTargets
-from manykernels.solvers.factored.targets_problem import StackOfTargets
+from manykernels.solvers.factored.targets_problem import ProblemOfTargets, StackOfTargets
 from manykernels.testing import GramStackContract
 
 Array = NDArray[Any]
@@ -79,7 +77,7 @@ def expansion(stack: FactoredStack, component: Any, gram: Array) -> Array:
     return alpha
 
 
-def brute_force(problem: SharedProblem, found: Solution, grams: Array) -> float:
+def brute_force(problem: Problem, found: Solution, grams: Array) -> float:
     """Gap of the model's functions in the exact kernels, by dense algebra only."""
     s, w, rho = problem.weight, problem.penalties, found.dual_coef
     squares, scores = np.zeros(len(grams)), np.zeros(problem.y.shape) + found.intercept
@@ -97,7 +95,7 @@ def brute_force(problem: SharedProblem, found: Solution, grams: Array) -> float:
     return float(primal - dual) / abs(found.certificate.primal)
 
 
-def solved(problem: FactoredSharedProblem, **options: Any) -> Solution:
+def solved(problem: Problem, **options: Any) -> Solution:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         solution = FactoredNewton(**options).solve(problem)
@@ -115,9 +113,9 @@ def test_the_optimum_is_that_of_the_gram_solver(loss: str) -> None:
     options = {"sample_weight": rng.uniform(0.5, 2.0, 150), "kernel_penalties": rng.uniform(0.8, 1.25, 9)}
     for number, penalty in enumerate(PENALTIES):
         own: dict[str, Any] = {"fit_intercept": number % 2 == 0, **options}
-        problem = FactoredSharedProblem(stack, Y, loss, penalty, **own)  # type: ignore[arg-type]
+        problem = Problem(stack, Y, loss, penalty, **own)  # type: ignore[arg-type]
         solution = solved(problem, tol=3e-9)
-        exact = SharedNewton(tol=1e-10).solve(SharedProblem(grams, Y, loss, penalty, **own))  # type: ignore[arg-type]
+        exact = SharedNewton(tol=1e-10).solve(Problem(grams, Y, loss, penalty, **own))  # type: ignore[arg-type]
         assert solution.certificate.relative_gap <= 5e-9
         np.testing.assert_allclose(solution.certificate.primal, exact.certificate.primal, rtol=3e-9)
         norms = problem.model_parts(exact.dual_coef, exact.kernel_weights)[1] / problem.penalties
@@ -131,7 +129,7 @@ def test_kinked_losses_are_solved_and_proved_by_dense_algebra() -> None:
         bank = KernelBank.per_feature([Gaussian(0.5), Gaussian(1.5), Linear()], standardize=True)
         fitted, prepared = bank.fit_prepare(X)
         options = {"sample_weight": rng.uniform(0.5, 2.0, 100), "kernel_penalties": rng.uniform(0.8, 1.25, 9)}
-        problem = FactoredSharedProblem(factored_stack(X, bank), Y, loss, penalty, **options)  # type: ignore[arg-type]
+        problem = Problem(factored_stack(X, bank), Y, loss, penalty, **options)  # type: ignore[arg-type]
         solution = solved(problem, tol=1e-6)
         brute = brute_force(problem, solution, fitted.block(prepared, prepared))
         assert -1e-9 <= brute <= solution.certificate.relative_gap + 1e-9 <= 1.1e-6
@@ -147,15 +145,15 @@ def test_intercepts_cross_plateaus_where_no_sample_is_near_a_kink(monkeypatch: p
     shared, one = (
         problem.with_penalty(BlockL1(0.7 * problem.strength_max()))
         for problem in (
-            FactoredSharedProblem(stack, Y, "hinge", BlockL1(1.0)),  # type: ignore[arg-type]
-            FactoredProblem(stack, Y[:, 0], "hinge", BlockL1(1.0)),  # type: ignore[arg-type]
+            Problem(stack, Y, "hinge", BlockL1(1.0)),  # type: ignore[arg-type]
+            Problem(stack, Y[:, 0], "hinge", BlockL1(1.0)),  # type: ignore[arg-type]
         )
     )
     assert solved(shared, tol=1e-3).certificate.relative_gap <= 1e-3  # type: ignore[arg-type]
     assert solved(one, tol=1e-3).certificate.relative_gap <= 1e-3  # type: ignore[arg-type]
 
 
-def random_problem(seed: int) -> tuple[FactoredSharedProblem, Array, int]:
+def random_problem(seed: int) -> tuple[Problem, Array, int]:
     rng = np.random.default_rng(seed)
     losses = ["logistic", "squared", "squared_hinge", "huber", "hinge", "quantile", "epsilon_insensitive"]
     loss = str(rng.choice(losses))
@@ -174,7 +172,7 @@ def random_problem(seed: int) -> tuple[FactoredSharedProblem, Array, int]:
         options["kernel_penalties"] = rng.uniform(0.5, 2.0, len(grams))
     strength = float(10 ** rng.uniform(-1.5, 0.5))
     penalty: Regularizer = type(PENALTIES[seed % 6])(strength, *PARAMETERS[seed % 6])  # type: ignore[call-arg]
-    problem = FactoredSharedProblem(factored_stack(X, bank), Y, loss, penalty, **options)  # type: ignore[arg-type]
+    problem = Problem(factored_stack(X, bank), Y, loss, penalty, **options)  # type: ignore[arg-type]
     return problem, grams, int(rng.integers(1, 6))  # few rounds: coarse factors and missing kernels leave gaps
 
 
@@ -196,7 +194,7 @@ def test_columns_taking_turns_find_the_same_optimum(loss: str, monkeypatch: pyte
     rng = np.random.default_rng(3)
     X, Y = data(rng, 200, loss)
     stack = factored_stack(X, KernelBank.per_feature([Gaussian(0.5), Gaussian(1.5)], standardize=True))
-    problem = FactoredSharedProblem(stack, Y, loss, BlockL1(2.0))  # type: ignore[arg-type]
+    problem = Problem(stack, Y, loss, BlockL1(2.0))  # type: ignore[arg-type]
     dense = solved(problem, tol=1e-6)
     monkeypatch.setattr(newton, "RANK_LIMIT", 0)
     blocks = solved(problem, tol=1e-6)
@@ -216,12 +214,12 @@ def test_matrices_take_over_where_landmarks_do_not_do(
     stack, grams = factored_stack(X, bank), fitted.block(prepared, prepared)
     own = {"sample_weight": rng.uniform(0.5, 2.0, 150), "kernel_penalties": np.linspace(1.5, 0.5, len(grams))}
     penalty = replace(penalty, strength=1.0)  # type: ignore[type-var]
-    problem = FactoredSharedProblem(stack, Y, loss, penalty, **own)  # type: ignore[arg-type]
+    problem = Problem(stack, Y, loss, penalty, **own)  # type: ignore[arg-type]
     solution = solved(problem, tol=1e-6)
     assert {component.tol is None for component in solution.functions.components} == {True, False}
     brute = brute_force(problem, solution, grams)
     assert -1e-9 <= brute <= solution.certificate.relative_gap + 1e-9 <= 1.1e-6
-    exact = SharedNewton(tol=1e-8).solve(SharedProblem(grams, Y, loss, penalty, **own))  # type: ignore[arg-type]
+    exact = SharedNewton(tol=1e-8).solve(Problem(grams, Y, loss, penalty, **own))  # type: ignore[arg-type]
     np.testing.assert_allclose(solution.certificate.primal, exact.certificate.primal, rtol=1e-6)
 
 
@@ -231,7 +229,7 @@ def test_hessians_are_those_of_differences_of_slopes() -> None:
         X, Y = data(rng, 60, loss)
         stack = factored_stack(X, KernelBank.per_feature([Gaussian(0.8), Linear()], standardize=True))
         options = {"sample_weight": rng.uniform(0.5, 2.0, 60)}
-        flat = FlatProblem.of(FactoredSharedProblem(stack, Y, loss, BlockL1(1.0), **options))  # type: ignore[arg-type]
+        flat = ProblemOfTargets.of(Problem(stack, Y, loss, BlockL1(1.0), **options))  # type: ignore[arg-type]
         objective = ObjectiveOfTargets(flat, flat.stack.operators([0, 3, 2], 1e-3), 0.0)  # type: ignore[attr-defined]
         v, b, step = rng.normal(size=objective.rank), rng.normal(size=3), 1e-5 * rng.normal(size=objective.rank + 3)
         move = objective.scores(step[: objective.rank]) + objective.spread(step[objective.rank :])

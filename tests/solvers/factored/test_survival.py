@@ -12,8 +12,8 @@ from manykernels import KernelBank, Linear, get_regularizer
 from manykernels.grams.factored import factored_stack
 from manykernels.objective import CoxPartial, survival_target
 from manykernels.objective.losses.risk_sets import RiskCurvature
+from manykernels.objective.problem import Problem
 from manykernels.solvers import choose_solver
-from manykernels.solvers.factored.problem import FactoredJointProblem
 from manykernels.solvers.factored.solver import FactoredNewton
 
 PENALTIES = {
@@ -26,7 +26,7 @@ PENALTIES = {
 BANK = KernelBank.per_feature(Linear(), widths=[0.5, 1.0, 2.0], standardize=True)
 
 
-def drawn(seed: int, n: int = 200) -> tuple[CoxCase, FactoredJointProblem]:
+def drawn(seed: int, n: int = 200) -> tuple[CoxCase, Problem]:
     """Return a problem on factors, and the same as plain matrices."""
     rng = np.random.default_rng([seed, 1972])
     X = rng.uniform(-2, 2, (n, 3))
@@ -44,7 +44,7 @@ def drawn(seed: int, n: int = 200) -> tuple[CoxCase, FactoredJointProblem]:
     u = case.problem().dual_norms(case.problem().zero_model()[0])
     largest = u.max() if name in ("l1", "elasticnet") else float(u @ u) / case.problem().loss_at_zero
     case = replace(case, strength=float(largest) * (0.03, 0.1, 0.3)[seed % 3])
-    problem = FactoredJointProblem(
+    problem = Problem(
         factored_stack(X, BANK),
         survival_target(event, time, strata),
         CoxPartial("efron" if efron else "breslow"),
@@ -80,7 +80,7 @@ def test_curvature_is_the_hessian_and_rows_estimate_it_without_losing_sign(seed:
     z, Z = rng.normal(size=40), rng.normal(size=(40, 5))
     shares, sizes = case.softmax(z), np.array([term.size for term in case.terms()])
     hessian = np.diag(sizes @ shares) - shares.T @ (sizes[:, None] * shares)
-    curvature: RiskCurvature = problem.joint.curvature(z)
+    curvature: RiskCurvature = problem.bound.curvature(z)
     np.testing.assert_allclose(curvature.bends, sizes @ shares, atol=1e-12)
     np.testing.assert_allclose([curvature.product(x) for x in np.eye(40)], hessian, atol=1e-12)
     np.testing.assert_allclose(curvature.gram(Z[curvature.rows]), Z.T @ hessian @ Z, atol=1e-10)
@@ -97,7 +97,7 @@ def test_ties_of_hundreds_cost_no_pairs_and_bound_the_conjugate_from_above() -> 
     time, event = np.ceil(3 * rng.uniform(size=n)), rng.uniform(size=n) < 0.8
     weights, zeros = rng.uniform(0.5, 2.0, n), np.zeros(n, dtype=np.intp)
     case = CoxCase(np.eye(n)[None], time, event, zeros, weights, np.ones(1), True, "l1", {}, 1.0)
-    joint, z = case.problem().joint, rng.normal(size=n)
+    joint, z = case.problem().bound, rng.normal(size=n)
     terms, shares = case.terms(), case.softmax(z)
     for scale, slack in ((1.0, 1e-12), (0.999, 1e-5), (0.9, 1e-3), (0.1, 1e-3)):
         exact = 0.0

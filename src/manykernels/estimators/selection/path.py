@@ -22,7 +22,7 @@ from manykernels.grams import GramStack
 from manykernels.grams.training import is_precomputed, open_training
 from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.kernels.tables.encoding import some
-from manykernels.objective.losses import JointLoss, survival_target
+from manykernels.objective.losses import survival_target
 from manykernels.objective.losses.survival import FIELDS, check_survival
 from manykernels.objective.regularizers import Regularizer, get_regularizer
 from manykernels.solvers import Solution, Solver, Status, get_solver
@@ -349,7 +349,7 @@ def regularization_path(
     known = loss_of(loss, loss_parameters)
     family = PenaltyFamily(penalty, penalty_parameters or {}, mu)
     obstacle = obstacle_to_factors(known, family.at(1.0, 1.0), solver)
-    fit_intercept &= not isinstance(known, JointLoss)
+    fit_intercept &= not known.couples_samples
     stack, names = _opened(X, kernels, kernels_as, obstacle, fit_intercept, memory_budget, n_jobs)
     classes, targets = _targets(y, known, shared=weights == "shared")
     problem = problem_of(
@@ -400,7 +400,7 @@ def _completed(
 
 def _targets(y: Any, loss: Any, *, shared: bool) -> tuple[Array | None, Array]:
     """Return the classes, if the loss has them, and the targets: signs or numbers, by column if shared."""
-    if isinstance(loss, JointLoss):
+    if loss.couples_samples:
         if shared:
             raise InvalidInputError(f"The loss {loss.name!r} has one target: leave weights='own'.")
         target = check_survival(y)

@@ -18,7 +18,6 @@ from manykernels.grams.factored import FactoredStack
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
-from manykernels.objective.shared import SharedProblem
 from manykernels.solvers import IterationRecord, SharedNewton, Solution, Solver, Status, configured_solver
 from manykernels.solvers.run import CAUTION
 from manykernels.solvers.solve import problem_of
@@ -43,7 +42,7 @@ def solved_together(
     if solver != "auto" or not _alike(problems):
         return None
     first = problems[0]
-    whole = SharedProblem(
+    whole = Problem(
         first.stack,
         np.column_stack([problem.y for problem in problems]),
         first.loss,

@@ -64,7 +64,7 @@ from manykernels.kernels import (
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.kernels.tables.encoding import Encoding
 from manykernels.objective.certificate import Certificate, KKTResiduals
-from manykernels.objective.losses import JOINT_LOSSES, LOSSES
+from manykernels.objective.losses import COUPLED_LOSSES, LOSSES
 from manykernels.objective.regularizers import REGULARIZERS
 from manykernels.solvers import IterationRecord, Solution, Status
 from manykernels.solvers.registry import SOLVERS
@@ -150,7 +150,7 @@ def register_class(own: Class) -> Class:
 
 def known_classes() -> dict[str, type[Any]]:
     """Return the classes whose objects a model file may hold, by name."""
-    registries = (LOSSES, JOINT_LOSSES, REGULARIZERS, SOLVERS)
+    registries = (LOSSES, COUPLED_LOSSES, REGULARIZERS, SOLVERS)
     return {cls.__name__: cls for registry in registries for cls in registry.values()} | OURS | OF_USERS
 
 

@@ -8,20 +8,20 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses.base import Loss
 from manykernels.objective.losses.classification import Hinge, Logistic, SquaredHinge
 from manykernels.objective.losses.counts import Gamma, Poisson
+from manykernels.objective.losses.coupled import CoupledLoss
 from manykernels.objective.losses.cox import CoxPartial, survival_target
-from manykernels.objective.losses.joint import JointLoss
 from manykernels.objective.losses.regression import EpsilonInsensitive, Huber, Quantile, Squared
 from manykernels.validation.names import LOSS_NAMES, hint
 
 __all__ = [
-    "JOINT_LOSSES",
+    "COUPLED_LOSSES",
     "LOSSES",
+    "CoupledLoss",
     "CoxPartial",
     "EpsilonInsensitive",
     "Gamma",
     "Hinge",
     "Huber",
-    "JointLoss",
     "Logistic",
     "Loss",
     "Poisson",
@@ -37,23 +37,23 @@ LOSSES: dict[str, type[Loss]] = {
     for loss in (Logistic, Hinge, SquaredHinge, Squared, EpsilonInsensitive, Huber, Quantile, Poisson, Gamma)
 }
 
-JOINT_LOSSES: dict[str, type[JointLoss]] = {CoxPartial.name: CoxPartial}
-"""Losses that couple samples: those of a `JointProblem`."""
+COUPLED_LOSSES: dict[str, type[CoupledLoss]] = {CoxPartial.name: CoxPartial}
+"""Losses that couple samples."""
 
 
-def get_loss(loss: str | Loss, **params: Any) -> Loss:
+def get_loss(loss: str | Loss | CoupledLoss, **params: Any) -> Any:
     """Return a loss from its name and parameters; an object is returned as it is.
 
     Parameters
     ----------
-    loss : str or Loss
-        A name in ``LOSSES`` or a loss.
+    loss : str, Loss or CoupledLoss
+        A name in ``LOSSES`` or ``COUPLED_LOSSES``, or a loss.
     **params
         Parameters of the named loss, such as ``epsilon``.
 
     Returns
     -------
-    Loss
+    Loss or CoupledLoss
         The loss.
 
     Raises
@@ -66,18 +66,17 @@ def get_loss(loss: str | Loss, **params: Any) -> Loss:
     >>> get_loss("huber", delta=2.0)
     Huber(delta=2.0)
     """
-    if isinstance(loss, Loss):
+    if isinstance(loss, Loss | CoupledLoss):
         if params:
             raise InvalidInputError(
                 f"{loss!r} already has its parameters; drop {sorted(params)} or pass the loss by name."
             )
         return loss
-    if isinstance(loss, JointLoss) or loss in JOINT_LOSSES:
-        raise InvalidInputError(f"{loss!r} is a loss of all samples together: make a JointProblem, or use MKLSurvival.")
-    if not isinstance(loss, str) or loss not in LOSSES:
+    kinds: dict[str, Any] = LOSSES | COUPLED_LOSSES
+    if not isinstance(loss, str) or loss not in kinds:
         known = f"Known losses: {', '.join(LOSSES)}.{hint(loss, LOSSES, LOSS_NAMES)}"
         raise InvalidInputError(f"Unknown loss {loss!r}. {known}")
     try:
-        return LOSSES[loss](**params)
+        return kinds[loss](**params)
     except TypeError as error:
         raise InvalidInputError(f"Loss {loss!r} does not take {sorted(params)}: {error}.") from error

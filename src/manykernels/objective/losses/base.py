@@ -13,6 +13,7 @@ from scipy.optimize import brentq
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
+from manykernels.objective.losses.bound import BoundLoss, SampleSum
 
 __all__ = ["ClassificationLoss", "Loss", "RegressionLoss", "piecewise_linear_minimizer"]
 
@@ -75,6 +76,7 @@ class Loss(abc.ABC):
     True
     """
 
+    couples_samples: ClassVar[bool] = False
     name: ClassVar[str]
     task: ClassVar[str]
     smooth: ClassVar[bool]
@@ -147,6 +149,22 @@ class Loss(abc.ABC):
         str
         """
         return ""
+
+    def bind(self, y: Array, weight: Array) -> BoundLoss:
+        """Return the loss as a function of all scores, ``sum_i s_i l(y_i, z_i)``.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n_samples,)
+            As ``check_target`` returns it.
+        weight : ndarray of shape (n_samples,)
+            Positive sample weights.
+
+        Returns
+        -------
+        BoundLoss
+        """
+        return SampleSum(self, y, weight)
 
     def mean(self, z: Array) -> Array:
         """Return what scores predict, in the unit of the target: the inverse link, by default the score itself.

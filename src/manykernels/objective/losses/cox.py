@@ -9,7 +9,7 @@ import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses.base import Array, float_vector
-from manykernels.objective.losses.joint import JointLoss
+from manykernels.objective.losses.coupled import CoupledLoss
 from manykernels.objective.losses.risk_sets import RiskSets
 
 __all__ = ["CoxPartial", "survival_target"]
@@ -21,7 +21,7 @@ TIES = ("breslow", "efron")
 
 
 @dataclass(frozen=True)
-class CoxPartial(JointLoss):
+class CoxPartial(CoupledLoss):
     r"""Negative logarithm of Cox's partial likelihood, for scores that are logarithms of relative hazards.
 
     .. math:: L(z) = \sum_e s_e \Big[\log \sum_{j \in R_e} s_j e^{z_j} - z_e\Big] + \text{constant}

@@ -15,6 +15,7 @@ from scipy.linalg import LinAlgError, cholesky
 from scipy.linalg.lapack import dpotri
 
 from manykernels.compiled import compiled
+from manykernels.objective.losses.bound import CoupledLossBound
 from manykernels.objective.losses.tie_mixtures import tie_mixtures
 
 # Samples in the order of their times, groups of one time, the terms of the partial likelihood, and sums over them.
@@ -277,7 +278,7 @@ SMALLEST_CURVATURE = 1e-12  # of the largest: samples in no risk set have none
 RIDGE = 1e-13  # on the unit diagonal of a scaled Hessian, before its factorization
 
 
-class RiskSets(RiskLayout):
+class RiskSets(RiskLayout, CoupledLossBound):
     """The negative logarithm of the partial likelihood for given times, events, strata and weights.
 
     Parameters
@@ -292,6 +293,7 @@ class RiskSets(RiskLayout):
 
     def __init__(self, time: Array, event: NDArray[np.bool_], stratum: Array, weight: Array, *, efron: bool) -> None:
         super().__init__(time, event, stratum, weight, efron=efron)
+        self.weight = weight
         self.compared = self._samples_compared()
 
     def _samples_compared(self) -> list[Positions]:

@@ -43,7 +43,7 @@ class Curve:
     power : float, default=0
         ``C``.
     exponent : float, default=2
-        ``q``, at least 1 and below 2; above 1 if the power is not coupled.
+        ``q``, at least 1 and at most 2; above 1 if the power is not coupled.
     coupled : bool, default=False
         Whether the power term is ``(C / 2) ||t||_q^2``, which is no sum over kernels, instead of ``(C / q) sum t^q``.
 
@@ -353,7 +353,8 @@ class Curve:
     def weight_range(self) -> tuple[Any, Any]:
         """Ends of the interval of each kernel weight: the upper one is infinite or a pole of the bound."""
         if not self.elastic:
-            return 0.0, np.inf
+            fixed = self.exponent == 2 and not self.coupled and not self.slanted
+            return (1.0 / self.power, 1.0 / self.power) if fixed else (0.0, np.inf)
         linear, ridge = np.asarray(self.linear), np.asarray(self.ridge)
         pole = np.divide(1.0, ridge, out=np.full(ridge.shape, np.inf), where=ridge > 0)
         return np.where(linear > 0, 0.0, pole), pole
@@ -372,9 +373,9 @@ class Curve:
         squares, slopes : ndarray of shape (n_kernels,)
         """
         d = np.asarray(d, dtype=np.float64)
+        if not self.slanted and (self.elastic or self.exponent == 2):
+            return np.zeros(d.shape), np.zeros(d.shape)
         if self.elastic:
-            if not self.slanted:
-                return np.zeros(d.shape), np.zeros(d.shape)
             room = 1.0 - self.ridge * d
             return (self.linear / room) ** 2, self.linear**2 * self.ridge / room**3
         power = (self.exponent - 1.0) / (2.0 - self.exponent)
@@ -414,8 +415,8 @@ def power_prox(t: Array, strength: float, q: float) -> Array:
 
 def _square_prox(t: Array, strength: float, q: float) -> Array:
     """Minimize ``|x - t|^2 / 2 + (strength / 2) ||x||_q^2``: the power prox with the strength of its own solution."""
-    if q == 1:
-        return simplex_prox(t, strength)
+    if q == 1 or q == 2:
+        return simplex_prox(t, strength) if q == 1 else t / (1.0 + strength)
 
     def local(x: Array) -> float:
         return strength * float(np.sum(x**q)) ** (2.0 / q - 1.0)

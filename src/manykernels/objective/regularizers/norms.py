@@ -113,8 +113,8 @@ class BlockLq(Regularizer):
 
     @cached_property
     def curve(self) -> Curve:
-        """A power that is not coupled; at 2 it is ridge."""
-        return Curve(ridge=self.strength) if self.q == 2 else Curve(power=self.strength, exponent=self.q)
+        """A power that is not coupled."""
+        return Curve(power=self.strength, exponent=self.q)
 
 
 @dataclass(frozen=True)
@@ -215,10 +215,8 @@ class GroupElasticNet(Regularizer):
 
     @cached_property
     def curve(self) -> Curve:
-        """``a = C r`` and the square of the q-norm times ``C (1 - r) / 2``; at q = 2 it is the elastic net."""
+        """``a = C r`` and the square of the q-norm times ``C (1 - r) / 2``."""
         linear, square = self.strength * self.l1_ratio, self.strength * (1.0 - self.l1_ratio)
-        if self.q == 2:
-            return Curve(linear=linear, ridge=square)
         return Curve(linear=linear, power=square, exponent=self.q, coupled=True)
 
     def relative(self, fraction: float, u: Array, loss: float) -> Self:

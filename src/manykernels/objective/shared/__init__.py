@@ -1,9 +1,8 @@
-"""Several classes or targets with one set of kernel weights: their losses and their problem."""
+"""Several classes or targets with one set of kernel weights: their losses."""
 
 from __future__ import annotations
 
 from manykernels.objective.shared.losses import Separable, SharedLoss, get_shared_loss
 from manykernels.objective.shared.multinomial import Multinomial
-from manykernels.objective.shared.problem import SharedProblem
 
-__all__ = ["Multinomial", "Separable", "SharedLoss", "SharedProblem", "get_shared_loss"]
+__all__ = ["Multinomial", "Separable", "SharedLoss", "get_shared_loss"]

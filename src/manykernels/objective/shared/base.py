@@ -10,6 +10,7 @@ import numpy as np
 
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.losses.base import Loss
+from manykernels.objective.losses.bound import BoundLoss, OutputSum
 from manykernels.validation.arrays import Array
 
 
@@ -32,6 +33,7 @@ class SharedLoss(abc.ABC):
     """
 
     coupled: ClassVar[bool] = False
+    couples_samples: ClassVar[bool] = False
     kink: ClassVar[float] = 0.0
     piecewise_linear: ClassVar[bool] = False
 
@@ -81,6 +83,10 @@ class SharedLoss(abc.ABC):
     @abc.abstractmethod
     def check_target(self, y: Array) -> Array:
         """Return ``y`` as float64 (N, T), or raise ``InvalidInputError`` saying what cannot be used."""
+
+    def bind(self, y: Array, weight: Array) -> BoundLoss:
+        """Return the loss as a function of the scores (N, T) of all samples."""
+        return OutputSum(self, y, weight)
 
     @abc.abstractmethod
     def parts(self, y: Array, z: Array) -> Array:

@@ -102,13 +102,15 @@ class Separable(SharedLoss):
         return np.array([self.loss.best_intercept(*column, weight) for column in columns])
 
 
-def get_shared_loss(loss: str | Loss | SharedLoss) -> SharedLoss:
+def get_shared_loss(loss: str | Loss | SharedLoss, *, kinks: bool = False) -> SharedLoss:
     """Return the loss of several scores that a loss of one score stands for.
 
     Parameters
     ----------
     loss : str, Loss or SharedLoss
         ``"logistic"`` becomes the multinomial one; any other smooth loss is summed over classes or targets.
+    kinks : bool, default=False
+        Whether losses with kinks are summed too.
 
     Returns
     -------
@@ -129,7 +131,7 @@ def get_shared_loss(loss: str | Loss | SharedLoss) -> SharedLoss:
     known = get_loss(loss)
     if isinstance(known, Logistic):
         return Multinomial()
-    if not known.smooth:
+    if not known.smooth and not kinks:
         instead = "'squared_hinge' or 'logistic'" if known.task == "classification" else "'squared' or 'huber'"
         raise IncompatibleError(
             f"weights='shared' needs a loss with derivatives on N x N matrices, and {known.name!r} has kinks. Use "

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.plan import format_bytes
-from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.problem import Problem
-from manykernels.objective.shared import SharedProblem
-from manykernels.solvers.factored.shared_problem import MatricesOfTargets
 from manykernels.solvers.factored.state import State
-from manykernels.solvers.factored.working_matrices import WorkingMatrices
+from manykernels.solvers.factored.working_matrices import MatricesOfTargets, WorkingMatrices
 
 MOST_NAMES = 3
 
@@ -25,11 +22,11 @@ def obstacle(problem: Problem, state: State, tol: float) -> str:
     short = sorted((m for m in alive if shares[m] > 0), key=lambda m: -shares[m])
     if not short:
         return ""
-    kind = MatricesOfTargets if isinstance(problem, SharedProblem) else WorkingMatrices
+    kind = MatricesOfTargets if problem.shared else WorkingMatrices
     matrices = kind(problem, tol)
-    if isinstance(problem, JointProblem):
+    if problem.loss.couples_samples:
         why = f"Matrices among samples, which would do better, prove no gap of the loss '{problem.loss.name}'."
-    elif isinstance(problem, SharedProblem) and not problem.loss.each.smooth:
+    elif problem.shared and not problem.loss.each.smooth:
         why = f"Matrices among samples, which would do better, need derivatives of the loss '{problem.loss.name}'."
     elif stack.table.chunked:
         why = "Matrices among samples, which would do better, need rows in memory rather than in chunks."

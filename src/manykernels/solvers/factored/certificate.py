@@ -10,15 +10,14 @@ from numpy.typing import NDArray
 
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.rows.vectors import RowVector, sums
-from manykernels.objective.capabilities import Capability
 from manykernels.objective.certificate import Certificate, KKTResiduals
-from manykernels.objective.joint_problem import JointProblem
+from manykernels.objective.dual_norms import dual_exponent, settle
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.factored.loss_sides import loss_side
 from manykernels.solvers.factored.objective import FactoredObjective, Point, balance
 from manykernels.solvers.factored.targets_problem import ProblemOfTargets
-from manykernels.solvers.factored.tuning import COARSE_SHARE, EXACT_BUDGET, NEGLIGIBLE, NEW_KERNELS, SETTLED
+from manykernels.solvers.factored.tuning import COARSE_SHARE, NEGLIGIBLE, NEW_KERNELS
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def feasible(problem: Problem, slopes: Array) -> Array:
     """
     if isinstance(problem, ProblemOfTargets):
         return problem.in_domain(problem.balanced(-slopes))
-    if isinstance(problem, JointProblem):
+    if problem.loss.couples_samples:
         return -slopes
     rho = balance(-slopes) if problem.fit_intercept else -slopes
     return np.clip(rho, *problem.dual_box)
@@ -76,59 +75,11 @@ def dual_bound(problem: Problem, rho: Array, z: Array, quads: tuple[Array, Array
     stack = problem.stack
     assert isinstance(stack, FactoredStack)
     low, high = (np.sqrt(bound) / problem.penalties for bound in quads)
-    evaluated, unsettled = _settle(problem, stack, rho, low, high)
+    evaluated, unsettled = settle(problem, [rho], low, high)
     scale = problem.regularizer.dual_scale(high)
     conjugate = loss_side(problem, 0.0).conjugate(z, rho, scale)
     value = -conjugate - problem.regularizer.conjugate(scale * high)
     return DualBound(value, rho, high, low, scale, conjugate, evaluated, unsettled)
-
-
-def settled_norms(problem: Problem, stack: FactoredStack, rho: Array, quads: tuple[Array, Array]) -> Array:
-    """Return upper bounds (M,) on dual norms from those of a pass, tightened where they decide which is the largest."""
-    low, high = (np.sqrt(bound) / problem.penalties for bound in quads)
-    _settle(problem, stack, rho, low, high)
-    return high
-
-
-def _settle(problem: Problem, stack: FactoredStack, rho: Array, low: Array, high: Array) -> tuple[int, int]:
-    """Evaluate kernels whose upper bound matters and is loose, the largest first; changes both bounds."""
-    budget, evaluated = EXACT_BUDGET, 0
-    while True:
-        loose = _matters(problem.regularizer, low, high) & (high > low * (1 + SETTLED))
-        if not loose.any():
-            return evaluated, 0
-        if budget < stack.exact_cost:
-            return evaluated, int(loose.sum())
-        kernel = int(np.argmax(np.where(loose, high, -np.inf)))
-        value, error = stack.exact_quad(kernel, rho)
-        budget, evaluated = budget - stack.exact_cost, evaluated + 1
-        # The two bounds are made to meet, so that a kernel is evaluated once.
-        high[kernel] = min(high[kernel], np.sqrt(max(value, 0.0) + error) / problem.penalties[kernel])
-        low[kernel] = high[kernel]
-
-
-def _matters(regularizer: Regularizer, low: Array, high: Array) -> Array:
-    """Return whose upper bound shows in the conjugate: the largest where that is a maximum, or any above a threshold.
-
-    Where every kernel adds to it, those whose bounds make more than their part of a negligible difference.
-    """
-    if Capability.SIMPLEX in regularizer.capabilities:
-        return high > float(low.max()) * (1 + SETTLED)
-    limit = np.broadcast_to(regularizer.inactive_below, high.shape)
-    if regularizer.dual_constraint:  # the largest multiple of a limit scales all, beside what is above its own
-        bare = np.broadcast_to(regularizer.weight_range[1], high.shape) == np.inf
-        scale = float(np.max(low[bare] / limit[bare], initial=1.0))
-        return high > np.where(bare, limit * scale * (1 + SETTLED), limit)
-    if regularizer.sparse:
-        return high > limit
-    exponent, top = dual_exponent(regularizer), max(float(high.max()), 1e-300)
-    upper, lower = (high / top) ** exponent, (low / top) ** exponent
-    return upper - lower > SETTLED * upper.sum() / len(high)
-
-
-def dual_exponent(regularizer: Regularizer) -> float:
-    """Return the power of dual norms that the conjugate of a power of norms sums; 2 where it is none."""
-    return 2.0 if regularizer.curve is None else regularizer.curve.dual_exponent
 
 
 def shares(regularizer: Regularizer, u: Array) -> Array:

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from manykernels.grams.factored.cells import CellOperator
 from manykernels.grams.factored.operators import CHUNK_ROWS, ChunkedOperator
 from manykernels.grams.rows import RowVector, on_rows, sums
-from manykernels.objective.losses.joint import JointCurvature
+from manykernels.objective.losses.coupled import CoupledCurvature
 from manykernels.solvers.factored.smoothing import (
     CHUNK_ENTRIES,
-    JOINT_REACH,
+    COUPLED_REACH,
     MIN_ROWS,
     MOST_ENTRIES,
     SAMPLE_PER_RANK,
@@ -151,9 +151,9 @@ class SampleBends(Bends):
 class JointBends(Bends):
     """Those of a loss of all samples together, whose scores may be shifted alike: there is no intercept."""
 
-    reach: float = JOINT_REACH
+    reach: float = COUPLED_REACH
 
-    def __init__(self, curvature: JointCurvature) -> None:
+    def __init__(self, curvature: CoupledCurvature) -> None:
         self._curvature, self.diagonal = curvature, curvature.bends
 
     def product(self, x: Array) -> Array:

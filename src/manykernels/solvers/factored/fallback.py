@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.plan import SQUARE_ARRAYS, memory_bytes
-from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.problem import Problem
 from manykernels.solvers.base import in_order
 from manykernels.solvers.factored.loss_sides import loss_side
@@ -49,7 +48,7 @@ class GramResult:
 
 def matrices_do(problem: Problem) -> bool:
     """Whether N x N matrices are cheap, and their answer proves as much: its slopes do not of a joint loss."""
-    return problem.n_samples <= FALLBACK_SAMPLES and not (problem.shared or isinstance(problem, JointProblem))
+    return problem.n_samples <= FALLBACK_SAMPLES and not (problem.shared or problem.loss.couples_samples)
 
 
 def matrices_cost_little(problem: Problem) -> bool:
@@ -65,7 +64,7 @@ def matrices_must(problem: Problem) -> bool:
     """
     stack: Any = problem.stack
     n = problem.n_samples
-    if problem.shared or isinstance(problem, JointProblem) or stack.table.chunked or FALLBACK_SAMPLES == 0:
+    if problem.shared or problem.loss.couples_samples or stack.table.chunked or FALLBACK_SAMPLES == 0:
         return False
     if 8 * SQUARE_ARRAYS * n**2 > (memory_bytes(None) if stack.spare_bytes is None else stack.spare_bytes):
         return False

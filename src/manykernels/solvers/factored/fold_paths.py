@@ -18,7 +18,6 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers.factored.fold_models import FoldModels
 from manykernels.solvers.factored.moments import FoldMoments
-from manykernels.solvers.factored.problem import FactoredProblem
 from manykernels.validation.arrays import check_count, check_positive, check_positive_vector, check_vector
 
 Array = NDArray[Any]
@@ -137,7 +136,7 @@ def factored_folds(
     held, n_folds = _held(folds, stack.n_samples)
     given = np.ones(stack.n_kernels) if kernel_penalties is None else kernel_penalties
     weights = check_positive_vector(given, stack.n_kernels, "kernel_penalties")
-    problem = FactoredProblem(stack, target, get_loss("squared"), get_regularizer("l1", 1.0), kernel_penalties=weights)
+    problem = Problem(stack, target, get_loss("squared"), get_regularizer("l1", 1.0), kernel_penalties=weights)
     moments = FoldMoments(target[:, None], problem.weight, held, n_folds, shared=shared)
     models = FoldModels(stack, moments, check_positive(tol, "tol"))
     grid = _grid(models, weights, n_alphas, ratio) if alphas is None else _decreasing(alphas)

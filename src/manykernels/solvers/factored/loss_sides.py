@@ -7,7 +7,6 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.curvatures import Bends, JointBends, SampleBends
 from manykernels.solvers.factored.smoothing import FLOOR, SmoothedLoss
@@ -77,8 +76,8 @@ class SumOverSamples:
 class AllTogether:
     """A joint loss ``L(z)``."""
 
-    def __init__(self, problem: JointProblem) -> None:
-        self.joint = problem.joint
+    def __init__(self, problem: Problem) -> None:
+        self.joint: Any = problem.bound
 
     def value(self, z: Array) -> float:
         """Return the loss."""
@@ -111,4 +110,4 @@ def loss_side(problem: Problem, mu: float) -> LossSide:
     own = getattr(problem, "side", None)
     if own is not None:
         return cast("LossSide", own(mu))
-    return AllTogether(problem) if isinstance(problem, JointProblem) else SumOverSamples(problem, mu)
+    return AllTogether(problem) if problem.loss.couples_samples else SumOverSamples(problem, mu)

@@ -1,4 +1,4 @@
-"""A problem on factors: dual norms, or bounds on them, in O(N), and vectors here or with their rows on workers."""
+"""The problem on rows that stay on workers: its vectors stay beside them."""
 
 from __future__ import annotations
 
@@ -10,75 +10,19 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams.factored import FactoredStack
 from manykernels.grams.rows import RowVector, on_rows
-from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.losses.base import root_of_slope
+from manykernels.objective.losses.bound import SampleSum
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
-from manykernels.solvers.factored.certificate import feasible, settled_norms
-from manykernels.solvers.factored.tuning import PLAIN_BUDGET
+from manykernels.solvers.factored.certificate import feasible
 from manykernels.validation.arrays import check_positive_vector
 
 Array = NDArray[Any]
 
 ENTRY_BY_ENTRY = {"value", "derivative", "second_derivative", "conjugate", "dual_from_scores"}
-SHARP = 1e-7  # width of bounds on quadratic forms, beside the largest, that do for the strength of an empty model
 PAIRS = {"dual_bounds", "dual_interval"}
-
-
-class BoundedNorms:
-    """Dual norms on a `FactoredStack`; strengths of empty models are those of upper bounds on them.
-
-    Up to a few thousand samples the norms are exact. Beyond, kernels on several columns have bounds, tightened exactly
-    where they decide which norm is the largest, so that no strength asks for a pass over N x N entries of each kernel.
-    """
-
-    def dual_norms(self, rho: Array) -> Array:
-        """Return ``u_m = sqrt(rho' K_m rho) / w_m`` (M,), or bounds from above.
-
-        Parameters
-        ----------
-        rho : ndarray of shape (N,)
-
-        Returns
-        -------
-        ndarray of shape (M,)
-        """
-        problem: Any = self
-        stack = problem.stack
-        few = not isinstance(stack, FactoredStack) or stack.exact_cost * problem.n_kernels <= PLAIN_BUDGET
-        if few and not isinstance(rho, RowVector):
-            return Problem.dual_norms(problem, rho)
-        return settled_norms(problem, stack, rho, stack.quad_bounds(rho))
-
-
-class FactoredProblem(BoundedNorms, Problem):
-    """A problem whose stack is a `FactoredStack`."""
-
-    @cached_property
-    def empty_quads(self) -> tuple[Array, Array]:
-        """Bounds (M,) on ``rho' K_m rho`` at the model without kernels, where every fit begins."""
-        stack: Any = self.stack
-        bounds: tuple[Array, Array] = stack.quad_bounds(feasible(self, -self.zero_model()[0]))
-        return bounds
-
-    def empty_norms(self) -> Array:
-        """Return the dual norms (M,) of the model without kernels, or bounds on them: the pass that a fit begins with.
-
-        Returns
-        -------
-        ndarray of shape (M,)
-        """
-        low, high = self.empty_quads
-        if np.all(high - low <= SHARP * high.max(initial=0.0)):
-            return np.sqrt(0.5 * (low + high)) / self.penalties
-        return self.dual_norms(self.zero_model()[0])
-
-
-class FactoredJointProblem(BoundedNorms, JointProblem):
-    """The same with a loss of all samples together."""
 
 
 class LossOnRows:
@@ -100,6 +44,11 @@ class LossOnRows:
 
     def __repr__(self) -> str:
         return repr(self._loss)
+
+    def bind(self, y: RowVector, weight: RowVector) -> SampleSum:
+        """Return the loss as a function of the scores of all rows."""
+        own: Any = self
+        return SampleSum(own, y, weight)  # type: ignore[arg-type]  # vectors beside their rows are added alike
 
     def check_target(self, y: RowVector) -> RowVector:
         """Return targets as numbers, each part checked where it is."""
@@ -123,12 +72,14 @@ class LossOnRows:
         return root_of_slope(slope, float(y.min()), float(y.max()), self._loss.score_unit)
 
 
-class RowsProblem(FactoredProblem):
+class RowsProblem(Problem):
     """A problem on a factored stack over distributed rows; its vectors are `RowVector`."""
 
     def __post_init__(self) -> None:
         stack: Any = self.stack
         source, loss = stack.table.source, get_loss(self.loss)
+        if self.fit_intercept is None:
+            self._set("fit_intercept", True)
         if not isinstance(self.regularizer, Regularizer):
             raise InvalidInputError(
                 f"regularizer must be a Regularizer such as BlockL1(1.0), not {self.regularizer!r}."
@@ -149,6 +100,13 @@ class RowsProblem(FactoredProblem):
         """Ends of the box of ``rho``."""
         lo, hi = self.loss.dual_bounds(self.y)
         return self.weight * lo, self.weight * hi
+
+    @cached_property
+    def empty_quads(self) -> tuple[Array, Array]:
+        """Bounds (M,) on ``rho' K_m rho`` at the model without kernels, whose coefficients sum to zero exactly."""
+        stack: Any = self.stack
+        bounds: tuple[Array, Array] = stack.quad_bounds(feasible(self, -self.zero_model()[0]))
+        return bounds
 
     @cached_property
     def _constant(self) -> float:

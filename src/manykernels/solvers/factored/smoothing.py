@@ -30,7 +30,7 @@ STALE = 0.2  # a gap that falls by less than this factor asks for Hessians of th
 SLOW = 0.5  # a gap that falls by less than this factor asks for more rows in them
 SUFFICIENT = 1e-4
 SMALLEST_STEP = 1e-3
-JOINT_REACH = 10.0  # change of a logarithm of hazards in one step: beyond, the shares in risk sets are others
+COUPLED_REACH = 10.0  # change of a logarithm of hazards in one step: beyond, the shares in risk sets are others
 
 # Backfitting
 CYCLES = 3  # of sweeps and a step of all columns

@@ -15,7 +15,6 @@ from manykernels.grams.factored import FactoredStack
 from manykernels.grams.portable.functions import KernelFunction, expansion, portable
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
-from manykernels.objective.shared import SharedProblem
 from manykernels.solvers.base import Solver
 from manykernels.solvers.factored.advice import obstacle
 from manykernels.solvers.factored.certificate import certificate_of
@@ -23,7 +22,6 @@ from manykernels.solvers.factored.group_penalty import GroupPenalty
 from manykernels.solvers.factored.loss_sides import loss_side
 from manykernels.solvers.factored.model import FactorFunctions
 from manykernels.solvers.factored.objective import FactoredObjective, Point
-from manykernels.solvers.factored.shared_problem import FlatProblem, MatricesOfTargets
 from manykernels.solvers.factored.smoothing import (
     BALANCED,
     CROSSING_STEPS,
@@ -33,7 +31,7 @@ from manykernels.solvers.factored.smoothing import (
 )
 from manykernels.solvers.factored.state import Component, Start, State, components_of
 from manykernels.solvers.factored.targets_problem import ProblemOfTargets, StackOfTargets
-from manykernels.solvers.factored.working_matrices import WorkingMatrices
+from manykernels.solvers.factored.working_matrices import MatricesOfTargets, WorkingMatrices
 from manykernels.solvers.factored.working_set import FactoredWorkingSet, run_together
 from manykernels.solvers.run import ADVICE, ROUNDING, Run, deadline
 from manykernels.solvers.solution import Model, Solution, Status
@@ -145,10 +143,10 @@ class ObjectiveOfTargets(FactoredObjective):
 
 
 class WorkingSetOfTargets(FactoredWorkingSet):
-    """Solve a `FlatProblem`; see `FactoredWorkingSet`."""
+    """Solve a `ProblemOfTargets`; see `FactoredWorkingSet`."""
 
     objective_kind: ClassVar[type[FactoredObjective]] = ObjectiveOfTargets
-    problem: FlatProblem
+    problem: ProblemOfTargets
 
     def _matrices(self, kernels: Array) -> WorkingMatrices | None:
         """Return N x N matrices to go on with; None if there is no room, or nothing that would prove a gap."""
@@ -174,8 +172,8 @@ class WorkingSetOfTargets(FactoredWorkingSet):
 
 def working_set(problem: Problem, tol: float, max_rounds: int, time_limit: float) -> FactoredWorkingSet:
     """Return the working set that a problem of one target, or of several with shared weights, needs."""
-    if isinstance(problem, SharedProblem):
-        return WorkingSetOfTargets(FlatProblem.of(problem), tol, max_rounds, time_limit)
+    if problem.shared:
+        return WorkingSetOfTargets(ProblemOfTargets.of(problem), tol, max_rounds, time_limit)
     return FactoredWorkingSet(problem, tol, max_rounds, time_limit, problem.__dict__.pop("empty_quads", None))
 
 
@@ -218,7 +216,7 @@ class CertifiedIterate:
         best, problem = self.state.best, self.problem
         assert best is not None
         rho = best.scale * best.rho
-        return problem.columns(rho) if isinstance(problem, FlatProblem) else rho
+        return problem.columns(rho) if isinstance(problem, ProblemOfTargets) else rho
 
     @cached_property
     def components(self) -> tuple[list[Component], Array]:
@@ -229,7 +227,7 @@ class CertifiedIterate:
     def functions(self) -> FactorFunctions:
         """Functions of the active kernels, target by target."""
         stack: Any = self.problem.stack
-        n_targets = self.problem.n_targets if isinstance(self.problem, FlatProblem) else 1
+        n_targets = self.problem.n_targets if isinstance(self.problem, ProblemOfTargets) else 1
         own = tuple(each for whole in self.components[0] for each in whole.each(n_targets))
         rounds = tuple(self.state.rounds)
         return FactorFunctions(stack, own, n_targets, rounds[-1].approximate_gap, rounds, Start.of(self.state))
@@ -303,6 +301,11 @@ class FactoredNewton(Solver):
         reasons = [] if problem.shared else super().refusals(problem)
         if not isinstance(problem.stack, FactoredStack):
             reasons.append("it works on kernels held as factors, and these are N x N matrices")
+        elif problem.shared and getattr(problem.stack.table, "distributed", False):
+            reasons.append(
+                "targets cannot share their kernel weights where rows are on workers; take outputs='own', which "
+                "gives every target weights of its own, or rows in memory"
+            )
         loss: Any = problem.loss
         return reasons or cls.unable(loss.each if problem.shared else loss, problem.regularizer)
 
@@ -371,7 +374,7 @@ class FactoredNewton(Solver):
         problem : Problem
         state : object
         """
-        flat = FlatProblem.of(problem) if isinstance(problem, SharedProblem) else problem
+        flat = ProblemOfTargets.of(problem) if problem.shared else problem
         model = CertifiedIterate.of(flat, next(state), 0.0)
         return model.dual_coef, model.kernel_weights, model.intercept
 

@@ -15,7 +15,6 @@ from manykernels.grams.factored.operators import CHUNK_ROWS, DenseOperator
 from manykernels.grams.rows.columns import ColumnTable
 from manykernels.kernels import KernelSpec
 from manykernels.objective.problem import Problem
-from manykernels.objective.shared import SharedProblem
 from manykernels.solvers.factored.curvatures import Bends, SampleBends, sampled_rows
 from manykernels.solvers.factored.loss_sides import LossSide, SumOverSamples
 from manykernels.solvers.factored.objective import balance
@@ -339,7 +338,7 @@ class SumOverTargets(SumOverSamples):
 class CoupledScores:
     """A smooth loss whose targets act on each other, ``sum_i s_i l(y_i, z_i)``: the multinomial one."""
 
-    def __init__(self, problem: SharedProblem) -> None:
+    def __init__(self, problem: Problem) -> None:
         self.problem, self.loss, self.y = problem, problem.loss, problem.y
 
     def _columns(self, z: Array) -> Array:
@@ -379,10 +378,10 @@ class ProblemOfTargets(Problem):
     """
 
     shared: ClassVar[bool] = True
-    whole: SharedProblem
+    whole: Problem
 
     @classmethod
-    def of(cls, problem: SharedProblem) -> ProblemOfTargets:
+    def of(cls, problem: Problem) -> ProblemOfTargets:
         """Return a shared problem in this form."""
         stack: Any = problem.stack
         flat = cls(
@@ -395,15 +394,11 @@ class ProblemOfTargets(Problem):
             kernel_penalties=problem.penalties,
         )
         flat._set("whole", problem)
+        flat._set("n_targets", problem.n_targets)
         return flat
 
     def _check_solvable(self) -> None:
         """Nothing: the problem that this one is another form of was checked."""
-
-    @property
-    def n_targets(self) -> int:
-        """Number of targets T."""
-        return self.whole.n_targets
 
     @cached_property
     def tiny(self) -> float:

@@ -22,10 +22,5 @@ LITTLE = 0.2  # seconds of such a fit in place of one with more coefficients tha
 MATRIX_FACTORS = 1e-9  # share of the trace that factors leave of kernels that N x N matrices are not formed of
 SINGLE_PRECISION_TOL = 2e-5  # loosest gap that single precision of matrices could be felt in
 
-# Certificate
-EXACT_BUDGET = 2e10  # kernel values that the evaluation of unsettled kernels may cost in one certificate
-PLAIN_BUDGET = 1e9  # kernel values, or rows read, that exact dual norms of all kernels may cost at most
-SETTLED = 1e-4  # relative width of the bounds on a norm that is good enough
-
 # Model
 CHUNK = 16384

@@ -17,6 +17,7 @@ from manykernels.grams.factored import FactoredStack
 from manykernels.grams.plan import SQUARE_ARRAYS, memory_bytes
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.fallback import GramResult, result_of, solved
+from manykernels.solvers.factored.targets_problem import ProblemOfTargets
 from manykernels.solvers.factored.tuning import MATRIX_FACTORS, SINGLE_PRECISION_TOL
 from manykernels.solvers.solution import Solution
 
@@ -206,3 +207,19 @@ class WorkingMatrices:
         if self._solution is None:
             return None
         return replace(self._solution, kernel_weights=np.array([self._last.get(m, 0.0) for m in kernels.tolist()]))
+
+
+class MatricesOfTargets(WorkingMatrices):
+    """See `WorkingMatrices`; what the loop takes over has vectors of target after target."""
+
+    problem: Problem
+
+    def needed(self, kernels: Sequence[int]) -> int:
+        """Return the bytes of matrices and of a solver on them, which factorizes one a target but for squares."""
+        each = 0 if self.problem.loss.linear_dual else 8 * self.problem.n_targets * self.stack.n_samples**2
+        return super().needed(kernels) + each
+
+    def _result(self, solution: Solution, kernels: Array) -> GramResult:
+        flat: Any = ProblemOfTargets.of(self.problem)
+        own = replace(solution, dual_coef=solution.dual_coef.T.ravel())
+        return result_of(flat, flat.stack, own, kernels, set(self.whole))

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.grams.factored import FactoredStack
-from manykernels.objective.joint_problem import JointProblem
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.certificate import (
     DualBound,
@@ -283,7 +282,7 @@ class FactoredWorkingSet:
 
     def _matrices(self, kernels: Array) -> WorkingMatrices | None:
         """Return N x N matrices to go on with; None if there is no room, or nothing that would prove a gap."""
-        if isinstance(self.problem, JointProblem) or self.stack.table.chunked:
+        if self.problem.loss.couples_samples or self.stack.table.chunked:
             return None
         matrices = WorkingMatrices(self.problem, self.tol)
         if matrices.needed(kernels.tolist()) > matrices.allowed:

@@ -12,13 +12,13 @@ definite. Complementarity products of the multipliers are driven to ``target`` (
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from manykernels.objective.joint_problem import JointProblem
+from manykernels.objective.problem import Problem
+from manykernels.solvers.gram.coupled_samples import CoupledSamples
 from manykernels.solvers.gram.entropic_samples import EntropicSamples
-from manykernels.solvers.gram.joint_samples import JointSamples
 from manykernels.solvers.gram.tuning import lift, longest_step
 
 if TYPE_CHECKING:
@@ -272,9 +272,9 @@ def start_samples(
     problem: Problem, rho: Array, b: float, barrier: float, scores: Array | None = None
 ) -> SampleVariables:
     """Return the variables of the loss at ``rho``, inside the box, with complementarity ``barrier``."""
-    if isinstance(problem, JointProblem):
-        joint = problem.joint
-        return JointSamples(
+    if problem.loss.couples_samples:
+        joint: Any = problem.bound
+        return CoupledSamples(
             joint, joint.centered(rho), joint.centered(np.zeros_like(rho) if scores is None else scores)
         )
     low, high = problem.dual_box

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, qr
 
 from manykernels.objective.capabilities import Capability
-from manykernels.objective.shared.problem import one_kernel, squared_norms
+from manykernels.objective.problem import one_kernel, squared_norms
 from manykernels.solvers.base import Solver
 from manykernels.solvers.gram.shared_systems import (
     BOUNDARY,
@@ -31,8 +31,8 @@ from manykernels.solvers.gram.start import best_scale
 
 if TYPE_CHECKING:
     from manykernels.objective.certificate import Certificate
+    from manykernels.objective.problem import Problem
     from manykernels.objective.regularizers import Regularizer
-    from manykernels.objective.shared.problem import SharedProblem
     from manykernels.validation.arrays import Array
 
 
@@ -139,7 +139,7 @@ class Machine:
 
     Attributes
     ----------
-    problem : SharedProblem
+    problem : Problem
     gram : (N, N)
     rho : (N, T)
     b : (T,)
@@ -151,7 +151,7 @@ class Machine:
         Newton steps so far.
     """
 
-    problem: SharedProblem
+    problem: Problem
     gram: Array
     rho: Array
     b: Array
@@ -276,11 +276,11 @@ class SharedNewton(Solver):
     --------
     >>> import numpy as np
     >>> from manykernels import get_regularizer
-    >>> from manykernels.objective import SharedProblem
+    >>> from manykernels.objective import Problem
     >>> x = np.linspace(0, 1, 30)
     >>> kernels = np.stack([np.exp(-((x[:, None] - x) ** 2) / (2 * width**2)) for width in (0.01, 0.1, 1.0)])
     >>> Y = np.column_stack([np.sin(6 * x), np.cos(6 * x)])
-    >>> solution = SharedNewton(tol=1e-8).solve(SharedProblem(kernels, Y, "squared", get_regularizer("l1", 0.1)))
+    >>> solution = SharedNewton(tol=1e-8).solve(Problem(kernels, Y, "squared", get_regularizer("l1", 0.1)))
     >>> str(solution.status), solution.dual_coef.shape, solution.kernel_weights.shape
     ('converged', (30, 2), (3,))
     """
@@ -351,10 +351,10 @@ class SharedNewton(Solver):
         """Return the number of systems factorized for machines."""
         return state.machine.steps
 
-    def _accuracy(self, problem: SharedProblem, state: _State) -> float:
+    def _accuracy(self, problem: Problem, state: _State) -> float:
         return max(INNER_SHARE * min(state.gap, problem.loss_at_zero), CLOSEST * problem.loss_at_zero)
 
-    def _improved(self, problem: SharedProblem, state: _State, weights: Array, before: float) -> bool:
+    def _improved(self, problem: Problem, state: _State, weights: Array, before: float) -> bool:
         """Solve the machine for these weights and keep it if the objective is below ``before``, up to rounding."""
         old = state.machine
         machine = Machine(old.problem, problem.stack.combine(weights), old.rho, old.b, steps=old.steps)
@@ -366,20 +366,20 @@ class SharedNewton(Solver):
         return True
 
 
-def _norms(problem: SharedProblem, rho: Array, kernels: Array | None = None) -> Array:
+def _norms(problem: Problem, rho: Array, kernels: Array | None = None) -> Array:
     """Dual norms ``u_m`` (m,)."""
     chosen = np.arange(problem.n_kernels) if kernels is None else kernels
     return np.sqrt(np.maximum(squared_norms(problem.stack, rho, chosen), 0.0)) / problem.penalties[chosen]
 
 
-def _primal(problem: SharedProblem, machine: Machine, weights: Array) -> float:
+def _primal(problem: Problem, machine: Machine, weights: Array) -> float:
     """Objective of the model of a machine."""
     active, norms = np.flatnonzero(weights), np.zeros(problem.n_kernels)
     norms[active] = problem.penalties[active] ** 2 * weights[active] * _norms(problem, machine.rho, active)
     return machine.problem.empirical_loss(machine.scores()) + problem.regularizer.value(norms)
 
 
-def _first_weights(problem: SharedProblem, rho: Array) -> Array:
+def _first_weights(problem: Problem, rho: Array) -> Array:
     """Return weights to start from: the only ones there are, those for the best multiple of the norms, or none."""
     regularizer, norms = problem.regularizer, _norms(problem, rho)
     if Capability.FIXED_WEIGHTS in regularizer.capabilities:
@@ -398,7 +398,7 @@ def _first_weights(problem: SharedProblem, rho: Array) -> Array:
     return weights / problem.penalties**2
 
 
-def _rotated(problem: SharedProblem) -> tuple[SharedProblem, Array | None]:
+def _rotated(problem: Problem) -> tuple[Problem, Array | None]:
     """Return the problem on as many targets as samples where there are more and only their products count."""
     if not problem.loss.linear_dual or problem.n_targets <= problem.n_samples:
         return problem, None
@@ -406,7 +406,7 @@ def _rotated(problem: SharedProblem) -> tuple[SharedProblem, Array | None]:
     return replace(problem, y=small.T), rotation.T
 
 
-def _newton_weights(problem: SharedProblem, state: _State) -> Array:
+def _newton_weights(problem: Problem, state: _State) -> Array:
     """Return the weights that minimize the quadratic model on the kernels that matter, zero for all others."""
     regularizer, machine = problem.regularizer, state.machine
     kernels = _candidates(problem, state)
@@ -436,7 +436,7 @@ def _linear(regularizer: Any, norms: Array) -> Array:
     return np.where(norms > bound, bound**2 / 2 + norms**2 * (norms / bound - 1.0), norms**2 / 2)
 
 
-def _candidates(problem: SharedProblem, state: _State) -> Array:
+def _candidates(problem: Problem, state: _State) -> Array:
     """Return the kernels with a weight and the worst violators among the others."""
     regularizer, active = problem.regularizer, state.weights > 0
     if not regularizer.sparse:
@@ -449,7 +449,7 @@ def _candidates(problem: SharedProblem, state: _State) -> Array:
     return np.sort(np.concatenate([np.flatnonzero(active), worst]))
 
 
-def _least_bound(problem: SharedProblem, state: _State) -> Any:
+def _least_bound(problem: Problem, state: _State) -> Any:
     """Return the dual norm below which a kernel has no weight; in a set of weights, as those with a weight suggest."""
     regularizer, active = problem.regularizer, state.weights > 0
     if not regularizer.weight_set:

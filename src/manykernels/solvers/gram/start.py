@@ -10,11 +10,11 @@ import numpy as np
 from scipy.linalg import LinAlgError
 from scipy.optimize import minimize_scalar
 
-from manykernels.objective.joint_problem import JointProblem
+from manykernels.objective.problem import Problem
 from manykernels.objective.projection import project_box_hyperplane
 from manykernels.objective.regularizers.norms import BlockL1
+from manykernels.solvers.gram.coupled_samples import CoupledSamples
 from manykernels.solvers.gram.iteration import PrimalDual
-from manykernels.solvers.gram.joint_samples import JointSamples
 from manykernels.solvers.gram.sample_variables import start_samples
 from manykernels.solvers.gram.set_weights import RootWeights, SetWeights
 from manykernels.solvers.gram.tuning import (
@@ -47,35 +47,35 @@ if TYPE_CHECKING:
 # The primal-dual Newton iteration where the loss is one of all samples together.
 
 
-class JointPrimalDual(PrimalDual):
+class CoupledPrimalDual(PrimalDual):
     """The same point and the same steps, with a matrix in the place of the diagonal of the samples."""
 
     @property
-    def _joint(self) -> JointSamples:
-        assert isinstance(self.samples, JointSamples)
+    def _coupled(self) -> CoupledSamples:
+        assert isinstance(self.samples, CoupledSamples)
         return self.samples
 
     def scores(self) -> Array:
         """Scores of the model, shifted group by group to those that are tracked."""
-        return self._joint.aligned(super().scores())
+        return self._coupled.aligned(super().scores())
 
     def _dual(self) -> float:
         norms = np.sqrt(self._squared_norms)
         scale = self.problem.regularizer.dual_scale(norms)
-        return self._joint.dual_value(scale) - self.problem.regularizer.conjugate(scale * norms)
+        return self._coupled.dual_value(scale) - self.problem.regularizer.conjugate(scale * norms)
 
     def _factorize(self) -> tuple[Array, NewtonSystem]:
         couplings, _ = self.kernels.linearize(self._squared_norms, 0.0)
         matrix = self.problem.stack.combine(self.kernels.weights * self._inverse_penalties)
-        return couplings, self._joint.newton_system(matrix, (self.kernels.centered(self._products), couplings))
+        return couplings, self._coupled.newton_system(matrix, (self.kernels.centered(self._products), couplings))
 
     def _products_of(self, vector: Array) -> Array:
-        return self._joint.joint.centered(super()._products_of(vector))
+        return self._coupled.loss.centered(super()._products_of(vector))
 
 
 def scores_of(problem: Problem, rho: Array, d: Array) -> Array | None:
     """Return the scores of a model where the loss couples samples: coefficients alone do not tell them."""
-    return problem.model_parts(rho, d)[0] if isinstance(problem, JointProblem) else None
+    return problem.model_parts(rho, d)[0] if problem.loss.couples_samples else None
 
 
 def start_iteration(problem: Problem, rho: Array, b: float, scores: Array | None = None) -> PrimalDual:
@@ -121,12 +121,12 @@ def _plain_start(problem: Problem, rho: Array, b: float, scores: Array | None) -
 
 
 def _iteration_of(problem: Problem) -> type[PrimalDual]:
-    return JointPrimalDual if isinstance(problem, JointProblem) else PrimalDual
+    return CoupledPrimalDual if problem.loss.couples_samples else PrimalDual
 
 
 def interior_point(problem: Problem, rho: Array, margin: float = 0.05) -> Array:
     """Return the point nearest to ``rho`` that stays off the ends of the box by ``margin`` of its width."""
-    if isinstance(problem, JointProblem):
+    if problem.loss.couples_samples:
         return rho
     low, high = problem.dual_box
     width = high - low
@@ -145,7 +145,7 @@ def best_scale(problem: Problem, rho: Array, norms: Array) -> tuple[float, float
 
     def negative_dual(scale: float) -> float:
         with np.errstate(over="ignore"):
-            return _conjugate_of_share(problem, rho, scale) + regularizer.conjugate(scale * norms)
+            return problem.bound.conjugate_of_share(rho, scale) + regularizer.conjugate(scale * norms)
 
     while largest > 0 and not np.isfinite(negative_dual(largest)):  # an infinite plateau tells a search nothing
         largest *= 0.5
@@ -158,13 +158,6 @@ def best_scale(problem: Problem, rho: Array, norms: Array) -> tuple[float, float
             break
         largest = min(float(found.x) + 2 * smallest, largest)
     return float(max(found.x, smallest)), float(-found.fun)
-
-
-def _conjugate_of_share(problem: Problem, rho: Array, scale: float) -> float:
-    """Return the conjugate loss at ``scale * rho``; where it is known at gradients only, at that of zero scores."""
-    if isinstance(problem, JointProblem):
-        return problem.conjugate_of_share(rho, scale)
-    return problem.conjugate_loss(scale * rho)
 
 
 def start_weights(regularizer: Regularizer, squared_norms: Array, barrier: float) -> WeightVariables:

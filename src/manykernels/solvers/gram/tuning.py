@@ -85,5 +85,5 @@ HIGHEST_START = 0.5  # of the pole of a weight
 # Samples of entropic losses
 SMALLEST_CURVATURE = 1e-18  # of a sample: its inverse stays finite
 LARGEST_SCORE_CHANGE = 10.0  # of an entropic loss in one step, where a score of 10 is a probability of 0.99995
-LARGEST_JOINT_CHANGE = 0.5  # of a score in one full step, where the loss is one of all samples together
+LARGEST_COUPLED_CHANGE = 0.5  # of a score in one full step, where the loss is one of all samples together
 CLOSEST = 0.01  # share of the distance to the end of the domain that a linear step may leave

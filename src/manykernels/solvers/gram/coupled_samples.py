@@ -1,4 +1,4 @@
-"""The sample side for losses of all samples together: coefficients with scores tracked on their own."""
+"""The sample side for losses that couple samples: coefficients with scores tracked on their own."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manykernels.solvers.gram.newton_system import GroupedNewtonSystem, add_rank_update
-from manykernels.solvers.gram.tuning import LARGEST_JOINT_CHANGE
+from manykernels.solvers.gram.tuning import LARGEST_COUPLED_CHANGE
 
 if TYPE_CHECKING:
-    from manykernels.objective.losses.joint import BoundLoss
+    from manykernels.objective.losses.bound import CoupledLossBound
     from manykernels.validation.arrays import Array
 
 
 @dataclass
-class JointSamples:
+class CoupledSamples:
     """Dual coefficients ``rho`` and scores ``z``, with ``rho + grad L(z) = 0`` linearized in ``z``.
 
     With the Hessian ``H`` at ``z``, ``dz = shift - H^- drho``, where ``H^-`` is a matrix in the place of the diagonal
@@ -24,7 +24,7 @@ class JointSamples:
     coefficients of a group sum to zero, which borders of the Newton system see to.
     """
 
-    joint: BoundLoss
+    loss: CoupledLossBound
     rho: Array
     z: Array
     n_pairs: int = 0
@@ -35,7 +35,7 @@ class JointSamples:
     _dz: Array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.groups = self.joint.groups()
+        self.groups = self.loss.groups()
 
     def scores(self) -> Array:
         return self.z
@@ -45,13 +45,13 @@ class JointSamples:
 
     def linearize(self, target: float) -> tuple[Array, Array]:
         if self._inverse is None:
-            self._inverse = self.joint.inverse_curvature(self.z)
-            self._shift = -self._inverse @ (self.rho + self.joint.gradient(self.z))
+            self._inverse = self.loss.inverse_curvature(self.z)
+            self._shift = -self._inverse @ (self.rho + self.loss.gradient(self.z))
         return self._inverse, self._shift
 
     def newton_system(self, kernels: Array, update: tuple[Array, Array]) -> GroupedNewtonSystem:
         """Return the system for the weighted sum of the kernels and its ``add_rank_update``."""
-        matrix = self.joint.centered(self.joint.centered(kernels).T)
+        matrix = self.loss.centered(self.loss.centered(kernels).T)
         matrix += self.linearize(0.0)[0]
         add_rank_update(matrix, *update)
         diagonal = np.diag_indices_from(matrix)
@@ -60,7 +60,7 @@ class JointSamples:
 
     def aligned(self, scores: Array) -> Array:
         """Return scores of a model, shifted group by group to the scores that are tracked."""
-        shares = self.groups * self.joint.hazards(self.z)[:, None]
+        shares = self.groups * self.loss.hazards(self.z)[:, None]
         totals = shares.sum(axis=0)
         means = np.divide((self.z - scores) @ shares, totals, out=np.zeros_like(totals), where=totals > 0)
         return scores + self.groups @ means
@@ -73,7 +73,7 @@ class JointSamples:
     def longest_steps(self) -> tuple[float, float]:
         """Damp steps as far as scores change: exponentials of them make Newton's method cycle otherwise."""
         change = float(np.abs(self._dz).max())
-        step = float(np.log1p(change)) / change if change > LARGEST_JOINT_CHANGE else 1.0
+        step = float(np.log1p(change)) / change if change > LARGEST_COUPLED_CHANGE else 1.0
         return step, step
 
     def complementarity_after(self, primal_step: float, dual_step: float) -> float:
@@ -100,8 +100,8 @@ class JointSamples:
 
         It is concave in ``scale`` and zero at zero.
         """
-        missing = float(np.abs(self.rho + self.joint.gradient(self.z)).sum())
-        at_scores = self.joint.value(self.z) + float(self.rho @ self.z)
+        missing = float(np.abs(self.rho + self.loss.gradient(self.z)).sum())
+        at_scores = self.loss.value(self.z) + float(self.rho @ self.z)
         return scale * (at_scores - missing * (1.0 + float(np.abs(self.z).max())))
 
     def merit_slope(self) -> float:

@@ -7,11 +7,12 @@ from typing import Any, ClassVar, Protocol
 
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.losses.base import Array
+from manykernels.objective.losses.bound import CoupledLossBound
 
-__all__ = ["BoundLoss", "JointCurvature", "JointLoss"]
+__all__ = ["CoupledCurvature", "CoupledLoss"]
 
 
-class JointCurvature(Protocol):
+class CoupledCurvature(Protocol):
     """The Hessian of a joint loss at some scores, without a matrix among samples.
 
     Attributes
@@ -25,7 +26,7 @@ class JointCurvature(Protocol):
     bends: Array
     rows: Any
 
-    def of_rows(self, rows: Any, factors: Array) -> JointCurvature:
+    def of_rows(self, rows: Any, factors: Array) -> CoupledCurvature:
         """Return the Hessian as these rows estimate it, each standing for ``factors`` samples."""
 
     def product(self, x: Array) -> Array:
@@ -35,45 +36,7 @@ class JointCurvature(Protocol):
         """Return ``Z' H Z`` (r, r) for the rows of ``Z`` at ``rows``."""
 
 
-class BoundLoss(Protocol):
-    """A joint loss on given targets and weights: a convex function ``L`` of the scores ``z`` (N,) of all samples.
-
-    ``L`` does not change when every score of a group of samples (a stratum) is shifted alike. Its dual variable is
-    ``rho = -grad L(z)``, which sums to zero over every group.
-    """
-
-    steepness: float
-    """How far ``L`` can change at most when no score changes by more than one."""
-
-    def value(self, z: Array) -> float:
-        """``L(z)``, never negative."""
-
-    def gradient(self, z: Array) -> Array:
-        """``grad L(z)`` (N,)."""
-
-    def hazards(self, z: Array) -> Array:
-        """Return the non-negative part of the gradient (N,): how much each sample matters at these scores."""
-
-    def curvature(self, z: Array) -> JointCurvature:
-        """Return the Hessian for products, in time and memory linear in N."""
-
-    def inverse_curvature(self, z: Array) -> Array:
-        """Return an (N, N) matrix that inverts the Hessian on vectors that sum to zero in every group.
-
-        It is positive definite on the samples of all groups, and zero for samples of none.
-        """
-
-    def groups(self) -> Array:
-        """Return indicators (N, K) of the groups; samples of none have no part in ``L``."""
-
-    def conjugate_along(self, z: Array, scale: float) -> float:
-        """Upper bound of ``L*(-scale * rho)`` at ``rho = -grad L(z)``, exact at 1; ``scale`` in [0, 1]."""
-
-    def centered(self, values: Array) -> Array:
-        """Return values (..., N) minus the mean of each group, zero for samples of none."""
-
-
-class JointLoss(abc.ABC):
+class CoupledLoss(abc.ABC):
     """A convex loss that couples samples, as a partial likelihood does.
 
     Attributes
@@ -91,14 +54,24 @@ class JointLoss(abc.ABC):
     kink: ClassVar[float] = 0.0
     linear_dual: ClassVar[bool] = False
     support: ClassVar[str] = "survival"
+    couples_samples: ClassVar[bool] = True
     capabilities: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE})
 
     @abc.abstractmethod
     def check_target(self, y: Any) -> Array:
         """Return the target as float64 (N,), or raise ``InvalidInputError`` saying what cannot be used."""
 
+    def why_no_constant(self, y: Array) -> str:
+        """Return nothing: there is no constant.
+
+        Parameters
+        ----------
+        y : ndarray of shape (N,)
+        """
+        return ""
+
     @abc.abstractmethod
-    def bind(self, y: Array, weight: Array) -> BoundLoss:
+    def bind(self, y: Array, weight: Array) -> CoupledLossBound:
         """Return the loss as a function of the scores.
 
         Parameters
@@ -110,5 +83,5 @@ class JointLoss(abc.ABC):
 
         Returns
         -------
-        BoundLoss
+        CoupledLossBound
         """

@@ -1,0 +1,80 @@
+"""Dual norms of kernels held as factors: bounds of one pass, evaluated exactly where they decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.objective.capabilities import Capability
+from manykernels.objective.regularizers.base import Regularizer
+
+if TYPE_CHECKING:
+    from manykernels.objective.problem import Problem
+
+Array = NDArray[Any]
+
+EXACT_BUDGET = 2e10  # kernel values that the evaluation of unsettled kernels may cost in one certificate
+PLAIN_BUDGET = 1e9  # kernel values, or rows read, that exact dual norms of all kernels may cost at most
+SHARP = 1e-7  # width of bounds on quadratic forms, beside the largest, that do for the strength of an empty model
+SETTLED = 1e-4  # relative width of the bounds on a norm that is good enough
+
+
+def settled_norms(problem: Problem, rhos: Sequence[Any], quads: Sequence[tuple[Array, Array]] | None = None) -> Array:
+    """Return upper bounds (M,) on the dual norms of coefficients of one output or several.
+
+    The bounds ``quads`` of a pass are tightened where they decide which norm is the largest.
+    """
+    stack: Any = problem.stack
+    if quads is None:
+        quads = [stack.quad_bounds(rhos[0])] if len(rhos) == 1 else stack.quad_bounds_each(rhos)
+    low, high = (np.sqrt(np.sum(bound, axis=0)) / problem.penalties for bound in zip(*quads, strict=True))
+    settle(problem, rhos, low, high)
+    return np.asarray(high)
+
+
+def settle(problem: Problem, rhos: Sequence[Any], low: Array, high: Array) -> tuple[int, int]:
+    """Evaluate kernels whose upper bound matters and is loose, the largest first; changes both bounds.
+
+    Returns how many were evaluated and how many are left for which the budget does not suffice.
+    """
+    stack: Any = problem.stack
+    cost, budget, evaluated = stack.exact_cost * len(rhos), EXACT_BUDGET, 0
+    while True:
+        loose = _matters(problem.regularizer, low, high) & (high > low * (1 + SETTLED))
+        if not loose.any():
+            return evaluated, 0
+        if budget < cost:
+            return evaluated, int(loose.sum())
+        kernel = int(np.argmax(np.where(loose, high, -np.inf)))
+        value, error = np.sum([stack.exact_quad(kernel, rho) for rho in rhos], axis=0)
+        budget, evaluated = budget - cost, evaluated + 1
+        # The two bounds are made to meet, so that a kernel is evaluated once.
+        high[kernel] = min(high[kernel], np.sqrt(max(value, 0.0) + error) / problem.penalties[kernel])
+        low[kernel] = high[kernel]
+
+
+def _matters(regularizer: Regularizer, low: Array, high: Array) -> Array:
+    """Return whose upper bound shows in the conjugate: the largest where that is a maximum, or any above a threshold.
+
+    Where every kernel adds to it, those whose bounds make more than their part of a negligible difference.
+    """
+    if Capability.SIMPLEX in regularizer.capabilities:
+        return high > float(low.max()) * (1 + SETTLED)
+    limit = np.broadcast_to(regularizer.inactive_below, high.shape)
+    if regularizer.dual_constraint:  # the largest multiple of a limit scales all, beside what is above its own
+        bare = np.broadcast_to(regularizer.weight_range[1], high.shape) == np.inf
+        scale = float(np.max(low[bare] / limit[bare], initial=1.0))
+        return high > np.where(bare, limit * scale * (1 + SETTLED), limit)
+    if regularizer.sparse:
+        return high > limit
+    exponent, top = dual_exponent(regularizer), max(float(high.max()), 1e-300)
+    upper, lower = (high / top) ** exponent, (low / top) ** exponent
+    return upper - lower > SETTLED * upper.sum() / len(high)
+
+
+def dual_exponent(regularizer: Regularizer) -> float:
+    """Return the power of dual norms that the conjugate of a power of norms sums; 2 where it is none."""
+    return 2.0 if regularizer.curve is None else regularizer.curve.dual_exponent
