@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.support.cox import COUNT, STORED, CoxCase, cases, conic_value
 
-from manykernels import get_regularizer
+from manykernels import get_regularizer, solve
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.objective import CoxPartial, Problem, survival_target
 from manykernels.solvers import SOLVERS, choose_solver, solvers_for
@@ -125,3 +125,6 @@ def test_a_loss_that_couples_samples_has_no_intercept() -> None:
     problem = Problem(np.eye(2)[None], [1.0, 2.0], "cox", get_regularizer("l1", 1.0))
     assert not problem.fit_intercept
     assert problem.zero_model()[1] == 0.0
+    target = survival_target([True, True, False, True], [2.0, 1.0, 4.0, 3.0])
+    solution = solve(np.eye(4)[None], target, loss="cox", regularizer="l1", strength=0.1, tol=1e-8)
+    assert solution.certificate.relative_gap <= 1e-8

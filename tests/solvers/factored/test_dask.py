@@ -21,6 +21,7 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockL1
 from manykernels.solvers.factored import newton
 from manykernels.solvers.factored.curvatures import sampled_rows, sampled_weights
+from manykernels.solvers.factored.solver import FactoredNewton
 
 Array = NDArray[Any]
 
@@ -208,7 +209,7 @@ def test_shared_weights_are_refused_beside_workers() -> None:
     X, y = data("squared", 60)
     stack = factored_stack(arrays.from_array(X, chunks=(20, -1)), BANK)
     with pytest.raises(IncompatibleError, match="cannot share their kernel weights where rows are on workers"):
-        Problem(stack, np.column_stack([y, -y]), "squared", BlockL1(1.0))
+        FactoredNewton().solve(Problem(stack, np.column_stack([y, -y]), "squared", BlockL1(1.0)))
 
 
 def test_arrays_that_a_cluster_keeps_are_read_where_they_are() -> None:
