@@ -21,7 +21,7 @@ from manykernels.grams import LazyStack, build_stack, cross_combine
 from manykernels.grams.expansion import KernelExpansion
 from manykernels.grams.plan import stack_nbytes
 from manykernels.kernels.bank.columns import Table
-from manykernels.objective.losses import JointLoss, survival_target
+from manykernels.objective.losses import survival_target
 from manykernels.objective.losses.survival import FIELDS
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.run import check_deadline
@@ -130,7 +130,7 @@ def encoded_like(model: BaseMKL, target: Array) -> Array:
 def mean_losses(losses: Sequence[Any], targets: Array, scores: Array, weight: Array | None) -> Array:
     """Return the mean loss by problem: of samples, or of a partial likelihood the loss an event."""
     weights = np.ones(len(targets)) if weight is None else weight
-    if isinstance(losses[0], JointLoss):
+    if losses[0].couples_samples:
         events = float(weights @ (targets[:, 0] > 0))
         value = losses[0].bind(targets[:, 0], weights).value(scores[:, 0]) if events else np.nan
         return np.array([value / events if events else np.nan])

@@ -449,7 +449,7 @@ def as_evaluated(model: CertifiedIterate) -> CertifiedIterate:
     stack = every.base if isinstance(every, StackOfTargets) else every
     if stack.table.chunked or not components:
         return model
-    noise = np.zeros((problem.n_targets if isinstance(problem, FlatProblem) else 1, stack.table.n_rows))
+    noise = np.zeros((problem.n_targets, stack.table.n_rows))
     for component in components:
         roots = np.sqrt(stack._kernel_diag(component.kernel)[: stack.table.n_rows])
         v = component.coefficients
