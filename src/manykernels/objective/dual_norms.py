@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers.base import Regularizer
-
-if TYPE_CHECKING:
-    from manykernels.objective.problem import Problem
 
 Array = NDArray[Any]
 
@@ -22,7 +19,7 @@ SHARP = 1e-7  # width of bounds on quadratic forms, beside the largest, that do 
 SETTLED = 1e-4  # relative width of the bounds on a norm that is good enough
 
 
-def settled_norms(problem: Problem, rhos: Sequence[Any], quads: Sequence[tuple[Array, Array]] | None = None) -> Array:
+def settled_norms(problem: Any, rhos: Sequence[Any], quads: Sequence[tuple[Array, Array]] | None = None) -> Array:
     """Return upper bounds (M,) on the dual norms of coefficients of one output or several.
 
     The bounds ``quads`` of a pass are tightened where they decide which norm is the largest.
@@ -35,7 +32,7 @@ def settled_norms(problem: Problem, rhos: Sequence[Any], quads: Sequence[tuple[A
     return np.asarray(high)
 
 
-def settle(problem: Problem, rhos: Sequence[Any], low: Array, high: Array) -> tuple[int, int]:
+def settle(problem: Any, rhos: Sequence[Any], low: Array, high: Array) -> tuple[int, int]:
     """Evaluate kernels whose upper bound matters and is loose, the largest first; changes both bounds.
 
     Returns how many were evaluated and how many are left for which the budget does not suffice.

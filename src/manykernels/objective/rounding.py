@@ -8,15 +8,12 @@ a pass over the kernels.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from manykernels.objective.regularizers.base import Regularizer
 from manykernels.validation.arrays import Array
-
-if TYPE_CHECKING:
-    from manykernels.objective.losses.base import Loss
 
 EPS = float(np.finfo(np.float64).eps)
 INDEPENDENT = 4.0  # standard deviations of a sum of independent errors
@@ -31,7 +28,7 @@ class Sizes(Protocol):
         """The penalty."""
 
     @property
-    def loss(self) -> Loss:
+    def loss(self) -> Any:
         """The loss."""
 
     @property

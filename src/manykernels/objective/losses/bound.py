@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +25,6 @@ from manykernels.objective.rounding import (
     primal_rounding,
     score_errors,
 )
-
-if TYPE_CHECKING:
-    from manykernels.objective.losses.base import Loss
-    from manykernels.objective.shared.base import SharedLoss
 
 __all__ = ["BoundLoss", "CoupledLossBound", "OutputSum", "SampleSum"]
 
@@ -112,7 +108,7 @@ class SampleSum(BoundLoss):
     y, weight : ndarray of shape (N,)
     """
 
-    def __init__(self, loss: Loss, y: Array, weight: Array) -> None:
+    def __init__(self, loss: Any, y: Array, weight: Array) -> None:
         self.loss, self.y, self.weight = loss, y, weight
 
     def value(self, z: Array) -> float:
@@ -180,7 +176,7 @@ class OutputSum(BoundLoss):
     weight : ndarray of shape (N,)
     """
 
-    def __init__(self, loss: SharedLoss, y: Array, weight: Array) -> None:
+    def __init__(self, loss: Any, y: Array, weight: Array) -> None:
         self.loss, self.y, self.weight = loss, y, weight
 
     def value(self, z: Array) -> float:
