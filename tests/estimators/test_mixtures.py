@@ -268,19 +268,6 @@ def test_a_selection_that_is_ahead_in_one_of_two_folds_goes_on() -> None:
     assert walked_among(0.7, 0.4, 0.4) == {0.0}  # behind in the mean of all folds
 
 
-def test_a_kind_of_kernels_is_raced_against_the_average_of_all() -> None:
-    class Labelled(KnownFold):
-        def tried(self, mixture: Mixture, fraction: float, spare: Any) -> FoldScore:
-            self.asked.append((mixture.doubt, fraction))
-            return FoldScore(np.array([{PLAIN: 0.6, SPECIAL: 0.5, NARROW: 0.7}[mixture.doubt]]), 1.0, True)
-
-    folds: list[Any] = [Labelled(lambda *_: 0.0) for _ in range(3)]
-    kinds = [Mixture(str(doubt), np.ones(2), 0.0, doubt) for doubt in (PLAIN, SPECIAL, NARROW)]
-    found = searched(Folds(folds, 1, lambda mixture: [], lambda line: None), kinds, [], 25, 1e-3, every=False)
-    assert {candidate.mixture.label for candidate in found} == {str(PLAIN), str(NARROW)}
-    assert SPECIAL not in {doubt for doubt, _ in folds[2].asked}
-
-
 def test_folds_too_large_to_be_held_together_are_opened_one_at_a_time() -> None:
     def score(mixing: float, fraction: float) -> float:
         return mixing - (np.log(fraction / 1e-2)) ** 2

@@ -31,8 +31,8 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     then in finer ones around the best; the choice averages each score with its neighbors, so that no lucky strength
     decides. The averages of all kernels, and of those on several columns, are to beat: one kind alone, or a selection,
     must be ahead of them by more than half a standard error of the difference over the folds, a view alone ahead of
-    everything else by more than a whole one. It is a race: one kind alone, or a selection, is tried at a few strengths
-    in two folds first, and followed only where it can still win. The winner is learned anew on all samples, to ``tol``
+    everything else by more than a whole one. It is a race: a selection is tried at a few strengths in two folds
+    first, and followed only where it can still win. The winner is learned anew on all samples, to ``tol``
     and with its certificate.
 
     The empty model is among the candidates: what is not ahead of the best constant by more than a standard error of the
@@ -250,8 +250,8 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     then in finer ones around the best; the choice averages each score with its neighbors, so that no lucky strength
     decides. The averages of all kernels, and of those on several columns, are to beat: one kind alone, or a selection,
     must be ahead of them by more than half a standard error of the difference over the folds, a view alone ahead of
-    everything else by more than a whole one. It is a race: one kind alone, or a selection, is tried at a few strengths
-    in two folds first, and followed only where it can still win. The winner is learned anew on all samples, to ``tol``
+    everything else by more than a whole one. It is a race: a selection is tried at a few strengths in two folds
+    first, and followed only where it can still win. The winner is learned anew on all samples, to ``tol``
     and with its certificate.
 
     The empty model is among the candidates: what is not ahead of the best constant by more than a standard error of the
