@@ -9,17 +9,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from manykernels.inspection.displays.kernel_table import groups_of, kernel_table
+from manykernels.inspection.evidence.noise import noise_doubt
 from manykernels.inspection.reports.baselines import CONSTANT, as_frame, no_columns
 from manykernels.inspection.reports.evaluation import HELD_OUT, IMBALANCED, TRAINING, Evaluation
 from manykernels.inspection.reports.report import MKLReport
 from manykernels.inspection.reports.tasks import SURVIVAL
 from manykernels.inspection.reports.words import percent
-from manykernels.kernels import KernelStack
+from manykernels.kernels import KernelStack, Views
+from manykernels.kernels.tables.kinds import READ_AS, kind_of
 
 FEW_ROWS, FEW_IN_CLASS, FEW_EVENTS = 100, 20, 50
 MANY_COPIES = 0.1  # share of the rows
 FAR = 6.0  # standard deviations of the residuals
 DENSE = 0.8  # share of kernels selected that is no selection
+MANY_LEVELS, FEW_COLUMNS = 0.1, 5  # levels of a category, as a share of the rows; columns that are named
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,9 @@ class Case:
     facts : MKLReport
     evaluation : Evaluation
     X : table, array or KernelStack
+        As it was given.
+    read : table, array or KernelStack
+        As the estimator gets it: behind the steps before the last one of a pipeline.
     y : ndarray
     task : str
     """
@@ -40,6 +47,7 @@ class Case:
     facts: MKLReport
     evaluation: Evaluation
     X: Any
+    read: Any
     y: np.ndarray
     task: str
 
@@ -181,6 +189,40 @@ def _selection(case: Case) -> Iterator[Caveat]:
         )
 
 
+def _noise(case: Case) -> Iterator[Caveat]:
+    if doubt := noise_doubt(case.model):
+        yield Caveat(
+            "Noise would be selected as well",
+            f"{doubt} Trust what is selected only where predictions of rows that were not fitted are clearly better "
+            "than a constant; noise_selection(model, X, y) counts by refits what noise selects.",
+            serious=True,
+        )
+
+
+def _many_levels(case: Case) -> Iterator[Caveat]:
+    if isinstance(case.read, KernelStack) or no_columns(case.read):
+        return
+    table = as_frame(case.read)
+    names = [str(name) if isinstance(case.read, (pd.DataFrame, Views)) else f"x{name}" for name in table.columns]
+    kernels = kernel_table(case.model)
+    groups = groups_of(case.model, kernels, "feature")
+    used = {name for group, weight in zip(groups, kernels["weight"], strict=True) if weight > 0 for name in group}
+    levels = {
+        name: column.nunique()
+        for name, (_, column) in zip(names, table.items(), strict=True)
+        if name in used and READ_AS.get(kind_of(column)) == "category"
+    }
+    many = sorted((name for name in levels if levels[name] > MANY_LEVELS * len(table)), key=lambda one: -levels[one])
+    if many:
+        shown = ", ".join(f"{_shown(name)} ({levels[name]:,} levels)" for name in many[:FEW_COLUMNS])
+        more = f" and {len(many) - FEW_COLUMNS:,} more" if len(many) > FEW_COLUMNS else ""
+        yield Caveat(
+            "Categories of many levels",
+            f"{shown}{more}: a kernel on a category with so many levels for {len(table):,} rows can follow single "
+            "rows, noise too, so that its norm says little. Read the table of what predictions lose without it.",
+        )
+
+
 def _rivals(case: Case) -> Iterator[Caveat]:
     for rival in case.evaluation.rivals:
         if rival.better_by.low <= 0 and rival.name == CONSTANT:
@@ -222,6 +264,8 @@ SIGNS: tuple[Callable[[Case], Iterator[Caveat]], ...] = (
     _trained_on,
     _stopped_early,
     _selection,
+    _noise,
+    _many_levels,
     _rivals,
     _few,
     _imbalance,

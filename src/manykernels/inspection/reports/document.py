@@ -323,8 +323,8 @@ def report(
     evaluation = evaluate(
         model, task, X, y, test=test, cv=cv, groups=groups, baselines=baselines, n_draws=n_draws, seed=random_state
     )
-    facts, (estimator, _) = MKLReport.from_estimator(model), unwrapped(model)
-    case = Case(estimator, facts, evaluation, X, y, task)
+    facts, (estimator, read) = MKLReport.from_estimator(model), unwrapped(model, X)
+    case = Case(estimator, facts, evaluation, X, read, y, task)
     content = {
         "title": title or f"{facts.estimator}: {facts.task}" + (f" of {name}" if name else ""),
         "question": question or contents.question_of(estimator, task, name),
