@@ -58,7 +58,7 @@ DATA = [
     (POINTS[:, :0], TARGET, r"with at least one of each, got \(20, 0\)"),
     ([["a", "b"]] * 20, TARGET, "points must hold real numbers, got dtype"),
     (POINTS + 1j, TARGET, "points must hold real numbers, got dtype complex"),
-    ([[1.0, 2.0], [3.0]], TARGET[:2], "points could not be read as one array"),
+    ([[1.0, 2.0], [3.0]], TARGET[:2], "points has rows of different lengths: row 0 has 2 value"),
     (None, TARGET, "points must hold real numbers"),
     (POINTS, put(TARGET, 2, np.inf), "contains 1 NaN or infinite"),
     (POINTS, TARGET[:-1], "19|20"),

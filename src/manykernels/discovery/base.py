@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state as legacy_random_state
 
-from manykernels.exceptions import ConvergenceWarning
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.kernels import KernelSpec
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.problem import Problem
@@ -146,6 +146,15 @@ def without_empty(discovery: Discovery) -> Discovery:
     kept = np.flatnonzero(weights)
     kernels = tuple(discovery.kernels[m] for m in kept)
     return Discovery(kernels, replace(discovery.solution, kernel_weights=weights[kept]))
+
+
+def check_one_target(problem: Problem) -> None:
+    """Refuse several targets: a search finds kernels for one."""
+    if problem.y.ndim != 1:
+        raise InvalidInputError(
+            f"target has shape {problem.y.shape}, but a search finds kernels for one target of shape (n_samples,). "
+            "Search for each column apart."
+        )
 
 
 def solve_quietly(problem: Problem, tol: float, warm_start: Solution | None = None, **limits: Any) -> Solution:

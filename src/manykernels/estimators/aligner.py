@@ -46,7 +46,7 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SettableB
     tol : float, default=1e-8
         Proven relative distance from the largest alignment at which ``"joint"`` stops.
     memory_budget : int, str or None, default=None
-        Bytes, or text such as "2 GB", that Gram matrices may take; None is half of the memory available. Decides
+        Bytes, or text such as "2 GB", that Gram matrices may take; None is half of the memory of the machine. Decides
         whether they are stored or computed anew when needed.
     n_jobs : int or None, default=None
         Threads over the kernels.

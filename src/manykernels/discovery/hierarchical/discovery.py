@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from manykernels.discovery.base import Discovery, Found, Limits, checked_limits, run_search
+from manykernels.discovery.base import Discovery, Found, Limits, check_one_target, checked_limits, run_search
 from manykernels.discovery.hierarchical.graph import ROOT, Node, depth, raised
 from manykernels.discovery.hierarchical.newton import NodeGrams
 from manykernels.discovery.hierarchical.product_grid import ProductGrid
@@ -357,6 +357,7 @@ def discover_hierarchical(
         fit_intercept=check_flag(fit_intercept, "fit_intercept"),
         sample_weight=sample_weight,
     )
+    check_one_target(base)
     base.check_precision()
     deadline = time.perf_counter() + (np.inf if limits.time_limit is None else limits.time_limit)
     most = check_count(max_kernels, "max_kernels")

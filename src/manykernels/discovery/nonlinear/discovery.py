@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from manykernels.discovery.base import Discovery, Found, Limits, checked_limits
+from manykernels.discovery.base import Discovery, Found, Limits, check_one_target, checked_limits
 from manykernels.discovery.family_certificate import learner_certificate
 from manykernels.discovery.nonlinear.problem import NonlinearProblem, Point, project_on_ball
 from manykernels.grams import DenseStack
@@ -234,6 +234,7 @@ def discover_nonlinear(
         fit_intercept=check_flag(fit_intercept, "fit_intercept"),
         sample_weight=weight,
     )
+    check_one_target(problem)
     problem.check_precision()
     center, size = _reference(reference, features.shape[1]), check_positive(radius, "radius")
     posed = NonlinearProblem(features, problem, check_count(degree, "degree"), float(strength), center, size)

@@ -15,6 +15,7 @@ from manykernels.discovery.base import (
     Discovery,
     Found,
     Limits,
+    check_one_target,
     checked_limits,
     random_generator,
     run_search,
@@ -220,7 +221,7 @@ def check_gram_memory(n_base: int, n_samples: int) -> None:
     if nbytes + working > budget:
         raise MemoryBudgetError(
             f"The Gram matrices of {n_base} base kernels on {n_samples} samples take {format_bytes(nbytes)} besides "
-            f"{format_bytes(working)} of working arrays, but the memory budget, half of the memory available now, is "
+            f"{format_bytes(working)} of working arrays, but the memory budget is "
             f"{format_bytes(budget)}. Use fewer samples or base kernels, or linear base kernels of single columns, "
             "which take one vector each."
         )
@@ -389,6 +390,7 @@ def discover_polynomial(
         sample_weight=sample_weight, fit_intercept=check_flag(fit_intercept, "fit_intercept"),
         kernel_penalties=family.penalties([()]),
     )  # fmt: skip
+    check_one_target(shell)
     if folds is not None:
         folds = check_count(folds, "folds")
         tuned = tuned_strengths(shell, family, normalize, folds, check_flag(adaptive, "adaptive"), rng)

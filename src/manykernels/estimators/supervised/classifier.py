@@ -91,7 +91,7 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
         kernels; penalties and losses of :func:`solve` there. "auto" takes factors for large samples, or where Gram
         matrices would not fit; :func:`manykernels.grams.plan.plan_kernels` says which and why.
     memory_budget : int, str or None, default=None
-        Bytes, or text such as "2 GB", that Gram matrices may take; None is half of the memory available. Decides
+        Bytes, or text such as "2 GB", that Gram matrices may take; None is half of the memory of the machine. Decides
         whether they are stored or computed anew when needed.
     n_jobs : int or None, default=None
         Threads: over the kernels with two classes, over the classes with more.
