@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
-from sklearn.pipeline import Pipeline
 
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table, summed_by
 from manykernels.inspection.displays.plotting import cut_text, short_label
-from manykernels.inspection.pipelines import last_step
 from manykernels.inspection.reports.baselines import as_frame
 from manykernels.inspection.reports.charts import histogram
 from manykernels.inspection.reports.evaluation import Evaluation
+from manykernels.inspection.reports.program import NotAProgramError, program_of
 from manykernels.inspection.reports.tasks import SURVIVAL
 from manykernels.inspection.reports.words import number
 from manykernels.kernels import KernelStack, Pairs, Views
 
 MOST_VIEWS, MOST_KERNELS, MOST_CLASSES, MOST_COLUMNS = 10, 15, 12, 8
 LONGEST = 48  # letters of a name
+MOST_LETTERS = 10_000  # of a model as a program
 PACKAGES = ("manykernels", "numpy", "scipy", "scikit-learn", "pandas", "numba")
 
 
@@ -180,23 +180,33 @@ def versions() -> list[tuple[str, str]]:
     return found
 
 
-def code_of(model: Any, target: str, held_out: bool) -> str:
-    """Return a program that does it again from the same table."""
-    described, name = model.__repr__(N_CHAR_MAX=4000), type(last_step(model)).__name__
-    rest = ", X_test=X_test, y_test=y_test" if held_out else ""
+def code_of(model: Any, target: str, held_out: bool, options: dict[str, Any]) -> str:
+    """Return a program that does it again from the same table; options are those of the report."""
+    given = "".join(f", {name}={_option(name, value)}" for name, value in options.items())
+    given = (", X_test=X_test, y_test=y_test" if held_out else "") + given
+    try:
+        imports, described = program_of(model)
+        why = f"an expression of {len(described):,} letters" if len(described) > MOST_LETTERS else ""
+    except NotAProgramError as error:
+        why = str(error)
+    if why:
+        imports, described = ["from sklearn.base import clone", "from manykernels import load_model"], ""
     lines = [
-        *(
-            ["from sklearn.pipeline import Pipeline  # and the steps named below"]
-            if isinstance(model, Pipeline)
-            else []
-        ),
-        f"from manykernels import {name}, report  # and the kernels named below",
+        *imports,
+        "from manykernels import report",
         "",
-        f"# X: the table or kernels of this report; y: {cut_text(target, 60) or 'the target'}",
-        f"model = {described}",
-        "model.fit(X, y)",
-        f"report(model, X, y{rest})",
+        f"# X: the table or kernels of this report; y: {cut_text(' '.join(target.split()), 60) or 'the target'}",
     ]
-    if "Bank(" in described:
-        lines.insert(-3, "# A bank is described, not printed whole: save_model(model, path) keeps it exactly.")
-    return "\n".join(lines)
+    if why:
+        lines += [
+            f'# The model has {why}, which is not written here: keep it by save_model(model, "model.mkl").',
+            'model = clone(load_model("model.mkl"))',
+        ]
+    else:
+        lines.append(f"model = {described}")
+    return "\n".join([*lines, "model.fit(X, y)", f"report(model, X, y{given})"])
+
+
+def _option(name: str, value: Any) -> str:
+    """Return a number or None as it is, and the name of anything else: whoever made the report has it."""
+    return repr(value) if value is None or isinstance(value, (bool, int, float, str)) else name

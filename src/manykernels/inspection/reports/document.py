@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 from importlib.resources import files
+from inspect import signature
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -310,6 +311,7 @@ def report(
     True
     """
     template = _template()
+    options = {"cv": cv, "groups": groups, "baselines": baselines, "n_draws": n_draws, "random_state": random_state}
     check_is_fitted(model)
     check_one_prediction(last_step(model))
     check_count(n_draws, "n_draws")
@@ -333,13 +335,19 @@ def report(
         "data": contents.data_facts(X, 0 if test is None else len(test[1])) + contents.target_facts(y, task),
         "target": contents.target_bars(y, task),
         "caveats": caveats_of(case),
-        "code": contents.code_of(model, name, test is not None),
+        "code": contents.code_of(model, name, test is not None, _not_default(options)),
         "versions": contents.versions(),
         **_performance(estimator, task, evaluation),
         **_selection(estimator, facts, evaluation),
         **functions_of(model, X),
     }
     return write_file(path, template.render(**content), "report")
+
+
+def _not_default(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a report that have other values than its defaults."""
+    usual = signature(report).parameters
+    return {name: one for name, one in options.items() if one is not usual[name].default and one != usual[name].default}
 
 
 def _template() -> Any:
