@@ -15,6 +15,7 @@ from manykernels import load_model
 from manykernels.cli import demo
 from manykernels.cli.console import running
 from manykernels.datasets import load_bundled
+from manykernels.inspection import predictive_importance
 
 
 @pytest.fixture
@@ -43,7 +44,12 @@ def test_the_demo_reports_what_it_writes(
     assert ours["roc_auc"] == pytest.approx(area, rel=1e-12)
     assert all(0.5 < row["accuracy"] <= 1.0 for row in others)
     assert model.alpha == 0.5 / 96
-    assert set(found["files"]) == {"picture", "narrow picture", "model", "weights", "history", "report"}
+    assert set(found["files"]) == {"picture", "narrow picture", "model", "importance", "weights", "history", "report"}
+    lost = predictive_importance(model, X_test, y_test, scoring="roc_auc", random_state=0)
+    assert lost["importance"].is_monotonic_decreasing
+    assert [row["name"] for row in found["importance"]] == lost["name"].tolist()
+    written = pd.read_csv(tmp_path / "importance.csv")
+    assert written["importance"].tolist() == pytest.approx(lost["importance"].tolist(), abs=1e-12)
     assert all(Path(path).is_file() for path in found["files"].values())
     assert pd.read_csv(tmp_path / "weights.csv")["weight"].tolist() == pytest.approx(
         model.weights_frame()["weight"], rel=1e-12
@@ -63,6 +69,7 @@ def test_the_tables_of_the_demo(
     text = capsys.readouterr().out
     for part in (
         "held out",
+        "ROC AUC lost",
         "manykernels",
         "SVC, tuned",
         "logistic regression, tuned",

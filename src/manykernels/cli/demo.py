@@ -18,11 +18,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from manykernels.cli.console import Outcome, errors, fact_table, verbosity
+from manykernels.cli.console import Outcome, errors, fact_table, printable, verbosity
 from manykernels.cli.showing import solution_facts, weights_table
 from manykernels.datasets import load_bundled
 from manykernels.estimators import MKLClassifier
-from manykernels.inspection import ConvergenceDisplay, MKLReport, plot_overview, save_model
+from manykernels.inspection import ConvergenceDisplay, MKLReport, plot_overview, predictive_importance, save_model
 from manykernels.inspection.files import save_figure, write_file
 from manykernels.kernels import KernelBank
 
@@ -54,15 +54,17 @@ def run_demo(output: Path, outcome: Outcome, data: tuple[pd.DataFrame, pd.Series
     detail = f"{report.n_active} of {report.n_kernels} kernels, C = {STRENGTH:g} fixed"
     rows = [Judged("manykernels", *_scores(model, X_test, y_test), seconds, detail)]
     rows += rivals(X_train, y_train, X_test, y_test)
-    files = write_files(output, model, report)
+    importance = predictive_importance(model, X_test, y_test, scoring="roc_auc", random_state=SEED)
+    files = write_files(output, model, report, importance)
     outcome.settle(report.status)
     outcome.result = {
         **report.to_dict(),
         "n_train": len(X_train),
         "comparison": [vars(row) for row in rows],
+        "importance": importance.to_dict("records"),
         "files": {name: str(path) for name, path in files.items()},
     }
-    show(outcome, report, rows, files, X.shape)
+    outcome.show(*describe(report, rows, importance, files, X.shape))
 
 
 def fit_many_kernels(X: pd.DataFrame, y: Any) -> tuple[MKLClassifier, float]:
@@ -107,17 +109,19 @@ def _choice(search: Any) -> str:
     return f"{' and '.join(best)} of {len(search.cv_results_['params'])} tried"
 
 
-def write_files(output: Path, model: MKLClassifier, report: MKLReport) -> dict[str, Path]:
+def write_files(output: Path, model: MKLClassifier, report: MKLReport, importance: pd.DataFrame) -> dict[str, Path]:
     """Write model, report, tables and picture; return their paths by name."""
     names = {
         "picture": "demo.png",
         "narrow picture": "demo_narrow.png",
         "model": "model.mkl",
+        "importance": "importance.csv",
         "weights": "weights.csv",
         "history": "history.csv",
     }
     files = {name: output / file for name, file in {**names, "report": "report.json"}.items()}
     save_model(model, files["model"])
+    write_file(files["importance"], importance.to_csv(index=False), "table of importance")
     write_file(files["weights"], report.weights.to_csv(index=False), "table of weights")
     write_file(files["history"], ConvergenceDisplay.from_estimator(model).frame().to_csv(index=False), "history")
     write_file(files["report"], report.to_json(indent=2) + "\n", "report")
@@ -132,16 +136,40 @@ def write_files(output: Path, model: MKLClassifier, report: MKLReport) -> dict[s
     return files
 
 
-def show(outcome: Outcome, report: MKLReport, rows: list[Judged], files: dict[str, Path], shape: Any) -> None:
-    """Print facts, comparison, kernels and files."""
+def describe(
+    report: MKLReport, rows: list[Judged], importance: pd.DataFrame, files: dict[str, Path], shape: Any
+) -> list[Any]:
+    """Return facts, comparison, columns, kernels and files as they are printed."""
     facts = {
         "data": f"{shape[0]} rows, {shape[1]} columns; {report.n_samples} rows to fit, {report.n_test} held out",
         "kernels": f"{report.n_kernels}: 24 Gaussian and 3 polynomial, on each column and on all columns",
         "problem": f"hinge loss, block 1-norm, C = {STRENGTH:g} on the sum (alpha {report.alpha:.3g})",
         **solution_facts(report),
     }
-    outcome.show(fact_table(facts, "Multiple kernel learning"), "", comparison_table(rows, report.n_test), "")
-    outcome.show(weights_table(report.weights), "", fact_table(files, "Written"))
+    return [
+        fact_table(facts, "Multiple kernel learning"),
+        "",
+        comparison_table(rows, report.n_test),
+        "",
+        importance_table(importance, report.n_test),
+        "",
+        weights_table(report.weights),
+        "",
+        fact_table(files, "Written"),
+    ]
+
+
+def importance_table(importance: pd.DataFrame, n_test: int) -> Table:
+    """Return what predictions lose without each column, the most important first."""
+    title = f"ROC AUC that the {n_test} rows held out lose when what a column says is shuffled between them"
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+    table.add_column("column", overflow="fold")
+    for name in ("ROC AUC lost", "p-value"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in importance.to_dict("records"):
+        name = "all columns" if row["name"] == "all" else row["name"]
+        table.add_row(printable(name), f"{row['importance']:.4f}", f"{row['p_value']:.3f}")
+    return table
 
 
 def comparison_table(rows: list[Judged], n_test: int) -> Table:
