@@ -573,8 +573,7 @@ class Problem:
         """
         largest = getattr(self.stack, "largest", None)  # of factors, whose diagonals may be long
         roots = self.entry_roots if largest is None else np.sqrt(largest)[:, None]
-        rho = np.abs(self.zero_model()[0]).reshape(self.n_samples, -1)
-        sizes = np.linalg.norm([term_sizes(roots, own) for own in rho.T], axis=0)
+        sizes = term_sizes(roots, self.zero_model()[0])
         return np.asarray(np.sqrt(growth(self.n_samples)) * sizes / self.penalties)
 
     def with_penalty(self, regularizer: Regularizer) -> Problem:
