@@ -86,7 +86,7 @@ class FoldKernels:
     def score_of(self, method: str) -> tuple[float, int, float]:
         """Return score on the test rows, number of kernels, and CPU seconds of a method that fixes the weights."""
         start = time.process_time()
-        with _without_remarks("No kernel was selected"):
+        with _without_remarks("No kernel (was selected|predicts better than a constant)"):
             theta = self.weights_of(method)
             model = self._fitted(self.gram(theta), slice(None))
             seconds = time.process_time() - start + self.opened_s
