@@ -404,7 +404,10 @@ class FactoredNewton(Solver):
         found, best = run.solution(), run.best
         model = as_evaluated(best)
         if model.state.primal > work.without_kernels() * (1.0 + ROUNDING):
-            model = CertifiedIterate.of(work.problem, work.empty(), best.passes)
+            empty, proved = work.empty(), best.state.best
+            if proved is not None and (empty.best is None or proved.value > empty.best.value):
+                empty.best = proved  # a lower bound holds for every model
+            model = CertifiedIterate.of(work.problem, empty, best.passes)
         if model is not best:
             return _told_again(found, model, self.tol)
         why = "" if found.status is Status.CONVERGED else obstacle(problem, best.state, self.tol)
