@@ -266,7 +266,7 @@ SAMPLE_WEIGHTS = "kernel normalization and folds count training rows, not their 
 
 
 @pytest.mark.filterwarnings("ignore:No kernel was selected:UserWarning", "ignore:The best strength:UserWarning")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:The least populated class")
 @parametrize_with_checks(
     [
         MKLRegressorCV(penalty="l1", n_alphas=2, ratio=0.1, cv=2, tol=1e-2),

@@ -177,6 +177,7 @@ def test_everything_that_looks_at_models_takes_these() -> None:
     np.testing.assert_array_equal(model.predict(read), model.predict(frame))
 
 
+@pytest.mark.filterwarnings("ignore:The best strength")
 def test_strengths_are_chosen_in_folds() -> None:
     model = MKLRegressorCV(ADDITIVE, cv=3, kernels_as="factored").fit(X, SCORE)
     assert (model.kernels_as_, model.mixing_) == ("factored", 1.0)
