@@ -142,8 +142,9 @@ def test_without_any_time_the_strength_is_the_default(given: dict[str, Any]) -> 
     assert np.isnan(model.best_score_)
     assert model.n_folds_ == 0
     assert "nan" not in summary_html(model)
-    if not given:  # what a plain estimator takes
-        assert model.alpha_ == pytest.approx(MKLRegressor(BANK).fit(X, Y).alpha_)
+    if not given:  # the fraction of the largest strength that needs no look at noise
+        plain = MKLRegressor(BANK, alpha=f"{0.5 / np.sqrt(len(Y))}*max").fit(X, Y)
+        assert model.alpha_ == pytest.approx(plain.alpha_)
 
 
 class SlowScorer:

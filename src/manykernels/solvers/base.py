@@ -81,11 +81,12 @@ def _certified(problem: Problem, model: Model, before: float, newton_steps: int 
 
 
 def _with_norms(solution: Solution, problem: Problem) -> Solution:
-    """Return a solution with the norms of its functions, before penalties."""
+    """Return a solution with the norms of its functions, before penalties, and what it cost to compute them."""
     if solution.kernel_norms is not None:
         return solution
+    before = problem.stack.counters.passes
     norms = problem.model_parts(solution.dual_coef, solution.kernel_weights)[1] / problem.penalties
-    return replace(solution, kernel_norms=norms)
+    return replace(solution, kernel_norms=norms, passes=solution.passes + problem.stack.counters.passes - before)
 
 
 PATIENCE = 12  # certificates without any progress before a run counts as stalled
