@@ -146,7 +146,7 @@ def test_lists_of_numbers_will_do_and_nothing_has_no_weights() -> None:
         ([[1.0, 2.0], [3.0, 4.0]], 0.5, r"must be one-dimensional, got shape \(2, 2\)"),
         (3.0, 0.5, r"must be one-dimensional, got shape \(\)"),
         (["a", "b"], 0.5, "must hold real numbers"),
-        ([[1.0], [1.0, 2.0]], 0.5, "could not be read as one array"),
+        ([[1.0], [1.0, 2.0]], 0.5, "rows of different lengths: row 0 has 1"),
         ([1.0, 2.0], -0.5, "eta must be a finite non-negative number of at most 1, got -0.5"),
         ([1.0, 2.0], 1.5, "eta must be a finite non-negative number of at most 1, got 1.5"),
         ([1.0, 2.0], np.inf, "eta must be a finite non-negative number of at most 1, got inf"),
