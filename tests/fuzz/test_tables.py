@@ -34,3 +34,9 @@ def test_parts_of_a_table_have_the_kernels_of_the_whole() -> None:
             ]
             differing += len(replace(case, X=half).bank.fit(half)) != len(names)
     assert differing > 5  # and by itself a part would decide otherwise
+
+
+def test_a_kind_of_kernels_that_is_constant_in_a_fold() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        USES["nested"][0](draw_table(403))

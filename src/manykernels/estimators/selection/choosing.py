@@ -204,6 +204,8 @@ class ChoosesMixtures:
         mixtures = self._mixtures(training, len(problems))
         form = FACTORED if training.factored else GRAM
         empty = empty_models(problems)
+        first, second, third = (_of_use(own, empty) for own in mixtures)
+        mixtures = first, second, third
         scales = {id(mixture): _whole_scales(empty, mixture) for pair in mixtures for mixture in pair}
         with limited(self.time_limit) as end:
             spare = {key: [one.times(1.0 / problems[0].total_weight) for one in own] for key, own in scales.items()}
@@ -398,6 +400,11 @@ def _unscored(mixtures: Mixtures, samples: Samples, n_folds: int, n_problems: in
     mixture = (mixtures[1] or mixtures[0])[0]
     fraction = default_fraction(len(samples.weight))
     return Candidate(mixture, fraction, np.full((max(n_folds, 1), n_problems), np.nan), np.nan, 0, edge=False)
+
+
+def _of_use(mixtures: list[Mixture], empty: list[tuple[Array, float]]) -> list[Mixture]:
+    """Return the mixtures by which some target gains, or all if none does: kernels of a kind may all be constant."""
+    return [own for own in mixtures if not all(own.scale(*model).empty for model in empty)] or mixtures
 
 
 def _whole_scales(empty: list[tuple[Array, float]], mixture: Mixture) -> list[Scale]:
