@@ -60,7 +60,7 @@ def unit_kernels(problem: Problem) -> np.ndarray:
 @pytest.mark.parametrize("share", [1.0, 0.25])
 def test_weights_are_the_derivatives_of_the_conjugate(regularizer: Regularizer, share: float) -> None:
     problem = Problem(np.eye(2)[None], np.array([1.0, -1.0]), "hinge", regularizer)
-    scaled = type(regularizer)(**{**vars(regularizer), "strength": share * regularizer.strength})
+    scaled = replace(regularizer, strength=share * regularizer.strength)
     squares, found = np.array([4.0, 0.5, 1.0, 0.05]), np.empty(4)
     kernel_weights(penalty_of(problem), share, squares, found)
     for m in range(squares.size):

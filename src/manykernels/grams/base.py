@@ -103,6 +103,11 @@ class GramStack(ABC):
         """
 
     @property
+    def largest(self) -> Array:
+        """Largest diagonal entry of every kernel, (M,) float64."""
+        return np.abs(self.diag()).max(axis=1)
+
+    @property
     @abstractmethod
     def nbytes(self) -> int:
         """Bytes held by this stack."""

@@ -212,8 +212,8 @@ class Problem:
     @cached_property
     def entry_roots(self) -> Array:
         """Roots of the diagonals, (M, N); of their largest entries, (M, 1), where kernels are not held."""
-        roots = np.sqrt(np.abs(self.stack.diag()))
-        return _frozen(roots if self.stack.in_memory else roots.max(axis=1, keepdims=True))
+        held = self.stack.in_memory
+        return _frozen(np.sqrt(np.abs(self.stack.diag() if held else self.stack.largest[:, None])))
 
     @cached_property
     def loss_at_zero(self) -> float:
@@ -571,9 +571,7 @@ class Problem:
         ndarray of shape (M,)
             Roots of how far rounding of its terms moves a sum that is zero.
         """
-        largest = getattr(self.stack, "largest", None)  # of factors, whose diagonals may be long
-        roots = self.entry_roots if largest is None else np.sqrt(largest)[:, None]
-        sizes = term_sizes(roots, self.zero_model()[0])
+        sizes = term_sizes(self.entry_roots, self.zero_model()[0])
         return np.asarray(np.sqrt(growth(self.n_samples)) * sizes / self.penalties)
 
     def with_penalty(self, regularizer: Regularizer) -> Problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,16 @@ class CompositeStack(FactoredStack):
     def error_constants(self) -> Array:
         """Bounds (M,) on the error of ``quad(rho)`` beside ``||rho||_1^2``."""
         return self._gather([part.error_constants for part in self.parts])
+
+    @cached_property
+    def scales(self) -> Array:  # type: ignore[override]  # a field of others
+        """Factors (M,) of the kernels."""
+        return self._gather([part.scales for part in self.parts])
+
+    @cached_property
+    def largest(self) -> Array:
+        """Largest diagonal entry of every kernel, (M,)."""
+        return self._gather([part.largest for part in self.parts])
 
     def spec_of(self, kernel: int) -> KernelSpec:
         """Return a kernel by itself, without scale."""
