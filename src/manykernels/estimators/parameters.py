@@ -42,29 +42,16 @@ class Range:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of the estimators.
-
-    Attributes
-    ----------
-    name : str
-    default : object
-        None too for ``loss``, whose default is that of the task, see ``DEFAULT_LOSS``.
-    help : str
-        One line, as the command line shows it.
-    check : callable
-        Raises ``InvalidInputError`` for a value that cannot be used, whether or not loss and penalty use it.
-    range : Range or None
-        Which numbers it may be, for parameters that are numbers; "auto" will do too where that is the default.
-    choices : tuple of str
-        Names it may be; an object of the kind that they name will always do as well.
-    """
+    """One parameter of the estimators."""
 
     name: str
-    default: Any
-    help: str
+    default: Any  # none too for loss, whose default is that of the task, see DEFAULT_LOSS
+    help: str  # one line, as the command line shows it
+    # raises InvalidInputError for a value that cannot be used, whether or not loss and penalty use it
     check: Callable[[Any], object]
+    # which numbers it may be, for parameters that are numbers; "auto" will do too where that is the default
     range: Range | None = None
-    choices: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()  # names it may be; an object of the kind that they name will always do as well
 
 
 def shape_of(kind: type[Loss] | type[Regularizer]) -> tuple[str, ...]:
@@ -246,16 +233,6 @@ def defaults(*names: str) -> dict[str, Any]:
 
 def check_parameters(given: Mapping[str, Any]) -> None:
     """Raise ``InvalidInputError`` for the first value that cannot be used, also of parameters that nothing uses.
-
-    Parameters
-    ----------
-    given : mapping of names to values
-        Names that are not in the table are left to those who know them.
-
-    Raises
-    ------
-    InvalidInputError
-        Saying what the parameter may be.
 
     Examples
     --------

@@ -62,17 +62,10 @@ RELATIVE = re.compile(r"\s*([0-9.]+(?:[eE][-+]?[0-9]+)?)\s*\*\s*(max|noise)\s*")
 
 @dataclass(frozen=True)
 class RelativeStrength:
-    """A strength as a multiple of one that the data give.
-
-    Attributes
-    ----------
-    factor : float
-    unit : {"max", "noise"}
-        The strength at which the model of the target is empty, or that of permuted targets.
-    """
+    """A strength as a multiple of one that the data give."""
 
     factor: float
-    unit: str
+    unit: str  # the strength at which the model of the target is empty, or that of permuted targets
 
 
 def check_alpha(alpha: Any) -> None:
@@ -116,24 +109,12 @@ def number_or_auto(check: Callable[[Any], object]) -> Callable[[Any], object]:
 
 @dataclass(frozen=True, eq=False)
 class NoiseLevel:
-    """How strongly kernels are related to a target, and to the same target in random order.
+    """How strongly kernels are related to a target, and to the same target in random order."""
 
-    Attributes
-    ----------
-    norms : (M,) float64
-        Dual norms ``u_m`` at the empty model.
-    permuted : (n_permutations, M) float64
-        Those of permuted targets.
-    loss : float
-        Of the best constant.
-    constant : bool
-        Whether the target has one value only.
-    """
-
-    norms: Array
-    permuted: Array
-    loss: float
-    constant: bool
+    norms: Array  # (M,) float64: dual norms u_m at the empty model
+    permuted: Array  # (n_permutations, M) float64: those of permuted targets
+    loss: float  # of the best constant
+    constant: bool  # whether the target has one value only
 
     def penalty(self, regularizer: Regularizer, factor: float, total_weight: float) -> Regularizer:
         """Return the penalty at a multiple of the strength at which a permuted target leaves nothing to gain."""
@@ -212,18 +193,6 @@ def noise_levels(problems: Sequence[Problem], seed: int, groups: Array | None = 
 
     Targets go with their weights, rows of several targets with shared weights as wholes, times with their events. All
     problems are permuted alike. One pass over the kernels for all, or for as many as fit.
-
-    Parameters
-    ----------
-    problems : sequence of Problem
-        With the same stack and kernel penalties.
-    seed : int
-    groups : (N,) int or None
-        Within which samples are permuted.
-
-    Returns
-    -------
-    list of NoiseLevel
     """
     orders = _orders(problems[0].n_samples, seed, groups)
     models = [problem.zero_model() for problem in problems]

@@ -18,30 +18,14 @@ CHUNK_ENTRIES = 8 * 2**20  # float64 values held at once while predicting
 
 @dataclass(frozen=True, eq=False)
 class KernelExpansion:
-    """``f_k(x) = sum_m d_km sum_i rho_ki k_m(x, x_i)`` on active kernels and support samples.
+    """``f_k(x) = sum_m d_km sum_i rho_ki k_m(x, x_i)`` on active kernels and support samples."""
 
-    Attributes
-    ----------
-    bank : FittedKernels
-        Active kernels only (the first kernel if there is none).
-    support : PreparedRows
-        Support samples, as that bank needs them.
-    active : (m,) int
-        Positions of the active kernels among all.
-    n_kernels : int
-        Number of all kernels.
-    weights : (K, m) float64
-        ``d`` of the active kernels; (1, m) if all functions share them.
-    coefficients : (K, n_support) float64
-        ``rho`` of the support samples.
-    """
-
-    bank: FittedKernels[Any]
-    support: PreparedRows
-    active: Array
-    n_kernels: int
-    weights: Array
-    coefficients: Array
+    bank: FittedKernels[Any]  # active kernels only (the first kernel if there is none)
+    support: PreparedRows  # support samples, as that bank needs them
+    active: Array  # (m,) int: positions of the active kernels among all
+    n_kernels: int  # number of all kernels
+    weights: Array  # (K, m) float64: d of the active kernels; (1, m) if all functions share them
+    coefficients: Array  # (K, n_support) float64: rho of the support samples
 
     @classmethod
     def of(

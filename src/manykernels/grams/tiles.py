@@ -25,20 +25,12 @@ class TileEvaluator:
     """Normalized kernel values between two sets of prepared rows, tile by tile.
 
     Gaussian kernels without centering go through compiled loops; everything else through ``block`` of the bank.
-
-    Attributes
-    ----------
-    bank : FittedKernels
-    left, right : PreparedRows
-        The same object twice for a symmetric stack.
-    single : bool
-        Evaluate Gaussian kernels in float32.
     """
 
     bank: FittedKernels[Any]
-    left: PreparedRows
-    right: PreparedRows
-    single: bool = False
+    left: PreparedRows  # the same object twice for a symmetric stack
+    right: PreparedRows  # the same object twice for a symmetric stack
+    single: bool = False  # evaluate Gaussian kernels in float32
 
     @cached_property
     def coefficients(self) -> Array:

@@ -23,19 +23,6 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     Readers see the old file or the new one, whole, after a power cut too. A link goes on pointing to the file that it
     points to. Permissions are those of the file that is replaced, and so is the owner where the system lets this
     process give files away.
-
-    Parameters
-    ----------
-    path : str or Path
-
-    Yields
-    ------
-    file open for bytes
-
-    Raises
-    ------
-    OSError, ValueError
-        As from ``open``, if the name or the folder takes no file.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
@@ -57,24 +44,7 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def write_file(path: str | Path, content: bytes | str, what: str) -> Path:
-    """Write a file in one piece, text as UTF-8, and return its path.
-
-    Parameters
-    ----------
-    path : str or Path
-    content : bytes or str
-    what : str
-        What the file holds, for the message: ``"report"``.
-
-    Returns
-    -------
-    Path
-
-    Raises
-    ------
-    InvalidInputError
-        If the system does not take it. A file of that name is as it was.
-    """
+    """Write a file in one piece, text as UTF-8, and return its path."""
     target = Path(path)
     try:
         with replacing(target) as file:
@@ -85,24 +55,7 @@ def write_file(path: str | Path, content: bytes | str, what: str) -> Path:
 
 
 def save_figure(figure: Any, path: str | Path, **options: Any) -> Path:
-    """Write a figure of matplotlib as the ending of the path says, whole or not at all.
-
-    Parameters
-    ----------
-    figure : matplotlib Figure
-    path : str or Path
-    **options
-        Passed to ``Figure.savefig``.
-
-    Returns
-    -------
-    Path
-
-    Raises
-    ------
-    InvalidInputError
-        If matplotlib has no such format, or the system does not take the file.
-    """
+    """Write a figure of matplotlib as the ending of the path says, whole or not at all."""
     drawn = io.BytesIO()
     try:
         figure.savefig(drawn, format=Path(path).suffix.lstrip(".").lower() or "png", **options)

@@ -81,14 +81,7 @@ def norm_error(norms: Array, sizes: Array, n_samples: int) -> Array:
 
 
 def primal_rounding(problem: Sizes, rho: Array, d: Array, f: Array, b: float, t: Array, losses: Array) -> float:
-    """Return by how much rounding may move the primal value.
-
-    Parameters
-    ----------
-    problem : Problem
-    rho, d, f, b, t, losses : arrays and float
-        The model, its scores without intercept, its block norms and its loss on each sample.
-    """
+    """Return by how much rounding may move the primal value."""
     scores = score_errors(problem, rho, d) + FEW * EPS * (np.abs(f) + abs(b) + np.abs(problem.y))
     rising = np.zeros_like(f)
     for moved in (f + b - scores, f + b + scores):
@@ -99,18 +92,7 @@ def primal_rounding(problem: Sizes, rho: Array, d: Array, f: Array, b: float, t:
 
 
 def coupled_primal_rounding(problem: Sizes, rho: Array, d: Array, t: Array, moved: Array, summed: float) -> float:
-    """Return the same where the loss is no sum over scores.
-
-    Parameters
-    ----------
-    problem : Problem
-    rho, d, t : arrays
-        The model and its block norms.
-    moved : ndarray of the shape of scores
-        Slopes of the loss, of either sign, times the errors of the scores.
-    summed : float
-        What the sums inside the loss are rounded by.
-    """
+    """Return the same where the loss is no sum over scores."""
     return summed + INDEPENDENT * float(np.linalg.norm(moved)) + _penalty_rounding(problem, rho, d, t)
 
 
@@ -136,14 +118,6 @@ def dual_rounding(problem: Sizes, feasible: Array, signed: Array, summed: float)
 
     Norms with a negative sign belong to kernels that are not definite, as rounding to float32 leaves them. With the
     nearest definite kernel they are larger by that much, and so are those of the model: hence twice.
-
-    Parameters
-    ----------
-    problem : Problem
-    feasible, signed : arrays
-        Coefficients and their signed norms.
-    summed : float
-        Sizes of what the conjugate loss adds up.
     """
     regularizer, u = problem.regularizer, np.maximum(signed, 0.0)
     sizes = term_sizes(problem.entry_roots, feasible) / problem.penalties

@@ -158,13 +158,6 @@ class Run(Generic[C]):
         Whatever the iterator raises after its first model ends the run as a numerical error, with the best model so
         far; before that it is raised, as are a lack of memory or of an optional package, a kernel that turns out
         indefinite, and what the callback raises.
-
-        Parameters
-        ----------
-        models : iterator of Certified or None
-            One element an iteration, the starting point first; None where a model is not worth its certificate.
-        empty : callable, optional
-            Returns the certified model without kernels.
         """
         with progress_of(self._limits) as show:
             try:
@@ -183,12 +176,7 @@ class Run(Generic[C]):
         return self
 
     def take(self, model: C) -> None:
-        """Take the next model of algorithms that run side by side, which end by themselves.
-
-        Parameters
-        ----------
-        model : Certified
-        """
+        """Take the next model of algorithms that run side by side, which end by themselves."""
         self._iteration += 1
         self._keep(model)
         self._tell(model, lambda record: None)
@@ -322,13 +310,7 @@ def _better(model: Certified | Solution, other: Certified | Solution) -> bool:
 
 
 def better_solution(first: Solution, second: Solution) -> Solution:
-    """Return the solution that converged, else the one of smaller primal value.
-
-    Parameters
-    ----------
-    first, second : Solution
-        Of one problem.
-    """
+    """Return the solution that converged, else the one of smaller primal value."""
     if second.status is Status.CONVERGED or first.status is Status.CONVERGED:
         return second if second.status is Status.CONVERGED else first
     return second if _better(second, first) else first

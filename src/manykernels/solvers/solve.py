@@ -307,36 +307,14 @@ def _target(y: Any, loss: Any) -> Any:
 
 
 def loss_of(loss: Any, parameters: dict[str, Any] | None = None) -> Any:
-    """Return a loss, which may be given by name, also one of several targets or of all samples together.
-
-    Parameters
-    ----------
-    loss : str, Loss, SharedLoss or CoupledLoss
-    parameters : dict, optional
-        Of a loss given by name.
-
-    Returns
-    -------
-    Loss, SharedLoss or CoupledLoss
-    """
+    """Return a loss, which may be given by name, also one of several targets or of all samples together."""
     if isinstance(loss, SharedLoss):
         return loss
     return get_loss(loss, **(parameters or {}))
 
 
 def obstacle_to_factors(loss: Any, regularizer: Any, solver: Any) -> str | None:
-    """Return what keeps a problem from kernels held as factors, and what to do about it; None for nothing.
-
-    Parameters
-    ----------
-    loss : Loss
-    regularizer : Regularizer
-    solver : str or Solver
-
-    Returns
-    -------
-    str or None
-    """
+    """Return what keeps a problem from kernels held as factors, and what to do about it; None for nothing."""
     name = getattr(solver, "name", solver)
     if name not in ("auto", FactoredNewton.name):
         return f"solver={name!r} works on N x N matrices; take solver='auto'"
@@ -345,22 +323,6 @@ def obstacle_to_factors(loss: Any, regularizer: Any, solver: Any) -> str | None:
 
 def problem_of(stack: Any, y: Any, loss: Any, regularizer: Regularizer, **given: Any) -> Problem:
     """Return the problem that kernels, a target and a loss make: the one place that decides where its vectors are.
-
-    Parameters
-    ----------
-    stack : GramStack
-        Of any kind; kernels held as factors get dual norms, or bounds on them, linear in the samples.
-    y : array of shape (N,) or (N, T)
-        Of several targets in columns, which share their kernel weights.
-    loss : Loss
-        Of one sample at a time, of several targets, or of all samples together.
-    regularizer : Regularizer
-    **given
-        ``fit_intercept``, ``sample_weight``, ``kernel_penalties``.
-
-    Returns
-    -------
-    Problem
 
     Examples
     --------

@@ -143,20 +143,11 @@ def check_square_kernel(values: Any, name: str, *, symmetric: bool = True) -> Ar
 
 @dataclass(eq=False)
 class Unproven:
-    """Which kernels of a stack nobody has yet proven positive semidefinite.
+    """Which kernels of a stack nobody has yet proven positive semidefinite."""
 
-    Attributes
-    ----------
-    mask : (M,) bool
-    tolerance : float
-        Of the storage that the kernels came in, which may be coarser than the one they are held in.
-    name : str
-        What the user calls the kernels.
-    """
-
-    mask: Array
-    tolerance: float
-    name: str = "kernels"
+    mask: Array  # (M,) bool
+    tolerance: float  # of the storage that the kernels came in, which may be coarser than the one they are held in
+    name: str = "kernels"  # what the user calls the kernels
 
     def take(self, kernels: Any) -> Unproven:
         """Return what is known of some of the kernels, to be proven on their own."""

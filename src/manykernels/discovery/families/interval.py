@@ -18,14 +18,6 @@ def resolved_widths(points: Array) -> tuple[float, float]:
     narrower kernel sees every sample by itself, like the identity: the objective on the training samples likes it, and
     new samples do not. Copies of a point count once.
 
-    Parameters
-    ----------
-    points : (N, d) float64
-
-    Returns
-    -------
-    tuple of float
-
     Examples
     --------
     >>> import numpy as np

@@ -22,21 +22,12 @@ MOST_EVALUATIONS = 4000  # of a bound on a family of one parameter
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """What is known of a function at the points of a grid.
+    """What is known of a function at the points of a grid."""
 
-    Attributes
-    ----------
-    values, slopes : ndarray of shape (n_points,)
-    steep : ndarray of shape (n_points,)
-        Bounds on the fourth derivative from each point on.
-    rounding : float
-        By which values may be wrong.
-    """
-
-    values: Array
-    slopes: Array
-    steep: Array
-    rounding: float
+    values: Array  # ndarray of shape (n_points,)
+    slopes: Array  # ndarray of shape (n_points,)
+    steep: Array  # ndarray of shape (n_points,): bounds on the fourth derivative from each point on
+    rounding: float  # by which values may be wrong
 
     def joined(self, other: Profile) -> Profile:
         """Return the profile with the points of another one behind."""

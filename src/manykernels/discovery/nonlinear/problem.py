@@ -66,29 +66,15 @@ class NonlinearProblem:
     r"""``J(theta) = min_{f,b} sum_i s_i l(y_i, f_i + b) + (lambda/2) ||f||^2`` in the space of ``(sum theta_i K_i)^D``.
 
     For the squared loss without an intercept, ``J = (lambda/2) y' (K_theta + lambda I)^{-1} y``, (2.17) of the thesis.
-
-    Attributes
-    ----------
-    features : ndarray of shape (N, p)
-        The linear kernel of column i is ``K_i``; a column of ones is the constant kernel.
-    problem : Problem
-        Target, loss, sample weights and intercept.
-    degree : int
-        ``D``.
-    strength : float
-        ``lambda``.
-    center : ndarray of shape (p,)
-        ``theta_0``.
-    radius : float
-        ``Lambda``.
     """
 
+    # ndarray of shape (N, p): the linear kernel of column i is K_i; a column of ones is the constant kernel
     features: Array
-    problem: Problem
-    degree: int
-    strength: float
-    center: Array
-    radius: float
+    problem: Problem  # target, loss, sample weights and intercept
+    degree: int  # D
+    strength: float  # lambda
+    center: Array  # ndarray of shape (p,): theta_0
+    radius: float  # Lambda
 
     def kernel(self, theta: Array) -> tuple[Array, Array]:
         """Return ``sum_i theta_i K_i`` and its power, ``K_theta``."""
@@ -130,23 +116,11 @@ class NonlinearProblem:
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """Weights, the model on their kernel, and the gradient there.
+    """Weights, the model on their kernel, and the gradient there."""
 
-    Attributes
-    ----------
-    theta : ndarray of shape (p,)
-    fit : LearnerFit
-    value : float
-        In units of the loss at zero.
-    gradient : ndarray of shape (p,)
-        In the same units.
-    stationarity : float
-    gram : ndarray of shape (N, N)
-    """
-
-    theta: Array
+    theta: Array  # ndarray of shape (p,)
     fit: LearnerFit
-    value: float
-    gradient: Array
+    value: float  # in units of the loss at zero
+    gradient: Array  # ndarray of shape (p,): in the same units
     stationarity: float
-    gram: Array
+    gram: Array  # ndarray of shape (N, N)

@@ -58,13 +58,13 @@ class Learner:
         Of the points in the table.
     """
 
-    search: FamilySearch
-    target: Array
-    weight: Array
+    search: FamilySearch  # family and points
+    target: Array  # ndarray of shape (n_samples,)
+    weight: Array  # ndarray of shape (n_samples,)
     loss: Loss
-    strength: float
+    strength: float  # lambda
     fit_intercept: bool
-    columns: tuple[int, ...]
+    columns: tuple[int, ...]  # of the points in the table
 
     def problem(self, grams: Sequence[Array]) -> Problem:
         """Return the problem on some kernels, weights on the simplex."""
@@ -98,19 +98,11 @@ class Learner:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Members of a family with weights.
-
-    Attributes
-    ----------
-    parameters : tuple of ndarray
-    grams : tuple of (N, N) float64
-    weights : ndarray of shape (n_kernels,)
-        ``theta``, non-negative.
-    """
+    """Members of a family with weights."""
 
     parameters: tuple[Array, ...] = ()
-    grams: tuple[Array, ...] = ()
-    weights: Array = field(default_factory=lambda: np.zeros(0))
+    grams: tuple[Array, ...] = ()  # tuple of (N, N) float64
+    weights: Array = field(default_factory=lambda: np.zeros(0))  # ndarray of shape (n_kernels,): theta, non-negative
 
     def __len__(self) -> int:
         return len(self.parameters)
@@ -156,13 +148,7 @@ class Mixture:
 
 @dataclass(frozen=True, eq=False)
 class FamilyCertificate:
-    """The certificate of a model over a family, and the member that violates it most.
-
-    Attributes
-    ----------
-    certificate : Certificate
-    worst : BestMember
-    """
+    """The certificate of a model over a family, and the member that violates it most."""
 
     certificate: Certificate
     worst: BestMember

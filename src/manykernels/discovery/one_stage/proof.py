@@ -41,24 +41,12 @@ Key = tuple[int, ...]
 
 @dataclass(frozen=True)
 class CornerBound:
-    """What branch and bound found out.
+    """What branch and bound found out."""
 
-    Attributes
-    ----------
-    bound : float
-        ``r'K_w r`` exceeds it nowhere in the box.
-    best : float
-        Largest value met.
-    widths : tuple of float
-        Where.
-    evaluations : int
-        Of ``r'K_w r``.
-    """
-
-    bound: float
-    best: float
-    widths: tuple[float, ...]
-    evaluations: int
+    bound: float  # r'K_w r exceeds it nowhere in the box
+    best: float  # largest value met
+    widths: tuple[float, ...]  # Where
+    evaluations: int  # of r'K_w r
 
 
 @dataclass(eq=False)
@@ -91,22 +79,6 @@ class _Corners:
 
 def corner_bound(points: Array, vector: Array, low: float, high: float, *, slack: float, most: int) -> CornerBound:
     """Bound ``r'K_w r`` over all widths, one a feature, between two numbers, by branch and bound.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n_samples, n_columns)
-    vector : ndarray of shape (n_samples,)
-        ``r``.
-    low, high : float
-        Smallest and largest width.
-    slack : float
-        Share by which the bound may exceed the best value.
-    most : int
-        Evaluations after which the bound of the boxes that are left counts.
-
-    Returns
-    -------
-    CornerBound
 
     Examples
     --------
@@ -198,16 +170,7 @@ def check_provable(learner: Learner) -> None:
 def proven(
     learner: Learner, found: Discovery, limits: Limits, again: Callable[[list[Array]], Discovery] | None
 ) -> Discovery:
-    """Return the model with a dual bound that holds for all widths; where the proof meets better ones, search again.
-
-    Parameters
-    ----------
-    learner : Learner
-    found : Discovery
-    limits : Limits
-    again : callable or None
-        Search that starts from some parameters; None for updates that cannot.
-    """
+    """Return the model with a dual bound that holds for all widths; where the proof meets better ones, search again."""
     best, better = _proof(learner, found, limits)
     for _ in range(MOST_ROUNDS):
         if better is None or again is None or found.solution.status is not Status.CONVERGED:

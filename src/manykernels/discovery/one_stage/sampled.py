@@ -42,15 +42,9 @@ from manykernels.validation.parameters import check_flag
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """A vector of widths and the logarithm of the density it was drawn from.
+    """A vector of widths and the logarithm of the density it was drawn from."""
 
-    Attributes
-    ----------
-    parameter : ndarray of shape (n_parameters,)
-    log_density : float
-    """
-
-    parameter: Array
+    parameter: Array  # ndarray of shape (n_parameters,)
     log_density: float
 
 

@@ -28,17 +28,11 @@ from manykernels.validation.arrays import Array
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Some samples: features of the base kernels in rows, target and sample weights.
+    """Some samples: features of the base kernels in rows, target and sample weights."""
 
-    Attributes
-    ----------
-    features : (r, N) float64
-    y, weight : (N,) float64
-    """
-
-    features: Array
-    y: Array
-    weight: Array
+    features: Array  # (r, N) float64
+    y: Array  # (N,) float64
+    weight: Array  # (N,) float64
 
     def take(self, chosen: Array) -> Rows:
         """Return some of the samples."""
@@ -47,20 +41,11 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """What cross-validation chose.
+    """What cross-validation chose."""
 
-    Attributes
-    ----------
-    strength : float
-        ``lambda``, at which the squared penalty has the optimum that was chosen.
-    indices : tuple of multi-indices
-        Products selected there on all samples.
-    second_mu : float or None
-        Strength of the adaptive second step, as that of ``mu sum_m w_m |c_m|``; None if it does not lower the error.
-    """
-
-    strength: float
-    indices: tuple[Index, ...]
+    strength: float  # lambda, at which the squared penalty has the optimum that was chosen
+    indices: tuple[Index, ...]  # products selected there on all samples
+    # strength of the adaptive second step, as that of mu sum_m w_m |c_m|; None if it does not lower the error
     second_mu: float | None
 
 

@@ -47,24 +47,13 @@ METHODS = ("bound", "identity", "enumeration")  # the least exact first
 
 @dataclass(frozen=True, eq=False)
 class FamilyNorm:
-    """What one dual vector says about every kernel of the family.
+    """What one dual vector says about every kernel of the family."""
 
-    Attributes
-    ----------
-    norm : float
-        ``V``, or an upper bound.
-    method : str
-        "enumeration", "identity" or "bound": the least exact way used for any degree.
-    largest : tuple of tuple of int
-        Distinct kernels of the largest ``u_m^2 / w_m^2``, the largest first, among the degrees that were enumerated.
-    scores : (n_largest,) float64
-        Their ``u_m^2 / w_m^2``.
-    """
-
-    norm: float
-    method: str
+    norm: float  # V, or an upper bound
+    method: str  # "enumeration", "identity" or "bound": the least exact way used for any degree
+    # distinct kernels of the largest u_m^2 / w_m^2, the largest first, among the degrees that were enumerated
     largest: tuple[Index, ...] = ()
-    scores: Array = field(default_factory=lambda: np.zeros(0))
+    scores: Array = field(default_factory=lambda: np.zeros(0))  # (n_largest,) float64: their u_m^2 / w_m^2
 
 
 def family_norm(

@@ -92,25 +92,14 @@ def moments(cumulants: Series, highest: int) -> tuple[Array | None, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """All ordered products that begin with some base kernels, each with its level, and have ``left`` more factors.
-
-    Parameters
-    ----------
-    base : ProductBase
-    state : ndarray
-        Of the factors chosen.
-    left : int
-    chosen : tuple of int
-        Base kernels that come no more.
-    cumulants_before : sequence of (N, N) arrays or None
-        Of all base kernels but those chosen before the last one.
-    """
+    """All ordered products that begin with some base kernels, each with its level, and have ``left`` more factors."""
 
     base: ProductBase
-    state: Array
+    state: Array  # of the factors chosen
     left: int
+    # sequence of (N, N) arrays or None: of all base kernels but those chosen before the last one
     cumulants_before: Series
-    chosen: tuple[int, ...] = ()
+    chosen: tuple[int, ...] = ()  # base kernels that come no more
 
     @cached_property
     def cumulants(self) -> Series:

@@ -97,45 +97,23 @@ Survey = Callable[[Array, int], tuple[tuple[Index, ...], Array]]
 
 @dataclass(frozen=True, eq=False)
 class PathPoint:
-    """A model of the path.
+    """A model of the path."""
 
-    Attributes
-    ----------
-    indices : tuple of multi-indices
-        The products selected.
-    coefficients : (m,) float64
-        Of their features.
-    intercept : float
-    largest : float
-        ``max |phi'rho| / w`` over the family: at the optimum, ``mu`` if anything is selected.
-    """
-
-    indices: tuple[Index, ...]
-    coefficients: Array
+    indices: tuple[Index, ...]  # the products selected
+    coefficients: Array  # (m,) float64: of their features
     intercept: float
-    largest: float
+    largest: float  # max |phi'rho| / w over the family: at the optimum, mu if anything is selected
 
 
 @dataclass(frozen=True, eq=False)
 class WeightedLasso:
-    """``min_{c, b} 1/2 sum_n s_n (y_n - sum_m c_m phi_mn - b)^2 + mu sum_m w_m |c_m|``.
+    """``min_{c, b} 1/2 sum_n s_n (y_n - sum_m c_m phi_mn - b)^2 + mu sum_m w_m |c_m|``."""
 
-    Parameters
-    ----------
-    y, weight : (N,) float64
-        Target and sample weights ``s``.
-    fit_intercept : bool
-    features : callable
-        Makes the features (m, N) of products.
-    penalties : callable
-        Makes their ``w``.
-    """
-
-    y: Array
-    weight: Array
+    y: Array  # (N,) float64: target and sample weights s
+    weight: Array  # (N,) float64: target and sample weights s
     fit_intercept: bool
-    features: Callable[[tuple[Index, ...]], Array]
-    penalties: Callable[[tuple[Index, ...]], Array]
+    features: Callable[[tuple[Index, ...]], Array]  # makes the features (m, N) of products
+    penalties: Callable[[tuple[Index, ...]], Array]  # makes their w
 
     def mean(self, values: Array) -> Array:
         """Return weighted means over the last axis, zeros without an intercept."""

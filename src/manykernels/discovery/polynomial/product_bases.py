@@ -40,19 +40,11 @@ class ColumnPowers:
     """Powers of columns, ``((x/u)^a - c) / s``.
 
     u is the root mean square of the column, s that of ``(x/u)^a - c``, or one where that is a constant.
-
-    Parameters
-    ----------
-    units : (r,) float64
-    centered : bool
-        Whether c is the mean of ``(x/u)^a``; else it is zero.
-    features : (r, N) float64
-        What means are taken over.
     """
 
-    units: Array
-    centered: bool
-    features: Array
+    units: Array  # (r,) float64
+    centered: bool  # whether c is the mean of (x/u)^a; else it is zero
+    features: Array  # (r, N) float64: what means are taken over
 
     @classmethod
     def of(cls, features: Array, normalize: str) -> ColumnPowers:

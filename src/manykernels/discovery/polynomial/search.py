@@ -87,37 +87,18 @@ def first_products(problem: Problem, family: PolynomialFamily, norm: FamilyNorm,
 
 @dataclass(eq=False)
 class PolynomialSearch:
-    """Offers one certified model after the other.
-
-    Parameters
-    ----------
-    family : PolynomialFamily
-    problem : Problem
-        Target, loss, weights and penalty; its kernels are exchanged.
-    found : callable
-        Makes a kernel of a multi-index.
-    rng : numpy.random.Generator
-    tol, max_kernels, budget, time_limit
-        As in `discover_polynomial`.
-
-    Attributes
-    ----------
-    all_rounds : bool
-        Whether the search ended because it had no rounds left.
-    index_of : dict
-        The multi-indices of the kernels offered.
-    """
+    """Offers one certified model after the other."""
 
     family: PolynomialFamily
-    problem: Problem
-    found: Callable[[Index], Found]
+    problem: Problem  # target, loss, weights and penalty; its kernels are exchanged
+    found: Callable[[Index], Found]  # makes a kernel of a multi-index
     rng: np.random.Generator
-    tol: float
-    max_kernels: int
-    budget: float
-    time_limit: float | None = None
-    all_rounds: bool = field(default=True, init=False)
-    index_of: dict[Found, Index] = field(default_factory=dict, init=False)
+    tol: float  # as in discover_polynomial
+    max_kernels: int  # as in discover_polynomial
+    budget: float  # as in discover_polynomial
+    time_limit: float | None = None  # as in discover_polynomial
+    all_rounds: bool = field(default=True, init=False)  # whether the search ended because it had no rounds left
+    index_of: dict[Found, Index] = field(default_factory=dict, init=False)  # the multi-indices of the kernels offered
     _norm: FamilyNorm | None = field(default=None, init=False)
     _rho: Array | None = field(default=None, init=False)
     _dual: float = field(default=-np.inf, init=False)

@@ -65,17 +65,7 @@ def checked_candidates(settings: Any) -> tuple[SearchSettings, ...]:
 def best_on_held_out(
     learner: Learner, candidates: Sequence[SearchSettings], fit: Fit, rng: np.random.Generator
 ) -> SearchSettings:
-    """Return the settings of smallest mean loss on held-out rows, in three folds; the first ones of equals.
-
-    Parameters
-    ----------
-    learner : Learner
-        Rows, targets and weights.
-    candidates : sequence of SearchSettings
-    fit : callable
-        Discovery from settings, rows and a source of random numbers.
-    rng : numpy.random.Generator
-    """
+    """Return the settings of smallest mean loss on held-out rows, in three folds; the first ones of equals."""
     if len(candidates) == 1:
         return candidates[0]
     n_samples = len(learner.target)

@@ -24,36 +24,17 @@ ARMIJO = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Eigenvectors of one kernel among training samples, scaled to features, with the same features of new rows.
+    """Eigenvectors of one kernel among training samples, scaled to features, with the same features of new rows."""
 
-    Attributes
-    ----------
-    features : (n, r) float64
-        ``U sqrt(L)`` of the kernel, centered if there is an intercept.
-    values : (r,) float64
-        Eigenvalues ``L``, decreasing.
-    held_out : (n_new, r) float64
-    means : (n,) float64
-        Of the columns of the kernel; zero without an intercept.
-    centered : bool
-    """
-
-    features: Array
-    values: Array
-    held_out: Array
-    means: Array
+    features: Array  # (n, r) float64: U sqrt(L) of the kernel, centered if there is an intercept
+    values: Array  # (r,) float64: eigenvalues L, decreasing
+    held_out: Array  # (n_new, r) float64
+    means: Array  # (n,) float64: of the columns of the kernel; zero without an intercept
     centered: bool
 
     @classmethod
     def of(cls, gram: Array, cross: Array, *, centered: bool) -> Spectrum:
-        """Decompose a kernel; both matrices are overwritten.
-
-        Parameters
-        ----------
-        gram : ndarray of shape (n, n)
-        cross : ndarray of shape (n_new, n)
-        centered : bool
-        """
+        """Decompose a kernel; both matrices are overwritten."""
         means = gram.mean(axis=0) if centered else np.zeros(len(gram))
         if centered:
             cross -= cross.mean(axis=1)[:, None] + means
@@ -74,20 +55,11 @@ class Spectrum:
 
 @dataclass(frozen=True, eq=False)
 class AverageModels:
-    """One model a target in the features of a spectrum.
+    """One model a target in the features of a spectrum."""
 
-    Attributes
-    ----------
-    coefficients : (r, K) float64
-    intercepts : (K,) float64
-        For centered features.
-    finished : bool
-        Whether every model is within the tolerance.
-    """
-
-    coefficients: Array
-    intercepts: Array
-    finished: bool = True
+    coefficients: Array  # (r, K) float64
+    intercepts: Array  # (K,) float64: for centered features
+    finished: bool = True  # whether every model is within the tolerance
 
     def scores(self, features: Array) -> Array:
         """Return the scores of rows with these features, (n, K)."""
@@ -109,22 +81,7 @@ def fit_averages(
     tol: float,
     start: AverageModels | None = None,
 ) -> AverageModels:
-    """Minimize ``sum_i s_i l(y_i, f_i + b) + C/2 ||v||^2`` for every target.
-
-    Parameters
-    ----------
-    spectrum : Spectrum
-    losses : sequence of Loss
-        One a target.
-    targets : ndarray of shape (n, K)
-    weight : ndarray of shape (n,)
-    strengths : ndarray of shape (K,)
-        ``C`` of every target.
-    tol : float
-        Newton decrement, relative to the objective.
-    start : AverageModels or None
-        Where to begin.
-    """
+    """Minimize ``sum_i s_i l(y_i, f_i + b) + C/2 ||v||^2`` for every target."""
     if all(loss.linear_dual for loss in losses) and np.ptp(weight) == 0:
         return _closed_form(spectrum, losses, targets, weight[0], strengths)
     return _Newton(spectrum, losses, targets, weight, strengths).solve(tol, start)

@@ -170,26 +170,14 @@ class ScoresGrids:
 
 @dataclass(eq=False)
 class GridScores:
-    """Scores of one fold down the grids, in the order in which models were fitted.
-
-    Attributes
-    ----------
-    grids : PenaltyGrid
-    advance : callable
-        Told in a line about each model.
-    constant : float
-        What the best constant scores.
-    scores, n_active : list
-    unfinished : int
-        Models that did not reach ``tol``.
-    """
+    """Scores of one fold down the grids, in the order in which models were fitted."""
 
     grids: PenaltyGrid
-    advance: Callable[[str], None]
-    constant: float = np.nan
+    advance: Callable[[str], None]  # told in a line about each model
+    constant: float = np.nan  # what the best constant scores
     scores: list[float] = field(default_factory=list)
     n_active: list[float] = field(default_factory=list)
-    unfinished: int = 0
+    unfinished: int = 0  # models that did not reach tol
 
     def add(self, score: FoldScore) -> None:
         """Keep the score of the next model."""

@@ -67,12 +67,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class FoldsTogether(Folds):
-    """Folds that share sums over rows and passes over kernels.
-
-    Attributes
-    ----------
-    shared : SharedFolds
-    """
+    """Folds that share sums over rows and passes over kernels."""
 
     shared: SharedFolds = field(kw_only=True)
 

@@ -68,39 +68,16 @@ class _OneOutput(RegressorMixin, BaseEstimator):
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Held-out samples of a fold.
-
-    Attributes
-    ----------
-    rows : Table or KernelStack
-    target : (n,) or (n, K) ndarray
-        As the user gave them.
-    weight : (n,) float64 or None
-    scorer : callable or None
-        ``scorer(model, X, y)``; None for the loss.
-    by_target : bool
-        Whether each target of a regression is scored for itself.
-    """
+    """Held-out samples of a fold."""
 
     rows: Rows
-    target: Array
-    weight: Array | None
-    scorer: Callable[..., float] | None
-    by_target: bool = True
+    target: Array  # (n,) or (n, K) ndarray: as the user gave them
+    weight: Array | None  # (n,) float64 or None
+    scorer: Callable[..., float] | None  # scorer(model, X, y); None for the loss
+    by_target: bool = True  # whether each target of a regression is scored for itself
 
     def score(self, model: BaseMKL, losses: Sequence[Any], scores: Array, complete: Callable[[], BaseMKL]) -> Array:
-        """Return the scores of a model, (T,), from its decision values at these rows.
-
-        Parameters
-        ----------
-        model : BaseMKL
-            Which knows its classes.
-        losses : sequence of Loss
-            One a problem.
-        scores : ndarray of shape (n, K)
-        complete : callable
-            Returns the whole model, for a scorer that predicts anything else.
-        """
+        """Return the scores of a model, (T,), from its decision values at these rows."""
         if self.scorer is None:
             found = -mean_losses(losses, encoded_like(model, self.target), scores, self.weight)
             single = hasattr(model, "classes_") or not self.by_target
@@ -211,31 +188,15 @@ def on_stored(
 
 @dataclass(eq=False)
 class Fold:
-    """The kernels of a fold on its training rows, and what is remembered of the mixture at hand.
+    """The kernels of a fold on its training rows, and what is remembered of the mixture at hand."""
 
-    Attributes
-    ----------
-    model : BaseMKL
-        With the parameters of every model; knows the classes of its fold.
-    samples : Samples
-        Encoded by this model.
-    training : Training
-    problems : list of Problem
-        One a target, under any penalty.
-    held_out : HeldOut
-    tol : float
-        Relative gap of its models.
-    stop : Event
-        Set when nothing more is wanted.
-    """
-
-    model: BaseMKL
-    samples: Samples
+    model: BaseMKL  # with the parameters of every model; knows the classes of its fold
+    samples: Samples  # encoded by this model
     training: Training
-    problems: list[Problem]
+    problems: list[Problem]  # one a target, under any penalty
     held_out: HeldOut
-    tol: float
-    stop: Event = field(default_factory=Event)
+    tol: float  # relative gap of its models
+    stop: Event = field(default_factory=Event)  # set when nothing more is wanted
     _stored: list[Problem] | None = None
     _spectra: dict[int, Spectrum] = field(default_factory=dict)
     _known: dict[int, dict[float, Any]] = field(default_factory=dict)

@@ -31,22 +31,13 @@ NARROW = 1.0  # what leaves out columns (of precomputed kernels, kernels) that o
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Kernels with relative weights, under a penalty between selection and averaging.
-
-    Attributes
-    ----------
-    label : str
-    weights : (M,) float64
-        Relative weights; kernels of weight zero take no part.
-    mixing : float
-        1 selects kernels by the block 1-norm, 0 averages them by the squared norms, between them is an elastic net.
-    doubt : float
-        Standard errors by which it must be ahead of all that is in less doubt; see `PLAIN`, `SPECIAL` and `NARROW`.
-    """
+    """Kernels with relative weights, under a penalty between selection and averaging."""
 
     label: str
-    weights: Array
+    weights: Array  # (M,) float64: relative weights; kernels of weight zero take no part
+    # 1 selects kernels by the block 1-norm, 0 averages them by the squared norms, between them is an elastic net
     mixing: float
+    # standard errors by which it must be ahead of all that is in less doubt; see PLAIN, SPECIAL and NARROW
     doubt: float = 0.0
 
     @property

@@ -45,26 +45,13 @@ DEFAULTS = {"regression": "neg_root_mean_squared_error", "classification": "accu
 
 @dataclass(frozen=True)
 class Splits:
-    """In which splits a path is followed, and what is measured there.
+    """In which splits a path is followed, and what is measured there."""
 
-    Attributes
-    ----------
-    cv : int, splitter, iterable or None
-        None measures nothing.
-    scoring : str, callable or None
-        None is the root mean squared error (``rmse``), for classes the accuracy.
-    solver : str or Solver
-    parameters : dict
-        Of a solver given by name.
-    settings : dict
-        Of the estimator with built-in cross-validation, which follows the path in every split.
-    """
-
-    cv: Any
-    scoring: Any
+    cv: Any  # none measures nothing
+    scoring: Any  # none is the root mean squared error (rmse), for classes the accuracy
     solver: str | Solver
-    parameters: dict[str, Any]
-    settings: dict[str, Any]
+    parameters: dict[str, Any]  # of a solver given by name
+    settings: dict[str, Any]  # of the estimator with built-in cross-validation, which follows the path in every split
 
     def measure(
         self, X: Any, y: Any, sample_weight: Any, alphas: Array, loss: Loss, family: PenaltyFamily

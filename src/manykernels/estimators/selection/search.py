@@ -57,18 +57,11 @@ class Grid:
 
 @dataclass(eq=False)
 class StrengthPath:
-    """What is known of one mixture.
-
-    Attributes
-    ----------
-    mixture : Mixture
-    grid : Grid
-    trials : dict of int to list of FoldScore
-        By the number of the strength; one trial a fold.
-    """
+    """What is known of one mixture."""
 
     mixture: Mixture
     grid: Grid
+    # by the number of the strength; one trial a fold
     trials: dict[int, list[FoldScore]] = field(default_factory=dict)
 
     @property
@@ -135,51 +128,26 @@ AVERAGING_STEPS = 25
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One candidate with what the folds say of it.
-
-    Attributes
-    ----------
-    mixture : Mixture
-    fraction : float
-        Of the strengths at which next to nothing is left.
-    scores : (n_folds, T) float64
-    n_active : float
-    unfinished : int
-        Folds whose model was not solved to its tolerance.
-    edge : bool
-        Whether its walk had to end there although the score was still rising.
-    """
+    """One candidate with what the folds say of it."""
 
     mixture: Mixture
-    fraction: float
-    scores: Array
+    fraction: float  # of the strengths at which next to nothing is left
+    scores: Array  # (n_folds, T) float64
     n_active: float
-    unfinished: int
-    edge: bool
+    unfinished: int  # folds whose model was not solved to its tolerance
+    edge: bool  # whether its walk had to end there although the score was still rising
 
 
 @dataclass(eq=False)
 class Folds:
-    """The folds, and threads to try them in.
-
-    Attributes
-    ----------
-    folds : list of Fold
-    workers : int
-        Folds that are tried at once.
-    spare : dict
-        By mixture, the scales of all rows, for folds in which nothing can be gained.
-    advance : callable
-        Told in a line about each strength.
-    ending : StopReason
-        Told why nothing more is tried.
-    """
+    """The folds, and threads to try them in."""
 
     folds: list[Fold]
-    workers: int
+    workers: int  # folds that are tried at once
+    # by mixture, the scales of all rows, for folds in which nothing can be gained
     spare: Callable[[Mixture], list[Scale]]
-    advance: Callable[[str], None]
-    ending: StopReason = field(default_factory=StopReason)
+    advance: Callable[[str], None]  # told in a line about each strength
+    ending: StopReason = field(default_factory=StopReason)  # told why nothing more is tried
 
     def walk(self, mixture: Mixture, grid: Grid, around: Sequence[int] = ()) -> StrengthPath:
         """Walk down one mixture as far as there is time, then let the folds forget it."""

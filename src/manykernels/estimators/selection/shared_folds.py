@@ -40,22 +40,11 @@ Split = tuple["Array", "Array"]
 
 @dataclass(eq=False)
 class SharedFolds:
-    """The folds of a search on one stack of all rows.
+    """The folds of a search on one stack of all rows."""
 
-    Attributes
-    ----------
-    training : Training
-        Of all rows.
-    problems : list of Problem
-        One a target, of all rows.
-    samples : list of Samples
-        Of each fold: those that count, with the rows of all folds.
-    models : FoldModels
-    """
-
-    training: Training
-    problems: list[Problem]
-    samples: list[Samples]
+    training: Training  # of all rows
+    problems: list[Problem]  # one a target, of all rows
+    samples: list[Samples]  # of each fold: those that count, with the rows of all folds
     models: FoldModels
 
     @classmethod

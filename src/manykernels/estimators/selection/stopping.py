@@ -17,15 +17,9 @@ SEARCH_SHARE = 0.8  # of a time limit; the rest is for the last fit
 
 @dataclass(eq=False)
 class StopReason:
-    """Why a search ended before its end, if it did.
+    """Why a search ended before its end, if it did."""
 
-    Attributes
-    ----------
-    status : Status or None
-        ``TIME_LIMIT``, ``INTERRUPTED``, or None while everything is tried.
-    """
-
-    status: Status | None = None
+    status: Status | None = None  # TIME_LIMIT, INTERRUPTED, or None while everything is tried
 
     @contextmanager
     def noted(self) -> Iterator[None]:

@@ -37,8 +37,8 @@ class KernelPart:
     offset : float
     """
 
-    target: int
-    kernel: int
+    target: int  # which score, and which of the active kernels
+    kernel: int  # which score, and which of the active kernels
     function: KernelFunction
     offset: float
 
@@ -64,10 +64,10 @@ class FactoredExpansion:
     parts : tuple of KernelPart
     """
 
-    bank: FittedBank
-    active: Array
-    n_kernels: int
-    weights: Array
+    bank: FittedBank  # active kernels only (the first kernel if there is none)
+    active: Array  # (m,) int: positions of the active kernels among all
+    n_kernels: int  # number of all kernels
+    weights: Array  # (K, m) float64: d of the active kernels
     parts: tuple[KernelPart, ...]
 
     @property

@@ -37,26 +37,13 @@ BANDS_OF = "the losses 'squared', 'logistic' and 'poisson'"
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """The posterior of one target's function at the learned weights.
-
-    Attributes
-    ----------
-    expansion : KernelExpansion
-    weights : (m,) float64
-        ``d`` of its active kernels.
-    inverse : (n, n) float64
-        ``A^-1``.
-    sums : (n,) float64
-        ``A^-1 1``, zero without an intercept.
-    noise_variance : float
-        ``s2``.
-    """
+    """The posterior of one target's function at the learned weights."""
 
     expansion: KernelExpansion
-    weights: Array
-    inverse: Array
-    sums: Array
-    noise_variance: float
+    weights: Array  # (m,) float64: d of its active kernels
+    inverse: Array  # (n, n) float64: A^-1
+    sums: Array  # (n,) float64: A^-1 1, zero without an intercept
+    noise_variance: float  # s2
 
     def variance(self, X: Any) -> Array:
         """Return the variance of ``f(x) + b`` at new rows, (n,)."""
@@ -75,16 +62,7 @@ class Posterior:
         return self.noise_variance * np.maximum(found, 0.0)
 
     def part_variance(self, X: Any, kernels: Array, mean: Array) -> Array:
-        """Return the variance of the sum of some functions less its mean, at a few rows, (n,).
-
-        Parameters
-        ----------
-        X : rows
-        kernels : (k,) int
-            Positions among all kernels.
-        mean : (n,) float64
-            Weights of the rows in that mean.
-        """
+        """Return the variance of the sum of some functions less its mean, at a few rows, (n,)."""
         bank, rows = self.expansion.bank, self.expansion.bank.prepare(X)
         own = self.weights * np.isin(self.expansion.active, kernels)
         cross = cross_combine(bank, rows, self.expansion.support, own)
@@ -99,13 +77,7 @@ class Posterior:
 
 
 def posterior_of(model: Any, target: int = 0) -> Posterior:
-    """Return the posterior of a fitted estimator's function of one target.
-
-    Raises
-    ------
-    InvalidInputError
-        If the loss has none, or the model keeps no samples, as kernels held as factors do.
-    """
+    """Return the posterior of a fitted estimator's function of one target."""
     expansion, loss = model._expansion, model._loss
     if loss.name != "squared" and loss.name not in LIKELIHOODS:
         raise InvalidInputError(

@@ -92,19 +92,12 @@ LEAST_SECONDS = 1e-9  # limits are positive
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Solutions of all targets.
-
-    Attributes
-    ----------
-    problems : list of Problem
-    solutions : list of Solution
-        One a target, or one for all with shared weights, with dual coefficients of the samples that took part.
-    norms : (K, M) float64
-        ``||f_m||`` of every target and kernel; of all targets together, (1, M), with shared weights.
-    """
+    """Solutions of all targets."""
 
     problems: list[Problem]
+    # one a target, or one for all with shared weights, with dual coefficients of the samples that took part
     solutions: list[Solution]
+    # (K, M) float64: ||f_m|| of every target and kernel; of all targets together, (1, M), with shared weights
     norms: Array
 
 

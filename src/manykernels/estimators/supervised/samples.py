@@ -95,26 +95,14 @@ def check_alignment(rows: Rows, y: Any) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """The samples of positive weight, out of those that were given.
-
-    Attributes
-    ----------
-    rows : Table, KernelStack or Pairs
-    y : (n,) labels, (n,) or (n, K) numbers
-    weight : (n,) float64
-        Positive.
-    kept : (n,) int
-        Positions of these samples among the given ones.
-    n_given : int
-    own_weight : (n,) float64 or None
-        The weights without those of the classes, where there are such.
-    """
+    """The samples of positive weight, out of those that were given."""
 
     rows: Rows
-    y: Array
-    weight: Array
-    kept: Array
+    y: Array  # (n,) labels, (n,) or (n, K) numbers
+    weight: Array  # (n,) float64: Positive
+    kept: Array  # (n,) int: positions of these samples among the given ones
     n_given: int
+    # (n,) float64 or None: the weights without those of the classes, where there are such
     own_weight: Array | None = None
 
     @classmethod

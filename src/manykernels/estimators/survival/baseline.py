@@ -10,22 +10,7 @@ from manykernels.validation.arrays import Array
 
 
 def baseline_hazard(target: Array, scores: Array, weight: Array) -> pd.DataFrame:
-    """Return the cumulative baseline hazard at each time of an event, a row a stratum and time.
-
-    Parameters
-    ----------
-    target : structured ndarray of shape (n,)
-        With the fields event, time and stratum.
-    scores : ndarray of shape (n,)
-        Logarithms of relative hazards.
-    weight : ndarray of shape (n,)
-        Sample weights.
-
-    Returns
-    -------
-    DataFrame
-        ``stratum``, ``time``, ``cumulative_hazard``: the sum of events over those at risk, weighted by their hazards.
-    """
+    """Return the cumulative baseline hazard at each time of an event, a row a stratum and time."""
     parts = []
     for stratum in np.unique(target["stratum"]):
         inside = target["stratum"] == stratum
@@ -46,18 +31,7 @@ def _breslow(target: Array, scores: Array, weight: Array) -> tuple[Array, Array]
 
 
 def martingale_residuals(target: Array) -> Array:
-    """Return observed less expected events of each sample if all have one hazard, (n,): high for early events.
-
-    Parameters
-    ----------
-    target : structured ndarray of shape (n,)
-        With the fields event, time and stratum.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        They sum to zero over the samples of each stratum; the gradient of the partial likelihood at equal risks.
-    """
+    """Return observed less expected events of each sample if all have one hazard, (n,): high for early events."""
     residuals = target["event"].astype(np.float64)
     for stratum in np.unique(target["stratum"]):
         inside = target["stratum"] == stratum
@@ -68,26 +42,7 @@ def martingale_residuals(target: Array) -> Array:
 
 
 def cumulative_hazards(baseline: pd.DataFrame, scores: Array, times: Array, strata: Array) -> Array:
-    """Return cumulative hazards of samples at times, (n, n_times): steps, zero before the first event.
-
-    Parameters
-    ----------
-    baseline : DataFrame
-        From `baseline_hazard`.
-    scores : ndarray of shape (n,)
-    times : ndarray of shape (n_times,)
-    strata : ndarray of int of shape (n,)
-        Of each sample.
-
-    Returns
-    -------
-    ndarray of shape (n, n_times)
-
-    Raises
-    ------
-    InvalidInputError
-        If a stratum was not there in training.
-    """
+    """Return cumulative hazards of samples at times, (n, n_times): steps, zero before the first event."""
     found = np.empty((len(scores), len(times)))
     known = {int(number): baseline[baseline["stratum"] == number] for number in baseline["stratum"].unique()}
     for stratum in np.unique(strata):

@@ -67,21 +67,7 @@ def concordance_index(y: Any, risk: Any, sample_weight: Any = None) -> float:
 
 
 def concordance_indices(target: Array, risk: Array, weights: Array) -> Array:
-    """Return the concordance index for each of several weights of the samples, (D,) float64.
-
-    Parameters
-    ----------
-    target : structured ndarray of shape (n,)
-        With the fields event, time and stratum.
-    risk : ndarray of shape (n,)
-    weights : ndarray of shape (D, n)
-        Not negative.
-
-    Returns
-    -------
-    ndarray of shape (D,)
-        NaN where no pair of positive weight is comparable.
-    """
+    """Return the concordance index for each of several weights of the samples, (D,) float64."""
     order = np.lexsort((target["event"], -target["time"], target["stratum"]))  # of one time the censored come first
     ranks = np.unique(risk, return_inverse=True)[1][order].astype(np.int64)
     sorted_target = target[order]
@@ -192,18 +178,7 @@ def brier_score(y_train: Any, y: Any, survival: Any, times: Any) -> Array:
 
 
 def kaplan_meier(time: Array, event: Array) -> tuple[Array, Array]:
-    """Return the times of events and the estimated shares without one after them.
-
-    Parameters
-    ----------
-    time : ndarray of shape (n,)
-    event : ndarray of bool of shape (n,)
-        False is censored, which at one time comes after the events.
-
-    Returns
-    -------
-    times, shares : ndarray of shape (n_times,)
-    """
+    """Return the times of events and the estimated shares without one after them."""
     times, events = np.unique(time[event], return_counts=True)
     at_risk = len(time) - np.searchsorted(np.sort(time), times)
     return times, np.cumprod(1.0 - events / at_risk)

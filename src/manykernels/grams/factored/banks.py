@@ -55,23 +55,7 @@ def reads_rows(bank: KernelBank) -> bool:
 
 
 def factored_stack(X: Any, bank: KernelBank) -> FactoredStack:
-    """Return the kernels of a bank on a table as a stack that is linear in the number of rows.
-
-    Parameters
-    ----------
-    X : DataFrame or (n, p) array, or what `open_rows` takes
-        float32 arrays in column order are read in place; memory maps, files and Dask collections chunk by chunk.
-    bank : KernelBank
-
-    Returns
-    -------
-    FactoredStack
-
-    Raises
-    ------
-    IncompatibleError
-        If the bank centers its kernels, or normalizes rows.
-    """
+    """Return the kernels of a bank on a table as a stack that is linear in the number of rows."""
     if not reads_rows(bank):
         raise IncompatibleError(
             f"Factored stacks know normalize='trace', 'mean_diagonal' or None without centering, but the bank has "

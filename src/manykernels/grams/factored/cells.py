@@ -24,19 +24,11 @@ BATCH = 2**22  # sums over cells held at once
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """One column as a part of a kernel reads it: a bin or a category, a number from 0 on; -1 is neither.
-
-    Attributes
-    ----------
-    column : int
-    spec : Binned or Overlap
-    levels : (B,) float64
-        The categories; of bins, none.
-    """
+    """One column as a part of a kernel reads it: a bin or a category, a number from 0 on; -1 is neither."""
 
     column: int
     spec: Binned | Overlap
-    levels: Array
+    levels: Array  # (B,) float64: the categories; of bins, none
 
     @cached_property
     def gram(self) -> Array:
@@ -144,22 +136,12 @@ def add_to_cells(
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Sets of columns whose cells hold sums over rows.
+    """Sets of columns whose cells hold sums over rows."""
 
-    Attributes
-    ----------
-    axes : tuple of Axis
-        With different codes.
-    members, sizes : (G, d) int64
-        Axes of every group, -1 beyond its own, and their numbers of codes.
-    offsets : (G + 1,) int64
-        Where the cells of each group begin in a vector of all.
-    """
-
-    axes: tuple[Axis, ...]
-    members: Array
-    sizes: Array
-    offsets: Array
+    axes: tuple[Axis, ...]  # with different codes
+    members: Array  # (G, d) int64: axes of every group, -1 beyond its own, and their numbers of codes
+    sizes: Array  # (G, d) int64: axes of every group, -1 beyond its own, and their numbers of codes
+    offsets: Array  # (G + 1,) int64: where the cells of each group begin in a vector of all
 
     @classmethod
     def of(cls, axes: Sequence[Axis], sets: Sequence[tuple[int, ...]]) -> Groups:

@@ -52,20 +52,11 @@ class LeadingDirections:
 
     What landmarks and truncation leave of the kernel is positive semidefinite, like all that projections leave. Finer
     directions begin with the coarser ones, so that coefficients of these are coefficients of those.
-
-    Attributes
-    ----------
-    features : NystroemFeatures
-        All directions.
-    sizes : (r,) float64
-        What every direction adds to the trace.
-    trace : float
-        Of the kernel on the rows, without scale.
     """
 
-    features: NystroemFeatures
-    sizes: Array
-    trace: float
+    features: NystroemFeatures  # all directions
+    sizes: Array  # (r,) float64: what every direction adds to the trace
+    trace: float  # of the kernel on the rows, without scale
 
     @classmethod
     def of(

@@ -48,26 +48,17 @@ class FourierFactor:
     """One Gaussian on data within ``[0, extent]``: frequencies, weights, and the eigenvectors of its factor's Gram.
 
     The period is ``extent + 2 reach``: functions may be evaluated up to ``reach`` outside the data; beyond they are 0.
-
-    Attributes
-    ----------
-    extent, width, period : float
-    omega, amplitude : (K + 1,) float
-        Frequencies and ``sqrt(c_k)`` (``sqrt(2 c_k)`` for k > 0), scale included.
-    eigenvalues, directions : (R,), (2 K + 1, R)
-        Of ``Phi' Phi``, largest first.
-    error : float
-        Bound on the entries of ``K - Phi Phi'``.
     """
 
     extent: float
     width: float
     period: float
-    omega: Array
-    amplitude: Array
-    error: float
+    omega: Array  # (K + 1,) float: frequencies and sqrt(c_k) (sqrt(2 c_k) for k > 0), scale included
+    amplitude: Array  # (K + 1,) float: frequencies and sqrt(c_k) (sqrt(2 c_k) for k > 0), scale included
+    error: float  # bound on the entries of K - Phi Phi'
     trace: float = 0.0
-    eigenvalues: Array = field(default_factory=lambda: np.zeros(0))
+    eigenvalues: Array = field(default_factory=lambda: np.zeros(0))  # (R,), (2 K + 1, R): of Phi' Phi, largest first
+    # (R,), (2 K + 1, R): of Phi' Phi, largest first
     directions: Array = field(default_factory=lambda: np.zeros((0, 0)))
 
     @classmethod

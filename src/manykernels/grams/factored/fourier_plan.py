@@ -24,27 +24,13 @@ BIN_STEPS = 32  # periods are rounded up by at most 1/32, so that columns of nea
 
 @dataclass(frozen=True, eq=False)
 class Expansion:
-    """Frequencies and coefficients of some Gaussian widths on one period, with error constants.
+    """Frequencies and coefficients of some Gaussian widths on one period, with error constants."""
 
-    Attributes
-    ----------
-    spacing : float
-        Width ``h`` of a bin.
-    period_bins : int
-        Bins of the period ``T``.
-    twiddles : (K + 1, 8) complex
-        ``(-i omega_k h)^p / p!``.
-    coefficients : (K + 1, W)
-        ``c_k``, doubled for k > 0.
-    errors : (W,)
-        Bound on ``|quad - rho' K rho| / ||rho||_1^2`` of every width.
-    """
-
-    spacing: float
-    period_bins: int
-    twiddles: Array
-    coefficients: Array
-    errors: Array
+    spacing: float  # width h of a bin
+    period_bins: int  # bins of the period T
+    twiddles: Array  # (K + 1, 8) complex: (-i omega_k h)^p / p!
+    coefficients: Array  # (K + 1, W): c_k, doubled for k > 0
+    errors: Array  # (W,): bound on |quad - rho' K rho| / ||rho||_1^2 of every width
 
     def transform(self, moments: Array) -> Array:
         """Return ``sum_i rho_i exp(-i omega_k (x_i - origin))``, (..., K + 1), from moments (..., bins, 8)."""
@@ -108,22 +94,12 @@ def divided(extent: float, widths: tuple[float, ...], tol: float, n_rows: int) -
 
 @dataclass(frozen=True, eq=False)
 class Together:
-    """Columns whose kernels share an expansion.
-
-    Attributes
-    ----------
-    plan : Expansion
-    columns : (c,) int
-    members : (c, W) int
-        Kernels of every column, by width.
-    bins : int
-        Enough for the data of every column.
-    """
+    """Columns whose kernels share an expansion."""
 
     plan: Expansion
-    columns: Array
-    members: Array
-    bins: int
+    columns: Array  # (c,) int
+    members: Array  # (c, W) int: kernels of every column, by width
+    bins: int  # enough for the data of every column
 
     def batches(self) -> Iterator[Together]:
         """Yield a few columns at a time, whose moments stay in a cache."""

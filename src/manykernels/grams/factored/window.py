@@ -36,25 +36,14 @@ def has_window(spec: KernelSpec, n_columns: int) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """Frequencies of some widths on some columns.
-
-    Attributes
-    ----------
-    columns : tuple of int
-    middles, periods : tuple of float
-    modes : tuple of int
-        Frequencies of every column, negative ones included.
-    coefficients : tuple of (modes, W)
-    errors : (W,)
-        Bounds on ``|quad - rho' K rho| / ||rho||_1^2``.
-    """
+    """Frequencies of some widths on some columns."""
 
     columns: tuple[int, ...]
     middles: tuple[float, ...]
     periods: tuple[float, ...]
-    modes: tuple[int, ...]
-    coefficients: tuple[Array, ...]
-    errors: Array
+    modes: tuple[int, ...]  # frequencies of every column, negative ones included
+    coefficients: tuple[Array, ...]  # tuple of (modes, W)
+    errors: Array  # (W,): bounds on |quad - rho' K rho| / ||rho||_1^2
 
     @classmethod
     def plan(cls, columns: tuple[int, ...], widths: Array, table: ColumnTable) -> Window | None:

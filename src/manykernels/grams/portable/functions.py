@@ -36,11 +36,11 @@ class FourierSeries:
     cosines, sines : (K + 1,) float64
     """
 
-    middle: float
-    reach: float
-    omega: float
-    cosines: Array
-    sines: Array
+    middle: float  # in the unit of the standardized column
+    reach: float  # in the unit of the standardized column
+    omega: float  # in the unit of the standardized column
+    cosines: Array  # (K + 1,) float64
+    sines: Array  # (K + 1,) float64
 
     def __call__(self, points: Array) -> Array:
         """Return the function at points (n, 1), by Horner's rule on the unit circle."""
@@ -56,20 +56,11 @@ class FourierSeries:
 
 @dataclass(frozen=True, eq=False)
 class LandmarkFunction:
-    """``f(x) = sum_j c_j k(x, z_j)``, with ``k`` divided by the roots of both diagonal entries if ``unit_diagonal``.
-
-    Attributes
-    ----------
-    spec : KernelSpec
-    landmarks : (r, d) float64
-        Standardized.
-    coefficients : (r,) float64
-    unit_diagonal : bool
-    """
+    """``f(x) = sum_j c_j k(x, z_j)``, with ``k`` divided by the roots of both diagonal entries if ``unit_diagonal``."""
 
     spec: KernelSpec
-    landmarks: Array
-    coefficients: Array
+    landmarks: Array  # (r, d) float64: Standardized
+    coefficients: Array  # (r,) float64
     unit_diagonal: bool = False
 
     def __call__(self, points: Array) -> Array:
@@ -82,21 +73,12 @@ class LandmarkFunction:
 
 @dataclass(frozen=True, eq=False)
 class CellFunction:
-    """A function of a few columns that is constant on cells: products of bins and categories.
+    """A function of a few columns that is constant on cells: products of bins and categories."""
 
-    Attributes
-    ----------
-    spec : KernelSpec
-        The kernel, which knows the bins.
-    levels : tuple of (B,) float64
-        The categories of each of its parts; none where these have bins.
-    values : (B_1, ..., B_d) float64
-        In every cell; a row with a category that is not there gets 0.
-    """
-
-    spec: KernelSpec
+    spec: KernelSpec  # the kernel, which knows the bins
+    # tuple of (B,) float64: the categories of each of its parts; none where these have bins
     levels: tuple[Array, ...]
-    values: Array
+    values: Array  # (B_1, ..., B_d) float64: in every cell; a row with a category that is not there gets 0
 
     def __call__(self, points: Array) -> Array:
         """Return the function at points (n, d)."""

@@ -73,26 +73,6 @@ def open_factored(bank: KernelBank, X: Any, *, fit_intercept: bool = True) -> tu
     not, up to a constant in every function, which the intercept takes up: since dual coefficients sum to zero, neither
     dual norms nor norms of functions differ. Only their scale does.
 
-    Parameters
-    ----------
-    bank : KernelBank
-    X : Table, DataFrame or array
-    fit_intercept : bool
-        Whether the model has a constant.
-
-    Returns
-    -------
-    FittedBank
-        Whose ``values`` are what the stack's columns hold. It cannot evaluate blocks of centered kernels.
-    FactoredStack
-
-    Raises
-    ------
-    IncompatibleError
-        If factors cannot be had of this bank on these rows.
-    InvalidInputError
-        As :meth:`KernelBank.fit`.
-
     Examples
     --------
     >>> from manykernels import KernelBank

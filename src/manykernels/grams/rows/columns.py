@@ -38,17 +38,10 @@ def column_summary(x: Array, out: Array) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """Rows as one kernel reads them.
+    """Rows as one kernel reads them."""
 
-    Attributes
-    ----------
-    points : (n, d) float64
-        0 where something is missing.
-    present : (n,) bool or None
-        Rows that have all columns; the kernel is zero on the others. None: all rows.
-    """
-
-    points: Array
+    points: Array  # (n, d) float64: 0 where something is missing
+    # (n,) bool or None: rows that have all columns; the kernel is zero on the others. None: all rows
     present: Array | None
 
     def masked(self, values: Array) -> Array:

@@ -45,13 +45,7 @@ class ArrayRows(RowSource):
         self._data, self._chunk_rows = data, chunk_rows
 
     def read(self, chunk: int, positions: Sequence[int]) -> Any:
-        """Return columns of a slice.
-
-        Parameters
-        ----------
-        chunk : int
-        positions : sequence of int
-        """
+        """Return columns of a slice."""
         rows = self.slice(chunk)
         if isinstance(self._data, pd.DataFrame):
             return self._data.iloc[rows, list(positions)]
@@ -59,12 +53,7 @@ class ArrayRows(RowSource):
         return part if list(positions) == list(range(self.n_columns)) else part[:, list(positions)]
 
     def without(self, name: Any) -> ArrayRows:
-        """Return the source without one of its columns.
-
-        Parameters
-        ----------
-        name : object
-        """
+        """Return the source without one of its columns."""
         if not isinstance(self._data, pd.DataFrame):
             raise InvalidInputError("The columns of an array have no names; give y as an array.")
         data = self._data.drop(columns=name)
@@ -72,16 +61,7 @@ class ArrayRows(RowSource):
 
 
 def is_chunked(X: Any) -> bool:
-    """Return whether a table is to be read in chunks: a source, a memory map, a file or folder, a Dask collection.
-
-    Parameters
-    ----------
-    X : object
-
-    Returns
-    -------
-    bool
-    """
+    """Return whether a table is to be read in chunks: a source, a memory map, a file or folder, a Dask collection."""
     return isinstance(X, (RowSource, np.memmap, str, Path)) or _is_dask(X)
 
 
@@ -125,25 +105,7 @@ def open_rows(X: Any, *, chunk_rows: int | None = None, n_threads: int = 1) -> R
 
 
 def with_target(X: Any, y: Any) -> tuple[RowSource, Any]:
-    """Return rows in chunks and their target, which may be the name of one of their columns.
-
-    Parameters
-    ----------
-    X : what `open_rows` takes
-    y : str, array_like or Dask array
-        A column of that name is read, and is none of the rows any more.
-
-    Returns
-    -------
-    RowSource
-    ndarray of shape (n_rows,), RowVector or Dask collection
-        What is on workers stays there.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is no such column.
-    """
+    """Return rows in chunks and their target, which may be the name of one of their columns."""
     source = open_rows(X)
     if not isinstance(y, str):
         if isinstance(source, DaskRows):

@@ -46,30 +46,16 @@ MOST_SINGLE = 10  # kernels that are tried alone, those most like the target
 
 @dataclass(frozen=True, eq=False)
 class FoldKernels:
-    """The kernels of the training rows of one fold, with normalization and widths of their own, and its test rows.
-
-    Attributes
-    ----------
-    training : Training
-    test : PreparedRows
-    estimator : BaseMKL
-        Not fitted.
-    y, y_test : ndarray
-    groups : ndarray or None
-        Of the training rows.
-    scoring : str, callable or None
-    opened_s : float
-        CPU seconds that the kernels took.
-    """
+    """The kernels of the training rows of one fold, with normalization and widths of their own, and its test rows."""
 
     training: Training
     test: PreparedRows
-    estimator: BaseMKL
+    estimator: BaseMKL  # not fitted
     y: Array
     y_test: Array
-    groups: Array | None
+    groups: Array | None  # of the training rows
     scoring: Any
-    opened_s: float
+    opened_s: float  # CPU seconds that the kernels took
 
     @classmethod
     def of(

@@ -23,13 +23,7 @@ MOST_PAIRS = 1e9  # of samples, over all draws
 
 @dataclass(frozen=True)
 class Score:
-    """A score and the ends of its interval.
-
-    Attributes
-    ----------
-    name : str
-    value, low, high : float
-    """
+    """A score and the ends of its interval."""
 
     name: str
     value: float

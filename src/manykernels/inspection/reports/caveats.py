@@ -28,44 +28,24 @@ MANY_LEVELS, FEW_COLUMNS = 0.1, 5  # levels of a category, as a share of the row
 
 @dataclass(frozen=True)
 class Case:
-    """Everything that a sign may look at.
-
-    Attributes
-    ----------
-    model : estimator
-    facts : MKLReport
-    evaluation : Evaluation
-    X : table, array or KernelStack
-        As it was given.
-    read : table, array or KernelStack
-        As the estimator gets it: behind the steps before the last one of a pipeline.
-    y : ndarray
-    task : str
-    """
+    """Everything that a sign may look at."""
 
     model: Any
     facts: MKLReport
     evaluation: Evaluation
-    X: Any
-    read: Any
+    X: Any  # as it was given
+    read: Any  # as the estimator gets it: behind the steps before the last one of a pipeline
     y: np.ndarray
     task: str
 
 
 @dataclass(frozen=True)
 class Caveat:
-    """One reason for doubt.
-
-    Attributes
-    ----------
-    title, text : str
-    serious : bool
-        Whether numbers of the report should not be quoted before this is settled.
-    """
+    """One reason for doubt."""
 
     title: str
     text: str
-    serious: bool = False
+    serious: bool = False  # whether numbers of the report should not be quoted before this is settled
 
 
 def caveats_of(case: Case) -> list[Caveat]:

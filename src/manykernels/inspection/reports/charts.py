@@ -24,43 +24,24 @@ LEFT, RIGHT, TOP, BOTTOM = 46.0, 8.0, 10.0, 34.0  # margins for numbers and name
 
 @dataclass(frozen=True)
 class Plot:
-    """Points and lines in a box of ``WIDTH`` by ``HEIGHT``, with numbers along both axes.
+    """Points and lines in a box of ``WIDTH`` by ``HEIGHT``, with numbers along both axes."""
 
-    Attributes
-    ----------
-    points : list of (float, float)
-    lines : list of str
-        Coordinates of polylines.
-    band : str
-        Coordinates of a polygon.
-    mark : tuple of float or None
-        A point with a ring.
-    x_ticks, y_ticks : list of (float, str)
-    x_label, y_label, title : str
-    names : list of str
-        Of the lines, where there are several; each has the color of its line.
-    """
-
-    points: list[tuple[float, float]]
-    lines: list[str]
-    band: str
-    mark: tuple[float, float] | None
-    x_ticks: list[tuple[float, str]]
-    y_ticks: list[tuple[float, str]]
+    points: list[tuple[float, float]]  # list of (float, float)
+    lines: list[str]  # coordinates of polylines
+    band: str  # coordinates of a polygon
+    mark: tuple[float, float] | None  # A point with a ring
+    x_ticks: list[tuple[float, str]]  # list of (float, str)
+    y_ticks: list[tuple[float, str]]  # list of (float, str)
     x_label: str
     y_label: str
     title: str
+    # of the lines, where there are several; each has the color of its line
     names: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Where a score and its interval lie between the ends of a common axis, in percent.
-
-    Attributes
-    ----------
-    value, low, high : float
-    """
+    """Where a score and its interval lie between the ends of a common axis, in percent."""
 
     value: float
     low: float
@@ -160,21 +141,12 @@ def survival_of_groups(target: Array, risk: Array) -> Plot:
 
 @dataclass(frozen=True)
 class Confusion:
-    """Counts of true (rows) and predicted (columns) classes, and their shares of the rows in percent.
-
-    Attributes
-    ----------
-    labels : list of str
-    counts : list of list of int
-    shares : list of list of int
-    n_left_out : int
-        Classes that are not shown.
-    """
+    """Counts of true (rows) and predicted (columns) classes, and their shares of the rows in percent."""
 
     labels: list[str]
     counts: list[list[int]]
     shares: list[list[int]]
-    n_left_out: int
+    n_left_out: int  # classes that are not shown
 
 
 def confusion(truth: Array, predicted: Array) -> Confusion:

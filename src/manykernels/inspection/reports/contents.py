@@ -30,38 +30,20 @@ PACKAGES = ("manykernels", "numpy", "scipy", "scikit-learn", "pandas", "numba")
 
 @dataclass(frozen=True)
 class Bar:
-    """A name with a number, as a bar.
-
-    Attributes
-    ----------
-    name : str
-    width : float
-        In percent of the longest.
-    text : str
-        The number.
-    note : str
-        More about it.
-    """
+    """A name with a number, as a bar."""
 
     name: str
-    width: float
-    text: str
-    note: str = ""
+    width: float  # in percent of the longest
+    text: str  # the number
+    note: str = ""  # more about it
 
 
 @dataclass(frozen=True)
 class Bars:
-    """The longest bars of several.
-
-    Attributes
-    ----------
-    bars : list of Bar
-    n_more : int
-        Bars that are not shown.
-    """
+    """The longest bars of several."""
 
     bars: list[Bar]
-    n_more: int = 0
+    n_more: int = 0  # bars that are not shown
 
 
 def bars_of(values: pd.Series, most: int, texts: Sequence[str], notes: Sequence[str] | None = None) -> Bars:

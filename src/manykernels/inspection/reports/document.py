@@ -48,43 +48,27 @@ FOOT = 0.15  # of the height, for the density of the rows
 
 @dataclass(frozen=True)
 class Cell:
-    """Neighboring values of one row of a surface with one color.
-
-    Attributes
-    ----------
-    x, y, width, height : float
-    color : str
-        "orange" for what is added, "blue" for what is taken away.
-    opacity : float
-    """
+    """Neighboring values of one row of a surface with one color."""
 
     x: float
     y: float
     width: float
     height: float
-    color: str
+    color: str  # "orange" for what is added, "blue" for what is taken away
     opacity: float
 
 
 @dataclass(frozen=True)
 class Surface:
-    """What a pair of columns adds, as colored cells in a box of ``WIDTH`` by ``HEIGHT``.
-
-    Attributes
-    ----------
-    cells : list of Cell
-    x_ticks, y_ticks : list of (float, str)
-    x_label, y_label, title, text : str
-        The text says in words what the picture shows.
-    """
+    """What a pair of columns adds, as colored cells in a box of ``WIDTH`` by ``HEIGHT``."""
 
     cells: list[Cell]
-    x_ticks: list[tuple[float, str]]
-    y_ticks: list[tuple[float, str]]
-    x_label: str
-    y_label: str
-    title: str
-    text: str
+    x_ticks: list[tuple[float, str]]  # list of (float, str)
+    y_ticks: list[tuple[float, str]]  # list of (float, str)
+    x_label: str  # the text says in words what the picture shows
+    y_label: str  # the text says in words what the picture shows
+    title: str  # the text says in words what the picture shows
+    text: str  # the text says in words what the picture shows
 
 
 def functions_of(model: Any, X: Any) -> dict[str, Any]:

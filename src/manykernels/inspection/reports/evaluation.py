@@ -34,13 +34,7 @@ IMBALANCED = 0.5  # a class with less than this part of an equal share makes acc
 
 @dataclass(frozen=True)
 class Rival:
-    """A simpler model: its score, and how much the model is better.
-
-    Attributes
-    ----------
-    name : str
-    score, better_by : Score
-    """
+    """A simpler model: its score, and how much the model is better."""
 
     name: str
     score: Score
@@ -49,43 +43,23 @@ class Rival:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was predicted for rows with known targets, and how good that was.
+    """What was predicted for rows with known targets, and how good that was."""
 
-    Attributes
-    ----------
-    way : str
-        ``"folds"``, ``"held out"`` or ``"training"``.
-    n_folds : int
-        Zero without folds; with rows other than those of the fit, folds that only rivals were learned on.
-    truth, predicted : ndarray
-        Of survival, targets whose strata are also apart by folds, since risks of different models do not compare.
-    scores : tuple of Score
-        The first is the one that rivals are compared by.
-    rivals : tuple of Rival
-    left_out : dict of str to str
-        Rivals that were not learned, and why.
-    selected_again : Counter or None
-        For kernels by name: in how many refits they were selected.
-    unfinished : int
-        Refits that stopped above the tolerance.
-    importance : DataFrame or None
-        ``name``, ``importance``, ``low``, ``high``: what ``importance_of`` falls by on rows that were not fitted when a
-        view or column tells nothing. None where there are no such rows, or no views.
-    importance_of : str
-        The score that falls.
-    """
-
-    way: str
-    n_folds: int
+    way: str  # "folds", "held out" or "training"
+    n_folds: int  # zero without folds; with rows other than those of the fit, folds that only rivals were learned on
+    # of survival, targets whose strata are also apart by folds, since risks of different models do not compare
     truth: Array
+    # of survival, targets whose strata are also apart by folds, since risks of different models do not compare
     predicted: Array
-    scores: tuple[Score, ...]
+    scores: tuple[Score, ...]  # the first is the one that rivals are compared by
     rivals: tuple[Rival, ...] = ()
-    left_out: dict[str, str] = field(default_factory=dict)
-    selected_again: Counter[str] | None = None
-    unfinished: int = 0
+    left_out: dict[str, str] = field(default_factory=dict)  # rivals that were not learned, and why
+    selected_again: Counter[str] | None = None  # for kernels by name: in how many refits they were selected
+    unfinished: int = 0  # refits that stopped above the tolerance
+    # name, importance, low, high: what importance_of falls by on rows that were not fitted when a view or column
+    # tells nothing. None where there are no such rows, or no views
     importance: pd.DataFrame | None = None
-    importance_of: str = ""
+    importance_of: str = ""  # the score that falls
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,7 @@ class NotAProgramError(ValueError):
 
 
 def program_of(value: Any) -> tuple[list[str], str]:
-    """Return lines that import names, and an expression of these names that makes an object anew.
-
-    Raises
-    ------
-    NotAProgramError
-        For what has no such expression, such as a lambda or a long array.
-    """
+    """Return lines that import names, and an expression of these names that makes an object anew."""
     names: dict[str, set[str]] = {}
     expression = _expression(value, names)
     lines = [f"from {module} import {', '.join(sorted(used))}" for module, used in sorted(names.items()) if used]

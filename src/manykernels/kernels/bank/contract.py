@@ -235,20 +235,11 @@ class Side(Generic[Rows]):
 
 @dataclass(frozen=True, eq=False)
 class HeldGrams:
-    """Gram matrices that exist before anybody asks for them.
+    """Gram matrices that exist before anybody asks for them."""
 
-    Attributes
-    ----------
-    array : (M, N, N) float32 or float64
-    samples : (n,) int
-        Which of the N are meant.
-    unproven : Unproven or None
-        Which kernels nobody has yet proven positive semidefinite.
-    """
-
-    array: Array
-    samples: Array
-    unproven: Unproven | None
+    array: Array  # (M, N, N) float32 or float64
+    samples: Array  # (n,) int: which of the N are meant
+    unproven: Unproven | None  # which kernels nobody has yet proven positive semidefinite
 
 
 class FittedKernels(ABC, Generic[Rows]):

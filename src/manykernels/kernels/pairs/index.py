@@ -24,15 +24,6 @@ class PairIndex:
     ``R (A kron B) R'`` times a vector is ``gather(A V B)`` with ``V = scatter(v)``: O(N (n + q)) for N pairs in a table
     that is mostly empty, O(n q (n + q)) by BLAS in one that is mostly full.
 
-    Parameters
-    ----------
-    left, right : ndarray of shape (N,), int
-        First and second members.
-    shape : tuple of int
-        ``(n, q)``, how many of each there are.
-    sign : {0, 1, -1}
-        With 1 or -1 both members are of one kind (n = q) and tables are made symmetric or antisymmetric.
-
     References
     ----------
     A. Airola, T. Pahikkala, "Fast Kronecker product kernel methods via generalized vec trick", IEEE TNNLS 29 (2018).
@@ -45,10 +36,10 @@ class PairIndex:
     [[0.0, 5.0], [7.0, 0.0]]
     """
 
-    left: Array
-    right: Array
-    shape: tuple[int, int]
-    sign: int = 0
+    left: Array  # ndarray of shape (N,), int: first and second members
+    right: Array  # ndarray of shape (N,), int: first and second members
+    shape: tuple[int, int]  # (n, q), how many of each there are
+    sign: int = 0  # with 1 or -1 both members are of one kind (n = q) and tables are made symmetric or antisymmetric
 
     @classmethod
     def of(cls, pairs: ArrayLike, shape: tuple[int, int], sign: int = 0) -> PairIndex:

@@ -52,20 +52,12 @@ def row_norms(points: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class SparsePoints:
-    """Rows in compressed form, as kernels of inner products and distances read them.
+    """Rows in compressed form, as kernels of inner products and distances read them."""
 
-    Attributes
-    ----------
-    data, indices, indptr : ndarray
-        Of a CSR matrix in canonical form.
-    shape : tuple of int
-        ``(n, d)``.
-    """
-
-    data: Array
-    indices: Array
-    indptr: Array
-    shape: tuple[int, int]
+    data: Array  # of a CSR matrix in canonical form
+    indices: Array  # of a CSR matrix in canonical form
+    indptr: Array  # of a CSR matrix in canonical form
+    shape: tuple[int, int]  # (n, d)
 
     @classmethod
     def of(cls, matrix: csr_array) -> SparsePoints:

@@ -88,18 +88,10 @@ EPOCH, DAY = pd.Timestamp("1970-01-01"), pd.Timedelta(days=1)
 
 @dataclass(frozen=True)
 class Encoding:
-    """What the values of a column are as numbers: themselves, days, positions in a list of levels, or ranks.
+    """What the values of a column are as numbers: themselves, days, positions in a list of levels, or ranks."""
 
-    Attributes
-    ----------
-    kind : str
-        As in `manykernels.kernels.tables.kinds.READ_AS`.
-    levels : tuple
-        The categories of the training rows, in their order; empty for numbers and dates.
-    """
-
-    kind: str = "number"
-    levels: tuple[Any, ...] = ()
+    kind: str = "number"  # as in manykernels.kernels.tables.kinds.READ_AS
+    levels: tuple[Any, ...] = ()  # the categories of the training rows, in their order; empty for numbers and dates
 
     @classmethod
     def of(cls, column: pd.Series, kind: str) -> Encoding:

@@ -45,20 +45,11 @@ REMEDIES = {
 
 @dataclass(frozen=True)
 class ColumnIssue:
-    """One column, and why it cannot be used.
-
-    Attributes
-    ----------
-    column : str
-    sort : str
-        A key of `HEADS`.
-    detail : str
-        Counts, or what the column holds.
-    """
+    """One column, and why it cannot be used."""
 
     column: str
-    sort: str
-    detail: str
+    sort: str  # A key of HEADS
+    detail: str  # counts, or what the column holds
 
 
 def refuse(problems: Sequence[ColumnIssue]) -> None:
@@ -97,21 +88,7 @@ def _counted(sort: str, where: Array, names: Sequence[str]) -> list[ColumnIssue]
 def warn_of_masks(
     names: Sequence[str], positions: Sequence[tuple[int, ...]], used: Array, values: Array, missing: str
 ) -> None:
-    """Warn if kernels of several columns leave out most samples for few gaps; those without any value do not count.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Of the kernels.
-    positions : sequence of tuple of int
-        Their columns.
-    used : (n_used,) int
-        Columns of ``values``, increasing.
-    values : (n, n_used) float64
-        NaN where a value is missing.
-    missing : str
-        What gaps mean.
-    """
+    """Warn if kernels of several columns leave out most samples for few gaps; those without any value do not count."""
     gaps = np.isnan(values)
     if missing == "error" or not gaps.any():
         return

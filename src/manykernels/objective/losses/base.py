@@ -368,19 +368,7 @@ class Loss(abc.ABC):
 
 
 def root_of_slope(slope: Callable[[float], float], lo: float, hi: float, unit: float) -> float:
-    """Return a root of a nondecreasing function, between two points or farther out.
-
-    Parameters
-    ----------
-    slope : callable
-    lo, hi : float
-    unit : float
-        The scale of the argument; sets tolerances.
-
-    Returns
-    -------
-    float
-    """
+    """Return a root of a nondecreasing function, between two points or farther out."""
     for _ in range(MOST_WIDENINGS):
         slopes = (slope(lo), slope(hi))
         low, high = (found * side > 0 for found, side in zip(slopes, (1.0, -1.0), strict=True))

@@ -196,34 +196,14 @@ class RiskCurvature:
         self.bends = layout.unsorted(self._sorted_bends)
 
     def of_rows(self, rows: Positions, factors: Array) -> RiskCurvature:
-        """Return the Hessian as these rows estimate it, each standing for ``factors`` samples.
-
-        Parameters
-        ----------
-        rows : ndarray of int
-        factors : ndarray of float
-
-        Returns
-        -------
-        RiskCurvature
-            Positive semidefinite too: risk sets are those of the rows.
-        """
+        """Return the Hessian as these rows estimate it, each standing for ``factors`` samples."""
         spread = np.zeros(len(self._weights))
         spread[rows] = factors
         sorted_factors = spread[self._layout.order]
         return RiskCurvature(self._layout, self._weights * sorted_factors, np.flatnonzero(sorted_factors))
 
     def product(self, x: Array) -> Array:
-        """Return the Hessian times a vector (N,).
-
-        Parameters
-        ----------
-        x : ndarray of shape (N,)
-
-        Returns
-        -------
-        ndarray of shape (N,)
-        """
+        """Return the Hessian times a vector (N,)."""
         layout, ordered = self._layout, x[self._layout.order]
         before, after = layout.sums_at_risk(self._weights * ordered)
         of_hits = self._both * before + self._mixed * after
@@ -231,16 +211,7 @@ class RiskCurvature:
         return layout.unsorted(self._sorted_bends * ordered - self._weights * layout.sums_before(own, of_hits))
 
     def gram(self, Z: Array) -> Array:
-        """Return ``Z' H Z`` (r, r) for the rows of ``Z`` (n, r) at ``rows``.
-
-        Parameters
-        ----------
-        Z : ndarray of shape (n, r)
-
-        Returns
-        -------
-        ndarray of shape (r, r)
-        """
+        """Return ``Z' H Z`` (r, r) for the rows of ``Z`` (n, r) at ``rows``."""
         scaled = Z * np.sqrt(self._sorted_bends[self._kept])[:, None]
         found = scaled.T @ scaled
         sums = np.multiply(Z, self._weights[self._kept][:, None], out=scaled)

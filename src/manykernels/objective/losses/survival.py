@@ -55,23 +55,7 @@ def survival_array(event: Any, time: Any, strata: Any = None) -> Array:
 
 
 def check_survival(y: Any) -> Array:
-    """Return a target as a structured array with the fields event, time and stratum, (n,).
-
-    Parameters
-    ----------
-    y : structured array of shape (n_samples,) or DataFrame
-        One field or column of booleans, or of 0 and 1, and one of times, of any names; a field "stratum" of whole
-        numbers may be there.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-
-    Raises
-    ------
-    InvalidInputError
-        If it is anything else, or times are negative.
-    """
+    """Return a target as a structured array with the fields event, time and stratum, (n,)."""
     columns = _columns(y)
     strata = columns.pop("stratum", None)
     event = _event_among(columns)

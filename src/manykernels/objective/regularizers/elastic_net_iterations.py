@@ -24,21 +24,11 @@ SWITCHING_BELOW = 0.25  # of eta: (13a) then overshoots, and (21) alternates wit
 
 @dataclass(frozen=True, eq=False)
 class ReciprocalsResult:
-    """The answer of `wsr_iterations`.
+    """The answer of `wsr_iterations`."""
 
-    Attributes
-    ----------
-    theta : ndarray of shape (Q,)
-        A point on the boundary of the set.
-    n_iter : int
-        Updates (13a) and (21) done.
-    excess : float
-        ``s/g - 1`` at the last (13a) step: the objective at ``theta`` is within that factor of the optimum.
-    """
-
-    theta: Array
-    n_iter: int
-    excess: float
+    theta: Array  # ndarray of shape (Q,): A point on the boundary of the set
+    n_iter: int  # updates (13a) and (21) done
+    excess: float  # s/g - 1 at the last (13a) step: the objective at theta is within that factor of the optimum
 
 
 def wsr_iterations(

@@ -20,11 +20,6 @@ __all__ = ["Separable", "SharedLoss", "get_shared_loss"]
 class Separable(SharedLoss):
     """``l(y_i, z_i) = sum_t l(y_it, z_it)`` for a smooth loss of one score.
 
-    Parameters
-    ----------
-    loss : Loss
-        Squared, Huber, squared hinge, ...
-
     Examples
     --------
     >>> import numpy as np
@@ -33,7 +28,7 @@ class Separable(SharedLoss):
     array([2.5])
     """
 
-    loss: Loss
+    loss: Loss  # squared, Huber, squared hinge,
 
     @property
     def name(self) -> str:
@@ -104,22 +99,6 @@ class Separable(SharedLoss):
 
 def get_shared_loss(loss: str | Loss | SharedLoss, *, kinks: bool = False) -> SharedLoss:
     """Return the loss of several scores that a loss of one score stands for.
-
-    Parameters
-    ----------
-    loss : str, Loss or SharedLoss
-        ``"logistic"`` becomes the multinomial one; any other smooth loss is summed over classes or targets.
-    kinks : bool, default=False
-        Whether losses with kinks are summed too.
-
-    Returns
-    -------
-    SharedLoss
-
-    Raises
-    ------
-    IncompatibleError
-        If the loss has kinks: Newton's method for shared weights needs derivatives.
 
     Examples
     --------

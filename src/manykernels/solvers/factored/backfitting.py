@@ -37,14 +37,6 @@ def conjugate_step(
 
     Solves ``(Z'DZ + Omega'') d = -gradient`` to a part of its first residual; blocks of columns precondition it. The
     intercepts are last.
-
-    Returns
-    -------
-    step : (r,)
-    shift : float or (T,) array
-        Of the intercepts.
-    image : (N,)
-        ``Z step + shift``.
     """
     curve = PenaltyCurve.at(objective.penalty, v)
     inverses = [p.preconditioner(part) for p, part in zip(problems, objective.split(v), strict=True)]
@@ -83,16 +75,7 @@ def conjugate_step(
 def backfitting_step(
     objective: FactoredObjective, point: Point, slopes: Array, bends: Bends, blocks: list[Block]
 ) -> tuple[Array, Any, Array]:
-    """Minimize the quadratic model at a point by sweeps over columns, and steps of all that are not zero.
-
-    Returns
-    -------
-    v : (r,)
-    shift : float or (T,) array
-        Of the intercepts.
-    change : (N,)
-        Of the scores.
-    """
+    """Minimize the quadratic model at a point by sweeps over columns, and steps of all that are not zero."""
     sweeps = Sweeps(objective, point.v, slopes, bends, blocks)
     problems = [block.problem for block in blocks]
     first = 0.0

@@ -134,16 +134,7 @@ class DescentModel:
         return out
 
     def step(self, objective: FactoredObjective, point: Point, slopes: Array) -> tuple[Array, Any, Array]:
-        """Minimize the quadratic model at a point.
-
-        Returns
-        -------
-        v : (r,)
-        shift : float
-            Of the intercept.
-        change : (N,)
-            Of the scores.
-        """
+        """Minimize the quadratic model at a point."""
         penalty = objective.penalty
         assert penalty.shape is not None
         v, own, change = self.turned(point.v), np.array(slopes, dtype=np.float64), np.zeros(len(slopes))

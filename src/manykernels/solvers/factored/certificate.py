@@ -22,35 +22,16 @@ from manykernels.solvers.factored.tuning import COARSE_SHARE, NEGLIGIBLE, NEW_KE
 
 @dataclass(frozen=True)
 class DualBound:
-    """A lower bound on the optimum of the exact kernels, and the norms it comes from.
+    """A lower bound on the optimum of the exact kernels, and the norms it comes from."""
 
-    Attributes
-    ----------
-    value : float
-        ``D(scale rho)`` with norms bounded from above: no model of the exact kernels is below it.
-    rho : (N,) float64
-        Dual coefficients, feasible but not scaled.
-    norms : (M,) float64
-        Upper bounds on ``u_m`` at ``rho``.
-    low : (M,) float64
-        Lower bounds.
-    scale : float
-    conjugate : float
-        Of the loss, at ``scale rho``.
-    evaluated : int
-        Kernels whose bound did not settle, evaluated exactly.
-    unsettled : int
-        Kernels whose bound still matters although the budget for exact evaluation is spent.
-    """
-
-    value: float
-    rho: Array
-    norms: Array
-    low: Array
+    value: float  # D(scale rho) with norms bounded from above: no model of the exact kernels is below it
+    rho: Array  # (N,) float64: dual coefficients, feasible but not scaled
+    norms: Array  # (M,) float64: upper bounds on u_m at rho
+    low: Array  # (M,) float64: lower bounds
     scale: float
-    conjugate: float
-    evaluated: int
-    unsettled: int
+    conjugate: float  # of the loss, at scale rho
+    evaluated: int  # kernels whose bound did not settle, evaluated exactly
+    unsettled: int  # kernels whose bound still matters although the budget for exact evaluation is spent
 
 
 def feasible(problem: Problem, slopes: Array) -> Array:

@@ -126,18 +126,7 @@ class FoldModels:
     # --- at one strength ---------------------------------------------------------------------------------------------
 
     def at(self, posed: Sequence[Sequence[Problem]]) -> list[list[Solution]]:
-        """Return the models of every fold and target under these penalties, started where the last ones stand.
-
-        Parameters
-        ----------
-        posed : sequence of sequence of Problem
-            By fold and target: the problem of all rows with the penalty of the fold.
-
-        Returns
-        -------
-        list of list of Solution
-            By fold and target; dual coefficients are of all rows, zero on those held out.
-        """
+        """Return the models of every fold and target under these penalties, started where the last ones stand."""
         started, before = time.perf_counter(), self.passes
         found: dict[Slot, _Found] = {}
         waiting, rounds = list(self._v), 0

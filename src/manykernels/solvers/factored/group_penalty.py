@@ -29,31 +29,16 @@ TINIEST = 1e-280  # norms whose logarithm is not worth a root
 
 @dataclass(frozen=True)
 class GroupPenalty:
-    """Groups of coordinates and their penalties; all coefficients zero for the intercept.
+    """Groups of coordinates and their penalties; all coefficients zero for the intercept."""
 
-    Attributes
-    ----------
-    starts : (G + 1,) int
-    linear, curvature : (G,) float
-        ``a`` and ``c``.
-    power : (G,) float
-        ``b``.
-    exponent, strength : float
-        ``q`` and ``C``.
-    coupled : bool
-        Whether ``Psi`` is ``(C / 2) s^(2/q)``.
-    outside : float
-        What groups that are not here add to ``s``.
-    """
-
-    starts: Array
-    linear: Array
-    curvature: Array
-    power: Array
-    exponent: float = 2.0
-    strength: float = 0.0
-    coupled: bool = False
-    outside: Any = 0.0
+    starts: Array  # (G + 1,) int
+    linear: Array  # (G,) float: a
+    curvature: Array  # (G,) float: c
+    power: Array  # (G,) float: b
+    exponent: float = 2.0  # q
+    strength: float = 0.0  # C
+    coupled: bool = False  # whether Psi is (C / 2) s^(2/q)
+    outside: Any = 0.0  # what groups that are not here add to s
 
     @classmethod
     def of(cls, regularizer: Regularizer, starts: Array, w: Array) -> GroupPenalty:
@@ -277,29 +262,15 @@ def add_radial(system: Array, starts: Array, unit: Array, weights: Array) -> Non
 
 @dataclass(frozen=True)
 class PenaltyCurve:
-    """With ``n_m = v_m / t_m``: ``pull (I - n n') + bend n n'`` in every group, and ``g g'`` across groups.
+    """With ``n_m = v_m / t_m``: ``pull (I - n n') + bend n n'`` in every group, and ``g g'`` across groups."""
 
-    Attributes
-    ----------
-    free : (r,) bool
-        Coordinates of groups that are not zero, or have no penalty.
-    gradient : (r,)
-    unit, pull : (r,)
-        ``n`` and ``Omega' / t`` of each coordinate's group.
-    radial : (G,)
-        ``bend - pull``.
-    coupling : (G,)
-        ``g``.
-    starts : (G + 1,)
-    """
-
-    free: Array
-    gradient: Array
-    unit: Array
-    pull: Array
-    radial: Array
-    coupling: Array
-    starts: Array
+    free: Array  # (r,) bool: coordinates of groups that are not zero, or have no penalty
+    gradient: Array  # (r,)
+    unit: Array  # (r,): n and Omega' / t of each coordinate's group
+    pull: Array  # (r,): n and Omega' / t of each coordinate's group
+    radial: Array  # (G,): bend - pull
+    coupling: Array  # (G,): g
+    starts: Array  # (G + 1,)
 
     @classmethod
     def at(cls, penalty: GroupPenalty, v: Array) -> PenaltyCurve:

@@ -65,12 +65,6 @@ class GroupProblem:
         """Minimize from ``v``, at which the quadratic has this gradient; stop at ``tol`` times the first violation.
 
         ``outside`` is what groups that are not in the quadratic are to a penalty that couples groups.
-
-        Returns
-        -------
-        v : (r,)
-        gradient : (r,)
-            Of the quadratic at the returned point.
         """
         if outside is not None:
             self.penalty = replace(self.penalty, outside=outside)

@@ -41,23 +41,6 @@ def _counts(column: int, edges: Array, table: ColumnTable) -> Array:
 class FactorFunctions:
     """The functions of a solution on kernels held as factors: as many numbers as factors have columns, a kernel.
 
-    Parameters
-    ----------
-    stack : FactoredStack
-        The kernels, and the table that they are on.
-    components : tuple of Component
-        One an active kernel and target.
-    n_targets : int
-        Number of functions, 1 unless several targets share their kernel weights.
-    approximate_gap : float
-        Relative gap of the problem with factors in place of kernels, which proves nothing about the exact ones.
-    rounds : tuple of Round
-        One entry a pass: what the working set was, its rank, how fine factors were.
-    start : Start, optional
-        From which a problem on the same stack can begin.
-    bank : FittedKernels, optional
-        Where the stack has columns as a bank prepared them, that bank, which prepares new rows.
-
     Examples
     --------
     >>> import numpy as np
@@ -70,12 +53,14 @@ class FactorFunctions:
     (('x0: gaussian(width=0.5)',), ['x', 'effect', 'density'])
     """
 
-    stack: FactoredStack
-    components: tuple[Component, ...]
-    n_targets: int = 1
+    stack: FactoredStack  # the kernels, and the table that they are on
+    components: tuple[Component, ...]  # one an active kernel and target
+    n_targets: int = 1  # number of functions, 1 unless several targets share their kernel weights
+    # relative gap of the problem with factors in place of kernels, which proves nothing about the exact ones
     approximate_gap: float = 0.0
-    rounds: tuple[Round, ...] = ()
-    start: Start | None = None
+    rounds: tuple[Round, ...] = ()  # one entry a pass: what the working set was, its rank, how fine factors were
+    start: Start | None = None  # from which a problem on the same stack can begin
+    # where the stack has columns as a bank prepared them, that bank, which prepares new rows
     bank: FittedBank | None = None
 
     def __repr__(self) -> str:
@@ -92,32 +77,12 @@ class FactorFunctions:
         return tuple(self.stack.name_of(int(m)) for m in self.active)
 
     def scores(self, X: Any) -> Array:
-        """Return the functions without intercept at new rows, chunk by chunk, (n, T).
-
-        Parameters
-        ----------
-        X : DataFrame or (n, p) array, or what `open_rows` takes
-            The columns of training.
-
-        Returns
-        -------
-        ndarray of shape (n, n_targets)
-        """
+        """Return the functions without intercept at new rows, chunk by chunk, (n, T)."""
         targets = [component.target for component in self.components]
         return self._evaluated(X, partial(_totals, targets, self.n_targets)).T
 
     def active_contributions(self, X: Any) -> Array:
-        """Return what every active kernel adds to every function at new rows, (m, n, T).
-
-        Parameters
-        ----------
-        X : DataFrame or (n, p) array, or what `open_rows` takes
-            The columns of training.
-
-        Returns
-        -------
-        ndarray of shape (n_active, n, n_targets)
-        """
+        """Return what every active kernel adds to every function at new rows, (m, n, T)."""
         values = self._evaluated(X, _each)
         parts = np.zeros((len(self.active), values.shape[1], self.n_targets))
         place = {int(m): slot for slot, m in enumerate(self.active)}
@@ -137,23 +102,7 @@ class FactorFunctions:
         return np.concatenate([values for _, values in parts], axis=-1)
 
     def shape_functions(self, column: int, grid: ArrayLike | None = None, *, target: int = 0) -> pd.DataFrame:
-        """Return what the model adds for values of one column, from all kernels on that column alone.
-
-        Parameters
-        ----------
-        column : int
-            Position of the column.
-        grid : array_like, optional
-            Values in the column's own unit; by default 200 between its smallest and largest training value.
-        target : int, default=0
-            Of several that share their kernel weights.
-
-        Returns
-        -------
-        DataFrame
-            With ``x``, ``effect`` (of mean zero over the training rows) and ``density`` (share of training rows nearest
-            to each value).
-        """
+        """Return what the model adds for values of one column, from all kernels on that column alone."""
         table = self.stack.table
         if not 0 <= column < table.n_columns:
             raise InvalidInputError(f"column must be between 0 and {table.n_columns - 1}, got {column!r}.")
@@ -169,27 +118,7 @@ class FactorFunctions:
         return pd.DataFrame({"x": points, "effect": effect - float(density @ effect), "density": density})
 
     def surface(self, first: int, second: int, size: int = 40, *, target: int = 0) -> pd.DataFrame:
-        """Return what kernels of a pair of columns add for their values, without what each column adds by itself.
-
-        Parameters
-        ----------
-        first, second : int
-            Positions of the columns.
-        size : int, default=40
-            Values of each column, between its smallest and its largest training value.
-        target : int, default=0
-            Of several that share their kernel weights.
-
-        Returns
-        -------
-        DataFrame
-            With ``x``, ``z`` and ``effect``, of mean zero over training rows (or a sample); one row a pair of values.
-
-        Raises
-        ------
-        InvalidInputError
-            If there is no such pair.
-        """
+        """Return what kernels of a pair of columns add for their values, without what each column adds by itself."""
         table, pair = self.stack.table, tuple(sorted((first, second)))
         if first == second or not all(0 <= column < table.n_columns for column in pair):
             raise InvalidInputError(f"A pair is two different columns from 0 to {table.n_columns - 1}, got {pair}.")

@@ -66,23 +66,7 @@ class Curvature:
 
 
 def minimize(objective: FactoredObjective, point: Point, tol: float, max_steps: int, deadline: float = np.inf) -> Fit:
-    """Minimize until the gap on these factors is at most ``tol``, or no step decreases the objective.
-
-    Parameters
-    ----------
-    objective : FactoredObjective
-    point : Point
-        Where to start; changed.
-    tol : float
-        Absolute gap.
-    max_steps : int
-    deadline : float
-        Reading of ``time.perf_counter`` at which to stop.
-
-    Returns
-    -------
-    Fit
-    """
+    """Minimize until the gap on these factors is at most ``tol``, or no step decreases the objective."""
     n = objective.problem.n_samples
     curvature = Curvature(first_rows(objective))
     gap, best_dual = np.inf, -np.inf

@@ -65,16 +65,10 @@ class SmoothedLoss:
 
     The smoothed value is below the loss by at most ``mu`` times half the square of the box. Its slopes are dual
     variables of the true loss, so that a certificate of the true loss contains the error.
-
-    Parameters
-    ----------
-    loss : Loss
-    mu : float
-        0 for smooth losses.
     """
 
     loss: Loss
-    mu: float = 0.0
+    mu: float = 0.0  # 0 for smooth losses
 
     @classmethod
     def of(cls, loss: Loss, mu: float) -> SmoothedLoss:

@@ -185,21 +185,11 @@ ROUNDS_WITHOUT_GAIN = 30  # of certificates; the working set itself knows earlie
 
 @dataclass(frozen=True, eq=False)
 class CertifiedIterate:
-    """One certified point of a run on factors; what `Run` keeps of it.
-
-    Attributes
-    ----------
-    problem : Problem
-    state : State
-        A copy that later rounds do not change.
-    certificate : Certificate
-        Of the exact kernels.
-    passes : float
-    """
+    """One certified point of a run on factors; what `Run` keeps of it."""
 
     problem: Problem
-    state: State
-    certificate: Certificate
+    state: State  # A copy that later rounds do not change
+    certificate: Certificate  # of the exact kernels
     passes: float
 
     @classmethod
@@ -288,16 +278,7 @@ class FactoredNewton(Solver):
 
     @classmethod
     def refusals(cls, problem: Problem) -> list[str]:
-        """Return what it lacks for ``problem``, in words; empty if nothing.
-
-        Parameters
-        ----------
-        problem : Problem
-
-        Returns
-        -------
-        list of str
-        """
+        """Return what it lacks for ``problem``, in words; empty if nothing."""
         reasons = [] if problem.shared else super().refusals(problem)
         if not isinstance(problem.stack, FactoredStack):
             reasons.append("it works on kernels held as factors, and these are N x N matrices")
@@ -311,33 +292,14 @@ class FactoredNewton(Solver):
 
     @classmethod
     def preference(cls, problem: Problem) -> str:
-        """Return why it is to be taken for kernels held as factors; empty for others.
-
-        Parameters
-        ----------
-        problem : Problem
-
-        Returns
-        -------
-        str
-        """
+        """Return why it is to be taken for kernels held as factors; empty for others."""
         if not isinstance(problem.stack, FactoredStack):
             return ""
         return "the kernels are held as factors, and nothing that it does grows with the square of the rows"
 
     @classmethod
     def unable(cls, loss: Any, regularizer: Any) -> list[str]:
-        """Return why this loss or penalty cannot be solved on factors, in words; empty if it can.
-
-        Parameters
-        ----------
-        loss : Loss
-        regularizer : Regularizer
-
-        Returns
-        -------
-        list of str
-        """
+        """Return why this loss or penalty cannot be solved on factors, in words; empty if it can."""
         try:
             SmoothedLoss.of(loss, 1.0)
             GroupPenalty.of(regularizer, np.array([0, 1]), np.ones(1))
@@ -346,34 +308,15 @@ class FactoredNewton(Solver):
         return []
 
     def initialize(self, problem: Problem, start: Model) -> Any:
-        """Return the rounds of the working set; see `_models`, which reads them.
-
-        Parameters
-        ----------
-        problem : Problem
-        start : tuple
-            Not used: models on factors begin from their own kind.
-        """
+        """Return the rounds of the working set; see `_models`, which reads them."""
         return working_set(problem, self.tol, self.max_iter, self.time_limit or np.inf).rounds()
 
     def step(self, problem: Problem, state: Any) -> None:
-        """Go on to the next certificate.
-
-        Parameters
-        ----------
-        problem : Problem
-        state : object
-        """
+        """Go on to the next certificate."""
         next(state)
 
     def extract(self, problem: Problem, state: Any) -> Model:
-        """Return the dual coefficients, weights and intercept of the state.
-
-        Parameters
-        ----------
-        problem : Problem
-        state : object
-        """
+        """Return the dual coefficients, weights and intercept of the state."""
         flat = ProblemOfTargets.of(problem) if problem.shared else problem
         model = CertifiedIterate.of(flat, next(state), 0.0)
         return model.dual_coef, model.kernel_weights, model.intercept
@@ -416,17 +359,7 @@ class FactoredNewton(Solver):
         return replace(found, kernel_norms=best.norms, functions=best.functions)
 
     def solve_each(self, problems: Sequence[Problem]) -> list[Solution]:
-        """Solve problems on one stack side by side: a pass over all kernels serves all of them that have not ended.
-
-        Parameters
-        ----------
-        problems : sequence of Problem
-
-        Returns
-        -------
-        list of Solution
-            One a problem; their warnings are left to the caller.
-        """
+        """Solve problems on one stack side by side: a pass over all kernels serves all of them that have not ended."""
         with problems[0].stack.counted_apart() as stack:
             own = [problem.over(stack) for problem in problems]
             for problem in own:

@@ -111,12 +111,12 @@ class Start:
         What a fit went over to, which the next one goes on with.
     """
 
-    kernels: Array
-    coefficients: dict[int, Array]
+    kernels: Array  # (g,) int
+    coefficients: dict[int, Array]  # of the factors of each of these kernels
     intercept: Any
     factor_tol: float
     mu: float
-    matrices: Any = None
+    matrices: Any = None  # what a fit went over to, which the next one goes on with
 
     @classmethod
     def of(cls, state: State) -> Start | None:

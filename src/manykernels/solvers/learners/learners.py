@@ -161,27 +161,15 @@ def _pieces(problem: Problem, gram: Array, rho: Array, b: float) -> _Pieces:
 
 @dataclass(frozen=True, eq=False)
 class LearnerFit:
-    """The learner on one kernel matrix: ``f = gram @ rho``, scores ``f + b``.
+    """The learner on one kernel matrix: ``f = gram @ rho``, scores ``f + b``."""
 
-    Attributes
-    ----------
-    rho : ndarray of shape (N,)
-        Dual coefficients, feasible: inside the dual box, with zero sum if there is an intercept.
-    b : float
-        Intercept, 0 without one.
-    dual_value : float
-        ``-sum_i s_i l*(y_i, -rho_i/s_i) - rho' gram rho / 2``: a lower bound on the optimum, since ``rho`` is feasible.
-    gap : float
-        Primal value of this very model minus ``dual_value``.
-    steps : int
-        Linear systems solved.
-    """
-
+    # ndarray of shape (N,): dual coefficients, feasible: inside the dual box, with zero sum if there is an intercept
     rho: Array
-    b: float
+    b: float  # intercept, 0 without one
+    # -sum_i s_i l*(y_i, -rho_i/s_i) - rho' gram rho / 2: a lower bound on the optimum, since rho is feasible
     dual_value: float
-    gap: float
-    steps: int
+    gap: float  # primal value of this very model minus dual_value
+    steps: int  # linear systems solved
 
     @property
     def primal_value(self) -> float:

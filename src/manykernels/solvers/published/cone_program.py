@@ -35,21 +35,12 @@ class ConeSolution:
 
 @dataclass
 class ConeProgram:
-    """``minimize x'Px/2 + q'x`` subject to ``offset_k + rows_k x`` in ``cone_k`` for every block k.
-
-    Attributes
-    ----------
-    linear : ndarray of shape (n_variables,)
-        ``q``.
-    quadratic : ndarray of shape (n_variables,)
-        The diagonal of ``P``.
-    dense : ndarray of shape (k, k), optional
-        Added to the part of ``P`` that belongs to the leading variables.
-    """
+    """``minimize x'Px/2 + q'x`` subject to ``offset_k + rows_k x`` in ``cone_k`` for every block k."""
 
     n_variables: int
-    linear: Array = field(init=False)
-    quadratic: Array = field(init=False)
+    linear: Array = field(init=False)  # ndarray of shape (n_variables,): q
+    quadratic: Array = field(init=False)  # ndarray of shape (n_variables,): the diagonal of P
+    # ndarray of shape (k, k), optional: added to the part of P that belongs to the leading variables
     dense: Array | None = field(default=None, init=False)
     _rows: list[csc_array] = field(default_factory=list, init=False)
     _offsets: list[Array] = field(default_factory=list, init=False)

@@ -49,38 +49,22 @@ ATTEMPTS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 @dataclass(frozen=True, eq=False)
 class CutMinimum:
-    """Where the model is smallest, how small, and the average of dual coefficients that proves it.
+    """Where the model is smallest, how small, and the average of dual coefficients that proves it."""
 
-    Attributes
-    ----------
-    theta : ndarray of shape (M,)
-    value : float
-        A lower bound of the function on the simplex, up to the accuracy of the linear program.
-    rho : ndarray of shape (N,)
-        ``sum_t pi_t rho_t`` with the multipliers ``pi`` of the cuts. The dual is concave, so its value here is no
-        smaller than ``value``: the certificate of the library sees what the linear program promises.
-    """
-
-    theta: Array
-    value: float
+    theta: Array  # ndarray of shape (M,)
+    value: float  # A lower bound of the function on the simplex, up to the accuracy of the linear program
+    # ndarray of shape (N,): sum_t pi_t rho_t with the multipliers pi of the cuts. The dual is concave, so its value
+    # here is no smaller than value: the certificate of the library sees what the linear program promises
     rho: Array
 
 
 @dataclass(frozen=True, eq=False)
 class CutModel:
-    """Cuts ``J(theta) >= constants_t + slopes_t'theta``, one a learner.
+    """Cuts ``J(theta) >= constants_t + slopes_t'theta``, one a learner."""
 
-    Attributes
-    ----------
-    constants : ndarray of shape (T,)
-    slopes : ndarray of shape (T, M)
-    coefficients : ndarray of shape (T, N)
-        The dual coefficients that each cut comes from.
-    """
-
-    constants: Array
-    slopes: Array
-    coefficients: Array
+    constants: Array  # ndarray of shape (T,)
+    slopes: Array  # ndarray of shape (T, M)
+    coefficients: Array  # ndarray of shape (T, N): the dual coefficients that each cut comes from
 
     @classmethod
     def of(cls, point: SimplexPoint) -> CutModel:

@@ -67,26 +67,14 @@ LARGEST_CURVATURE = 1.0 / np.finfo(np.float64).tiny  # of a block of zero norm, 
 
 @dataclass(frozen=True)
 class NewtonStep:
-    """Where a Newton step on the support ends, and what cut it short.
+    """Where a Newton step on the support ends, and what cut it short."""
 
-    Attributes
-    ----------
-    blocks, b, value
-        The end point and its objective.
-    step : float
-        In (0, 1].
-    leaving : ndarray of shape (m,), bool
-        Kernels of the support whose blocks a whole step would turn around.
-    ahead : ndarray of shape (N,)
-        Scores a little farther than the step went.
-    """
-
-    blocks: Blocks
-    b: float
-    value: float
-    step: float
-    leaving: Array
-    ahead: Array
+    blocks: Blocks  # the end point and its objective
+    b: float  # the end point and its objective
+    value: float  # the end point and its objective
+    step: float  # in (0, 1]
+    leaving: Array  # ndarray of shape (m,), bool: kernels of the support whose blocks a whole step would turn around
+    ahead: Array  # ndarray of shape (N,): scores a little farther than the step went
 
 
 def newton_step(

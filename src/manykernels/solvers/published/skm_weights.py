@@ -24,23 +24,14 @@ __all__ = ["EpsilonOptimality", "SmoothedDual", "epsilon_optimality", "smoothed_
 
 @dataclass(frozen=True)
 class SmoothedDual:
-    """The Moreau-Yosida regularized maximum at given kernel norms.
+    """The Moreau-Yosida regularized maximum at given kernel norms."""
 
-    Attributes
-    ----------
-    value : float
-        ``min_h h^2 / (2 (1 - kappa)^2) + sum_j o_j max(0, q_j - h)^2 / (2 kappa^2)``: ``G(alpha) + alpha'e``.
-    threshold : float
-        The minimizing ``h``, the paper's ``(1 - kappa) gamma``.
-    gradient_weights : ndarray of shape (M,)
-        ``o_j (1 - h/q_j)_+ / kappa^2``: the gradient of the value is ``sum_j gradient_weights_j Q_j rho``.
-    weights : ndarray of shape (M,)
-        ``eta``, proportional to ``o_j (q_j - h)_+``, with ``sum_j eta_j = 1``; zeros if all norms are.
-    """
-
-    value: float
-    threshold: float
+    value: float  # min_h h^2 / (2 (1 - kappa)^2) + sum_j o_j max(0, q_j - h)^2 / (2 kappa^2): G(alpha) + alpha'e
+    threshold: float  # the minimizing h, the paper's (1 - kappa) gamma
+    # ndarray of shape (M,): o_j (1 - h/q_j)_+ / kappa^2: the gradient of the value is sum_j gradient_weights_j Q_j
+    # rho
     gradient_weights: Array
+    # ndarray of shape (M,): eta, proportional to o_j (q_j - h)_+, with sum_j eta_j = 1; zeros if all norms are
     weights: Array
 
 
@@ -81,21 +72,12 @@ def shares_of(smoothing: ArrayLike) -> Array:
 
 @dataclass(frozen=True)
 class EpsilonOptimality:
-    """How far a model is from the paper's optimality conditions.
+    """How far a model is from the paper's optimality conditions."""
 
-    Attributes
-    ----------
-    eps1 : float
-        ``max_j J_j - min J_j`` over the kernels with positive weight, in units of the objective.
-    eps2 : float
-        Half of what the optimality interval of the samples is missed by, in units of the score (margin 1).
-    bound : float
-        ``eps1 + eps2 sum_i s_i`` in units of the objective: no duality gap of this model, with the best intercept
-        and weights that sum to ``1/lam``, is larger.
-    """
-
-    eps1: float
-    eps2: float
+    eps1: float  # max_j J_j - min J_j over the kernels with positive weight, in units of the objective
+    eps2: float  # half of what the optimality interval of the samples is missed by, in units of the score (margin 1)
+    # eps1 + eps2 sum_i s_i in units of the objective: no duality gap of this model, with the best intercept and
+    # weights that sum to 1/lam, is larger
     bound: float
 
 
