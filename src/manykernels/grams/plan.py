@@ -19,7 +19,7 @@ Kind = Literal["dense", "packed", "lazy", "factored"]
 KINDS = ("dense", "packed", "lazy")
 GRAM, FACTORED = "gram", "factored"
 KERNELS_AS = ("auto", GRAM, FACTORED)
-# Seconds of one core, which python benchmarks/gram_or_factored.py --problem units measures
+# Seconds of one core, set by hand to the fits that benchmarks/gram_or_factored.py times both ways
 ENTRY = 5e-9  # a Gram entry of one kernel: computed, stored, checked, read by the passes of a fit
 ANEW = 8  # passes of a fit that computes entries anew in each
 CUBE = 2e-10  # a cube of the number of samples: the factorizations of a fit on matrices
