@@ -116,7 +116,7 @@ def test_a_report_refits_all_steps_of_a_pipeline(tmp_path: Path) -> None:
     assert seen[0] == 40
     assert set(seen[1:]) == {20}  # folds of the model and of its rivals
     assert "dose: linear" in text
-    assert "MKLRegressor, report" in text
+    assert "report(model, X, y" in text
     assert "one Gaussian kernel" in text
     held_out = report(PIPELINE, X[:30], Y[:30], tmp_path / "held_out.html", X_test=X[30:], y_test=Y[30:], n_draws=50)
     assert f"{PIPELINE.score(X[30:], Y[30:]):.2f}"[:4] in held_out.read_text(encoding="utf-8")
