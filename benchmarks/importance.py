@@ -34,7 +34,7 @@ def draw(n_rows: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
     normal = rng.normal(size=n_rows)
     columns = {"true": rng.normal(size=n_rows) + shift * y, "normal": normal, "copy": normal.copy()}
     columns["heavy tails"] = rng.standard_t(1.5, size=n_rows)
-    columns |= {f"{levels} levels": rng.integers(0, levels, n_rows).astype(str) for levels in LEVELS}
+    columns |= {f"{levels} levels": pd.Categorical(rng.integers(0, levels, n_rows)) for levels in LEVELS}
     return pd.DataFrame(columns), y.astype(int)
 
 
