@@ -27,7 +27,7 @@ PLATEAU = 1e-3  # standard deviations over the folds that make no difference
 SCOUTS = 2  # folds in which what is in doubt is tried first
 SCOUTED = 3  # strengths that it is tried at, equally spaced inside the grid
 BEYOND = 1.0 + 1e-6  # fraction of the strength at which a model is empty
-EVIDENCE = 1.0  # standard errors by which a candidate must be ahead of the best constant; benchmarks/evidence.py
+EVIDENCE = 1.0  # standard errors by which a candidate must be ahead of the best constant; no other number was tried
 ROOM = 2**28  # bytes that matrices of several folds may take together; beyond, one fold is opened at a time
 
 TryAt = Callable[[Sequence[int]], Iterator[tuple[int, list["FoldScore"]]]]

@@ -37,12 +37,6 @@ from manykernels.solvers.run import ADVICE, ROUNDING, Run, deadline
 from manykernels.solvers.solution import Model, Solution, Status
 from manykernels.threads import blas_threads
 
-# The working set of several targets with shared weights: that of one target, on a copy of the samples for each.
-
-
-# Loss and penalty of several targets on factors: as for one, with an intercept for each.
-
-
 Array = NDArray[Any]
 
 BISECTED = 1e-15  # relative width of an interval that is a point
