@@ -4,7 +4,7 @@
 [--smoke] [--output DIR]``
 
 *columns*: twelve Gaussian kernels on four columns, logistic loss, the estimator's defaults, the better of two fits.
-This is what ``kernels_as="auto"`` goes by, see `manykernels.grams.plan.plan_kernels`.
+This is what ``representation="auto"`` goes by, see `manykernels.grams.plan.plan_kernels`.
 
 *default*: the default bank, with Gaussians on all columns, narrow ones among them, on drawn and on real tables, one
 fit; *search*: the same by the ``CV`` twin, five folds. A row that was measured is not measured again.
@@ -42,7 +42,7 @@ def row(n_samples: int, seed: int) -> dict[str, float]:
     bank = KernelBank.per_feature(widths=[0.5, 1.0, 2.0], standardize=True)
     found: dict[str, float] = {"samples": n_samples}
     for way in ("gram", "factored"):
-        model = MKLClassifier(bank, kernels_as=way)
+        model = MKLClassifier(bank, representation=way)
         found[f"{way}_s"] = common.cpu_time(lambda model=model: model.fit(X, y), repeats=2).best
         found[f"{way}_gap"] = model.dual_gap_
     return found
@@ -62,7 +62,7 @@ def default_bank_row(data: Any, rows: int, seed: int, way: str, *, search: bool)
     """Return seconds, gap and score of the default bank held one way."""
     X, held_out, y, truth = data.split(rows, seed)
     kinds = (MKLClassifierCV, MKLRegressorCV) if search else (MKLClassifier, MKLRegressor)
-    model = kinds[not data.classes](kernels_as=way)
+    model = kinds[not data.classes](representation=way)
     started = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the gap is in the table

@@ -74,7 +74,7 @@ class Additive:
     def fit(self, X: np.ndarray, y: np.ndarray) -> Additive:
         """Choose the strength and fit."""
         given: dict[str, Any] = {"penalty": "l1", "n_alphas": 5, "ratio": 0.01, "cv": 3, "random_state": 0}
-        self.machine = self.kind(bank_of(X), kernels_as="factored", tol=TOL, **given).fit(X, y)
+        self.machine = self.kind(bank_of(X), representation="factored", tol=TOL, **given).fit(X, y)
         self.columns = len({name for own in self.machine.weights_frame()["columns"] for name in own.split(", ")})
         return self
 
@@ -93,7 +93,7 @@ class AllPairs:
         """Choose the strength and what pairs cost, and fit."""
         varied = [j for j, column in enumerate(X.T) if len(np.unique(column)) > 1]
         splitter = StratifiedShuffleSplit if self.kind is MKLClassifierCV else ShuffleSplit
-        given: dict[str, Any] = {"penalty": "l1", "kernels_as": "factored", "tol": TOL}
+        given: dict[str, Any] = {"penalty": "l1", "representation": "factored", "tol": TOL}
         given["cv"] = splitter(1, test_size=0.25, random_state=0)
         self.machine = self.kind(**given, **self.bank(X, varied)).fit(X, y)
         self.columns = len({name for own in self.machine.weights_frame()["columns"] for name in own.split(", ")})

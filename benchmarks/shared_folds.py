@@ -71,7 +71,7 @@ def fitted(X: np.ndarray, y: np.ndarray, bank: KernelBank, **options: Any) -> di
     started = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = MKLRegressorCV(bank, kernels_as="factored", cv=FOLDS, tol=TOL, **options).fit(X, y)
+        model = MKLRegressorCV(bank, representation="factored", cv=FOLDS, tol=TOL, **options).fit(X, y)
     return {"CPU s": time.process_time() - started, "best error": -model.best_score_}
 
 

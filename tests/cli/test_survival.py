@@ -143,7 +143,7 @@ def test_a_path_of_hazards_starts_empty(run: Runner, study: tuple[Path, pd.DataF
     assert (found["task"], found["path"][0]["n_active"]) == ("survival", 0)
     assert all(row["status"] == "converged" for row in found["path"])
     assert found["path"][-1]["n_active"] > 0
-    factored = run("path", study[0], *words, "--kernels", "default", "--kernels-as", "factored").json
+    factored = run("path", study[0], *words, "--kernels", "default", "--representation", "factored").json
     assert factored["alpha_max"] == pytest.approx(found["alpha_max"], rel=1e-3)
     assert "--loss is not for survival" in run("path", study[0], *FIT, "--loss", "squared").err
 

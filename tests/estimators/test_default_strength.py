@@ -243,7 +243,7 @@ def test_every_penalty_has_a_unit_of_noise(penalty: str) -> None:
 
 
 def test_factors_and_matrices_measure_the_same_noise() -> None:
-    models = [MKLRegressor(BANK, kernels_as=form, tol=1e-3).fit(X, Y) for form in ("gram", "factored")]
+    models = [MKLRegressor(BANK, representation=form, tol=1e-3).fit(X, Y) for form in ("gram", "factored")]
     assert models[1].alpha_ == pytest.approx(models[0].alpha_, rel=1e-6)
     assert models[1].noise_p_value_ == models[0].noise_p_value_
     np.testing.assert_array_equal(models[1].above_noise_, models[0].above_noise_)
@@ -369,16 +369,16 @@ def test_an_untouched_regressor_beats_the_mean() -> None:
     assert scores[1] == pytest.approx(scores[0], abs=1e-6)
 
 
-@pytest.mark.parametrize("kernels_as", ["gram", "factored"])
+@pytest.mark.parametrize("representation", ["gram", "factored"])
 @pytest.mark.parametrize("alpha", ["auto", "0.1*max"])
 @pytest.mark.parametrize("penalty", ["l1", "ridge"])
-def test_columns_that_say_nothing_leave_the_constant(kernels_as: str, alpha: str, penalty: str) -> None:
+def test_columns_that_say_nothing_leave_the_constant(representation: str, alpha: str, penalty: str) -> None:
     """Dual norms at the level of rounding are none: a fraction of them would be a strength of 1e-18."""
     rng = np.random.default_rng(1)
     tiny = 1.0 + 1e-16 * rng.normal(size=(40, 2))
     for rows in (np.zeros((40, 2)), np.full((40, 2), 7.0), tiny):
         bank = KernelBank.per_feature([Linear(), Gaussian(1.0)], standardize=False, normalize=None)
-        model = MKLRegressor(bank, alpha=alpha, penalty=penalty, kernels_as=kernels_as)
+        model = MKLRegressor(bank, alpha=alpha, penalty=penalty, representation=representation)
         with pytest.warns(UserWarning, match="No kernel was selected"):
             model.fit(rows, rng.normal(size=40))
         assert str(model.solution_.status) == "converged"

@@ -55,7 +55,7 @@ EVERY_KIND = KernelBank(
 
 def pair(estimator: Any, y: Any, **fit: Any) -> tuple[Any, Any]:
     """The same estimator on factors and on Gram matrices."""
-    fitted = [type(estimator)(**(estimator.get_params(deep=False) | {"kernels_as": form})) for form in FORMS]
+    fitted = [type(estimator)(**(estimator.get_params(deep=False) | {"representation": form})) for form in FORMS]
     return tuple(model.fit(X, y, **fit) for model in fitted)  # type: ignore[return-value]
 
 
@@ -107,7 +107,7 @@ def test_a_rich_problem_stays_on_factors_and_reaches_the_same_optimum() -> None:
     rows = RNG.normal(size=(600, 2))
     y = np.sin(2 * rows[:, 0]) + 0.3 * RNG.normal(size=600)
     bank = KernelBank.per_feature(Linear(), widths=[1.0, 3.0], standardize=True)
-    models = [MKLRegressor(bank, alpha="0.1*max", tol=1e-8, kernels_as=form).fit(rows, y) for form in FORMS]
+    models = [MKLRegressor(bank, alpha="0.1*max", tol=1e-8, representation=form).fit(rows, y) for form in FORMS]
     assert type(models[0]._expansion.parts[0].function).__name__ == "FourierSeries"
     np.testing.assert_allclose(objectives(models[0]), objectives(models[1]), rtol=1e-8)
     np.testing.assert_allclose(models[0].predict(rows), models[1].predict(rows), atol=1e-3)
@@ -121,13 +121,13 @@ def test_tables_with_categories_dates_and_gaps() -> None:
     )
     table.loc[5:30, "a"] = np.nan
     bank = KernelBank.auto(missing="indicator")
-    ours, gram = (MKLRegressor(bank, alpha=0.02, tol=1e-8, kernels_as=form).fit(table, SCORE) for form in FORMS)
+    ours, gram = (MKLRegressor(bank, alpha=0.02, tol=1e-8, representation=form).fit(table, SCORE) for form in FORMS)
     np.testing.assert_allclose(objectives(ours), objectives(gram), rtol=1e-7)
     np.testing.assert_allclose(ours.predict(table), gram.predict(table), atol=1e-3)
 
 
 def test_a_new_process_predicts_the_same_bits(tmp_path: Path) -> None:
-    model = MKLClassifier(ADDITIVE, kernels_as="factored").fit(X, THREE)
+    model = MKLClassifier(ADDITIVE, representation="factored").fit(X, THREE)
     save_model(model, tmp_path / "model.mkl")
     np.save(tmp_path / "new.npy", NEW)
     code = (
@@ -144,7 +144,7 @@ def test_files_and_models_do_not_grow_with_the_samples(tmp_path: Path) -> None:
     for n in (2_000, 20_000):
         rows = np.random.default_rng(0).normal(size=(n, 3))
         y = np.where(np.sin(2 * rows[:, 0]) > 0.2, 1, 0)
-        model = MKLClassifier(ADDITIVE, alpha="0.2*max", kernels_as="factored").fit(rows, y)
+        model = MKLClassifier(ADDITIVE, alpha="0.2*max", representation="factored").fit(rows, y)
         save_model(model, tmp_path / "model.mkl")
         sizes.append((tmp_path / "model.mkl").stat().st_size)
         assert not hasattr(model, "support_")
@@ -152,7 +152,7 @@ def test_files_and_models_do_not_grow_with_the_samples(tmp_path: Path) -> None:
         assert model.solution_.dual_coef.size == 0
     assert sizes[1] < 1.5 * sizes[0]
     again = load_model(tmp_path / "model.mkl")
-    assert again.kernels_as_ == "factored"
+    assert again.representation_ == "factored"
     assert again.approximate_gap_ == model.approximate_gap_
     whole = model.decision_function(rows)
     np.testing.assert_array_equal(again.decision_function(rows), whole)
@@ -160,7 +160,7 @@ def test_files_and_models_do_not_grow_with_the_samples(tmp_path: Path) -> None:
 
 
 def test_everything_that_looks_at_models_takes_these() -> None:
-    model = MKLClassifier(ADDITIVE, kernels_as="factored").fit(pd.DataFrame(X, columns=list("abc")), TWO)
+    model = MKLClassifier(ADDITIVE, representation="factored").fit(pd.DataFrame(X, columns=list("abc")), TWO)
     frame = pd.DataFrame(NEW, columns=list("abc"))
     facts = MKLReport.from_estimator(model, frame, TWO[:40])
     assert facts.n_samples == len(X)
@@ -179,13 +179,13 @@ def test_everything_that_looks_at_models_takes_these() -> None:
 
 @pytest.mark.filterwarnings("ignore:The best strength")
 def test_strengths_are_chosen_in_folds() -> None:
-    model = MKLRegressorCV(ADDITIVE, cv=3, kernels_as="factored").fit(X, SCORE)
-    assert (model.kernels_as_, model.mixing_) == ("factored", 1.0)
+    model = MKLRegressorCV(ADDITIVE, cv=3, representation="factored").fit(X, SCORE)
+    assert (model.representation_, model.mixing_) == ("factored", 1.0)
     assert set(model.cv_results_["mixing"]) == {1.0}
-    plain = MKLRegressor(ADDITIVE, alpha=model.alpha_, kernels_as="gram").fit(X, SCORE)
+    plain = MKLRegressor(ADDITIVE, alpha=model.alpha_, representation="gram").fit(X, SCORE)
     np.testing.assert_allclose(objectives(model), objectives(plain), rtol=2e-4)
     grids = [
-        MKLClassifierCV(ADDITIVE, penalty="l1", n_alphas=5, ratio=0.02, cv=3, tol=1e-6, kernels_as=form).fit(X, TWO)
+        MKLClassifierCV(ADDITIVE, penalty="l1", n_alphas=5, ratio=0.02, cv=3, tol=1e-6, representation=form).fit(X, TWO)
         for form in FORMS
     ]
     np.testing.assert_allclose(grids[0].alphas_, grids[1].alphas_, rtol=1e-9)
@@ -199,18 +199,18 @@ def test_a_plan_says_which_and_why() -> None:
     assert plan_kernels(44, 6_000, 10, memory_budget="40 GB").kind == "factored"
     assert plan_kernels(44, 6_000, 10, memory_budget="40 GB", n_landmark=4).kind == "packed"
     assert plan_kernels(44, 50_000, 10, memory_budget="400 GB", obstacle="no").kind != "factored"
-    assert plan_kernels(44, 100, 10, memory_budget="4 GB", kernels_as="factored").reason == "Factors: as asked."
+    assert plan_kernels(44, 100, 10, memory_budget="4 GB", representation="factored").reason == "Factors: as asked."
 
 
 def test_large_samples_take_factors_by_themselves() -> None:
     rows = np.random.default_rng(0).normal(size=(5_200, 2))
     model = MKLRegressor(ADDITIVE, alpha="0.3*max").fit(rows, np.sin(2 * rows[:, 0]))
-    assert model.kernels_as_ == "factored"
+    assert model.representation_ == "factored"
     assert model.dual_gap_ <= 1e-4
     rho = model.dual_coef_
     assert len(model.support_) == len(rho) > 5_000  # as a model on matrices has them
     assert abs(rho.sum()) <= 1e-9 * np.abs(rho).sum()
-    assert MKLRegressor(ADDITIVE).fit(rows[:100], rows[:100, 0]).kernels_as_ == "gram"
+    assert MKLRegressor(ADDITIVE).fit(rows[:100], rows[:100, 0]).representation_ == "gram"
 
 
 def test_the_default_bank_ends_at_any_number_of_rows_and_its_names_say_how() -> None:
@@ -218,7 +218,7 @@ def test_the_default_bank_ends_at_any_number_of_rows_and_its_names_say_how() -> 
     rows = rng.normal(size=(4_000, 3))
     y = np.sin(2 * rows[:, 0]) + rows[:, 1] * rows[:, 2] + 0.1 * rng.normal(size=4_000)
     model = MKLRegressor(alpha="0.1*max", tol=1e-3).fit(rows, y)
-    assert (model.kernels_as_, model.dual_gap_ <= 1e-3) == ("factored", True)
+    assert (model.representation_, model.dual_gap_ <= 1e-3) == ("factored", True)
     together = [name for name in model.kernel_names_ if name.startswith("all: gaussian")]
     assert len(together) == 3
     assert all(name.endswith("on 300 landmarks") for name in together)
@@ -245,13 +245,13 @@ def test_what_factors_cannot_do_is_refused_with_a_way_out(name: str) -> None:
     estimator, advice = REFUSED[name]
     rows = np.eye(180)[None] if estimator.kernels == "precomputed" else X
     with pytest.raises(IncompatibleError, match=advice):
-        estimator.set_params(kernels_as="factored").fit(rows, THREE)
+        estimator.set_params(representation="factored").fit(rows, THREE)
 
 
 def test_limits_and_callbacks_stop_a_fit() -> None:
     seen: list[Any] = []
     rows, noise = RNG.normal(size=(1500, 3)), RNG.normal(size=1500)
-    hard = MKLRegressor(ADDITIVE, tol=1e-12, kernels_as="factored")
+    hard = MKLRegressor(ADDITIVE, tol=1e-12, representation="factored")
     stopped = clone(hard).set_params(callback=lambda record: seen.append(record) or len(seen) > 1)
     with pytest.warns(ConvergenceWarning, match="stopped_by_callback"):
         stopped.fit(rows, noise)
@@ -270,7 +270,7 @@ EXPECTED_FAILURES = {
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:No kernel was selected:UserWarning")
 @parametrize_with_checks(
-    [MKLClassifier(FEW, kernels_as="factored"), MKLRegressor(FEW, kernels_as="factored")],
+    [MKLClassifier(FEW, representation="factored"), MKLRegressor(FEW, representation="factored")],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )
 def test_scikit_learn_accepts_them(estimator: Any, check: Any) -> None:
@@ -285,7 +285,7 @@ def test_a_large_table_is_copied_once_at_most(order: Any, dtype: Any, standardiz
     X = np.random.default_rng(0).normal(size=(60_000, 50)).astype(dtype, order=order)
     before = X.copy()
     bank = KernelBank.per_feature(widths=[1.0], standardize=standardize)
-    model = MKLRegressor(bank, kernels_as="factored")
+    model = MKLRegressor(bank, representation="factored")
     open_factored(bank, X[:500])  # so that what is compiled is there
     tracemalloc.start()
     fitted, stack = open_factored(bank, checked_rows(model, X, precomputed=False, reset=True))

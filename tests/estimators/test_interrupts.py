@@ -194,10 +194,10 @@ def test_folds_go_on_when_the_callback_asks_to_stop(data: Any) -> None:
     assert scores.calls == 3 * len(ALPHAS)
 
 
-@pytest.mark.parametrize("kernels_as", ["gram", "factored"])
+@pytest.mark.parametrize("representation", ["gram", "factored"])
 @pytest.mark.parametrize("loss", ["squared", "quantile"])
 def test_before_the_first_certificate_the_model_without_kernels_is_kept(
-    data: Any, monkeypatch: pytest.MonkeyPatch, kernels_as: str, loss: str
+    data: Any, monkeypatch: pytest.MonkeyPatch, representation: str, loss: str
 ) -> None:
     """Ctrl-C in the first pass over kernels: the constant is a model, and its gap says what it is worth."""
     calls = [0]
@@ -213,9 +213,9 @@ def test_before_the_first_certificate_the_model_without_kernels_is_kept(
 
         return interrupted
 
-    name, kind = ("quad", PackedStack) if kernels_as == "gram" else ("quad_bounds", CompositeStack)
+    name, kind = ("quad", PackedStack) if representation == "gram" else ("quad_bounds", CompositeStack)
     monkeypatch.setattr(kind, name, once(kind))
-    model = MKLRegressor(bank(), loss=loss, alpha=0.01, kernels_as=kernels_as)
+    model = MKLRegressor(bank(), loss=loss, alpha=0.01, representation=representation)
     with pytest.warns(ConvergenceWarning, match=r"interrupted\) after 0 iterations.*best model so far"):
         model.fit(data.X, data.y)
     assert calls[0] >= 2

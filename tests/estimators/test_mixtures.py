@@ -481,7 +481,7 @@ def test_a_target_that_no_kernel_predicts_is_named() -> None:
     X = rng.normal(size=(60, 2))
     Y = np.column_stack([np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=60), rng.normal(size=60)])
     bank = KernelBank.per_feature(widths=[1.0])
-    model = MKLRegressorCV(bank, l1_ratios=1.0, cv=3, n_alphas=4, ratio=0.1, kernels_as="factored")
+    model = MKLRegressorCV(bank, l1_ratios=1.0, cv=3, n_alphas=4, ratio=0.1, representation="factored")
     with pytest.warns(UserWarning, match=r"for 1 of 2 outputs \(1\): .* better than a constant"):
         model.fit(X, Y)
     assert not model.kernel_weights_[1].any()

@@ -217,7 +217,7 @@ def test_a_path_of_hazards_is_that_of_the_estimator_on_matrices_and_factors() ->
     y = survival_array(seen <= leaves, np.minimum(seen, leaves), rng.integers(0, 2, 120))
     bank = KernelBank.per_feature(widths=[0.5, 1.0], standardize=True)
     options: dict[str, Any] = {"kernels": bank, "loss": "cox", "n_alphas": 4, "ratio": 0.05, "tol": 1e-7}
-    gram, factored = (regularization_path(X, y, kernels_as=form, **options) for form in ("gram", "factored"))
+    gram, factored = (regularization_path(X, y, representation=form, **options) for form in ("gram", "factored"))
     assert gram.solutions[0].active.size == 0
     np.testing.assert_allclose(factored.alphas, gram.alphas, rtol=1e-6)
     np.testing.assert_allclose(factored.norms, gram.norms, atol=1e-3)

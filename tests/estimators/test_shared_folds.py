@@ -41,7 +41,7 @@ def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def fitted(X: Any, y: Any, wish: str, *args: Any, kernels: Any = FIXED, **options: Any) -> MKLRegressorCV:
-    model = MKLRegressorCV(kernels, kernels_as="factored", fold_kernels=wish, **({"cv": 3} | options))
+    model = MKLRegressorCV(kernels, representation="factored", fold_kernels=wish, **({"cv": 3} | options))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return model.fit(X, y, *args)
@@ -100,7 +100,7 @@ def test_scores_are_those_of_folds_with_their_own_kernels(name: str, n_targets: 
 @pytest.mark.parametrize(
     ("reason", "options"),
     [
-        ("kernels are held as Gram matrices", {"kernels_as": "gram"}),
+        ("kernels are held as Gram matrices", {"representation": "gram"}),
         ("the loss is 'huber'", {"loss": "huber"}),
         ("targets share their weights", {"weights": "shared"}),
         ("gives every kernel a weight", {"penalty": "ridge"}),
@@ -122,7 +122,7 @@ def test_what_cannot_be_shared_is_said_and_what_is_learned_of_rows_is_not_shared
     given: dict[str, Any] = {"n_alphas": 2, "ratio": 0.3, "penalty": "l1", "tol": 1e-3} | options
     if given["penalty"] == "ridge":
         given["alphas"] = [0.1]
-    form = {"kernels_as": given.pop("kernels_as", "factored")}
+    form = {"representation": given.pop("representation", "factored")}
     model = MKLRegressorCV(given.pop("kernels", FIXED), **({"cv": 2} | given), **form)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
@@ -177,7 +177,7 @@ def test_a_search_that_ends_early_keeps_what_all_folds_scored(
     monkeypatch.setattr(FoldModels, "at", late)
     for options in ({"penalty": "l1"}, {}):
         together.clear()
-        model = MKLRegressorCV(FIXED, kernels_as="factored", cv=3, n_alphas=5, ratio=0.1, **options)
+        model = MKLRegressorCV(FIXED, representation="factored", cv=3, n_alphas=5, ratio=0.1, **options)
         with pytest.warns(ConvergenceWarning, match="The search stopped"):
             model.fit(X, y)
         scores = model.cv_results_[[f"score_{fold}" for fold in range(3)]]
@@ -191,7 +191,7 @@ def test_a_search_that_ends_early_keeps_what_all_folds_scored(
 
 def test_paths_are_measured_in_shared_folds(together: list[int]) -> None:
     X, y = data()
-    given: dict[str, Any] = {"kernels": FIXED, "n_alphas": 3, "ratio": 0.1, "kernels_as": "factored", "tol": 1e-8}
+    given: dict[str, Any] = {"kernels": FIXED, "n_alphas": 3, "ratio": 0.1, "representation": "factored", "tol": 1e-8}
     path = regularization_path(X, y, cv=KFold(3), **given)
     assert together == [3, 3, 3]
     assert path.performance is not None

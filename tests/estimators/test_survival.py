@@ -301,9 +301,9 @@ def test_factors_give_the_same_model_baseline_and_curves_as_matrices(center: boo
     X, y = columns()
     bank = KernelBank.per_feature(Linear(), widths=[0.5, 1.0, 2.0], standardize=True, center=center)
     gram, factored = (
-        MKLSurvival(bank, alpha=0.02, tol=1e-8, kernels_as=form).fit(X, y) for form in ("gram", "factored")
+        MKLSurvival(bank, alpha=0.02, tol=1e-8, representation=form).fit(X, y) for form in ("gram", "factored")
     )
-    assert (gram.kernels_as_, factored.kernels_as_) == ("gram", "factored")
+    assert (gram.representation_, factored.representation_) == ("gram", "factored")
     assert factored.dual_gap_ <= 1e-8
     new = columns(seed=1)[0]
     np.testing.assert_allclose(factored.predict(new), gram.predict(new), atol=1e-3)
@@ -317,7 +317,7 @@ def test_models_on_factors_are_kept_in_files_that_do_not_grow_with_samples(tmp_p
     bank, sizes = KernelBank.per_feature(widths=[1.0], standardize=True), []
     for n in (200, 2000):
         X, y = columns(n)
-        model = MKLSurvival(bank, alpha=0.05, kernels_as="factored").fit(X, survival_array(y["event"], y["time"]))
+        model = MKLSurvival(bank, alpha=0.05, representation="factored").fit(X, survival_array(y["event"], y["time"]))
         save_model(model, tmp_path / f"{n}.mkl")
         np.testing.assert_array_equal(load_model(tmp_path / f"{n}.mkl").predict(X), model.predict(X))
         sizes.append((tmp_path / f"{n}.mkl").stat().st_size)
@@ -329,9 +329,9 @@ def test_folds_on_factors_choose_as_folds_of_matrices() -> None:
     X, y = columns(240)
     bank = KernelBank.per_feature(widths=[0.5, 1.0], standardize=True)
     gram, factored = (
-        MKLSurvivalCV(bank, n_alphas=5, cv=3, tol=1e-6, kernels_as=form).fit(X, y) for form in ("gram", "factored")
+        MKLSurvivalCV(bank, n_alphas=5, cv=3, tol=1e-6, representation=form).fit(X, y) for form in ("gram", "factored")
     )
-    assert factored.kernels_as_ == "factored"
+    assert factored.representation_ == "factored"
     np.testing.assert_allclose(factored.alphas_, gram.alphas_, rtol=1e-6)
     scores = [model.cv_frame()["mean_score"] for model in (gram, factored)]
     np.testing.assert_allclose(*scores, atol=2e-3)
@@ -352,7 +352,7 @@ def test_odd_studies_converge_on_factors(kind: str) -> None:
     else:
         weight = 10 ** np.random.default_rng(0).uniform(-4, 4, 800)
     bank = KernelBank.per_feature(widths=[0.5, 2.0], standardize=True)
-    model = MKLSurvival(bank, kernels_as="factored", alpha="0.02*max", tol=1e-6)
+    model = MKLSurvival(bank, representation="factored", alpha="0.02*max", tol=1e-6)
     assert model.fit(X, survival_array(event, time, strata), sample_weight=weight).dual_gap_ <= 1e-6
 
 
@@ -360,7 +360,7 @@ def test_hazards_without_end_are_said_to_be_so() -> None:
     X = np.linspace(0, 1, 400)[:, None]
     y = survival_array(np.ones(400, dtype=bool), 1.0 + X[:, 0])
     with pytest.warns(ConvergenceWarning, match="alpha is too small"):
-        MKLSurvival(LINE, kernels_as="factored", alpha=1e-9).fit(X, y)
+        MKLSurvival(LINE, representation="factored", alpha=1e-9).fit(X, y)
 
 
 @pytest.mark.filterwarnings("ignore:The best strength", "ignore:No kernel")

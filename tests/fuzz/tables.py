@@ -158,7 +158,7 @@ def _weighted(case: TableCase) -> Any:
 
 
 def _factored(case: TableCase) -> Any:
-    return MKLClassifierCV(case.bank, cv=3, n_alphas=3, kernels_as="factored").fit(case.X, case.classes)
+    return MKLClassifierCV(case.bank, cv=3, n_alphas=3, representation="factored").fit(case.X, case.classes)
 
 
 USES: dict[str, tuple[Callable[[TableCase], Any], int]] = {

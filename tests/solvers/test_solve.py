@@ -76,7 +76,7 @@ def test_a_survival_target_is_ranks_of_signed_times() -> None:
 def test_a_bank_with_its_table_is_a_function_of_new_rows(held: str) -> None:
     X, y = rows()
     new = np.random.default_rng(2).normal(size=(20, 3))
-    found = solve(BANK, y, X=X, relative_strength=0.1, tol=1e-8, kernels_as=held, **SQUARED)
+    found = solve(BANK, y, X=X, relative_strength=0.1, tol=1e-8, representation=held, **SQUARED)
     fitted, prepared = BANK.fit_prepare(X)
     cross = fitted.block(fitted.prepare(new), prepared)
     expected = np.tensordot(found.kernel_weights, cross, 1) @ found.dual_coef + found.intercept
@@ -93,7 +93,7 @@ def test_a_bank_with_its_table_is_a_function_of_new_rows(held: str) -> None:
 def test_a_bank_that_stacks_cannot_read_rows_for_prepares_new_rows(bank: KernelBank) -> None:
     X, y = rows()
     options: dict[str, Any] = {"relative_strength": 0.1, "tol": 1e-7, **SQUARED}
-    gram, factored = (solve(bank, y, X=X, kernels_as=held, **options) for held in ("gram", "factored"))
+    gram, factored = (solve(bank, y, X=X, representation=held, **options) for held in ("gram", "factored"))
     assert factored.certificate.primal == pytest.approx(gram.certificate.primal, rel=1e-6)
     difference = factored.decision_function(X) - gram.decision_function(X)
     assert np.ptp(difference) < 5e-2 * y.std()
@@ -103,7 +103,7 @@ def test_a_bank_that_stacks_cannot_read_rows_for_prepares_new_rows(bank: KernelB
 def test_targets_have_one_set_of_weights_or_each_its_own(held: str) -> None:
     X, f = rows()
     Y = np.column_stack([f, X[:, 2]])
-    options: dict[str, Any] = {"X": X, "relative_strength": 0.1, "tol": 1e-6, "kernels_as": held, **SQUARED}
+    options: dict[str, Any] = {"X": X, "relative_strength": 0.1, "tol": 1e-6, "representation": held, **SQUARED}
     shared, own = solve(BANK, Y, **options), solve(BANK, Y, outputs="own", **options)
     assert shared.decision_function(X).shape == (len(X), 2)
     assert shared.decompose(X[:5]).shape == (len(shared.active), 5, 2)
@@ -130,7 +130,7 @@ def test_samples_of_weight_zero_take_no_part(held: str) -> None:
     X, y = rows()
     weight = np.ones(len(y))
     weight[::3] = 0.0
-    options: dict[str, Any] = {"alpha": 0.05, "tol": 1e-7, "kernels_as": held, **SQUARED}
+    options: dict[str, Any] = {"alpha": 0.05, "tol": 1e-7, "representation": held, **SQUARED}
     found = solve(BANK, y, X=X, sample_weight=weight, **options)
     fewer = solve(BANK, y[weight > 0], X=X[weight > 0], **options)
     assert found.certificate.primal == pytest.approx(fewer.certificate.primal, rel=1e-9)
@@ -157,7 +157,7 @@ def test_pairs_of_columns_are_kernels_of_a_bank() -> None:
     joint = [(f"{i} and {j}", Gaussian("median"), [i, j]) for i, j in combinations(range(3), 2)]
     found = solve(
         BANK + KernelBank(joint, standardize=True), X[:, 0] * X[:, 1], X=X, relative_strength=0.1, tol=1e-5,
-        kernels_as="factored", **SQUARED,
+        representation="factored", **SQUARED,
     )  # fmt: skip
     assert found.weights_frame()["name"][0] == "0 and 1"
     surface = found.functions.surface(0, 1, 9)

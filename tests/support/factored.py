@@ -24,7 +24,7 @@ def on_factors(
     given: dict[str, Any] = {"loss": loss, "regularizer": regularizer} | options
     if isinstance(bank, FactoredStack):
         return solve(bank, y, **given)
-    return solve(bank or ADDITIVE, y, X=X, kernels_as="factored", **given)
+    return solve(bank or ADDITIVE, y, X=X, representation="factored", **given)
 
 
 def largest_strength(X: Any, y: Any, bank: Any, loss: Any = "logistic", **options: Any) -> float:

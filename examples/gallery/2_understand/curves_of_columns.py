@@ -22,7 +22,7 @@ model = solve(
     loss="squared",
     regularizer="l1",
     relative_strength=strength,
-    kernels_as="factored",
+    representation="factored",
 )
 print(model.weights_frame()[["name", "weight"]].to_string(index=False))
 print(f"relative duality gap of the exact kernels: {model.dual_gap:.0e}")

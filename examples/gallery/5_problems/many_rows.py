@@ -27,7 +27,7 @@ bank = KernelBank.per_feature(widths=list(np.geomspace(0.1, 5, 15)), standardize
 started = time.perf_counter()
 model = MKLClassifier(bank, alpha="0.01*max", tol=1e-3).fit(X, y)
 seconds = time.perf_counter() - started
-print(f"{len(y):,} rows, kernels held {model.kernels_as_}, {seconds:.1f} s")
+print(f"{len(y):,} rows, kernels held {model.representation_}, {seconds:.1f} s")
 print(f"relative duality gap {model.dual_gap_:.0e}")
 print(f"held-out accuracy {model.score(X_test, y_test):.3f}; selected:")
 print(model.weights_frame()[["name", "weight"]].to_string(index=False))

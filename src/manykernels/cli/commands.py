@@ -291,7 +291,7 @@ def compare(
 
 
 @app.command(help="Tell how many kernels a fit would have and what memory it would take.", epilog=EPILOG)
-@on_a_table(("kernels_as", "memory_budget"))
+@on_a_table(("representation", "memory_budget"))
 def plan(options: FitOptions, as_json: Json = False) -> None:
     """Tell what a fit would take."""
     with running("plan", as_json=as_json) as outcome:

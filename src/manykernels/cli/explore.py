@@ -39,7 +39,7 @@ PASSED_ON = (
     "time_limit",
     "fit_intercept",
     "n_jobs",
-    "kernels_as",
+    "representation",
     "memory_budget",
 )
 SHOWN_NAMES = 2
@@ -55,7 +55,7 @@ def run_plan(options: FitOptions, outcome: Outcome) -> None:
     plan = plan_for(
         bank,
         samples.features,
-        kernels_as=options.settings["kernels_as"],
+        representation=options.settings["representation"],
         memory_budget=options.settings["memory_budget"],
         n_targets=n_targets,
     )

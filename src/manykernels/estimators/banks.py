@@ -54,7 +54,7 @@ def with_kernels_of(estimator: Any, X: Any) -> Any:
     An estimator without a bank, or behind other steps of a pipeline, is cloned as it is.
     """
     again, own = clone(estimator), getattr(estimator, "kernels", None)
-    if isinstance(own, (KernelBank, PairKernels)) or (own is None and hasattr(estimator, "kernels_as")):
+    if isinstance(own, (KernelBank, PairKernels)) or (own is None and hasattr(estimator, "representation")):
         rows = X if isinstance(X, (Pairs, Table)) else Table.of(X, sparse=True)
         again.set_params(kernels=as_bank(own, rows).resolve(rows))
     return again

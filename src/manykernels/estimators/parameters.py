@@ -11,7 +11,7 @@ import numpy as np
 
 from manykernels.estimators.strength import AUTO, check_alpha, number_or_auto
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams.plan import KERNELS_AS, memory_bytes
+from manykernels.grams.plan import REPRESENTATIONS, memory_bytes
 from manykernels.objective.losses import LOSSES, Loss
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer
 from manykernels.solvers import SOLVERS, Solver, get_solver
@@ -204,11 +204,11 @@ _ALL = (
     ),
     Parameter("callback", None, "Called with each IterationRecord; a true value stops.", _check_callback),
     Parameter(
-        "kernels_as",
+        "representation",
         AUTO,
         "Kernels as Gram matrices or as factors, which grow with N alone; 'auto' plans.",
-        lambda value: check_choice(value, KERNELS_AS, "kernels_as"),
-        choices=KERNELS_AS,
+        lambda value: check_choice(value, REPRESENTATIONS, "representation"),
+        choices=REPRESENTATIONS,
     ),
     Parameter("memory_budget", None, "Memory for Gram matrices, such as '2 GB'.", memory_bytes),
     Parameter("n_jobs", None, "Threads; -1 takes all cores.", check_n_jobs),

@@ -18,7 +18,7 @@ Kind = Literal["dense", "packed", "lazy", "factored"]
 
 KINDS = ("dense", "packed", "lazy")
 GRAM, FACTORED = "gram", "factored"
-KERNELS_AS = ("auto", GRAM, FACTORED)
+REPRESENTATIONS = ("auto", GRAM, FACTORED)
 # Seconds of one core, set by hand to the fits that benchmarks/gram_or_factored.py times both ways
 ENTRY = 5e-9  # a Gram entry of one kernel: computed, stored, checked, read by the passes of a fit
 ANEW = 8  # passes of a fit that computes entries anew in each
@@ -266,7 +266,7 @@ def plan_kernels(
     n_samples: int,
     n_columns: int,
     *,
-    kernels_as: str = "auto",
+    representation: str = "auto",
     memory_budget: int | str | None = None,
     n_targets: int = 1,
     n_landmark: int = 0,
@@ -282,7 +282,7 @@ def plan_kernels(
     ----------
     n_kernels, n_samples, n_columns : int
         Of the bank and its rows.
-    kernels_as : {"auto", "gram", "factored"}
+    representation : {"auto", "gram", "factored"}
         "auto" chooses.
     memory_budget : int, str or None
         As in :func:`plan_stack`.
@@ -312,17 +312,17 @@ def plan_kernels(
     >>> [plan_kernels(44, n, 10, memory_budget="1 GB").kind for n in (300, 3_000, 50_000)]
     ['packed', 'factored', 'factored']
     """
-    if kernels_as not in KERNELS_AS:
-        raise InvalidInputError(f"kernels_as must be one of {KERNELS_AS}, got {kernels_as!r}.")
-    if kernels_as == FACTORED and obstacle is not None:
-        raise IncompatibleError(f"kernels_as='factored' cannot be had: {obstacle}. Or take kernels_as='gram'.")
+    if representation not in REPRESENTATIONS:
+        raise InvalidInputError(f"representation must be one of {REPRESENTATIONS}, got {representation!r}.")
+    if representation == FACTORED and obstacle is not None:
+        raise IncompatibleError(f"representation='factored' cannot be had: {obstacle}. Or take representation='gram'.")
     sizes = (n_kernels, n_samples, n_columns, n_landmark)
-    why = _why_factors(sizes, kernels_as, memory_budget, n_targets)
+    why = _why_factors(sizes, representation, memory_budget, n_targets)
     if why is None or obstacle is not None:
         try:
             return plan_stack(n_kernels, n_samples, memory_budget=memory_budget, n_targets=n_targets)
         except MemoryBudgetError as error:
-            able = "kernels_as='factored' forms none of them"
+            able = "representation='factored' forms none of them"
             more = able if obstacle is None else f"factors, which form none of them, cannot be had: {obstacle}"
             raise MemoryBudgetError(f"{error} (Matrices among samples: {more}.)") from None
     budget = memory_bytes(memory_budget)
@@ -353,11 +353,11 @@ def factored_seconds(n_kernels: int, n_samples: int, n_columns: int, n_landmark:
 
 
 def _why_factors(
-    sizes: tuple[int, int, int, int], kernels_as: str, memory_budget: int | str | None, n_targets: int
+    sizes: tuple[int, int, int, int], representation: str, memory_budget: int | str | None, n_targets: int
 ) -> str | None:
     """Return why kernels are to be held as factors; None if as matrices."""
-    if kernels_as != "auto":
-        return "as asked" if kernels_as == FACTORED else None
+    if representation != "auto":
+        return "as asked" if representation == FACTORED else None
     n_kernels, n_samples, n_columns, n_landmark = sizes
     try:
         plan = plan_stack(n_kernels, n_samples, memory_budget=memory_budget, n_targets=n_targets)

@@ -106,10 +106,10 @@ def _on_landmarks(entry: Any, count: int) -> Any:
     return replace(entry, specs=tuple(specs))
 
 
-def reads_sparse(kernels: Any, kernels_as: str) -> bool:
+def reads_sparse(kernels: Any, representation: str) -> bool:
     """Tell whether sparse rows can be read with these parameters: no means are subtracted, and no factors asked for."""
     whole = kernels is None or (isinstance(kernels, KernelBank) and not (kernels.standardize or kernels.center))
-    return whole and kernels_as != FACTORED
+    return whole and representation != FACTORED
 
 
 def open_training(
@@ -119,7 +119,7 @@ def open_training(
     memory_budget: int | str | None,
     n_jobs: int | None,
     n_targets: int,
-    kernels_as: str = GRAM,
+    representation: str = GRAM,
     obstacle: str | None = None,
     fit_intercept: bool = True,
     kind: str = "auto",
@@ -131,11 +131,11 @@ def open_training(
     memory_bytes(memory_budget)
     check_n_jobs(n_jobs)
     given = as_bank(kernels, X)
-    if kernels_as != GRAM:
+    if representation != GRAM:
         plan = plan_for(
             given,
             X,
-            kernels_as=kernels_as,
+            representation=representation,
             memory_budget=memory_budget,
             n_targets=n_targets,
             obstacle=obstacle,
@@ -154,7 +154,7 @@ def plan_for(
     kernels: Any,
     X: Any,
     *,
-    kernels_as: str,
+    representation: str,
     memory_budget: int | str | None,
     n_targets: int,
     obstacle: str | None = None,
@@ -163,8 +163,8 @@ def plan_for(
     """Return how the kernels of a bank on these rows will be held, and why; None for kernels that come as matrices."""
     bank = as_bank(kernels, X)
     if not isinstance(bank, KernelBank):
-        if kernels_as == FACTORED:
-            raise IncompatibleError(f"kernels_as='factored' cannot be had: {refusal(bank)}.")
+        if representation == FACTORED:
+            raise IncompatibleError(f"representation='factored' cannot be had: {refusal(bank)}.")
         return None
     table = Table.of(X, sparse=True)
     if table.is_sparse:
@@ -176,7 +176,7 @@ def plan_for(
         len(expanded),
         len(table),
         table.n_columns,
-        kernels_as=kernels_as,
+        representation=representation,
         memory_budget=memory_budget,
         n_targets=n_targets,
         n_landmark=sum(_needs_landmarks(spec, len(columns)) for _, spec, columns in expanded),

@@ -54,7 +54,7 @@ def solve(
     sample_weight: ArrayLike | None = None,
     kernel_penalties: ArrayLike | None = None,
     outputs: str = "shared",
-    kernels_as: str = "auto",
+    representation: str = "auto",
     memory_budget: int | str | None = None,
     n_jobs: int | None = None,
     solver: str | Solver = "auto",
@@ -101,7 +101,7 @@ def solve(
         Positive ``w``.
     outputs : {"shared", "own"}, default="shared"
         Whether several targets share their kernel weights, or each has its own: then a tuple of solutions is returned.
-    kernels_as : {"auto", "gram", "factored"}, default="auto"
+    representation : {"auto", "gram", "factored"}, default="auto"
         How kernels of a bank are held; see :func:`~manykernels.grams.plan.plan_kernels`.
     memory_budget : int, str or None
         Of a bank: bytes, or text such as ``"2GB"``; half of the memory if None.
@@ -162,7 +162,7 @@ def solve(
     given = _Given(
         kernels, target, X, known, first, fit_intercept and not known.couples_samples, sample_weight
     ).positive()
-    opened = given.opened(kernels_as, memory_budget, n_jobs)
+    opened = given.opened(representation, memory_budget, n_jobs)
     options: dict[str, Any] = {
         "fit_intercept": given.fit_intercept,
         "sample_weight": given.weight,
@@ -254,7 +254,7 @@ class _Given:
             self, kernels=kernels, X=rows, y=self.y[kept], weight=weight[kept], kept=kept, n_samples=len(weight)
         )
 
-    def opened(self, kernels_as: str, memory_budget: int | str | None, n_jobs: int | None) -> _Opened:
+    def opened(self, representation: str, memory_budget: int | str | None, n_jobs: int | None) -> _Opened:
         """Return the kernels as a stack."""
         if self.X is None:
             if isinstance(self.kernels, KernelBank):
@@ -267,7 +267,7 @@ class _Given:
         settings: dict[str, Any] = {
             "memory_budget": memory_budget,
             "n_targets": 1 if self.y.ndim == 1 else self.y.shape[1],
-            "kernels_as": kernels_as,
+            "representation": representation,
             "obstacle": obstacle_to_factors(self.loss, self.regularizer, "auto"),
             "fit_intercept": self.fit_intercept or self.loss.couples_samples,
         }

@@ -418,7 +418,7 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
 
     def _held_as_whole(self: Any, form: str) -> dict[str, str]:
         """Return the parameter by which kernels of a fold are held as those of all rows."""
-        return {"kernels_as": form} if "kernels_as" in self._plain._get_param_names() else {}
+        return {"representation": form} if "representation" in self._plain._get_param_names() else {}
 
     def _scoring_weight(self: Any, y: Array, weight: Array | None) -> Array | None:
         """Return the weights of held-out samples in the score."""

@@ -108,7 +108,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         what it scored, with a warning; the rest, and what the search leaves, is for the last fit.
     callback : callable or None, default=None
         Of the last fit, on all samples; the models of the folds call nothing.
-    kernels_as : {"auto", "gram", "factored"}, default="auto"
+    representation : {"auto", "gram", "factored"}, default="auto"
         As in the plain estimator. On factors a search tries strengths of the block 1-norm, and no averages.
     memory_budget : int, str or None, default=None
         What Gram matrices may take.
@@ -208,7 +208,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         max_iter: int = 200,
         time_limit: float | None = None,
         callback: Callback | None = None,
-        kernels_as: str = "auto",
+        representation: str = "auto",
         memory_budget: int | str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -234,7 +234,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         self.tol = tol
         self.max_iter = max_iter
         self.time_limit, self.callback = time_limit, callback
-        self.kernels_as, self.memory_budget = kernels_as, memory_budget
+        self.representation, self.memory_budget = representation, memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -320,7 +320,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         what it scored, with a warning; the rest, and what the search leaves, is for the last fit.
     callback : callable or None, default=None
         Of the last fit, on all samples; the models of the folds call nothing.
-    kernels_as : {"auto", "gram", "factored"}, default="auto"
+    representation : {"auto", "gram", "factored"}, default="auto"
         As in the plain estimator. On factors a search tries strengths of the block 1-norm, and no averages.
     memory_budget : int, str or None, default=None
         What Gram matrices may take.
@@ -401,7 +401,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         max_iter: int = 200,
         time_limit: float | None = None,
         callback: Callback | None = None,
-        kernels_as: str = "auto",
+        representation: str = "auto",
         memory_budget: int | str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -428,7 +428,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         self.tol = tol
         self.max_iter = max_iter
         self.time_limit, self.callback = time_limit, callback
-        self.kernels_as, self.memory_budget = kernels_as, memory_budget
+        self.representation, self.memory_budget = representation, memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose

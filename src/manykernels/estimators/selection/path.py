@@ -228,7 +228,7 @@ def regularization_path(
     kernel_penalties: Any = None,
     weights: str = "own",
     solver: str | Solver = "auto",
-    kernels_as: str = "auto",
+    representation: str = "auto",
     memory_budget: int | str | None = None,
     n_jobs: int | None = None,
     progress: Callable[[int, int], Any] | None = None,
@@ -280,7 +280,7 @@ def regularization_path(
         kernel weights; intercepts are then arrays.
     solver : str or Solver, default="auto"
         Solver of every problem.
-    kernels_as : {"auto", "gram", "factored"}, default="auto"
+    representation : {"auto", "gram", "factored"}, default="auto"
         As in the estimators; of no account for a GramStack.
     memory_budget : int, str or None
         As in the estimators.
@@ -332,12 +332,12 @@ def regularization_path(
     >>> int(path.summary()["n_active"][0]), path.frame()["kernel"][0]
     (0, 'x1: gaussian(width=0.5*median)')
     """
-    check_parameters({"weights": weights, "kernels_as": kernels_as})
+    check_parameters({"weights": weights, "representation": representation})
     known = loss_of(loss, loss_parameters)
     family = PenaltyFamily(penalty, penalty_parameters or {}, mu)
     obstacle = obstacle_to_factors(known, family.at(1.0, 1.0), solver)
     fit_intercept &= not known.couples_samples
-    stack, names = _opened(X, kernels, kernels_as, obstacle, fit_intercept, memory_budget, n_jobs)
+    stack, names = _opened(X, kernels, representation, obstacle, fit_intercept, memory_budget, n_jobs)
     classes, targets = _targets(y, known, shared=weights == "shared")
     problem = problem_of(
         stack,
@@ -359,7 +359,7 @@ def regularization_path(
     warn_unfinished(solutions)
     norms = np.array([fit.norms[0] for fit in fits])
     settings = {"kernels": kernels, "fit_intercept": fit_intercept, "kernel_penalties": kernel_penalties}
-    settings |= {"weights": weights, "kernels_as": kernels_as, "memory_budget": memory_budget, "n_jobs": n_jobs}
+    settings |= {"weights": weights, "representation": representation, "memory_budget": memory_budget, "n_jobs": n_jobs}
     splits = Splits(cv, scoring, solver, parameters, settings | {"verbose": verbose})
     performance = splits.measure(X, y, sample_weight, grid, known, family) if len(fits) == len(grid) else None
     return RegularizationPath(grid[: len(fits)], solutions, norms, names, alpha_max, classes, performance)
@@ -430,7 +430,7 @@ def warn_unfinished(solutions: tuple[Solution, ...]) -> None:
 def _opened(
     X: Any,
     kernels: Any,
-    kernels_as: str,
+    representation: str,
     obstacle: str | None,
     fit_intercept: bool,
     memory_budget: int | str | None,
@@ -445,7 +445,7 @@ def _opened(
         memory_budget=memory_budget,
         n_jobs=n_jobs,
         n_targets=1,
-        kernels_as=kernels_as,
+        representation=representation,
         obstacle=obstacle,
         fit_intercept=fit_intercept,
     )

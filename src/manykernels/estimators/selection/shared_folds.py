@@ -136,7 +136,7 @@ def obstacle_to_sharing(
     if wish == OWN:
         return "fold_kernels='own' asks for kernels of each fold"
     if form != FACTORED:
-        return "kernels are held as Gram matrices, of which folds take parts; pass kernels_as='factored'"
+        return "kernels are held as Gram matrices, of which folds take parts; pass representation='factored'"
     if getattr(model, "weights", OWN) == SHARED:
         return "targets share their weights, and sums are those of one target at a time; take weights='own'"
     if not (loss.linear_dual and loss.curvature == 1):

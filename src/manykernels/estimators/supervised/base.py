@@ -163,10 +163,10 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._takes_kernels
-        if hasattr(self, "kernels_as") and isinstance(bank := self.kernels or KernelBank.auto(), KernelBank):
+        if hasattr(self, "representation") and isinstance(bank := self.kernels or KernelBank.auto(), KernelBank):
             tags.input_tags.categorical = tags.input_tags.string = bank.reads_categories
             tags.input_tags.allow_nan = bank.missing != "error"
-        tags.input_tags.sparse = self._takes_sparse and reads_sparse(self.kernels, self.kernels_as)
+        tags.input_tags.sparse = self._takes_sparse and reads_sparse(self.kernels, self.representation)
         return tags
 
     # --- fitting ----------------------------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
             memory_budget=self.memory_budget,
             n_jobs=self.n_jobs if n_targets == 1 else None,
             n_targets=n_targets,
-            kernels_as=getattr(self, "kernels_as", GRAM),
+            representation=getattr(self, "representation", GRAM),
             obstacle=self._obstacle_to_factors(loss, regularizer),
             fit_intercept=self._free_constant,
             kind=kind,
@@ -355,7 +355,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
         plan = plan_for(
             self.kernels,
             samples.rows,
-            kernels_as=getattr(self, "kernels_as", GRAM),
+            representation=getattr(self, "representation", GRAM),
             memory_budget=self.memory_budget,
             n_targets=self._n_targets,
             obstacle=self._obstacle_to_factors(loss, regularizer),
@@ -426,11 +426,11 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
         """
         for name in ("support_", "dual_coef_", "approximate_gap_", "_support_targets", "_support_weights"):
             self.__dict__.pop(name, None)
-        self.kernels_as_ = FACTORED if isinstance(self._expansion, FactoredExpansion) else GRAM
+        self.representation_ = FACTORED if isinstance(self._expansion, FactoredExpansion) else GRAM
         factored = [found.functions for found in solutions if isinstance(found.functions, FactorFunctions)]
         if factored:
             self.approximate_gap_ = max(functions.approximate_gap for functions in factored)
-            if getattr(self, "kernels_as", GRAM) != FACTORED:
+            if getattr(self, "representation", GRAM) != FACTORED:
                 self._keep_dual(np.vstack([found.dual_coef.T for found in solutions]), samples)
             return [_without_samples(found) for found in solutions]
         rho = self._expansion.coefficients  # type: ignore[union-attr]  # of samples

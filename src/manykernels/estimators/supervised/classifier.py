@@ -85,7 +85,7 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
         Called with an :class:`IterationRecord` after each certified iteration; a true value stops and keeps the model.
         With several classes it is called for each, in threads with ``n_jobs``, and stops that one only. A model file
         does not keep it.
-    kernels_as : {"auto", "gram", "factored"}, default="auto"
+    representation : {"auto", "gram", "factored"}, default="auto"
         "gram" holds N x N matrices. "factored" holds every kernel as ``Z Z'`` with few columns: time and memory grow
         with N alone, prediction and model file do not grow with it at all, and ``dual_gap_`` is still that of the exact
         kernels; penalties and losses of :func:`solve` there. "auto" takes factors for large samples, or where Gram
@@ -138,7 +138,7 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
         The constant ``b``.
     dual_gap_ : float
         Relative duality gap of the exact kernels; the largest over the classes.
-    kernels_as_ : {"gram", "factored"}
+    representation_ : {"gram", "factored"}
         How the kernels were held.
     approximate_gap_ : float
         With factors: relative gap of the problem with factors in place of kernels, which proves nothing about these.
@@ -169,7 +169,7 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
     With ``weights="shared"`` and more than two classes there is one problem for all of them, in which a kernel counts
     with the norm over all classes, ``||f_m||^2 = sum_c ||f_mc||^2``, and is selected for all or for none. The logistic
     loss is then the multinomial one, ``log sum_c exp(f_c) - f_y``, and the squared hinge loss is summed over the
-    classes against the rest, as is the hinge loss with ``kernels_as="factored"``. ``dual_gap_`` is of that problem.
+    classes against the rest, as is the hinge loss with ``representation="factored"``. ``dual_gap_`` is of that problem.
 
     References
     ----------
@@ -213,7 +213,7 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
         max_iter: int = 200,
         time_limit: float | None = None,
         callback: Callback | None = None,
-        kernels_as: str = "auto",
+        representation: str = "auto",
         memory_budget: int | str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -236,7 +236,7 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
         self.max_iter = max_iter
         self.time_limit = time_limit
         self.callback = callback
-        self.kernels_as = kernels_as
+        self.representation = representation
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state

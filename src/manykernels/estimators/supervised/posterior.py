@@ -89,7 +89,7 @@ def posterior_of(model: Any, target: int = 0) -> Posterior:
     if not isinstance(expansion, KernelExpansion):
         raise InvalidInputError(
             "The kernels of this model were held as factors, and it keeps no samples to measure uncertainty by: fit it "
-            "with kernels_as='gram'."
+            "with representation='gram'."
         )
     if "_support_weights" not in model.__dict__:
         raise InvalidInputError("This model was made without what bands need; fit it again.")

@@ -104,7 +104,7 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         Called with an :class:`IterationRecord` after each certified iteration; a true value stops and keeps the model.
         With several targets it is called for each, in threads with ``n_jobs``, and stops that one only. A model file
         does not keep it.
-    kernels_as : {"auto", "gram", "factored"}, default="auto"
+    representation : {"auto", "gram", "factored"}, default="auto"
         "gram" holds N x N matrices. "factored" holds every kernel as ``Z Z'`` with few columns: time and memory grow
         with N alone, prediction and model file do not grow with it at all, and ``dual_gap_`` is still that of the exact
         kernels; penalties and losses of :func:`solve` there. "auto" takes factors for large samples, or where Gram
@@ -155,7 +155,7 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         The constant ``b``.
     dual_gap_ : float
         Relative duality gap of the exact kernels; the largest over the targets.
-    kernels_as_ : {"gram", "factored"}
+    representation_ : {"gram", "factored"}
         How the kernels were held.
     approximate_gap_ : float
         With factors: relative gap of the problem with factors in place of kernels, which proves nothing about these.
@@ -186,7 +186,7 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
     With ``weights="shared"`` and y of two dimensions there is one problem for all targets, in which a kernel counts
     with the norm over all targets, ``||f_m||^2 = sum_t ||f_mt||^2``, and is selected for all or for none. The loss is
     summed over the targets and must have derivatives, like ``"squared"`` or ``"huber"``, unless
-    ``kernels_as="factored"``. Targets of larger scale then count for more; standardize them if they should not.
+    ``representation="factored"``. Targets of larger scale then count for more; standardize them if they should not.
     ``dual_gap_`` is of that problem.
 
     References
@@ -232,7 +232,7 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         max_iter: int = 200,
         time_limit: float | None = None,
         callback: Callback | None = None,
-        kernels_as: str = "auto",
+        representation: str = "auto",
         memory_budget: int | str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -257,7 +257,7 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         self.max_iter = max_iter
         self.time_limit = time_limit
         self.callback = callback
-        self.kernels_as = kernels_as
+        self.representation = representation
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state

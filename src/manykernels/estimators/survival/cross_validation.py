@@ -67,7 +67,7 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         scored is taken, with a warning; the rest, and what they leave, is for the last fit. Ctrl-C does the same.
     callback : callable or None, default=None
         Of the last fit, on all samples; the models of the folds call nothing.
-    kernels_as : {"auto", "gram", "factored"}, default="auto"
+    representation : {"auto", "gram", "factored"}, default="auto"
         Kernels as N x N matrices or as factors; folds as all samples.
     memory_budget : int, str or None, default=None
         What Gram matrices may take.
@@ -137,7 +137,7 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         max_iter: int = 200,
         time_limit: float | None = None,
         callback: Callback | None = None,
-        kernels_as: str = "auto",
+        representation: str = "auto",
         memory_budget: int | str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -163,7 +163,7 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         self.max_iter = max_iter
         self.time_limit = time_limit
         self.callback = callback
-        self.kernels_as = kernels_as
+        self.representation = representation
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state

@@ -57,7 +57,7 @@ class MKLSurvival(BaseMKL):
         Most seconds of the solver. What is reached by then is kept, with its gap and a ConvergenceWarning.
     callback : callable or None, default=None
         Called with an :class:`IterationRecord` after each certified iteration; a true value stops and keeps the model.
-    kernels_as : {"auto", "gram", "factored"}, default="auto"
+    representation : {"auto", "gram", "factored"}, default="auto"
         N x N matrices, for thousands of samples, or factors, whose time and memory grow with the number of samples.
     memory_budget : int, str or None, default=None
         What Gram matrices may take.
@@ -87,7 +87,7 @@ class MKLSurvival(BaseMKL):
         All times of events.
     dual_gap_ : float
         Relative duality gap.
-    kernels_as_ : {"gram", "factored"}
+    representation_ : {"gram", "factored"}
         How kernels were held.
     approximate_gap_ : float
         For factors only: the gap of the problem with factors in place of kernels, which proves nothing about these.
@@ -150,7 +150,7 @@ class MKLSurvival(BaseMKL):
         max_iter: int = 200,
         time_limit: float | None = None,
         callback: Callback | None = None,
-        kernels_as: str = "auto",
+        representation: str = "auto",
         memory_budget: int | str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
@@ -170,7 +170,7 @@ class MKLSurvival(BaseMKL):
         self.max_iter = max_iter
         self.time_limit = time_limit
         self.callback = callback
-        self.kernels_as = kernels_as
+        self.representation = representation
         self.memory_budget = memory_budget
         self.n_jobs = n_jobs
         self.random_state = random_state

@@ -82,13 +82,13 @@ def open_factored(bank: KernelBank, X: Any, *, fit_intercept: bool = True) -> tu
     """
     why = refusal(bank, fit_intercept=fit_intercept)
     if why is not None:
-        raise IncompatibleError(f"This bank cannot be held as factors: {why}. Or pass kernels_as='gram'.")
+        raise IncompatibleError(f"This bank cannot be held as factors: {why}. Or pass representation='gram'.")
     bare, values = bank.fit_columns(X)
     gaps = bool(np.isnan(values).any())
     if gaps and bank.center:
         raise IncompatibleError(
             "Kernels with missing values cannot be centered as factors: rows that lack a column would not be zero. "
-            "Take center=False, impute the values, or pass kernels_as='gram' for fewer rows."
+            "Take center=False, impute the values, or pass representation='gram' for fewer rows."
         )
     table = ColumnTable(np.asfortranarray(values), missing="mask" if gaps else "error")
     del values

@@ -114,7 +114,7 @@ def get_shared_loss(loss: str | Loss | SharedLoss, *, kinks: bool = False) -> Sh
         instead = "'squared_hinge' or 'logistic'" if known.task == "classification" else "'squared' or 'huber'"
         raise IncompatibleError(
             f"weights='shared' needs a loss with derivatives on N x N matrices, and {known.name!r} has kinks. Use "
-            f"{instead}, weights='own', or kernels_as='factored', which smooths it inside the certificate."
+            f"{instead}, weights='own', or representation='factored', which smooths it inside the certificate."
         )
     return Separable(known)
 
