@@ -52,9 +52,9 @@ def losing(tables: dict[str, pd.DataFrame], share: float, rng: np.random.Generat
     return {name: table.drop(index=losers[lost == v]) for v, (name, table) in enumerate(tables.items())}
 
 
-def classifier(center: bool, weights: str) -> MKLClassifier:
+def classifier(center: bool, outputs: str) -> MKLClassifier:
     """Return the classifier that all methods share."""
-    return MKLClassifier(KernelBank.from_views(center=center), weights=weights)
+    return MKLClassifier(KernelBank.from_views(center=center), outputs=outputs)
 
 
 def accuracies(

@@ -162,7 +162,7 @@ def factored_frame(n_samples: int, n_targets: int, share: float, seed: int, *, h
         for weights in ("shared", "own"):
             started = time.process_time()
             with common.quiet():
-                model = kind(bank, loss=loss, weights=weights, tol=tol, **options).fit(X, y)
+                model = kind(bank, loss=loss, outputs=weights, tol=tol, **options).fit(X, y)
             cpu = time.process_time() - started
             columns = np.arange(len(model.kernel_names_)) // len(WIDTHS)
             chosen = np.unique(columns[np.atleast_2d(model.kernel_weights_).any(axis=0)])
@@ -243,7 +243,7 @@ def _fitted(
     )
     started = time.process_time()
     with common.quiet():
-        model = MKLClassifier(bank, loss=loss, alpha=alpha, weights=weights).fit(data.X[train], data.y[train])
+        model = MKLClassifier(bank, loss=loss, alpha=alpha, outputs=weights).fit(data.X[train], data.y[train])
     cpu = time.process_time() - started
     active = np.atleast_2d(model.kernel_weights_) > 0
     return {

@@ -26,7 +26,7 @@ X_train, X_test, y_train, y_test = train_test_split(
 )
 
 for weights in ("own", "shared"):
-    model = MKLClassifier(bank, weights=weights, alpha=0.003).fit(X_train, y_train)
+    model = MKLClassifier(bank, outputs=weights, alpha=0.003).fit(X_train, y_train)
     active = np.atleast_2d(model.kernel_weights_) > 0
     print(
         f"{weights}: accuracy {model.score(X_test, y_test):.3f}, {active.any(axis=0).sum()} of "

@@ -123,7 +123,7 @@ def test_every_target_has_a_strength_of_its_own() -> None:
 @pytest.mark.parametrize("loss", ["squared", "huber"])
 def test_targets_with_shared_weights_have_one_strength_in_their_unit(loss: str) -> None:
     both = np.column_stack([Y, X[:, 1]])
-    found = [MKLRegressor(BANK, loss=loss, weights="shared", **TIGHT).fit(X, unit * both) for unit in (1.0, 1e4)]
+    found = [MKLRegressor(BANK, loss=loss, outputs="shared", **TIGHT).fit(X, unit * both) for unit in (1.0, 1e4)]
     assert isinstance(found[0].alpha_, float)
     np.testing.assert_allclose(1e-4 * found[1].predict(NEW), found[0].predict(NEW), atol=1e-3)
 
@@ -251,7 +251,7 @@ def test_factors_and_matrices_measure_the_same_noise() -> None:
 
 def test_rows_of_several_targets_with_shared_weights_are_permuted_as_wholes() -> None:
     both = np.column_stack([Y, X[:, 1]])
-    model = MKLRegressor("precomputed", weights="shared", alpha="1*noise", tol=1e-3).fit(GRAMS, both)
+    model = MKLRegressor("precomputed", outputs="shared", alpha="1*noise", tol=1e-3).fit(GRAMS, both)
     centered = both - both.mean(axis=0)
     largest = []
     rng = np.random.default_rng(0)  # the seed of permutations

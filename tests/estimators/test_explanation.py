@@ -49,7 +49,7 @@ def test_parts_of_one_target_are_named_and_add_up() -> None:
 
 @pytest.mark.parametrize("weights", ["own", "shared"])
 def test_parts_of_classes_lie_under_their_labels(weights: str) -> None:
-    model = MKLClassifier(SINGLE, weights=weights, alpha=0.02).fit(X, LABELS)
+    model = MKLClassifier(SINGLE, outputs=weights, alpha=0.02).fit(X, LABELS)
     parts = model.decompose_frame(X)
     assert list(parts.columns.names) == ["class", "kernel"]
     for number, label in enumerate(model.classes_):

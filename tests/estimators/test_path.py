@@ -204,9 +204,9 @@ def test_labels_of_two_classes_are_encoded() -> None:
 
 def test_more_classes_need_shared_weights() -> None:
     X, labels = np.random.default_rng(4).normal(size=(12, 2)), np.array(["a", "b", "c"] * 4)
-    with pytest.raises(InvalidInputError, match=r"3 classes \('a', 'b', 'c'\).*weights='shared'"):
+    with pytest.raises(InvalidInputError, match=r"3 classes \('a', 'b', 'c'\).*outputs='shared'"):
         regularization_path(X, labels, loss="logistic", alphas=[0.1])
-    path = regularization_path(X, labels, loss="logistic", weights="shared", alphas=[0.1])
+    path = regularization_path(X, labels, loss="logistic", outputs="shared", alphas=[0.1])
     assert np.asarray(path.classes).tolist() == ["a", "b", "c"]
 
 
@@ -226,7 +226,7 @@ def test_a_path_of_hazards_is_that_of_the_estimator_on_matrices_and_factors() ->
     breslow = regularization_path(X, y, loss_parameters={"ties": "breslow"}, **options)
     np.testing.assert_allclose(breslow.norms, gram.norms, atol=1e-3)  # there are no ties
     with pytest.raises(InvalidInputError, match="has one target"):
-        regularization_path(X, y, loss="cox", weights="shared")
+        regularization_path(X, y, loss="cox", outputs="shared")
 
 
 # --- performance ------------------------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ def test_several_outputs_and_empty_models_have_deviations() -> None:
     mean, deviation = both.predict(NEW, return_std=True)
     assert mean.shape == deviation.shape == (7, 2)
     np.testing.assert_allclose(deviation[:, 0], alone.predict(NEW, return_std=True)[1], rtol=1e-6)
-    shared = MKLRegressor(BANK, weights="shared", representation="gram").fit(X, np.column_stack([Y, X[:, 1]]))
+    shared = MKLRegressor(BANK, outputs="shared", representation="gram").fit(X, np.column_stack([Y, X[:, 1]]))
     assert shared.predict(NEW, return_std=True)[1].shape == (7, 2)
     with pytest.warns(UserWarning, match="No kernel was selected"):
         constant = MKLRegressor(BANK, alpha="2*max", representation="gram").fit(X, Y)

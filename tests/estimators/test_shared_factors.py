@@ -1,4 +1,4 @@
-"""``weights="shared"`` on kernels held as factors: the estimators, their CV twins, paths, files and tables."""
+"""``outputs="shared"`` on kernels held as factors: the estimators, their CV twins, paths, files and tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OTHERS = RNG.normal(size=(20, 3))
 @pytest.mark.parametrize("center", [False, True])
 def test_a_regressor_is_that_of_gram_matrices(center: bool, tmp_path: Any) -> None:
     bank = ADDITIVE.replace(center=center)
-    options: dict[str, Any] = {"weights": "shared", "alpha": 0.05, "tol": 2e-8}
+    options: dict[str, Any] = {"outputs": "shared", "alpha": 0.05, "tol": 2e-8}
     factors = MKLRegressor(bank, representation="factored", **options).fit(X, TARGETS)
     matrices = MKLRegressor(bank, representation="gram", **options).fit(X, TARGETS)
     assert (factors.representation_, matrices.representation_) == ("factored", "gram")
@@ -50,8 +50,8 @@ def test_a_regressor_is_that_of_gram_matrices(center: bool, tmp_path: Any) -> No
 
 
 def test_a_classifier_is_the_multinomial_one(tmp_path: Any) -> None:
-    factors = MKLClassifier(ADDITIVE, weights="shared", representation="factored", tol=1e-7).fit(X, LABELS)
-    matrices = MKLClassifier(ADDITIVE, weights="shared", representation="gram", tol=1e-7).fit(X, LABELS)
+    factors = MKLClassifier(ADDITIVE, outputs="shared", representation="factored", tol=1e-7).fit(X, LABELS)
+    matrices = MKLClassifier(ADDITIVE, outputs="shared", representation="gram", tol=1e-7).fit(X, LABELS)
     assert factors.dual_gap_ <= 1e-7
     np.testing.assert_allclose(factors.alpha_, matrices.alpha_)
     np.testing.assert_allclose(factors.predict_proba(OTHERS), matrices.predict_proba(OTHERS), atol=1e-3)
@@ -62,16 +62,16 @@ def test_a_classifier_is_the_multinomial_one(tmp_path: Any) -> None:
 
 
 def test_kinked_losses_can_be_had_on_factors_only() -> None:
-    model = MKLClassifier(ADDITIVE, weights="shared", loss="hinge", representation="factored", tol=1e-3).fit(X, LABELS)
+    model = MKLClassifier(ADDITIVE, outputs="shared", loss="hinge", representation="factored", tol=1e-3).fit(X, LABELS)
     assert model.dual_gap_ <= 1e-3
     assert model.score(X, LABELS) > 0.8
     with pytest.raises(IncompatibleError, match="representation='factored'"):
-        MKLClassifier(ADDITIVE, weights="shared", loss="hinge", representation="gram").fit(X, LABELS)
+        MKLClassifier(ADDITIVE, outputs="shared", loss="hinge", representation="gram").fit(X, LABELS)
 
 
 @pytest.mark.parametrize(("kind", "y"), [(MKLRegressorCV, TARGETS), (MKLClassifierCV, LABELS)])
 def test_cross_validation_chooses_what_it_chooses_on_matrices(kind: Any, y: Any) -> None:
-    options: dict[str, Any] = {"weights": "shared", "alphas": [0.1, 0.01, 0.0001], "cv": 2}
+    options: dict[str, Any] = {"outputs": "shared", "alphas": [0.1, 0.01, 0.0001], "cv": 2}
     factors = kind(ADDITIVE, representation="factored", **options).fit(X, y)
     matrices = kind(ADDITIVE, representation="gram", **options).fit(X, y)
     assert factors.representation_ == "factored"
@@ -80,7 +80,7 @@ def test_cross_validation_chooses_what_it_chooses_on_matrices(kind: Any, y: Any)
 
 
 def test_a_path_is_that_of_gram_matrices() -> None:
-    options: dict[str, Any] = {"kernels": ADDITIVE, "weights": "shared", "n_alphas": 4, "loss": "squared", "tol": 1e-6}
+    options: dict[str, Any] = {"kernels": ADDITIVE, "outputs": "shared", "n_alphas": 4, "loss": "squared", "tol": 1e-6}
     kinds = ("factored", "gram")
     factors, matrices = (regularization_path(X, TARGETS, representation=kind, **options) for kind in kinds)
     np.testing.assert_allclose(factors.alphas, matrices.alphas)
@@ -91,7 +91,7 @@ def test_a_path_is_that_of_gram_matrices() -> None:
 def test_targets_of_large_samples_share_factors_by_themselves() -> None:
     rows = RNG.normal(size=(5_100, 2))
     Y = np.column_stack([np.sin(2 * rows[:, 0]), rows[:, 0] ** 2])
-    model = MKLRegressor(ADDITIVE, weights="shared", alpha="0.3*max").fit(rows, Y)
+    model = MKLRegressor(ADDITIVE, outputs="shared", alpha="0.3*max").fit(rows, Y)
     assert model.representation_ == "factored"
     assert model.dual_gap_ <= 1e-4
 

@@ -102,7 +102,7 @@ def test_scores_are_those_of_folds_with_their_own_kernels(name: str, n_targets: 
     [
         ("kernels are held as Gram matrices", {"representation": "gram"}),
         ("the loss is 'huber'", {"loss": "huber"}),
-        ("targets share their weights", {"weights": "shared"}),
+        ("targets share their weights", {"outputs": "shared"}),
         ("gives every kernel a weight", {"penalty": "ridge"}),
         ("no two may hold out the same", {"cv": ShuffleSplit(2, test_size=0.6, random_state=0)}),
         ("folds must train on all rows that they do not hold out", {"cv": TimeSeriesSplit(3)}),

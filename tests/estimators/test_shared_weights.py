@@ -1,4 +1,4 @@
-"""``weights="shared"``: shapes, predictions, reports, model files, paths and cross-validation, refusals."""
+"""``outputs="shared"``: shapes, predictions, reports, model files, paths and cross-validation, refusals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CHECKS = {
 CHECKED = [
     (estimator, check)
     for kind in (MKLClassifier, MKLRegressor)
-    for estimator, check in estimator_checks_generator(kind(weights="shared"))
+    for estimator, check in estimator_checks_generator(kind(outputs="shared"))
     if getattr(check, "func", check).__name__ in CHECKS
 ]
 
@@ -53,12 +53,12 @@ TARGETS = np.column_stack([np.sin(X[:, 2]), X[:, 3] ** 2, X[:, 2] - X[:, 3]]) + 
 
 @pytest.fixture(scope="module")
 def classifier():
-    return MKLClassifier(weights="shared", tol=1e-6).fit(X, LABELS)
+    return MKLClassifier(outputs="shared", tol=1e-6).fit(X, LABELS)
 
 
 @pytest.fixture(scope="module")
 def regressor():
-    return MKLRegressor(weights="shared").fit(X, TARGETS)
+    return MKLRegressor(outputs="shared").fit(X, TARGETS)
 
 
 def test_shapes_and_certificate(classifier):
@@ -102,7 +102,7 @@ def test_model_files_keep_the_model(kind, request, tmp_path):
     save_model(model, tmp_path / "model.mkl")
     same = load_model(tmp_path / "model.mkl")
     np.testing.assert_array_equal(same.predict(X), model.predict(X))
-    assert same.weights == "shared"
+    assert same.outputs == "shared"
     assert same.solution_.certificate == model.solution_.certificate
 
 
@@ -116,7 +116,7 @@ def test_targets_are_predicted_together(regressor):
 
 def test_counts_of_several_targets_are_predicted_as_means():
     counts = RNG.poisson(np.exp(np.column_stack([X[:, 2] / 3.0, X[:, 3]])))
-    model = MKLRegressor(weights="shared", loss="poisson").fit(X, counts)
+    model = MKLRegressor(outputs="shared", loss="poisson").fit(X, counts)
     assert (model.predict(X) > 0).all()
     # The mean of the predictions is that of the counts, as an intercept without penalty makes it.
     np.testing.assert_allclose(model.predict(X).mean(axis=0), counts.mean(axis=0), rtol=1e-3)
@@ -146,34 +146,34 @@ def test_targets_under_ridge_are_learned_by_one_factorization():
 
 
 def test_one_target_or_two_classes_have_nothing_to_share():
-    one = MKLRegressor(weights="shared").fit(X, TARGETS[:, 0])
+    one = MKLRegressor(outputs="shared").fit(X, TARGETS[:, 0])
     np.testing.assert_array_equal(one.dual_coef_, MKLRegressor().fit(X, TARGETS[:, 0]).dual_coef_)
-    two = MKLClassifier(weights="shared").fit(X[:50], LABELS[:50])
+    two = MKLClassifier(outputs="shared").fit(X[:50], LABELS[:50])
     np.testing.assert_array_equal(two.dual_coef_, MKLClassifier().fit(X[:50], LABELS[:50]).dual_coef_)
-    column = MKLRegressor(weights="shared").fit(X, TARGETS[:, :1])
+    column = MKLRegressor(outputs="shared").fit(X, TARGETS[:, :1])
     np.testing.assert_array_equal(column.predict(X)[:, 0], one.predict(X))
 
 
 def test_weights_of_samples_and_classes_count():
     weight = np.where(np.arange(len(X)) % 3 == 0, 0.0, 1.0)
-    weighted = MKLClassifier(weights="shared", class_weight="balanced").fit(X, LABELS, sample_weight=weight)
+    weighted = MKLClassifier(outputs="shared", class_weight="balanced").fit(X, LABELS, sample_weight=weight)
     assert weighted.solution_.dual_coef.shape == (len(X), 3)
     assert not weighted.solution_.dual_coef[weight == 0].any()
     assert not np.isin(weighted.support_, np.flatnonzero(weight == 0)).any()
 
 
 def test_cross_validation_and_path_share_too():
-    chosen = MKLClassifierCV(weights="shared", cv=3, n_alphas=5).fit(X, LABELS)
+    chosen = MKLClassifierCV(outputs="shared", cv=3, n_alphas=5).fit(X, LABELS)
     assert chosen.kernel_weights_.ndim == 1
-    assert clone(chosen).weights == "shared"
-    several = MKLRegressorCV(weights="shared", cv=3, alphas=[0.01]).fit(X, TARGETS)
+    assert clone(chosen).outputs == "shared"
+    several = MKLRegressorCV(outputs="shared", cv=3, alphas=[0.01]).fit(X, TARGETS)
     assert several.dual_coef_.shape[0] == 3
-    path = regularization_path(X, TARGETS, weights="shared", n_alphas=4, tol=1e-6)
+    path = regularization_path(X, TARGETS, outputs="shared", n_alphas=4, tol=1e-6)
     assert path.weights.shape == (4, len(path.kernel_names))
     assert path.summary()["n_active"].iloc[0] == 0
-    last = MKLRegressor(weights="shared", alpha=float(path.alphas[-1]), tol=1e-6).fit(X, TARGETS)
+    last = MKLRegressor(outputs="shared", alpha=float(path.alphas[-1]), tol=1e-6).fit(X, TARGETS)
     assert path.solutions[-1].certificate.primal == pytest.approx(last.solution_.certificate.primal, rel=1e-5)
-    labels = regularization_path(X, LABELS, weights="shared", loss="logistic", n_alphas=3)
+    labels = regularization_path(X, LABELS, outputs="shared", loss="logistic", n_alphas=3)
     assert labels.solutions[-1].dual_coef.shape == (len(X), 3)
 
 
@@ -181,20 +181,22 @@ def test_cross_validation_and_path_share_too():
     "penalty", ["elasticnet", "lq", "ridge", "simplex", "lp_ball", "elasticnet_ball", "group_elasticnet"]
 )
 def test_every_penalty_shares(penalty):
-    model = MKLClassifier(weights="shared", penalty=penalty, loss="squared_hinge").fit(X, LABELS)
+    model = MKLClassifier(outputs="shared", penalty=penalty, loss="squared_hinge").fit(X, LABELS)
     assert model.dual_gap_ <= 1e-4
     assert model.score(X, LABELS) > 0.9
 
 
 def test_what_cannot_be_shared_is_refused_in_words():
-    with pytest.raises(InvalidInputError, match="weights must be 'own'"):
-        MKLClassifier(weights="common").fit(X, LABELS)
+    with pytest.raises(InvalidInputError, match="outputs must be 'own'"):
+        MKLClassifier(outputs="common").fit(X, LABELS)
+    with pytest.raises(TypeError, match="Take outputs, such as outputs='shared'"):
+        MKLClassifier(weights="shared")
     with pytest.raises(IncompatibleError, match=r"'hinge' has kinks. Use 'squared_hinge' or 'logistic'"):
-        MKLClassifier(weights="shared", loss="hinge").fit(X, LABELS)
+        MKLClassifier(outputs="shared", loss="hinge").fit(X, LABELS)
     with pytest.raises(IncompatibleError, match=r"Able: shared_newton"):
-        MKLClassifier(weights="shared", solver="pfbs").fit(X, LABELS)
+        MKLClassifier(outputs="shared", solver="pfbs").fit(X, LABELS)
     with pytest.raises(InvalidInputError, match="there is nothing to share"):
-        regularization_path(X[:50], LABELS[:50], weights="shared", loss="logistic")
+        regularization_path(X[:50], LABELS[:50], outputs="shared", loss="logistic")
 
 
 @pytest.mark.parametrize(("estimator", "check"), CHECKED)

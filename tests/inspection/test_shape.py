@@ -59,7 +59,7 @@ def test_classes_and_kernels_of_several_columns(table: pd.DataFrame) -> None:
 
 def test_targets_that_share_their_weights_have_curves_of_their_own(table: pd.DataFrame) -> None:
     y = pd.DataFrame({"up": np.sin(2 * table["second"]), "down": -np.sin(2 * table["second"]), "none": 0.0})
-    model = MKLRegressor(ADDITIVE, weights="shared", alpha=1e-3).fit(table, y)
+    model = MKLRegressor(ADDITIVE, outputs="shared", alpha=1e-3).fit(table, y)
     curves = {name: ShapeDisplay.from_estimator(model, table, target=name, n_points=20).frame() for name in y}
     np.testing.assert_allclose(curves["up"]["effect"], -curves["down"]["effect"], atol=1e-3)
     assert np.abs(curves["up"]["effect"]).max() > 0.5
@@ -70,7 +70,7 @@ def test_targets_that_share_their_weights_have_curves_of_their_own(table: pd.Dat
         KernelWeightsDisplay.from_estimator(model).frame()["value"].tolist()
     )
     classes = np.digitize(table["second"], [-0.7, 0.7])
-    shared = MKLClassifier(ADDITIVE, loss="logistic", weights="shared", alpha=1e-3).fit(table, classes)
+    shared = MKLClassifier(ADDITIVE, loss="logistic", outputs="shared", alpha=1e-3).fit(table, classes)
     assert ShapeDisplay.from_estimator(shared, table, target=0).target == "0"
     for wrong in (None, 3, "up"):
         with pytest.raises(InvalidInputError, match="Choose one of several targets"):

@@ -78,8 +78,8 @@ def expected_failures(estimator: Any) -> dict[str, str]:
 EVERY: list[Any] = [
     MKLClassifier(),
     MKLRegressor(),
-    MKLClassifier(ONE, weights="shared"),
-    MKLRegressor(ONE, weights="shared"),
+    MKLClassifier(ONE, outputs="shared"),
+    MKLRegressor(ONE, outputs="shared"),
     MKLClassifierCV(ONE, **FEW),
     MKLRegressorCV(ONE, **FEW),
     MKLRegressorCV(ONE, cv=2),

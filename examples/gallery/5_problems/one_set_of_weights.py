@@ -19,7 +19,7 @@ X_train, X_test, Y_train, Y_test = train_test_split(X, Y, train_size=250, random
 rows = {f"row {i}": slice(8 * i, 8 * i + 8) for i in range(4)}
 bank = KernelBank.from_views(rows, normalize="mean_diagonal")
 for weights in ("own", "shared"):
-    model = MKLRegressor(bank, weights=weights, tol=1e-3).fit(X_train, Y_train)
+    model = MKLRegressor(bank, outputs=weights, tol=1e-3).fit(X_train, Y_train)
     left = ((model.predict(X_test) - Y_test) ** 2).mean(axis=0).sum() / Y_test.var(axis=0).sum()
     active = np.atleast_2d(model.kernel_weights_) > 0
     used = f"kernels in any model {active.any(axis=0).sum()} of {active.shape[1]}"

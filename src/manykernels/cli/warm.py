@@ -62,7 +62,7 @@ def fits() -> dict[str, Callable[[], Any]]:
             MKLClassifier(wide, loss=loss, representation="gram", tol=1e-2).fit(X, labels).predict(X)
         for loss in ("squared", "quantile"):
             MKLRegressor(wide, loss=loss, representation="gram", tol=1e-2).fit(X, y).predict(X)
-        MKLRegressor(wide, weights="shared", representation="gram", tol=1e-2).fit(X, several).predict(X)
+        MKLRegressor(wide, outputs="shared", representation="gram", tol=1e-2).fit(X, several).predict(X)
         for dtype in (np.float32, np.float64):
             build_stack(wide.fit(X), X, kind="lazy", dtype=dtype).quad(y)
 
@@ -70,7 +70,7 @@ def fits() -> dict[str, Callable[[], Any]]:
         for penalty in ("l1", "elasticnet", "group_elasticnet"):
             MKLRegressor(columns, penalty=penalty, representation="factored", tol=1e-2).fit(X, y).predict(X)
         MKLClassifier(columns, representation="factored", tol=1e-2).fit(X, labels).predict(X)
-        MKLRegressor(columns, weights="shared", representation="factored", tol=1e-2).fit(X, several)
+        MKLRegressor(columns, outputs="shared", representation="factored", tol=1e-2).fit(X, several)
 
     def of_survival() -> None:
         for held in ("gram", "factored"):

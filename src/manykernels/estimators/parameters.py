@@ -22,7 +22,7 @@ from manykernels.validation.parameters import check_flag, check_n_jobs, check_ra
 __all__ = ["DEFAULT_LOSS", "PARAMETERS", "Parameter", "Range", "check_parameters", "defaults", "shape_of"]
 
 DEFAULT_LOSS = {"classification": "logistic", "regression": "squared"}
-WEIGHTS = ("own", "shared")
+OUTPUTS = ("own", "shared")
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,10 @@ def _check_penalty(value: Any) -> None:
         raise InvalidInputError(f"Unknown penalty {value!r}. {known}")
 
 
-def _check_weights(value: Any) -> None:
-    if not isinstance(value, str) or value not in WEIGHTS:
+def _check_outputs(value: Any) -> None:
+    if not isinstance(value, str) or value not in OUTPUTS:
         raise InvalidInputError(
-            f"weights must be 'own' (kernel weights for each class or target) or 'shared' (one set), got {value!r}."
+            f"outputs must be 'own' (kernel weights for each class or target) or 'shared' (one set), got {value!r}."
         )
 
 
@@ -173,7 +173,7 @@ _ALL = (
         Range(open="both"),
     ),
     Parameter("tau", 0.5, "For 'quantile': which quantile.", _check_tau, Range(high=1.0, open="both")),
-    Parameter("weights", "own", "Kernel weights of each class or target, or shared.", _check_weights, choices=WEIGHTS),
+    Parameter("outputs", "own", "Kernel weights of each class or target, or shared.", _check_outputs, choices=OUTPUTS),
     Parameter("solver", "auto", "Name of a solver; 'auto' chooses.", _check_solver, choices=("auto", *SOLVERS)),
     Parameter(
         "fit_intercept",

@@ -37,6 +37,8 @@ PARAMETER_NAMES: Mapping[str, str] = {
     "max_time": "time_limit, in seconds",
     "n_iter": "max_iter",
     "seed": "random_state",
+    "weights": "outputs, such as outputs='shared'",
+    "kernels_as": "representation, such as representation='factored'",
     "alphas": "alpha; several are for the estimators whose names end in CV",
     "cv": "alpha; cross-validation is for the estimators whose names end in CV",
 }

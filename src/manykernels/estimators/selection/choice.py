@@ -299,7 +299,7 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
     def _searches(self: Any) -> bool:
         """Whether mixtures are searched, on grids of their own; not where classes or targets share their weights."""
         return (
-            self.weights == "own"
+            self.outputs == "own"
             and self._named_penalty in ("auto", "ridge")
             and self.alphas is None
             and self.mus is None
@@ -309,7 +309,7 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
     @property
     def _named_penalty(self: Any) -> str | Regularizer:
         """The penalty of a grid; with strengths of the user's, "auto" is the one that they are strengths of."""
-        given = self.alphas is not None or self.mus is not None or self.weights == "shared"
+        given = self.alphas is not None or self.mus is not None or self.outputs == "shared"
         given = given or tried_factors(self.kernel_penalties) is not None
         if not isinstance(self.penalty, str) or self.penalty != AUTO or not given:
             return self.penalty

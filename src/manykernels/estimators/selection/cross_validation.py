@@ -90,7 +90,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         "shared": they are those of all samples, no target of which is seen, and folds share sums over samples; for the
         squared loss on factors, under penalties that select, where folds train on all that they do not hold out. "auto"
         shares where kernels are the same either way, since nothing of them is learned.
-    weights : {"own", "shared"}, default="own"
+    outputs : {"own", "shared"}, default="own"
         Whether all targets share one set of kernel weights.
     solver : str or Solver, default="auto"
         Solver of every problem; of averages only unless "auto".
@@ -200,7 +200,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         rule: str = "best",
         fold_tol: float | None = None,
         fold_kernels: str = "auto",
-        weights: str = "own",
+        outputs: str = "own",
         solver: Any = "auto",
         fit_intercept: bool = True,
         kernel_penalties: Any = None,
@@ -227,7 +227,7 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         self.scoring = scoring
         self.rule = rule
         self.fold_tol, self.fold_kernels = fold_tol, fold_kernels
-        self.weights = weights
+        self.outputs = outputs
         self.solver = solver
         self.fit_intercept = fit_intercept
         self.kernel_penalties = kernel_penalties
@@ -300,7 +300,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     fold_tol : float or None, default=None
         Relative duality gap of the models of the folds; None is 0.01 in a search, or ``tol`` if that is larger, and
         ``tol`` on a grid.
-    weights : {"own", "shared"}, default="own"
+    outputs : {"own", "shared"}, default="own"
         Whether all classes share one set of kernel weights.
     solver : str or Solver, default="auto"
         Solver of every problem; of averages only unless "auto".
@@ -392,7 +392,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         scoring: Any = None,
         rule: str = "best",
         fold_tol: float | None = None,
-        weights: str = "own",
+        outputs: str = "own",
         solver: Any = "auto",
         fit_intercept: bool = True,
         class_weight: Any = None,
@@ -420,7 +420,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         self.scoring = scoring
         self.rule = rule
         self.fold_tol = fold_tol
-        self.weights = weights
+        self.outputs = outputs
         self.solver = solver
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight

@@ -226,7 +226,7 @@ def regularization_path(
     fit_intercept: bool = True,
     sample_weight: ArrayLike | None = None,
     kernel_penalties: Any = None,
-    weights: str = "own",
+    outputs: str = "own",
     solver: str | Solver = "auto",
     representation: str = "auto",
     memory_budget: int | str | None = None,
@@ -275,7 +275,7 @@ def regularization_path(
         Positive factors on the losses.
     kernel_penalties : array_like of shape (n_kernels,) or dict, optional
         Factors on the norms inside the penalty, as in the estimators.
-    weights : {"own", "shared"}, default="own"
+    outputs : {"own", "shared"}, default="own"
         With "shared", y may have several columns of targets, or hold labels of several classes, which share one set of
         kernel weights; intercepts are then arrays.
     solver : str or Solver, default="auto"
@@ -332,13 +332,13 @@ def regularization_path(
     >>> int(path.summary()["n_active"][0]), path.frame()["kernel"][0]
     (0, 'x1: gaussian(width=0.5*median)')
     """
-    check_parameters({"weights": weights, "representation": representation})
+    check_parameters({"outputs": outputs, "representation": representation})
     known = loss_of(loss, loss_parameters)
     family = PenaltyFamily(penalty, penalty_parameters or {}, mu)
     obstacle = obstacle_to_factors(known, family.at(1.0, 1.0), solver)
     fit_intercept &= not known.couples_samples
     stack, names = _opened(X, kernels, representation, obstacle, fit_intercept, memory_budget, n_jobs)
-    classes, targets = _targets(y, known, shared=weights == "shared")
+    classes, targets = _targets(y, known, shared=outputs == "shared")
     problem = problem_of(
         stack,
         targets,
@@ -359,7 +359,7 @@ def regularization_path(
     warn_unfinished(solutions)
     norms = np.array([fit.norms[0] for fit in fits])
     settings = {"kernels": kernels, "fit_intercept": fit_intercept, "kernel_penalties": kernel_penalties}
-    settings |= {"weights": weights, "representation": representation, "memory_budget": memory_budget, "n_jobs": n_jobs}
+    settings |= {"outputs": outputs, "representation": representation, "memory_budget": memory_budget, "n_jobs": n_jobs}
     splits = Splits(cv, scoring, solver, parameters, settings | {"verbose": verbose})
     performance = splits.measure(X, y, sample_weight, grid, known, family) if len(fits) == len(grid) else None
     return RegularizationPath(grid[: len(fits)], solutions, norms, names, alpha_max, classes, performance)
@@ -389,7 +389,7 @@ def _targets(y: Any, loss: Any, *, shared: bool) -> tuple[Array | None, Array]:
     """Return the classes, if the loss has them, and the targets: signs or numbers, by column if shared."""
     if loss.couples_samples:
         if shared:
-            raise InvalidInputError(f"The loss {loss.name!r} has one target: leave weights='own'.")
+            raise InvalidInputError(f"The loss {loss.name!r} has one target: leave outputs='own'.")
         target = check_survival(y)
         return None, survival_target(*(target[name] for name in FIELDS.names or ()))
     if loss.task != "classification":
@@ -399,12 +399,12 @@ def _targets(y: Any, loss: Any, *, shared: bool) -> tuple[Array | None, Array]:
     if single and shared:
         raise InvalidInputError(
             f"y has two classes, {classes.tolist()}, of which one score says all: there is nothing to share. Leave "
-            "weights='own'."
+            "outputs='own'."
         )
     if not single and not shared:
         raise InvalidInputError(
             f"y has {len(classes)} classes ({some(classes.tolist())}), and a path follows one problem. Give "
-            "weights='shared' for a path of all classes together, or two classes: y == one of them."
+            "outputs='shared' for a path of all classes together, or two classes: y == one of them."
         )
     return classes, signs if shared else signs[:, 0]
 

@@ -137,8 +137,8 @@ def obstacle_to_sharing(
         return "fold_kernels='own' asks for kernels of each fold"
     if form != FACTORED:
         return "kernels are held as Gram matrices, of which folds take parts; pass representation='factored'"
-    if getattr(model, "weights", OWN) == SHARED:
-        return "targets share their weights, and sums are those of one target at a time; take weights='own'"
+    if getattr(model, "outputs", OWN) == SHARED:
+        return "targets share their weights, and sums are those of one target at a time; take outputs='own'"
     if not (loss.linear_dual and loss.curvature == 1):
         return f"the sums that folds share are those of the squared loss, and the loss is {loss.name!r}"
     if not all(penalty.sparse for penalty in penalties):

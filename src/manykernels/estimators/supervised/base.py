@@ -502,7 +502,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
     @property
     def _shares_weights(self) -> bool:
         """Whether there are several classes or targets, with one set of kernel weights."""
-        return getattr(self, "weights", "own") == "shared" and self._n_targets > 1
+        return getattr(self, "outputs", "own") == "shared" and self._n_targets > 1
 
     @property
     def _n_threads(self) -> int:

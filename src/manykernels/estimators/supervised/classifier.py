@@ -62,7 +62,7 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
         For ``"lp_ball"``: exponent of the ball of weights, at least 1.
     eta : float, default=0.5
         For ``"elasticnet_ball"``: share of the 1-norm, between 0 and 1.
-    weights : {"own", "shared"}, default="own"
+    outputs : {"own", "shared"}, default="own"
         Whether every class has kernel weights of its own, or all classes share one set: see Notes.
     solver : str or Solver, default="auto"
         Name of a solver, or a configured one, whose own ``tol``, ``max_iter``, ``time_limit``, ``callback`` and
@@ -166,7 +166,7 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
     -----
     ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i) + b``: prediction evaluates active kernels on support samples only.
 
-    With ``weights="shared"`` and more than two classes there is one problem for all of them, in which a kernel counts
+    With ``outputs="shared"`` and more than two classes there is one problem for all of them, in which a kernel counts
     with the norm over all classes, ``||f_m||^2 = sum_c ||f_mc||^2``, and is selected for all or for none. The logistic
     loss is then the multinomial one, ``log sum_c exp(f_c) - f_y``, and the squared hinge loss is summed over the
     classes against the rest, as is the hinge loss with ``representation="factored"``. ``dual_gap_`` is of that problem.
@@ -204,7 +204,7 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
         q: float = 1.5,
         p: float = 2.0,
         eta: float = 0.5,
-        weights: str = "own",
+        outputs: str = "own",
         solver: Any = "auto",
         fit_intercept: bool = True,
         class_weight: Any = None,
@@ -227,7 +227,7 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
         self.q = q
         self.p = p
         self.eta = eta
-        self.weights = weights
+        self.outputs = outputs
         self.solver = solver
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight

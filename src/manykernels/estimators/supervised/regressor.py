@@ -83,7 +83,7 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         For ``"quantile"``: which quantile of y given x is estimated, strictly between 0 and 1; 0.5 is the median.
         Several, in increasing order, make one problem each on the same kernels, for y of one dimension, and
         :meth:`predict` returns a column for each, which do not cross.
-    weights : {"own", "shared"}, default="own"
+    outputs : {"own", "shared"}, default="own"
         Whether every target has kernel weights of its own, or all targets share one set: see Notes.
     solver : str or Solver, default="auto"
         Name of a solver, or a configured one, whose own ``tol``, ``max_iter``, ``time_limit``, ``callback`` and
@@ -183,7 +183,7 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
     -----
     ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i) + b``: prediction evaluates active kernels on support samples only.
 
-    With ``weights="shared"`` and y of two dimensions there is one problem for all targets, in which a kernel counts
+    With ``outputs="shared"`` and y of two dimensions there is one problem for all targets, in which a kernel counts
     with the norm over all targets, ``||f_m||^2 = sum_t ||f_mt||^2``, and is selected for all or for none. The loss is
     summed over the targets and must have derivatives, like ``"squared"`` or ``"huber"``, unless
     ``representation="factored"``. Targets of larger scale then count for more; standardize them if they should not.
@@ -224,7 +224,7 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         epsilon: float | str = "auto",
         delta: float | str = "auto",
         tau: Any = 0.5,
-        weights: str = "own",
+        outputs: str = "own",
         solver: Any = "auto",
         fit_intercept: bool = True,
         kernel_penalties: Any = None,
@@ -249,7 +249,7 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         self.epsilon = epsilon
         self.delta = delta
         self.tau = tau
-        self.weights = weights
+        self.outputs = outputs
         self.solver = solver
         self.fit_intercept = fit_intercept
         self.kernel_penalties = kernel_penalties

@@ -110,7 +110,7 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
     fitted_extras = (*CrossValidated.fitted_extras, *MKLSurvival.fitted_extras)
 
     rule = "best"  # of a search over mixtures, which there is none of here
-    weights = "own"
+    outputs = "own"
 
     _plain = MKLSurvival
 

@@ -113,8 +113,8 @@ def get_shared_loss(loss: str | Loss | SharedLoss, *, kinks: bool = False) -> Sh
     if not known.smooth and not kinks:
         instead = "'squared_hinge' or 'logistic'" if known.task == "classification" else "'squared' or 'huber'"
         raise IncompatibleError(
-            f"weights='shared' needs a loss with derivatives on N x N matrices, and {known.name!r} has kinks. Use "
-            f"{instead}, weights='own', or representation='factored', which smooths it inside the certificate."
+            f"outputs='shared' needs a loss with derivatives on N x N matrices, and {known.name!r} has kinks. Use "
+            f"{instead}, outputs='own', or representation='factored', which smooths it inside the certificate."
         )
     return Separable(known)
 
