@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,8 +14,8 @@ from manykernels.alignment import center_kernel, target_kernel
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.plotting import (
     POINTS_AN_INCH,
+    Display,
     and_more,
-    axes_of,
     cut_labels,
     font_points,
     inches_of,
@@ -32,10 +33,13 @@ TARGET = "target"
 FEW_CELLS = 14  # a side, up to which numbers are written into the cells
 
 
-class AlignmentDisplay:
+@dataclass(kw_only=True, eq=False, repr=False)
+class AlignmentDisplay(Display):
     """Centered alignments among kernels, and of each with the target (first row), between 0 and 1.
 
     Make it with :meth:`from_kernels` or :meth:`from_bank`.
+
+    ``plot`` takes ``cmap`` and ``colorbar``, and writes numbers while there is room for them.
 
     Parameters
     ----------
@@ -43,12 +47,6 @@ class AlignmentDisplay:
         Square; the first row and column are the target if there is one, then the kernels that are shown.
     n_kernels : int
         Number of kernels in all.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-        Set by :meth:`plot`.
 
     Examples
     --------
@@ -61,9 +59,8 @@ class AlignmentDisplay:
     ['target', 'x1: gaussian(width=1)']
     """
 
-    def __init__(self, *, alignments: pd.DataFrame, n_kernels: int) -> None:
-        self.alignments = alignments
-        self.n_kernels = n_kernels
+    alignments: pd.DataFrame
+    n_kernels: int
 
     @classmethod
     def from_kernels(cls, kernels: Any, *, y: Any = None, names: Sequence[str] | None = None, top: int = 30) -> Self:
@@ -129,31 +126,12 @@ class AlignmentDisplay:
         values = np.clip(rows @ rows.T, -1.0, 1.0)
         return cls(alignments=pd.DataFrame(values, index=labels, columns=labels), n_kernels=len(names))
 
-    def frame(self) -> pd.DataFrame:
-        """Return what is drawn.
-
-        Returns
-        -------
-        DataFrame
-        """
-        return self.alignments.copy()
-
-    def plot(self, ax: Any = None, *, cmap: str = "viridis", colorbar: bool = True) -> Self:
-        """Draw the alignments, with numbers while there is room for them.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes or None, default=None
-            None makes a new figure.
-        cmap : str, default="viridis"
-        colorbar : bool, default=True
-
-        Returns
-        -------
-        AlignmentDisplay
-        """
+    def _size(self, **options: Any) -> tuple[float, float]:
         side = max(3.2, 0.24 * (len(self.alignments) + 1))
-        ax = axes_of(ax, "AlignmentDisplay.plot", (4.4 + side, 1.0 + side))
+        return 4.4 + side, 1.0 + side
+
+    def _draw(self, ax: Any, *, cmap: str = "viridis", colorbar: bool = True) -> None:
+        """Draw the alignments, with numbers while there is room for them."""
         # Labels and colorbar leave about half of the width for the square.
         most = min(rows_that_fit(ax), max(2, int(0.5 * inches_of(ax)[0] * POINTS_AN_INCH / font_points())))
         shown = self.alignments.iloc[:most, :most]
@@ -166,8 +144,6 @@ class AlignmentDisplay:
         self._label(ax, shown)
         if colorbar:
             ax.figure.colorbar(image, ax=ax, label="centered alignment", shrink=0.8, pad=0.02)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
     def _label(self, ax: Any, shown: pd.DataFrame) -> None:
         labels = cut_labels(shown.index, 4 * letters_that_fit(ax) // 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -12,14 +13,12 @@ from manykernels.inspection.displays.convergence import ConvergenceDisplay
 from manykernels.inspection.displays.decomposition import for_target, ranked
 from manykernels.inspection.displays.plotting import (
     BLUE,
-    and_more,
-    axes_of,
+    Display,
     clean,
     color_of,
-    cut_labels,
     cut_text,
     ink_of,
-    letters_that_fit,
+    name_rows,
     plain,
     require_matplotlib,
     rows_that_fit,
@@ -88,10 +87,14 @@ def plot_overview(
 MOST_POINTS = 500  # a row; more only make the band solid
 
 
-class ContributionsDisplay:
+@dataclass(kw_only=True, eq=False, repr=False)
+class ContributionsDisplay(Display):
     """Contributions of the kernels to the scores of all samples; the widest rows decide most.
 
     Make it with :meth:`from_estimator`.
+
+    ``plot`` draws 500 points a row at most, and a bar from the 5th to the 95th of a hundred samples; its options go to
+    ``Axes.scatter``.
 
     Parameters
     ----------
@@ -101,12 +104,6 @@ class ContributionsDisplay:
         Number of kernels that contribute to any sample.
     target : str, default=""
         Class or output, where there are several.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-        Set by :meth:`plot`.
 
     Examples
     --------
@@ -119,10 +116,9 @@ class ContributionsDisplay:
     'x1'
     """
 
-    def __init__(self, *, contributions: pd.DataFrame, n_active: int, target: str = "") -> None:
-        self.contributions = contributions
-        self.n_active = n_active
-        self.target = target
+    contributions: pd.DataFrame
+    n_active: int
+    target: str = ""
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, *, top: int = 12, target: Any = None) -> Self:
@@ -146,16 +142,6 @@ class ContributionsDisplay:
         ------
         InvalidInputError
             If the target does not exist.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import MKLRegressor
-        >>> from manykernels.inspection import ContributionsDisplay
-        >>> X = np.random.default_rng(0).uniform(-2, 2, (40, 2))
-        >>> model = MKLRegressor().fit(X, np.sin(X[:, 1]))
-        >>> len(ContributionsDisplay.from_estimator(model, X, top=2).frame()) > 0
-        True
         """
         estimator, X = unwrapped(estimator, X)
         parts, _ = for_target(estimator, estimator.decompose(X), target)
@@ -177,22 +163,11 @@ class ContributionsDisplay:
         columns = {"mean_size": values.abs().mean(), "low": low, "median": middle, "high": high}
         return pd.DataFrame(columns).rename_axis("kernel").reset_index()
 
-    def plot(self, ax: Any = None, **point_style: Any) -> Self:
-        """Draw a point for each sample (for 500 of them at most), and a bar from the 5th to the 95th of a hundred.
+    def _size(self, **options: Any) -> tuple[float, float]:
+        return 7.0, 1.3 + 0.36 * max(4, self.contributions.shape[1] + 1)
 
-        Parameters
-        ----------
-        ax : matplotlib Axes or None, default=None
-            None makes a new figure.
-        **point_style
-            Passed to ``Axes.scatter``.
-
-        Returns
-        -------
-        ContributionsDisplay
-        """
-        size = (7.0, 1.3 + 0.36 * max(4, self.contributions.shape[1] + 1))
-        ax = axes_of(ax, "ContributionsDisplay.plot", size)
+    def _draw(self, ax: Any, **point_style: Any) -> None:
+        """Draw a point for each sample (for 500 of them at most), and a bar from the 5th to the 95th of a hundred."""
         shown = self.contributions.iloc[:, : max(1, rows_that_fit(ax) - 1)]
         drawn = shown.iloc[np.unique(np.linspace(0, len(shown) - 1, min(MOST_POINTS, len(shown))).astype(int))]
         ink, places = ink_of(ax), np.arange(shown.shape[1])
@@ -205,17 +180,10 @@ class ContributionsDisplay:
         ax.hlines(places, low, high, color=ink.text, linewidth=1.2)
         ax.plot(middle, places, "|", color=ink.text, markersize=9, markeredgewidth=2)
         self._finish(ax, list(shown.columns))
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
     def _finish(self, ax: Any, names: list[Any]) -> None:
-        rest, labels = self.n_active - len(names), cut_labels(names, letters_that_fit(ax))
-        ax.set_yticks(range(len(names) + (rest > 0)), [*labels, and_more(rest)] if rest > 0 else labels)
-        ax.set_ylim(len(names) + (rest > 0) - 0.4, -0.6)
-        if rest > 0:
-            ax.get_yticklabels()[-1].set(color=ink_of(ax).muted, style="italic")
+        name_rows(ax, names, self.n_active - len(names))
         ax.axvline(0, color=ink_of(ax).muted, linewidth=0.8, zorder=0)
-        ax.tick_params(axis="y", length=0)
         of = f" of {plain(cut_text(self.target, 24))}" if self.target else ""
         write(ax, xlabel=f"contribution to the score{of}, {len(self.contributions):,} samples")
         write(ax, title="What each kernel adds")

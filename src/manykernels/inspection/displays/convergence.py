@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +15,7 @@ from manykernels.inspection.displays.plotting import (
     LETTER_WIDTH,
     MARKERS,
     POINTS_AN_INCH,
-    axes_of,
+    Display,
     clean,
     color_of,
     cut_text,
@@ -40,10 +41,15 @@ LABELS = {
 }
 
 
-class ConvergenceDisplay:
+@dataclass(kw_only=True, eq=False, repr=False)
+class ConvergenceDisplay(Display):
     """Relative duality gap of one or several runs on a logarithmic axis.
 
     Make it with :meth:`from_solution` or :meth:`from_estimator`.
+
+    ``plot(x=...)`` draws it against ``"elapsed_s"``, ``"passes"``, ``"newton_steps"`` or ``"iteration"``, and
+    ``plot(annotate=True)`` writes the number of active kernels beside the points; others go to ``Axes.semilogy``. Gaps
+    of zero, which a logarithmic axis cannot show, are drawn at its lower edge.
 
     Parameters
     ----------
@@ -51,12 +57,6 @@ class ConvergenceDisplay:
         The histories, one below the other, led by a column ``run`` with the name of the run.
     tol : float or None, default=None
         Gap that was asked for, drawn as a line.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-        Set by :meth:`plot`.
 
     Examples
     --------
@@ -69,9 +69,8 @@ class ConvergenceDisplay:
     True
     """
 
-    def __init__(self, *, history: pd.DataFrame, tol: float | None = None) -> None:
-        self.history = history
-        self.tol = tol
+    history: pd.DataFrame
+    tol: float | None = None
 
     @classmethod
     def from_solution(cls, solution: Solution | Mapping[Any, Solution], *, tol: float | None = None) -> Self:
@@ -132,35 +131,13 @@ class ConvergenceDisplay:
         labels = getattr(estimator, "classes_", range(len(found)))
         return cls.from_solution(dict(zip(labels, found, strict=True)), tol=tol)
 
-    def frame(self) -> pd.DataFrame:
-        """Return what is drawn: the histories with their runs.
+    def _size(self, **options: Any) -> tuple[float, float]:
+        return 6.5, 4.0
 
-        Returns
-        -------
-        DataFrame
-        """
-        return self.history.copy()
-
-    def plot(self, ax: Any = None, *, x: str = "elapsed_s", annotate: bool = False, **line_style: Any) -> Self:
-        """Draw the gap, which a log axis cannot show at zero: such points are drawn at the lower edge.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes or None, default=None
-            None makes a new figure.
-        x : {"elapsed_s", "passes", "newton_steps", "iteration"}, default="elapsed_s"
-        annotate : bool, default=False
-            Write the number of active kernels beside each point.
-        **line_style
-            Passed to ``Axes.semilogy``.
-
-        Returns
-        -------
-        ConvergenceDisplay
-        """
+    def _draw(self, ax: Any, *, x: str = "elapsed_s", annotate: bool = False, **line_style: Any) -> None:
+        """Draw the gap, which a log axis cannot show at zero: such points are drawn at the lower edge."""
         if x not in LABELS:
             raise InvalidInputError(f"x must be one of {', '.join(LABELS)}, got {x!r}.")
-        ax = axes_of(ax, "ConvergenceDisplay.plot", (6.5, 4.0))
         runs = list(self.history.groupby("run", sort=False))
         # The slowest are named: of a hundred classes they are what one looks for.
         last = {name: float(run["relative_gap"].iloc[-1]) for name, run in runs}
@@ -178,8 +155,6 @@ class ConvergenceDisplay:
             if annotate:
                 self._annotate(ax, run, x)
         self._finish(ax, x, len(runs), annotate)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
     def _floor(self) -> float:
         gaps = self.history["relative_gap"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +13,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.plotting import (
     DASHES,
     MARKERS,
-    axes_of,
+    Display,
     clean,
     color_of,
     cut_text,
@@ -35,10 +36,13 @@ NUMBER_ROOM = 0.55  # inches between numbers of active kernels along the upper e
 PLOT_SHARE = 0.7  # of the width that axes keep beside their legend
 
 
-class CVCurveDisplay:
+@dataclass(kw_only=True, eq=False, repr=False)
+class CVCurveDisplay(Display):
     """Mean score over the folds, with its standard error, against the strength; numbers of active kernels above.
 
     Make it with :meth:`from_estimator`.
+
+    A curve for each mixture, strong penalties on the left, the choice with a ring.
 
     Parameters
     ----------
@@ -51,12 +55,6 @@ class CVCurveDisplay:
         Number of folds.
     scoring : str, default="score"
         Name of the score.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-        Set by :meth:`plot`.
 
     Examples
     --------
@@ -71,11 +69,10 @@ class CVCurveDisplay:
     True
     """
 
-    def __init__(self, *, results: pd.DataFrame, chosen: int, n_folds: int, scoring: str = "score") -> None:
-        self.results = results
-        self.chosen = chosen
-        self.n_folds = n_folds
-        self.scoring = scoring
+    results: pd.DataFrame
+    chosen: int
+    n_folds: int
+    scoring: str = "score"
 
     @classmethod
     def from_estimator(cls, estimator: Any) -> Self:
@@ -106,28 +103,11 @@ class CVCurveDisplay:
         frame["curve"] = [_curve(row) for row in found.to_dict("records")]
         return cls(results=frame, chosen=int(estimator.best_index_), n_folds=n_folds, scoring=_score_of(estimator))
 
-    def frame(self) -> pd.DataFrame:
-        """Return what is drawn: a row a candidate, in the order tried.
+    def _size(self, **options: Any) -> tuple[float, float]:
+        return 7.0, 4.2
 
-        Returns
-        -------
-        DataFrame
-        """
-        return self.results.copy()
-
-    def plot(self, ax: Any = None) -> Self:
-        """Draw a curve for each mixture, strong penalties on the left, and mark the choice.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes or None, default=None
-            None makes a new figure.
-
-        Returns
-        -------
-        CVCurveDisplay
-        """
-        ax = axes_of(ax, "CVCurveDisplay.plot", (7.0, 4.2))
+    def _draw(self, ax: Any) -> None:
+        """Draw a curve for each mixture, strong penalties on the left, and mark the choice."""
         ink, chosen = ink_of(ax), self.results.iloc[self.chosen]
         best = self.results.groupby("curve", sort=False)["mean_score"].max()
         # Beside the curves, the legend has the band, the choice, and how many more there are.
@@ -153,8 +133,6 @@ class CVCurveDisplay:
             chosen["alpha"], chosen["mean_score"], "o", markersize=10, label=f"chosen: {chosen['alpha']:.3g}", **ring
         )
         self._finish(ax, len(best) - len(curves))
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
     def _finish(self, ax: Any, n_left_out: int) -> None:
         ax.set_xscale("log")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from manykernels.inspection.displays.kernel_table import target_position
 from manykernels.inspection.displays.plotting import (
     GRAY,
     HATCHES,
-    axes_of,
+    Display,
     clean,
     color_of,
     cut_labels,
@@ -35,21 +36,19 @@ OTHERS, INTERCEPT = "other kernels", "intercept"
 MOST_SAMPLES = 10
 
 
-class DecompositionDisplay:
+@dataclass(kw_only=True, eq=False, repr=False)
+class DecompositionDisplay(Display):
     """Contributions of the kernels to the scores of some samples, as stacked bars that add up to the scores.
 
     Make it with :meth:`from_estimator`.
+
+    What speaks for the score is to the right, what against it to the left, the score is a mark; options of
+    ``plot`` go to ``Axes.barh``.
 
     Parameters
     ----------
     contributions : DataFrame
         One row a sample, one column a kernel, then ``"other kernels"`` and ``"intercept"``; rows add up to the scores.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-        Set by :meth:`plot`.
 
     Examples
     --------
@@ -63,8 +62,7 @@ class DecompositionDisplay:
     True
     """
 
-    def __init__(self, *, contributions: pd.DataFrame) -> None:
-        self.contributions = contributions
+    contributions: pd.DataFrame
 
     @classmethod
     def from_estimator(
@@ -111,21 +109,11 @@ class DecompositionDisplay:
         """
         return self.contributions.reset_index().melt("sample", var_name="kernel", value_name="contribution")
 
-    def plot(self, ax: Any = None, **bar_style: Any) -> Self:
-        """Draw one bar a sample: what speaks for the score to the right, against it to the left, the score as a mark.
+    def _size(self, **options: Any) -> tuple[float, float]:
+        return 9.0, 1.4 + 0.4 * max(4, len(self.contributions))
 
-        Parameters
-        ----------
-        ax : matplotlib Axes or None, default=None
-            None makes a new figure.
-        **bar_style
-            Passed to ``Axes.barh``.
-
-        Returns
-        -------
-        DecompositionDisplay
-        """
-        ax = axes_of(ax, "DecompositionDisplay.plot", (9.0, 1.4 + 0.4 * max(4, len(self.contributions))))
+    def _draw(self, ax: Any, **bar_style: Any) -> None:
+        """Draw one bar a sample."""
         places, ink = np.arange(len(self.contributions)), ink_of(ax)
         ends = {True: np.zeros(len(places)), False: np.zeros(len(places))}
         n_shown = self.contributions.shape[1] - 2
@@ -141,7 +129,6 @@ class DecompositionDisplay:
         mark = {"color": ink.text, "markeredgecolor": ink.face, "markersize": 6}
         ax.plot(self.contributions.sum(axis=1), places, "D", label="score", **mark)
         self._finish(ax, places)
-        return self
 
     def _finish(self, ax: Any, places: Array) -> None:
         ax.axvline(0, color=ink_of(ax).text, linewidth=0.8)

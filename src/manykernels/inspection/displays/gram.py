@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -9,7 +10,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.inspection.displays.plotting import axes_of, cut_labels, cut_text, inches_of, ink_of, plain, write
+from manykernels.inspection.displays.plotting import (
+    Display,
+    cut_labels,
+    cut_text,
+    inches_of,
+    ink_of,
+    plain,
+    write,
+)
 from manykernels.kernels import KernelBank
 from manykernels.validation.gram import check_square_kernel
 
@@ -20,10 +29,13 @@ OUTSIDE = 0.01  # share of the values beyond either end of the colors
 MOST_CLASSES = 12  # with a label at the edge
 
 
-class GramDisplay:
+@dataclass(kw_only=True, eq=False, repr=False)
+class GramDisplay(Display):
     """A Gram matrix as a heat map; with labels, lines separate the classes, and a good kernel has bright blocks.
 
     Make it with :meth:`from_kernel` or :meth:`from_bank`.
+
+    ``plot`` takes ``cmap`` and ``colorbar``.
 
     Parameters
     ----------
@@ -38,12 +50,6 @@ class GramDisplay:
     ordered_by : str, default=""
         What samples were sorted by.
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-        Set by :meth:`plot`.
-
     Examples
     --------
     >>> import numpy as np
@@ -56,20 +62,14 @@ class GramDisplay:
     ((30, 30), ['no', 'yes'])
     """
 
-    def __init__(
-        self,
-        *,
-        values: Array,
-        groups: pd.DataFrame | None = None,
-        n_samples: int = 0,
-        name: str = "",
-        ordered_by: str = "",
-    ) -> None:
-        self.values = values
-        self.groups = groups
-        self.n_samples = n_samples or len(values)
-        self.name = name
-        self.ordered_by = ordered_by
+    values: Array
+    groups: pd.DataFrame | None = None
+    n_samples: int = 0
+    name: str = ""
+    ordered_by: str = ""
+
+    def __post_init__(self) -> None:
+        self.n_samples = self.n_samples or len(self.values)
 
     @classmethod
     def from_kernel(cls, K: Any, *, y: Any = None, name: str = "") -> Self:
@@ -141,30 +141,11 @@ class GramDisplay:
         place = names.index(kernel) if isinstance(kernel, str) else kernel
         return cls.from_kernel(fitted.block(prepared, prepared, kernels=[place])[0], y=y, name=names[place])
 
-    def frame(self) -> pd.DataFrame:
-        """Return what is drawn.
+    def _size(self, **options: Any) -> tuple[float, float]:
+        return 5.6, 4.8
 
-        Returns
-        -------
-        DataFrame
-        """
-        return pd.DataFrame(self.values)
-
-    def plot(self, ax: Any = None, *, cmap: str = "viridis", colorbar: bool = True) -> Self:
-        """Draw the matrix.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes or None, default=None
-            None makes a new figure.
-        cmap : str, default="viridis"
-        colorbar : bool, default=True
-
-        Returns
-        -------
-        GramDisplay
-        """
-        ax = axes_of(ax, "GramDisplay.plot", (5.6, 4.8))
+    def _draw(self, ax: Any, *, cmap: str = "viridis", colorbar: bool = True) -> None:
+        """Draw the matrix."""
         # A few far samples, or the diagonal, would leave the rest in one color.
         low, high = np.quantile(self.values, OUTSIDE), np.quantile(self.values, 1 - OUTSIDE)
         limits = {"vmin": low, "vmax": high} if high > low else {}
@@ -175,8 +156,6 @@ class GramDisplay:
             ax.figure.colorbar(
                 image, ax=ax, label="kernel value", shrink=0.8, pad=0.02, extend="both" if limits else "neither"
             )
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
     def _label(self, ax: Any) -> None:
         ax.set_xticks([])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ from manykernels.estimators.selection.path import RegularizationPath
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.plotting import (
     DASHES,
-    axes_of,
+    Display,
     clean,
     color_of,
     cut_labels,
@@ -27,11 +28,14 @@ from manykernels.validation.arrays import check_count
 VALUES = {"norm": r"norm $\|f_m\|$", "weight": "weight $d_m$"}
 
 
-class PathDisplay:
+@dataclass(kw_only=True, eq=False, repr=False)
+class PathDisplay(Display):
     """Norms or weights of the kernels against the logarithm of the strength: the L1 path plot.
 
     Make it with :meth:`from_path`. Unlike the plot of GURLS, which draws cube roots of the strength and Euclidean
     norms of coefficient vectors, this one shows what the penalty sees: norms in the space of each kernel.
+
+    Strong penalties are on the left.
 
     Parameters
     ----------
@@ -44,12 +48,6 @@ class PathDisplay:
     chosen : float or None
         Strength to mark.
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-        Set by :meth:`plot`.
-
     Examples
     --------
     >>> import numpy as np
@@ -60,11 +58,10 @@ class PathDisplay:
     (5, 'x1: gaussian(width=0.5*median)')
     """
 
-    def __init__(self, *, values: pd.DataFrame, value: str, named: list[str], chosen: float | None = None) -> None:
-        self.values = values
-        self.value = value
-        self.named = named
-        self.chosen = chosen
+    values: pd.DataFrame
+    value: str
+    named: list[str]
+    chosen: float | None = None
 
     @classmethod
     def from_path(
@@ -99,31 +96,13 @@ class PathDisplay:
         named = peaks[peaks > 0].sort_values(ascending=False, kind="stable").index[:top]
         return cls(values=values, value=value, named=list(named), chosen=chosen)
 
-    def frame(self) -> pd.DataFrame:
-        """Return the curves.
+    def _size(self, **options: Any) -> tuple[float, float]:
+        return 8.0, 4.6
 
-        Returns
-        -------
-        DataFrame
-            A row a strength (index ``alpha``), a column a kernel.
-        """
-        return self.values.copy()
-
-    def plot(self, ax: Any = None) -> Self:
-        """Draw the curves, strong penalties on the left.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        PathDisplay
-            This display.
-        """
+    def _draw(self, ax: Any) -> None:
+        """Draw the curves, strong penalties on the left."""
         from matplotlib.collections import LineCollection
 
-        ax = axes_of(ax, "PathDisplay.plot", (8.0, 4.6))
         curves = self.values.drop(columns=self.named)
         # One artist for all the others: 5,000 lines of their own take seconds.
         others = curves.loc[:, curves.any()]
@@ -133,8 +112,6 @@ class PathDisplay:
             style = {"color": color_of(ax, number), "linestyle": style_of(number, DASHES), "zorder": 3}
             ax.plot(self.values.index, self.values[self.named[number]], label=label, **style)
         self._decorate(ax, others.shape[1])
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
     def _decorate(self, ax: Any, n_others: int) -> None:
         ax.set_xscale("log")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
 from math import ceil, floor, log10
 from textwrap import fill
-from typing import Any
+from typing import Any, Self
+
+import pandas as pd
 
 # Okabe and Ito's colors without black and yellow, which one of a light and a dark page would swallow. The six are told
 # apart with any color vision; a seventh class gets the first color in another style.
@@ -39,6 +41,57 @@ class Ink:
     faint: Any
     face: Any
     dark: bool
+
+
+class Display:
+    """What is drawn, as plain data: ``frame()`` returns it, and ``plot`` draws it as often as one likes.
+
+    A display is a dataclass whose first field is its table; a class method ``from_...`` computes it. It says how large
+    its picture is (``_size``) and draws into axes that it is given (``_draw``); the rest is here.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+        Set by :meth:`plot`.
+    """
+
+    ax_: Any
+    figure_: Any
+    _size: Callable[..., tuple[float, float]]
+    _draw: Callable[..., None]
+
+    def frame(self) -> pd.DataFrame:
+        """Return what is drawn.
+
+        Returns
+        -------
+        DataFrame
+            A copy.
+        """
+        return pd.DataFrame(getattr(self, fields(self)[0].name)).copy()  # type: ignore[arg-type]
+
+    def plot(self, ax: Any = None, **options: Any) -> Self:
+        """Draw into given or new axes.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            None makes a new figure.
+        **options
+            Those that the display names; others go to the function of matplotlib that draws.
+
+        Returns
+        -------
+        Display
+            This one, with ``ax_`` and ``figure_``.
+        """
+        what = f"{type(self).__name__}.plot"
+        require_matplotlib(what)
+        ax = axes_of(ax, what, self._size(**options))
+        self._draw(ax, **options)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
 
 
 def require_matplotlib(what: str) -> None:
@@ -121,6 +174,16 @@ def cut_labels(names: Iterable[Any], most: int) -> list[str]:
 def plain(text: str) -> str:
     """Return text that matplotlib prints as it is."""
     return text.replace("$", r"\$")
+
+
+def name_rows(ax: Any, names: Iterable[Any], rest: int) -> None:
+    """Write names beside rows from the top down, and below them, without a mark, how many rows are not shown."""
+    labels = cut_labels(names, letters_that_fit(ax))
+    ax.set_yticks(range(len(labels) + (rest > 0)), [*labels, *([and_more(rest)] if rest > 0 else [])])
+    ax.set_ylim(max(len(labels) + (rest > 0), 1) - 0.5, -0.5)
+    ax.tick_params(axis="y", length=0)
+    if rest > 0:
+        ax.get_yticklabels()[-1].set(color=ink_of(ax).muted, style="italic")
 
 
 def and_more(count: int, what: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +20,7 @@ from manykernels.inspection.displays.plotting import (
     BLUE,
     GRAY,
     ORANGE,
-    axes_of,
+    Display,
     clean,
     color_of,
     cut_labels,
@@ -33,10 +34,13 @@ from manykernels.inspection.displays.plotting import (
 from manykernels.inspection.pipelines import unwrapped
 
 
-class WaterfallDisplay:
+@dataclass(kw_only=True, eq=False, repr=False)
+class WaterfallDisplay(Display):
     """The score of one sample as a waterfall: it starts at the intercept, and every kernel moves it.
 
     Make it with :meth:`from_estimator`.
+
+    Blue raises the score, orange lowers it; options of ``plot`` go to ``Axes.barh``.
 
     Parameters
     ----------
@@ -50,12 +54,6 @@ class WaterfallDisplay:
     n_others : int, default=0
         Number of kernels in ``"other kernels"``.
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-        Set by :meth:`plot`.
-
     Examples
     --------
     >>> import numpy as np
@@ -68,11 +66,10 @@ class WaterfallDisplay:
     True
     """
 
-    def __init__(self, *, steps: pd.DataFrame, sample: str, target: str = "", n_others: int = 0) -> None:
-        self.steps = steps
-        self.sample = sample
-        self.target = target
-        self.n_others = n_others
+    steps: pd.DataFrame
+    sample: str
+    target: str = ""
+    n_others: int = 0
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, *, sample: int = 0, top: int = 10, target: Any = None) -> Self:
@@ -98,17 +95,6 @@ class WaterfallDisplay:
         ------
         InvalidInputError
             If the row or the target does not exist.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import MKLRegressor
-        >>> from manykernels.inspection import WaterfallDisplay
-        >>> X = np.random.default_rng(0).uniform(-2, 2, (40, 2))
-        >>> model = MKLRegressor().fit(X, np.sin(X[:, 1]))
-        >>> steps = WaterfallDisplay.from_estimator(model, X, sample=3).frame()
-        >>> bool(np.isclose(steps["contribution"].sum(), model.predict(X)[3]))
-        True
         """
         row = checked_rows([sample], len(X))
         estimator, read = unwrapped(estimator, _safe_indexing(X, row))
@@ -133,21 +119,11 @@ class WaterfallDisplay:
         """
         return self.steps.assign(score=self.steps["contribution"].cumsum())
 
-    def plot(self, ax: Any = None, **bar_style: Any) -> Self:
-        """Draw the steps from the top down: blue raises the score, orange lowers it.
+    def _size(self, **options: Any) -> tuple[float, float]:
+        return 7.0, 1.4 + 0.32 * (len(self.steps) + 1)
 
-        Parameters
-        ----------
-        ax : matplotlib Axes or None, default=None
-            None makes a new figure.
-        **bar_style
-            Passed to ``Axes.barh``.
-
-        Returns
-        -------
-        WaterfallDisplay
-        """
-        ax = axes_of(ax, "WaterfallDisplay.plot", (7.0, 1.4 + 0.32 * (len(self.steps) + 1)))
+    def _draw(self, ax: Any, **bar_style: Any) -> None:
+        """Draw the steps from the top down: blue raises the score, orange lowers it."""
         steps, n_others = self._fitting(rows_that_fit(ax) - 1)
         values = steps["contribution"].to_numpy()
         ends = np.cumsum(values)
@@ -159,8 +135,6 @@ class WaterfallDisplay:
         ax.plot(ends[-1], len(values), "D", color=ink.text, markersize=6)
         names = [f"{n_others} other kernels" if name == OTHERS else name for name in steps["name"]]
         self._finish(ax, [*cut_labels(names, letters_that_fit(ax)), "score"], [*values, ends[-1]])
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
     def _fitting(self, most: int) -> tuple[pd.DataFrame, int]:
         """Return the steps that there is room for; what is left joins the other kernels."""

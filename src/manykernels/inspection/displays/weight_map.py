@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Self
 
@@ -23,9 +24,9 @@ from manykernels.inspection.displays.plotting import (
     LINE_HEIGHT,
     ONE_PARAMETER,
     POINTS_AN_INCH,
+    Display,
     Ink,
     and_more,
-    axes_of,
     cut_labels,
     cut_text,
     font_points,
@@ -33,7 +34,6 @@ from manykernels.inspection.displays.plotting import (
     ink_of,
     letters_that_fit,
     mixed,
-    require_matplotlib,
     rows_that_fit,
     write,
 )
@@ -45,11 +45,17 @@ MOST_ROWS, MOST_COLUMNS = 40, 40
 LONGEST_KIND = 24  # letters
 
 
-class WeightMapDisplay:
+@dataclass(kw_only=True, eq=False, repr=False)
+class WeightMapDisplay(Display):
     """Kernel weights as a heat map: one row a column of the table, kernels on several columns below, one column a kind.
 
     Make it with :meth:`from_estimator`. Of more rows or columns than can be read, the heaviest are drawn, and a last
     line says how many are not; ``frame()`` has all.
+
+    ``plot`` takes ``cmap`` (None goes from light green to dark blue, on a dark background back), ``colorbar``, and
+    ``max_rows`` and ``max_columns`` (40; fewer if given axes have no room for them); others go to ``Axes.pcolormesh``.
+    Colors follow the square root of the weight, so that light kernels can be seen; a kernel of weight zero has the
+    color of the background, a kernel that the bank does not have is gray.
 
     Parameters
     ----------
@@ -57,12 +63,6 @@ class WeightMapDisplay:
         Weights by place (rows) and kind of kernel (columns); NaN where the bank has no such kernel.
     n_single : int
         Number of leading rows that are single columns of the table; a line separates the others.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-        Set by :meth:`plot`.
 
     Examples
     --------
@@ -75,9 +75,8 @@ class WeightMapDisplay:
     (3, 2)
     """
 
-    def __init__(self, *, weights: pd.DataFrame, n_single: int) -> None:
-        self.weights = weights
-        self.n_single = n_single
+    weights: pd.DataFrame
+    n_single: int
 
     @classmethod
     def from_estimator(
@@ -116,50 +115,23 @@ class WeightMapDisplay:
             frame = frame[frame.sum(axis=1) > 0]
         return cls(weights=frame, n_single=sum(place in single for place in frame.index))
 
-    def frame(self) -> pd.DataFrame:
-        """Return all weights: by place and kind of kernel (or class).
+    def _size(self, *, max_rows: int = MOST_ROWS, max_columns: int = MOST_COLUMNS, **other: Any) -> tuple[float, float]:
+        check_count(max_rows, "max_rows"), check_count(max_columns, "max_columns")
+        n_rows, n_columns = (min(*pair) for pair in zip(self.weights.shape, (max_rows, max_columns), strict=True))
+        return 4.0 + 0.27 * n_columns, 1.2 + _height_of_labels(self.weights.columns) + 0.22 * (n_rows + 1)
 
-        Returns
-        -------
-        DataFrame
-        """
-        return self.weights.copy()
-
-    def plot(
+    def _draw(
         self,
-        ax: Any = None,
+        ax: Any,
         *,
         cmap: Any = None,
         colorbar: bool = True,
         max_rows: int = MOST_ROWS,
         max_columns: int = MOST_COLUMNS,
         **image_style: Any,
-    ) -> Self:
-        """Draw the map; colors follow the square root of the weight, so that light kernels can be seen.
-
-        A kernel of weight zero has the color of the background, a kernel that the bank does not have is gray.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes or None, default=None
-            None makes a new figure.
-        cmap : str, Colormap or None, default=None
-            None goes from light green to dark blue, on a dark background from dark blue to light green.
-        colorbar : bool, default=True
-        max_rows, max_columns : int, default=40
-            Most rows and columns to draw, the heaviest; fewer if given axes have no room for them.
-        **image_style
-            Passed to ``Axes.pcolormesh``.
-
-        Returns
-        -------
-        WeightMapDisplay
-        """
-        check_count(max_rows, "max_rows"), check_count(max_columns, "max_columns")
-        require_matplotlib("WeightMapDisplay.plot")
-        n_rows, n_columns = (min(*pair) for pair in zip(self.weights.shape, (max_rows, max_columns), strict=True))
+    ) -> None:
+        """Draw the map; colors follow the square root of the weight, so that light kernels can be seen."""
         below = _height_of_labels(self.weights.columns)
-        ax = axes_of(ax, "WeightMapDisplay.plot", (4.0 + 0.27 * n_columns, 1.2 + below + 0.22 * (n_rows + 1)))
         fitting = int(inches_of(ax)[0] * POINTS_AN_INCH / (LINE_HEIGHT * font_points()))
         shown, n_single = self._heaviest(
             min(max_rows, rows_that_fit(ax, below + 0.1)), min(max_columns, max(2, fitting))
@@ -176,8 +148,6 @@ class WeightMapDisplay:
         self._label(ax, shown, n_single, ink)
         if colorbar:
             ax.figure.colorbar(image, ax=ax, label="kernel weight", shrink=0.6, pad=0.02)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
     def _heaviest(self, most_rows: int, most_columns: int) -> tuple[pd.DataFrame, int]:
         """Return the heaviest rows and columns in their order, and how many of the rows are single columns."""

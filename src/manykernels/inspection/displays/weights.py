@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -19,15 +20,13 @@ from manykernels.inspection.displays.kernel_table import (
 from manykernels.inspection.displays.plotting import (
     BLUE,
     HATCHES,
-    and_more,
-    axes_of,
+    Display,
     clean,
     color_of,
-    cut_labels,
     cut_text,
     ink_of,
     legend_beside,
-    letters_that_fit,
+    name_rows,
     plain,
     rows_that_fit,
     style_of,
@@ -41,11 +40,15 @@ MOST_STACKED = 12  # classes whose parts of a bar can be told apart
 COUNTED = {"kernel": "kernels", "view": "views", "feature": "features", "kind": "kinds of kernel"}
 
 
-class KernelWeightsDisplay:
+@dataclass(kw_only=True, eq=False, repr=False)
+class KernelWeightsDisplay(Display):
     """The heaviest kernels of a model as horizontal bars, or the views, features or kinds of kernel they add up to.
 
     Make it with :meth:`from_estimator`. With several classes or outputs a bar is the mean of all, and its colored parts
     are what each of them adds to the mean.
+
+    ``plot(color=...)`` colors the bars of a single class or output; other options go to ``Axes.barh``. As many are
+    drawn as there is room for.
 
     Parameters
     ----------
@@ -63,12 +66,6 @@ class KernelWeightsDisplay:
     target : str, default=""
         The class or output, or of how many the bars are the mean, for the title.
 
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-        Set by :meth:`plot`.
-
     Examples
     --------
     >>> import numpy as np
@@ -83,22 +80,12 @@ class KernelWeightsDisplay:
     'x1'
     """
 
-    def __init__(
-        self,
-        *,
-        kernels: pd.DataFrame,
-        n_active: int,
-        n_kernels: int,
-        value: str = "weight",
-        by: str = "kernel",
-        target: str = "",
-    ) -> None:
-        self.kernels = kernels
-        self.n_active = n_active
-        self.n_kernels = n_kernels
-        self.value = value
-        self.by = by
-        self.target = target
+    kernels: pd.DataFrame
+    n_active: int
+    n_kernels: int
+    value: str = "weight"
+    by: str = "kernel"
+    target: str = ""
 
     @classmethod
     def from_estimator(
@@ -127,16 +114,6 @@ class KernelWeightsDisplay:
         ------
         InvalidInputError
             For an unknown value, target or ``by``.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import MKLRegressor
-        >>> from manykernels.inspection import KernelWeightsDisplay
-        >>> X = np.random.default_rng(0).uniform(-2, 2, (40, 2))
-        >>> model = MKLRegressor().fit(X, np.sin(X[:, 1]))
-        >>> len(KernelWeightsDisplay.from_estimator(model, top=2).frame()) <= 3
-        True
         """
         if value not in VALUES:
             raise InvalidInputError(f"value must be one of {', '.join(VALUES)}, got {value!r}.")
@@ -157,32 +134,11 @@ class KernelWeightsDisplay:
             target=_target_text(estimator, target, every.shape[1]),
         )
 
-    def frame(self) -> pd.DataFrame:
-        """Return what is drawn: ``name`` and ``value``, the heaviest first, and the values of classes or outputs.
+    def _size(self, **options: Any) -> tuple[float, float]:
+        return 7.0, 1.0 + 0.27 * max(len(self.kernels) + 1, 4)
 
-        Returns
-        -------
-        DataFrame
-        """
-        return self.kernels.copy()
-
-    def plot(self, ax: Any = None, *, color: Any = None, **bar_style: Any) -> Self:
-        """Draw the bars, as many as there is room for.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes or None, default=None
-            None makes a new figure.
-        color : color or None, default=None
-            Of the bars of a single class or output; None is a blue.
-        **bar_style
-            Passed to ``Axes.barh``.
-
-        Returns
-        -------
-        KernelWeightsDisplay
-        """
-        ax = axes_of(ax, "KernelWeightsDisplay.plot", (7.0, 1.0 + 0.27 * max(len(self.kernels) + 1, 4)))
+    def _draw(self, ax: Any, *, color: Any = None, **bar_style: Any) -> None:
+        """Draw the bars, as many as there is room for."""
         shown = self.kernels.head(rows_that_fit(ax))
         if self.n_active > len(shown):
             shown = self.kernels.head(rows_that_fit(ax) - 1)
@@ -193,8 +149,6 @@ class KernelWeightsDisplay:
             color = color_of(ax, BLUE) if color is None else color
             ax.barh(range(len(shown)), shown["value"], color=color, **bar_style)
         self._finish(ax, shown["name"])
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
     def _stack(self, ax: Any, parts: pd.DataFrame, bar_style: dict[str, Any]) -> None:
         """Draw the parts of the mean one after the other."""
@@ -208,14 +162,7 @@ class KernelWeightsDisplay:
         legend_beside(ax)
 
     def _finish(self, ax: Any, names: pd.Series) -> None:
-        labels = cut_labels(names, letters_that_fit(ax))
-        rest = self.n_active - len(names)
-        ax.set_yticks(range(len(labels) + (rest > 0)), [*labels, and_more(rest)] if rest > 0 else labels)
-        ax.set_ylim(len(labels) + (rest > 0) - 0.5, -0.5)
-        if rest > 0:
-            ax.get_yticklabels()[-1].set_color(ink_of(ax).muted)
-            ax.get_yticklabels()[-1].set_style("italic")
-        ax.tick_params(axis="y", length=0)
+        name_rows(ax, names, self.n_active - len(names))
         ax.set_xlim(left=0)
         write(ax, xlabel=f"{VALUES[self.value]}{self.target}")
         write(ax, title=f"{self.n_active:,} of {self.n_kernels:,} {COUNTED[self.by]} selected")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import pandas as pd
 
 from manykernels.inspection.displays.plotting import (
-    and_more,
-    axes_of,
+    Display,
     clean,
     color_of,
-    cut_labels,
     ink_of,
-    letters_that_fit,
+    name_rows,
     rows_that_fit,
     write,
 )
@@ -24,10 +23,13 @@ BLUE, GREEN = 0, 2
 COUNTED = {"kernel": "kernels", "view": "views"}
 
 
-class StabilityDisplay:
+@dataclass(kw_only=True, eq=False, repr=False)
+class StabilityDisplay(Display):
     """Selection frequencies as horizontal bars; those that reach the threshold stand out.
 
     Make it with :meth:`from_selection`.
+
+    As many bars are drawn as there is room for; options of ``plot`` go to ``Axes.barh``.
 
     Parameters
     ----------
@@ -35,12 +37,6 @@ class StabilityDisplay:
         ``name``, ``frequency`` and ``selected`` of the units to show.
     selection : StabilitySelection
         All of them, with threshold and bound.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-        Set by :meth:`plot`.
 
     Examples
     --------
@@ -52,9 +48,8 @@ class StabilityDisplay:
     'x1'
     """
 
-    def __init__(self, *, frequencies: pd.DataFrame, selection: StabilitySelection) -> None:
-        self.frequencies = frequencies
-        self.selection = selection
+    frequencies: pd.DataFrame
+    selection: StabilitySelection
 
     @classmethod
     def from_selection(cls, selection: StabilitySelection, *, top: int = 20) -> Self:
@@ -78,46 +73,22 @@ class StabilityDisplay:
         table = selection.frame()
         return cls(frequencies=table[table["frequency"] > 0].head(check_count(top, "top")), selection=selection)
 
-    def frame(self) -> pd.DataFrame:
-        """Return what is drawn.
+    def _size(self, **options: Any) -> tuple[float, float]:
+        return 7.0, 1.0 + 0.27 * max(len(self.frequencies) + 1, 4)
 
-        Returns
-        -------
-        DataFrame
-            ``name``, ``frequency`` and ``selected``, the most frequent first.
-        """
-        return self.frequencies.copy()
-
-    def plot(self, ax: Any = None, **bar_style: Any) -> Self:
-        """Draw the bars, as many as there is room for, and the threshold as a line.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes or None, default=None
-            None makes a new figure.
-        **bar_style
-            Passed to ``Axes.barh``.
-
-        Returns
-        -------
-        StabilityDisplay
-        """
-        ax = axes_of(ax, "StabilityDisplay.plot", (7.0, 1.0 + 0.27 * max(len(self.frequencies) + 1, 4)))
+    def _draw(self, ax: Any, **bar_style: Any) -> None:
+        """Draw the bars, as many as there is room for, and the threshold as a line."""
         room, ever = rows_that_fit(ax), int((self.selection.frequencies > 0).sum())
         shown = self.frequencies.head(room if ever <= min(room, len(self.frequencies)) else room - 1)
         colors = [color_of(ax, GREEN if chosen else BLUE) for chosen in shown["selected"]]
         ax.barh(range(len(shown)), shown["frequency"], **{"color": colors, **bar_style})
         ax.axvline(self.selection.threshold, color=ink_of(ax).muted, linestyle="--", linewidth=1.0)
         self._finish(ax, shown, ever - len(shown))
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
     def _finish(self, ax: Any, shown: pd.DataFrame, rest: int) -> None:
         """Write names, title and axis."""
-        found, labels = self.selection, cut_labels(shown["name"], letters_that_fit(ax))
-        ax.set_yticks(range(len(labels) + (rest > 0)), [*labels, and_more(rest)] if rest > 0 else labels)
-        ax.set_ylim(max(len(labels) + (rest > 0), 1) - 0.5, -0.5)
-        ax.tick_params(axis="y", length=0)
+        found = self.selection
+        name_rows(ax, shown["name"], rest)
         ax.set_xlim(0, 1)
         counted = COUNTED[found.by] if len(found.selected) != 1 else COUNTED[found.by][:-1]
         write(ax, title=f"{len(found.selected)} stable {counted}; at most {found.error_bound:.2g} expected to be false")

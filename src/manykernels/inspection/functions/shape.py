@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.decomposition import for_target
 from manykernels.inspection.displays.kernel_table import kernel_table, known_features, known_targets, target_position
 from manykernels.inspection.displays.plotting import (
+    Display,
     and_more,
     clean,
     color_of,
@@ -36,7 +38,8 @@ LEAST_WIDTH, LEAST_HEIGHT = 1.0, 1.4
 SHARE_FOR_DENSITY = 0.18  # of the height of the axes
 
 
-class ShapeDisplay:
+@dataclass(kw_only=True, eq=False, repr=False)
+class ShapeDisplay(Display):
     r"""One curve a column: :math:`g_j(x) = \sum_{m:\, \text{kernel } m \text{ acts on } j \text{ alone}} f_m(x)`.
 
     With kernels on single columns the model is additive, and these curves are all of it: the score of a row is the sum
@@ -53,12 +56,6 @@ class ShapeDisplay:
     target : str
         Class or output, where there are several.
 
-    Attributes
-    ----------
-    axes_ : ndarray of matplotlib Axes
-    figure_ : matplotlib Figure
-        Set by :meth:`plot`.
-
     Examples
     --------
     >>> import numpy as np
@@ -71,10 +68,9 @@ class ShapeDisplay:
     (['x0'], ['column', 'x', 'effect', 'density'])
     """
 
-    def __init__(self, *, shapes: pd.DataFrame, left_out: tuple[str, ...] = (), target: str = "") -> None:
-        self.shapes = shapes
-        self.left_out = left_out
-        self.target = target
+    shapes: pd.DataFrame
+    left_out: tuple[str, ...] = ()
+    target: str = ""
 
     @classmethod
     def from_estimator(
@@ -141,17 +137,7 @@ class ShapeDisplay:
             shapes=pd.concat(shapes, ignore_index=True), left_out=several, target="" if target is None else str(target)
         )
 
-    def frame(self) -> pd.DataFrame:
-        """Return what is drawn.
-
-        Returns
-        -------
-        DataFrame
-            ``column``, ``x``, ``effect``, ``density``, and with bands ``std``.
-        """
-        return self.shapes.copy()
-
-    def plot(self, figure: Any = None, **line_style: Any) -> Self:
+    def plot(self, figure: Any = None, **line_style: Any) -> Self:  # type: ignore[override]  # several axes
         """Draw one curve a column, all on the same scale, above the density of the rows; as many as there is room for.
 
         Parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -12,16 +13,19 @@ from manykernels.estimators.supervised.posterior import Posterior
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.decomposition import for_target
 from manykernels.inspection.displays.kernel_table import kernel_table, known_features
-from manykernels.inspection.displays.plotting import axes_of, cut_text, plain, write
+from manykernels.inspection.displays.plotting import Display, cut_text, plain, write
 from manykernels.inspection.functions.shape import BAND, part_deviations, posterior_for, rows_of, values_of
 from manykernels.inspection.pipelines import unwrapped
 
 
-class SurfaceDisplay:
+@dataclass(kw_only=True, eq=False, repr=False)
+class SurfaceDisplay(Display):
     r"""What a pair of columns adds: :math:`g(x, z) = \sum_{m:\, \text{kernel } m \text{ acts on both}} f_m(x, z)`.
 
     With the kernels of :meth:`KernelBank.interactions` these are pure interactions. Make it with
     :meth:`from_estimator`.
+
+    ``plot`` takes ``cmap``, diverging colors around zero, and ``colorbar``.
 
     Parameters
     ----------
@@ -29,12 +33,6 @@ class SurfaceDisplay:
         ``x``, ``z``, ``effect`` (of mean zero over the values shown); one row a pair of values; with bands ``std``.
     names : tuple of str
         Of the two columns.
-
-    Attributes
-    ----------
-    ax_ : matplotlib Axes
-    figure_ : matplotlib Figure
-        Set by :meth:`plot`.
 
     Examples
     --------
@@ -48,8 +46,8 @@ class SurfaceDisplay:
     (('x0', 'x2'), 81)
     """
 
-    def __init__(self, *, surface: pd.DataFrame, names: tuple[str, str]) -> None:
-        self.surface, self.names = surface, names
+    surface: pd.DataFrame
+    names: tuple[str, str]
 
     @classmethod
     def from_estimator(
@@ -102,32 +100,11 @@ class SurfaceDisplay:
         posterior = posterior_for(estimator, target) if bands else None
         return cls(surface=_surface(estimator, rows, names, members, n_points, target, posterior), names=names)
 
-    def frame(self) -> pd.DataFrame:
-        """Return what is drawn.
+    def _size(self, **options: Any) -> tuple[float, float]:
+        return 5.6, 4.4
 
-        Returns
-        -------
-        DataFrame
-            ``x``, ``z``, ``effect``, and with bands ``std``.
-        """
-        return self.surface.copy()
-
-    def plot(self, ax: Any = None, *, cmap: str = "RdBu_r", colorbar: bool = True) -> Self:
-        """Draw the surface in colors around zero.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes or None, default=None
-            None makes a new figure.
-        cmap : str, default="RdBu_r"
-            Diverging colors.
-        colorbar : bool, default=True
-
-        Returns
-        -------
-        SurfaceDisplay
-        """
-        ax = axes_of(ax, "SurfaceDisplay.plot", (5.6, 4.4))
+    def _draw(self, ax: Any, *, cmap: str = "RdBu_r", colorbar: bool = True) -> None:
+        """Draw the surface in colors around zero."""
         values = self.surface.pivot(index="z", columns="x", values="effect")
         size = float(np.abs(values.to_numpy()).max()) or 1.0
         axes = [side if np.issubdtype(side.dtype, np.number) else np.arange(len(side)) for side in _sides(values)]
@@ -143,8 +120,6 @@ class SurfaceDisplay:
         ax.set_ylabel(plain(cut_text(self.names[1], 30)))
         if colorbar:
             ax.figure.colorbar(image, ax=ax, label="added to the score")
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
 
 def active_pairs(estimator: Any) -> list[tuple[str, str]]:
