@@ -30,7 +30,7 @@ from manykernels.inspection import (
     WaterfallDisplay,
     WeightMapDisplay,
 )
-from manykernels.inspection.reports.document import _cv_curve
+from manykernels.inspection.reports.pictures import strength_curve
 
 Named = Callable[[str], tuple[Any, Any]]
 
@@ -154,7 +154,7 @@ def test_the_curve_is_that_of_the_search() -> None:
     assert (ring.get_xdata()[0], ring.get_ydata()[0]) == (model.alpha_, model.best_score_)
     left, right = display.ax_.get_xlim()
     assert left > right
-    assert display.ax_.get_ylabel() == "negative mean squared error, mean of 3 folds"
+    assert display.ax_.get_ylabel() == "negative mean squared error,\nmean of 3 folds"
 
 
 def test_a_curve_of_many_mixtures_shows_as_many_as_there_is_room_for() -> None:
@@ -190,7 +190,9 @@ def test_a_search_has_a_curve_for_each_mixture() -> None:
     wanted = model.cv_frame().groupby(["kernels", "mixing"], sort=False).ngroups
     assert frame["curve"].nunique() == wanted > 3
     assert "all kernels, mixing 0.5" in set(frame["curve"])
-    assert _cv_curve(model) is not None
+    picture = strength_curve(model)
+    assert picture is not None
+    assert "of 2 folds" in picture.svg
 
 
 # --- matrices ---

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from manykernels import (
     InvalidInputError,
@@ -25,7 +26,7 @@ from manykernels import (
 from manykernels.estimators.survival.baseline import martingale_residuals
 from manykernels.estimators.survival.scores import kaplan_meier
 from manykernels.inspection import MKLReport, plot_overview, summary_html
-from manykernels.inspection.reports import bootstrap, charts
+from manykernels.inspection.reports import bootstrap, pictures
 from manykernels.inspection.reports.baselines import CONSTANT, ONE_KERNEL, SUM
 from manykernels.inspection.reports.evaluation import apart_by_folds, evaluate
 from manykernels.objective import CoxPartial, Problem, survival_target
@@ -112,7 +113,7 @@ def test_precomputed_kernels_and_a_chosen_strength(tmp_path: Path) -> None:
     kernels = KernelStack([X[[name]].to_numpy() @ X[[name]].to_numpy().T for name in X], names=list("abc"))
     model = MKLSurvivalCV("precomputed", cv=2, n_alphas=3).fit(kernels, y)
     page = report(model, kernels, y, tmp_path / "report.html", cv=2, n_draws=20).read_text(encoding="utf-8")
-    assert "Score of the folds" in page
+    assert "Choice by cross-validation" in page
     assert "the data are kernels" in page
     assert SUM in page
     assert "since it failed" not in page
@@ -161,8 +162,11 @@ def test_curves_of_thirds() -> None:
     np.testing.assert_allclose(times, [1.0, 2.0, 3.0])
     np.testing.assert_allclose(left, [0.75, 0.5, 0.0])
     _, y = study(60, strata=True)
-    plot = charts.survival_of_groups(y, -y["time"])
-    assert plot.names == ["low risk", "middle risk", "high risk"]
-    ends = [float(line.split()[-1].split(",")[0]) for line in plot.lines]
+    one, same = Figure().subplots(1, 2)
+    pictures.survival_of_groups(one, y, -y["time"])
+    assert [line.get_label() for line in one.lines] == ["low risk", "middle risk", "high risk"]
+    ends = [line.get_xdata()[-1] for line in one.lines]
     assert ends[0] > ends[2]  # whoever is said to live longer is seen for longer
-    assert charts.survival_of_groups(y, np.zeros(60)).names == ["middle risk"]
+    assert {line.get_ydata()[0] for line in one.lines} == {1.0}
+    pictures.survival_of_groups(same, y, np.zeros(60))
+    assert [line.get_label() for line in same.lines] == ["middle risk"]

@@ -12,6 +12,7 @@ from manykernels.inspection.displays.convergence import ConvergenceDisplay
 from manykernels.inspection.displays.cv_curve import CVCurveDisplay
 from manykernels.inspection.displays.decomposition import DecompositionDisplay
 from manykernels.inspection.displays.gram import GramDisplay
+from manykernels.inspection.displays.intervals import IntervalDisplay
 from manykernels.inspection.displays.path import PathDisplay
 from manykernels.inspection.displays.waterfall import WaterfallDisplay
 from manykernels.inspection.displays.weight_map import WeightMapDisplay
@@ -24,6 +25,7 @@ __all__ = [
     "ConvergenceDisplay",
     "DecompositionDisplay",
     "GramDisplay",
+    "IntervalDisplay",
     "KernelWeightsDisplay",
     "PathDisplay",
     "WaterfallDisplay",

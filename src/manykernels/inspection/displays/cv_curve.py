@@ -119,7 +119,8 @@ class CVCurveDisplay(Display):
             part = part.sort_values("alpha")
             style: dict[str, Any] = {"color": color_of(ax, number), "linestyle": style_of(number, DASHES)}
             style = {**style, "marker": style_of(number, MARKERS), "markersize": 3.5}
-            style["label"] = plain(cut_text(short_label(str(name)), legend_letters(ax))) or None
+            if len(best) > 1:
+                style["label"] = plain(cut_text(short_label(str(name)), legend_letters(ax))) or None
             ax.plot(part["alpha"], part["mean_score"], **style)
             if len(curves) <= 3:
                 low, high = part["mean_score"] - part["std_error"], part["mean_score"] + part["std_error"]
@@ -139,7 +140,7 @@ class CVCurveDisplay(Display):
         log_ticks(ax)
         ax.invert_xaxis()
         write(ax, xlabel="strength alpha (weaker penalties to the right)")
-        ax.set_ylabel(f"{self.scoring.replace('_', ' ')}, mean of {self.n_folds} folds")
+        ax.set_ylabel(f"{self.scoring.replace('_', ' ')},\nmean of {self.n_folds} folds")
         self._numbers(ax)
         write(ax, title="Choice by cross-validation", pad=24)
         clean(ax, grid="y")

@@ -52,6 +52,17 @@ def target_position(estimator: Any, target: Any) -> int:
     raise InvalidInputError(f"Choose one of several targets: target must be one of {known[:20]}, got {target!r}.")
 
 
+def effect_of(estimator: Any, target: Any = None) -> str:
+    """Return what a positive part of the score speaks for: of a classifier a class, by its name."""
+    if is_classifier(estimator):
+        labels = np.asarray(estimator.classes_).tolist()
+        label = labels[target_position(estimator, target)] if known_targets(estimator) else labels[1]
+        return f"towards {label!r}"
+    if hasattr(estimator, "baseline_"):
+        return "added to the log hazard"
+    return "added to the score" + (f" of {target}" if target is not None else "")
+
+
 def target_table(estimator: Any, value: str) -> pd.DataFrame:
     """Return one value of every kernel (rows, in the order of the bank) for every class or output (columns)."""
     frame = estimator.weights_frame(active_only=False)

@@ -14,7 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 from manykernels.estimators.supervised.posterior import Posterior, posterior_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.decomposition import for_target
-from manykernels.inspection.displays.kernel_table import kernel_table, known_features, known_targets, target_position
+from manykernels.inspection.displays.kernel_table import (
+    effect_of,
+    kernel_table,
+    known_features,
+    known_targets,
+    target_position,
+)
 from manykernels.inspection.displays.plotting import (
     Display,
     and_more,
@@ -55,6 +61,8 @@ class ShapeDisplay(Display):
         Active kernels of several columns.
     target : str
         Class or output, where there are several.
+    effect : str
+        What a positive effect speaks for: the class, or "added to the score".
 
     Examples
     --------
@@ -71,6 +79,7 @@ class ShapeDisplay(Display):
     shapes: pd.DataFrame
     left_out: tuple[str, ...] = ()
     target: str = ""
+    effect: str = "added to the score"
 
     @classmethod
     def from_estimator(
@@ -134,16 +143,21 @@ class ShapeDisplay(Display):
             shapes = sorted(shapes, key=_spread, reverse=True)[: check_count(top, "top")]
         several = tuple(table["name"][active & ~table["columns"].isin(names)])
         return cls(
-            shapes=pd.concat(shapes, ignore_index=True), left_out=several, target="" if target is None else str(target)
+            shapes=pd.concat(shapes, ignore_index=True),
+            left_out=several,
+            target="" if target is None else str(target),
+            effect=effect_of(estimator, target),
         )
 
-    def plot(self, figure: Any = None, **line_style: Any) -> Self:  # type: ignore[override]  # several axes
+    def plot(self, figure: Any = None, *, n_columns: int = COLUMNS_OF_AXES, **line_style: Any) -> Self:  # type: ignore[override]  # several axes
         """Draw one curve a column, all on the same scale, above the density of the rows; as many as there is room for.
 
         Parameters
         ----------
         figure : matplotlib Figure or None, default=None
             Empty figure to draw into; None makes one.
+        n_columns : int, default=3
+            Most curves beside each other.
         **line_style
             Passed to ``Axes.plot``.
 
@@ -156,13 +170,13 @@ class ShapeDisplay(Display):
         from matplotlib.pyplot import figure as new_figure
 
         parts = list(self.shapes.groupby("column", sort=False))
-        n_columns = min(COLUMNS_OF_AXES, len(parts))
+        n_columns = min(check_count(n_columns, "n_columns"), len(parts))
         n_rows = -(-len(parts) // n_columns)
         size = (WIDTH * n_columns + 0.6, HEIGHT * n_rows + 0.4)
         drawn: Figure = new_figure(figsize=size) if figure is None else figure
         if drawn.get_layout_engine() is None:
             drawn.set_layout_engine("constrained")
-        n_rows, n_columns = _grid(drawn, len(parts))
+        n_rows, n_columns = _grid(drawn, len(parts), n_columns)
         shown = parts[: n_rows * n_columns]
         axes = drawn.subplots(n_rows, n_columns, sharey=True, squeeze=False)
         around = BAND * self.shapes["std"] if "std" in self.shapes else 0.0
@@ -173,8 +187,7 @@ class ShapeDisplay(Display):
             _draw(ax, str(name), shape, line_style)
         for ax in axes.flat[len(shown) :]:
             ax.set_visible(False)
-        added = "added to the score" + (f" of {plain(cut_text(self.target, 12))}" if self.target else "")
-        drawn.supylabel(added, fontsize="medium")
+        drawn.supylabel(plain(cut_text(self.effect, 36)), fontsize="medium")
         if len(parts) > len(shown):
             drawn.supxlabel(
                 and_more(len(parts) - len(shown), "columns"), fontsize="small", color=ink_of(axes[0, 0]).muted
@@ -190,10 +203,10 @@ def active_columns(estimator: Any) -> list[str]:
     return [str(name) for name in sums.sort_values(ascending=False, kind="stable").index if name in known]
 
 
-def _grid(figure: Any, n_parts: int) -> tuple[int, int]:
+def _grid(figure: Any, n_parts: int, most_columns: int) -> tuple[int, int]:
     """Return how many rows and columns of axes a figure has room for, no more than are wanted."""
     width, height = figure.get_size_inches()
-    n_columns = min(n_parts, COLUMNS_OF_AXES, max(1, int(width / LEAST_WIDTH)))
+    n_columns = min(most_columns, max(1, int(width / LEAST_WIDTH)))
     return min(-(-n_parts // n_columns), max(1, int(height / LEAST_HEIGHT))), n_columns
 
 
@@ -222,7 +235,7 @@ def _shape(
     points, density = values_of(rows[name], n_points)
     # The other columns do not matter: of the parts of these rows only those of this column's own kernels are taken.
     probe = rows.iloc[np.zeros(len(points), dtype=int)].reset_index(drop=True)
-    probe[name] = pd.Series(points).astype(rows[name].dtype) if rows[name].dtype == object else np.asarray(points)
+    probe[name] = as_column(points, rows[name])
     known = hasattr(estimator, "feature_names_in_")
     if known:
         probe.columns = list(estimator.feature_names_in_)
@@ -247,6 +260,11 @@ def part_deviations(estimator: Any, posterior: Posterior, rows: Any, members: An
     return np.sqrt(posterior.part_variance(checked, np.asarray(members, dtype=int), mean))
 
 
+def as_column(points: Any, column: pd.Series) -> Any:
+    """Return values of a column as a column like it: categories keep their type, whole numbers become numbers."""
+    return np.asarray(points) if _continuous(column) else pd.Series(points).astype(column.dtype)
+
+
 def values_of(values: pd.Series, n_points: int) -> tuple[Any, Array]:
     """Return values of a column and the share of the rows that are nearest to each."""
     present = values.dropna()
@@ -256,6 +274,9 @@ def values_of(values: pd.Series, n_points: int) -> tuple[Any, Array]:
         return (start + pd.to_timedelta(seconds, unit="s")).to_numpy(), density
     if not _continuous(values):
         counts = present.value_counts().head(MOST_CATEGORIES)
+        counts = counts[counts > 0]
+        if is_bool_dtype(values.dtype) or (isinstance(values.dtype, pd.CategoricalDtype) and values.dtype.ordered):
+            counts = counts.sort_index()  # no before yes, low before high; others by how often they occur
         return counts.index.to_numpy(), counts.to_numpy() / counts.sum()
     numbers = present.to_numpy(dtype=np.float64)
     points = np.linspace(numbers.min(), numbers.max(), check_count(n_points, "n_points"))
@@ -273,10 +294,17 @@ def _spread(shape: pd.DataFrame) -> float:
     return float((shape["density"] * shape["effect"] ** 2).sum())
 
 
+def short_dates(axis: Any) -> None:
+    """Write few dates along an axis, each no longer than it must be."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    places = AutoDateLocator(minticks=2, maxticks=4)
+    axis.set_major_locator(places)
+    axis.set_major_formatter(ConciseDateFormatter(places))
+
+
 def _draw(ax: Any, name: str, shape: pd.DataFrame, line_style: dict[str, Any]) -> None:
     """Draw one function and, at the foot of its axes, the density of the rows."""
-    from matplotlib.dates import AutoDateLocator
-
     shape = shape.assign(x=shape["x"].infer_objects())  # columns of several kinds share one table
     ink = ink_of(ax)
     numeric, dates = _continuous(shape["x"]), is_datetime64_any_dtype(shape["x"].dtype)
@@ -299,8 +327,7 @@ def _draw(ax: Any, name: str, shape: pd.DataFrame, line_style: dict[str, Any]) -
         ax.set_xticks(x, [plain(cut_text(str(value), 10)) for value in shape["x"]], rotation=90)
         ax.margins(x=0.5 / len(shape) + 0.05)
     if dates:
-        ax.tick_params(axis="x", rotation=30, labelsize="small")
-        ax.xaxis.set_major_locator(AutoDateLocator(minticks=2, maxticks=4))
+        short_dates(ax.xaxis)
     ax.set_ylim(bottom, top)
     write(ax, title=plain(cut_text(name, 28)))
     clean(ax, grid="y")

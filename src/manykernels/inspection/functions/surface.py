@@ -12,9 +12,17 @@ from sklearn.utils.validation import check_is_fitted
 from manykernels.estimators.supervised.posterior import Posterior
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.decomposition import for_target
-from manykernels.inspection.displays.kernel_table import kernel_table, known_features
-from manykernels.inspection.displays.plotting import Display, cut_text, plain, write
-from manykernels.inspection.functions.shape import BAND, part_deviations, posterior_for, rows_of, values_of
+from manykernels.inspection.displays.kernel_table import effect_of, kernel_table, known_features
+from manykernels.inspection.displays.plotting import BLUE, ORANGE, Display, color_of, cut_text, plain, write
+from manykernels.inspection.functions.shape import (
+    BAND,
+    as_column,
+    part_deviations,
+    posterior_for,
+    rows_of,
+    short_dates,
+    values_of,
+)
 from manykernels.inspection.pipelines import unwrapped
 
 
@@ -25,7 +33,8 @@ class SurfaceDisplay(Display):
     With the kernels of :meth:`KernelBank.interactions` these are pure interactions. Make it with
     :meth:`from_estimator`.
 
-    ``plot`` takes ``cmap``, diverging colors around zero, and ``colorbar``.
+    ``plot`` takes ``cmap``, diverging colors around zero (None: orange adds, blue takes away, zero is the background),
+    ``colorbar``, and ``limit``, the effect that has the full color, so that several surfaces compare.
 
     Parameters
     ----------
@@ -33,6 +42,8 @@ class SurfaceDisplay(Display):
         ``x``, ``z``, ``effect`` (of mean zero over the values shown); one row a pair of values; with bands ``std``.
     names : tuple of str
         Of the two columns.
+    effect : str
+        What a positive effect speaks for: the class, or "added to the score".
 
     Examples
     --------
@@ -48,6 +59,7 @@ class SurfaceDisplay(Display):
 
     surface: pd.DataFrame
     names: tuple[str, str]
+    effect: str = "added to the score"
 
     @classmethod
     def from_estimator(
@@ -98,28 +110,49 @@ class SurfaceDisplay(Display):
             raise InvalidInputError(f"No kernel on the columns {names} is active.")
         members = np.flatnonzero((np.asarray(table["weight"]) > 0) & table["columns"].isin(labels).to_numpy())
         posterior = posterior_for(estimator, target) if bands else None
-        return cls(surface=_surface(estimator, rows, names, members, n_points, target, posterior), names=names)
+        surface = _surface(estimator, rows, names, members, n_points, target, posterior)
+        return cls(surface=surface, names=names, effect=effect_of(estimator, target))
 
     def _size(self, **options: Any) -> tuple[float, float]:
         return 5.6, 4.4
 
-    def _draw(self, ax: Any, *, cmap: str = "RdBu_r", colorbar: bool = True) -> None:
+    def _draw(self, ax: Any, *, cmap: Any = None, colorbar: bool = True, limit: float | None = None) -> None:
         """Draw the surface in colors around zero."""
         values = self.surface.pivot(index="z", columns="x", values="effect")
-        size = float(np.abs(values.to_numpy()).max()) or 1.0
-        axes = [side if np.issubdtype(side.dtype, np.number) else np.arange(len(side)) for side in _sides(values)]
-        image = ax.pcolormesh(*axes, values.to_numpy(), cmap=cmap, vmin=-size, vmax=size, shading="nearest")
+        # In the order of the values, which for categories is not that of the alphabet.
+        values = values.reindex(index=self.surface["z"].unique(), columns=self.surface["x"].unique())
+        size = limit or float(np.abs(values.to_numpy()).max()) or 1.0
+        axes = [side if _on_a_line(side) else np.arange(len(side)) for side in _sides(values)]
+        colors = _orange_and_blue(ax) if cmap is None else cmap
+        image = ax.pcolormesh(*axes, values.to_numpy(), cmap=colors, vmin=-size, vmax=size, shading="nearest")
         if "std" in self.surface:
             unsure = self.surface[self.surface["effect"].abs() <= BAND * self.surface["std"]]
             places = [pd.Index(side).get_indexer(unsure[at]) for side, at in zip(_sides(values), "xz", strict=True)]
             ax.plot(*(side[at] for side, at in zip(axes, places, strict=True)), ".", color="0.5", markersize=2)
-        for side, ticks in zip(_sides(values), (ax.set_xticks, ax.set_yticks), strict=True):
-            if not np.issubdtype(side.dtype, np.number):
+        for side, axis, ticks in zip(_sides(values), (ax.xaxis, ax.yaxis), (ax.set_xticks, ax.set_yticks), strict=True):
+            if not _on_a_line(side):
                 ticks(np.arange(len(side)), [plain(cut_text(str(value), 10)) for value in side])
+            elif np.issubdtype(side.dtype, np.datetime64):
+                short_dates(axis)
+            else:
+                axis.get_major_locator().set_params(nbins=5)
         write(ax, xlabel=plain(cut_text(self.names[0], 30)))
         ax.set_ylabel(plain(cut_text(self.names[1], 30)))
         if colorbar:
-            ax.figure.colorbar(image, ax=ax, label="added to the score")
+            ax.figure.colorbar(image, ax=ax, label=plain(cut_text(self.effect, 36)))
+
+
+def _on_a_line(side: np.ndarray) -> bool:
+    """Return whether values are numbers or dates, which have distances."""
+    return side.dtype != bool and (np.issubdtype(side.dtype, np.number) or np.issubdtype(side.dtype, np.datetime64))
+
+
+def _orange_and_blue(ax: Any) -> Any:
+    """Return blue to orange, the less the effect the more of the background shines through, be it light or dark."""
+    from matplotlib.colors import ListedColormap, to_rgb
+
+    shades = np.linspace(-1.0, 1.0, 25)
+    return ListedColormap([(*to_rgb(color_of(ax, ORANGE if shade > 0 else BLUE)), abs(shade)) for shade in shades])
 
 
 def active_pairs(estimator: Any) -> list[tuple[str, str]]:
@@ -176,7 +209,7 @@ def _surface(
     x, z = np.repeat(first, len(second)), np.tile(second, len(first))
     probe = rows.iloc[np.zeros(len(x), dtype=int)].reset_index(drop=True)
     for name, values in zip(names, (x, z), strict=True):
-        probe[name] = pd.Series(values).astype(rows[name].dtype) if rows[name].dtype == object else values
+        probe[name] = as_column(values, rows[name])
     known = hasattr(estimator, "feature_names_in_")
     if known:
         probe.columns = list(estimator.feature_names_in_)

@@ -15,7 +15,6 @@ from scipy.sparse import issparse
 from manykernels.inspection.displays.kernel_table import groups_of, kernel_table, summed_by
 from manykernels.inspection.displays.plotting import cut_text, short_label
 from manykernels.inspection.reports.baselines import as_frame
-from manykernels.inspection.reports.charts import histogram
 from manykernels.inspection.reports.evaluation import Evaluation
 from manykernels.inspection.reports.program import NotAProgramError, program_of
 from manykernels.inspection.reports.tasks import SURVIVAL
@@ -94,13 +93,40 @@ def data_facts(X: Any, n_test: int) -> list[tuple[str, str]]:
     return facts + ([("constant columns", f"{constant:,}")] if constant else [])
 
 
-def target_bars(y: np.ndarray, task: str) -> tuple[Bars | None, tuple[list[float], tuple[str, str]] | None]:
-    """Return the sizes of the classes, or a histogram of the numbers."""
-    if task == "classification":
-        counts = pd.Series(y).value_counts()
-        texts = [f"{count:,} ({100 * count / len(y):.0f} %)" for count in counts]
-        return bars_of(counts, MOST_CLASSES, texts), None
-    return None, histogram(np.asarray(y["time"] if task == SURVIVAL else y, dtype=float).ravel())
+def class_bars(y: np.ndarray) -> Bars:
+    """Return the sizes of the classes."""
+    counts = pd.Series(y).value_counts()
+    return bars_of(counts, MOST_CLASSES, [f"{count:,} ({100 * count / len(y):.0f} %)" for count in counts])
+
+
+def numbers_of(y: np.ndarray, task: str) -> np.ndarray:
+    """Return the numbers of the target, of survival the times."""
+    return np.asarray(y["time"] if task == SURVIVAL else y, dtype=float).ravel()
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Counts of true (rows) and predicted (columns) classes, and their shares of the rows in percent."""
+
+    labels: list[str]
+    counts: list[list[int]]
+    shares: list[list[int]]
+    n_left_out: int  # classes that are not shown
+
+
+def confusion(truth: np.ndarray, predicted: np.ndarray) -> Confusion:
+    """Return the confusion matrix of the classes that are confused most, all if they are few."""
+    labels = np.unique(np.concatenate([truth, predicted]))
+    codes = {label: code for code, label in enumerate(labels.tolist())}
+    counts = np.zeros((len(labels), len(labels)), dtype=int)
+    pairs = ([codes[label] for label in truth.tolist()], [codes[label] for label in predicted.tolist()])
+    np.add.at(counts, pairs, 1)
+    wrong = counts.sum(axis=0) + counts.sum(axis=1) - 2 * counts.diagonal()
+    shown = np.sort(np.argsort(-wrong, kind="stable")[:MOST_CLASSES])
+    part = counts[np.ix_(shown, shown)]
+    shares = 100 * part / np.maximum(counts[shown].sum(axis=1, keepdims=True), 1)
+    names = [str(label) for label in labels[shown]]
+    return Confusion(names, part.tolist(), shares.round().astype(int).tolist(), len(labels) - len(shown))
 
 
 def target_facts(y: np.ndarray, task: str) -> list[tuple[str, str]]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date
 from importlib.resources import files
 from inspect import signature
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +16,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.inspection.displays.plotting import cut_text
 from manykernels.inspection.files import write_file
-from manykernels.inspection.functions.shape import ShapeDisplay, active_columns
-from manykernels.inspection.functions.surface import SurfaceDisplay, active_pairs
 from manykernels.inspection.pipelines import last_step, unwrapped
-from manykernels.inspection.reports import charts, contents, words
+from manykernels.inspection.reports import contents, pictures, words
 from manykernels.inspection.reports.caveats import Case, caveats_of
-from manykernels.inspection.reports.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Plot, nice_ticks
 from manykernels.inspection.reports.evaluation import FOLDS, HELD_OUT, TRAINING, Evaluation, evaluate
 from manykernels.inspection.reports.report import MKLReport
 from manykernels.inspection.reports.scores import check_one_prediction
@@ -34,189 +28,7 @@ from manykernels.kernels import KernelStack, Pairs, PrecomputedBank, Views
 from manykernels.objective.losses.survival import check_survival
 from manykernels.validation.arrays import check_count
 
-# What a report draws of an additive model: curves of single columns, and surfaces of pairs of columns.
-
-
 Array = NDArray[Any]
-
-MOST_CURVES, MOST_SURFACES = 4, 3
-POINTS, SIDE = 60, 16  # values of a column on a curve, and on each side of a surface
-SHADES = 12  # of one color
-MOST_LABELS, LONGEST, LONGEST_NAME = 5, 9, 24
-FOOT = 0.15  # of the height, for the density of the rows
-
-
-@dataclass(frozen=True)
-class Cell:
-    """Neighboring values of one row of a surface with one color."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    color: str  # "orange" for what is added, "blue" for what is taken away
-    opacity: float
-
-
-@dataclass(frozen=True)
-class Surface:
-    """What a pair of columns adds, as colored cells in a box of ``WIDTH`` by ``HEIGHT``."""
-
-    cells: list[Cell]
-    x_ticks: list[tuple[float, str]]  # list of (float, str)
-    y_ticks: list[tuple[float, str]]  # list of (float, str)
-    x_label: str  # the text says in words what the picture shows
-    y_label: str  # the text says in words what the picture shows
-    title: str  # the text says in words what the picture shows
-    text: str  # the text says in words what the picture shows
-
-
-def functions_of(model: Any, X: Any) -> dict[str, Any]:
-    """Return curves of the columns and surfaces of the pairs of the largest norms, and how many are left out.
-
-    Nothing of models of several scores, or of kernels that read no columns of a table.
-    """
-    estimator, rows = unwrapped(model, X)
-    if np.ndim(estimator.kernel_weights_) > 1 or not isinstance(rows, (np.ndarray, pd.DataFrame)):
-        return {"curves": [], "surfaces": [], "more_curves": 0, "more_surfaces": 0}
-    columns, pairs = active_columns(estimator), active_pairs(estimator)
-    return {
-        "curves": _curves(estimator, rows, columns[:MOST_CURVES]),
-        "surfaces": _surfaces(estimator, rows, pairs[:MOST_SURFACES]),
-        "more_curves": max(len(columns) - MOST_CURVES, 0),
-        "more_surfaces": max(len(pairs) - MOST_SURFACES, 0),
-    }
-
-
-# --- curves ---------------------------------------------------------------------------------------------------------
-
-
-def _curves(estimator: Any, rows: Any, columns: list[str]) -> list[Plot]:
-    """Return the functions of single columns on one scale, above the density of the rows."""
-    if not columns:
-        return []
-    frame = ShapeDisplay.from_estimator(estimator, rows, columns=columns, n_points=POINTS).frame()
-    low, high = float(frame["effect"].min()), float(frame["effect"].max())
-    high = high if high > low else low + 1.0
-    low -= FOOT * (high - low)
-    return [_curve(str(name), shape, low, high) for name, shape in frame.groupby("column", sort=False)]
-
-
-def _curve(name: str, shape: pd.DataFrame, low: float, high: float) -> Plot:
-    """Return one function: a line over numbers, a point for each category."""
-    values = shape["x"].infer_objects().to_numpy()
-    axis = _Axis.of(values, LEFT, WIDTH - RIGHT)
-    x, y = axis.places, [_height(float(effect), low, high) for effect in shape["effect"]]
-    dense = shape["density"].to_numpy() / float(shape["density"].max())
-    foot = [(at, _height(low + FOOT * (high - low) * share, low, high)) for at, share in zip(x, dense, strict=True)]
-    base = _height(low, low, high)
-    outline = [(x[0], base), *foot, (x[-1], base)]
-    points = list(zip(x, y, strict=True))
-    return Plot(
-        [] if axis.numeric else points,
-        [_line(points)] if axis.numeric else [],
-        _line(outline),
-        None,
-        axis.ticks,
-        [(_height(tick, low, high), f"{tick:g}") for tick in nice_ticks(low, high)],
-        cut_text(name, LONGEST_NAME),
-        "added to the score",
-        cut_text(name, LONGEST_NAME),
-    )
-
-
-# --- surfaces -------------------------------------------------------------------------------------------------------
-
-
-def _surfaces(estimator: Any, rows: Any, pairs: list[tuple[str, str]]) -> list[Surface]:
-    """Return what pairs of columns add, all in the same colors."""
-    shown = [SurfaceDisplay.from_estimator(estimator, rows, columns=pair, n_points=SIDE).frame() for pair in pairs]
-    size = max((float(frame["effect"].abs().max()) for frame in shown), default=0.0) or 1.0
-    return [_surface(pair, frame, size) for pair, frame in zip(pairs, shown, strict=True)]
-
-
-def _surface(pair: tuple[str, str], frame: pd.DataFrame, size: float) -> Surface:
-    """Return the picture of what a pair adds, in full color at this size."""
-    values = frame.pivot(index="z", columns="x", values="effect")
-    across = _Axis.of(values.columns.to_numpy(), LEFT, WIDTH - RIGHT)
-    up = _Axis.of(values.index.to_numpy(), HEIGHT - BOTTOM, TOP)
-    effects = values.to_numpy()
-    first, second = (cut_text(name, LONGEST_NAME) for name in pair)
-    ends: list[Any] = [frame.iloc[int(at)] for at in (frame["effect"].argmin(), frame["effect"].argmax())]
-    least, most = (
-        f"{end['effect']:+.2g} where {first} is {_label(end['x'])} and {second} is {_label(end['z'])}" for end in ends
-    )
-    return Surface(
-        [cell for number, row in enumerate(effects) for cell in _cells(row / size, number, across, up)],
-        across.ticks,
-        up.ticks,
-        first,
-        second,
-        cut_text(f"{first} and {second}", 2 * LONGEST_NAME),
-        f"From {least} to {most}.",
-    )
-
-
-def _cells(row: Array, number: int, across: _Axis, up: _Axis) -> list[Cell]:
-    """Return the cells of one row of values from -1 to 1, neighbors of one color as one."""
-    shades = np.rint(SHADES * row).astype(int).tolist()
-    bottom, top = up.edges[number : number + 2]
-    found = []
-    for shade, group in groupby(range(len(shades)), key=shades.__getitem__):
-        members = list(group)
-        start, end = across.edges[members[0]], across.edges[members[-1] + 1]
-        box = (start, top, round(end - start, 1), round(bottom - top, 1))
-        if shade:
-            found.append(Cell(*box, "orange" if shade > 0 else "blue", round(abs(shade) / SHADES, 2)))
-    return found
-
-
-@dataclass(frozen=True)
-class _Axis:
-    """Where values lie on one side of a picture, where one ends and the next begins, and what is written there."""
-
-    places: list[float]
-    edges: list[float]
-    ticks: list[tuple[float, str]]
-    numeric: bool
-
-    @classmethod
-    def of(cls, values: Array, start: float, end: float) -> _Axis:
-        """Return an axis from one place to another, each value in the middle of a part of it."""
-        step = (end - start) / len(values)
-        places = [float(round(start + (k + 0.5) * step, 1)) for k in range(len(values))]
-        edges = [float(round(start + k * step, 1)) for k in range(len(values) + 1)]
-        numeric = bool(np.issubdtype(values.dtype, np.number)) and len(values) > 1
-        if numeric:
-            low, high = float(values[0]), float(values[-1])
-            span = places[-1] - places[0]
-            ticks = [
-                (float(round(places[0] + span * (tick - low) / (high - low), 1)), f"{tick:g}")
-                for tick in (nice_ticks(low, high) if high > low else [])
-            ]
-        else:
-            shown = np.unique(np.linspace(0, len(values) - 1, min(MOST_LABELS, len(values))).astype(int))
-            ticks = [(places[at], _label(values[at])) for at in shown.tolist()]
-        return cls(places, edges, ticks, numeric)
-
-
-def _label(value: Any) -> str:
-    """Return a value as it stands beside an axis."""
-    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    return f"{value:.3g}" if number else cut_text(str(value)[:10], LONGEST)
-
-
-def _height(value: float, low: float, high: float) -> float:
-    """Return where a value lies from top to bottom."""
-    return float(round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (value - low) / (high - low), 1))
-
-
-def _line(points: list[tuple[float, float]]) -> str:
-    """Return coordinates as SVG reads them."""
-    return " ".join(f"{x},{y}" for x, y in points)
-
-
-MOST_OUTPUTS = 4  # with a picture of their own
 
 
 def report(
@@ -277,7 +89,7 @@ def report(
     Raises
     ------
     ImportError
-        Without Jinja2 (the extra ``report``).
+        Without Jinja2 or matplotlib (the extra ``report``).
     InvalidInputError
         If X and y do not fit the model or each other, or the file cannot be written; the message says what to do.
 
@@ -317,13 +129,17 @@ def report(
         "today": date.today().isoformat(),
         "facts": facts,
         "data": contents.data_facts(X, 0 if test is None else len(test[1])) + contents.target_facts(y, task),
-        "target": contents.target_bars(y, task),
+        "classes": contents.class_bars(y) if task == "classification" else None,
+        "histogram": None
+        if task == "classification"
+        else pictures.histogram(contents.numbers_of(y, task), name or "y"),
+        "palette": pictures.palette(),
         "caveats": caveats_of(case),
         "code": contents.code_of(model, name, test is not None, _not_default(options)),
         "versions": contents.versions(),
         **_performance(estimator, task, evaluation),
         **_selection(estimator, facts, evaluation),
-        **functions_of(model, X),
+        **pictures.functions_of(model, X, evaluation.importance),
     }
     return write_file(path, template.render(**content), "report")
 
@@ -337,10 +153,11 @@ def _not_default(options: dict[str, Any]) -> dict[str, Any]:
 def _template() -> Any:
     """Return the template, or say what to install."""
     try:
+        import matplotlib  # noqa: F401 - of the pictures
         from jinja2 import Environment, StrictUndefined
     except ImportError as error:
         raise ImportError(
-            "report needs Jinja2. Install it with: python -m pip install 'manykernels[report]'."
+            "report needs Jinja2 and matplotlib. Install them with: python -m pip install 'manykernels[report]'."
         ) from error
     source = files(__package__).joinpath("report.html.jinja").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -368,24 +185,23 @@ def _checked(model: Any, X: Any, y: Any, what: str) -> tuple[Any, Array, str]:
 
 def _performance(model: Any, task: str, evaluation: Evaluation) -> dict[str, Any]:
     """Return scores, comparisons and pictures of the predictions."""
-    first, rivals = evaluation.scores[0], evaluation.rivals
-    places, ends = charts.intervals(
-        [first, *(rival.score for rival in rivals)], None if task == "regression" else (0.0, 1.0)
-    )
-    rows = [("this model", first, places[0], "")]
-    for rival, place in zip(rivals, places[1:], strict=True):
-        rows.append((rival.name, rival.score, place, words.comparison_words(rival.name, rival.better_by, first.name)))
+    first = evaluation.scores[0]
+    told = [
+        (rival.name, rival.score, words.comparison_words(rival.name, rival.better_by, first.name))
+        for rival in evaluation.rivals
+    ]
     classifies = task == "classification"
     return {
         "how_scored": _how_scored(evaluation, task),
         "scores": evaluation.scores,
-        "comparison": rows,
-        "ends": (words.number(ends[0]), words.number(ends[1])),
+        "rivals": told,
+        "beside": pictures.scores_beside(evaluation),
         "left_out": evaluation.left_out,
-        "confusion": charts.confusion(evaluation.truth, evaluation.predicted) if classifies else None,
-        "pictures": _pictures(evaluation, task, getattr(model, "target_names_", None)),
-        "cv_curve": _cv_curve(model),
-        "box": (charts.WIDTH, charts.HEIGHT, charts.LEFT, charts.RIGHT, charts.TOP, charts.BOTTOM),
+        "confusion": contents.confusion(evaluation.truth, evaluation.predicted) if classifies else None,
+        "figures": [
+            *pictures.predictions(evaluation, task, getattr(model, "target_names_", None)),
+            *filter(None, [pictures.strength_curve(model)]),
+        ],
     }
 
 
@@ -402,41 +218,6 @@ def _how_scored(evaluation: Evaluation, task: str) -> str:
     apart = " Risks are compared within folds." if task == SURVIVAL and evaluation.n_folds else ""
     intervals = "Intervals hold 95 % of the scores when these rows are drawn anew, with replacement."
     return f"{ways[evaluation.way]}{apart} {intervals}"
-
-
-def _pictures(evaluation: Evaluation, task: str, names: Array | None) -> list[charts.Plot]:
-    """Return predicted beside observed numbers, or what became of samples of low and high risk."""
-    if task == SURVIVAL:
-        return [charts.survival_of_groups(evaluation.truth, evaluation.predicted)]
-    return [] if task == "classification" else _scatters(evaluation, names)
-
-
-def _scatters(evaluation: Evaluation, names: Array | None) -> list[charts.Plot]:
-    truth = np.asarray(evaluation.truth, dtype=float).reshape(len(evaluation.truth), -1)
-    predicted = np.asarray(evaluation.predicted, dtype=float).reshape(len(truth), -1)
-    titles = ["Predicted and observed"]
-    if truth.shape[1] > 1:
-        titles = [f"output {k}" for k in range(truth.shape[1])] if names is None else [str(name) for name in names]
-    shown = range(min(truth.shape[1], MOST_OUTPUTS))
-    return [charts.scatter(truth[:, k], predicted[:, k], titles[k]) for k in shown]
-
-
-def _cv_curve(model: Any) -> charts.Plot | None:
-    """Return the curve by which the strength was chosen, of the mixture that was chosen."""
-    found = getattr(model, "cv_results_", None)
-    if not isinstance(found, pd.DataFrame) or not {"alpha", "mean_score", "std_score"} <= set(found):
-        return None
-    mixtures = [
-        name
-        for name in (("kernels", "mixing") if "mixing" in found else ("l1_ratio", "mu", "kernel_penalties"))
-        if name in found
-    ]
-    chosen = found.iloc[model.best_index_]
-    same = np.all([found[name] == chosen[name] for name in mixtures], axis=0) if mixtures else np.ones(len(found), bool)
-    part, at = found[same], int(np.count_nonzero(np.asarray(same)[: model.best_index_]))
-    error = part["std_score"].to_numpy() / np.sqrt(max(model.n_folds_ - 1, 1))
-    labels = ("strength alpha", "score", "Score of the folds (band: standard error)")
-    return charts.curve(part["alpha"].to_numpy(), part["mean_score"].to_numpy(), error, at, labels)
 
 
 def _selection(model: Any, facts: MKLReport, evaluation: Evaluation) -> dict[str, Any]:
