@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -58,6 +58,8 @@ class GramStack(ABC):
         Bytes that a solver may take for copies of kernels that are not in memory; None sets no limit.
     """
 
+    has_factors: ClassVar[bool] = False  # whether kernels have factors, and forms have bounds on their errors
+
     spare_bytes: int | None = None
 
     _unproven: Unproven | None = None  # of kernels that others computed, see `prove_definite`
@@ -106,6 +108,15 @@ class GramStack(ABC):
     def largest(self) -> Array:
         """Largest diagonal entry of every kernel, (M,) float64."""
         return np.abs(self.diag()).max(axis=1)
+
+    def diag_sums(self, weight: Array) -> Array:
+        """``sum_i s_i k_m(x_i, x_i)`` of every kernel, (M,) float64."""
+        return np.asarray(self.diag(), dtype=np.float64) @ weight
+
+    @property
+    def exact_cost(self) -> float:
+        """Kernel values that one exact quadratic form computes: none where `quad` is exact."""
+        return 0.0
 
     @property
     @abstractmethod
@@ -187,6 +198,45 @@ class GramStack(ABC):
         if self._unproven is not None:
             self.prove_definite(self._unproven.betrayed(squares, float(vector @ vector), self.diag))
         return squares
+
+    def squares(self, R: Array, kernels: Array | None = None) -> Array:
+        """``tr R' K_m R = <K_m, R R'>`` of all kernels or of some: of several vectors, no more operations than of one.
+
+        Parameters
+        ----------
+        R : ndarray of shape (n_samples,) or (n_samples, k)
+        kernels : ndarray of int, optional
+
+        Returns
+        -------
+        ndarray of shape (m,), float64
+        """
+        if R.ndim == 1:
+            squares = self.quad(R)
+            return squares if kernels is None else squares[kernels]
+        between = R @ R.T
+        chosen = range(self.n_kernels) if kernels is None else kernels
+        return np.array([np.vdot(self.matrix(m), between) for m in chosen])
+
+    def matrix(self, kernel: int) -> Array:
+        """Return ``K_m`` (N, N)."""
+        weights = np.zeros(self.n_kernels)
+        weights[kernel] = 1.0
+        return self.combine(weights)
+
+    def quads(self, R: Array) -> tuple[Array, Array]:
+        """Bounds (M,) from below and from above on ``tr R' K_m R``; the same twice where kernels are exact: one pass.
+
+        Parameters
+        ----------
+        R : ndarray of shape (n_samples,) or (n_samples, k)
+
+        Returns
+        -------
+        low, high : ndarray of shape (n_kernels,), float64
+        """
+        squares = self.squares(R)
+        return squares, squares
 
     def quad_each(self, R: ArrayLike) -> Array:
         """Squared kernel norms ``r' K_m r`` of every column ``r`` of ``R``: one pass for all of them.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from manykernels.grams.factored.base import columns_of
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.regularizers.base import Regularizer
 
@@ -19,26 +19,20 @@ SHARP = 1e-7  # width of bounds on quadratic forms, beside the largest, that do 
 SETTLED = 1e-4  # relative width of the bounds on a norm that is good enough
 
 
-def settled_norms(problem: Any, rhos: Sequence[Any], quads: Sequence[tuple[Array, Array]] | None = None) -> Array:
-    """Return upper bounds (M,) on the dual norms of coefficients of one output or several.
-
-    The bounds ``quads`` of a pass are tightened where they decide which norm is the largest.
-    """
-    stack: Any = problem.stack
-    if quads is None:
-        quads = [stack.quad_bounds(rhos[0])] if len(rhos) == 1 else stack.quad_bounds_each(rhos)
-    low, high = (np.sqrt(np.sum(bound, axis=0)) / problem.penalties for bound in zip(*quads, strict=True))
-    settle(problem, rhos, low, high)
+def settled_norms(problem: Any, rho: Any) -> Array:
+    """Return upper bounds (M,) on the dual norms, tightened where they decide which norm is the largest."""
+    low, high = (np.sqrt(bound) / problem.penalties for bound in problem.stack.quads(rho))
+    settle(problem, rho, low, high)
     return np.asarray(high)
 
 
-def settle(problem: Any, rhos: Sequence[Any], low: Array, high: Array) -> tuple[int, int]:
+def settle(problem: Any, rho: Any, low: Array, high: Array) -> tuple[int, int]:
     """Evaluate kernels whose upper bound matters and is loose, the largest first; changes both bounds.
 
     Returns how many were evaluated and how many are left for which the budget does not suffice.
     """
-    stack: Any = problem.stack
-    cost, budget, evaluated = stack.exact_cost * len(rhos), EXACT_BUDGET, 0
+    stack, columns = problem.stack, columns_of(rho)
+    cost, budget, evaluated = stack.exact_cost * len(columns), EXACT_BUDGET, 0
     while True:
         loose = _matters(problem.regularizer, low, high) & (high > low * (1 + SETTLED))
         if not loose.any():
@@ -46,7 +40,7 @@ def settle(problem: Any, rhos: Sequence[Any], low: Array, high: Array) -> tuple[
         if budget < cost:
             return evaluated, int(loose.sum())
         kernel = int(np.argmax(np.where(loose, high, -np.inf)))
-        value, error = np.sum([stack.exact_quad(kernel, rho) for rho in rhos], axis=0)
+        value, error = np.sum([stack.exact_quad(kernel, column) for column in columns], axis=0)
         budget, evaluated = budget - cost, evaluated + 1
         # The two bounds are made to meet, so that a kernel is evaluated once.
         high[kernel] = min(high[kernel], np.sqrt(max(value, 0.0) + error) / problem.penalties[kernel])

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import GramStack, as_stack
-from manykernels.grams.factored import FactoredStack
+from manykernels.grams.rows import RowVector
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.dual_norms import PLAIN_BUDGET, SHARP, settled_norms
 from manykernels.objective.losses import get_loss
-from manykernels.objective.losses.bound import BoundLoss
+from manykernels.objective.losses.bound import BoundLoss, SampleSum
+from manykernels.objective.losses.rows import LossOnRows, rows_weight
 from manykernels.objective.regularizers.base import Regularizer
 from manykernels.objective.rounding import EPS, FEW, growth, term_sizes
 from manykernels.objective.shared.losses import get_shared_loss
@@ -62,9 +63,10 @@ class Problem:
     ----------
     stack : GramStack or array of shape (M, N, N)
         The kernels.
-    y : array of shape (N,) or (N, T)
+    y : array of shape (N,) or (N, T), or RowVector
         Labels in {-1, +1} or finite targets, whichever the loss asks for; of several outputs in columns, for a
-        classification loss +1 in the column of the class and -1 elsewhere.
+        classification loss +1 in the column of the class and -1 elsewhere. A `RowVector` stays beside rows on workers,
+        and so do all vectors over samples.
     loss : Loss, CoupledLoss, SharedLoss or str
         The loss; of several outputs ``"logistic"`` is the multinomial one.
     regularizer : Regularizer
@@ -94,9 +96,8 @@ class Problem:
     True
     """
 
-    shared: ClassVar[bool] = False  # whether there is an axis of outputs, which share the kernel weights
+    shared: ClassVar[bool] = False  # whether vectors over samples have an axis of outputs, which share kernel weights
     n_targets: ClassVar[int] = 1
-    _columns: ClassVar[bool] = False  # whether vectors over samples have an axis of outputs
 
     stack: GramStack
     y: Array
@@ -122,19 +123,26 @@ class Problem:
         self._set("y", _frozen(self.loss.check_target(self.y)))
         if self.y.ndim == 2:
             self._set("shared", True)
-            self._set("_columns", True)
             self._set("n_targets", self.y.shape[1])
         if len(self.y) != self.n_samples:
             raise InvalidInputError(f"y has {len(self.y)} samples but the kernels have {self.n_samples}.")
-        self._set("sample_weight", _positive(self.sample_weight, self.n_samples, "sample_weight"))
-        self._set("kernel_penalties", _positive(self.kernel_penalties, self.n_kernels, "kernel_penalties"))
+        beside = isinstance(self.y, RowVector)
+        weight = rows_weight(self.y, self.sample_weight) if beside else self._positive("sample_weight", self.n_samples)
+        self._set("sample_weight", weight)
+        self._set("kernel_penalties", self._positive("kernel_penalties", self.n_kernels))
         self._check_solvable()
 
     def _known_loss(self) -> Any:
         """Return the loss, which may be given by name, as one of so many outputs as the target has."""
         if np.ndim(self.y) == 2:
-            return get_shared_loss(self.loss, kinks=isinstance(self.stack, FactoredStack))
-        return get_loss(self.loss)
+            return get_shared_loss(self.loss, kinks=self.stack.has_factors)
+        known = get_loss(self.loss)
+        return LossOnRows(known) if isinstance(self.y, RowVector) else known
+
+    def _positive(self, name: str, size: int) -> Array:
+        """Return a read-only copy of positive weights, ones if there are none."""
+        values = getattr(self, name)
+        return _frozen(np.ones(size) if values is None else check_positive_vector(values, size, name).copy())
 
     @cached_property
     def bound(self) -> BoundLoss:
@@ -148,17 +156,18 @@ class Problem:
     def _check_solvable(self) -> None:
         unsolvable = self.loss.why_no_constant(self.y) if self.fit_intercept else ""
         if unsolvable and self.loss.task == "classification":
-            raise InvalidInputError(
-                f"{unsolvable} (a logistic loss has no minimizer). Give samples of both classes or set "
-                "fit_intercept=False."
+            unsolvable += (
+                " (a logistic loss has no minimizer). Give samples of both classes or set fit_intercept=False."
             )
-        if unsolvable:
-            raise InvalidInputError(f"{unsolvable}. Give other targets or set fit_intercept=False.")
-        if not np.isfinite(self.loss_at_zero):
-            raise InvalidInputError(
+        elif unsolvable:
+            unsolvable += ". Give other targets or set fit_intercept=False."
+        elif not np.isfinite(self.loss_at_zero):
+            unsolvable = (
                 f"The {self.loss.name} loss overflows at zero scores: y reaches {np.abs(self.y).max():.3g} and "
                 f"sample_weight {self.weight.max():.3g}. Rescale them."
             )
+        if unsolvable:
+            raise InvalidInputError(unsolvable)
 
     def check_precision(self) -> None:
         """Check that the squares of the target do not underflow, for searches that any other unit does not matter to.
@@ -228,15 +237,14 @@ class Problem:
         """
         constant = self.loss_at_zero
         if self.fit_intercept and np.ptp(self.y, axis=0).any():  # a constant target is fitted up to rounding
-            constant = self.empirical_loss(self.constant_scores(self._best_constant()))
+            constant = self.empirical_loss(self.constant_scores(self.best_constant))
         return max(1e-10 * constant, (FEW * EPS) ** 2 * self.loss_at_zero, float(np.finfo(np.float64).tiny))
 
     @property
     def dual_box(self) -> tuple[Array, Array]:
-        """Ends of the box of ``rho``, of a sum over samples of one score each."""
-        bound: Any = self.bound
-        ends: tuple[Array, Array] = bound.box
-        return ends
+        """Ends of the box of ``rho``, of a sum over samples."""
+        assert isinstance(self.bound, SampleSum)
+        return self.bound.box
 
     def over(self, twin: GramStack) -> Problem:
         """Return the problem on a twin of its stack, which holds the same kernels: nothing is checked again.
@@ -280,10 +288,11 @@ class Problem:
         """
         return np.full_like(self.y, b)
 
-    def _best_constant(self) -> Any:
-        """Return the intercepts of the model without kernels, or 0 if there are none."""
+    @cached_property
+    def best_constant(self) -> Any:
+        """The intercepts of the model without kernels, zero if there are none."""
         if not self.fit_intercept:
-            return np.zeros(self.n_targets) if self._columns else 0.0
+            return np.zeros(self.n_targets) if self.shared else 0.0
         return self.bound.best_intercepts()
 
     # --- primal and dual --------------------------------------------------------------------------------------------
@@ -299,15 +308,6 @@ class Problem:
         Returns
         -------
         float
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import get_loss, get_regularizer
-        >>> from manykernels.objective import Problem
-        >>> problem = Problem(np.eye(2)[None], np.array([1.0, 3.0]), get_loss("squared"), get_regularizer("l1", 0.5))
-        >>> problem.empirical_loss(np.zeros(2))
-        5.0
         """
         return self.bound.value(z)
 
@@ -341,39 +341,18 @@ class Problem:
         Returns
         -------
         ndarray of shape (M,)
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import get_loss, get_regularizer
-        >>> from manykernels.objective import Problem
-        >>> problem = Problem(np.eye(2)[None], np.array([1.0, 3.0]), get_loss("squared"), get_regularizer("l1", 0.5))
-        >>> problem.dual_norms(np.array([3.0, 4.0]))
-        array([5.])
         """
-        stack = self.stack
-        if isinstance(stack, FactoredStack):
-            columns = list(rho.T) if self._columns else [rho]
-            many = len(columns) * stack.exact_cost * self.n_kernels > PLAIN_BUDGET
-            if many or not isinstance(rho, np.ndarray):
-                return settled_norms(self, columns)
+        many = self.n_targets * self.stack.exact_cost * self.n_kernels > PLAIN_BUDGET
+        if many or isinstance(rho, RowVector):
+            return settled_norms(self, rho)
         return np.maximum(self._signed_norms(rho), 0.0)
 
     def _signed_norms(self, rho: Array) -> Array:
         """Return them with the sign of ``rho' K_m rho``, negative where a kernel is not quite definite."""
         unit = _unit(rho)
         with np.errstate(over="ignore", invalid="ignore"):
-            squares = _finite(self._quad(rho / unit))
+            squares = _finite(self.stack.squares(rho / unit))
             return _in_range(unit * np.copysign(np.sqrt(np.abs(squares)), squares) / self.penalties)
-
-    def _quad(self, rho: Array, kernels: Array | None = None) -> Array:
-        """Return ``tr R' K_m R`` of all kernels or of some, (m,)."""
-        if rho.ndim == 1 and kernels is None:
-            return self.stack.quad(rho)
-        if rho.ndim == 1 or isinstance(self.stack, FactoredStack):
-            squares = np.sum([self.stack.quad(np.ascontiguousarray(column)) for column in np.atleast_2d(rho.T)], axis=0)
-            return squares if kernels is None else squares[kernels]
-        return squared_norms(self.stack, rho, kernels)
 
     def model_parts(self, rho: Array, d: Array) -> tuple[Array, Array]:
         """Scores ``f = sum_m d_m K_m rho`` (N,) and block norms ``t`` (M,); reads kernels with ``d_m != 0`` only.
@@ -396,7 +375,7 @@ class Problem:
                 each = self.stack.apply_each(rho / unit, active)
                 scores, squares = weights @ each, each @ (rho / unit)
             else:
-                scores, squares = self.stack.combine(d) @ rho, self._quad(rho / unit, active)
+                scores, squares = self.stack.combine(d) @ rho, self.stack.squares(rho / unit, active)
             roots = np.sqrt(np.maximum(_finite(squares), 0.0))
             norms[active] = _in_range(self.penalties[active] * (weights * roots))
             return scores, norms
@@ -428,18 +407,9 @@ class Problem:
         Returns
         -------
         float
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import get_loss, get_regularizer
-        >>> from manykernels.objective import Problem
-        >>> problem = Problem(np.eye(2)[None], np.array([1.0, 3.0]), get_loss("squared"), get_regularizer("l1", 0.5))
-        >>> problem.dual(np.array([5.0, -2.0])) <= problem.primal(*problem.zero_model()[:1], np.zeros(1), 2.0)
-        True
         """
         rho, z = self._check_rho(rho), np.asarray(rho)
-        if self.loss.couples_samples:
+        if self.bound.couples_samples:
             rho = -self.bound.gradient(z)
         return self._dual_point(self.bound.feasible(rho, sums=self.fit_intercept), z).value
 
@@ -476,20 +446,9 @@ class Problem:
             The smallest vector in ``-s dl(y, b)`` that sums to zero (with an intercept).
         b : float
             The best constant score; 0 without an intercept.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import get_loss, get_regularizer
-        >>> from manykernels.objective import Problem
-        >>> problem = Problem(np.eye(2)[None], np.array([1.0, 3.0]), get_loss("squared"), get_regularizer("l1", 0.5))
-        >>> rho, b = problem.zero_model()
-        >>> rho, round(b, 6)
-        (array([-1.,  1.]), 2.0)
         """
-        b = self._best_constant()
-        rho = self.bound.coefficients_of(b, sums=self.fit_intercept)
-        return (rho if self.loss.couples_samples else self.feasible_dual(rho)), b
+        b = self.best_constant
+        return self.bound.coefficients_of(b, sums=self.fit_intercept), b
 
     def strength_max(self) -> float:
         """Return the smallest strength at which the zero model is optimal: one pass.
@@ -498,24 +457,14 @@ class Problem:
         -------
         float
             Infinite if no strength makes the model vanish.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import get_loss, get_regularizer
-        >>> from manykernels.objective import Problem
-        >>> problem = Problem(np.eye(2)[None], np.array([1.0, 3.0]), get_loss("squared"), get_regularizer("l1", 0.5))
-        >>> round(problem.strength_max(), 6)  # sqrt(rho'rho) with rho = (-1, 1)
-        1.414214
         """
         return self.regularizer.strength_max(self.empty_norms())
 
     @cached_property
     def empty_quads(self) -> tuple[Array, Array]:
-        """Bounds (M,) on ``rho' K_m rho``, on factors, at the model without kernels, where every fit begins."""
-        stack: Any = self.stack
-        bounds: tuple[Array, Array] = stack.quad_bounds(self.zero_model()[0])
-        return bounds
+        """Bounds (M,) on ``rho' K_m rho`` at the model without kernels, where every fit begins."""
+        rho = self.bound.balanced(self.zero_model()[0], sums=self.fit_intercept)
+        return self.stack.quads(self.bound.inside(rho))
 
     def empty_norms(self) -> Array:
         """Return the dual norms (M,) at the optimal dual coefficients of the model without kernels: one pass.
@@ -524,7 +473,7 @@ class Problem:
         -------
         ndarray of shape (M,)
         """
-        if isinstance(self.stack, FactoredStack) and not (self.shared or self.loss.couples_samples):
+        if self.stack.has_factors and not (self.shared or self.bound.couples_samples):
             low, high = self.empty_quads
             if np.all(high - low <= SHARP * high.max(initial=0.0)):
                 return np.sqrt(0.5 * (low + high)) / self.penalties
@@ -544,15 +493,6 @@ class Problem:
         Returns
         -------
         Problem
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import get_loss, get_regularizer
-        >>> from manykernels.objective import Problem
-        >>> problem = Problem(np.eye(2)[None], np.array([1.0, 3.0]), get_loss("squared"), get_regularizer("l1", 0.5))
-        >>> round(problem.at_fraction(0.5).regularizer.strength, 6)
-        0.707107
         """
         if np.ptp(self.y, axis=0).max() <= FEW * EPS * np.abs(self.y).max():
             return self.with_penalty(replace(self.regularizer, strength=fraction * self.total_weight))
@@ -609,16 +549,6 @@ class Problem:
         -------
         Certificate
             With ``dual <= optimum <= primal`` up to rounding.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import get_loss, get_regularizer
-        >>> from manykernels.objective import Problem
-        >>> problem = Problem(np.eye(2)[None], np.array([1.0, 3.0]), get_loss("squared"), get_regularizer("l1", 0.5))
-        >>> rho, b = problem.zero_model()
-        >>> problem.certificate(rho, np.zeros(1), b).primal
-        1.0
         """
         return self.certificate_apart(rho, d, b)[1]()
 
@@ -683,7 +613,7 @@ class Problem:
         """Return what a model, its scores without and with intercept, misses of the optimality conditions."""
         rho, f, z = model
         scaled, sizes = point.scale * point.rho, np.abs(rho)
-        nearest = point.rho if self.loss.couples_samples else self.bound.feasible(rho, sums=False)
+        nearest = point.rho if self.bound.couples_samples else self.bound.feasible(rho, sums=False)
         sums = np.abs(rho.sum(axis=0)).max() if self.fit_intercept else 0.0
         return KKTResiduals(
             stationarity=float(np.sum(losses + point.conjugates + self.bound.inner(z, scaled))) / denominator,
@@ -695,7 +625,7 @@ class Problem:
 
     def _check_rho(self, rho: Array) -> Array:
         """Return dual coefficients as float64, or say why they cannot be some."""
-        if not self._columns:
+        if not self.shared:
             return check_vector(rho, self.n_samples, "rho")
         rho = np.asarray(rho, dtype=np.float64)
         if rho.shape != self.y.shape or not np.isfinite(rho).all():
@@ -711,7 +641,7 @@ class Problem:
         if np.any(d < 0):
             worst = int(np.argmin(d))
             raise InvalidInputError(f"Kernel weights d must not be negative, but d[{worst}] is {d[worst]:.6g}.")
-        if not self._columns:
+        if not self.shared:
             if not np.isfinite(b) or (b != 0 and not self.fit_intercept):
                 raise InvalidInputError(f"The intercept must be finite, and 0 without fit_intercept; got {b!r}.")
             return rho, d, float(b)
@@ -724,15 +654,12 @@ class Problem:
 
 
 def _frozen(array: Array) -> Array:
-    """Return a read-only view: what a problem holds is not written to."""
-    view = array.view()
+    """Return a read-only view, columns one after the other: what a problem holds is not written to."""
+    if isinstance(array, RowVector):
+        return array
+    view = np.asfortranarray(array).view()
     view.flags.writeable = False
     return view
-
-
-def _positive(values: Any, size: int, name: str) -> Array:
-    """Return a read-only copy of positive weights, ones if there are none."""
-    return _frozen(np.ones(size) if values is None else check_positive_vector(values, size, name).copy())
 
 
 def _ratio(part: float, whole: float) -> float:
@@ -765,17 +692,3 @@ def _finite(squares: Array) -> Array:
             "Normalize the kernels, for instance to unit trace."
         )
     return squares
-
-
-def squared_norms(stack: GramStack, rho: Array, kernels: Array | None = None) -> Array:
-    """``tr(R' K_m R) = <K_m, R R'>`` (m,): a kernel costs no more operations than for one target."""
-    between = rho @ rho.T
-    chosen = range(stack.n_kernels) if kernels is None else kernels
-    return np.array([np.vdot(one_kernel(stack, m), between) for m in chosen])
-
-
-def one_kernel(stack: GramStack, kernel: int) -> Array:
-    """Return ``K_m`` (N, N)."""
-    weights = np.zeros(stack.n_kernels)
-    weights[kernel] = 1.0
-    return stack.combine(weights)

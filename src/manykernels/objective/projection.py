@@ -6,13 +6,26 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
-__all__ = ["project_box_hyperplane"]
+from manykernels.grams.rows import RowVector, sums
+
+__all__ = ["balance", "project_box_hyperplane"]
 
 Array = NDArray[Any]
 
 _ZERO_SUM = 1e-15
 """A sum below this part of the sum of absolute values is zero up to rounding."""
+
+
+def balance(rho: Array) -> Array:
+    """Return dual coefficients of zero sum inside any box around 0: the larger side is scaled down."""
+    positive, negative = sums(rho[rho > 0], -rho[rho < 0])
+    if positive == negative:
+        return rho
+    if positive > negative:
+        return np.where(rho > 0, rho * (negative / positive), rho)
+    return np.where(rho < 0, rho * (positive / negative), rho)
 
 
 def project_box_hyperplane(r: Array, lo: Array, hi: Array) -> Array:
@@ -22,6 +35,8 @@ def project_box_hyperplane(r: Array, lo: Array, hi: Array) -> Array:
     with the root is found by bisection over the sorted breakpoints, then solved exactly. Subtracting the mean instead
     would leave the box.
     """
+    if isinstance(r, RowVector):
+        return _project_beside_rows(r, lo, hi)
     x = np.clip(r, lo, hi)
     # A second round removes the rounding that a huge r leaves in the first; its input is already in the box.
     for start in (r, None, None):
@@ -57,3 +72,14 @@ def _piece_with_root(r: Array, lo: Array, hi: Array) -> tuple[float, float]:
     left = float(points[below]) if below >= 0 else -np.inf
     right = float(points[above]) if above < len(points) else np.inf
     return left, right
+
+
+def _project_beside_rows(r: Array, lo: Array, hi: Array) -> Array:
+    """Return the same for vectors that stay beside their rows, whose breakpoints are not sorted."""
+
+    def total(nu: float) -> float:
+        return float(np.clip(r - nu, lo, hi).sum())
+
+    low, high = float((r - hi).min()), float((r - lo).max())
+    nu = 0.0 if total(0.0) == 0 else low if total(low) <= 0 else high if total(high) >= 0 else None
+    return np.clip(r - (brentq(total, low, high) if nu is None else nu), lo, hi)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manykernels.grams.factored import FactoredStack
 from manykernels.objective.capabilities import Capability
 
 if TYPE_CHECKING:
@@ -65,12 +64,7 @@ def proved_inactive(problem: Problem, certificate: Certificate) -> Array:
     gap = certificate.gap + certificate.rounding
     if not threshold.any() or not able or not np.isfinite(gap) or len(certificate.dual_norms) != problem.n_kernels:
         return np.zeros(problem.n_kernels, dtype=bool)
-    stack = problem.stack
-    # Of kernels held as factors there may be many more than there is memory for diagonals.
-    if isinstance(stack, FactoredStack):
-        largest = stack.diag_sums(problem.weight)
-    else:
-        largest = np.asarray(stack.diag(), dtype=np.float64) @ problem.weight
+    largest = problem.stack.diag_sums(problem.weight)
     radii = np.sqrt(2.0 * problem.loss.curvature_bound * max(gap, 0.0) * np.maximum(largest, 0.0)) / problem.penalties
     scale = 1.0 - certificate.kkt.scaling
     return np.asarray(scale * certificate.dual_norms + radii < threshold)

@@ -33,7 +33,6 @@ from manykernels.objective.shared import SharedLoss
 from manykernels.solvers.base import Solver, check_warm_start
 from manykernels.solvers.factored.fallback import stays_on_workers
 from manykernels.solvers.factored.model import FactorFunctions
-from manykernels.solvers.factored.problem import RowsProblem
 from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.solvers.registry import check_able, check_alias, choose_solver, get_solver
 from manykernels.solvers.solution import Solution, Status
@@ -334,13 +333,11 @@ def problem_of(stack: Any, y: Any, loss: Any, regularizer: Regularizer, **given:
     True
     """
     single = getattr(y, "ndim", 1) == 1 and not loss.couples_samples
-    rows = single and isinstance(stack, FactoredStack) and stays_on_workers(stack)
-    kind = RowsProblem if rows else Problem
-    if not rows:
-        y = here_as_array(y)
-        weight = given.get("sample_weight")
-        given["sample_weight"] = None if weight is None else here_as_array(weight)
-    return kind(stack, y, loss, regularizer, **given)
+    if single and stack.has_factors and stays_on_workers(stack):
+        return Problem(stack, stack.table.source.vector(y), loss, regularizer, **given)
+    weight = given.get("sample_weight")
+    given["sample_weight"] = None if weight is None else here_as_array(weight)
+    return Problem(stack, here_as_array(y), loss, regularizer, **given)
 
 
 def configured_solver(solver: str | Solver, problem: Problem, **parameters: Any) -> Solver:

@@ -17,10 +17,10 @@ from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams.factored import factored_stack
 from manykernels.grams.rows import DaskRows, RowVector, held, here, on_rows, sums
 from manykernels.kernels import Gaussian, Linear
+from manykernels.objective.losses.curvature import sampled_rows, sampled_weights
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockL1
 from manykernels.solvers.factored import newton
-from manykernels.solvers.factored.curvatures import sampled_rows, sampled_weights
 from manykernels.solvers.factored.solver import FactoredNewton
 
 Array = NDArray[Any]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from manykernels import KernelBank
 from manykernels.exceptions import ConvergenceWarning
+from manykernels.grams import as_stack
 from manykernels.grams.factored import ExplicitStack, FactoredStack, FourierStack, factored_stack
 from manykernels.grams.factored import landmark_cholesky as cholesky
 from manykernels.kernels import Gaussian, Laplacian, Linear, Polynomial
@@ -27,29 +28,13 @@ from manykernels.objective.regularizers import (
 )
 from manykernels.solvers import SharedNewton, Solution
 from manykernels.solvers.factored import fallback, newton
-from manykernels.solvers.factored.solver import FactoredNewton, ObjectiveOfTargets
-from manykernels.solvers.factored.targets_problem import ProblemOfTargets, StackOfTargets
-from manykernels.testing import GramStackContract
+from manykernels.solvers.factored.objective import FactoredObjective, OutputOperator
+from manykernels.solvers.factored.solver import FactoredNewton
 
 Array = NDArray[Any]
 
 CLASSES = ("logistic", "squared_hinge", "hinge")
 PENALTIES = (BlockL1(3.0), ElasticNet(2.0, 0.6), BlockLq(1.0, q=1.5), Ridge(1.0), Simplex(0.3), LpBall(1.0, p=1.5))
-
-
-class TestStackOfTargets(GramStackContract):
-    """Copies of the samples for three targets, and nothing between copies."""
-
-    stack_class = StackOfTargets
-    rtol = 1e-10
-    bank = KernelBank.per_feature([Linear(), Polynomial(2), Laplacian(1.0), Gaussian(0.5)])
-
-    def create(self, rng: np.random.Generator) -> StackOfTargets:
-        return StackOfTargets(factored_stack(rng.normal(size=(9, 2)), self.bank), 3)
-
-    def dense(self, rng: np.random.Generator) -> Array:
-        fitted, prepared = self.bank.fit_prepare(rng.normal(size=(9, 2)))
-        return np.kron(np.eye(3), fitted.block(prepared, prepared))
 
 
 def data(rng: np.random.Generator, n: int, loss: str, n_targets: int = 3) -> tuple[Array, Array]:
@@ -229,34 +214,46 @@ def test_hessians_are_those_of_differences_of_slopes() -> None:
         X, Y = data(rng, 60, loss)
         stack = factored_stack(X, KernelBank.per_feature([Gaussian(0.8), Linear()], standardize=True))
         options = {"sample_weight": rng.uniform(0.5, 2.0, 60)}
-        flat = ProblemOfTargets.of(Problem(stack, Y, loss, BlockL1(1.0), **options))  # type: ignore[arg-type]
-        objective = ObjectiveOfTargets(flat, flat.stack.operators([0, 3, 2], 1e-3), 0.0)  # type: ignore[attr-defined]
+        problem = Problem(stack, Y, loss, BlockL1(1.0), **options)  # type: ignore[arg-type]
+        objective = FactoredObjective(problem, stack.operators([0, 3, 2], 1e-3), 0.0)
         v, b, step = rng.normal(size=objective.rank), rng.normal(size=3), 1e-5 * rng.normal(size=objective.rank + 3)
-        move = objective.scores(step[: objective.rank]) + objective.spread(step[objective.rank :])
-        z = objective.scores(v) + objective.spread(b)
-        change = objective.slopes(z + move) - objective.slopes(z - move)
+        move = objective.scores(step[: objective.rank]) + step[objective.rank :]
+        z = objective.scores(v) + b
+        change = objective.loss.gradient(z + move) - objective.loss.gradient(z - move)
         expected = np.append(objective.adjoint(change), objective.totals(change)) / 2
-        hessian = objective.bends(z).gram(objective.operators, 10**9, intercept=True)
+        hessian = objective.loss.curvature(z).gram(objective.operators, 10**9, intercept=True)
         if loss == "logistic":  # a shift of all scores, which changes nothing, is given some curvature
             ends = slice(objective.rank, None)
             hessian[ends, ends] -= hessian[ends, ends].mean()
         np.testing.assert_allclose(hessian @ step, expected, atol=1e-7 * np.abs(expected).max())
 
 
-def test_the_stack_of_targets_is_the_kronecker_product() -> None:
+def test_forms_of_several_vectors_are_bounded_by_sums_over_them() -> None:
     rng = np.random.default_rng(5)
     bank = KernelBank.per_feature([Gaussian(0.5), Linear(), Laplacian(1.0)], standardize=True)
-    base = factored_stack(rng.normal(size=(20, 2)), bank)
-    stack, rho, weight = StackOfTargets(base, 3), rng.normal(size=60), rng.uniform(size=60)
-    whole = stack.block()
-    np.testing.assert_allclose(whole, [np.kron(np.eye(3), gram) for gram in base.block()], atol=1e-12)
-    exact = np.einsum("i,mij,j->m", rho, whole, rho)
-    low, high = stack.quad_bounds(rho)
+    stack, R = factored_stack(rng.normal(size=(20, 2)), bank), rng.normal(size=(20, 3))
+    grams = stack.block()
+    exact = np.einsum("it,mij,jt->m", R, grams, R)
+    low, high = stack.quads(R)
     assert (low <= exact * (1 + 1e-12)).all()
     assert (high >= exact * (1 - 1e-12)).all()
-    np.testing.assert_allclose(stack.quad(rho), exact, rtol=1e-9)
-    np.testing.assert_allclose(stack.diag_sums(weight), np.einsum("mii,i->m", whole, weight))
-    for kernel in range(6):
-        Z = stack.factor(kernel, 1e-12)
-        np.testing.assert_allclose(Z @ Z.T, whole[kernel], atol=1e-9)
-        np.testing.assert_allclose(stack.cross_apply(kernel, stack.table, rho), whole[kernel] @ rho, atol=1e-10)
+    np.testing.assert_allclose(stack.squares(R), exact, rtol=1e-9)
+    np.testing.assert_allclose(stack.squares(R, np.array([4, 1])), exact[[4, 1]], rtol=1e-9)
+    pairs = stack.quads_each([R, R[:, 0]])
+    np.testing.assert_allclose(pairs[0], (low, high), rtol=1e-12)
+    np.testing.assert_allclose(pairs[1], stack.quads(R[:, 0]), rtol=1e-12)
+    np.testing.assert_allclose(as_stack(grams).quads(R), (exact, exact), rtol=1e-10)
+
+
+def test_factors_of_several_outputs_are_the_kronecker_product() -> None:
+    rng = np.random.default_rng(5)
+    bank = KernelBank.per_feature([Gaussian(0.5), Linear(), Laplacian(1.0)], standardize=True)
+    stack, rho = factored_stack(rng.normal(size=(20, 2)), bank), np.asfortranarray(rng.normal(size=(20, 3)))
+    for operator in stack.operators(range(6), 1e-12):
+        several, rank = OutputOperator(operator, 3), int(operator.starts[-1])
+        v = rng.normal(size=3 * rank)
+        expected = np.column_stack([operator.rows(np.arange(20)) @ v[place] for place in several.place])
+        scores = np.zeros((20, 3), order="F")
+        several.add_scores(v, scores)
+        np.testing.assert_allclose(scores, expected, atol=1e-12)
+        np.testing.assert_allclose(several.adjoint(rho) @ v, (rho * expected).sum(), rtol=1e-10)

@@ -8,7 +8,7 @@ from tests.support.factored import on_factors
 
 from manykernels import KernelBank
 from manykernels.objective.losses import get_loss
-from manykernels.solvers.factored.smoothing import SmoothedLoss
+from manykernels.objective.shared import get_shared_loss
 
 KINKED = ("hinge", "epsilon_insensitive", "quantile")
 
@@ -19,12 +19,36 @@ def test_error_is_the_loss_less_the_bound_of_its_smoothed_dual_variable(name):
     y = rng.choice([-1.0, 1.0], 500) if loss.task == "classification" else rng.normal(size=500)
     z = 2 * rng.normal(size=500)
     for mu in (0.5, 0.05):
-        smoothed = SmoothedLoss.of(loss, mu)
-        rho = -smoothed.slope(y, z)
+        weight = rng.uniform(0.5, 2.0, 500)
+        bound = loss.bind(y, weight)
+        smoothed = bound.smoothed(mu)
+        rho = -smoothed.gradient(z)
+        expected = bound.value(z) + bound.conjugate(rho) + rho @ z
+        np.testing.assert_allclose(smoothed.error(z), expected, rtol=1e-10)
         np.testing.assert_allclose(
-            smoothed.error(y, z), loss.value(y, z) + loss.conjugate(y, rho) + rho * z, atol=1e-12
-        )
-    assert not SmoothedLoss.of(get_loss("squared"), mu).error(y, z).any()
+            smoothed.value(z) + smoothed.conjugate_at(rho, 1.0, z), -rho @ z, rtol=1e-10
+        )  # Fenchel-Young, with equality
+        step = 1e-6 * rng.normal(size=500)
+        change = smoothed.value(z + step) - smoothed.value(z - step)
+        np.testing.assert_allclose(smoothed.gradient(z) @ step, change / 2, rtol=1e-6, atol=1e-10)
+        assert smoothed.value(z) <= bound.value(z)
+        assert (smoothed.curvature_bound(z).diagonal >= smoothed.curvature(z).diagonal).all()
+    smooth = get_loss("squared").bind(y, weight)
+    assert smooth.smoothed(mu) is smooth
+    assert smooth.error(z) == 0.0
+
+
+def test_several_outputs_are_smoothed_as_one_after_the_other() -> None:
+    rng = np.random.default_rng(3)
+    Y, z, weight = rng.choice([-1.0, 1.0], (50, 3)), rng.normal(size=(50, 3)), rng.uniform(0.5, 2.0, 50)
+    whole = get_shared_loss("hinge", kinks=True).bind(Y, weight).smoothed(0.3)
+    alone = [get_loss("hinge").bind(y, weight).smoothed(0.3) for y in Y.T]
+    assert len(whole.outputs) == 3
+    for each in (whole.outputs, alone):
+        np.testing.assert_allclose(whole.value(z), sum(one.value(own) for one, own in zip(each, z.T, strict=True)))
+        gradients = [one.gradient(own) for one, own in zip(each, z.T, strict=True)]
+        np.testing.assert_allclose(whole.gradient(z), np.column_stack(gradients))
+        np.testing.assert_allclose(whole.error(z), sum(one.error(own) for one, own in zip(each, z.T, strict=True)))
 
 
 @pytest.mark.parametrize("name", KINKED)
@@ -32,7 +56,7 @@ def test_error_falls_with_the_square_of_the_smoothing(name):
     rng, loss = np.random.default_rng(1), get_loss(name)
     y = rng.choice([-1.0, 1.0], 200_000) if loss.task == "classification" else rng.normal(size=200_000)
     z = 2 * rng.normal(size=200_000)
-    wide, narrow = (SmoothedLoss.of(loss, mu).error(y, z).sum() for mu in (0.08, 0.02))
+    wide, narrow = (loss.bind(y, np.ones(200_000)).smoothed(mu).error(z) for mu in (0.08, 0.02))
     assert 12 < wide / narrow < 20
 
 

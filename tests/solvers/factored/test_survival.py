@@ -81,14 +81,14 @@ def test_curvature_is_the_hessian_and_rows_estimate_it_without_losing_sign(seed:
     shares, sizes = case.softmax(z), np.array([term.size for term in case.terms()])
     hessian = np.diag(sizes @ shares) - shares.T @ (sizes[:, None] * shares)
     curvature: RiskCurvature = problem.bound.curvature(z)
-    np.testing.assert_allclose(curvature.bends, sizes @ shares, atol=1e-12)
+    np.testing.assert_allclose(curvature.diagonal, sizes @ shares, atol=1e-12)
     np.testing.assert_allclose([curvature.product(x) for x in np.eye(40)], hessian, atol=1e-12)
-    np.testing.assert_allclose(curvature.gram(Z[curvature.rows]), Z.T @ hessian @ Z, atol=1e-10)
+    np.testing.assert_allclose(curvature.gram_of(Z[curvature.rows]), Z.T @ hessian @ Z, atol=1e-10)
     some = curvature.of_rows(np.arange(0, 40, 2), np.full(20, 2.0))
     estimate = np.array([some.product(x) for x in np.eye(40)])
-    np.testing.assert_allclose(some.gram(Z[some.rows]), Z.T @ estimate @ Z, atol=1e-10)
+    np.testing.assert_allclose(some.gram_of(Z[some.rows]), Z.T @ estimate @ Z, atol=1e-10)
     assert np.linalg.eigvalsh(estimate)[0] >= -1e-12 * np.abs(estimate).max()
-    assert np.linalg.eigvalsh(np.diag(curvature.bends) - hessian)[0] >= -1e-12
+    assert np.linalg.eigvalsh(np.diag(curvature.diagonal) - hessian)[0] >= -1e-12
 
 
 def test_ties_of_hundreds_cost_no_pairs_and_bound_the_conjugate_from_above() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -62,6 +62,7 @@ class FactoredStack(GramStack):
     ``error_constants``.
     """
 
+    has_factors: ClassVar[bool] = True
     table: ColumnTable
 
     @abstractmethod
@@ -111,6 +112,22 @@ class FactoredStack(GramStack):
     def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
         """Return `quad_bounds` of every one of these vectors; a stack that can reads its rows once for all."""
         return [self.quad_bounds(rho) for rho in rhos]
+
+    def squares(self, R: Array, kernels: Array | None = None) -> Array:
+        """``tr R' K_m R`` up to the errors of a pass, of all kernels or of some."""
+        squares = np.sum([self.quad(column) for column in columns_of(R)], axis=0)
+        return squares if kernels is None else squares[kernels]
+
+    def quads(self, R: Any) -> tuple[Array, Array]:
+        """Return bounds (M,) from below and above on ``tr R' K_m R``: one pass."""
+        return self.quad_bounds(R) if R.ndim == 1 else self.quads_each([R])[0]
+
+    def quads_each(self, Rs: Sequence[Any]) -> list[tuple[Array, Array]]:
+        """Return `quads` of every one of these; a stack that can reads its rows once for all."""
+        columns = [columns_of(R) for R in Rs]
+        bounds = iter(self.quad_bounds_each([column for own in columns for column in own]))
+        parts = [[next(bounds) for _ in own] for own in columns]
+        return [own[0] if len(own) == 1 else tuple(np.sum(own, axis=0)) for own in parts]
 
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return the factors of these kernels as operators; by default one a kernel, stored."""
@@ -217,6 +234,11 @@ class FactoredStack(GramStack):
     def diag(self) -> Array:
         """Diagonals of all kernels, (M, N) float64."""
         return np.stack([self._kernel_diag(m) for m in range(self.n_kernels)])
+
+
+def columns_of(R: Any) -> list[Any]:
+    """Return the columns of vectors (N, k), or the one vector (N,)."""
+    return [R] if R.ndim == 1 else [np.ascontiguousarray(column) for column in R.T]
 
 
 def _at_rows(template: Any, v: Array, table: ColumnTable) -> Array:

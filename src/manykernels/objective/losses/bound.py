@@ -7,7 +7,7 @@ shapes behind the same calls. The dual variable is ``rho = -grad L(z)``.
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -15,7 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.exceptions import IncompatibleError
-from manykernels.objective.projection import project_box_hyperplane
+from manykernels.objective.losses.curvature import Curvature, OutputCurvature, SampleCurvature, inner
+from manykernels.objective.losses.smoothing import FLOOR, ScoreFunction, Smoothed, check_smoothable, lifted
+from manykernels.objective.projection import balance, project_box_hyperplane
 from manykernels.objective.rounding import (
     EPS,
     FEW,
@@ -35,7 +37,7 @@ SLOWEST = 0.5  # reduction of what is missing that makes another step worth whil
 MOST_STEPS = 40
 
 
-class BoundLoss(abc.ABC):
+class BoundLoss(ScoreFunction):
     """A convex function ``L`` of the scores of all samples, (N,) or (N, T).
 
     Attributes
@@ -46,25 +48,33 @@ class BoundLoss(abc.ABC):
 
     couples_samples: ClassVar[bool] = False
 
-    def value(self, z: Array) -> float:
-        """``L(z)``."""
-        return float(np.sum(self.parts(z)))
+    def smoothed(self, mu: float) -> ScoreFunction:
+        """Return the loss as minimizers read it: smoothed by ``mu`` where it has kinks."""
+        return self
 
     def conjugate(self, rho: Array) -> float:
         """``L*(-rho)``, infinite outside its domain."""
-        return float(np.sum(self.conjugate_parts(rho, 1.0, rho)))
+        return self.conjugate_at(rho, 1.0, rho)
 
-    def conjugate_of_share(self, rho: Array, scale: float) -> float:
-        """``L*(-scale rho)``, or that at a share of the dual point of zero scores where it is known nowhere else."""
-        return float(np.sum(self.conjugate_parts(rho, scale, rho)))
+    def conjugate_at(self, rho: Array, scale: float, z: Array) -> float:
+        """``L*(-scale rho)``; where it is known at gradients only, at a share of that at the scores ``z``."""
+        return float(np.sum(self.conjugate_parts(rho, scale, z)))
+
+    @abc.abstractmethod
+    def largest(self, z: Array, shift: float | Array) -> float:
+        """Return an upper bound of ``L`` at scores that differ from ``z`` by at most ``shift``."""
+
+    def balanced(self, rho: Array, *, sums: bool) -> Array:
+        """Return coefficients near slopes, of zero sum if ``sums``, whose part in the domain is `inside`."""
+        return rho
+
+    def inside(self, rho: Array) -> Array:
+        """Return balanced coefficients that rounding may have left outside the domain, inside."""
+        return rho
 
     @abc.abstractmethod
     def parts(self, z: Array) -> Any:
         """Return what ``L(z)`` is the sum of: (N,), or one number."""
-
-    @abc.abstractmethod
-    def gradient(self, z: Array) -> Array:
-        """``grad L(z)``."""
 
     @abc.abstractmethod
     def conjugate_parts(self, rho: Array, scale: float, z: Array) -> Any:
@@ -111,6 +121,27 @@ class SampleSum(BoundLoss):
     def __init__(self, loss: Any, y: Array, weight: Array) -> None:
         self.loss, self.y, self.weight = loss, y, weight
 
+    @property
+    def each(self) -> Any:
+        """The loss of one score."""
+        return self.loss
+
+    @property
+    def entry_weight(self) -> Array:
+        """Sample weights as they multiply entries of scores."""
+        return self.weight
+
+    @property
+    def outputs(self) -> Sequence[SampleSum]:
+        """The sums of the single outputs: of one output itself."""
+        return (self,)
+
+    def total(self, losses: Array) -> float:
+        """Return the weighted sum of losses of all entries of scores."""
+        return float(self.weight @ losses)
+
+    # --- primal ------------------------------------------------------------------------------------------------------
+
     def value(self, z: Array) -> float:
         """Return the sum."""
         with np.errstate(over="ignore"):
@@ -121,39 +152,72 @@ class SampleSum(BoundLoss):
         return self.weight * self.loss.value(self.y, z)
 
     def gradient(self, z: Array) -> Array:
-        """``s_i l'(y_i, z_i)`` (N,)."""
-        return self.weight * self.loss.derivative(self.y, z)
+        """``s_i dl/dz_i``, of the shape of the scores."""
+        return self.entry_weight * self.loss.derivative(self.y, z)
+
+    def curvature(self, z: Array) -> Curvature:
+        """``diag(s l'')``."""
+        return SampleCurvature(self.entry_weight * self.each.second_derivative(self.y, z))
+
+    def curvature_bound(self, z: Array) -> Curvature:
+        """Return the second derivatives, none of them far below the largest."""
+        return SampleCurvature(self.entry_weight * lifted(self.each.second_derivative(self.y, z)))
+
+    def smoothed(self, mu: float) -> ScoreFunction:
+        """Return the loss itself if it is smooth, else smoothed by ``mu``; refuse what has another form."""
+        if self.each.smooth:
+            return self
+        check_smoothable(self.each)
+        return Smoothed(self, mu) if mu > 0 else self
+
+    def largest(self, z: Array, shift: float | Array) -> float:
+        """Return the sum of what each loss can be: it is convex, so that it is largest at an end."""
+        if np.max(shift) <= 0:
+            return self.value(z)
+        return self.total(np.maximum(*(self.each.value(self.y, z + sign * shift) for sign in (-1.0, 1.0))))
+
+    def best_intercepts(self) -> Any:
+        """Return the best constant score."""
+        return self.loss.best_intercept(self.y, np.zeros_like(self.y), self.weight)
+
+    # --- dual --------------------------------------------------------------------------------------------------------
 
     def conjugate_parts(self, rho: Array, scale: float, z: Array) -> Array:
         """``s_i l*(y_i, -rho_i / s_i)`` (N,) at ``scale rho``."""
-        return self.weight * self.loss.conjugate(self.y, scale * rho / self.weight)
+        return self.weight * self.loss.conjugate(self.y, scale * rho / self.entry_weight)
 
     def inner(self, z: Array, rho: Array) -> Array:
-        """``z_i rho_i`` (N,)."""
+        """``z_i' rho_i`` (N,)."""
         return z * rho
 
     @cached_property
     def box(self) -> tuple[Array, Array]:
         """Ends of the box of ``rho``: ``s`` times that of the loss."""
-        lo, hi = (self.weight * end for end in self.loss.dual_bounds(self.y))
+        lo, hi = (self.entry_weight * end for end in self.each.dual_bounds(self.y))
         for end in (lo, hi):
-            end.flags.writeable = False
+            if isinstance(end, np.ndarray):
+                end.flags.writeable = False
         return lo, hi
 
     def feasible(self, rho: Array, *, sums: bool) -> Array:
         """``clip(rho - nu, lo, hi)``, the nearest point."""
-        lo, hi = self.box
-        return project_box_hyperplane(rho, lo, hi) if sums else np.clip(rho, lo, hi)
+        return project_box_hyperplane(rho, *self.box) if sums else np.clip(rho, *self.box)
 
-    def best_intercepts(self) -> float:
-        """Return the best constant score."""
-        return self.loss.best_intercept(self.y, np.zeros_like(self.y), self.weight)
+    def balanced(self, rho: Array, *, sums: bool) -> Array:
+        """Return coefficients whose larger side is scaled down."""
+        return balance(rho) if sums else rho
+
+    def inside(self, rho: Array) -> Array:
+        """Return coefficients in the box."""
+        return np.clip(rho, *self.box)
 
     def coefficients_of(self, b: Any, *, sums: bool) -> Array:
         """Return the smallest vector in ``-s dl(y, b)``."""
-        none = np.zeros(len(self.y))
+        none = np.zeros_like(self.y)
         lo, hi = (self.weight * end for end in self.loss.dual_interval(self.y, none + b))
         return project_box_hyperplane(none, lo, hi) if sums else np.clip(none, lo, hi)
+
+    # --- rounding ----------------------------------------------------------------------------------------------------
 
     def primal_rounding(self, problem: Any, model: tuple[Array, Array, Any], f: Array, t: Array) -> float:
         """Return what scores that are off by rounding add to the loss, and norms to the penalty."""
@@ -162,11 +226,11 @@ class SampleSum(BoundLoss):
 
     def dual_rounding(self, problem: Any, rho: Array, signed: Array, conjugates: Array, z: Array) -> float:
         """Return what the sums and the norms may be off by."""
-        summed = float((np.abs(self.y) + np.abs(z)) @ np.abs(rho)) + float(np.abs(conjugates).sum())
+        summed = inner(np.abs(self.y) + np.abs(z), np.abs(rho)) + float(np.abs(conjugates).sum())
         return dual_rounding(problem, rho, signed, summed)
 
 
-class OutputSum(BoundLoss):
+class OutputSum(SampleSum):
     """``sum_i s_i l(y_i, z_i)`` with the scores ``z_i`` (T,) of several outputs.
 
     Parameters
@@ -176,25 +240,44 @@ class OutputSum(BoundLoss):
     weight : ndarray of shape (N,)
     """
 
-    def __init__(self, loss: Any, y: Array, weight: Array) -> None:
-        self.loss, self.y, self.weight = loss, y, weight
+    @property
+    def each(self) -> Any:
+        """The loss of one score."""
+        return self.loss.each
 
-    def value(self, z: Array) -> float:
-        """Return the sum."""
-        with np.errstate(over="ignore"):
-            return float(np.dot(self.weight, self.loss.value(self.y, z)))
+    @property
+    def entry_weight(self) -> Array:
+        """Sample weights, (N, 1)."""
+        return self.weight[:, None]
 
-    def parts(self, z: Array) -> Array:
-        """``s_i l(y_i, z_i)`` (N,)."""
-        return self.weight * self.loss.value(self.y, z)
+    def total(self, losses: Array) -> float:
+        """Return the weighted sum of losses (N, T)."""
+        return float(self.weight @ losses.sum(axis=1))
 
-    def gradient(self, z: Array) -> Array:
-        """``s_i dl/dz_i`` (N, T)."""
-        return self.weight[:, None] * self.loss.derivative(self.y, z)
+    @cached_property
+    def outputs(self) -> Sequence[SampleSum]:
+        """The sums of the single outputs; of one coupled loss the whole."""
+        if self.loss.coupled:
+            return (self,)
+        return tuple(SampleSum(self.each, np.ascontiguousarray(column), self.weight) for column in self.y.T)
 
-    def conjugate_parts(self, rho: Array, scale: float, z: Array) -> Array:
-        """``s_i l*(y_i, -rho_i / s_i)`` (N,) at ``scale rho``."""
-        return self.weight * self.loss.conjugate(self.y, scale * rho / self.weight[:, None])
+    def curvature(self, z: Array) -> Curvature:
+        """``diag(s l'')``, or of the multinomial loss ``s (diag(p) - p p')``."""
+        if self.loss.coupled:
+            return OutputCurvature(self.loss.curvature(self.y, z), self.weight)
+        return super().curvature(z)
+
+    def curvature_bound(self, z: Array) -> Curvature:
+        """Return a diagonal above every Hessian."""
+        if self.loss.coupled:
+            return SampleCurvature(np.tile(self.loss.curvature_bound * self.weight, (self.y.shape[1], 1)).T)
+        return super().curvature_bound(z)
+
+    def largest(self, z: Array, shift: float | Array) -> float:
+        """Return the sum of what each loss can be, of a coupled one by how steeply it can rise."""
+        if self.loss.coupled:
+            return self.value(z) + self.loss.steepness * max(float(np.max(shift)), 0.0) * float(self.weight.sum())
+        return super().largest(z, shift)
 
     def inner(self, z: Array, rho: Array) -> Array:
         """``z_i' rho_i`` (N,)."""
@@ -204,6 +287,16 @@ class OutputSum(BoundLoss):
         """Return coefficients in the domain of the loss."""
         return self.loss.feasible(self.y, rho, self.weight, sums=sums)
 
+    def balanced(self, rho: Array, *, sums: bool) -> Array:
+        """Return columns whose larger sides are scaled down, of a coupled loss coefficients in its domain."""
+        if self.loss.coupled:
+            return self.feasible(rho, sums=sums)
+        return np.array([balance(column) for column in rho.T]).T if sums else rho
+
+    def inside(self, rho: Array) -> Array:
+        """Return coefficients in the box, where there is one."""
+        return rho if self.loss.coupled else super().inside(rho)
+
     def best_intercepts(self) -> Array:
         """Return the best constants (T,)."""
         return self.loss.best_intercepts(self.y, np.zeros(self.y.shape), self.weight)
@@ -211,15 +304,10 @@ class OutputSum(BoundLoss):
     def coefficients_of(self, b: Any, *, sums: bool) -> Array:
         """Return the gradient with another sign; at kinks the smallest coefficients that fit."""
         z = np.broadcast_to(b, self.y.shape).astype(np.float64)
-        if self.loss.each.smooth:
-            return -self.gradient(z)
-        ends = [self.loss.each.dual_interval(*column) for column in zip(self.y.T, z.T, strict=True)]
-        low, high = (self.weight[:, None] * np.column_stack(side) for side in zip(*ends, strict=True))
-        if not sums:
-            return np.clip(0.0, low, high)
-        none = np.zeros(len(self.y))
-        columns = zip(low.T, high.T, strict=True)
-        return np.column_stack([project_box_hyperplane(none, *column) for column in columns])
+        if self.each.smooth:
+            return self.feasible(-self.gradient(z), sums=sums)
+        columns = [SampleSum(self.each, column, self.weight) for column in self.y.T]
+        return np.column_stack([own.coefficients_of(one, sums=sums) for own, one in zip(columns, z[0], strict=True)])
 
     def primal_rounding(self, problem: Any, model: tuple[Array, Array, Any], f: Array, t: Array) -> float:
         """Return the same as for one output, by the slopes of the loss."""
@@ -227,11 +315,6 @@ class OutputSum(BoundLoss):
         errors = score_errors(problem, rho, d)[:, None] + FEW * EPS * (np.abs(f + b) + np.abs(self.y))
         summed = growth(problem.n_samples) * self.value(f + b)
         return coupled_primal_rounding(problem, rho, d, t, np.abs(self.gradient(f + b)) * errors, summed)
-
-    def dual_rounding(self, problem: Any, rho: Array, signed: Array, conjugates: Array, z: Array) -> float:
-        """Return what the sums and the norms may be off by."""
-        summed = float(np.vdot(np.abs(self.y) + np.abs(z), np.abs(rho))) + float(np.abs(conjugates).sum())
-        return dual_rounding(problem, rho, signed, summed)
 
 
 class CoupledLossBound(BoundLoss):
@@ -253,16 +336,17 @@ class CoupledLossBound(BoundLoss):
     weight: Array
 
     @abc.abstractmethod
-    def value(self, z: Array) -> float:
-        """``L(z)``, never negative."""
-
-    @abc.abstractmethod
     def hazards(self, z: Array) -> Array:
         """Return the non-negative part of the gradient (N,): how much each sample matters at these scores."""
 
-    @abc.abstractmethod
-    def curvature(self, z: Array) -> Any:
-        """Return the Hessian for products, in time and memory linear in N."""
+    def curvature_bound(self, z: Array) -> Curvature:
+        """Return the diagonal above the Hessian, and a little for samples without any."""
+        hazards = self.hazards(z)
+        return SampleCurvature(hazards + FLOOR * float(hazards.mean()))
+
+    def largest(self, z: Array, shift: float | Array) -> float:
+        """Return the loss and how steeply it can rise."""
+        return self.value(z) + self.steepness * max(float(np.max(shift)), 0.0)
 
     @abc.abstractmethod
     def inverse_curvature(self, z: Array) -> Array:
@@ -290,10 +374,6 @@ class CoupledLossBound(BoundLoss):
     def conjugate(self, rho: Array) -> float:
         """Refuse: the conjugate is known at gradients of the loss only."""
         raise IncompatibleError("The conjugate of a loss of all samples together is known at gradients only.")
-
-    def conjugate_of_share(self, rho: Array, scale: float) -> float:
-        """Return the conjugate at the share ``scale`` of the dual point of zero scores, whatever ``rho`` is."""
-        return self.conjugate_along(np.zeros(len(self.weight)), scale)
 
     def conjugate_parts(self, rho: Array, scale: float, z: Array) -> float:
         """``L*(-scale rho)`` at ``rho = -grad L(z)``, or an upper bound."""

@@ -3,37 +3,13 @@
 from __future__ import annotations
 
 import abc
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.losses.base import Array
 from manykernels.objective.losses.bound import CoupledLossBound
 
-__all__ = ["CoupledCurvature", "CoupledLoss"]
-
-
-class CoupledCurvature(Protocol):
-    """The Hessian of a joint loss at some scores, without a matrix among samples.
-
-    Attributes
-    ----------
-    bends : ndarray of shape (N,)
-        A diagonal matrix that is nowhere below the Hessian.
-    rows : ndarray of int
-        The samples that it is made from, in the order in which `gram` takes them.
-    """
-
-    bends: Array
-    rows: Any
-
-    def of_rows(self, rows: Any, factors: Array) -> CoupledCurvature:
-        """Return the Hessian as these rows estimate it, each standing for ``factors`` samples."""
-
-    def product(self, x: Array) -> Array:
-        """Return the Hessian times a vector (N,)."""
-
-    def gram(self, Z: Array) -> Array:
-        """Return ``Z' H Z`` (r, r) for the rows of ``Z`` at ``rows``."""
+__all__ = ["CoupledLoss"]
 
 
 class CoupledLoss(abc.ABC):

@@ -7,7 +7,9 @@ All sums are kept as logarithms, group by group: a *group* holds the samples of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,14 @@ from scipy.linalg.lapack import dpotri
 
 from manykernels.compiled import compiled
 from manykernels.objective.losses.bound import CoupledLossBound
+from manykernels.objective.losses.curvature import (
+    COUPLED_REACH,
+    MOST_ENTRIES,
+    SAMPLE_PER_RANK,
+    Curvature,
+    rank_of,
+    sampled_rows,
+)
 from manykernels.objective.losses.tie_mixtures import tie_mixtures
 
 # Samples in the order of their times, groups of one time, the terms of the partial likelihood, and sums over them.
@@ -153,7 +163,7 @@ SMALLEST_TOTAL = 1e-120
 """Sums over risk sets below this, beside the largest hazard of the stratum, have squares that underflow."""
 
 
-class RiskCurvature:
+class RiskCurvature(Curvature):
     """The Hessian at some scores, of all samples, or as some of them estimate it.
 
     Of every group (the samples of one time in one stratum) it knows the sums ``b`` over all at risk, and ``a`` over
@@ -170,11 +180,13 @@ class RiskCurvature:
 
     Attributes
     ----------
-    bends : ndarray of shape (N,)
+    diagonal : ndarray of shape (N,)
         ``h``, a diagonal matrix that is nowhere below the Hessian.
     rows : ndarray of int
-        The samples that are not left out, in the order of the rows of ``Z`` for `gram`.
+        The samples that are not left out, in the order of the rows of ``Z`` for `gram_of`.
     """
+
+    reach: float = COUPLED_REACH
 
     def __init__(self, layout: RiskLayout, weights: Array, kept: Positions | None = None) -> None:
         self._layout, self._weights = layout, weights
@@ -192,8 +204,8 @@ class RiskCurvature:
             layout.sums_of_terms(twice * part) for part in (left**2, left * (1.0 - left), (1.0 - left) ** 2)
         )
         spread = layout.sums_before(layout.sums_of_terms(rates), layout.sums_of_terms(rates * left))
-        self._sorted_bends = weights * spread
-        self.bends = layout.unsorted(self._sorted_bends)
+        self._sorted = weights * spread
+        self.diagonal = layout.unsorted(self._sorted)
 
     def of_rows(self, rows: Positions, factors: Array) -> RiskCurvature:
         """Return the Hessian as these rows estimate it, each standing for ``factors`` samples."""
@@ -208,11 +220,21 @@ class RiskCurvature:
         before, after = layout.sums_at_risk(self._weights * ordered)
         of_hits = self._both * before + self._mixed * after
         own = of_hits + self._mixed * before + self._rest * after
-        return layout.unsorted(self._sorted_bends * ordered - self._weights * layout.sums_before(own, of_hits))
+        return layout.unsorted(self._sorted * ordered - self._weights * layout.sums_before(own, of_hits))
 
-    def gram(self, Z: Array) -> Array:
+    def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
+        """Return ``Z' H Z``, of fewer rows that of the risk sets of these rows; there is no intercept."""
+        rank = rank_of(operators)
+        most = max(MOST_ENTRIES // rank, SAMPLE_PER_RANK * rank)
+        index, weights = sampled_rows(self.diagonal, min(rows, most))
+        used = self
+        if len(index) < int(np.count_nonzero(self.diagonal)):
+            used = self.of_rows(index, weights / self.diagonal[index])
+        return used.gram_of(np.hstack([operator.rows(used.rows) for operator in operators]))
+
+    def gram_of(self, Z: Array) -> Array:
         """Return ``Z' H Z`` (r, r) for the rows of ``Z`` (n, r) at ``rows``."""
-        scaled = Z * np.sqrt(self._sorted_bends[self._kept])[:, None]
+        scaled = Z * np.sqrt(self._sorted[self._kept])[:, None]
         found = scaled.T @ scaled
         sums = np.multiply(Z, self._weights[self._kept][:, None], out=scaled)
         for part in self._layout.slices:

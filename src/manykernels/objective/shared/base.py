@@ -26,6 +26,8 @@ class SharedLoss(abc.ABC):
     task : {"classification", "regression"}
     coupled : bool
         Whether the scores of a sample act on each other; if not, the loss is a sum over targets.
+    steepness : float
+        Of a coupled loss: the sum of the sizes of derivatives in the scores of a sample, at most.
     linear_dual : bool
         Whether the curvature is one everywhere, as that of the squared loss.
     entropic, kink, piecewise_linear
@@ -33,6 +35,7 @@ class SharedLoss(abc.ABC):
     """
 
     coupled: ClassVar[bool] = False
+    steepness: ClassVar[float] = np.inf
     couples_samples: ClassVar[bool] = False
     kink: ClassVar[float] = 0.0
     piecewise_linear: ClassVar[bool] = False
@@ -66,6 +69,11 @@ class SharedLoss(abc.ABC):
     @abc.abstractmethod
     def curvature_bound(self) -> float:
         """No eigenvalue of the second derivatives in ``z_i`` is larger."""
+
+    @property
+    def smooth(self) -> bool:
+        """Whether it has derivatives everywhere, as the loss of one score has."""
+        return self.each.smooth
 
     @property
     def capabilities(self) -> frozenset[Capability]:

@@ -38,6 +38,7 @@ class Multinomial(SharedLoss):
     """
 
     coupled: ClassVar[bool] = True
+    steepness: ClassVar[float] = 2.0
 
     @property
     def name(self) -> str:

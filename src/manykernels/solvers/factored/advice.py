@@ -6,7 +6,7 @@ from manykernels.grams.factored import FactoredStack
 from manykernels.grams.plan import format_bytes
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.state import State
-from manykernels.solvers.factored.working_matrices import MatricesOfTargets, WorkingMatrices
+from manykernels.solvers.factored.working_matrices import WorkingMatrices
 
 MOST_NAMES = 3
 
@@ -22,11 +22,10 @@ def obstacle(problem: Problem, state: State, tol: float) -> str:
     short = sorted((m for m in alive if shares[m] > 0), key=lambda m: -shares[m])
     if not short:
         return ""
-    kind = MatricesOfTargets if problem.shared else WorkingMatrices
-    matrices = kind(problem, tol)
-    if problem.loss.couples_samples:
+    matrices = WorkingMatrices(problem, tol)
+    if problem.bound.couples_samples:
         why = f"Matrices among samples, which would do better, prove no gap of the loss '{problem.loss.name}'."
-    elif problem.shared and not problem.loss.each.smooth:
+    elif problem.shared and not problem.loss.smooth:
         why = f"Matrices among samples, which would do better, need derivatives of the loss '{problem.loss.name}'."
     elif stack.table.chunked:
         why = "Matrices among samples, which would do better, need rows in memory rather than in chunks."

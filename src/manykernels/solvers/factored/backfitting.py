@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from manykernels.grams.factored.base import FactorOperator
 from manykernels.grams.rows import held
-from manykernels.solvers.factored.curvatures import Bends
+from manykernels.objective.losses.curvature import Curvature, inner
 from manykernels.solvers.factored.group_penalty import PenaltyCurve
 from manykernels.solvers.factored.group_problem import GroupProblem, line_minimum
 from manykernels.solvers.factored.objective import FactoredObjective, Point
-from manykernels.solvers.factored.smoothing import (
+from manykernels.solvers.factored.tuning import (
     BLOCK_PER_RANK,
     BLOCK_ROWS,
     CYCLES,
@@ -31,7 +31,7 @@ Array = NDArray[Any]
 
 
 def conjugate_step(
-    objective: FactoredObjective, v: Array, slope: Array, bends: Bends, problems: list[GroupProblem]
+    objective: FactoredObjective, v: Array, slope: Array, curvature: Curvature, problems: list[GroupProblem]
 ) -> tuple[Array, Any, Array]:
     """Move the groups that are not zero toward the minimum of the quadratic, whose slopes at ``v`` are given.
 
@@ -40,7 +40,7 @@ def conjugate_step(
     """
     curve = PenaltyCurve.at(objective.penalty, v)
     inverses = [p.preconditioner(part) for p, part in zip(problems, objective.split(v), strict=True)]
-    rank, none, totals = objective.rank, np.zeros(objective.n_free), objective.totals(bends.diagonal)
+    rank, none, totals = objective.rank, np.zeros(objective.n_free), objective.totals(curvature.diagonal)
     totals[totals == 0] = np.inf
 
     def precondition(r: Array) -> Array:
@@ -48,7 +48,7 @@ def conjugate_step(
         return np.concatenate([*parts, r[rank:] / totals])
 
     def spread(d: Array) -> Array:
-        return objective.scores(d[:rank]) + objective.spread(d[rank:])
+        return objective.scores(d[:rank]) + objective.intercepts(d[rank:])
 
     def gather(rows: Array) -> Array:
         return np.append(objective.adjoint(rows) * curve.free, objective.totals(rows))
@@ -62,21 +62,21 @@ def conjugate_step(
         if not size > RESIDUAL**2 * first:
             break
         ahead = spread(d)
-        product = gather(bends.product(ahead)) + np.append(curve.product(d[:rank]), none)
+        product = gather(curvature.product(ahead)) + np.append(curve.product(d[:rank]), none)
         length = size / float(d @ product)
         x, image, r = x + length * d, image + length * ahead, r - length * product
         z = precondition(r)
         size, last = float(r @ z), size
         d = z + size / last * d
-    along = line_minimum(objective.penalty, v, x[:rank], float(slope @ image), bends.square(image))
+    along = line_minimum(objective.penalty, v, x[:rank], inner(slope, image), curvature.square(image))
     return along * x[:rank], along * objective.intercepts(x[rank:]), along * image
 
 
 def backfitting_step(
-    objective: FactoredObjective, point: Point, slopes: Array, bends: Bends, blocks: list[Block]
+    objective: FactoredObjective, point: Point, slopes: Array, curvature: Curvature, blocks: list[Block]
 ) -> tuple[Array, Any, Array]:
     """Minimize the quadratic model at a point by sweeps over columns, and steps of all that are not zero."""
-    sweeps = Sweeps(objective, point.v, slopes, bends, blocks)
+    sweeps = Sweeps(objective, point.v, slopes, curvature, blocks)
     problems = [block.problem for block in blocks]
     first = 0.0
     for _ in range(CYCLES):
@@ -85,7 +85,7 @@ def backfitting_step(
             first = max(first, moved)
         if moved <= SWEEP_TOL**2 * first:
             break
-        sweeps.move(*conjugate_step(objective, np.concatenate(sweeps.parts), sweeps.slope, bends, problems))
+        sweeps.move(*conjugate_step(objective, np.concatenate(sweeps.parts), sweeps.slope, curvature, problems))
     sweeps.run()
     return np.concatenate(sweeps.parts), sweeps.shift, sweeps.change
 
@@ -94,13 +94,13 @@ class Sweeps:
     """Coefficients, intercepts and scores of one Newton step's quadratic while columns take turns."""
 
     def __init__(
-        self, objective: FactoredObjective, v: Array, slopes: Array, bends: Bends, blocks: list[Block]
+        self, objective: FactoredObjective, v: Array, slopes: Array, curvature: Curvature, blocks: list[Block]
     ) -> None:
-        self.objective, self.bends, self.blocks = objective, bends, blocks
+        self.objective, self.curvature, self.blocks = objective, curvature, blocks
         self.parts = [part.copy() for part in objective.split(v)]
         self.slope, self.change = slopes.copy(), np.zeros_like(slopes)
         self.shift: Any = 0.0
-        self._totals = objective.totals(bends.diagonal)
+        self._totals = objective.totals(curvature.diagonal)
 
     def run(self) -> float:
         """Let every column take its turn; return the square of how far coefficients moved."""
@@ -122,14 +122,14 @@ class Sweeps:
                 moved += float(step @ step)
         if self._totals.any():
             step_b = -self.objective.totals(self.slope) / np.where(self._totals > 0, self._totals, np.inf)
-            self._add(self.objective.intercepts(step_b), np.zeros_like(self.slope) + self.objective.spread(step_b))
+            self._add(self.objective.intercepts(step_b), np.zeros_like(self.slope) + self.objective.intercepts(step_b))
         return moved
 
     def _length(self, block: Block, old: Array, new: Array, image: Array) -> float:
-        """Return how far to go from old to new: a block's sampled Hessian does not see what bends rows it left out."""
+        """Return how far to go from old to new: a block's sampled Hessian misses the curvature of other rows."""
         penalty = block.problem.penalty
-        gain = -float(self.slope @ image) - penalty.value(new) + penalty.value(old)
-        square = self.bends.square(image)
+        gain = -inner(self.slope, image) - penalty.value(new) + penalty.value(old)
+        square = self.curvature.square(image)
         return 1.0 if gain >= OVERSHOOT * square else max(gain, 0.0) / square
 
     def move(self, step: Array, shift: Any, image: Array) -> None:
@@ -140,24 +140,24 @@ class Sweeps:
     def _add(self, shift: Any, image: Array) -> None:
         self.shift += shift
         self.change += image
-        self.slope += self.bends.product(image)
+        self.slope += self.curvature.product(image)
         self.change, self.slope = held(self.change), held(self.slope)
 
 
 class Block:
     """One operator's own quadratic; its Hessian may be of an earlier point, since slopes are always exact."""
 
-    def __init__(self, objective: FactoredObjective, slot: int, bends: Bends) -> None:
+    def __init__(self, objective: FactoredObjective, slot: int, curvature: Curvature) -> None:
         self.operator: FactorOperator = objective.operators[slot]
         penalty = objective.penalty
         low = int(np.searchsorted(penalty.starts, objective.ends[slot]))
         high = low + len(self.operator.kernels)
         self.span = low, high
-        self.problem = GroupProblem(self._hessian(bends), penalty.part(low, high))
+        self.problem = GroupProblem(self._hessian(curvature), penalty.part(low, high))
 
-    def _hessian(self, bends: Bends) -> Array:
+    def _hessian(self, curvature: Curvature) -> Array:
         rows = max(BLOCK_ROWS, BLOCK_PER_RANK * int(self.operator.starts[-1]))
-        return bends.block(self.operator, rows)
+        return curvature.block(self.operator, rows)
 
     def minimize(self, v: Array, slope: Array, outside: Any) -> Array:
         """Return the coefficients that minimize the quadratic in this block, the others as they are."""

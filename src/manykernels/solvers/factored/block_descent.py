@@ -22,7 +22,7 @@ from scipy.linalg import eigh
 from manykernels.compiled import compiled
 from manykernels.grams.factored.operators import DenseOperator
 from manykernels.grams.loops import FAST
-from manykernels.solvers.factored.curvatures import Bends, SampleBends
+from manykernels.objective.losses.curvature import Curvature
 from manykernels.solvers.factored.group_penalty import group_minimizer
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 
@@ -154,7 +154,7 @@ class DescentModel:
         return self.turned(v, back=True), shift, change
 
 
-def descends(objective: FactoredObjective, bends: Bends, rows: int) -> bool:
+def descends(objective: FactoredObjective, curvature: Curvature, rows: int) -> bool:
     """Whether sweeps over rows apply and are predicted to cost less than a Hessian summed over so many rows.
 
     They apply to factors in memory, a curvature a sample, one target. Kernels that share columns act on each other too
@@ -164,7 +164,7 @@ def descends(objective: FactoredObjective, bends: Bends, rows: int) -> bool:
     if alone:
         columns = [j for operator in objective.operators for j in operator.positions or ()]
         alone = len(set(columns)) == len(columns)
-    if not (alone and isinstance(bends, SampleBends)) or objective.n_free > 1 or objective.penalty.shape is None:
+    if not (alone and curvature.separable) or objective.n_free > 1 or objective.penalty.shape is None:
         return False
     sweeps = PRODUCT_COST * 4 * USUAL_SWEEPS * objective.problem.n_samples * objective.rank
     return sweeps < rows * objective.products

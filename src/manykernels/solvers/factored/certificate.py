@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels.grams.factored import FactoredStack
 from manykernels.grams.rows.vectors import RowVector, sums
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.dual_norms import dual_exponent, settle
+from manykernels.objective.losses.curvature import inner
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
-from manykernels.solvers.factored.loss_sides import loss_side
-from manykernels.solvers.factored.objective import FactoredObjective, Point, balance
-from manykernels.solvers.factored.targets_problem import ProblemOfTargets
+from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.tuning import COARSE_SHARE, NEGLIGIBLE, NEW_KERNELS
 
 
@@ -25,7 +23,7 @@ class DualBound:
     """A lower bound on the optimum of the exact kernels, and the norms it comes from."""
 
     value: float  # D(scale rho) with norms bounded from above: no model of the exact kernels is below it
-    rho: Array  # (N,) float64: dual coefficients, feasible but not scaled
+    rho: Array  # (N,) or (N, T) float64: dual coefficients, feasible but not scaled
     norms: Array  # (M,) float64: upper bounds on u_m at rho
     low: Array  # (M,) float64: lower bounds
     scale: float
@@ -35,16 +33,8 @@ class DualBound:
 
 
 def feasible(problem: Problem, slopes: Array) -> Array:
-    """Return dual coefficients inside the box, and of zero sum if there is an intercept, from slopes of the loss.
-
-    Those of a loss of all samples together are feasible as they are.
-    """
-    if isinstance(problem, ProblemOfTargets):
-        return problem.in_domain(problem.balanced(-slopes))
-    if problem.loss.couples_samples:
-        return -slopes
-    rho = balance(-slopes) if problem.fit_intercept else -slopes
-    return np.clip(rho, *problem.dual_box)
+    """Return dual coefficients in the domain, and of zero sum if there is an intercept, from slopes of the loss."""
+    return problem.bound.inside(problem.bound.balanced(-slopes, sums=problem.fit_intercept))
 
 
 def dual_bound(problem: Problem, rho: Array, z: Array, quads: tuple[Array, Array]) -> DualBound:
@@ -53,12 +43,10 @@ def dual_bound(problem: Problem, rho: Array, z: Array, quads: tuple[Array, Array
     ``z`` are the scores that they are slopes at, ``quads`` the bounds from below and above on ``rho' K_m rho`` of one
     pass.
     """
-    stack = problem.stack
-    assert isinstance(stack, FactoredStack)
     low, high = (np.sqrt(bound) / problem.penalties for bound in quads)
-    evaluated, unsettled = settle(problem, [rho], low, high)
+    evaluated, unsettled = settle(problem, rho, low, high)
     scale = problem.regularizer.dual_scale(high)
-    conjugate = loss_side(problem, 0.0).conjugate(z, rho, scale)
+    conjugate = problem.bound.conjugate_at(rho, scale, z)
     value = -conjugate - problem.regularizer.conjugate(scale * high)
     return DualBound(value, rho, high, low, scale, conjugate, evaluated, unsettled)
 
@@ -77,7 +65,7 @@ def primal_bound(problem: Problem, objective: FactoredObjective, point: Point) -
     bounds = [operator.excess(v) for operator, v in zip(objective.operators, parts, strict=True)]
     squares, scores = (np.concatenate(part) for part in zip(*bounds, strict=True))
     norms = problem.penalties[objective.kernels] * np.sqrt(objective.penalty.norms(point.v) ** 2 + squares)
-    loss = loss_side(problem, 0.0).around(point.z, float(scores.sum()))
+    loss = problem.bound.largest(point.z, float(scores.sum()))
     return loss + problem.regularizer.take(objective.kernels).value(norms), norms
 
 
@@ -86,12 +74,10 @@ def certificate_of(problem: Problem, primal: float, best: DualBound, z: Array) -
     rho = best.scale * best.rho
     size = max(abs(primal), problem.tiny)
     if isinstance(rho, RowVector):  # one reading of all rows
-        losses, products, signed, sizes = sums(
-            problem.weight * problem.loss.value(problem.y, z), rho * z, rho, abs(rho)
-        )
+        losses, products, signed, sizes = sums(problem.bound.parts(z), rho * z, rho, abs(rho))
     else:
-        losses, products = problem.empirical_loss(z), float(rho @ z)
-        signed, sizes = float(rho.sum()), float(np.abs(rho).sum())
+        losses, products = problem.empirical_loss(z), inner(rho, z)
+        signed, sizes = float(np.abs(rho.sum(axis=0)).max()), float(np.abs(rho).sum())
     fitting = losses + best.conjugate + products
     kkt = KKTResiduals(
         stationarity=fitting / size,
@@ -101,7 +87,9 @@ def certificate_of(problem: Problem, primal: float, best: DualBound, z: Array) -
         scaling=1.0 - best.scale,
     )
     gap = max(primal - best.value, 0.0)
-    rounding = np.finfo(np.float64).eps * problem.n_samples**0.5 * (abs(primal) + abs(best.value))
+    rounding = (
+        np.finfo(np.float64).eps * (problem.n_targets * problem.n_samples) ** 0.5 * (abs(primal) + abs(best.value))
+    )
     return Certificate(primal, best.value, gap, gap / size, kkt, rounding, rounding / size, best.norms)
 
 

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams.factored import FactoredStack
+from manykernels.grams.factored.base import columns_of
 from manykernels.grams.plan import SQUARE_ARRAYS, memory_bytes
+from manykernels.objective.losses.curvature import inner
 from manykernels.objective.problem import Problem
 from manykernels.solvers.base import in_order
-from manykernels.solvers.factored.loss_sides import loss_side
-from manykernels.solvers.factored.objective import Point
+from manykernels.solvers.factored.objective import Point, per_output
 from manykernels.solvers.factored.state import Component, Fallback
 from manykernels.solvers.factored.tuning import FALLBACK_SAMPLES, LAZY_ENTRY, LITTLE, MATRIX_FACTORS
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate
@@ -97,17 +98,18 @@ def result_of(
     """Return the functions that a solution on these kernels means, and their objective in the exact kernels."""
     rho, active = solution.dual_coef, kernels[solution.active]
     weights = dict(zip(active.tolist(), solution.kernel_weights[solution.active].tolist(), strict=True))
-    scores, shift = np.zeros(problem.n_samples), 0.0
+    scores, shift = problem.constant_scores(0.0), 0.0
     found: dict[int, tuple[Component, float]] = {}
     for m in active.tolist():
         if m in whole:
-            image = stack.cross_apply(m, stack.table, rho)
-            norm = weights[m] * np.sqrt(max(float(rho @ image), 0.0))
+            images = [stack.cross_apply(m, stack.table, column) for column in columns_of(rho)]
+            image = np.array(images).T.reshape(rho.shape)
+            norm = weights[m] * np.sqrt(max(inner(rho, image), 0.0))
             if norm > 0:  # by rounding it may be none, and what has no norm is no part of the model
                 scores += weights[m] * image
-                found[m] = Component(m, weights[m] * rho, None), norm
+                found[m] = Component(m, weights[m] * rho.T.ravel(), None), norm
     others = [m for m in active.tolist() if m not in whole]
-    for operator in stack.operators(others, MATRIX_FACTORS) if others else []:
+    for operator in per_output(stack.operators(others, MATRIX_FACTORS), problem) if others else []:
         ranks = np.diff(operator.starts)
         v = operator.adjoint(rho) * np.repeat([weights[m] for m in operator.kernels.tolist()], ranks)
         operator.add_scores(v, scores)
@@ -121,6 +123,6 @@ def result_of(
     point = Point(np.zeros(0), solution.intercept, scores + problem.constant_scores(solution.intercept))
     every = np.zeros(problem.n_kernels)
     every[active] = problem.penalties[active] * norms
-    primal = loss_side(problem, 0.0).around(point.z, shift) + problem.regularizer.value(every)
+    primal = problem.bound.largest(point.z, shift) + problem.regularizer.value(every)
     fallback = Fallback(solution, tuple(found[m][0] for m in active.tolist()), norms)
     return GramResult(point, primal, active, every[active], fallback)

@@ -25,7 +25,6 @@ from manykernels.solvers.factored.certificate import (
 )
 from manykernels.solvers.factored.group_penalty import GroupPenalty
 from manykernels.solvers.factored.group_problem import GroupProblem
-from manykernels.solvers.factored.loss_sides import loss_side
 from manykernels.solvers.factored.model import FactorFunctions
 from manykernels.solvers.factored.moments import FoldMoments, starts_of
 from manykernels.solvers.factored.solver import FactoredNewton
@@ -187,7 +186,7 @@ class FoldModels:
         norms = np.zeros(problem.n_kernels)
         norms[kernels] = np.sqrt(self._norms(v) ** 2 + np.concatenate(squares))
         used = problem.penalties[kernels] * norms[kernels]
-        return loss_side(problem, 0.0).around(z, shift) + problem.regularizer.take(kernels).value(used), norms
+        return problem.bound.largest(z, shift) + problem.regularizer.take(kernels).value(used), norms
 
     def _own_gap(self, problem: Problem, slot: Slot, rho: Array, z: Array) -> float:
         """Return the relative gap of the problem with factors in place of kernels, of which only these are in use."""

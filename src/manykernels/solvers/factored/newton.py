@@ -9,19 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manykernels.objective.losses.curvature import SAMPLE_PER_RANK, Curvature, inner
 from manykernels.solvers.factored.backfitting import Block, backfitting_step
 from manykernels.solvers.factored.block_descent import DescentModel, descends
-from manykernels.solvers.factored.curvatures import Bends, SampleBends
 from manykernels.solvers.factored.group_problem import GroupProblem
 from manykernels.solvers.factored.objective import FactoredObjective, Point
-from manykernels.solvers.factored.smoothing import (
+from manykernels.solvers.factored.tuning import (
     DENSE_WORK,
     FIRST_DAMPING,
     GROUP_TOL,
     LEAST_DAMPING,
     LESS_DAMPING,
     RANK_LIMIT,
-    SAMPLE_PER_RANK,
     SAMPLE_ROWS,
     SLOW,
     SMALL_DAMPING,
@@ -44,7 +43,7 @@ class Fit:
 
 
 @dataclass
-class Curvature:
+class Models:
     """What is known of second derivatives: the rows they are summed over, and the models made from them."""
 
     rows: int
@@ -68,7 +67,7 @@ class Curvature:
 def minimize(objective: FactoredObjective, point: Point, tol: float, max_steps: int, deadline: float = np.inf) -> Fit:
     """Minimize until the gap on these factors is at most ``tol``, or no step decreases the objective."""
     n = objective.problem.n_samples
-    curvature = Curvature(first_rows(objective))
+    models = Models(first_rows(objective))
     gap, best_dual = np.inf, -np.inf
     for step in range(max_steps + 1):
         slopes = objective.settle_intercept(point)
@@ -79,13 +78,13 @@ def minimize(objective: FactoredObjective, point: Point, tol: float, max_steps: 
         last, gap = gap, value - best_dual
         if gap <= tol or step == max_steps or time.perf_counter() > deadline:
             break
-        if curvature.descent is not None and gap > SLOW * last:
-            curvature.descending = False  # groups that act on each other move together in a Newton step only
+        if models.descent is not None and gap > SLOW * last:
+            models.descending = False  # groups that act on each other move together in a Newton step only
         if gap > STALE * last:
-            curvature.forget()
-        if gap > SLOW * last and not (curvature.damped and curvature.damping > SMALL_DAMPING):
-            curvature.rows = min(n, 4 * curvature.rows)
-        if not _advance_somehow(objective, point, slopes, -adjoint, value, curvature):
+            models.forget()
+        if gap > SLOW * last and not (models.damped and models.damping > SMALL_DAMPING):
+            models.rows = min(n, 4 * models.rows)
+        if not _advance_somehow(objective, point, slopes, -adjoint, value, models):
             break
     return Fit(point, slopes, gap, step)
 
@@ -96,28 +95,29 @@ def first_rows(objective: FactoredObjective) -> int:
 
 
 def _advance_somehow(
-    objective: FactoredObjective, point: Point, slopes: Array, gradient: Array, value: float, curvature: Curvature
+    objective: FactoredObjective, point: Point, slopes: Array, gradient: Array, value: float, models: Models
 ) -> bool:
     """Take a step; if none decreases the objective, try fresh curvatures, then more and more of safe ones."""
-    bent = objective.bends(point.z)
-    if not isinstance(bent, SampleBends) or bent.everywhere:
-        tries = [objective.bends] if curvature.fresh else [objective.bends, objective.bends]
-        for bends in (*tries, objective.majorizers):
-            if _advance(objective, point, slopes, gradient, value, curvature, bends(point.z)):
+    loss = objective.loss
+    here = loss.curvature(point.z)
+    if here.definite:
+        tries = [loss.curvature] if models.fresh else [loss.curvature, loss.curvature]
+        for curvature in (*tries, loss.curvature_bound):
+            if _advance(objective, point, slopes, gradient, value, models, curvature(point.z)):
                 return True
-            curvature.forget()
+            models.forget()
         return False
-    # Where few rows bend, a model on these alone may have no bound: all bend a little.
-    safe, curvature.damped = objective.majorizers(point.z), True
+    # Where few rows have curvature, a model on these alone may have no bound: all are given a little.
+    safe, models.damped = loss.curvature_bound(point.z), True
     while True:
-        curvature.forget()
-        if size := _advance(objective, point, slopes, gradient, value, curvature, bent.plus(curvature.damping, safe)):
+        models.forget()
+        if size := _advance(objective, point, slopes, gradient, value, models, here.plus(models.damping, safe)):
             change = LESS_DAMPING if size == 1.0 else 1.0 / LESS_DAMPING if size < 0.1 else 1.0
-            curvature.damping = min(max(curvature.damping * change, LEAST_DAMPING), 1.0)
+            models.damping = min(max(models.damping * change, LEAST_DAMPING), 1.0)
             return True
-        if curvature.damping >= 1.0:
+        if models.damping >= 1.0:
             return False
-        curvature.damping = min(curvature.damping / LESS_DAMPING, 1.0)
+        models.damping = min(models.damping / LESS_DAMPING, 1.0)
 
 
 def _advance(
@@ -126,30 +126,30 @@ def _advance(
     slopes: Array,
     gradient: Array,
     value: float,
+    models: Models,
     curvature: Curvature,
-    bends: Bends,
 ) -> float:
     """Take one step with a line search; return its size, 0 if the objective does not decrease."""
-    if not bends.any:
+    if not curvature.any:
         return 0.0
-    if curvature.descending and descends(objective, bends, first_rows(objective)):
-        if curvature.descent is None:
-            curvature.descent = DescentModel(objective, bends.diagonal)
-        v, shift, change = curvature.descent.step(objective, point, slopes)
+    if models.descending and descends(objective, curvature, first_rows(objective)):
+        if models.descent is None:
+            models.descent = DescentModel(objective, curvature.diagonal)
+        v, shift, change = models.descent.step(objective, point, slopes)
     elif objective.rank > RANK_LIMIT or first_rows(objective) * objective.products > DENSE_WORK:
-        if curvature.blocks is None:
-            curvature.blocks = [Block(objective, slot, bends) for slot in range(len(objective.operators))]
-        v, shift, change = backfitting_step(objective, point, slopes, bends, curvature.blocks)
+        if models.blocks is None:
+            models.blocks = [Block(objective, slot, curvature) for slot in range(len(objective.operators))]
+        v, shift, change = backfitting_step(objective, point, slopes, curvature, models.blocks)
     else:
-        if curvature.dense is None:
-            curvature.dense = _quadratic(objective, bends, curvature.rows)
-        v, shift = _newton_target(objective, point, gradient, curvature.dense)
-        change = objective.scores(v - point.v) + objective.spread(shift)
+        if models.dense is None:
+            models.dense = _quadratic(objective, curvature, models.rows)
+        v, shift = _newton_target(objective, point, gradient, models.dense)
+        change = objective.scores(v - point.v) + shift
     before = objective.penalty.value(point.v)
-    slope = float(slopes @ change) + objective.penalty.value(v) - before
+    slope = inner(slopes, change) + objective.penalty.value(v) - before
     size = 1.0
-    if np.isfinite(bends.reach):
-        size = min(1.0, bends.reach / max(float(np.abs(change).max()), 1e-300))
+    if np.isfinite(curvature.reach):
+        size = min(1.0, curvature.reach / max(float(np.abs(change).max()), 1e-300))
     smallest = SMALLEST_STEP * size
     while slope < 0 and size >= smallest:
         trial = Point(point.v + size * (v - point.v), point.b + size * shift, point.z + size * change)
@@ -163,9 +163,9 @@ def _advance(
     return 0.0
 
 
-def _quadratic(objective: FactoredObjective, bends: Bends, rows: int) -> GroupProblem:
+def _quadratic(objective: FactoredObjective, curvature: Curvature, rows: int) -> GroupProblem:
     """Return the quadratic model with these curvatures, intercepts last, groups without a penalty."""
-    hessian = bends.gram(objective.operators, rows, intercept=objective.n_free > 0)
+    hessian = curvature.gram(objective.operators, rows, intercept=objective.n_free > 0)
     return GroupProblem(hessian, objective.penalty.with_intercept(objective.n_free))
 
 

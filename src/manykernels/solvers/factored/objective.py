@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,29 +12,75 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from manykernels.grams.factored import FactorOperator
+from manykernels.grams.factored.base import columns_of
+from manykernels.grams.factored.operators import DenseOperator
 from manykernels.grams.rows import RowVector, sums
+from manykernels.objective.losses.smoothing import ScoreFunction
 from manykernels.objective.problem import Problem
-from manykernels.solvers.factored.curvatures import Bends, SampleBends
 from manykernels.solvers.factored.group_penalty import GroupPenalty
-from manykernels.solvers.factored.loss_sides import loss_side
-from manykernels.solvers.factored.smoothing import BALANCED, CROSSING_STEPS, EXPANSIONS, INTERCEPT_STEPS
+from manykernels.solvers.factored.tuning import BALANCED, CROSSING_STEPS, EXPANSIONS, INTERCEPT_STEPS
 
 Array = NDArray[Any]
 
 
-def balance(rho: Array) -> Array:
-    """Return dual coefficients of zero sum inside any box around 0: the larger side is scaled down."""
-    positive, negative = sums(rho[rho > 0], -rho[rho < 0])
-    if positive == negative:
-        return rho
-    if positive > negative:
-        return np.where(rho > 0, rho * (negative / positive), rho)
-    return np.where(rho < 0, rho * (positive / negative), rho)
+class OutputOperator:
+    """The factors of an operator, once for every output; vectors over rows are (N, T).
+
+    Parameters
+    ----------
+    base : FactorOperator
+        Of one output.
+    n_outputs : int
+
+    Attributes
+    ----------
+    place : (T, r) int
+        Where the coefficients of each output stand: kernel by kernel, output after output.
+    """
+
+    def __init__(self, base: FactorOperator, n_outputs: int) -> None:
+        self.base, self.n_outputs = base, n_outputs
+        self.kernels, self.positions, self.starts = base.kernels, base.positions, base.starts * n_outputs
+        parts = [n_outputs * low + np.arange(n_outputs * (high - low)) for low, high in pairwise(base.starts.tolist())]
+        self.place = np.hstack([part.reshape(n_outputs, -1) for part in parts])
+
+    def add_scores(self, v: Array, out: Array) -> None:
+        """Add ``Z v_t`` to the scores of every output."""
+        parts = v[self.place]
+        if isinstance(self.base, DenseOperator):
+            self.base.add_scores(parts.T, out)
+            return
+        for part, own in zip(parts, out.T, strict=True):
+            if part.any():
+                self.base.add_scores(part, own)
+
+    def adjoint(self, rho: Array) -> Array:
+        """Return ``Z' rho_t`` of every output."""
+        out = np.empty(self.place.size)
+        if isinstance(self.base, DenseOperator):
+            out[self.place] = self.base.adjoint(rho).T
+        else:
+            out[self.place] = [self.base.adjoint(column) for column in columns_of(rho)]
+        return out
+
+    def rows(self, index: Array) -> Array:
+        """Return rows of ``Z``, which all outputs have."""
+        return self.base.rows(index)
+
+    def excess(self, v: Array) -> tuple[Array, Array]:
+        """Bound what the exact kernels add: squared norms over all outputs, and the largest change of any score."""
+        squares, scores = zip(*(self.base.excess(part) for part in v[self.place]), strict=True)
+        return np.sum(squares, axis=0), np.max(scores, axis=0)
+
+
+def per_output(operators: Sequence[FactorOperator], problem: Problem) -> list[FactorOperator]:
+    """Return factors as the problem's vectors need them: of several outputs once for each."""
+    return [OutputOperator(each, problem.n_targets) for each in operators] if problem.shared else list(operators)
 
 
 @dataclass
 class Point:
-    """Coefficients, intercept (of several targets, (T,)) and scores ``z = Z v + b``, kept together."""
+    """Coefficients, intercept (of several outputs (T,)) and scores ``z = Z v + b`` ((N,) or (N, T)), kept together."""
 
     v: Array
     b: Any
@@ -52,8 +99,9 @@ class FactoredObjective:
     """
 
     def __init__(self, problem: Problem, operators: list[FactorOperator], mu: float) -> None:
-        self.problem, self.operators = problem, operators
-        self.loss = loss_side(problem, mu)
+        self.problem, self.operators = problem, per_output(operators, problem)
+        self.loss = problem.bound.smoothed(mu)
+        operators = self.operators
         self.kernels = np.concatenate([operator.kernels for operator in operators])
         ranks = np.concatenate([np.diff(operator.starts) for operator in operators])
         self.ends = np.cumsum([0] + [int(operator.starts[-1]) for operator in operators])
@@ -62,22 +110,6 @@ class FactoredObjective:
         self.rank = int(self.ends[-1])
 
     # --- sums over rows ---------------------------------------------------------------------------------------------
-
-    def loss_value(self, z: Array) -> float:
-        """Return the (smoothed) loss."""
-        return self.loss.value(z)
-
-    def slopes(self, z: Array) -> Array:
-        """Return the gradient of the loss in the scores, ``s l'(z)``."""
-        return self.loss.slopes(z)
-
-    def bends(self, z: Array) -> Bends:
-        """Return the second derivatives of the loss in the scores."""
-        return self.loss.bends(z)
-
-    def majorizers(self, z: Array) -> SampleBends:
-        """Return curvatures that are safe far from the solution."""
-        return self.loss.majorizers(z)
 
     def scores(self, v: Array) -> Array:
         """Return ``Z v`` without the intercept."""
@@ -90,7 +122,7 @@ class FactoredObjective:
     def settle(self, point: Point) -> None:
         """Compute scores that stay with rows on workers anew: who loses them repeats this, not all steps before."""
         if isinstance(point.z, RowVector):
-            point.z = self.scores(point.v) + self.spread(point.b)
+            point.z = self.scores(point.v) + point.b
 
     def adjoint(self, rho: Array) -> Array:
         """Return ``Z' rho``."""
@@ -102,81 +134,53 @@ class FactoredObjective:
 
     def value(self, point: Point) -> float:
         """Return the (smoothed) objective."""
-        return self.loss_value(point.z) + self.penalty.value(point.v)
+        return self.loss.value(point.z) + self.penalty.value(point.v)
 
     # --- intercept and gap ------------------------------------------------------------------------------------------
 
     @property
     def n_free(self) -> int:
         """Number of intercepts."""
-        return int(self.problem.fit_intercept)
+        return self.problem.n_targets if self.problem.fit_intercept else 0
 
     @property
     def products(self) -> float:
-        """Products that a row costs in a dense Hessian."""
-        return float(self.rank) ** 2
+        """Products that a row costs in a dense Hessian, which has nothing between outputs unless these are coupled."""
+        return float(self.rank) ** 2 / len(self.loss.outputs)
 
     def totals(self, rho: Array) -> Array:
         """Return the sums of scores' coefficients that intercepts see, (n_free,)."""
-        return np.array([float(rho.sum())]) if self.n_free else np.zeros(0)
-
-    def spread(self, b: Any) -> Any:
-        """Return what intercepts add to scores, as a number where it is the same for all."""
-        return float(np.sum(b))
+        if not self.n_free:
+            return np.zeros(0)
+        return rho.sum(axis=0) if self.problem.shared else np.array([float(rho.sum())])
 
     def intercepts(self, b: Array) -> Any:
-        """Return intercepts (n_free,) as points have them."""
+        """Return intercepts (n_free,) as points have them and as they are added to scores, zero if there are none."""
+        if self.problem.shared:
+            return b if self.n_free else np.zeros(self.problem.n_targets)
         return float(b.sum())
 
     def balanced(self, rho: Array) -> Array:
         """Return dual coefficients near ``rho`` that intercepts allow."""
-        return balance(rho) if self.n_free else rho
+        return self.problem.bound.balanced(rho, sums=self.problem.fit_intercept)
 
     def settle_intercept(self, point: Point) -> Array:
-        """Move the intercept to its minimum by a few safeguarded Newton steps; return the slopes there."""
-        slopes = self.slopes(point.z)
-        if not self.problem.fit_intercept:
+        """Move the intercepts to their minimum by a few safeguarded Newton steps; return the slopes there."""
+        problem = self.problem
+        if not problem.fit_intercept:
+            return self.loss.gradient(point.z)
+        if not problem.shared:
+            point.z, shift, slopes = settled(self.loss, point.z)
+            point.b = point.b + shift
             return slopes
-        total, size = sums(slopes, np.abs(slopes))
-        for _ in range(INTERCEPT_STEPS):
-            if abs(total) <= BALANCED * size:
-                break
-            for step in self._intercept_steps(point.z, total):
-                trial = self.slopes(point.z + step)
-                left, reach = sums(trial, np.abs(trial))
-                if abs(left) < abs(total):
-                    point.z, point.b, slopes = point.z + step, point.b + step, trial
-                    total, size = left, reach
-                    break
-            else:
-                return self._crossed(point, total)
-        return slopes
-
-    def _crossed(self, point: Point, total: float) -> Array:
-        """Move the intercept to where the sum of slopes changes its sign: on plateaus other steps lead nowhere.
-
-        A smoothed loss has plateaus where no sample bends, between the kinks of two groups of samples.
-        """
-
-        def rest(step: float) -> float:
-            return float(sums(self.slopes(point.z + step))[0])
-
-        reach = -total / max(self.majorizers(point.z).total, 1e-300)
-        for _ in range(EXPANSIONS):
-            if rest(reach) * total <= 0:
-                step = brentq(rest, 0.0, reach, xtol=1e-300, maxiter=CROSSING_STEPS, disp=False)
-                point.z, point.b = point.z + step, point.b + step
-                break
-            reach *= 2.0
-        return self.slopes(point.z)
-
-    def _intercept_steps(self, z: Array, total: float) -> Iterator[float]:
-        """Yield steps to try: Newton's, then those of the majorizer, shorter and shorter."""
-        bend = self.bends(z).total
-        if bend > 0:
-            yield -total / bend
-        safe = -total / max(self.majorizers(z).total, 1e-300)
-        yield from (safe, 0.25 * safe, 0.05 * safe)
+        if len(self.loss.outputs) < problem.n_targets:  # outputs that act on each other
+            step = problem.loss.best_intercepts(problem.y, point.z, problem.weight)
+            point.z, point.b = point.z + step, point.b + step
+            return self.loss.gradient(point.z)
+        pairs = zip(self.loss.outputs, columns_of(point.z), strict=True)
+        scores, shifts, columns = zip(*(settled(*pair) for pair in pairs), strict=True)
+        point.z, point.b = np.array(scores).T, point.b + np.array(shifts)
+        return np.array(columns).T
 
     def dual_value(self, z: Array, rho: Array, adjoint: Array) -> float:
         """Return the dual bound of the (smoothed) problem on these factors at slopes ``-rho`` of scores ``z``.
@@ -187,4 +191,50 @@ class FactoredObjective:
         u = self.penalty.norms(adjoint) / problem.penalties[self.kernels]
         regularizer = problem.regularizer.take(self.kernels)
         scale = regularizer.dual_scale(u)
-        return -self.loss.conjugate(z, rho, scale) - regularizer.conjugate(scale * u)
+        return -self.loss.conjugate_at(rho, scale, z) - regularizer.conjugate(scale * u)
+
+
+def settled(loss: ScoreFunction, z: Array) -> tuple[Array, float, Array]:
+    """Return scores of one output shifted to where the slopes sum to zero, the shift, and the slopes there."""
+    slopes, shift = loss.gradient(z), 0.0
+    total, size = sums(slopes, np.abs(slopes))
+    for _ in range(INTERCEPT_STEPS):
+        if abs(total) <= BALANCED * size:
+            break
+        for step in _intercept_steps(loss, z, total):
+            trial = loss.gradient(z + step)
+            left, reach = sums(trial, np.abs(trial))
+            if abs(left) < abs(total):
+                z, shift, slopes = z + step, shift + step, trial
+                total, size = left, reach
+                break
+        else:
+            step = _to_the_crossing(loss, z, total)
+            return z + step, shift + step, loss.gradient(z + step)
+    return z, shift, slopes
+
+
+def _intercept_steps(loss: ScoreFunction, z: Array, total: float) -> Iterator[float]:
+    """Yield steps to try: Newton's, then those of the curvature bound, shorter and shorter."""
+    curvature = loss.curvature(z).total
+    if curvature > 0:
+        yield -total / curvature
+    safe = -total / max(loss.curvature_bound(z).total, 1e-300)
+    yield from (safe, 0.25 * safe, 0.05 * safe)
+
+
+def _to_the_crossing(loss: ScoreFunction, z: Array, total: float) -> float:
+    """Return the step to where the sum of slopes changes its sign: on plateaus other steps lead nowhere.
+
+    A smoothed loss has plateaus where no sample has curvature, between the kinks of two groups of samples.
+    """
+
+    def rest(step: float) -> float:
+        return float(sums(loss.gradient(z + step))[0])
+
+    reach = -total / max(loss.curvature_bound(z).total, 1e-300)
+    for _ in range(EXPANSIONS):
+        if rest(reach) * total <= 0:
+            return float(brentq(rest, 0.0, reach, xtol=1e-300, maxiter=CROSSING_STEPS, disp=False))
+        reach *= 2.0
+    return 0.0

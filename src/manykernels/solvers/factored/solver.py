@@ -14,162 +14,21 @@ from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.portable.functions import KernelFunction, expansion, portable
 from manykernels.objective.certificate import Certificate
+from manykernels.objective.losses.smoothing import check_smoothable
 from manykernels.objective.problem import Problem
 from manykernels.solvers.base import Solver
 from manykernels.solvers.factored.advice import obstacle
 from manykernels.solvers.factored.certificate import certificate_of
 from manykernels.solvers.factored.group_penalty import GroupPenalty
-from manykernels.solvers.factored.loss_sides import loss_side
 from manykernels.solvers.factored.model import FactorFunctions
-from manykernels.solvers.factored.objective import FactoredObjective, Point
-from manykernels.solvers.factored.smoothing import (
-    BALANCED,
-    CROSSING_STEPS,
-    EXPANSIONS,
-    INTERCEPT_STEPS,
-    SmoothedLoss,
-)
+from manykernels.solvers.factored.objective import Point
 from manykernels.solvers.factored.state import Component, Start, State, components_of
-from manykernels.solvers.factored.targets_problem import ProblemOfTargets, StackOfTargets
-from manykernels.solvers.factored.working_matrices import MatricesOfTargets, WorkingMatrices
 from manykernels.solvers.factored.working_set import FactoredWorkingSet, run_together
 from manykernels.solvers.run import ADVICE, ROUNDING, Run, deadline
 from manykernels.solvers.solution import Model, Solution, Status
 from manykernels.threads import blas_threads
 
 Array = NDArray[Any]
-
-BISECTED = 1e-15  # relative width of an interval that is a point
-
-
-class ObjectiveOfTargets(FactoredObjective):
-    """Loss and penalty of a `ProblemOfTargets`; see `FactoredObjective`."""
-
-    problem: ProblemOfTargets
-
-    @property
-    def n_free(self) -> int:
-        """Number of intercepts."""
-        return self.problem.n_targets if self.problem.fit_intercept else 0
-
-    @property
-    def products(self) -> float:
-        """Products that a row costs in a dense Hessian, which has nothing between targets unless these are coupled."""
-        return float(self.rank) ** 2 / (1 if self.problem.whole.loss.coupled else self.problem.n_targets)
-
-    def totals(self, rho: Array) -> Array:
-        """Return the sums over the samples of each target, (n_free,)."""
-        return rho.reshape(self.problem.n_targets, -1).sum(axis=1) if self.n_free else np.zeros(0)
-
-    def spread(self, b: Any) -> Any:
-        """Return what intercepts add to scores."""
-        return self.problem.constant_scores(b)
-
-    def intercepts(self, b: Array) -> Any:
-        """Return intercepts (n_free,) as points have them."""
-        return b if self.n_free else np.zeros(self.problem.n_targets)
-
-    def balanced(self, rho: Array) -> Array:
-        """Return dual coefficients near ``rho`` that intercepts allow."""
-        return self.problem.balanced(rho)
-
-    def settle_intercept(self, point: Point) -> Array:
-        """Move the intercepts to their minimum; return the slopes there."""
-        if not self.n_free:
-            return self.slopes(point.z)
-        if self.problem.whole.loss.coupled:
-            whole = self.problem.whole
-            self._shift(point, whole.loss.best_intercepts(whole.y, self.problem.columns(point.z), whole.weight))
-            return self.slopes(point.z)
-        slopes = self.slopes(point.z)
-        for _ in range(INTERCEPT_STEPS):
-            totals = self.totals(slopes)
-            away = np.abs(totals) > BALANCED * self.totals(np.abs(slopes))
-            moved, slopes = self._settled(point, slopes, totals, away)
-            if not moved:
-                return self._all_crossed(point, totals, away) if away.any() else slopes
-        return slopes
-
-    def _all_crossed(self, point: Point, totals: Array, away: Array) -> Array:
-        """Move these targets' intercepts to where their sums of slopes change sign, by bisection of all at once."""
-        bends = self.totals(self.majorizers(point.z).diagonal)
-        near, far = np.zeros(len(totals)), np.where(away, -totals / np.maximum(bends, 1e-300), 0.0)
-        crossed = ~away
-        for _ in range(EXPANSIONS):
-            crossed |= self.totals(self.slopes(point.z + self.spread(far))) * totals <= 0
-            if crossed.all():
-                break
-            far = np.where(crossed, far, 2.0 * far)
-        far = np.where(crossed, far, 0.0)
-        for _ in range(CROSSING_STEPS):
-            middle = 0.5 * (near + far)
-            rest = self.totals(self.slopes(point.z + self.spread(middle)))
-            same = rest * totals > 0
-            near, far = np.where(same, middle, near), np.where(same, far, middle)
-            if np.all(np.abs(far - near) <= BISECTED * np.abs(far)):
-                break
-        self._shift(point, far)
-        return self.slopes(point.z)
-
-    def _shift(self, point: Point, step: Array) -> None:
-        point.z, point.b = point.z + self.spread(step), point.b + step
-
-    def _settled(self, point: Point, slopes: Array, totals: Array, away: Array) -> tuple[bool, Array]:
-        """Move the intercepts of targets whose slopes do not sum to zero, as far as their sums fall."""
-        waiting = away.copy()
-        for steps in self._steps(point.z, totals) if away.any() else ():
-            step = np.where(waiting, steps, 0.0)
-            trial = self.slopes(point.z + self.spread(step))
-            better = waiting & (np.abs(self.totals(trial)) < np.abs(totals))
-            self._shift(point, np.where(better, step, 0.0))
-            slopes = np.where(self.spread(better) > 0, trial, slopes)
-            waiting &= ~better
-            if not waiting.any():
-                break
-        return bool((away & ~waiting).any()), slopes
-
-    def _steps(self, z: Array, totals: Array) -> Any:
-        """Yield steps (T,) to try: Newton's, then those of the majorizer, shorter and shorter."""
-        bends = self.totals(self.bends(z).diagonal)
-        yield -totals / np.where(bends > 0, bends, np.inf)
-        safe = -totals / np.maximum(self.totals(self.majorizers(z).diagonal), 1e-300)
-        yield from (safe, 0.25 * safe, 0.05 * safe)
-
-
-class WorkingSetOfTargets(FactoredWorkingSet):
-    """Solve a `ProblemOfTargets`; see `FactoredWorkingSet`."""
-
-    objective_kind: ClassVar[type[FactoredObjective]] = ObjectiveOfTargets
-    problem: ProblemOfTargets
-
-    def _matrices(self, kernels: Array) -> WorkingMatrices | None:
-        """Return N x N matrices to go on with; None if there is no room, or nothing that would prove a gap."""
-        if not self.problem.loss.smooth or self.stack.table.chunked:
-            return None
-        matrices = MatricesOfTargets(self.problem.whole, self.tol)
-        if matrices.needed(kernels.tolist()) > matrices.allowed:
-            return None
-        matrices.add(kernels.tolist())
-        return matrices
-
-    def _carried(self, objective: FactoredObjective, old: dict[int, Array]) -> Array:
-        """Return coefficients on new factors: finer factors begin with the directions of coarser ones."""
-        v, starts, n_targets = np.zeros(objective.rank), objective.penalty.starts, self.problem.n_targets
-        for slot, kernel in enumerate(objective.kernels.tolist()):
-            if kernel in old:
-                part = old[kernel].reshape(n_targets, -1)
-                own = v[starts[slot] : starts[slot + 1]].reshape(n_targets, -1)
-                size = min(part.shape[1], own.shape[1])
-                own[:, :size] = part[:, :size]
-        return v
-
-
-def working_set(problem: Problem, tol: float, max_rounds: int, time_limit: float) -> FactoredWorkingSet:
-    """Return the working set that a problem of one target, or of several with shared weights, needs."""
-    if problem.shared:
-        return WorkingSetOfTargets(ProblemOfTargets.of(problem), tol, max_rounds, time_limit)
-    return FactoredWorkingSet(problem, tol, max_rounds, time_limit, problem.__dict__.pop("empty_quads", None))
-
 
 NOTICED = 1e-6  # relative change of the objective by rounding of functions that is told
 TERMS = 4.0  # roundings of a term, in units of the last place
@@ -197,10 +56,9 @@ class CertifiedIterate:
     @property
     def dual_coef(self) -> Array:
         """Feasible dual coefficients, those of the lower bound."""
-        best, problem = self.state.best, self.problem
+        best = self.state.best
         assert best is not None
-        rho = best.scale * best.rho
-        return problem.columns(rho) if isinstance(problem, ProblemOfTargets) else rho
+        return best.scale * best.rho
 
     @cached_property
     def components(self) -> tuple[list[Component], Array]:
@@ -211,7 +69,7 @@ class CertifiedIterate:
     def functions(self) -> FactorFunctions:
         """Functions of the active kernels, target by target."""
         stack: Any = self.problem.stack
-        n_targets = self.problem.n_targets if isinstance(self.problem, ProblemOfTargets) else 1
+        n_targets = self.problem.n_targets
         own = tuple(each for whole in self.components[0] for each in whole.each(n_targets))
         rounds = tuple(self.state.rounds)
         return FactorFunctions(stack, own, n_targets, rounds[-1].approximate_gap, rounds, Start.of(self.state))
@@ -274,9 +132,10 @@ class FactoredNewton(Solver):
     def refusals(cls, problem: Problem) -> list[str]:
         """Return what it lacks for ``problem``, in words; empty if nothing."""
         reasons = [] if problem.shared else super().refusals(problem)
-        if not isinstance(problem.stack, FactoredStack):
+        stack: Any = problem.stack
+        if not stack.has_factors:
             reasons.append("it works on kernels held as factors, and these are N x N matrices")
-        elif problem.shared and getattr(problem.stack.table, "distributed", False):
+        elif problem.shared and stack.table.distributed:
             reasons.append(
                 "targets cannot share their kernel weights where rows are on workers; take outputs='own', which "
                 "gives every target weights of its own, or rows in memory"
@@ -287,7 +146,7 @@ class FactoredNewton(Solver):
     @classmethod
     def preference(cls, problem: Problem) -> str:
         """Return why it is to be taken for kernels held as factors; empty for others."""
-        if not isinstance(problem.stack, FactoredStack):
+        if not problem.stack.has_factors:
             return ""
         return "the kernels are held as factors, and nothing that it does grows with the square of the rows"
 
@@ -295,7 +154,7 @@ class FactoredNewton(Solver):
     def unable(cls, loss: Any, regularizer: Any) -> list[str]:
         """Return why this loss or penalty cannot be solved on factors, in words; empty if it can."""
         try:
-            SmoothedLoss.of(loss, 1.0)
+            check_smoothable(loss)
             GroupPenalty.of(regularizer, np.array([0, 1]), np.ones(1))
         except IncompatibleError as error:
             return [str(error).rstrip(".")]
@@ -303,7 +162,11 @@ class FactoredNewton(Solver):
 
     def initialize(self, problem: Problem, start: Model) -> Any:
         """Return the rounds of the working set; see `_models`, which reads them."""
-        return working_set(problem, self.tol, self.max_iter, self.time_limit or np.inf).rounds()
+        return self._working_set(problem).rounds()
+
+    def _working_set(self, problem: Problem) -> FactoredWorkingSet:
+        known = problem.__dict__.pop("empty_quads", None)
+        return FactoredWorkingSet(problem, self.tol, self.max_iter, self.time_limit or np.inf, known)
 
     def step(self, problem: Problem, state: Any) -> None:
         """Go on to the next certificate."""
@@ -311,8 +174,7 @@ class FactoredNewton(Solver):
 
     def extract(self, problem: Problem, state: Any) -> Model:
         """Return the dual coefficients, weights and intercept of the state."""
-        flat = ProblemOfTargets.of(problem) if problem.shared else problem
-        model = CertifiedIterate.of(flat, next(state), 0.0)
+        model = CertifiedIterate.of(problem, next(state), 0.0)
         return model.dual_coef, model.kernel_weights, model.intercept
 
     @property
@@ -323,7 +185,7 @@ class FactoredNewton(Solver):
     def _solve_apart(self, problem: Problem, warm_start: Solution | None) -> Solution:
         run = self._run()
         with deadline(self.time_limit), blas_threads(problem.n_samples, problem.stack.n_threads):
-            work = working_set(problem, self.tol, self.max_iter, self.time_limit or np.inf)
+            work = self._working_set(problem)
             before = problem.stack.counters.passes
 
             def certified(state: State) -> CertifiedIterate:
@@ -359,7 +221,7 @@ class FactoredNewton(Solver):
             for problem in own:
                 self._check_arguments(problem, None)
                 self.check(problem)
-            works = [working_set(problem, self.tol, self.max_iter, self.time_limit or np.inf) for problem in own]
+            works = [self._working_set(problem) for problem in own]
             runs = [self._run() for _ in works]
             with deadline(self.time_limit), blas_threads(stack.n_samples, stack.n_threads), np.errstate(all="ignore"):
                 for slot, state in run_together(works):
@@ -375,30 +237,34 @@ def as_evaluated(model: CertifiedIterate) -> CertifiedIterate:
     the terms. The same model comes back where that does not matter, and for rows that are read in chunks.
     """
     problem, point = model.problem, model.state.point
-    components, every = model.functions.components, model.functions.stack
-    stack = every.base if isinstance(every, StackOfTargets) else every
+    components, stack = model.functions.components, model.functions.stack
     if stack.table.chunked or not components:
         return model
-    noise = np.zeros((problem.n_targets, stack.table.n_rows))
+    noise = problem.constant_scores(0.0)
     for component in components:
         roots = np.sqrt(stack._kernel_diag(component.kernel)[: stack.table.n_rows])
         v = component.coefficients
         terms = np.linalg.norm(v) if component.tol is not None else np.abs(v) @ roots
-        noise[component.target] += float(terms) * roots
-    side, size = loss_side(problem, 0.0), max(abs(model.state.primal), problem.tiny)
-    here, eps = side.around(point.z, np.zeros(noise.size)), float(np.finfo(np.float64).eps)
-    if side.around(point.z, np.sqrt(eps) * noise.ravel()) - here <= NOTICED * size:
+        _output(noise, component.target)[:] += float(terms) * roots
+    loss, size = problem.bound, max(abs(model.state.primal), problem.tiny)
+    here, eps = loss.value(point.z), float(np.finfo(np.float64).eps)
+    if loss.largest(point.z, np.sqrt(eps) * noise) - here <= NOTICED * size:
         return model  # as many digits as conversions of coefficients may lose
-    scores = np.array(problem.constant_scores(point.b), dtype=np.float64).reshape(noise.shape)
+    scores = problem.constant_scores(point.b)
     for component in components:
         reading = stack.table.reading(stack.spec_of(component.kernel), stack.columns_of(component.kernel))
-        scores[component.target] += reading.masked(_function(stack, component)(reading.points))
-    moved = side.around(scores.ravel(), TERMS * eps * noise.ravel()) - here
+        _output(scores, component.target)[:] += reading.masked(_function(stack, component)(reading.points))
+    moved = loss.largest(scores, TERMS * eps * noise) - here
     if moved <= NOTICED * size:
         return model
-    state = replace(model.state, primal=model.state.primal + moved, point=Point(point.v, point.b, scores.ravel()))
+    state = replace(model.state, primal=model.state.primal + moved, point=Point(point.v, point.b, scores))
     assert state.best is not None
     return replace(model, state=state, certificate=certificate_of(problem, state.primal, state.best, state.point.z))
+
+
+def _output(scores: Array, output: int) -> Array:
+    """Return a view of the scores of one output."""
+    return scores if scores.ndim == 1 else scores[:, output]
 
 
 def _function(stack: FactoredStack, component: Component) -> KernelFunction:

@@ -17,7 +17,6 @@ from manykernels.grams.factored import FactoredStack
 from manykernels.grams.plan import SQUARE_ARRAYS, memory_bytes
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.fallback import GramResult, result_of, solved
-from manykernels.solvers.factored.targets_problem import ProblemOfTargets
 from manykernels.solvers.factored.tuning import MATRIX_FACTORS, SINGLE_PRECISION_TOL
 from manykernels.solvers.solution import Solution
 
@@ -152,7 +151,9 @@ class WorkingMatrices:
         """Return the bytes of the matrices of these kernels, beside those that are held, and of a solver on them."""
         n = self.stack.n_samples
         count = len(self.whole) + sum(1 for m in kernels if self._goes_whole(int(m)))
-        return (8 * SQUARE_ARRAYS + self._dtype.itemsize * count) * n**2
+        # A solver for several outputs factorizes one matrix for each, but for squares.
+        each = self.problem.n_targets if self.problem.shared and not self.problem.loss.linear_dual else 0
+        return (8 * (SQUARE_ARRAYS + each) + self._dtype.itemsize * count) * n**2
 
     def _goes_whole(self, kernel: int) -> bool:
         return self.stack.left_over(kernel, MATRIX_FACTORS) > 0
@@ -196,10 +197,6 @@ class WorkingMatrices:
         solution = solved(own, tol, time_limit, self._started(kernels))
         self._last = dict(zip(kernels.tolist(), solution.kernel_weights.tolist(), strict=True))
         self._solution = solution
-        return self._result(solution, kernels)
-
-    def _result(self, solution: Solution, kernels: Array) -> GramResult:
-        """Return what the loop takes over."""
         return result_of(self.problem, self.stack, solution, kernels, set(self.whole))
 
     def _started(self, kernels: Array) -> Solution | None:
@@ -207,19 +204,3 @@ class WorkingMatrices:
         if self._solution is None:
             return None
         return replace(self._solution, kernel_weights=np.array([self._last.get(m, 0.0) for m in kernels.tolist()]))
-
-
-class MatricesOfTargets(WorkingMatrices):
-    """See `WorkingMatrices`; what the loop takes over has vectors of target after target."""
-
-    problem: Problem
-
-    def needed(self, kernels: Sequence[int]) -> int:
-        """Return the bytes of matrices and of a solver on them, which factorizes one a target but for squares."""
-        each = 0 if self.problem.loss.linear_dual else 8 * self.problem.n_targets * self.stack.n_samples**2
-        return super().needed(kernels) + each
-
-    def _result(self, solution: Solution, kernels: Array) -> GramResult:
-        flat: Any = ProblemOfTargets.of(self.problem)
-        own = replace(solution, dual_coef=solution.dual_coef.T.ravel())
-        return result_of(flat, flat.stack, own, kernels, set(self.whole))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.grams.factored import FactoredStack
+from manykernels.objective.losses.smoothing import smaller_smoothing
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.certificate import (
     DualBound,
@@ -31,7 +32,6 @@ from manykernels.solvers.factored.fallback import (
 )
 from manykernels.solvers.factored.newton import Fit, minimize
 from manykernels.solvers.factored.objective import FactoredObjective, Point
-from manykernels.solvers.factored.smoothing import smaller_smoothing, smoothing_error
 from manykernels.solvers.factored.state import Round, Start, State
 from manykernels.solvers.factored.tuning import FINEST, INNER, NEWTON_STEPS, NEXT_GAP, REFINE, SMOOTHING
 from manykernels.solvers.factored.working_matrices import WorkingMatrices
@@ -55,8 +55,6 @@ class FactoredWorkingSet:
         Bounds on ``rho' K_m rho`` at the model without kernels, where they are known.
     """
 
-    objective_kind: ClassVar[type[FactoredObjective]] = FactoredObjective
-
     def __init__(
         self, problem: Problem, tol: float, max_rounds: int, time_limit: float, first: Quads | None = None
     ) -> None:
@@ -73,7 +71,7 @@ class FactoredWorkingSet:
         told: Any = None
         while True:
             try:
-                told = loop.send(None if told is None or isinstance(told, State) else self.stack.quad_bounds(told))
+                told = loop.send(None if told is None or isinstance(told, State) else self.stack.quads(told))
             except StopIteration as end:
                 return str(end.value[1])
             if isinstance(told, State):
@@ -131,16 +129,16 @@ class FactoredWorkingSet:
         """Return the model without kernels, certified: all that there is when a run ends before its first round."""
         state = self._start()
         rho = feasible(self.problem, state.slopes)
-        state.best = dual_bound(self.problem, rho, state.point.z, self.stack.quad_bounds(rho))
+        state.best = dual_bound(self.problem, rho, state.point.z, self.stack.quads(rho))
         self._record(state, 0, state.primal - state.best.value)
         return state
 
     def _continued(self, start: Start) -> State:
         """Return the model of another problem on the same stack, certified for this one in the first round."""
         operators = self.stack.operators(start.kernels.tolist(), start.factor_tol)
-        objective = self.objective_kind(self.problem, operators, start.mu)
+        objective = FactoredObjective(self.problem, operators, start.mu)
         v = self._carried(objective, start.coefficients)
-        point = Point(v, start.intercept, objective.scores(v) + objective.spread(start.intercept))
+        point = Point(v, start.intercept, objective.scores(v) + start.intercept)
         state = State(objective.kernels, operators, objective, point, objective.settle_intercept(point))
         state.factor_tol, state.mu = start.factor_tol, start.mu
         state.primal, state.norms = primal_bound(self.problem, objective, point)
@@ -195,10 +193,10 @@ class FactoredWorkingSet:
         operators = self.stack.operators(kernels.tolist(), state.factor_tol)
         state.operators, state.kernels = operators, np.concatenate([operator.kernels for operator in operators])
         goal = SMOOTHING * max(NEXT_GAP * gap, self.tol * self._size(state))
-        state.mu = smaller_smoothing(self.problem, state.point.z, state.mu, goal)
-        state.objective = self.objective_kind(self.problem, operators, state.mu)
+        state.mu = smaller_smoothing(self.problem.bound, state.point.z, state.mu, goal)
+        state.objective = FactoredObjective(self.problem, operators, state.mu)
         v = self._carried(state.objective, coefficients)
-        state.point = Point(v, state.point.b, state.objective.scores(v) + state.objective.spread(state.point.b))
+        state.point = Point(v, state.point.b, state.objective.scores(v) + state.point.b)
 
     def _threshold(self, state: State) -> Array:
         """Return the dual norms (M,) below which kernels have no weight."""
@@ -236,13 +234,13 @@ class FactoredWorkingSet:
 
     def _carried(self, objective: FactoredObjective, old: dict[int, Array]) -> Array:
         """Return coefficients on new factors: finer factors begin with the directions of coarser ones."""
-        v = np.zeros(objective.rank)
-        starts = objective.penalty.starts
+        v, starts, n_outputs = np.zeros(objective.rank), objective.penalty.starts, self.problem.n_targets
         for slot, kernel in enumerate(objective.kernels.tolist()):
-            part = old.get(kernel)
-            if part is not None:
-                size = min(len(part), int(starts[slot + 1] - starts[slot]))
-                v[starts[slot] : starts[slot] + size] = part[:size]
+            if kernel in old:
+                part = old[kernel].reshape(n_outputs, -1)
+                own = v[starts[slot] : starts[slot + 1]].reshape(n_outputs, -1)
+                size = min(part.shape[1], own.shape[1])
+                own[:, :size] = part[:, :size]
         return v
 
     # --- the working set's own problem -------------------------------------------------------------------------------
@@ -257,7 +255,7 @@ class FactoredWorkingSet:
         fit: Fit = minimize(state.objective, state.point, target, NEWTON_STEPS, self._started + self.time_limit)
         state.point, state.slopes, state.own_gap = fit.point, fit.slopes, fit.gap
         state.steps += fit.steps
-        state.smoothing_gap = smoothing_error(self.problem, state.point.z, state.mu)
+        state.smoothing_gap = state.objective.loss.error(state.point.z)
         state.primal, state.norms = primal_bound(self.problem, state.objective, fit.point)
 
     # --- N x N matrices ----------------------------------------------------------------------------------------------
@@ -282,7 +280,8 @@ class FactoredWorkingSet:
 
     def _matrices(self, kernels: Array) -> WorkingMatrices | None:
         """Return N x N matrices to go on with; None if there is no room, or nothing that would prove a gap."""
-        if self.problem.loss.couples_samples or self.stack.table.chunked:
+        problem = self.problem
+        if problem.bound.couples_samples or self.stack.table.chunked or (problem.shared and not problem.loss.smooth):
             return None
         matrices = WorkingMatrices(self.problem, self.tol)
         if matrices.needed(kernels.tolist()) > matrices.allowed:
@@ -364,5 +363,5 @@ def run_together(methods: Sequence[FactoredWorkingSet]) -> Iterator[tuple[int, S
                 yield slot, told
                 told = None
         slots = list(asked)
-        bounds = methods[0].stack.quad_bounds_each([asked.pop(slot) for slot in slots]) if slots else []
+        bounds = methods[0].stack.quads_each([asked.pop(slot) for slot in slots]) if slots else []
         answers = dict(zip(slots, bounds, strict=True))

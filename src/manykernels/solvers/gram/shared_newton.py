@@ -9,7 +9,6 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, qr
 
 from manykernels.objective.capabilities import Capability
-from manykernels.objective.problem import one_kernel, squared_norms
 from manykernels.solvers.base import Solver
 from manykernels.solvers.gram.shared_systems import (
     BOUNDARY,
@@ -369,7 +368,7 @@ class SharedNewton(Solver):
 def _norms(problem: Problem, rho: Array, kernels: Array | None = None) -> Array:
     """Dual norms ``u_m`` (m,)."""
     chosen = np.arange(problem.n_kernels) if kernels is None else kernels
-    return np.sqrt(np.maximum(squared_norms(problem.stack, rho, chosen), 0.0)) / problem.penalties[chosen]
+    return np.sqrt(np.maximum(problem.stack.squares(rho, chosen), 0.0)) / problem.penalties[chosen]
 
 
 def _primal(problem: Problem, machine: Machine, weights: Array) -> float:
@@ -411,7 +410,7 @@ def _newton_weights(problem: Problem, state: _State) -> Array:
     regularizer, machine = problem.regularizer, state.machine
     kernels = _candidates(problem, state)
     squares = problem.penalties[kernels] ** 2
-    products = np.stack([one_kernel(problem.stack, m) @ machine.rho for m in kernels]) / squares[:, None, None]
+    products = np.stack([problem.stack.matrix(m) @ machine.rho for m in kernels]) / squares[:, None, None]
     if machine.system is None:
         machine.solve(np.inf)
     assert machine.system is not None

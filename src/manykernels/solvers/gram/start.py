@@ -145,7 +145,7 @@ def best_scale(problem: Problem, rho: Array, norms: Array) -> tuple[float, float
 
     def negative_dual(scale: float) -> float:
         with np.errstate(over="ignore"):
-            return problem.bound.conjugate_of_share(rho, scale) + regularizer.conjugate(scale * norms)
+            return problem.bound.conjugate_at(rho, scale, np.zeros_like(rho)) + regularizer.conjugate(scale * norms)
 
     while largest > 0 and not np.isfinite(negative_dual(largest)):  # an infinite plateau tells a search nothing
         largest *= 0.5

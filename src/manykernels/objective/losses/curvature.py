@@ -1,0 +1,266 @@
+"""Curvatures: second derivatives ``H`` of a loss in its scores, as products, squares, and ``Z' H Z`` for factors ``Z``.
+
+There are three shapes: `SampleCurvature`, diagonal (every score by itself); `OutputCurvature`, in which the scores of
+a sample act on each other; and losses that couple samples bring one of their own. Vectors are (N,), of several outputs
+(N, T), and the coefficients of factors are then those of one output after the other, kernel by kernel.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.grams.factored.cells import CellOperator
+from manykernels.grams.factored.operators import CHUNK_ROWS, ChunkedOperator
+from manykernels.grams.rows import RowVector, on_rows, sums
+
+Array = NDArray[Any]
+
+CERTAIN_ROUNDS = 3
+CHUNK_ENTRIES, MIN_ROWS = 2**19, 1024  # of rows of factors held at once for a Hessian: 4 MB
+MOST_ENTRIES = 2**25  # of factors that a Hessian of coupled samples holds at once: 256 MB
+SAMPLE_PER_RANK = 15  # rows that a Hessian is summed over, for each of its columns
+COUPLED_REACH = 10.0  # change of a logarithm of hazards in one step: beyond, the shares in risk sets are others
+
+
+def inner(x: Array, y: Array) -> float:
+    """Return the sum of the products of all entries of two vectors or two matrices."""
+    return float(x @ y) if x.ndim == 1 else float(x.T.ravel() @ y.T.ravel())
+
+
+class Curvature(abc.ABC):
+    """The second derivatives ``H`` of a loss at some scores.
+
+    Attributes
+    ----------
+    diagonal : (N,) or (N, T)
+        A diagonal matrix that is nowhere below ``H``.
+    separable : bool
+        Whether ``H`` is this diagonal.
+    reach : float
+        By how much a step may change a score before the quadratic model says nothing.
+    """
+
+    diagonal: Array
+    separable: ClassVar[bool] = False
+    reach: float = np.inf
+
+    @property
+    def any(self) -> bool:
+        """Whether there are any."""
+        return bool(self.diagonal.any())
+
+    @property
+    def total(self) -> float:
+        """The sum of the diagonal."""
+        return float(self.diagonal.sum())
+
+    @property
+    def definite(self) -> bool:
+        """Whether models made from it are bounded: not where some scores of their own have no curvature."""
+        return True
+
+    def plus(self, share: float, other: Curvature) -> Curvature:
+        """Return this curvature and a share of another; itself where it is definite without."""
+        return self
+
+    @abc.abstractmethod
+    def product(self, x: Array) -> Array:
+        """Return ``H x``."""
+
+    def square(self, x: Array) -> float:
+        """Return ``x' H x``."""
+        return max(inner(x, self.product(x)), 0.0)
+
+    @abc.abstractmethod
+    def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
+        """Return ``Z' H Z`` from about so many of the rows, with a last row and column for each intercept."""
+
+    def block(self, operator: Any, rows: int) -> Array:
+        """Return ``Z' H Z`` of one operator's factors, as well as steps in its coefficients alone need it."""
+        return self.gram([operator], rows, intercept=False)
+
+
+class SampleCurvature(Curvature):
+    """Of a sum over samples, and over outputs: ``diag(s l'')``.
+
+    Parameters
+    ----------
+    diagonal : (N,) or (N, T)
+    """
+
+    separable: ClassVar[bool] = True
+
+    def __init__(self, diagonal: Array) -> None:
+        self.diagonal = diagonal
+
+    @property
+    def definite(self) -> bool:
+        """Whether there is curvature in every score."""
+        return bool(self.diagonal.all())
+
+    def plus(self, share: float, other: Curvature) -> SampleCurvature:
+        """Return this curvature and a share of the diagonal of another."""
+        return SampleCurvature(self.diagonal + share * other.diagonal)
+
+    def product(self, x: Array) -> Array:
+        """Return ``H x``."""
+        return self.diagonal * x
+
+    def square(self, x: Array) -> float:
+        """Return ``x' H x``."""
+        return inner(self.diagonal, x**2)
+
+    def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
+        """Return ``Z' H Z`` from about so many of the rows; unbiased, and zero between outputs."""
+        if self.diagonal.ndim == 2:
+            return self._gram_of_outputs(operators, rows, intercept=intercept)
+        if len(operators) == 1 and isinstance(operators[0], CellOperator) and not intercept:
+            return operators[0].gram(self.diagonal)  # sums over cells read all rows for less
+        if isinstance(operators[0], ChunkedOperator):
+            together = ChunkedOperator.joined(operators)
+            return together.weighted_gram(sampled_weights(self.diagonal, rows), intercept=intercept)
+        index, weights = sampled_rows(self.diagonal, rows)
+        size = rank_of(operators) + intercept
+        H = np.zeros((size, size))
+        for _, Z in _scaled_rows(operators, index, weights, intercept=intercept):
+            H += Z.T @ Z
+        return H
+
+    def _gram_of_outputs(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
+        """Return a Hessian for each output, all from the same rows."""
+        total = self.diagonal.sum(axis=1)
+        index, weights = sampled_rows(total, rows)
+        shares = self.diagonal[index] / total[index, None]
+        alike = bool((self.diagonal == self.diagonal[:, :1]).all())
+        place = _places(operators, intercept=intercept)
+        grams = np.zeros((1 if alike else len(place), place.shape[1], place.shape[1]))
+        for part, Z in _scaled_rows([each.base for each in operators], index, weights, intercept=intercept):
+            for t, gram in enumerate(grams):
+                own = Z * np.sqrt(shares[part, t])[:, None]
+                gram += own.T @ own
+        H = np.zeros((place.size, place.size))
+        for t, at in enumerate(place):
+            H[np.ix_(at, at)] = grams[0 if alike else t]
+        return H
+
+
+class OutputCurvature(Curvature):
+    """Of the multinomial loss, ``s (diag(p) - p p')`` in the scores of each sample.
+
+    Parameters
+    ----------
+    p : (N, T)
+        Probabilities.
+    weight : (N,)
+    """
+
+    def __init__(self, p: Array, weight: Array) -> None:
+        self.p, self.weight, self.diagonal = p, weight, weight[:, None] * p
+
+    def block(self, operator: Any, rows: int) -> Array:
+        """Return ``Z' H Z`` with ``p (1 - p) T / (T - 1)`` for ``diag(p) - p p'``, the same where classes are alike.
+
+        With nothing between outputs it is a ``T``-th of the work; slopes are exact all the same.
+        """
+        n_outputs = self.p.shape[1]
+        alone = self.weight[:, None] * self.p * (1.0 - self.p) * (n_outputs / (n_outputs - 1.0))
+        return SampleCurvature(alone).block(operator, rows)
+
+    def product(self, x: Array) -> Array:
+        """Return ``H x``."""
+        px = self.p * x
+        return self.weight[:, None] * (px - self.p * px.sum(axis=1, keepdims=True))
+
+    def gram(self, operators: Sequence[Any], rows: int, *, intercept: bool) -> Array:
+        """Return ``Z' H Z`` from about so many of the rows; unbiased."""
+        spread = 1.0 - (self.p**2).sum(axis=1)
+        index, weights = sampled_rows(self.weight * spread, rows)
+        ratios = weights / spread[index]  # sample weights over chances
+        place = _places(operators, intercept=intercept)
+        H = np.zeros((place.size, place.size))
+        for part, Z in _scaled_rows([each.base for each in operators], index, ratios, intercept=intercept):
+            sides = np.empty((len(Z), place.size))
+            for p, at in zip(self.p[index[part]].T, place, strict=True):
+                sides[:, at] = p[:, None] * Z
+                own = np.sqrt(p)[:, None] * Z
+                H[np.ix_(at, at)] += own.T @ own
+            H -= sides.T @ sides
+        if intercept:  # the same shift of all scores changes nothing: there is to be none
+            ends = place[:, -1]
+            H[np.ix_(ends, ends)] += np.trace(H[np.ix_(ends, ends)]) / len(ends) ** 2
+        return H
+
+
+# --- rows of factors ------------------------------------------------------------------------------------------------
+
+
+def rank_of(operators: Sequence[Any]) -> int:
+    """Return the number of coefficients of all factors."""
+    return sum(int(operator.starts[-1]) for operator in operators)
+
+
+def _scaled_rows(
+    operators: Sequence[Any], index: Array, weights: Array, *, intercept: bool
+) -> Iterator[tuple[slice, Array]]:
+    """Yield slices of an index, and these rows of ``[Z, 1]`` times roots of weights, which the next ones overwrite."""
+    size = rank_of(operators) + intercept
+    step = min(CHUNK_ROWS, max(MIN_ROWS, CHUNK_ENTRIES // size))
+    buffer, roots = np.empty((min(step, len(index)), size)), np.sqrt(weights)[:, None]
+    for start in range(0, len(index), step):
+        part = slice(start, start + step)
+        chosen, root = index[part], roots[part]
+        Z, low = buffer[: len(chosen)], 0
+        for operator in operators:
+            high = low + int(operator.starts[-1])
+            np.multiply(operator.rows(chosen), root, out=Z[:, low:high])
+            low = high
+        Z[:, low:] = root
+        yield part, Z
+
+
+def _places(operators: Sequence[Any], *, intercept: bool) -> Array:
+    """Return where the coefficients of each output stand, intercepts behind all, (T, r) or (T, r + 1)."""
+    lows = np.cumsum([0] + [operator.place.size for operator in operators])[:-1]
+    place = np.hstack([operator.place + low for operator, low in zip(operators, lows, strict=True)])
+    ends = place.size + np.arange(len(place))[:, None]
+    return np.hstack([place, ends]) if intercept else place
+
+
+# --- rows that stand for all in a sum of curvatures: those with most of it for certain, the others by chance ---------
+
+
+def sampled_rows(curvatures: Array, rows: int) -> tuple[Array, Array]:
+    """Return about ``rows`` rows with weights whose sums are those of the curvatures on average; always the same."""
+    weights = sampled_weights(curvatures, rows)
+    chosen = np.flatnonzero(weights)
+    return chosen, weights[chosen]
+
+
+def sampled_weights(curvatures: Any, rows: int) -> Any:
+    """Return these weights of all rows, here or beside the rows; zero for those not chosen."""
+    curved, total = sums(curvatures > 0, curvatures)
+    if curved <= rows:
+        return curvatures
+    factor = rows / total
+    for _ in range(CERTAIN_ROUNDS):
+        certain = factor * curvatures >= 1.0
+        count, rest = sums(certain, curvatures[~certain])
+        if not 0 < count < rows:
+            break
+        factor = (rows - count) / rest
+    start = curvatures.starts() if isinstance(curvatures, RowVector) else 0
+    return on_rows(_drawn, curvatures, start, rows, factor)
+
+
+def _drawn(curvatures: Array, start: int, seed: int, factor: float) -> Array:
+    """Return the weights of rows from ``start`` on, each chosen with a chance in proportion to its curvature."""
+    generator = np.random.default_rng(seed)
+    generator.bit_generator.advance(start)  # type: ignore[attr-defined]  # one number a row before these
+    chances = np.minimum(factor * curvatures, 1.0)
+    chosen = generator.random(len(curvatures)) < chances
+    return np.divide(curvatures, chances, out=np.zeros(len(curvatures)), where=chosen)

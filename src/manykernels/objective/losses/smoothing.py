@@ -1,0 +1,158 @@
+"""Losses as minimizers read them, functions of all scores with curvature; those with kinks are smoothed.
+
+    l_mu(y, z) = max over r in [lo, hi] of  r (y - z) - kink |r| - mu r^2 / 2
+
+in place of ``l(y, z)``, the same without ``mu``. It is below the loss by at most ``mu`` times half the square of the
+box. Its slopes are dual variables of the true loss, so that a certificate of the true loss contains the error.
+(Y. Nesterov, Smooth minimization of non-smooth functions, Mathematical Programming 103, 2005.)
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manykernels.exceptions import IncompatibleError
+from manykernels.objective.losses.curvature import Curvature, SampleCurvature
+
+if TYPE_CHECKING:
+    from manykernels.objective.losses.bound import SampleSum
+
+__all__ = ["ScoreFunction", "Smoothed", "check_smoothable", "lifted", "smaller_smoothing"]
+
+Array = NDArray[Any]
+
+FLOOR = 0.1  # of the largest curvature, given to samples without any
+SMOOTHING_STEPS = 20  # in search of a smoothing of a given error
+
+
+class ScoreFunction(abc.ABC):
+    """A convex function of the scores of all samples, (N,) or (N, T), as minimizers read it."""
+
+    @abc.abstractmethod
+    def value(self, z: Array) -> float:
+        """Return its value."""
+
+    @abc.abstractmethod
+    def gradient(self, z: Array) -> Array:
+        """Return its gradient, of the shape of the scores."""
+
+    @abc.abstractmethod
+    def curvature(self, z: Array) -> Curvature:
+        """Return its second derivatives."""
+
+    @abc.abstractmethod
+    def curvature_bound(self, z: Array) -> Curvature:
+        """Return a diagonal curvature for steps from far away, which none of its entries makes unbounded."""
+
+    @abc.abstractmethod
+    def conjugate_at(self, rho: Array, scale: float, z: Array) -> float:
+        """Return the conjugate at ``-scale rho``, or an upper bound; ``-rho`` are slopes at the scores ``z``."""
+
+    @property
+    def outputs(self) -> Sequence[ScoreFunction]:
+        """The functions of the scores of each output, where these do not act on each other."""
+        return (self,)
+
+    def error(self, z: Array) -> float:
+        """Return what it adds to the gap of the loss that it stands for: nothing, unless it is smoothed."""
+        return 0.0
+
+
+class Smoothed(ScoreFunction):
+    """A sum over samples of a loss with kinks, smoothed by ``mu``.
+
+    Parameters
+    ----------
+    exact : SampleSum
+        The loss itself, of one output or several.
+    mu : float
+        Positive.
+    """
+
+    def __init__(self, exact: SampleSum, mu: float) -> None:
+        self.exact, self.mu, self.loss = exact, mu, exact.each
+        self._weight = exact.entry_weight
+        self._box = self.loss.dual_bounds(exact.y)
+
+    def _best(self, z: Array) -> Array:
+        """Return the ``r`` of the maximum."""
+        slack = self.exact.y - z
+        pull = np.sign(slack) * np.maximum(np.abs(slack) - self.loss.kink, 0.0)
+        return np.clip(pull / self.mu, *self._box)
+
+    def value(self, z: Array) -> float:
+        """Return the sum of the smoothed losses."""
+        r = self._best(z)
+        return self.exact.total(r * (self.exact.y - z) - self.loss.kink * np.abs(r) - 0.5 * self.mu * r * r)
+
+    def gradient(self, z: Array) -> Array:
+        """Return ``-s r``."""
+        return -self._weight * self._best(z)
+
+    def curvature(self, z: Array) -> SampleCurvature:
+        """Return ``s / mu`` between the kinks, zero elsewhere."""
+        return SampleCurvature(self._weight * self._bends(z))
+
+    def _bends(self, z: Array) -> Array:
+        (lo, hi), r = self._box, self._best(z)
+        return np.where((r > lo) & (r < hi) & (r != 0 if self.loss.kink else True), 1.0 / self.mu, 0.0)
+
+    def curvature_bound(self, z: Array) -> SampleCurvature:
+        """Return curvatures of chords across the kinks where the second derivative vanishes.
+
+        A kink of height ``h`` at distance ``d`` is below a parabola of curvature ``h / (2 d)`` through the present
+        value with the present slope, on either side.
+        """
+        lo, hi = self._box
+        slack, kink = self.exact.y - z, self.loss.kink
+        above = hi / (2.0 * np.maximum(np.abs(slack - kink), self.mu * np.maximum(hi, 0.5)))
+        below = -lo / (2.0 * np.maximum(np.abs(slack + kink), self.mu * np.maximum(-lo, 0.5)))
+        return SampleCurvature(self._weight * np.maximum(self._bends(z), above + below))
+
+    def conjugate_at(self, rho: Array, scale: float, z: Array) -> float:
+        """Return the conjugate of the loss and ``mu`` times half the squares of the dual variables."""
+        squares = float(np.sum((scale * rho) ** 2 / self._weight))
+        return self.exact.conjugate_at(rho, scale, z) + 0.5 * self.mu * squares
+
+    @cached_property
+    def outputs(self) -> Sequence[Smoothed]:
+        """The same of every output."""
+        return (self,) if self.exact.y.ndim == 1 else tuple(Smoothed(own, self.mu) for own in self.exact.outputs)
+
+    def error(self, z: Array) -> float:
+        """Return what smoothing adds to the gap of the true loss: its value, less that of the smoothed dual variables.
+
+        Only samples near a kink add anything, so that the sum falls with the square of ``mu``.
+        """
+        y, r = self.exact.y, self._best(z)
+        return self.exact.total(self.loss.value(y, z) - (r * (y - z) - self.loss.kink * np.abs(r)))
+
+
+def check_smoothable(loss: Any) -> None:
+    """Refuse a loss that is neither smooth nor can be smoothed."""
+    if not (loss.smooth or loss.piecewise_linear):
+        raise IncompatibleError(
+            f"The {loss.name} loss is not smooth, and its conjugate is not '-y r + kink |r|' on a box: "
+            "the factored engine cannot smooth it. Use a smooth loss, or solve() with the other solvers."
+        )
+
+
+def lifted(curvatures: Array) -> Array:
+    """Return curvatures of single samples, none of them far below the largest."""
+    return np.maximum(curvatures, FLOOR * float(curvatures.max()) if curvatures.any() else 1.0)
+
+
+def smaller_smoothing(exact: Any, z: Array, mu: float, goal: float) -> float:
+    """Return a smoothing of a bound loss, ``mu`` at most, whose error at these scores is at most ``goal``."""
+    for _ in range(SMOOTHING_STEPS):
+        error = exact.smoothed(mu).error(z)
+        if error <= goal:
+            break
+        mu *= float(np.sqrt(0.9 * goal / error))  # the error falls with the square
+    return mu
