@@ -120,7 +120,10 @@ class Problem:
                 f"regularizer must be a Regularizer such as BlockL1(0.1), got {self.regularizer!r}; "
                 "get_regularizer(name, strength) makes one from a name."
             )
-        self._set("y", _frozen(self.loss.check_target(self.y)))
+        y = self.loss.check_target(self.y)
+        if isinstance(y, np.ndarray):  # factors take columns in turn
+            y = _frozen(np.asfortranarray(y) if self.stack.has_factors else y)
+        self._set("y", y)
         if self.y.ndim == 2:
             self._set("shared", True)
             self._set("n_targets", self.y.shape[1])
@@ -134,10 +137,11 @@ class Problem:
 
     def _known_loss(self) -> Any:
         """Return the loss, which may be given by name, as one of so many outputs as the target has."""
+        if isinstance(self.y, RowVector):
+            return LossOnRows(get_loss(self.loss))
         if np.ndim(self.y) == 2:
             return get_shared_loss(self.loss, kinks=self.stack.has_factors)
-        known = get_loss(self.loss)
-        return LossOnRows(known) if isinstance(self.y, RowVector) else known
+        return get_loss(self.loss)
 
     def _positive(self, name: str, size: int) -> Array:
         """Return a read-only copy of positive weights, ones if there are none."""
@@ -654,10 +658,8 @@ class Problem:
 
 
 def _frozen(array: Array) -> Array:
-    """Return a read-only view, columns one after the other: what a problem holds is not written to."""
-    if isinstance(array, RowVector):
-        return array
-    view = np.asfortranarray(array).view()
+    """Return a read-only view: what a problem holds is not written to."""
+    view = array.view()
     view.flags.writeable = False
     return view
 
