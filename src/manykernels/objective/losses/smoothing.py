@@ -12,16 +12,13 @@ from __future__ import annotations
 import abc
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.objective.losses.curvature import Curvature, SampleCurvature
-
-if TYPE_CHECKING:
-    from manykernels.objective.losses.bound import SampleSum
 
 __all__ = ["ScoreFunction", "Smoothed", "check_smoothable", "lifted", "smaller_smoothing"]
 
@@ -75,7 +72,7 @@ class Smoothed(ScoreFunction):
         Positive.
     """
 
-    def __init__(self, exact: SampleSum, mu: float) -> None:
+    def __init__(self, exact: Any, mu: float) -> None:
         self.exact, self.mu, self.loss = exact, mu, exact.each
         self._weight = exact.entry_weight
         self._box = self.loss.dual_bounds(exact.y)
@@ -89,7 +86,7 @@ class Smoothed(ScoreFunction):
     def value(self, z: Array) -> float:
         """Return the sum of the smoothed losses."""
         r = self._best(z)
-        return self.exact.total(r * (self.exact.y - z) - self.loss.kink * np.abs(r) - 0.5 * self.mu * r * r)
+        return float(self.exact.total(r * (self.exact.y - z) - self.loss.kink * np.abs(r) - 0.5 * self.mu * r * r))
 
     def gradient(self, z: Array) -> Array:
         """Return ``-s r``."""
@@ -118,7 +115,7 @@ class Smoothed(ScoreFunction):
     def conjugate_at(self, rho: Array, scale: float, z: Array) -> float:
         """Return the conjugate of the loss and ``mu`` times half the squares of the dual variables."""
         squares = float(np.sum((scale * rho) ** 2 / self._weight))
-        return self.exact.conjugate_at(rho, scale, z) + 0.5 * self.mu * squares
+        return float(self.exact.conjugate_at(rho, scale, z)) + 0.5 * self.mu * squares
 
     @cached_property
     def outputs(self) -> Sequence[Smoothed]:
@@ -131,7 +128,7 @@ class Smoothed(ScoreFunction):
         Only samples near a kink add anything, so that the sum falls with the square of ``mu``.
         """
         y, r = self.exact.y, self._best(z)
-        return self.exact.total(self.loss.value(y, z) - (r * (y - z) - self.loss.kink * np.abs(r)))
+        return float(self.exact.total(self.loss.value(y, z) - (r * (y - z) - self.loss.kink * np.abs(r))))
 
 
 def check_smoothable(loss: Any) -> None:
