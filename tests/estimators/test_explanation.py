@@ -22,9 +22,7 @@ from manykernels import (
     load_model,
     report,
     save_model,
-    solve,
 )
-from manykernels.estimators.supervised.leave_out import Parts, leave_out_inverse
 from manykernels.estimators.supervised.targets import names_of_targets
 from manykernels.exceptions import InvalidInputError
 
@@ -65,28 +63,6 @@ def test_an_empty_model_has_its_intercept_only() -> None:
     assert not model.feature_importances_.any()
 
 
-def test_leaving_a_row_out_in_closed_form_is_a_fit_without_it() -> None:
-    """With ridge and squared loss there is nothing approximate about it."""
-    for fit_intercept in (True, False):
-        model = MKLRegressor(SINGLE, penalty="ridge", alpha=0.05, tol=1e-10, fit_intercept=fit_intercept)
-        model.fit(X, TARGETS["mass"])
-        parts = Parts(model._expansion, model._expansion.weights[0], model._expansion.coefficients[0])
-        inverse = leave_out_inverse(parts.kernel, np.ones(len(X)), fit_intercept=fit_intercept)
-        steps = parts.rho / np.diagonal(inverse)
-        kernels = np.stack([parts.gram(m) for m in range(4)])
-        for row in (0, 7):
-            kept = np.delete(np.arange(len(X)), row)
-            again = solve(
-                kernels[:, kept][:, :, kept], TARGETS["mass"].to_numpy()[kept], loss="squared", regularizer="ridge",
-                strength=model.alpha_ * len(X), tol=1e-12, fit_intercept=fit_intercept,
-            )  # fmt: skip
-            expected = again.kernel_weights * (kernels[:, row][:, kept] @ again.dual_coef)
-            found = [parts.left_out([m], inverse, steps)[row] for m in range(4)]
-            assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
-            unseen = parts.scores[row] + model.intercept_ + parts.rho[row] - steps[row]
-            assert_allclose(unseen, expected.sum() + again.intercept, rtol=1e-6)
-
-
 def test_importances_share_a_kernel_among_its_columns() -> None:
     bank = KernelBank([("both", Linear(), ["a", "b"]), ("c", Linear(), ["c"]), ("d", Linear(), ["d"])])
     model = MKLRegressor(bank, penalty="ridge", alpha=0.01).fit(X, TARGETS["mass"])
@@ -104,14 +80,6 @@ def test_a_category_of_many_levels_is_not_important() -> None:
     assert norms["many"] > norms["true"]
     true, many = model.feature_importances_
     assert true > 0.9 > 0.1 > many
-
-
-@pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive"])
-def test_losses_with_kinks_say_what_to_do(loss: str) -> None:
-    model: Any = MKLClassifier(SINGLE, loss=loss) if loss == "hinge" else MKLRegressor(SINGLE, loss=loss)
-    model.fit(X, TARGETS["mass"] > TARGETS["mass"].median() if loss == "hinge" else TARGETS["mass"])
-    with pytest.raises(AttributeError, match=f"not defined for the loss '{loss}'.*predictive_importance"):
-        _ = model.feature_importances_
 
 
 def test_shares_of_the_variance_sum_to_one() -> None:

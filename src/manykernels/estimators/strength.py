@@ -141,6 +141,30 @@ class NoiseLevel:
         return self.norms > self.permuted.max(axis=0)
 
     @property
+    def beyond(self) -> Array:
+        """Whether a kernel is more strongly related to the target than any kernel is to any permuted one, (M,) bool.
+
+        Squares of norms are compared in standard deviations of each kernel. Of a target that is noise some kernel is
+        beyond in 5 % of the cases, however many kernels there are.
+        """
+        away = self._away
+        return np.zeros(len(self.norms), dtype=bool) if away is None else away[0] > away[1:].max()
+
+    @property
+    def _away(self) -> Array | None:
+        """Squares of norms in standard deviations from the mean of each kernel, (1 + n_permutations, M); None for none.
+
+        Minus infinity for kernels that tell targets apart by rounding only.
+        """
+        squares = np.vstack([self.norms, self.permuted]) ** 2
+        spread = squares.std(axis=0)
+        told = spread > SAME * squares.max()
+        if self.constant or not told.any():
+            return None
+        away = squares - squares.mean(axis=0)
+        return np.divide(away, spread, out=np.full(away.shape, -np.inf), where=told)
+
+    @property
     def relations(self) -> Array:
         """How strongly the target, and every permuted one, is related to single kernels, (1 + n_permutations,).
 
@@ -148,13 +172,9 @@ class NoiseLevel:
         largest one in standard deviations of its kernel, which a narrow one does. All targets are treated alike, so
         that the place of one that is noise is uniform among them.
         """
-        norms = np.vstack([self.norms, self.permuted])
-        squares = norms**2
-        spread = squares.std(axis=0)
-        told = spread > SAME * squares.max()
-        if self.constant or not told.any():
+        norms, away = np.vstack([self.norms, self.permuted]), self._away
+        if away is None:
             return np.zeros(len(norms))
-        away = (squares[:, told] - squares[:, told].mean(axis=0)) / spread[told]
         return sum(each / (each.std() or 1.0) for each in (norms.max(axis=1), away.max(axis=1)))
 
 

@@ -176,6 +176,7 @@ class BaseKernelSearch(BaseMKL):
         norms = np.array([kernel_norms(bank, prepared, *pair) for pair in zip(weights, coefficients, strict=True)])
         fit = Fit([], solutions, norms)
         self._keep(bank, fit, samples)
+        self._keep_importance(fit, samples, [self._loss] * len(solutions), prepared)
         return fit
 
     def _why_none(self, fit: Fit) -> str:

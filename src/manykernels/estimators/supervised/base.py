@@ -378,6 +378,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
 
     def _keep_fit(self, training: Training, fit: Fit, samples: Samples) -> None:
         """Keep the model of solutions on these kernels."""
+        as_solved = fit
         self._expansion, fit = expanded(training, fit)
         loss: Any = fit.problems[0].loss
         self._loss = loss.each if isinstance(loss, SharedLoss) else loss
@@ -385,6 +386,8 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
         proofs = np.array([proved_inactive(problem, found.certificate) for problem, found in pairs])
         self.proved_inactive_ = proofs[0] if self._single or self._shares_weights else proofs
         self._keep(training.bank, fit, samples)
+        losses = [problem.loss for problem in fit.problems]
+        self._keep_importance(as_solved, samples, losses, training.stack if training.factored else training.prepared)
 
     def _keep(self, bank: FittedKernels[Any], fit: Fit, samples: Samples) -> None:
         """Set the fitted attributes."""
@@ -416,6 +419,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
         )
         values = (part[0] for part in every) if self._single or self._shares_weights else every
         self.noise_ratio_, self.noise_p_value_, self.above_noise_ = values
+        self._beyond_noise = np.any([level.beyond for _, level in pairs], axis=0)  # for some class or target
         self._noise_p_value = p_value([level for _, level in pairs])  # of all classes or targets together
 
     def _keep_samples(self, solutions: list[Solution], samples: Samples) -> list[Solution]:

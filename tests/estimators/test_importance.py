@@ -1,0 +1,203 @@
+"""What predictions lose without a column, on rows that are left out: against refits, for every loss and representation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.feature_selection import SelectFromModel
+
+from manykernels import (
+    GaussianMKL,
+    KernelBank,
+    MKLClassifier,
+    MKLRegressor,
+    MKLSurvival,
+    PrecomputedBank,
+    load_model,
+    save_model,
+    survival_array,
+)
+from manykernels.estimators.supervised import explanation
+from manykernels.estimators.supervised.importance import of_support
+from manykernels.estimators.supervised.leave_out import LeftOut, losses_of_rows
+from manykernels.exceptions import InvalidInputError
+from manykernels.kernels import Gaussian, Linear
+from manykernels.objective.losses import CoxPartial, survival_target
+
+RNG = np.random.default_rng(0)
+N = 60
+X = RNG.normal(size=(N, 4))
+Y = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] + 0.3 * RNG.normal(size=N)
+CLASSES = Y + 0.3 * RNG.normal(size=N) > 0
+TIMES = RNG.exponential(np.exp(-2.0 * Y))
+SURVIVAL = survival_array(np.quantile(TIMES, 0.8) > TIMES, np.minimum(TIMES, np.quantile(TIMES, 0.8)))
+BANK = KernelBank.per_feature([Linear(), Gaussian(0.7)])
+NUMBERS = ("squared", "huber", "epsilon_insensitive", "quantile")
+LABELS = ("logistic", "hinge", "squared_hinge")
+HELD = ("gram", "factored")
+
+
+def made(loss: str, held: str, **parameters: Any) -> tuple[Any, Any]:
+    """Return an estimator of a loss, and its target."""
+    given = {"alpha": 0.02, "tol": 1e-5, "kernels_as": held} | parameters
+    if loss == "cox":
+        return MKLSurvival(BANK, **given), SURVIVAL
+    if loss in NUMBERS:
+        return MKLRegressor(BANK, loss=loss, **given), Y
+    return MKLClassifier(BANK, loss=loss, **given), CLASSES
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[LeftOut]:
+    """Return a list of what is left out from now on."""
+    found: list[LeftOut] = []
+    units = explanation.Explanations._units
+
+    def kept(model: Any, left: LeftOut) -> dict[str, Any]:
+        found.append(left)
+        return units(model, left)
+
+    monkeypatch.setattr(explanation.Explanations, "_units", kept)
+    return found
+
+
+def refitted(model: Any, y: Any, rows: range) -> np.ndarray:
+    """Return the scores of some rows by models of all others."""
+    others = [np.delete(np.arange(N), row) for row in rows]
+    return np.array([model.fit(X[kept], y[kept])._scores(X[[row]])[0] for row, kept in zip(rows, others, strict=True)])
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_leaving_a_row_out_in_closed_form_is_a_fit_without_it(fit_intercept: bool) -> None:
+    """With ridge and squared loss there is nothing approximate about it."""
+    model = MKLRegressor(BANK, penalty="ridge", alpha=0.05, tol=1e-10, fit_intercept=fit_intercept).fit(X, Y)
+    left = of_support(model)
+    model.set_params(alpha=0.05 * N / (N - 1))
+    for row in (0, 7):
+        kept = np.delete(np.arange(N), row)
+        again = model.fit(X[kept], Y[kept])
+        assert_allclose(left.scores[row, 0], again.predict(X[[row]])[0], rtol=1e-6)
+        assert_allclose(left.parts[:, row, 0], again.decompose(X[[row]])[:, 0], rtol=1e-5, atol=1e-8)
+
+
+@pytest.mark.parametrize("held", HELD)
+@pytest.mark.parametrize(("loss", "share"), [("squared", 0.3), ("huber", 0.3), ("logistic", 0.3), ("squared_hinge", 0.3),
+                                             ("epsilon_insensitive", 0.6), ("quantile", 0.7), ("cox", 0.3)])  # fmt: skip
+def test_rows_left_out_are_nearer_to_refits_than_to_the_fit(
+    loss: str, share: float, held: str, seen: list[LeftOut]
+) -> None:
+    """Kernels are selected anew in refits, so that it is no identity."""
+    model, y = made(loss, held)
+    importances = model.fit(X, y).feature_importances_
+    fitted, rows = model._scores(X), range(0, N, 6)
+    refits = refitted(model, y, rows)
+    error, before = (np.sqrt(np.mean((z[list(rows)] - refits) ** 2)) for z in (seen[0].scores, fitted))
+    assert error < share * before
+    assert importances[0] == importances.max() > 0
+
+
+def test_learned_weights_are_left_out_with_the_row(seen: list[LeftOut]) -> None:
+    """The curvature of the penalty along functions halves the error of fixed weights."""
+    model, y = made("squared", "gram")
+    _ = model.fit(X, y).feature_importances_
+    del model._norm_bends
+    fixed = of_support(model)
+    rows = range(0, N, 3)
+    refits = refitted(model, y, rows)
+    learned, given = (np.linalg.norm(left.scores[list(rows)] - refits) for left in (seen[0], fixed))
+    assert learned < 0.6 * given
+
+
+@pytest.mark.parametrize("loss", [*NUMBERS, *LABELS, "cox"])
+def test_factors_and_matrices_tell_the_same(loss: str) -> None:
+    frames = []
+    for held in HELD:
+        model, y = made(loss, held, tol=1e-6)
+        frames.append(model.fit(X, y).importance_frame().set_index("columns").sort_index())
+        assert model.importance_method_ == "leave-out"
+    for column in ("importance", "low", "high"):
+        largest = frames[0]["importance"].abs().max()
+        assert_allclose(frames[0].loc[["x0", "x1"], column], frames[1].loc[["x0", "x1"], column], atol=0.1 * largest)
+
+
+@pytest.mark.parametrize("outputs", ["own", "shared"])
+@pytest.mark.parametrize("held", HELD)
+def test_several_classes_have_one_importance(outputs: str, held: str) -> None:
+    three = np.digitize(Y, [-0.5, 0.5])
+    model = MKLClassifier(BANK, alpha=0.02, outputs=outputs, kernels_as=held).fit(X, three)
+    assert model.feature_importances_.shape == (4,)
+    assert model.feature_importances_[:2].sum() > 0.95
+
+
+def test_columns_are_selected_for_every_loss() -> None:
+    for loss in ("hinge", "quantile"):
+        model, y = made(loss, "auto")
+        chosen = SelectFromModel(model, threshold=0.05).fit(X, y).get_support()
+        assert chosen[0]
+        assert not chosen[2:].any()
+
+
+def test_kernels_lie_under_their_columns() -> None:
+    model, y = made("squared", "gram")
+    frame = model.fit(X, y).importance_frame("kernel")
+    active = np.count_nonzero(model.kernel_weights_)
+    assert len(frame) == active
+    assert frame["columns"].iloc[0] == "x0"
+    changes = (frame["columns"] != frame["columns"].shift()).sum()
+    assert changes == frame["columns"].nunique()
+    assert (frame["low"] <= frame["importance"]).all()
+    assert (frame["importance"] <= frame["high"]).all()
+    with pytest.raises(InvalidInputError, match="by must be one of 'columns', 'kernel', got 'column'"):
+        model.importance_frame("column")
+
+
+def test_precomputed_kernels_have_importances_without_columns() -> None:
+    grams = np.array([np.outer(column, column) for column in X.T])
+    for loss in ("squared", "epsilon_insensitive"):
+        model = MKLRegressor(PrecomputedBank(), loss=loss, alpha=0.02).fit(grams, Y)
+        frame = model.importance_frame("kernel")
+        assert_allclose(frame["share"].sum(), 1.0)
+        with pytest.raises(AttributeError, match="which have no columns"):
+            model.importance_frame()
+
+
+@pytest.mark.parametrize("held", HELD)
+def test_a_model_file_keeps_importances(held: str, tmp_path: Path) -> None:
+    model, y = made("quantile", held)
+    save_model(model.fit(X, y), tmp_path / "model.mkl")
+    again = load_model(tmp_path / "model.mkl")
+    assert_allclose(again.feature_importances_, model.feature_importances_)
+    pd.testing.assert_frame_equal(again.importance_frame("kernel"), model.importance_frame("kernel"))
+
+
+def test_searches_with_kinks_have_importances() -> None:
+    model = GaussianMKL(loss="hinge", max_iter=3, tol=0.5).fit(X, CLASSES)
+    assert model.importance_frame()["importance"].iloc[0] > 0
+
+
+def test_noise_that_is_fitted_is_worth_nothing() -> None:
+    rng = np.random.default_rng(1)
+    rows = pd.DataFrame({"normal": rng.normal(size=120), "many": pd.Categorical(rng.integers(0, 40, 120))})
+    labels = rng.uniform(size=120) > 0.5
+    with pytest.warns(UserWarning, match="more strongly related to y than to y in random order"):
+        model = MKLClassifier(alpha=0.002).fit(rows, labels)
+    assert model.kernel_weights_.any()
+    assert model.score(rows, labels) > 0.7
+    assert not model.feature_importances_.any()
+
+
+def test_losses_of_events_are_those_of_the_partial_likelihood() -> None:
+    strata = RNG.integers(0, 2, N)
+    target = survival_target(SURVIVAL["event"], SURVIVAL["time"], strata)
+    weight = RNG.uniform(0.5, 2.0, N)
+    loss, z = CoxPartial(ties="breslow"), RNG.normal(size=N)
+    bound = loss.bind(target, weight)
+    each, of_events = losses_of_rows([loss], target[:, None], z[:, None], weight)
+    flat, _ = losses_of_rows([loss], target[:, None], np.zeros((N, 1)), weight)
+    assert len(each) == np.count_nonzero(target > 0)
+    assert_allclose(of_events @ (each - flat), bound.value(z) - bound.value(np.zeros(N)))
