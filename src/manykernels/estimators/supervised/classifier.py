@@ -153,7 +153,9 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
     target_names_ : ndarray of shape (n_targets,)
         Names of the columns of y, if y was a DataFrame or Series with string names.
     feature_importances_ : ndarray of shape (n_features,)
-        What predictions of rows left out lose without each column, as shares; see the property for where it is.
+        What predictions of rows left out lose without each column, as shares: see the property, and `importance_frame`.
+    importance_method_ : {"leave-out", "folds"}
+        Which rows were left out.
     selected_features_ : ndarray of shape (n_features,), bool
         Columns of active kernels, the only ones that a DataFrame to predict must have; not for precomputed kernels.
 

@@ -129,7 +129,7 @@ class Explanations:
         of columns of noise some pass the one in 5 % of the data sets, and the other in about 2 %. A kernel of several
         columns shares its worth equally among them. The shares sum to one, or are all zero for a model whose
         predictions of new rows are no better with any column than without; of several classes or targets they are the
-        mean. ``importance_method_`` says which rows. Not there for precomputed kernels and pairs, which have no columns.
+        mean. ``importance_method_`` says which rows. Not there for precomputed kernels and pairs, without columns.
         """
         bank = self._columns_bank("feature_importances_")
         importances = np.zeros(self.n_features_in_)
@@ -168,8 +168,8 @@ class Explanations:
         DataFrame
             A row a set of columns with a kernel (``columns``, ``n_kernels``), or an active kernel (``columns``,
             ``kernel``, with its name): ``importance``, what the mean loss of these rows gains without it, ``low`` and
-            ``high``, the ends of its 95 % interval over the rows, ``beyond_noise``, whether a kernel on these columns by
-            itself is more strongly related to y than any kernel is to random orders of y, and ``share``, as
+            ``high``, the ends of its 95 % interval over the rows, ``beyond_noise``, whether a kernel on these columns
+            by itself is more strongly related to y than any kernel is to random orders of y, and ``share``, as
             ``feature_importances_`` has it. Where columns tell the same, each is worth little by itself.
 
         Raises
@@ -256,7 +256,7 @@ class Explanations:
         each = [loss.each if isinstance(loss, SharedLoss) else loss for loss in losses]
         smooth = all(loss.couples_samples or (loss.smooth and loss == each[0]) for loss in each)
         known = isinstance(self._expansion, KernelExpansion) and "_support_targets" in self.__dict__
-        return known and smooth and not isinstance(self._expansion.bank, FittedPairBank)
+        return known and smooth and isinstance(self._expansion.bank, FittedBank)  # others are kernels of given samples
 
     def _keep_importance(self, fit: Fit, samples: Samples, losses: Sequence[Any], kernels: Any) -> None:
         """Measure what rows that are left out lose, where the model keeps too little to be asked later.
@@ -283,7 +283,9 @@ class Explanations:
                 left = of_rows(self, expansion.bank, rows, rho, losses, *known)
         except (np.linalg.LinAlgError, FloatingPointError):  # said when somebody asks
             return
-        self._lost_by = self._units(left)
+        lost = self._units(left)
+        if all(np.isfinite(each).all() for each in lost.values()):
+            self._lost_by = lost
 
     def _columns_bank(self, asked: str) -> FittedBank:
         """Return the active kernels, if they have columns."""

@@ -29,6 +29,7 @@ from manykernels.validation.arrays import Array
 if TYPE_CHECKING:
     from manykernels.estimators.supervised.problems import Fit
 
+MOST_ROWS, FEWER_ROWS = 2000, 1000  # left out in turn when somebody asks, and by every fit that cannot be asked later
 HELD_BYTES = 2**27  # of Gram matrices that are evaluated once for all targets
 FACTOR_TOL = 1e-4  # share of the trace that factors leave of kernels whose functions are sums over rows
 
@@ -53,14 +54,21 @@ def of_support(model: Any) -> LeftOut:
     expansion = model._expansion
     losses = (get_shared_loss(model._loss),) if model._shares_weights else (model._loss,) * expansion.n_targets
     known = (model._support_targets, model._support_weights)
-    return of_rows(model, expansion.bank, expansion.support, expansion.coefficients, losses, *known)
+    return of_rows(model, expansion.bank, expansion.support, expansion.coefficients, losses, *known, MOST_ROWS)
 
 
 def of_rows(
-    model: Any, bank: FittedKernels[Any], rows: Any, rho: Array, losses: Sequence[Any], y: Array, weight: Array
+    model: Any,
+    bank: FittedKernels[Any],
+    rows: Any,
+    rho: Array,
+    losses: Sequence[Any],
+    y: Array,
+    weight: Array,
+    most: int = FEWER_ROWS,
 ) -> LeftOut:
     """Return the same of prepared rows of the active kernels, whose dual coefficients ``rho`` (K, n) may be zero."""
-    kept = some_rows(len(weight))
+    kept = some_rows(len(weight), most)
     some = rows if len(kept) == len(weight) else rows.take(kept)
     weights = np.broadcast_to(model._expansion.weights, (len(rho), model._expansion.active.size))
     held: dict[int, Array] = {}
@@ -85,7 +93,7 @@ def of_rows(
 
 def of_factors(model: Any, stack: FactoredStack, fit: Fit, y: Array, weight: Array) -> LeftOut:
     """Return the same of kernels held as factors, while the rows are there."""
-    kept, active, n_targets = some_rows(len(weight)), model._expansion.active, model._expansion.n_targets
+    kept, active, n_targets = some_rows(len(weight), FEWER_ROWS), model._expansion.active, model._expansion.n_targets
     place = {int(m): slot for slot, m in enumerate(active)}
     values = np.zeros((len(active), len(kept), n_targets))
     none = np.zeros((len(kept), 0)), np.zeros(0)
@@ -96,11 +104,12 @@ def of_factors(model: Any, stack: FactoredStack, fit: Fit, y: Array, weight: Arr
         for component in (each for each in functions.components if each.kernel in place):
             at, target = place[component.kernel], first + component.target
             tol = FACTOR_TOL if component.tol is None else component.tol
-            Z = stack.templates([component.kernel], tol)[0].over(stack.table).rows(kept)
-            v = component.coefficients
+            operator, v = stack.templates([component.kernel], tol)[0].over(stack.table), component.coefficients
+            Z = operator.rows(kept)
             if component.tol is None:
                 values[at, :, target] = _sums(stack, component.kernel, kept, v)
-                v = Z.T @ values[at, :, target]
+                support = np.flatnonzero(v)
+                v = operator.rows(support).T @ v[support]
             else:
                 values[at, :, target] = Z @ v
             factors[target][at] = Z, v

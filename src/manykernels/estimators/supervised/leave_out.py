@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,6 @@ from manykernels.validation.arrays import Array
 
 __all__ = ["LeftOut", "Target", "bends_of", "by_factors", "by_matrices", "curvatures", "losses_of_rows", "some_rows"]
 
-MOST_ROWS = 2000  # that are left out in turn; of more, these are drawn and stand for all
 EDGE = 1e-3  # of the dual box: what is nearer to an end than that is at the end
 STIFF = 1e4  # curvature at a kink, in units of the inverse of the prior variance
 LOOSE = 1e-4  # smallest curvature of the penalty along functions, in units of that across them
@@ -128,7 +128,7 @@ def _curvature(loss: Any, y: Array, z: Array, rho: Array, unit: float, weight: A
 def by_matrices(target: Target, gram: Callable[[int], Array]) -> tuple[Array, Array]:
     """Return scores (n,) and parts (m, n) of rows left out in turn, from Gram matrices among them."""
     values, vectors = target.stiffness()
-    alive = np.flatnonzero((target.weights > 0) & (target.norms > 0))
+    alive = np.flatnonzero((target.weights > 0) & (target.norms > 0)).tolist()
     root = np.sqrt(target.weights)
     lengths = target.values / np.where(target.norms > 0, target.norms, 1.0)[:, None]
     longer = root[:, None] * ((vectors * (1.0 / values - 1.0)) @ (vectors.T @ (root[:, None] * lengths)))
@@ -167,13 +167,13 @@ def by_factors(target: Target, factors: Sequence[Array], coefficients: Sequence[
         precision[ends[-1] :, ends[-1] :] = np.eye(len(precision) - ends[-1]) / FULL
     solved = cho_solve(cho_factor(precision, lower=True), features.T)
     products = features * solved.T
-    each = np.array([products[:, low:high].sum(axis=1) for low, high in zip(ends[:-1], ends[1:], strict=True)])
+    each = np.array([products[:, low:high].sum(axis=1) for low, high in pairwise(ends)])
     return target.left_out(each.reshape(target.values.shape), products[:, ends[-1] :].sum(axis=1))
 
 
-def some_rows(n: int) -> Array:
-    """Return the rows that are left out in turn: all, or some that are drawn, the same ones every time."""
-    return np.arange(n) if n <= MOST_ROWS else np.sort(np.random.default_rng(0).choice(n, MOST_ROWS, replace=False))
+def some_rows(n: int, most: int) -> Array:
+    """Return the rows that are left out in turn: all, or some that are drawn and stand for all, the same every time."""
+    return np.arange(n) if n <= most else np.sort(np.random.default_rng(0).choice(n, most, replace=False))
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from manykernels.estimators import KernelAligner
 from manykernels.estimators.parameters import check_parameters
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.factored import FactoredExpansion, KernelPart
+from manykernels.estimators.supervised.importance import units_of
 from manykernels.grams.expansion import KernelExpansion
 from manykernels.grams.factored.cells import grid_parts
 from manykernels.grams.portable.functions import CellFunction, FourierSeries, LandmarkFunction
@@ -354,6 +355,7 @@ def _model(model: BaseMKL) -> Iterator[str]:
     marks = isinstance(above, np.ndarray) and above.dtype.kind == "b" and above.shape == model.kernel_weights_.shape
     if above is not None and not marks:
         yield "above_noise_"
+    yield from _wrong_importances(model, expansion)
     ratio = np.asarray(getattr(model, "noise_ratio_", 0.0))
     if ratio.dtype.kind not in "fi" or ratio.shape not in ((), (n_targets,)):
         yield "noise_ratio_"
@@ -380,6 +382,22 @@ def _model(model: BaseMKL) -> Iterator[str]:
         yield "alpha_"
     yield from (name for name in model.fitted_extras if not hasattr(model, name))
     yield from _wrong_names(model, expansion.bank, n_kernels)
+
+
+def _wrong_importances(model: BaseMKL, expansion: Any) -> Iterator[str]:
+    """Yield what is wrong of what rows that were left out lose."""
+    own, n_active = model.__dict__, expansion.active.size
+    beyond = own.get("_beyond_noise", np.zeros(expansion.n_kernels, dtype=bool))
+    if not isinstance(beyond, np.ndarray) or beyond.dtype.kind != "b" or beyond.shape != (expansion.n_kernels,):
+        yield "_beyond_noise"
+    if "_norm_bends" in own and not is_float(own["_norm_bends"], (ANY, 2, n_active)):
+        yield "_norm_bends"
+    if not isinstance(own.get("_importance_method", ""), str):
+        yield "_importance_method"
+    sizes = {"columns": len(units_of(expansion.bank, n_active)), "kernel": n_active}
+    lost = own.get("_lost_by", {name: np.zeros((size, 2)) for name, size in sizes.items()})
+    if not isinstance(lost, dict) or not all(is_float(lost.get(name), (size, 2)) for name, size in sizes.items()):
+        yield "_lost_by"
 
 
 def _wrong_samples(model: BaseMKL, expansion: Any, head: tuple[int, ...], n_samples: int) -> Iterator[str]:
