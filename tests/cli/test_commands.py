@@ -383,13 +383,18 @@ def test_predictions_are_those_of_the_model(
     np.testing.assert_allclose(found, estimator.predict_proba(X), rtol=1e-12)
     labels = table["ill"].to_numpy(dtype=object)
     train, test = train_test_split(np.arange(60), test_size=0.2, stratify=labels, random_state=0)
-    for rows, name in ((train, "it was fitted on"), (test, "held out from it")):
+    told = {"the rows it was fitted on": train, "rows it was not fitted on": test}
+    for name, rows in told.items():
         accuracy = estimator.score(X.iloc[rows], labels[rows])
-        assert f"Against the column 'ill', on the rows {name}: accuracy {accuracy:.4f}" in done.err
-    table.to_csv(tmp_path / "other.csv", index=False)  # a table of another name is one of new rows
-    done = run("predict", model, tmp_path / "other.csv")
-    accuracy = estimator.score(X, labels)
-    assert f"Against the column 'ill': accuracy {accuracy:.4f}" in done.err
+        assert f"Against the column 'ill', on {name}: accuracy {accuracy:.4f}" in done.err
+    # Of the fit are rows, not files: in another file, another order, another format, beside new rows, after changes.
+    table.iloc[::-1].assign(age=table["age"] + (table.index == test[0])).to_parquet(tmp_path / "other.parquet")
+    again = run("predict", model, tmp_path / "other.parquet", "--json").json
+    assert again["fitted_scores"]["accuracy"] == pytest.approx(estimator.score(X.iloc[train], labels[train]))
+    table.assign(age=table["age"] + 0.5).to_csv(tmp_path / "new.csv", index=False)
+    new = run("predict", model, tmp_path / "new.csv")
+    accuracy = estimator.score(X.assign(age=X["age"] + 0.5), labels)
+    assert f"Against the column 'ill': accuracy {accuracy:.4f}" in new.err
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.parquet"])

@@ -33,7 +33,7 @@ from manykernels import (
 )
 from manykernels.inspection import summary_html
 from manykernels.inspection.reports import bootstrap, contents, words
-from manykernels.inspection.reports.baselines import CONSTANT, ONE_KERNEL, SUM
+from manykernels.inspection.reports.baselines import BOOSTING, CONSTANT, ONE_KERNEL, SUM, Categories
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 FORBIDDEN_TAGS = {"script", "iframe", "object", "embed", "link", "img", "base", "form"}
@@ -271,6 +271,27 @@ def test_simpler_models_are_compared_or_left_out_with_a_reason(told: Callable[[s
     text = Page(told("precomputed")).text
     assert f"Left out: {ONE_KERNEL['classification']}, since the data are kernels" in text
     assert f"better than the {CONSTANT}" in text
+
+
+def test_the_rival_of_a_table_with_categories_is_gradient_boosting(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = table(150, 2).assign(
+        kind=rng.choice(list("abc"), 150),
+        code=rng.integers(0, 400, 150).astype(str),
+        day=pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, 150), unit="D"),
+    )
+    X.loc[::7, "c0"] = np.nan
+    y = np.where((X["kind"] == "a") ^ (X["c1"] > 0), "yes", "no")
+    model = MKLClassifier(KernelBank.auto(missing="indicator"), tol=1e-3).fit(X, y)
+    text = Page(report(model, X, y, tmp_path / "r.html", cv=3, n_draws=20).read_text(encoding="utf-8")).text
+    found = re.search(rf"{re.escape(BOOSTING)} (\d\.\d+)", text)
+    assert found is not None
+    assert float(found[1]) > 0.7  # the exclusive or of a category and a number is easy for trees
+    assert "Left out" not in text
+    numbers = Categories().fit(X).transform(X)
+    assert numbers["kind"].dtype == "category"
+    assert len(numbers["code"].cat.categories) <= 254
+    assert numbers["day"].diff().iloc[1] == (X["day"].diff().iloc[1]).total_seconds()
 
 
 @pytest.mark.filterwarnings("ignore:Solver")

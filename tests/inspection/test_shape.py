@@ -93,6 +93,43 @@ def test_categories_truth_values_and_dates_have_curves_too() -> None:
     plt.close("all")
 
 
+def test_ordered_categories_are_in_their_order_and_effects_name_the_class() -> None:
+    rng = np.random.default_rng(2)
+    grades = ["low", "middle", "high", "never seen"]
+    frame = pd.DataFrame({"grade": pd.Categorical(rng.choice(grades[:3], 80, p=[0.2, 0.3, 0.5]), grades, ordered=True)})
+    frame["kind"] = rng.choice(["rare", "often"], 80, p=[0.2, 0.8])
+    frame["on"] = rng.random(80) > 0.2
+    y = np.where(frame["grade"].cat.codes + 0.5 * frame["on"] > 1.2, "stay", "go")
+    model = MKLClassifier(KernelBank.auto(), alpha=1e-3).fit(frame, y)
+    display = ShapeDisplay.from_estimator(model, frame, columns=["grade", "kind", "on"]).plot()
+    shown = {name: part["x"].tolist() for name, part in display.frame().groupby("column")}
+    assert shown == {"grade": ["low", "middle", "high"], "kind": ["often", "rare"], "on": [False, True]}
+    assert display.effect == "towards 'stay'" == display.figure_.get_supylabel()
+    grade = display.frame().query("column == 'grade'")["effect"]
+    assert grade.is_monotonic_increasing
+    plt.close("all")
+
+
+def test_ends_of_curves_and_dates_are_drawn() -> None:
+    days = pd.to_datetime(["2024-01-01", "2024-03-01", "2024-12-31"] * 10)
+    frame = pd.DataFrame({"day": days, "size": np.linspace(0.0, 9.0, 30)})
+    y = days.day_of_year / 100 + np.sin(frame["size"])
+    display = ShapeDisplay.from_estimator(MKLRegressor(KernelBank.auto(), alpha=1e-3).fit(frame, y), frame).plot()
+    display.figure_.draw_without_rendering()
+    for ax in display.axes_.flat:
+        x, (left, right) = ax.lines[-1].get_xdata(orig=False), ax.get_xlim()
+        assert left <= x[0] < x[-1] <= right
+        low, high = ax.get_ylim()
+        assert low < ax.lines[-1].get_ydata().min() <= ax.lines[-1].get_ydata().max() < high
+    dates = next(ax for ax in display.axes_.flat if ax.get_title() == "day")
+    assert all("2024" in text or text[:3].isalpha() or "2025" in text for text in _ticks(dates))
+    plt.close("all")
+
+
+def _ticks(ax: Any) -> list[str]:
+    return [label.get_text() for label in ax.get_xticklabels() if label.get_text()]
+
+
 def test_what_cannot_be_shown_is_said(model: Any, table: pd.DataFrame) -> None:
     with pytest.raises(InvalidInputError, match="no column 'fourth'"):
         ShapeDisplay.from_estimator(model, table, columns=["fourth"])

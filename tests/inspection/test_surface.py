@@ -31,6 +31,7 @@ def test_a_surface_is_what_a_pair_adds(form: str) -> None:
     assert sides["u"].iloc[-1] > sides["v"].iloc[-1]
     assert sides["u"].iloc[0] < sides["v"].iloc[0]
     assert (mixed.ax_.get_xlabel(), mixed.ax_.get_ylabel()) == ("b", "kind")
+    assert mixed.frame()["z"].unique().tolist() == [label.get_text() for label in mixed.ax_.get_yticklabels()]
     by_position = SurfaceDisplay.from_estimator(model, X, columns=(0, 2), n_points=11)
     pd.testing.assert_frame_equal(by_position.frame(), found)
     for wrong in (("a", "d"), (0, 9)):

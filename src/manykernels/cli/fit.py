@@ -27,6 +27,7 @@ from manykernels.estimators import (
 from manykernels.estimators.parameters import PARAMETERS, check_parameters
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import MKLReport, save_model
+from manykernels.inspection.reports.seen import fingerprints, packed
 from manykernels.kernels import KernelBank
 from manykernels.solvers import Status
 from manykernels.validation.arrays import Array
@@ -76,7 +77,7 @@ def run_fit(options: FitOptions, outcome: Outcome) -> None:
     outcome.settle(report.status)
     saved = options.force or report.status not in NO_MODEL
     if saved:
-        save_model(estimator, options.output, metadata=_metadata(options, samples))
+        save_model(estimator, options.output, metadata=_metadata(options, samples, train))
     outcome.result = {
         **report.to_dict(),
         "data": str(options.data),
@@ -189,12 +190,13 @@ def check_output(path: Path, force: bool) -> None:
     check_new(path, "--output", force)
 
 
-def _metadata(options: FitOptions, samples: Samples) -> dict[str, Any]:
+def _metadata(options: FitOptions, samples: Samples, train: Array) -> dict[str, Any]:
     return {
         "target": options.target,
         **survival_columns(options),
         **({} if samples.levels is None else {"strata_levels": list(samples.levels)}),
         "data": options.data.name,
+        "fitted_rows": packed(fingerprints(samples.features.iloc[train], samples.target[train])),
         "left_out": [*options.drop, *options.ids],
         "groups": options.groups,
         "task": samples.task,

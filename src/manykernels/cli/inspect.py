@@ -57,8 +57,7 @@ def check_picture(plot: Path | None, force: bool) -> None:
 def run_report(model: Path, data: Path, output: Path, title: str | None, force: bool, outcome: Outcome) -> None:
     """Write a report on a saved model.
 
-    A table of the name and size that the model was fitted to is split as it was then, so that only rows held out are
-    scored; the rows of any other table are all taken as held out.
+    Rows that the model was fitted on are known by what is in them, so that only others are scored.
     """
     if output.suffix.lower() not in (".html", ".htm"):
         raise InvalidInputError(f"--output: {str(output)!r} must end in .html.")
@@ -70,12 +69,17 @@ def run_report(model: Path, data: Path, output: Path, title: str | None, force: 
         )
     with stage(f"reading {data}"):
         frame = read_table(data)
-    samples, train, test = rows_of_fit(estimator, metadata, data, frame)
+    samples, train, test = rows_of_fit(estimator, metadata, frame)
     for note in samples.notes:
         outcome.note(note)
     rows, y = features_of(estimator, samples.features), samples.target
     if train is None:
         report(estimator, rows, y, output, title=title)
+    elif test is None and len(train) != MKLReport.from_estimator(estimator).n_samples:
+        raise InvalidInputError(
+            f"All {len(train)} rows of {str(data)!r} are among those that the model was fitted on, which were more: "
+            "there is nothing to judge it by. Give the whole table of the fit, or other rows."
+        )
     elif test is None:
         report(estimator, rows.iloc[train], y[train], output, title=title)
     else:

@@ -15,7 +15,6 @@ from sklearn.base import is_classifier
 
 from manykernels.cli.console import Outcome, errors, printable, stage
 from manykernels.cli.features import check_entries
-from manykernels.cli.fit import hold_out
 from manykernels.cli.showing import score_facts
 from manykernels.cli.tables import (
     PARQUET,
@@ -34,9 +33,10 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import MKLReport, load_model, read_metadata
 from manykernels.inspection.files import replacing
 from manykernels.inspection.reports.scores import held_out_scores
+from manykernels.inspection.reports.seen import among, fingerprints
 from manykernels.validation.arrays import Array
 
-FITTED, HELD_OUT = ", on the rows it was fitted on", ", on the rows held out from it"
+FITTED, HELD_OUT = ", on the rows it was fitted on", ", on rows it was not fitted on"
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def run_predict(options: PredictOptions, outcome: Outcome) -> None:
     features = features_of(model, frame)
     targets = _targets(metadata)
     predictions = _predictions(model, features, targets, options, _strata(frame, metadata, options))
-    apart = _scores_apart(model, metadata, options.data, frame)
+    apart = _scores_apart(model, metadata, frame)
     known = None if apart else _scores(model, features, frame, targets, metadata.get("strata_levels"))
     table = pd.concat([frame[list(options.ids)], predictions], axis=1)
     if options.output is not None:
@@ -227,11 +227,11 @@ def _scores(
 
 
 def rows_of_fit(
-    model: Any, metadata: Mapping[str, Any], data: Path, frame: pd.DataFrame
+    model: Any, metadata: Mapping[str, Any], frame: pd.DataFrame
 ) -> tuple[Samples, Array | None, Array | None]:
     """Return the rows of a table, and which of them the model was fitted on and which not; None for no such rows.
 
-    A table of the name and size that the model was fitted to is split as it was then.
+    A row is one of the fit if all that is in it is the same, whatever the table is called.
     """
     present = set(frame.columns)
     # Files of version 0.1 tell less.
@@ -250,19 +250,20 @@ def rows_of_fit(
         event=event,
         strata=strata,
     )
-    train, test = hold_out(samples, metadata["test_size"], metadata.get("seed", 0))
-    if data.name == metadata["data"] and len(train) == fitted.n_samples:
-        return samples, train, test
-    return samples, None, np.arange(len(samples.target))
+    seen = among(fingerprints(samples.features, samples.target), metadata.get("fitted_rows"))
+    train, test = np.flatnonzero(seen), np.flatnonzero(~seen)
+    return samples, train if len(train) else None, test if len(test) else None
 
 
-def _scores_apart(
-    model: Any, metadata: Mapping[str, Any], data: Path, frame: pd.DataFrame
-) -> dict[str, dict[str, float | None]]:
-    """Return scores on the rows that the model was fitted on and on those held out, nothing for another table."""
-    if metadata.get("data") != data.name or "test_size" not in metadata or not {*_targets(metadata)} <= {*frame}:
+def _scores_apart(model: Any, metadata: Mapping[str, Any], frame: pd.DataFrame) -> dict[str, dict[str, float | None]]:
+    """Return scores on the rows that the model was fitted on and on the others, nothing if it was fitted on none."""
+    listed = list(_targets(metadata))
+    if "fitted_rows" not in metadata or not {*listed} <= {*frame} or frame[listed].isna().any(axis=None):
         return {}
-    samples, train, test = rows_of_fit(model, metadata, data, frame)
+    try:
+        samples, train, test = rows_of_fit(model, metadata, frame)
+    except InvalidInputError:  # targets of another kind: there is nothing to score
+        return {}
     if train is None:
         return {}
     parts = {FITTED: train, HELD_OUT: test}

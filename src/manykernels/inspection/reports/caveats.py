@@ -14,6 +14,7 @@ from manykernels.inspection.evidence.noise import noise_doubt
 from manykernels.inspection.reports.baselines import CONSTANT, as_frame, no_columns
 from manykernels.inspection.reports.evaluation import HELD_OUT, IMBALANCED, TRAINING, Evaluation
 from manykernels.inspection.reports.report import MKLReport
+from manykernels.inspection.reports.seen import fingerprints
 from manykernels.inspection.reports.tasks import SURVIVAL
 from manykernels.inspection.reports.words import percent
 from manykernels.kernels import KernelStack, Views
@@ -37,6 +38,7 @@ class Case:
     read: Any  # as the estimator gets it: behind the steps before the last one of a pipeline
     y: np.ndarray
     task: str
+    test: tuple[Any, np.ndarray] | None = None  # rows to score the model on
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,20 @@ def _trained_on(case: Case) -> Iterator[Caveat]:
             "The scores are those of rows that the model has seen; on new ones it does worse, often by much. Leave out "
             "cv=None, or give X_test and y_test.",
             serious=True,
+        )
+
+
+def _seen(case: Case) -> Iterator[Caveat]:
+    if case.test is None or isinstance(case.X, (KernelStack, Views)) or no_columns(case.X):
+        return
+    X_test, y_test = case.test
+    seen = np.isin(fingerprints(X_test, y_test), fingerprints(case.X, case.y))
+    if seen.any():
+        yield Caveat(
+            "Fitted rows among those scored",
+            f"{int(seen.sum()):,} of the {len(seen):,} rows that are scored are also, with the same target, among "
+            "those that the model was fitted on, so that the scores are too good. Leave them out of X_test.",
+            serious=bool(seen.mean() > MANY_COPIES),
         )
 
 
@@ -242,6 +258,7 @@ def _shown(label: Any) -> str:
 
 SIGNS: tuple[Callable[[Case], Iterator[Caveat]], ...] = (
     _trained_on,
+    _seen,
     _stopped_early,
     _selection,
     _noise,

@@ -122,7 +122,7 @@ def report(
         model, task, X, y, test=test, cv=cv, groups=groups, baselines=baselines, n_draws=n_draws, seed=random_state
     )
     facts, (estimator, read) = MKLReport.from_estimator(model), unwrapped(model, X)
-    case = Case(estimator, facts, evaluation, X, read, y, task)
+    case = Case(estimator, facts, evaluation, X, read, y, task, test)
     content = {
         "title": title or f"{facts.estimator}: {facts.task}" + (f" of {name}" if name else ""),
         "question": question or contents.question_of(estimator, task, name),
