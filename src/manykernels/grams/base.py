@@ -80,6 +80,7 @@ class GramStack(ABC):
         self.names = check_names(names, self.n_kernels)
         self.n_threads = int(n_threads)
         self.counters = GramCounters(self.n_kernels * triangle_size(self.n_samples))
+        self._origin = object()  # what twins of one stack have in common
 
     # --- must be supplied -------------------------------------------------------------------------------------------
 
@@ -363,6 +364,10 @@ class GramStack(ABC):
         self.prove_definite(indices)
         self._triangles(indices, out)
         return out
+
+    def is_twin_of(self, other: GramStack) -> bool:
+        """Return whether both are one stack, but for what they count."""
+        return self._origin is other._origin
 
     @contextmanager
     def counted_apart(self) -> Iterator[GramStack]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from manykernels import KernelBank, Linear, solve
+from manykernels import KernelBank, Linear, regularization_path, solve
 from manykernels.grams import DenseStack
 from manykernels.grams.factored import factored_stack
 from manykernels.solvers.factored import block_descent, newton
@@ -69,3 +69,23 @@ def test_sweeps_are_not_taken_where_a_hessian_is_cheaper(monkeypatch: pytest.Mon
     stack = factored_stack(X, bank())
     found = solve(stack, scores, loss="squared", regularizer="l1", strength=1.0, tol=1e-6)
     assert found.certificate.relative_gap <= 1e-6
+
+
+def test_gaps_on_a_path_are_those_of_matrices_and_a_strength_takes_one_pass(steps: list[int]) -> None:
+    X, y, weight = data(9)
+    path = regularization_path(
+        X, y, kernels=bank(), loss="squared", n_alphas=12, ratio=0.02, sample_weight=weight, representation="factored"
+    )
+    matrices = factored_stack(X, bank()).block(None, None)
+    for alpha, found in zip(path.alphas, path.solutions, strict=True):
+        strength, rho = alpha * weight.sum(), found.dual_coef
+        z = found.intercept + (found.functions.scores(X)[:, 0] if len(found.active) else np.zeros(N_SAMPLES))
+        primal = 0.5 * weight @ (y - z) ** 2 + strength * found.kernel_norms.sum()
+        assert np.sqrt(np.einsum("i,mij,j->m", rho, matrices, rho)).max() <= strength * (1 + 1e-9)
+        assert abs(rho.sum()) <= 1e-9 * np.abs(rho).sum()
+        dual = rho @ y - 0.5 * (rho**2 / weight).sum()
+        assert found.certificate.primal == pytest.approx(primal, rel=1e-9)
+        assert found.certificate.dual <= dual + 1e-9 * abs(dual)
+        assert (primal - dual) / primal <= found.certificate.relative_gap + 1e-9 <= 1e-4 + 1e-9
+    assert steps
+    assert path.summary()["passes"].sum() < 1.5 * len(path.alphas) + 2

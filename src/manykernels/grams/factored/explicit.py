@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -97,9 +97,25 @@ class ExplicitStack(FactoredStack):
         return stored(self.table.operators(self.templates(kernels)))
 
     def _quad(self, r: Array) -> Array:
+        if self._whole is not None:
+            columns, starts = self._whole
+            return np.add.reduceat((self.table.block(columns) @ r) ** 2, starts) * self.scales
         templates = self.templates(range(self.n_kernels))
         sums = self.table.reduce(self._used, partial(adjoints, templates), r)
         return np.array([float(part @ part) for part in sums])
+
+    @cached_property
+    def _whole(self) -> tuple[range, Array] | None:
+        """The neighboring columns of a table that are the features of all kernels, and where each kernel's begin."""
+        columns = [j for own in self.positions for j in own]
+        table, chosen = self.table, range(columns[0], columns[0] + len(columns))
+        if table.chunked or columns != list(chosen) or not all(map(len, self.positions)):
+            return None
+        if not all(template.over(table).reads_columns(table) for template in self.templates(range(self.n_kernels))):
+            return None
+        if not np.may_share_memory(table.block(chosen), table.columns):
+            return None
+        return chosen, np.cumsum([0, *map(len, self.positions[:-1])])
 
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         out = np.empty((len(kernels), self.n_samples, columns.shape[1]))

@@ -35,6 +35,8 @@ class DenseOperator:
     excess : callable, optional
         What the exact kernels add for coefficients, as `FactorOperator` has it. Nothing for projections: functions of a
         projection are functions of the kernel.
+    root : float
+        What the array held is to be multiplied by: columns of a table are factors where they stand.
     """
 
     def __init__(
@@ -44,15 +46,18 @@ class DenseOperator:
         starts: Array | None = None,
         positions: tuple[int, ...] | None = None,
         excess: Callable[[Array], tuple[Array, Array]] | None = None,
+        root: float = 1.0,
     ) -> None:
-        self.kernels, self.positions = kernels, positions
+        self.kernels, self.positions, self.root = kernels, positions, root
         self.starts = np.concatenate([[0], np.cumsum([f.shape[1] for f in factors])]) if starts is None else starts
-        self._factor = factors[0] if len(factors) == 1 else np.hstack(factors)
+        self.held = factors[0] if len(factors) == 1 else np.hstack(factors)
         self._excess = excess
 
     @classmethod
     def of(cls, operator: Any) -> DenseOperator:
-        """Return the same factors, held in memory."""
+        """Return the same factors, held in memory: those of a table's own columns where they stand."""
+        if (columns := getattr(operator, "columns_in_place", None)) is not None:
+            return cls(operator.kernels, [columns], operator.starts, operator.positions, None, operator.root)
         rows = operator.rows(slice(None))
         return cls(operator.kernels, [rows], operator.starts, operator.positions, operator.excess)
 
@@ -70,20 +75,21 @@ class DenseOperator:
             return np.concatenate([norms for norms, _ in found]), np.concatenate([scores for _, scores in found])
 
         kernels = np.concatenate([operator.kernels for operator in operators])
-        factors = [operator._factor for operator in operators]
+        factors = [operator.rows(slice(None)) for operator in operators]
         return cls(kernels, factors, np.append(np.concatenate(starts), ends[-1]), operators[0].positions, excess)
 
     def add_scores(self, v: Array, out: Array) -> None:
         """Add ``Z v`` to ``out``."""
-        out += self._factor @ v
+        out += self.held @ (self.root * v)
 
     def adjoint(self, rho: Array) -> Array:
         """Return ``Z' rho``."""
-        return self._factor.T @ rho
+        return self.root * (self.held.T @ rho)
 
-    def rows(self, index: Array) -> Array:
+    def rows(self, index: Any) -> Array:
         """Return rows of ``Z``."""
-        return self._factor[index].astype(np.float64, copy=False)
+        rows = self.held[index].astype(np.float64, copy=False)
+        return rows if self.root == 1.0 else self.root * rows
 
     def excess(self, v: Array) -> tuple[Array, Array]:
         """Bound what the exact kernels add for coefficients ``v``: squared norms (g,) and scores (g,)."""
@@ -124,6 +130,15 @@ class FeatureOperator:
         """Whether the features are the columns themselves, of an array without gaps."""
         linear = isinstance(self._map, LinearFeatures) and self._spec.family != "missing"
         return linear and not isinstance(table.columns, dict) and not table.gaps[list(self.positions)].any()
+
+    @property
+    def columns_in_place(self) -> Array | None:
+        """The factors but for their root, (N, r), where the table holds them as they are."""
+        table = self._table
+        if table is None or table.chunked or not self.reads_columns(table):
+            return None
+        block = table.block(self.positions)
+        return block.T if np.may_share_memory(block, table.columns) else None
 
     def over(self, table: ColumnTable) -> FeatureOperator:
         """Return the same features of other rows."""

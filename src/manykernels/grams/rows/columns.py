@@ -160,7 +160,7 @@ class ColumnTable:
         Neighbors in their own units are read in place.
         """
         first, count = positions[0], len(positions)
-        neighbors = all(j == first + k for k, j in enumerate(positions))
+        neighbors = isinstance(positions, range) or all(j == first + k for k, j in enumerate(positions))
         chosen: Any = slice(first, first + count) if neighbors else list(positions)
         stored = self.columns[chosen][:, rows]
         values = stored.astype(np.float64, copy=False)

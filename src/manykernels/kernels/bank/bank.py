@@ -199,7 +199,7 @@ class KernelBank(BankParameters, BankConstructors):
             own = isinstance(table.data, np.ndarray) and not np.may_share_memory(values, table.data)
             by_columns = len(values) >= BY_COLUMNS
             values = standardized(values, means, deviations, out=values if own else None, by_columns=by_columns)
-            shifts = present_medians(values)
+            shifts = self._shifts(kernels, values, used)
         bare = FittedBank(
             names=tuple(name for name, _, _ in kernels),
             specs=resolve_specs(kernels, values, used),
@@ -229,10 +229,24 @@ class KernelBank(BankParameters, BankConstructors):
 
     def _statistics(self, values: Array, encodings: Sequence[Encoding]) -> tuple[Array, Array]:
         """Return what is subtracted from columns and what they are divided by: 0 and 1 for codes of categories."""
-        means, deviations = column_statistics(values)
+        means, deviations = np.zeros(len(encodings)), np.ones(len(encodings))
         scaled = np.array([self.standardize and encoding.scaled for encoding in encodings], dtype=bool)
         centered = scaled | np.array([encoding.centered for encoding in encodings], dtype=bool)
+        if centered.any():
+            means, deviations = column_statistics(values)
         return np.where(centered, means, 0.0), np.where(scaled, deviations, 1.0)
+
+    def _shifts(self, kernels: Sequence[NamedKernel], values: Array, used: Array) -> Array:
+        """Return what kernels of distances read columns from, their medians, and what stands in for gaps; else zero."""
+        asked = np.full(len(used), self.missing != "error")
+        for _, spec, positions in kernels:
+            if len(positions) > 1 and spec.family == "squared_distance":
+                asked[np.searchsorted(used, positions)] = True
+        shifts = np.zeros(len(used))
+        if asked.all():
+            return present_medians(values)
+        shifts[asked] = present_medians(values[:, asked])
+        return shifts
 
     def _learn(self, bare: FittedBank, values: Array) -> tuple[FittedBank, Prepared]:
         """Learn centering and normalization from the columns in use, NaN where something is missing."""

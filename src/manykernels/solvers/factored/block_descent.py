@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 
 from manykernels.compiled import compiled
 from manykernels.grams.factored.operators import DenseOperator
@@ -31,25 +30,32 @@ Array = NDArray[Any]
 USUAL_SWEEPS = 15  # that a step takes
 PRODUCT_COST = 4.0  # of a product in a sweep, beside one in a matrix product (benchmarks/group_path.py)
 SWEEPS = 30  # over the groups that are not zero, in one step
-LAST_MOVE = 1e-2  # a sweep whose groups move by this part of the largest sweep's ends the step
+STEPS_ON_HESSIAN = 1.0  # Cholesky factorizations that a step on a Hessian takes, products as those of the Hessian
+LAST_MOVE = 4e-2  # a sweep whose groups move by this part of the largest sweep's ends the step
 
 
 @compiled(fastmath=FAST)
-def group_slopes(Z: Array, slopes: Array, low: int, high: int, out: Array) -> None:
-    """Set ``out[low:high]`` to the products of rows of ``Z`` with slopes (N,)."""
-    for k in range(low, high):
-        row, dot = Z[k], 0.0
+def group_slopes(Z: Array, first: int, slopes: Array, basis: Array, out: Array) -> None:
+    """Set ``out`` to the slopes of the quadratic in one group's eigenbasis; its rows of ``Z`` begin at ``first``."""
+    out[:] = 0.0
+    for k in range(out.size):
+        row, dot = Z[first + k], 0.0
         for i in range(slopes.size):
             dot += row[i] * slopes[i]
-        out[k] = dot
+        for j in range(out.size):
+            out[j] += basis[k, j] * dot
 
 
 @compiled(fastmath=FAST)
-def add_group(Z: Array, weights: Array, step: Array, low: int, high: int, slopes: Array, change: Array) -> None:
-    """Add what a step (r,) in one group does to scores and to the slopes of the quadratic."""
-    image = np.zeros(slopes.size)
-    for k in range(low, high):
-        row, size = Z[k], step[k]
+def add_group(
+    Z: Array, first: int, weights: Array, step: Array, basis: Array, slopes: Array, change: Array, image: Array
+) -> None:
+    """Add what a step (r,) in one group's eigenbasis does to scores and to the slopes of the quadratic."""
+    image[:] = 0.0
+    for k in range(step.size):
+        row, size = Z[first + k], 0.0
+        for j in range(step.size):
+            size += basis[k, j] * step[j]
         for i in range(image.size):
             image[i] += size * row[i]
     for i in range(image.size):
@@ -60,8 +66,10 @@ def add_group(Z: Array, weights: Array, step: Array, low: int, high: int, slopes
 @compiled(fastmath=FAST)
 def sweep_rows(
     Z: Array,
+    firsts: Array,
     weights: Array,
     starts: Array,
+    bases: Array,
     eigenvalues: Array,
     linear: Array,
     curvature: Array,
@@ -76,10 +84,11 @@ def sweep_rows(
 ) -> float:
     """Let every group take its turn, or every one that is not zero; return the square of how far scores moved.
 
-    Z is (rank, N), its blocks have ``Z_m W Z_m' = diag(eigenvalues)``; coefficients, slopes of the quadratic and the
-    change of scores are updated.
+    Factors are rows of Z (p, N), those of a group from ``firsts[m]`` on; with its basis, (r, r) in ``bases[m]``,
+    they have ``Z_m W Z_m' = diag(eigenvalues)``. Coefficients in these bases, slopes of the quadratic and the change of
+    scores are updated.
     """
-    p, new = np.empty(v.size), np.empty(v.size)
+    p, new, image = np.empty(bases.shape[1]), np.empty(bases.shape[1]), np.empty(slopes.size)
     moved, total = 0.0, 0.0
     if coupled:
         for m in range(linear.size):
@@ -90,19 +99,20 @@ def sweep_rows(
         size = np.sqrt(np.dot(old, old))
         if size == 0.0 and not everything:
             continue
-        group_slopes(Z, slopes, low, high, p)
-        p[low:high] -= own * old
+        rank, basis = high - low, bases[m]
+        group_slopes(Z, firsts[m], slopes, basis, p[:rank])
+        p[:rank] -= own * old
         rest = max(total - power[m] * size**q, 0.0) if coupled else 0.0
-        group_minimizer(p[low:high], own, linear[m], curvature[m], power[m], q, strength, coupled, rest, new[low:high])
+        group_minimizer(p[:rank], own, linear[m], curvature[m], power[m], q, strength, coupled, rest, new[:rank])
         if coupled:
-            total = rest + power[m] * np.sqrt(np.dot(new[low:high], new[low:high])) ** q
+            total = rest + power[m] * np.sqrt(np.dot(new[:rank], new[:rank])) ** q
         step = 0.0
-        for k in range(low, high):
-            new[k] -= v[k]
-            step += own[k - low] * new[k] ** 2
+        for k in range(rank):
+            new[k] -= old[k]
+            step += own[k] * new[k] ** 2
         if step > 0.0:
-            add_group(Z, weights, new, low, high, slopes, change)
-            v[low:high] += new[low:high]
+            add_group(Z, firsts[m], weights, new[:rank], basis, slopes, change, image)
+            old += new[:rank]
             moved += step
     return moved
 
@@ -111,26 +121,22 @@ class DescentModel:
     """The factors of a working set in the eigenbases of one curvature, which the steps of a solve share."""
 
     def __init__(self, objective: FactoredObjective, weights: Array) -> None:
-        n, starts = objective.problem.n_samples, objective.penalty.starts
-        self.weights = np.ascontiguousarray(weights, dtype=np.float64)
-        self._starts, self._bases = starts, []
-        self.Z = np.empty((objective.rank, n))
-        self.eigenvalues = np.empty(objective.rank)
-        every = np.arange(n)
-        for operator, low in zip(objective.operators, objective.ends[:-1], strict=True):
-            self.Z[low : low + int(operator.starts[-1])] = operator.rows(every).T
-        for low, high in pairwise(starts):
-            own = self.Z[low:high]
-            values, vectors = eigh((own * self.weights) @ own.T)
-            self.eigenvalues[low:high] = np.maximum(values, max(values[-1], 1e-300) * 1e-14)
-            self.Z[low:high] = vectors.T @ own
-            self._bases.append(vectors)
+        weights = np.ascontiguousarray(weights, dtype=np.float64)
+        known, self.weights, self._starts = objective.known.under(weights), weights, objective.penalty.starts
+        self._Z, self._firsts, roots = factor_rows(objective)
+        ranks = np.diff(self._starts)
+        self.eigenvalues, self.bases = np.empty(objective.rank), np.zeros((len(ranks), max(ranks), max(ranks)))
+        for m, (kernel, rank) in enumerate(zip(objective.kernels.tolist(), ranks, strict=True)):
+            rows, low = self._Z[self._firsts[m] : self._firsts[m] + rank], self._starts[m]
+            self.eigenvalues[low : low + rank], self.bases[m, :rank, :rank] = known.basis(kernel, rows, roots[m])
+        self._roots = roots
 
     def turned(self, v: Array, *, back: bool = False) -> Array:
         """Return coefficients in the eigenbases, or back from them."""
         out = np.empty_like(v)
-        for (low, high), basis in zip(pairwise(self._starts), self._bases, strict=True):
-            out[low:high] = (basis if back else basis.T) @ v[low:high]
+        for basis, root, (low, high) in zip(self.bases, self._roots, pairwise(self._starts), strict=True):
+            own = basis[: high - low, : high - low] / root
+            out[low:high] = (own if back else own.T) @ v[low:high]
         return out
 
     def step(self, objective: FactoredObjective, point: Point, slopes: Array) -> tuple[Array, Any, Array]:
@@ -138,7 +144,7 @@ class DescentModel:
         penalty = objective.penalty
         assert penalty.shape is not None
         v, own, change = self.turned(point.v), np.array(slopes, dtype=np.float64), np.zeros(len(slopes))
-        fixed = (self.Z, self.weights, penalty.starts, self.eigenvalues, *penalty.shape)
+        fixed = (self._Z, self._firsts, self.weights, penalty.starts, self.bases, self.eigenvalues, *penalty.shape)
         total = float(self.weights.sum()) if objective.n_free else 0.0
         shift, largest, everything = 0.0, 0.0, True
         for _ in range(SWEEPS):
@@ -154,6 +160,21 @@ class DescentModel:
         return self.turned(v, back=True), shift, change
 
 
+def factor_rows(objective: FactoredObjective) -> tuple[Array, Array, Array]:
+    """Return an array of which the factors are rows, the row where each kernel's begin, and roots to multiply by.
+
+    Columns of a table that are factors themselves are read where they stand.
+    """
+    columns = getattr(objective.problem.stack.table, "columns", None)  # type: ignore[attr-defined]  # of factors
+    operators: Any = objective.operators
+    if isinstance(columns, np.ndarray) and all(np.may_share_memory(one.held, columns) for one in operators):
+        return columns, np.array([one.positions[0] for one in operators]), np.array([one.root for one in operators])
+    Z = np.empty((objective.rank, objective.problem.n_samples))
+    for operator, low, high in zip(operators, objective.ends[:-1], objective.ends[1:], strict=True):
+        Z[low:high] = operator.rows(slice(None)).T
+    return Z, objective.penalty.starts[:-1], np.ones(len(operators))
+
+
 def descends(objective: FactoredObjective, curvature: Curvature, rows: int) -> bool:
     """Whether sweeps over rows apply and are predicted to cost less than a Hessian summed over so many rows.
 
@@ -166,5 +187,9 @@ def descends(objective: FactoredObjective, curvature: Curvature, rows: int) -> b
         alone = len(set(columns)) == len(columns)
     if not (alone and curvature.separable) or objective.n_free > 1 or objective.penalty.shape is None:
         return False
-    sweeps = PRODUCT_COST * 4 * USUAL_SWEEPS * objective.problem.n_samples * objective.rank
-    return sweeps < rows * objective.products
+    n, rank = objective.problem.n_samples, objective.rank
+    sweeps, dense = PRODUCT_COST * 4 * USUAL_SWEEPS * n * rank, rows * objective.products
+    if objective.constant:
+        missing = objective.known.under(curvature.diagonal).missing(objective.operators)
+        dense = float(n * missing * rank) + STEPS_ON_HESSIAN * rank**3
+    return sweeps < dense

@@ -104,10 +104,18 @@ def selects(regularizer: Regularizer) -> bool:
     return regularizer.sparse
 
 
-def violators(bound: DualBound, used: Array, neighbors: Array, limit: Array, margin: float) -> Array:
-    """Return kernels above the threshold that are local maxima over widths, or any if no local maximum is above."""
+def violators(
+    bound: DualBound, used: Array, neighbors: Array, limit: Array, margin: float, ahead: Array | float = 0.0
+) -> Array:
+    """Return kernels above the threshold that are local maxima over widths, or any if no local maximum is above.
+
+    Where dual coefficients are those of a larger strength, norms may grow by ``ahead`` until the optimum is reached:
+    the strong rule (Tibshirani et al., "Strong rules for discarding predictors in lasso-type problems", Journal of the
+    Royal Statistical Society B 74 (2012)) takes kernels in that it could bring above the threshold. What it
+    overlooks, the next pass finds.
+    """
     u = bound.norms.copy()
-    candidate = (u > limit * margin) & (bound.low > limit)
+    candidate = (u > limit * margin - ahead) & (bound.low > limit - ahead)
     candidate[used] = False
     if not candidate.any():
         return np.zeros(0, dtype=np.int64)
@@ -116,7 +124,7 @@ def violators(bound: DualBound, used: Array, neighbors: Array, limit: Array, mar
     chosen = np.flatnonzero(candidate & peak)
     if not len(chosen):
         chosen = np.flatnonzero(candidate)
-    return largest(chosen, u, len(used))
+    return largest(chosen, u, len(used) if np.all(ahead == 0.0) else 3 * len(used))
 
 
 def contributors(regularizer: Regularizer, bound: DualBound, used: Array, gap: float) -> Array:

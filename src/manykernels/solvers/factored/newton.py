@@ -165,7 +165,10 @@ def _advance(
 
 def _quadratic(objective: FactoredObjective, curvature: Curvature, rows: int) -> GroupProblem:
     """Return the quadratic model with these curvatures, intercepts last, groups without a penalty."""
-    hessian = curvature.gram(objective.operators, rows, intercept=objective.n_free > 0)
+    if objective.constant:
+        hessian = objective.known.under(curvature.diagonal).gram(objective.operators, intercept=objective.n_free > 0)
+    else:
+        hessian = curvature.gram(objective.operators, rows, intercept=objective.n_free > 0)
     return GroupProblem(hessian, objective.penalty.with_intercept(objective.n_free))
 
 

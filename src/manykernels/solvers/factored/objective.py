@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,7 @@ from manykernels.grams.rows import RowVector, sums
 from manykernels.objective.losses.smoothing import ScoreFunction
 from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.group_penalty import GroupPenalty
+from manykernels.solvers.factored.known_curvature import KnownCurvature
 from manykernels.solvers.factored.tuning import BALANCED, CROSSING_STEPS, EXPANSIONS, INTERCEPT_STEPS
 
 Array = NDArray[Any]
@@ -108,8 +110,15 @@ class FactoredObjective:
         starts = np.concatenate([[0], np.cumsum(ranks)])
         self.penalty = GroupPenalty.of(problem.regularizer.take(self.kernels), starts, problem.penalties[self.kernels])
         self.rank = int(self.ends[-1])
+        self.known = KnownCurvature()  # that of a path, in its place, serves all strengths
 
     # --- sums over rows ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def constant(self) -> bool:
+        """Whether second derivatives are the same at all scores, and factors in memory: sums of them can be kept."""
+        quadratic = getattr(self.problem.loss, "linear_dual", False)
+        return quadratic and all(isinstance(operator, DenseOperator) for operator in self.operators)
 
     def scores(self, v: Array) -> Array:
         """Return ``Z v`` without the intercept."""

@@ -240,14 +240,16 @@ def as_evaluated(model: CertifiedIterate) -> CertifiedIterate:
     components, stack = model.functions.components, model.functions.stack
     if stack.table.chunked or not components:
         return model
+    loss, size = problem.bound, max(abs(model.state.primal), problem.tiny)
+    here, eps = loss.value(point.z), float(np.finfo(np.float64).eps)
     noise = problem.constant_scores(0.0)
+    if loss.largest(point.z, noise + float(np.sqrt(eps)) * _largest_noise(stack, components)) - here <= NOTICED * size:
+        return model  # not even if every row were the largest
     for component in components:
         roots = np.sqrt(stack._kernel_diag(component.kernel)[: stack.table.n_rows])
         v = component.coefficients
         terms = np.linalg.norm(v) if component.tol is not None else np.abs(v) @ roots
         _output(noise, component.target)[:] += float(terms) * roots
-    loss, size = problem.bound, max(abs(model.state.primal), problem.tiny)
-    here, eps = loss.value(point.z), float(np.finfo(np.float64).eps)
     if loss.largest(point.z, np.sqrt(eps) * noise) - here <= NOTICED * size:
         return model  # as many digits as conversions of coefficients may lose
     scores = problem.constant_scores(point.b)
@@ -265,6 +267,16 @@ def as_evaluated(model: CertifiedIterate) -> CertifiedIterate:
 def _output(scores: Array, output: int) -> Array:
     """Return a view of the scores of one output."""
     return scores if scores.ndim == 1 else scores[:, output]
+
+
+def _largest_noise(stack: Any, components: Sequence[Component]) -> float:
+    """Return a bound on the terms of the functions of any row; infinite where coefficients are of samples."""
+    largest, total = stack.largest, 0.0
+    for component in components:
+        v = component.coefficients
+        terms = np.linalg.norm(v) if component.tol is not None else np.abs(v).sum() * np.sqrt(largest[component.kernel])
+        total += float(terms) * float(np.sqrt(largest[component.kernel]))
+    return total
 
 
 def _function(stack: FactoredStack, component: Component) -> KernelFunction:

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manykernels.grams.factored import ColumnTable, FactoredStack, FactorOperator
+from manykernels.objective.problem import Problem
 from manykernels.solvers.factored.certificate import DualBound
+from manykernels.solvers.factored.known_curvature import KnownCurvature
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.tuning import COARSE, FIRST_SMOOTHING
 from manykernels.solvers.solution import Solution
@@ -75,6 +77,27 @@ class Round:
     evaluated: int
 
 
+@dataclass(frozen=True, eq=False)
+class Certified:
+    """Dual coefficients with what a pass over all kernels found: no penalty plays a part, so that others may use it."""
+
+    problem: Problem
+    rho: Array
+    quads: tuple[Array, Array]
+
+    def serves(self, problem: Problem) -> bool:
+        """Whether another problem differs from that of the pass by its penalty at most."""
+        own = self.problem
+        return (
+            problem.stack.is_twin_of(own.stack)
+            and problem.loss is own.loss
+            and not problem.bound.couples_samples
+            and problem.fit_intercept == own.fit_intercept
+            and np.array_equal(problem.y, own.y)
+            and np.array_equal(problem.weight, own.weight)
+        )
+
+
 @dataclass
 class State:
     """Where the loop stands."""
@@ -95,6 +118,8 @@ class State:
     fallback: Fallback | None = None
     matrices: Any = None
     rounds: list[Round] = field(default_factory=list)
+    known: KnownCurvature = field(default_factory=KnownCurvature)
+    certified: Certified | None = None
 
 
 @dataclass(frozen=True)
@@ -109,6 +134,9 @@ class Start:
     intercept, factor_tol, mu : float
     matrices : WorkingMatrices, optional
         What a fit went over to, which the next one goes on with.
+    known : KnownCurvature
+    certified : Certified, optional
+        Its last pass.
     """
 
     kernels: Array  # (g,) int
@@ -117,6 +145,8 @@ class Start:
     factor_tol: float
     mu: float
     matrices: Any = None  # what a fit went over to, which the next one goes on with
+    known: KnownCurvature = field(default_factory=KnownCurvature)
+    certified: Certified | None = None
 
     @classmethod
     def of(cls, state: State) -> Start | None:
@@ -132,7 +162,8 @@ class Start:
             for slot, kernel in enumerate(state.objective.kernels)
             if norms[slot] > 0
         }
-        return cls(np.array(list(own), dtype=np.int64), own, state.point.b, state.factor_tol, state.mu)
+        kernels, certified = np.array(list(own), dtype=np.int64), state.certified
+        return cls(kernels, own, state.point.b, state.factor_tol, state.mu, known=state.known, certified=certified)
 
 
 def components_of(state: State) -> tuple[list[Component], Array]:

@@ -30,9 +30,10 @@ from manykernels.solvers.factored.fallback import (
     matrices_must,
     solve_gram,
 )
+from manykernels.solvers.factored.known_curvature import KnownCurvature
 from manykernels.solvers.factored.newton import Fit, minimize
 from manykernels.solvers.factored.objective import FactoredObjective, Point
-from manykernels.solvers.factored.state import Round, Start, State
+from manykernels.solvers.factored.state import Certified, Round, Start, State
 from manykernels.solvers.factored.tuning import FINEST, INNER, NEWTON_STEPS, NEXT_GAP, REFINE, SMOOTHING
 from manykernels.solvers.factored.working_matrices import WorkingMatrices
 
@@ -87,9 +88,12 @@ class FactoredWorkingSet:
             return (yield from self._go_over(self._start(), start.matrices.over(self.problem)))
         state = self._start() if start is None or not len(start.kernels) else self._continued(start)
         stalled, short = 0, False
+        served = start.certified if start is not None and start.certified is not None else None
+        if served is not None and not (len(state.kernels) and served.serves(self.problem)):
+            served = None
         for number in range(self.max_rounds + 1):
-            bound = yield from self._certify(state, state.slopes, self._first)
-            self._first = None
+            bound = yield from self._certify(state, state.slopes, self._first, served)
+            self._first = served = None
             assert state.best is not None
             gap = state.primal - state.best.value
             self._record(state, number, gap)
@@ -140,17 +144,22 @@ class FactoredWorkingSet:
         v = self._carried(objective, start.coefficients)
         point = Point(v, start.intercept, objective.scores(v) + start.intercept)
         state = State(objective.kernels, operators, objective, point, objective.settle_intercept(point))
+        state.known = objective.known = start.known
         state.factor_tol, state.mu = start.factor_tol, start.mu
         state.primal, state.norms = primal_bound(self.problem, objective, point)
         state.own_gap = abs(state.primal)
         return state
 
     def _certify(
-        self, state: State, slopes: Array, known: Quads | None = None
+        self, state: State, slopes: Array, known: Quads | None = None, served: Certified | None = None
     ) -> Generator[Array | State, Quads, DualBound]:
-        """Return the bound that slopes prove, and keep the best."""
-        rho = feasible(self.problem, slopes)
-        quads = known if known is not None else (yield rho)
+        """Return the bound that slopes prove, or a pass made under another penalty, and keep the best."""
+        if served is not None:
+            rho, quads = served.rho, served.quads
+        else:
+            rho = feasible(self.problem, slopes)
+            quads = known if known is not None else (yield rho)
+        state.certified = Certified(self.problem, rho, quads)
         bound = dual_bound(self.problem, rho, state.point.z, quads)
         if state.best is None or bound.value > state.best.value:
             state.best = bound
@@ -195,6 +204,9 @@ class FactoredWorkingSet:
         goal = SMOOTHING * max(NEXT_GAP * gap, self.tol * self._size(state))
         state.mu = smaller_smoothing(self.problem.bound, state.point.z, state.mu, goal)
         state.objective = FactoredObjective(self.problem, operators, state.mu)
+        if state.known.factor_tol != state.factor_tol:
+            state.known = KnownCurvature(state.factor_tol)
+        state.objective.known = state.known
         v = self._carried(state.objective, coefficients)
         state.point = Point(v, state.point.b, state.objective.scores(v) + state.point.b)
 
@@ -224,7 +236,10 @@ class FactoredWorkingSet:
             return contributors(self.problem.regularizer, bound, used, max(gap, self.tol * self._size(state)))
         # Beside kernels in use, whose norms are at the threshold up to the gap, less is no violation.
         margin = 1.0 + min(0.1 * max(gap / self._size(state), self.tol), 0.01)
-        return violators(bound, used, self._neighbors, self._threshold(state), margin)
+        limit, ahead = self._threshold(state), np.zeros(1)
+        if not state.rounds[1:] and len(used):  # where another strength left off: by as much as its threshold was above
+            ahead = np.maximum((bound.norms - limit)[used].max(), 0.0)
+        return violators(bound, used, self._neighbors, limit, margin, ahead)
 
     def _coefficients(self, state: State) -> list[Array]:
         if state.objective is None:

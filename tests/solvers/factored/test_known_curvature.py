@@ -1,0 +1,47 @@
+"""What is kept of one curvature is what would be computed anew."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from manykernels import KernelBank, Linear
+from manykernels.grams.factored import factored_stack
+from manykernels.solvers.factored.known_curvature import KnownCurvature
+
+N_SAMPLES = 60
+POSITIONS = ([0, 1], [2, 3, 4], [5], [6, 7])
+
+
+def stack():
+    X = np.random.default_rng(0).normal(size=(N_SAMPLES, 8)) @ np.diag(np.arange(1.0, 9.0))
+    kernels = [(f"columns {columns}", Linear(), columns) for columns in POSITIONS]
+    return factored_stack(np.asfortranarray(X), KernelBank(kernels))
+
+
+def hessian(operators, weights: np.ndarray) -> np.ndarray:
+    Z = np.hstack([*(operator.rows(slice(None)) for operator in operators), np.ones((N_SAMPLES, 1))])
+    return Z.T @ (weights[:, None] * Z)
+
+
+def test_kernels_that_enter_and_leave_find_their_products_again() -> None:
+    kernels, known = stack(), KnownCurvature()
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, N_SAMPLES)
+    for chosen, missing in (([0, 2], 3), ([0, 1, 2, 3], 5), ([1, 3], 0), ([3], 0), ([1, 2, 3], 0)):
+        operators = kernels.operators(chosen, 1e-3)
+        assert known.under(weights).missing(operators) == missing
+        found = known.gram(operators, intercept=True)
+        np.testing.assert_allclose(found, hessian(operators, weights), rtol=1e-12)
+
+
+def test_other_weights_begin_anew() -> None:
+    operators, known = stack().operators([0, 1], 1e-3), KnownCurvature()
+    for weights in (np.ones(N_SAMPLES), np.linspace(0.1, 1.0, N_SAMPLES)):
+        assert known.under(weights).missing(operators) == 5
+        np.testing.assert_allclose(known.gram(operators, intercept=True), hessian(operators, weights), rtol=1e-12)
+
+
+def test_bases_make_a_kernels_block_diagonal() -> None:
+    (operator,), weights = stack().operators([1], 1e-3), np.linspace(0.5, 1.5, N_SAMPLES)
+    values, vectors = KnownCurvature().under(weights).basis(1, operator.held.T, operator.root)
+    turned = operator.held @ vectors
+    np.testing.assert_allclose(turned.T @ (weights[:, None] * turned), np.diag(values), atol=1e-12 * values.max())
