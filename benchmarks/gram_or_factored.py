@@ -1,10 +1,15 @@
 """Whether kernels are better held as Gram matrices or as factors: CPU seconds of a whole fit, and its gap.
 
-``python benchmarks/gram_or_factored.py [--problem columns|default|search] [--data DIR] [--rows 3000] [--sets NAME,...]
-[--smoke] [--output DIR]``
+``python benchmarks/gram_or_factored.py [--problem columns|units|growth|default|search] [--data DIR] [--rows 3000]
+[--sets NAME,...] [--smoke] [--output DIR]``
 
 *columns*: twelve Gaussian kernels on four columns, logistic loss, the estimator's defaults, the better of two fits.
-This is what ``representation="auto"`` goes by, see `manykernels.grams.plan.plan_kernels`.
+
+*units*: fits of several shapes both ways, and the unit costs that predict them best: those of
+`manykernels.grams.plan`, by which ``representation="auto"`` chooses, stand beside them, with what they predict.
+
+*growth*: fits as ``representation="auto"`` chooses at 200 to 6,000 rows, and at 5 % more, for three banks: what more
+rows cost.
 
 *default*: the default bank, with Gaussians on all columns, narrow ones among them, on drawn and on real tables, one
 fit; *search*: the same by the ``CV`` twin, five folds. A row that was measured is not measured again.
@@ -23,11 +28,22 @@ import accuracy
 import large_tables
 import numpy as np
 import pandas as pd
+from scipy.optimize import nnls
 
 from manykernels import KernelBank, MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
 from manykernels.exceptions import ConvergenceWarning
+from manykernels.grams import plan
+from manykernels.grams.training import total_rank
+from manykernels.kernels.bank.columns import Table
 
 SIZES, SMOKE_SIZES = (500, 1000, 2000, 5000), (100, 200)
+SHAPES = ((4, 3, 0), (8, 3, 0), (20, 10, 0), (50, 3, 0), (20, 3, 5))  # columns, widths, levels of a column (0: numbers)
+UNIT_SIZES = {"gram": (200, 400, 800, 1600), "factored": (400, 1600, 6400)}
+MOST_ENTRIES = 1e8  # of all matrices of a fit that is timed
+GROWTH_BANKS = {"8 columns x 3 widths": (8, 3), "40 columns x 5 widths": (40, 5), "default bank, 6 columns": (6, 0)}
+GROWTH_SIZES = (200, 300, 400, 500, 700, 1000, 1500, 2000, 2500, 3500, 5000, 6000)
+MORE_ROWS = 1.05
+PROBLEMS = ("columns", "units", "growth", "default", "search")
 WAYS = ("factored", "gram")
 SETS = "drawn,kin8nh,cpu_act,winequality_white,spambase,covtype15k"
 SMOKE_ROWS, WARM_UP_ROWS = 300, 1050
@@ -46,6 +62,87 @@ def row(n_samples: int, seed: int) -> dict[str, float]:
         found[f"{way}_s"] = common.cpu_time(lambda model=model: model.fit(X, y), repeats=2).best
         found[f"{way}_gap"] = model.dual_gap_
     return found
+
+
+def additive(n_samples: int, n_columns: int, levels: int, seed: int, *, classes: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Draw columns, rounded to a few levels if asked for, two of which make a target: two classes, or numbers."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_samples, n_columns))
+    if levels:
+        X = np.clip(np.round(X), -(levels // 2), levels // 2)
+    score = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2
+    noise = rng.logistic(size=n_samples)
+    return X, np.where(score + noise > 0.5, 1, -1) if classes else score + 0.3 * noise
+
+
+def unit_row(shape: tuple[int, int, int], n_samples: int, way: str, seed: int, *, classes: bool) -> dict[str, Any]:
+    """Return CPU seconds of a fit of kernels of single columns held one way, and its sizes."""
+    n_columns, n_widths, levels = shape
+    X, y = additive(n_samples, n_columns, levels, seed, classes=classes)
+    bank = KernelBank.per_feature(widths=np.geomspace(0.5, 2.0, n_widths).tolist(), standardize=True)
+    model = (MKLClassifier if classes else MKLRegressor)(bank, representation=way)
+    timed = common.cpu_time(lambda: model.fit(X, y), repeats=2)
+    sizes = {"rows": n_samples, "columns": n_columns, "kernels": n_columns * n_widths, "rank": total_rank(Table.of(X))}
+    return {"way": way, "classes": classes, **sizes, "cpu_s": timed.best, "gap": model.dual_gap_}
+
+
+def terms(frame: pd.DataFrame, way: str) -> pd.DataFrame:
+    """Return what each unit cost of the plan is multiplied by in these fits."""
+    n = frame["rows"].astype(float)
+    if way == "gram":
+        columns = {"GRAM_BASE": 1.0 + 0 * n, "ENTRY": frame["kernels"] * n**2 / 2, "CUBE": n**3}
+    else:
+        columns = {"FACTORED_BASE": 1.0 + 0 * n, "RANK": frame["rank"].astype(float), "READ": n * frame["columns"]}
+        columns["KERNEL"] = frame["kernels"].astype(float)
+    return pd.DataFrame(columns)
+
+
+def unit_costs(options: Any, record: dict[str, Any]) -> None:
+    """Measure fits of several shapes, and print the unit costs of least relative error beside those of the plan."""
+    shapes = SHAPES[:1] if options.smoke else SHAPES
+    sizes = {way: SMOKE_SIZES for way in WAYS} if options.smoke else UNIT_SIZES
+    for way, classes in product(WAYS, (True, False)):
+        unit_row((3, 2, 0), SMOKE_ROWS, way, options.seed, classes=classes)  # compiled, and read from disk
+    cases = [(shape, n, way) for way in WAYS for shape in shapes for n in sizes[way]]
+    cases = [case for case in cases if case[2] != "gram" or case[0][0] * case[0][1] * case[1] ** 2 <= MOST_ENTRIES]
+    found = [unit_row(*case, options.seed, classes=classes) for case in cases for classes in (True, False)]
+    frame, costs = pd.DataFrame(found), []
+    for way in WAYS:
+        own = frame[frame["way"] == way]
+        multiples = terms(own, way)
+        seconds = own["cpu_s"].to_numpy()
+        fitted = nnls(multiples.to_numpy() / seconds[:, None], np.ones(len(own)))[0]
+        held = np.array([getattr(plan, name) for name in multiples])
+        frame.loc[own.index, "fitted_s"] = multiples.to_numpy() @ fitted
+        frame.loc[own.index, "plan_s"] = multiples.to_numpy() @ held
+        costs += [{"unit": name, "measured": fitted[k], "plan": held[k]} for k, name in enumerate(multiples)]
+    seconds = {name: ".3f" for name in ("cpu_s", "fitted_s", "plan_s")}
+    common.print_table(frame, "CPU seconds of a fit, fitted and predicted", seconds | {"gap": ".0e"})
+    common.print_table(pd.DataFrame(costs), "Unit costs, seconds", {"measured": ".2g", "plan": ".2g"})
+    common.save(frame, record, options.output, "gram_or_factored_units")
+
+
+def growth_row(name: str, n_samples: int, seed: int) -> dict[str, Any]:
+    """Return CPU seconds, form and gap of a fit as "auto" chooses, and of one on a few rows more."""
+    n_columns, n_widths = GROWTH_BANKS[name]
+    bank = KernelBank.per_feature(widths=np.geomspace(0.5, 2.0, n_widths).tolist(), standardize=True)
+    found: dict[str, Any] = {"bank": name, "rows": n_samples}
+    for label, n in (("", n_samples), ("more_", round(MORE_ROWS * n_samples))):
+        X, y = additive(n, n_columns, 0, seed, classes=True)
+        model = MKLClassifier(bank if n_widths else None)
+        seconds = common.cpu_time(lambda model=model, X=X, y=y: model.fit(X, y), repeats=3).median
+        found |= {f"{label}form": model.representation_, f"{label}cpu_s": seconds, f"{label}gap": model.dual_gap_}
+    return found | {"ratio": found["more_cpu_s"] / found["cpu_s"]}
+
+
+def growth(options: Any, record: dict[str, Any]) -> None:
+    """Measure fits at growing numbers of rows."""
+    sizes = SMOKE_SIZES if options.smoke else GROWTH_SIZES
+    growth_row(next(iter(GROWTH_BANKS)), 1200, options.seed)
+    frame = pd.DataFrame([growth_row(name, n, options.seed) for name in GROWTH_BANKS for n in sizes])
+    formats = {"cpu_s": ".2f", "more_cpu_s": ".2f", "gap": ".0e", "more_gap": ".0e", "ratio": ".2f"}
+    common.print_table(frame, "CPU seconds of a fit as the plan chooses, and of one on 5 % more rows", formats)
+    common.save(frame, record, options.output, "gram_or_factored_growth")
 
 
 def table(name: str, folder: Path, rows: int, seed: int) -> accuracy.Data | None:
@@ -94,7 +191,7 @@ def default_banks(options: Any, problem: str) -> pd.DataFrame:
 def main() -> None:
     """Measure, print, save."""
     parser = common.parser(str(__doc__).split("\n", 1)[0])
-    parser.add_argument("--problem", choices=("columns", "default", "search"), default="columns", help="what to fit")
+    parser.add_argument("--problem", choices=PROBLEMS, default="columns", help="what to fit")
     parser.add_argument("--data", type=Path, default=common.HERE.parents[1] / "shared" / "data", help="folder of sets")
     parser.add_argument("--rows", type=int, default=3000, help="rows to learn from, of the default bank")
     parser.add_argument("--sets", default=SETS, help="sets for the default bank, separated by commas")
@@ -106,7 +203,11 @@ def main() -> None:
         frame["ratio"] = frame["gram_s"] / frame["factored_s"]
         common.print_table(frame, "CPU seconds of a fit", FORMATS | {"gram_s": ".2f", "factored_s": ".2f"})
         common.save(frame, record, options.output, "gram_or_factored")
-    for problem in ("default", "search") if options.smoke else {options.problem} - {"columns"}:
+    if options.smoke or options.problem == "units":
+        unit_costs(options, record)
+    if options.smoke or options.problem == "growth":
+        growth(options, record)
+    for problem in ("default", "search") if options.smoke else {options.problem} & {"default", "search"}:
         frame = default_banks(options, problem)
         common.print_table(frame, f"The default bank, {problem}", {"cpu_s": ".1f", "gap": ".0e", "score": ".3f"})
         common.save(frame, record, options.output, f"gram_or_factored_{problem}")

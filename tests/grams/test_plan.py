@@ -170,3 +170,20 @@ def test_the_form_follows_predicted_seconds_without_a_step():
     several = {"n_landmark": 4, "memory_budget": "20 GB"}
     assert plan_kernels(24, 4_000, 8, **several).kind == "packed"  # which end in matrices of these four
     assert plan_kernels(24, 60_000, 8, **several).kind == "factored"  # where matrices are not to be had
+
+
+def test_columns_of_few_values_make_factors_cheaper():
+    assert factored_seconds(300, 300, 100, rank=200) < factored_seconds(300, 300, 100)
+    assert plan_kernels(300, 300, 100, memory_budget="4 GB").kind == "packed"
+    assert plan_kernels(300, 300, 100, memory_budget="4 GB", rank=200).kind == "factored"
+
+
+def test_averages_that_only_matrices_give_are_worth_seconds():
+    assert [plan_kernels(24, 1_000, 8, averages=each, memory_budget="4 GB").kind for each in (False, True)] == [
+        "factored",
+        "packed",
+    ]
+    assert plan_kernels(24, 4_000, 8, averages=True, memory_budget="4 GB").kind == "factored"
+    several = {"n_landmark": 4, "memory_budget": "4 GB"}
+    assert plan_kernels(244, 1_000, 60, **several).kind == "factored"
+    assert plan_kernels(244, 1_000, 60, averages=True, **several).kind == "packed"

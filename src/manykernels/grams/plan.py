@@ -19,15 +19,20 @@ Kind = Literal["dense", "packed", "lazy", "factored"]
 KINDS = ("dense", "packed", "lazy")
 GRAM, FACTORED = "gram", "factored"
 REPRESENTATIONS = ("auto", GRAM, FACTORED)
-# Seconds of one core, set by hand to the fits that benchmarks/gram_or_factored.py times both ways
-ENTRY = 5e-9  # a Gram entry of one kernel: computed, stored, checked, read by the passes of a fit
+# Seconds of one core, fitted by `python benchmarks/gram_or_factored.py --problem units`
+GRAM_BASE = 0.02  # a fit on matrices
+ENTRY = 4e-8  # a Gram entry of one kernel: computed, stored, checked, read by the passes and steps of a fit
 ANEW = 8  # passes of a fit that computes entries anew in each
-CUBE = 2e-10  # a cube of the number of samples: the factorizations of a fit on matrices
-READ = 5e-8  # a row and column that kernels are held as factors of: the passes of a fit, all widths together
+CUBE = 1.6e-10  # a cube of the number of samples: the factorizations of a fit on matrices
+READ = 3e-7  # a row and column that kernels are held as factors of: the passes of a fit, all widths together
 KERNEL = 2e-5  # a kernel held as factors
-FACTORED_BASE = 0.25  # a fit on factors: Hessians of the few kernels that are active
-CLEARLY = 2.0  # how many times cheaper factors must be predicted to be: both predictions err by as much
-NOTICED = 0.5  # seconds that nobody waits for
+RANK = 1e-4  # a column of a factor
+FACTORED_BASE = 0.03  # a fit on factors
+MIXED = 1e-6  # a pair of samples, where sums of factors and of a few matrices are formed and factorized
+FULL_RANK = 30  # of the factors of a column with many values, about
+CLEARLY = 1.5  # how many times cheaper factors must be predicted to be: both predictions err by as much
+NOTICED = 0.2  # seconds that nobody waits for
+AVERAGES = 2.0  # seconds of one fit that the averages of a search are worth
 TABLE_COPIES = 2  # of the columns, while a bank is fitted
 SQUARE_ARRAYS = 4  # N x N float64: the weighted sum, the Newton matrix, its factor, one in passing
 FREE_SHARE = 0.9  # of the memory that is free, which a budget by default does not pass
@@ -270,13 +275,15 @@ def plan_kernels(
     memory_budget: int | str | None = None,
     n_targets: int = 1,
     n_landmark: int = 0,
+    rank: int | None = None,
+    averages: bool = False,
     obstacle: str | None = None,
 ) -> MemoryPlan:
     """Choose between Gram matrices and factors, and say why; see :func:`plan_stack` for the kind of matrices.
 
     Factors are taken where matrices would not fit, would have to be computed anew in every pass, or would take clearly
-    longer, by the seconds that :func:`gram_seconds` and :func:`factored_seconds` predict. Factors of kernels of several
-    columns are large and slow to certify, and end in matrices of these.
+    longer, by the seconds that :func:`gram_seconds` and :func:`factored_seconds` predict. Kernels of several columns
+    then become matrices as they enter the model, beside the factors of the others.
 
     Parameters
     ----------
@@ -290,6 +297,11 @@ def plan_kernels(
         Number of outputs.
     n_landmark : int
         Kernels whose factors need landmarks, such as Gaussians of several columns.
+    rank : int, optional
+        Of the factors of all columns together, as far as few distinct values limit it; that of many values if None.
+    averages : bool
+        Whether averages of all kernels are to be tried as well, which only matrices give: "auto" then takes factors of
+        kernels of single columns alone, and later.
     obstacle : str, optional
         Why factors cannot be had; "auto" then takes matrices.
 
@@ -316,8 +328,9 @@ def plan_kernels(
         raise InvalidInputError(f"representation must be one of {REPRESENTATIONS}, got {representation!r}.")
     if representation == FACTORED and obstacle is not None:
         raise IncompatibleError(f"representation='factored' cannot be had: {obstacle}. Or take representation='gram'.")
-    sizes = (n_kernels, n_samples, n_columns, n_landmark)
-    why = _why_factors(sizes, representation, memory_budget, n_targets)
+    seconds = factored_seconds(n_kernels, n_samples, n_columns, n_landmark, n_targets, rank)
+    spared = np.inf if averages and n_landmark else AVERAGES if averages else NOTICED
+    why = _why_factors(n_kernels, n_samples, seconds, spared, representation, memory_budget, n_targets)
     if why is None or obstacle is not None:
         try:
             return plan_stack(n_kernels, n_samples, memory_budget=memory_budget, n_targets=n_targets)
@@ -340,36 +353,43 @@ def plan_kernels(
 
 def gram_seconds(n_kernels: int, n_samples: int, n_targets: int = 1) -> float:
     """Return the seconds that a fit on stored Gram matrices is predicted to take on one core."""
-    return ENTRY * n_kernels * n_samples**2 / 2 + CUBE * n_targets * float(n_samples) ** 3
+    return GRAM_BASE + ENTRY * n_kernels * n_samples**2 / 2 + CUBE * n_targets * float(n_samples) ** 3
 
 
-def factored_seconds(n_kernels: int, n_samples: int, n_columns: int, n_landmark: int = 0, n_targets: int = 1) -> float:
+def factored_seconds(
+    n_kernels: int, n_samples: int, n_columns: int, n_landmark: int = 0, n_targets: int = 1, rank: int | None = None
+) -> float:
     """Return the seconds that a fit on factors is predicted to take on one core.
 
-    Kernels whose factors are projections on landmarks end in matrices of these, and in their factorizations.
+    Kernels whose factors are projections on landmarks end in matrices of these, and in sums of them and of factors.
     """
-    each = FACTORED_BASE + READ * n_samples * n_columns + KERNEL * n_kernels
-    return n_targets * each + (gram_seconds(n_landmark, n_samples, n_targets) if n_landmark else 0.0)
+    rank = FULL_RANK * n_columns if rank is None else rank
+    each = FACTORED_BASE + READ * n_samples * n_columns + KERNEL * n_kernels + RANK * rank
+    return n_targets * (each + (MIXED * float(n_samples) ** 2 if n_landmark else 0.0))
 
 
 def _why_factors(
-    sizes: tuple[int, int, int, int], representation: str, memory_budget: int | str | None, n_targets: int
+    n_kernels: int,
+    n_samples: int,
+    factors: float,
+    spared: float,
+    representation: str,
+    memory_budget: int | str | None,
+    n_targets: int,
 ) -> str | None:
-    """Return why kernels are to be held as factors; None if as matrices."""
+    """Return why kernels are to be held as factors; None if as matrices, or if they spare too little."""
     if representation != "auto":
         return "as asked" if representation == FACTORED else None
-    n_kernels, n_samples, n_columns, n_landmark = sizes
     try:
         plan = plan_stack(n_kernels, n_samples, memory_budget=memory_budget, n_targets=n_targets)
     except MemoryBudgetError:
         square = format_bytes(working_nbytes(n_kernels, n_samples, n_targets))
         return f"the arrays among {n_samples} samples alone would take {square}"
     matrices = gram_seconds(n_kernels, n_samples, n_targets)
-    factors = factored_seconds(n_kernels, n_samples, n_columns, n_landmark, n_targets)
     if plan.kind == "lazy":
         again = ANEW * ENTRY * n_kernels * n_samples**2 / 2
         stored = plan.reason.removesuffix(".")
         return f"stored matrices would not fit. {stored}" if matrices + again > NOTICED + factors else None
-    if matrices > NOTICED + CLEARLY * factors:
+    if matrices > spared + CLEARLY * factors:
         return f"matrices among {n_samples} samples should take about {matrices:.2g} s, factors {factors:.2g} s"
     return None

@@ -6,12 +6,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams import GramStack, build_stack
 from manykernels.grams.factored import FactoredStack, served_by
 from manykernels.grams.factored.features import by_levels
-from manykernels.grams.plan import FACTORED, GRAM, MemoryPlan, gram_seconds, memory_bytes, plan_kernels
+from manykernels.grams.plan import (
+    FACTORED,
+    FULL_RANK,
+    GRAM,
+    MemoryPlan,
+    factored_seconds,
+    gram_seconds,
+    memory_bytes,
+    plan_kernels,
+)
 from manykernels.grams.portable.opened import open_factored, refusal
 from manykernels.kernels import (
     FittedKernels,
@@ -26,13 +36,14 @@ from manykernels.kernels import (
 )
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.bank.grids import DEFAULT_SPECS
+from manykernels.kernels.bank.patterns import NamedKernel
 from manykernels.validation.parameters import check_n_jobs
 
 PRECOMPUTED = "precomputed"
 PATIENCE_SECONDS = 10.0  # of a fit of the default bank on matrices, beyond which it has landmarks
 LANDMARK_PRODUCTS = 1e9  # rows times the square of landmarks of the default bank: what a step on them costs
 LANDMARK_COUNTS = (50, 300)
-FEW_ROWS = 100  # whose default bank is looked at no further: 1e5 kernels of them take less than 10 s
+RANK_ROWS = 200  # that say how many distinct values a column has
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,10 +99,13 @@ def default_bank(rows: Any = None) -> KernelBank:
     if isinstance(rows, Table) and rows.is_sparse:
         return KernelBank([Joint(DEFAULT_SPECS)])
     whole = KernelBank.auto()
-    if rows is None or len(rows) <= FEW_ROWS:
+    if rows is None:
         return whole
     table = Table.of(rows)
-    if gram_seconds(len(whole.expand(table)), len(table)) <= PATIENCE_SECONDS:
+    expanded = whole.expand(table)
+    sizes = _sizes(expanded, table) | {"n_landmark": sum(len(columns) > 1 for _, _, columns in expanded)}
+    least = min(gram_seconds(sizes["n_kernels"], len(table)), factored_seconds(**sizes))
+    if least <= PATIENCE_SECONDS:
         return whole
     count = int(np.clip(np.sqrt(LANDMARK_PRODUCTS / len(table)), *LANDMARK_COUNTS))
     decided = whole.resolve(table)
@@ -126,7 +140,8 @@ def open_training(
 ) -> Training:
     """Fit the bank on training rows and build the stack that fits the memory budget: Gram matrices, or factors.
 
-    ``obstacle`` says why the rest of the problem cannot do with factors, if so; ``kind`` how matrices are held.
+    ``obstacle`` says why the rest of the problem cannot do with factors, if so; ``kind`` how matrices are held: "lazy"
+    for a search, which reads averages of all of them.
     """
     memory_bytes(memory_budget)
     check_n_jobs(n_jobs)
@@ -140,6 +155,7 @@ def open_training(
             n_targets=n_targets,
             obstacle=obstacle,
             fit_intercept=fit_intercept,
+            averages=kind == "lazy",
         )
         if plan is not None and plan.kind == FACTORED and isinstance(given, KernelBank):
             fitted, factors = open_factored(given, X, fit_intercept=fit_intercept)
@@ -159,6 +175,7 @@ def plan_for(
     n_targets: int,
     obstacle: str | None = None,
     fit_intercept: bool = True,
+    averages: bool = False,
 ) -> MemoryPlan | None:
     """Return how the kernels of a bank on these rows will be held, and why; None for kernels that come as matrices."""
     bank = as_bank(kernels, X)
@@ -173,15 +190,38 @@ def plan_for(
     if not expanded:
         return None  # fitting the bank says what is wrong with the columns
     return plan_kernels(
-        len(expanded),
-        len(table),
-        table.n_columns,
+        **_sizes(expanded, table),
         representation=representation,
         memory_budget=memory_budget,
         n_targets=n_targets,
-        n_landmark=sum(_needs_landmarks(spec, len(columns)) for _, spec, columns in expanded),
+        averages=averages,
         obstacle=obstacle or refusal(bank, fit_intercept=fit_intercept),
     )
+
+
+def _sizes(expanded: list[NamedKernel], table: Table) -> dict[str, int]:
+    """Return what the predicted seconds of kernels on a table depend on."""
+    return {
+        "n_kernels": len(expanded),
+        "n_samples": len(table),
+        "n_columns": table.n_columns,
+        "n_landmark": sum(_needs_landmarks(spec, len(columns)) for _, spec, columns in expanded),
+        "rank": total_rank(table),
+    }
+
+
+def total_rank(table: Table) -> int:
+    """Return about the rank of the factors of all columns: distinct values of a few rows, no more than a factor needs.
+
+    Examples
+    --------
+    >>> total_rank(Table.of([[0.0, 0.1], [1.0, 0.2], [0.0, 0.3]]))
+    5
+    """
+    if table.is_sparse:
+        return FULL_RANK * table.n_columns
+    distinct = pd.DataFrame(table.data[:RANK_ROWS]).nunique(dropna=False).to_numpy()
+    return int(np.minimum(distinct, FULL_RANK).sum())
 
 
 def _needs_landmarks(spec: KernelSpec, n_columns: int) -> bool:

@@ -148,7 +148,7 @@ def test_parquet_files_of_every_kind_of_column_are_fitted_by_the_name_of_the_tar
 def test_large_ranks_have_an_operator_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = data(np.random.default_rng(3))
     monkeypatch.setattr("manykernels.grams.factored.chunked.FUSED_RANK", 3)
-    monkeypatch.setattr(fallback, "FALLBACK_SAMPLES", 0)
+    monkeypatch.setattr(fallback, "LITTLE", 0.0)
     options: dict[str, Any] = {"relative_strength": 0.1, "tol": 1e-5}
     first = on_factors(open_rows(X, chunk_rows=400), y, bank_of(), **options)
     assert_same(first, on_factors(X, y, bank_of(), **options), 1e-5)

@@ -51,7 +51,7 @@ def test_kernels_may_all_be_factors() -> None:
 @pytest.fixture
 def few_landmarks(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many rows per landmark as thousands of rows have, on hundreds of rows."""
-    monkeypatch.setattr(fallback, "FALLBACK_SAMPLES", 0)
+    monkeypatch.setattr(fallback, "LITTLE", 0.0)
     monkeypatch.setattr(cholesky, "MAX_RANK", 48)
 
 
@@ -148,7 +148,7 @@ def test_the_next_strength_goes_on_with_the_matrices_of_the_one_before(monkeypat
     assert str(found.status) == "converged"
     assert not made  # nothing is evaluated twice
     monkeypatch.undo()
-    monkeypatch.setattr(fallback, "FALLBACK_SAMPLES", 1000)
+    monkeypatch.setattr(fallback, "LITTLE", 0.2)
     assert found.certificate.primal == pytest.approx(FactoredNewton().solve(second).certificate.primal, rel=2e-4)
     assert found.certificate.relative_gap <= 1e-4
 

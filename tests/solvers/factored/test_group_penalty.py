@@ -90,7 +90,7 @@ class TestRounded(RegularizerContract):
 
 @pytest.fixture(autouse=True)
 def _on_factors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fallback, "FALLBACK_SAMPLES", 0)
+    monkeypatch.setattr(fallback, "LITTLE", 0.0)
 
 
 def table(seed: int, n: int, loss: str) -> tuple[np.ndarray, np.ndarray, KernelBank]:

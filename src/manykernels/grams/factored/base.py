@@ -160,6 +160,10 @@ class FactoredStack(GramStack):
         """Return what a factor leaves of the trace because its rank may not grow, 0 if it is as fine as ``tol``."""
         return 0.0
 
+    def many_directions(self, kernel: int) -> bool:
+        """Whether a factor of few columns leaves much of a kernel, so that among few rows its matrix is less work."""
+        return False
+
     @abstractmethod
     def columns_of(self, kernel: int) -> tuple[int, ...]:
         """Return the columns that a kernel acts on."""

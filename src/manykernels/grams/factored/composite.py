@@ -122,6 +122,11 @@ class CompositeStack(FactoredStack):
         part, place = self._at(kernel)
         return part.left_over(place, tol)
 
+    def many_directions(self, kernel: int) -> bool:
+        """Return whether a factor of few columns leaves much of a kernel."""
+        part, place = self._at(kernel)
+        return part.many_directions(place)
+
     def operators(self, kernels: Sequence[int], tol: float) -> list[FactorOperator]:
         """Return the operators of every part, under this stack's numbering."""
         if self.table.chunked:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -76,6 +77,10 @@ class NystroemStack(FactoredStack):
         Z, diagonal = operator.over(sample).rows(rows), reading.masked(self.specs[kernel].diag(reading.points))
         return max(1.0 - float(np.sum(Z * Z)) / (float(self.scales[kernel]) * float(diagonal.sum())), 0.0)
 
+    def many_directions(self, kernel: int) -> bool:
+        """Return whether the landmarks of a pass leave more of the trace than a pass asks for."""
+        return self.rank <= self._operator(kernel, PASS_TOL, self.rank).rank < self.n_samples
+
     def templates(self, kernels: Sequence[int], tol: float) -> list[FeatureOperator]:
         """Return operators without rows, which ``over(table)`` gives them."""
         return [self._operator(int(m), tol, rank_limit(self.n_samples)) for m in kernels]
@@ -96,13 +101,19 @@ class NystroemStack(FactoredStack):
 
     def quad_bounds(self, rho: Array) -> tuple[Array, Array]:
         """Return bounds (M,) from below and above on ``rho' K_m rho``: one pass over the factors."""
+        return self.quad_bounds_each([rho])[0]
+
+    def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
+        """Return the bounds of every one of these vectors, for which features are evaluated once."""
         self._count(self.n_kernels)
         templates = [self._operator(m, PASS_TOL, self.rank) for m in range(self.n_kernels)]
         positions = sorted({j for columns in self.positions for j in columns})
-        sums = self.table.reduce(positions, partial(_sums, templates), rho)
-        inner = np.array([float(image @ image) for image, _ in sums])
-        slack = ROUNDING * self.largest * float(np.abs(rho).sum()) ** 2
-        return np.maximum(inner - slack, 0.0), inner + np.array([left**2 for _, left in sums]) + slack
+        sums = self.table.reduce(positions, partial(_sums, templates), *rhos)
+        inner = np.array([np.einsum("rk,rk->k", images, images) for images, _ in sums])
+        outer = inner + np.array([left**2 for _, left in sums])
+        sizes = [float(np.abs(rho).sum()) ** 2 for rho in rhos]
+        slack = ROUNDING * self.largest[:, None] * np.array(sizes)
+        return list(zip(np.maximum(inner - slack, 0.0).T, (outer + slack).T, strict=True))
 
     @property
     def error_constants(self) -> Array:
@@ -134,10 +145,7 @@ class NystroemStack(FactoredStack):
         )
 
 
-def _sums(templates: Sequence[FeatureOperator], table: ColumnTable, rho: Array) -> list[tuple[Array, float]]:
-    """Return ``Z' rho`` and what is left of the diagonal for every kernel, over some rows."""
-    made = []
-    for template in templates:
-        operator = template.over(table)
-        made.append((operator.adjoint(rho), operator.residual(rho)))
-    return made
+def _sums(templates: Sequence[FeatureOperator], table: ColumnTable, *rhos: Array) -> list[tuple[Array, Array]]:
+    """Return ``Z' rho`` and what is left of the diagonal for every kernel and vector, over some rows."""
+    columns = np.stack(rhos, axis=1)
+    return [template.over(table).sums(columns) for template in templates]

@@ -173,16 +173,17 @@ class FeatureOperator:
         """Return ``Z' rho``."""
         return sum((rho[rows] @ self.rows(rows) for rows in self._slices()), start=np.zeros(self.rank))
 
-    def residual(self, rho: Array) -> float:
-        """Return ``sum_i |rho_i| sqrt(E_ii)``, what the features leave of the diagonal."""
+    def sums(self, rhos: Array) -> tuple[Array, Array]:
+        """Return ``Z' rho`` and ``sum_i |rho_i| sqrt(E_ii)``, what features leave of the diagonal, of every column."""
         assert self._table is not None
-        total = 0.0
+        images, left = np.zeros((self.rank, rhos.shape[1])), np.zeros(rhos.shape[1])
         for rows in self._slices():
             reading = self._table.reading(self._spec, self.positions, rows)
             Z = self._map(reading.points)
-            left = np.maximum(self._spec.diag(reading.points) - np.einsum("ij,ij->i", Z, Z), 0.0)
-            total += float(np.abs(rho[rows]) @ np.sqrt(reading.masked(left)))
-        return self.root * total
+            rest = np.maximum(self._spec.diag(reading.points) - np.einsum("ij,ij->i", Z, Z), 0.0)
+            images += reading.masked(Z).T @ rhos[rows]
+            left += reading.masked(np.sqrt(rest)) @ np.abs(rhos[rows])
+        return self.root * images, self.root * left
 
     def excess(self, v: Array) -> tuple[Array, Array]:
         """Nothing: what features leave out is positive definite, so that their functions are the kernel's."""

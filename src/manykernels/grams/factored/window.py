@@ -114,6 +114,10 @@ class WindowStack(NystroemStack):
                 low[own], high[own] = np.maximum(quads - errors, 0.0), np.maximum(quads, 0.0) + errors
         return low, high
 
+    def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
+        """Return `quad_bounds` of every one of these vectors."""
+        return [self.quad_bounds(rho) for rho in rhos]
+
     def _landmark_bounds(self, kernels: Array) -> NystroemStack:
         """Return some of the kernels as a stack whose passes use landmarks, drawn once."""
         if self._others is None:

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.factored.base import columns_of
-from manykernels.grams.plan import SQUARE_ARRAYS, memory_bytes
+from manykernels.grams.factored.landmark_cholesky import rank_limit
+from manykernels.grams.plan import CUBE
 from manykernels.objective.losses.curvature import inner
 from manykernels.objective.problem import Problem
 from manykernels.solvers.base import in_order
 from manykernels.solvers.factored.objective import Point, per_output
 from manykernels.solvers.factored.state import Component, Fallback
-from manykernels.solvers.factored.tuning import FALLBACK_SAMPLES, LAZY_ENTRY, LITTLE, MATRIX_FACTORS
+from manykernels.solvers.factored.tuning import LANDMARK_STEPS, LAZY_ENTRY, LITTLE, MATRIX_FACTORS
 from manykernels.solvers.gram.block_coordinate import BlockCoordinate
 from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.gram.shared_newton import SharedNewton
@@ -47,34 +48,29 @@ class GramResult:
     fallback: Fallback
 
 
-def matrices_do(problem: Problem) -> bool:
-    """Whether N x N matrices are cheap, and their answer proves as much: its slopes do not of a joint loss."""
-    return problem.n_samples <= FALLBACK_SAMPLES and not (problem.shared or problem.loss.couples_samples)
+def cost_little(n_kernels: int, n_samples: int) -> bool:
+    """Whether the Gram solvers take no time worth mentioning, whatever coefficients of factors would."""
+    return LAZY_ENTRY * n_kernels * n_samples**2 <= LITTLE
 
 
 def matrices_cost_little(problem: Problem) -> bool:
-    """Whether the Gram solvers take no time worth mentioning, whatever coefficients of factors would."""
-    return matrices_do(problem) and LAZY_ENTRY * problem.n_kernels * problem.n_samples**2 <= LITTLE
+    """Whether N x N matrices are cheap, and their answer proves as much: its slopes do not of a joint loss."""
+    alone = not (problem.shared or problem.loss.couples_samples)
+    return alone and cost_little(problem.n_kernels, problem.n_samples)
 
 
-def matrices_must(problem: Problem) -> bool:
-    """Whether a kernel of several columns is so narrow that factors leave a part of it, and matrices are to be had.
+def matrix_first(stack: Any, kernel: int) -> bool:
+    """Whether a kernel is to become a matrix as it enters, rather than after finer and finer factors.
 
-    The dual coefficients of a loss with a kink end on their bounds: what factors leave of the kernel keeps a gap that
-    smoothing does not close.
+    It has many directions, and the steps on N x N matrices should take less time than those on its landmarks.
     """
-    stack: Any = problem.stack
-    n = problem.n_samples
-    if problem.shared or problem.loss.couples_samples or stack.table.chunked or FALLBACK_SAMPLES == 0:
-        return False
-    if 8 * SQUARE_ARRAYS * n**2 > (memory_bytes(None) if stack.spare_bytes is None else stack.spare_bytes):
-        return False
-    return any(stack.left_over(m, MATRIX_FACTORS) > 0 for m in range(stack.n_kernels))
+    n = stack.table.n_rows
+    return CUBE * float(n) ** 2 <= LANDMARK_STEPS * float(rank_limit(n)) ** 2 and stack.many_directions(kernel)
 
 
 def stays_on_workers(stack: FactoredStack) -> bool:
     """Whether vectors stay with rows that are elsewhere; N x N matrices of few rows need them here."""
-    return stack.table.distributed and stack.n_samples > FALLBACK_SAMPLES
+    return stack.table.distributed and not cost_little(stack.n_kernels, stack.n_samples)
 
 
 def solve_gram(problem: Problem, stack: FactoredStack, tol: float, time_limit: float) -> GramResult:

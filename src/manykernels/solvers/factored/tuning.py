@@ -18,10 +18,10 @@ NEXT_GAP = 0.2  # part of the gap that the next round is meant to leave
 SMOOTHING = 0.2  # part of that which the smoothing of a kinked loss may make up
 FIRST_SMOOTHING = 0.5
 NEWTON_STEPS = 60
-FALLBACK_SAMPLES = 1000  # up to which N x N matrices of all active kernels are cheap
 LAZY_ENTRY = 2e-8  # seconds of an entry of one kernel in a fit that evaluates kernels as it asks for them
-LITTLE = 0.2  # seconds of such a fit in place of one with more coefficients than samples
+LITTLE = 0.2  # seconds of such a fit in place of a smoothed kink, or of more coefficients than samples
 MATRIX_FACTORS = 1e-9  # share of the trace that factors leave of kernels that N x N matrices are not formed of
+LANDMARK_STEPS = 8e-10  # seconds a row and pair of landmarks, in the rounds of finer and finer factors
 SINGLE_PRECISION_TOL = 2e-5  # loosest gap that single precision of matrices could be felt in
 
 # Model

@@ -16,7 +16,7 @@ from manykernels.grams.dense import DenseStack
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.plan import SQUARE_ARRAYS, memory_bytes
 from manykernels.objective.problem import Problem
-from manykernels.solvers.factored.fallback import GramResult, result_of, solved
+from manykernels.solvers.factored.fallback import GramResult, matrix_first, result_of, solved
 from manykernels.solvers.factored.tuning import MATRIX_FACTORS, SINGLE_PRECISION_TOL
 from manykernels.solvers.solution import Solution
 
@@ -156,7 +156,7 @@ class WorkingMatrices:
         return (8 * (SQUARE_ARRAYS + each) + self._dtype.itemsize * count) * n**2
 
     def _goes_whole(self, kernel: int) -> bool:
-        return self.stack.left_over(kernel, MATRIX_FACTORS) > 0
+        return matrix_first(self.stack, kernel) or self.stack.left_over(kernel, MATRIX_FACTORS) > 0
 
     def add(self, kernels: Sequence[int]) -> None:
         """Take kernels in; each is evaluated once."""

@@ -26,15 +26,14 @@ from manykernels.solvers.factored.certificate import (
 from manykernels.solvers.factored.fallback import (
     GramResult,
     matrices_cost_little,
-    matrices_do,
-    matrices_must,
+    matrix_first,
     solve_gram,
 )
 from manykernels.solvers.factored.known_curvature import KnownCurvature
 from manykernels.solvers.factored.newton import Fit, minimize
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.state import Certified, Round, Start, State
-from manykernels.solvers.factored.tuning import FINEST, INNER, NEWTON_STEPS, NEXT_GAP, REFINE, SMOOTHING
+from manykernels.solvers.factored.tuning import FINEST, INNER, MATRIX_FACTORS, NEWTON_STEPS, NEXT_GAP, REFINE, SMOOTHING
 from manykernels.solvers.factored.working_matrices import WorkingMatrices
 
 Array = NDArray[Any]
@@ -104,10 +103,12 @@ class FactoredWorkingSet:
                 return state, "time_limit"
             if number == self.max_rounds:
                 break
-            if not self.problem.loss.smooth and (matrices_do(self.problem) or matrices_must(self.problem)):
+            if not self.problem.loss.smooth and matrices_cost_little(self.problem):
                 return (yield from self._fall_back(state))  # smoothing costs more than matrices of this size
             before = (state.primal, len(state.kernels), state.factor_tol)
             kernels, finer = self._wanted(state, bound, gap)
+            if self._at_once(kernels) and (matrices := self._matrices(kernels)) is not None:
+                return (yield from self._go_over(state, matrices))
             if finer and self._short(state, bound):
                 if (matrices := self._matrices(kernels)) is not None:
                     return (yield from self._go_over(state, matrices))
@@ -292,6 +293,18 @@ class FactoredWorkingSet:
             return False
         used = state.kernels[self._alive(state)]
         return len(used) > 0 and self.stack.left_over(int(used[np.argmax(bound.low[used])]), state.factor_tol) > 0
+
+    def _at_once(self, kernels: Array) -> bool:
+        """Whether one of these kernels is better held as a matrix from the beginning.
+
+        The dual coefficients of a loss with a kink end on their bounds: what factors leave of a kernel keeps a gap that
+        smoothing does not close.
+        """
+        kinked = not self.problem.loss.smooth
+        return not self.stack.table.chunked and any(
+            matrix_first(self.stack, m) or (kinked and self.stack.left_over(m, MATRIX_FACTORS) > 0)
+            for m in kernels.tolist()
+        )
 
     def _matrices(self, kernels: Array) -> WorkingMatrices | None:
         """Return N x N matrices to go on with; None if there is no room, or nothing that would prove a gap."""
