@@ -132,3 +132,14 @@ def test_rows_without_a_column_are_no_landmarks(by: str) -> None:
     fitted, prepared = bank.fit_prepare(X)
     gram = fitted.block(prepared, prepared)[0]
     assert np.trace(gram - Z @ Z.T) <= 1e-6 * np.trace(gram) * (1 + 1e-6)
+
+
+def test_vectors_that_share_a_pass_have_the_bounds_of_passes_of_their_own() -> None:
+    X = rows(120)
+    stack = factored_stack(X, KernelBank([("all", Gaussian(0.7), None), ("two", Laplacian(1.0), [0, 1])]))
+    rhos = list(np.random.default_rng(1).normal(size=(5, len(X))))
+    before = stack.counters.passes
+    together = stack.quad_bounds_each(rhos)
+    assert stack.counters.passes - before == pytest.approx(1.0)
+    for rho, bounds in zip(rhos, together, strict=True):
+        np.testing.assert_allclose(bounds, stack.quad_bounds(rho), rtol=1e-12)

@@ -80,6 +80,27 @@ def test_matrices_take_over_where_landmarks_do_not_do(loss: str, penalty: str) -
     assert model.certificate.primal == pytest.approx(exact.certificate.primal, rel=tol)
 
 
+@pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
+def test_kernels_with_many_directions_are_matrices_as_soon_as_they_enter(
+    monkeypatch: pytest.MonkeyPatch, loss: str
+) -> None:
+    monkeypatch.setattr(fallback, "LITTLE", 0.0)
+    X, y = data(np.random.default_rng(4), 240, 4, loss)
+    bank = KernelBank.auto()
+    fitted, prepared = bank.fit_prepare(X)
+    regularizer = get_regularizer("l1", 0.5)
+    model = on_factors(X, y, bank, loss=loss, regularizer=regularizer, tol=1e-5)
+    assert model.status == "converged"
+    stack = model.functions.stack
+    whole = {stack.name_of(c.kernel): c.tol is None for c in model.functions.components}
+    assert whole[NARROW]
+    assert not any(form for name, form in whole.items() if not name.startswith("all"))
+    factors = [each.rank for each in model.functions.rounds]
+    assert max(factors) < 100  # no landmark of theirs was a coefficient
+    brute = brute_force(model, fitted.block(prepared, prepared), y, get_loss(loss), regularizer, {})
+    assert -1e-9 <= brute <= model.dual_gap + 1e-9
+
+
 @pytest.mark.usefixtures("few_landmarks")
 def test_the_message_names_kernels_and_bytes_where_matrices_may_not_be_had() -> None:
     X, y = data(np.random.default_rng(3), 160, 4, "squared")
