@@ -35,9 +35,9 @@ def data(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return X, scores, rng.uniform(0.5, 2.0, size=N_SAMPLES)
 
 
-def bank() -> KernelBank:
+def bank(standardize: bool = True) -> KernelBank:
     kernels = [(f"group {g}", Linear(), list(range(g * SIZE, (g + 1) * SIZE))) for g in range(N_GROUPS)]
-    return KernelBank(kernels, standardize=True)
+    return KernelBank(kernels, standardize=standardize)
 
 
 @pytest.mark.parametrize("penalty", ["l1", "elasticnet", "ridge", "lq", "simplex", "lp_ball"])
@@ -73,10 +73,11 @@ def test_sweeps_are_not_taken_where_a_hessian_is_cheaper(monkeypatch: pytest.Mon
 
 def test_gaps_on_a_path_are_those_of_matrices_and_a_strength_takes_one_pass(steps: list[int]) -> None:
     X, y, weight = data(9)
+    own = bank(standardize=False)
     path = regularization_path(
-        X, y, kernels=bank(), loss="squared", n_alphas=12, ratio=0.02, sample_weight=weight, representation="factored"
+        X, y, kernels=own, n_alphas=12, ratio=0.02, sample_weight=weight, representation="factored"
     )
-    matrices = factored_stack(X, bank()).block(None, None)
+    matrices = factored_stack(X, own).block(None, None)
     for alpha, found in zip(path.alphas, path.solutions, strict=True):
         strength, rho = alpha * weight.sum(), found.dual_coef
         z = found.intercept + (found.functions.scores(X)[:, 0] if len(found.active) else np.zeros(N_SAMPLES))
@@ -88,4 +89,4 @@ def test_gaps_on_a_path_are_those_of_matrices_and_a_strength_takes_one_pass(step
         assert found.certificate.dual <= dual + 1e-9 * abs(dual)
         assert (primal - dual) / primal <= found.certificate.relative_gap + 1e-9 <= 1e-4 + 1e-9
     assert steps
-    assert path.summary()["passes"].sum() < 1.5 * len(path.alphas) + 2
+    assert path.summary()["passes"].sum() < 2 * len(path.alphas)  # a start without its pass would take one more each
