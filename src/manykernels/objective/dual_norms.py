@@ -26,15 +26,19 @@ def settled_norms(problem: Any, rho: Any) -> Array:
     return np.asarray(high)
 
 
-def settle(problem: Any, rho: Any, low: Array, high: Array) -> tuple[int, int]:
-    """Evaluate kernels whose upper bound matters and is loose, the largest first; changes both bounds.
+def settle(
+    problem: Any, rho: Any, low: Array, high: Array, width: float = SETTLED, before: int = 0
+) -> tuple[int, int]:
+    """Evaluate kernels whose upper bound matters and is wider than ``width``, the largest first; changes both bounds.
 
-    Returns how many were evaluated and how many are left for which the budget does not suffice.
+    Returns how many were evaluated and how many are left for which the budget does not suffice, of which ``before``
+    evaluations have taken their part.
     """
     stack, columns = problem.stack, columns_of(rho)
-    cost, budget, evaluated = stack.exact_cost * len(columns), EXACT_BUDGET, 0
+    cost, evaluated = stack.exact_cost * len(columns), 0
+    budget = EXACT_BUDGET - before * cost
     while True:
-        loose = _matters(problem.regularizer, low, high) & (high > low * (1 + SETTLED))
+        loose = _matters(problem.regularizer, low, high, width) & (high > low * (1 + width))
         if not loose.any():
             return evaluated, 0
         if budget < cost:
@@ -47,23 +51,23 @@ def settle(problem: Any, rho: Any, low: Array, high: Array) -> tuple[int, int]:
         low[kernel] = high[kernel]
 
 
-def _matters(regularizer: Regularizer, low: Array, high: Array) -> Array:
+def _matters(regularizer: Regularizer, low: Array, high: Array, width: float) -> Array:
     """Return whose upper bound shows in the conjugate: the largest where that is a maximum, or any above a threshold.
 
     Where every kernel adds to it, those whose bounds make more than their part of a negligible difference.
     """
     if Capability.SIMPLEX in regularizer.capabilities:
-        return high > float(low.max()) * (1 + SETTLED)
+        return high > float(low.max()) * (1 + width)
     limit = np.broadcast_to(regularizer.inactive_below, high.shape)
     if regularizer.dual_constraint:  # the largest multiple of a limit scales all, beside what is above its own
         bare = np.broadcast_to(regularizer.weight_range[1], high.shape) == np.inf
         scale = float(np.max(low[bare] / limit[bare], initial=1.0))
-        return high > np.where(bare, limit * scale * (1 + SETTLED), limit)
+        return high > np.where(bare, limit * scale * (1 + width), limit)
     if regularizer.sparse:
         return high > limit
     exponent, top = dual_exponent(regularizer), max(float(high.max()), 1e-300)
     upper, lower = (high / top) ** exponent, (low / top) ** exponent
-    return upper - lower > SETTLED * upper.sum() / len(high)
+    return upper - lower > width * upper.sum() / len(high)
 
 
 def dual_exponent(regularizer: Regularizer) -> float:

@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 
 from manykernels.grams.rows.vectors import RowVector, sums
 from manykernels.objective.certificate import Certificate, KKTResiduals
-from manykernels.objective.dual_norms import dual_exponent, settle
+from manykernels.objective.dual_norms import SETTLED, dual_exponent, settle
 from manykernels.objective.losses.curvature import inner
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.tuning import COARSE_SHARE, NEGLIGIBLE, NEW_KERNELS
+
+
+OPEN_SHARE = 0.5  # of a gap, that bounds on dual norms may leave open
 
 
 @dataclass(frozen=True)
@@ -37,18 +40,37 @@ def feasible(problem: Problem, slopes: Array) -> Array:
     return problem.bound.inside(problem.bound.balanced(-slopes, sums=problem.fit_intercept))
 
 
-def dual_bound(problem: Problem, rho: Array, z: Array, quads: tuple[Array, Array]) -> DualBound:
+def dual_bound(
+    problem: Problem,
+    rho: Array,
+    z: Array,
+    quads: tuple[Array, Array],
+    primal: float = np.inf,
+    tol: float = 0.0,
+) -> DualBound:
     """Return the lower bound that feasible dual coefficients prove; exact values where bounds do not settle.
 
     ``z`` are the scores that they are slopes at, ``quads`` the bounds from below and above on ``rho' K_m rho`` of one
-    pass.
+    pass. What these leave open moves the value by about as much, relatively: where that could be most of a gap to
+    ``primal`` above ``tol``, the norms that matter are evaluated.
     """
     low, high = (np.sqrt(bound) / problem.penalties for bound in quads)
     evaluated, unsettled = settle(problem, rho, low, high)
-    scale = problem.regularizer.dual_scale(high)
-    conjugate = problem.bound.conjugate_at(rho, scale, z)
-    value = -conjugate - problem.regularizer.conjugate(scale * high)
+    value, scale, conjugate = _dual_value(problem, rho, z, high)
+    size, width, more = max(abs(primal), problem.tiny), SETTLED, 1
+    while more and np.isfinite(primal) and primal - value > tol * size:
+        width = min(width, OPEN_SHARE * (primal - value) / size)
+        more, unsettled = settle(problem, rho, low, high, width, evaluated)
+        evaluated += more
+        value, scale, conjugate = _dual_value(problem, rho, z, high) if more else (value, scale, conjugate)
     return DualBound(value, rho, high, low, scale, conjugate, evaluated, unsettled)
+
+
+def _dual_value(problem: Problem, rho: Array, z: Array, norms: Array) -> tuple[float, float, float]:
+    """Return the dual value at upper bounds on norms, the scale that makes coefficients feasible, the conjugate."""
+    scale = problem.regularizer.dual_scale(norms)
+    conjugate = problem.bound.conjugate_at(rho, scale, z)
+    return -conjugate - problem.regularizer.conjugate(scale * norms), scale, conjugate
 
 
 def shares(regularizer: Regularizer, u: Array) -> Array:

@@ -165,9 +165,9 @@ class FoldModels:
             problem = posed[slot[0]][slot[1]]
             # Rows that are held out add nothing: their scores are the targets, their dual coefficients zero.
             own = np.where(self.training[slot[0]], z, problem.y)
-            bound = dual_bound(problem, rho, own, quads)
-            best = bound if slot not in found or bound.value > found[slot].best.value else found[slot].best
             primal, norms = self._primal(problem, slot, own)
+            bound = dual_bound(problem, rho, own, quads, primal, self.tol)
+            best = bound if slot not in found or bound.value > found[slot].best.value else found[slot].best
             v = self._v[slot]
             own_gap = self._own_gap(problem, slot, rho, own)
             parts = self._components(v)

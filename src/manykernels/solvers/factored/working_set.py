@@ -161,7 +161,7 @@ class FactoredWorkingSet:
             rho = feasible(self.problem, slopes)
             quads = known if known is not None else (yield rho)
         state.certified = Certified(self.problem, rho, quads)
-        bound = dual_bound(self.problem, rho, state.point.z, quads)
+        bound = dual_bound(self.problem, rho, state.point.z, quads, state.primal, self.tol)
         if state.best is None or bound.value > state.best.value:
             state.best = bound
         return bound
