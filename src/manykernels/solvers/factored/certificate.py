@@ -15,10 +15,7 @@ from manykernels.objective.losses.curvature import inner
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.factored.objective import FactoredObjective, Point
-from manykernels.solvers.factored.tuning import COARSE_SHARE, NEGLIGIBLE, NEW_KERNELS
-
-
-OPEN_SHARE = 0.5  # of a gap, that bounds on dual norms may leave open
+from manykernels.solvers.factored.tuning import COARSE_SHARE, NEGLIGIBLE, NEW_KERNELS, OPEN_SHARE
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ REFINE = 0.01  # what finer factors leave of it
 COARSE_SHARE = 0.5  # of the largest violation, on kernels in use: finer factors are needed
 NEW_KERNELS = 16  # that may enter in one round, or a third of those in use
 NEGLIGIBLE = 0.05  # of the gap: kernels that together add less to the conjugate need not enter
+OPEN_SHARE = 0.5  # of a gap above tol that bounds on dual norms may leave open
 INNER = 0.1  # part of the certified gap to which a working set is solved
 NEXT_GAP = 0.2  # part of the gap that the next round is meant to leave
 SMOOTHING = 0.2  # part of that which the smoothing of a kinked loss may make up
