@@ -228,3 +228,35 @@ def test_normalized_float32_kernels_keep_the_tolerance_of_float32(lazy, bank):
 def test_stacks_that_the_library_builds_are_trusted(factorized):
     DenseStack(KERNELS).prove_definite()
     assert not factorized
+
+
+# --- what is told of kernels that were replaced ---------------------------------------------------------------------
+
+
+def slightly_indefinite(size: float) -> np.ndarray:
+    """Return a kernel of low rank with one negative eigenvalue of this share of the largest."""
+    values, vectors = np.linalg.eigh(KERNELS[3])
+    spoiled = KERNELS[3] - size * values[-1] * np.outer(vectors[:, 0], vectors[:, 0])
+    return (spoiled + spoiled.T) / 2
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.filterwarnings("ignore:1 of 30 kernels are indefinite")
+def test_replaced_kernels_are_told_with_their_size(large, request):
+    if large:
+        request.getfixturevalue("lazy")
+    kernels = with_kernel(3, slightly_indefinite(3e-9))
+    found = solve(kernels, Y, loss="squared", regularizer="l1", relative_strength=0.1)
+    assert list(found.replaced_kernels) == [3]
+    assert found.replaced_kernels[3] == pytest.approx(3e-9, rel=1e-4)
+    assert "stands for 1 of 30 kernels, negative by up to 3.0e-09 of the largest eigenvalue" in found.message
+    names = [f"k{m}" for m in range(30)]
+    model = MKLRegressor(PrecomputedBank(), alpha=0.1).fit(KernelStack(kernels, names), Y)
+    assert model.replaced_kernels_ == {"k3": pytest.approx(3e-9, rel=1e-4)}
+    assert model.solution_.message.count("stands for") == 1
+
+
+def test_nothing_is_told_where_nothing_was_replaced():
+    found = solve(KERNELS, Y, loss="squared", regularizer="l1", relative_strength=0.1)
+    assert found.replaced_kernels == {}
+    assert "stands for" not in found.message

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -63,7 +64,8 @@ class GramStack(ABC):
     spare_bytes: int | None = None
 
     _unproven: Unproven | None = None  # of kernels that others computed, see `prove_definite`
-    _replaced: frozenset[int] = frozenset()  # kernels that this very object holds another matrix for
+    # Kernels that this very object holds another matrix for, and by how much they were indefinite.
+    _replaced: dict[int, float] | MappingProxyType[int, float] = MappingProxyType({})
 
     def __init__(
         self,
@@ -505,11 +507,19 @@ class GramStack(ABC):
         self._count(len(left))
         everything = np.arange(self.n_samples)
         with blas_threads(self.n_samples, self.n_threads):
-            nearest = self._unproven.prove(left, lambda m: self._block(everything, everything, np.array([m]))[0])
+            nearest, sizes = self._unproven.prove(left, lambda m: self._block(everything, everything, np.array([m]))[0])
         for kernel, gram in nearest.items():
             self._replace(kernel, gram)
-        self._replaced |= nearest.keys()
+        self._replaced = {**self._replaced, **sizes}
         return bool(nearest)
+
+    @property
+    def replaced_kernels(self) -> dict[int, float]:
+        """Kernels that were indefinite by rounding, so that the nearest definite ones stand for them.
+
+        By position; the value is by how much of the largest eigenvalue the smallest one was negative.
+        """
+        return {**({} if self._unproven is None else self._unproven.replaced), **self._replaced}
 
     def _replace(self, kernel: int, gram: Array) -> None:
         """Hold another matrix in place of a kernel that is indefinite within its tolerance."""
@@ -624,6 +634,12 @@ class GramView(GramStack):
     def prove_definite(self, kernels: Index = None) -> bool:
         """Let the parent prove its kernels, on all of its samples; see :meth:`GramStack.prove_definite`."""
         return self._parent.prove_definite(self._kernels[check_indices(kernels, self.n_kernels, "kernels")])
+
+    @property
+    def replaced_kernels(self) -> dict[int, float]:
+        """Those of the parent."""
+        found = self._parent.replaced_kernels
+        return {slot: found[m] for slot, m in enumerate(self._kernels.tolist()) if m in found}
 
     def _padded(self, columns: Array) -> Array:
         """Return vectors (n, k) on the samples of the parent, zero where this view has none."""

@@ -26,9 +26,7 @@ def settled_norms(problem: Any, rho: Any) -> Array:
     return np.asarray(high)
 
 
-def settle(
-    problem: Any, rho: Any, low: Array, high: Array, width: float = SETTLED, before: int = 0
-) -> tuple[int, int]:
+def settle(problem: Any, rho: Any, low: Array, high: Array, width: float = SETTLED, before: int = 0) -> tuple[int, int]:
     """Evaluate kernels whose upper bound matters and is wider than ``width``, the largest first; changes both bounds.
 
     Returns how many were evaluated and how many are left for which the budget does not suffice, of which ``before``

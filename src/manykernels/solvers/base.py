@@ -350,6 +350,7 @@ class Solver(ABC):
         self.check(problem)
         with problem.stack.counted_apart() as stack:
             solution = _with_norms(self._solve_apart(problem.over(stack), warm_start), problem.over(stack))
+            solution = solution.with_replaced(stack.replaced_kernels)
         if solution.status is not Status.CONVERGED:
             warnings.warn(solution.message, ConvergenceWarning, stacklevel=2)
         return solution

@@ -172,6 +172,10 @@ class Solution:
         ``||f_m||``, of all targets together.
     functions : Functions, optional
         The functions of the active kernels, for new rows: an expansion in training rows, or functions of factors.
+    replaced_kernels : dict of int to float
+        Kernels given as matrices that were indefinite by rounding, by position, and by how much of its largest
+        eigenvalue the smallest one of each was negative. The nearest positive semidefinite matrices stand for them
+        here: the certificate is for these, and values computed from the matrices as they were given differ.
 
     Examples
     --------
@@ -197,6 +201,36 @@ class Solution:
     solver: str
     kernel_norms: Array | None = None
     functions: Functions | None = field(default=None, repr=False)
+    replaced_kernels: dict[int, float] = field(default_factory=dict)
+
+    def with_replaced(self, kernels: dict[int, float]) -> Solution:
+        """Return the solution that tells which kernels were replaced by the nearest definite ones, if any was.
+
+        Parameters
+        ----------
+        kernels : dict of int to float
+            As in ``replaced_kernels``.
+
+        Returns
+        -------
+        Solution
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from manykernels import solve
+        >>> found = solve(np.eye(2)[None], np.array([1.0, 3.0]), loss="squared", regularizer="l1", strength=0.5)
+        >>> found.with_replaced({0: 2e-9}).message.split(". ", 1)[1]
+        'The nearest definite matrix stands for 1 of 1 kernels, negative by up to 2.0e-09 of the largest eigenvalue.'
+        """
+        if not kernels or kernels == self.replaced_kernels:
+            return self
+        told = (
+            f"The nearest definite matri{'x stands' if len(kernels) == 1 else 'ces stand'} for {len(kernels)} of "
+            f"{len(self.kernel_weights)} kernels, negative by up to {max(kernels.values()):.1e} of the largest "
+            "eigenvalue."
+        )
+        return replace(self, replaced_kernels=kernels, message=f"{self.message.rstrip('.')}. {told}")
 
     @property
     def dual_gap(self) -> float:

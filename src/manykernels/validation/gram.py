@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -143,22 +143,26 @@ def check_square_kernel(values: Any, name: str, *, symmetric: bool = True) -> Ar
 
 @dataclass(eq=False)
 class Unproven:
-    """Which kernels of a stack nobody has yet proven positive semidefinite."""
+    """Which kernels of a stack nobody has yet proven positive semidefinite, and which had to be replaced."""
 
     mask: Array  # (M,) bool
     tolerance: float  # of the storage that the kernels came in, which may be coarser than the one they are held in
     name: str = "kernels"  # what the user calls the kernels
+    # Kernels for which the nearest definite ones stand: their smallest eigenvalue, as a share of the largest, negated.
+    replaced: dict[int, float] = field(default_factory=dict)
 
     def take(self, kernels: Any) -> Unproven:
         """Return what is known of some of the kernels, to be proven on their own."""
-        return Unproven(self.mask[kernels], self.tolerance, self.name)
+        chosen = np.arange(len(self.mask))[kernels]
+        replaced = {slot: self.replaced[m] for slot, m in enumerate(chosen.tolist()) if m in self.replaced}
+        return Unproven(self.mask[kernels], self.tolerance, self.name, replaced)
 
     def among(self, kernels: Array) -> Array:
         """Return those of the kernels that are still to be proven."""
         return kernels[self.mask[kernels]]
 
-    def prove(self, kernels: Array, gram_of: Callable[[int], Array]) -> dict[int, Array]:
-        """Prove kernels; return the nearest definite ones of those that are indefinite within the tolerance."""
+    def prove(self, kernels: Array, gram_of: Callable[[int], Array]) -> tuple[dict[int, Array], dict[int, float]]:
+        """Prove kernels; return the nearest ones of those that are indefinite within the tolerance, and by how much."""
         nearest = {}
         for m in kernels:
             gram = gram_of(int(m))
@@ -169,8 +173,9 @@ class Unproven:
                 nearest[int(m)] = nearest_definite(gram)  # not proven for others, who hold the kernel as it came
             else:
                 self.mask[m] = False
-        tell_of_replaced({m: gram_of(m) for m in nearest}, len(self.mask), self.name)
-        return nearest
+        sizes = {m: negative_share(gram_of(m)) for m in nearest}
+        tell_of_replaced(sizes, len(self.mask), self.name)
+        return nearest, sizes
 
     def betrayed(self, squares: Array, norm: float, diagonals: Callable[[], Array]) -> Array:
         """Return the kernels whose ``r' K r`` is negative beyond the tolerance; ``norm`` is that of ``r``, squared."""
@@ -205,8 +210,12 @@ def examined(kernels: Array, psd: str = "auto", name: str = "kernels") -> tuple[
         indefinite = [m for m, verdict in verdicts.items() if not verdict]
         if not indefinite:
             return kernels, unproven
+        sizes = {m: negative_share(kernels[m]) for m in indefinite}
         if psd != "clip":
-            tell_of_replaced({m: kernels[m] for m in indefinite}, len(kernels), name)
+            tell_of_replaced(sizes, len(kernels), name)
+        if unproven is None:
+            unproven = Unproven(np.zeros(len(kernels), dtype=bool), tolerance, name)
+        unproven.replaced.update(sizes)
         definite = kernels.copy()
         for m in indefinite:
             definite[m] = nearest_definite(kernels[m])
@@ -243,14 +252,20 @@ def nearest_definite(gram: Array) -> Array:
     return (clipped + clipped.T) / 2
 
 
-def tell_of_replaced(indefinite: dict[int, Array], n_kernels: int, name: str) -> None:
+def negative_share(gram: Array) -> float:
+    """Return by how much of the largest eigenvalue the smallest is negative."""
+    low, high = np.linalg.eigvalsh(gram.astype(np.float64))[[0, -1]]
+    return float(-low / high) if high > 0 else np.inf
+
+
+def tell_of_replaced(sizes: dict[int, float], n_kernels: int, name: str) -> None:
     """Warn of kernels that are replaced since they are indefinite within the tolerance of their storage."""
-    ends = {m: np.linalg.eigvalsh(gram.astype(np.float64))[[0, -1]] for m, gram in indefinite.items()}
-    worst, size = max(((m, -low / high) for m, (low, high) in ends.items()), key=lambda found: found[1], default=(0, 0))
+    worst = max(sizes, key=lambda m: sizes[m], default=0)
+    size = sizes.get(worst, 0.0)
     if size < TOLD:
         return
     warnings.warn(
-        f"{len(indefinite)} of {n_kernels} kernels are indefinite, {name}[{worst}] most: its smallest eigenvalue is "
+        f"{len(sizes)} of {n_kernels} kernels are indefinite, {name}[{worst}] most: its smallest eigenvalue is "
         f"-{size:.1e} of its largest. Storage may leave as much, so the nearest positive semidefinite matrices "
         "stand in for them, and values computed from the matrices as they were given differ. psd='clip' says that "
         "this is meant.",

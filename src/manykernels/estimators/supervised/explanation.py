@@ -107,6 +107,18 @@ class Explanations:
         return frame.sort_values("weight", ascending=False, kind="stable", ignore_index=True)
 
     @property
+    def replaced_kernels_(self) -> dict[str, float]:
+        """Matrices that were indefinite by rounding, so that the nearest positive semidefinite ones stand for them.
+
+        Kernels by name; the value is by how much of its largest eigenvalue the smallest one of the kernel was negative.
+        Values computed from the matrices as they were given differ from those told here.
+        """
+        check_is_fitted(self)
+        model: Any = self
+        solutions = model.solution_ if isinstance(model.solution_, tuple) else (model.solution_,)
+        return {model.kernel_names_[m]: size for found in solutions for m, size in found.replaced_kernels.items()}
+
+    @property
     def selected_features_(self) -> Array:
         """Columns that prediction reads, ``(n_features_in_,)`` bool: those of active kernels.
 
