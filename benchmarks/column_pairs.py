@@ -43,10 +43,14 @@ from manykernels.kernels.specs.landmarks import column_units
 NUMERIC, TRAINING, ROUNDS, WIDTH = 10, 10_000, 300, 6.0
 TREES = {"boosted trees": None, "trees of pairs": "pairwise", "trees of one": "no_interactions"}
 GRIDS = {  # strengths, parts of the largest one; penalties as weak as those of few landmarks let every pair enter
-    "additive": {"n_alphas": 5, "ratio": 0.005},
-    "pairs": {"n_alphas": 5, "ratio": 0.013},
-    "all columns": {"n_alphas": 6, "ratio": 0.0003},
-    "no landmarks": {"alphas": [1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5], "penalty": "ridge", "representation": "gram"},
+    "additive": {"n_alphas": 5, "search": {"alpha_min_ratio": 0.005}},
+    "pairs": {"n_alphas": 5, "search": {"alpha_min_ratio": 0.013}},
+    "all columns": {"n_alphas": 6, "search": {"alpha_min_ratio": 0.0003}},
+    "no landmarks": {
+        "alphas": [1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5],
+        "penalty": "ridge",
+        "resources": {"representation": "gram"},
+    },
 }
 STRETCH = 4.0
 TOL, FIRST_STRENGTH = 1e-2, 0.05
@@ -100,7 +104,7 @@ def machine(name: str, X: np.ndarray, y: np.ndarray, count: int) -> Any:
         bank += KernelBank.interactions(widths=[0.08], columns=varied)
     if " at " in name:
         return solve(bank, y, X=X, relative_strength=float(name.split(" at ")[1]), **FACTORED)
-    given: dict[str, Any] = {"penalty": "l1", "representation": "factored", "tol": TOL} | GRIDS[name]
+    given: dict[str, Any] = {"penalty": "l1", "resources": {"representation": "factored"}, "tol": TOL} | GRIDS[name]
     given["cv"] = list(StratifiedShuffleSplit(1, test_size=0.25, random_state=0).split(X, y))
     if name in ("additive", "pairs"):
         return MKLClassifierCV(bank, **given).fit(X, y)

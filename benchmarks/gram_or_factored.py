@@ -58,7 +58,7 @@ def row(n_samples: int, seed: int) -> dict[str, float]:
     bank = KernelBank.per_feature(widths=[0.5, 1.0, 2.0], standardize=True)
     found: dict[str, float] = {"samples": n_samples}
     for way in ("gram", "factored"):
-        model = MKLClassifier(bank, representation=way)
+        model = MKLClassifier(bank, resources={"representation": way})
         found[f"{way}_s"] = common.cpu_time(lambda model=model: model.fit(X, y), repeats=2).best
         found[f"{way}_gap"] = model.dual_gap_
     return found
@@ -159,7 +159,7 @@ def default_bank_row(data: Any, rows: int, seed: int, way: str, *, search: bool)
     """Return seconds, gap and score of the default bank held one way."""
     X, held_out, y, truth = data.split(rows, seed)
     kinds = (MKLClassifierCV, MKLRegressorCV) if search else (MKLClassifier, MKLRegressor)
-    model = kinds[not data.classes](representation=way)
+    model = kinds[not data.classes](resources={"representation": way})
     started = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the gap is in the table

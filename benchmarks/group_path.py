@@ -47,7 +47,15 @@ def ours(X: np.ndarray, y: np.ndarray, loss: str) -> Any:
     kernels = [(f"group {g}", Linear(), list(range(g * SIZE, (g + 1) * SIZE))) for g in range(groups)]
     bank = KernelBank(kernels, standardize=False, normalize=None)
     return regularization_path(
-        X, y, kernels=bank, loss=loss, penalty="l1", n_alphas=N_ALPHAS, ratio=RATIO, tol=TOL, representation="factored"
+        X,
+        y,
+        kernels=bank,
+        loss=loss,
+        penalty="l1",
+        n_alphas=N_ALPHAS,
+        alpha_min_ratio=RATIO,
+        tol=TOL,
+        representation="factored",
     )
 
 

@@ -70,7 +70,9 @@ def monomials(r: int) -> list[tuple[str, Interaction, list[int]]]:
 
 def hierarchical(growth: float) -> Callable[[float], RegressorMixin]:
     """Return how to make the estimator from a strength."""
-    return lambda alpha: HierarchicalMKL(degree=DEGREE, alpha=alpha, growth=growth, time_limit=TIME_LIMIT)
+    return lambda alpha: HierarchicalMKL(
+        degree=DEGREE, alpha=alpha, growth=growth, resources={"time_limit": TIME_LIMIT}
+    )
 
 
 def listed(r: int) -> Callable[[float], RegressorMixin]:

@@ -41,7 +41,7 @@ def draw(n_rows: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
 def ranked_by(X: pd.DataFrame, y: np.ndarray, seed: int) -> dict[str, pd.Series]:
     """Return what each measure gives each column."""
     half = len(X) // 2
-    model = MKLClassifier(KernelBank.auto(), time_limit=60).fit(X[:half], y[:half])
+    model = MKLClassifier(KernelBank.auto(), resources={"time_limit": 60}).fit(X[:half], y[:half])
     names = pd.Index(X.columns)
     shares = model.weights_frame().groupby("columns")["norm_share"].sum()
     held_out = predictive_importance(

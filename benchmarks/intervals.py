@@ -44,7 +44,9 @@ def bands(name: str, seed: int) -> dict[str, Any]:
     X = rng.uniform(-2.0, 2.0, size=(TRAIN, 3))
     truth = CURVES[name]
     bank = KernelBank.per_feature([Linear(), Gaussian(0.3), Gaussian(1.0)])
-    model = _fitted(MKLRegressor(bank, representation="gram"), X, truth(X[:, 0]) + 0.5 * rng.normal(size=TRAIN))
+    model = _fitted(
+        MKLRegressor(bank, resources={"representation": "gram"}), X, truth(X[:, 0]) + 0.5 * rng.normal(size=TRAIN)
+    )
     new = rng.uniform(-2.0, 2.0, size=(200, 3))
     mean, deviation = model.predict(new, return_std=True)
     shape = ShapeDisplay.from_estimator(model, X, columns=["x0"], bands=True).frame()
@@ -80,7 +82,7 @@ def intervals(name: str, folder: Path, seed: int) -> dict[str, Any] | None:
             return row | {"conformal": chosen[np.arange(len(y_test)), places].mean(), "size": chosen.sum(axis=1).mean()}
         around = CrossConformalRegressor(MKLRegressor(), confidence_level=LEVEL, random_state=seed)
         low, high = around.fit_conformalize(X_train, y_train).predict_interval(X_test)[1][:, :, 0].T
-    model = _fitted(MKLRegressor(representation="gram"), X_train, y_train)
+    model = _fitted(MKLRegressor(resources={"representation": "gram"}), X_train, y_train)
     mean, deviation = model.predict(X_test, return_std=True)
     reach = NORMAL * np.sqrt(deviation**2 + posterior_of(model).noise_variance)
     return row | {

@@ -73,8 +73,14 @@ class Additive:
 
     def fit(self, X: np.ndarray, y: np.ndarray) -> Additive:
         """Choose the strength and fit."""
-        given: dict[str, Any] = {"penalty": "l1", "n_alphas": 5, "ratio": 0.01, "cv": 3, "random_state": 0}
-        self.machine = self.kind(bank_of(X), representation="factored", tol=TOL, **given).fit(X, y)
+        given: dict[str, Any] = {
+            "penalty": "l1",
+            "n_alphas": 5,
+            "search": {"alpha_min_ratio": 0.01},
+            "cv": 3,
+            "random_state": 0,
+        }
+        self.machine = self.kind(bank_of(X), resources={"representation": "factored"}, tol=TOL, **given).fit(X, y)
         self.columns = len({name for own in self.machine.weights_frame()["columns"] for name in own.split(", ")})
         return self
 
@@ -93,7 +99,7 @@ class AllPairs:
         """Choose the strength and what pairs cost, and fit."""
         varied = [j for j, column in enumerate(X.T) if len(np.unique(column)) > 1]
         splitter = StratifiedShuffleSplit if self.kind is MKLClassifierCV else ShuffleSplit
-        given: dict[str, Any] = {"penalty": "l1", "representation": "factored", "tol": TOL}
+        given: dict[str, Any] = {"penalty": "l1", "resources": {"representation": "factored"}, "tol": TOL}
         given["cv"] = splitter(1, test_size=0.25, random_state=0)
         self.machine = self.kind(**given, **self.bank(X, varied)).fit(X, y)
         self.columns = len({name for own in self.machine.weights_frame()["columns"] for name in own.split(", ")})
@@ -102,7 +108,12 @@ class AllPairs:
     def bank(self, X: np.ndarray, varied: list[int]) -> dict[str, Any]:
         """Return the bank, and how its strengths are searched."""
         bank = bank_of(X) + KernelBank.interactions(columns=varied, standardize=True)
-        return {"kernels": bank, "n_alphas": 4, "ratio": PAIR_RATIO, "kernel_penalties": SHARP_PENALTIES}
+        return {
+            "kernels": bank,
+            "n_alphas": 4,
+            "search": {"alpha_min_ratio": PAIR_RATIO},
+            "kernel_penalties": SHARP_PENALTIES,
+        }
 
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Predict."""
@@ -116,7 +127,7 @@ class AllColumns(AllPairs):
         """Return the bank, and how its strengths are searched."""
         stretched = None if len(varied) <= MOST_STRETCHED else []
         kernels = KernelBank.landmarks(columns=varied, count=LANDMARKS, stretched=stretched, standardize=True)
-        return {"kernels": bank_of(X) + kernels, "n_alphas": 6, "ratio": JOINT_RATIO}
+        return {"kernels": bank_of(X) + kernels, "n_alphas": 6, "search": {"alpha_min_ratio": JOINT_RATIO}}
 
 
 class PyGam:

@@ -131,7 +131,7 @@ def candidates(method: str, seed: int) -> list[Any]:
     if method == "lasso":
         return [MonomialLasso(5, seed)]
     if method == "HKL":
-        bounded = {"degree": DEGREE, "max_kernels": 300, "max_iter": 30, "tol": 1e-2}
+        bounded = {"degree": DEGREE, "max_kernels": 300, "resources": {"max_iter": 30}, "tol": 1e-2}
         return [HierarchicalMKL(alpha=alpha, **bounded) for alpha in ALPHAS[1:]]
     if method == "NLMKL":
         return [NonlinearMKL(degree=DEGREE, alpha=alpha) for alpha in ALPHAS]

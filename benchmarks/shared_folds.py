@@ -26,7 +26,7 @@ from manykernels.solvers import factored_folds
 
 WIDTHS = (0.1, 0.3, 1.0, 3.0, 10.0)
 FOLDS, STRENGTHS, RATIO, TOL = 5, 8, 0.1, 1e-3
-GRID: dict[str, Any] = {"penalty": "l1", "n_alphas": STRENGTHS, "ratio": RATIO}
+GRID: dict[str, Any] = {"penalty": "l1", "n_alphas": STRENGTHS}
 ESTIMATORS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("estimator, own kernels", "own", GRID),
     ("estimator, shared", "shared", GRID),
@@ -61,17 +61,19 @@ def measured(X: np.ndarray, y: np.ndarray, *, search: bool) -> list[dict[str, An
         row |= {"worst gap": found["gap"].max(), "passes": path.passes}
         rows.append(row | {"difference": float(np.abs(errors[-1] - errors[0]).max())})
     for name, wish, grid in ESTIMATORS if search else ESTIMATORS[:2]:
-        row = {"folds": name} | fitted(X, y, bank, fold_kernels=wish, **grid)
+        row = {"folds": name} | fitted(X, y, bank, wish, **grid)
         rows.append(row | {"worst gap": np.nan, "passes": np.nan, "difference": np.nan})
     return rows
 
 
-def fitted(X: np.ndarray, y: np.ndarray, bank: KernelBank, **options: Any) -> dict[str, Any]:
+def fitted(X: np.ndarray, y: np.ndarray, bank: KernelBank, wish: str, **options: Any) -> dict[str, Any]:
     """Return what an estimator takes, and the best mean error over its folds."""
     started = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = MKLRegressorCV(bank, representation="factored", cv=FOLDS, tol=TOL, **options).fit(X, y)
+        search = {"fold_kernels": wish, "alpha_min_ratio": RATIO if options else None}
+        resources = {"representation": "factored"}
+        model = MKLRegressorCV(bank, cv=FOLDS, tol=TOL, search=search, resources=resources, **options).fit(X, y)
     return {"CPU s": time.process_time() - started, "best error": -model.best_score_}
 
 

@@ -152,7 +152,10 @@ def factored_frame(n_samples: int, n_targets: int, share: float, seed: int, *, h
     """Return a row for each loss, own and shared weights, at a share of the strength that empties the models."""
     X, Y = draw_columns(n_samples, n_targets, seed)
     bank = KernelBank.per_feature(widths=WIDTHS, standardize=True)
-    options: dict[str, Any] = {"alpha": f"{share}*max", "representation": "factored", "time_limit": SECONDS}
+    options: dict[str, Any] = {
+        "alpha": f"{share}*max",
+        "resources": {"representation": "factored", "time_limit": SECONDS},
+    }
     classes = Y.argmax(axis=1)
     cases: list[tuple[Any, ...]] = [(MKLRegressor, "squared", Y, 1e-4)]
     cases += [(MKLClassifier, "logistic", classes, 1e-4)]

@@ -78,7 +78,7 @@ def main() -> None:
         bank = bank_of(problem, 20 if options.smoke else options.kernels)
         for n in sizes or SIZES[problem]:
             for ties in (False, True)[: 1 + (problem == "factored")]:
-                model = MKLSurvival(bank, alpha=options.alpha, tol=options.tol, representation=problem)
+                model = MKLSurvival(bank, alpha=options.alpha, tol=options.tol, resources={"representation": problem})
                 print(line(problem, model, n, ties=ties), flush=True)
 
 

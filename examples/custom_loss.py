@@ -110,7 +110,9 @@ def main() -> None:
     for chosen in ("squared", LogCosh()):
         model = MKLRegressor(bank, loss=chosen, alpha=0.002, tol=1e-8).fit(X, y)
         print(f"{chosen}: distance to the truth {np.abs(model.predict(X) - truth).mean():.3f}")
-    path = regularization_path(X, y, kernels=bank, loss=AsymmetricSquared(0.8), n_alphas=4, ratio=0.05, tol=1e-8)
+    path = regularization_path(
+        X, y, kernels=bank, loss=AsymmetricSquared(0.8), n_alphas=4, alpha_min_ratio=0.05, tol=1e-8
+    )
     print("kernels along the path of the expectile:", path.summary()["n_active"].tolist())
     best = MKLRegressorCV(bank, loss=LogCosh(), cv=3, penalty="l1", n_alphas=10).fit(X, y)
     print(f"alpha chosen by cross-validation: {best.alpha_:.2g}")

@@ -1,4 +1,4 @@
-"""The pipeline of rls_dual_mkl: a LIBSVM file of two classes, a path of tau for several mu, RMSE with its deviation."""
+"""The pipeline of rls_dual_mkl: a LIBSVM file of two classes, paths for several mixtures, RMSE with its deviation."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ kernels.append(("all", Gaussian(4.0), None))
 bank = KernelBank(kernels, standardize=True, normalize="mean_diagonal")
 settings = {"penalty": "elasticnet", "solver": "pfbs", "fit_intercept": False, "tol": 1e-3}
 splits = ShuffleSplit(3, test_size=0.25, random_state=0)
-model = MKLRegressorCV(bank, mus=(1e-3, 1e-2), n_alphas=8, cv=splits, scoring="neg_root_mean_squared_error", **settings)
+search = {"l1_ratios": (0.5, 0.9), "n_alphas": 8, "cv": splits, "scoring": "neg_root_mean_squared_error"}
+model = MKLRegressorCV(bank, **search, **settings)
 model.fit(X_train, y_train)
 
 table = model.cv_results_.assign(rmse=-model.cv_results_["mean_score"]).rename(columns={"std_score": "deviation"})
 print("RMSE over the splits, with its standard deviation:")
-print(table[["mu", "alpha", "rmse", "deviation", "n_active"]].round(4).to_string(index=False))
+print(table[["l1_ratio", "alpha", "rmse", "deviation", "n_active"]].round(4).to_string(index=False))
 scores = model.predict(X_test)
 error = np.sqrt(np.mean((scores - y_test) ** 2))
-print(f"chosen: tau {model.alpha_:.3g}, mu {model.mu_:g}; held-out RMSE {error:.3f}", end=", ")
+print(f"chosen: alpha {model.alpha_:.3g}, l1_ratio {model.l1_ratio_:g}; held-out RMSE {error:.3f}", end=", ")
 print(f"accuracy of the sign {np.mean(np.sign(scores) == y_test):.3f}")
 
-given = {"penalty": "elasticnet", "mu": model.mu_, "n_alphas": 5, "solver": "pfbs", "fit_intercept": False}
-path = regularization_path(X_train, y_train, kernels=bank, cv=splits, **given)
+given = {"penalty": "elasticnet", "penalty_parameters": {"l1_ratio": model.l1_ratio_}, "n_alphas": 5}
+path = regularization_path(X_train, y_train, kernels=bank, cv=splits, solver="pfbs", fit_intercept=False, **given)
 columns = ["alpha", "n_active", "relative_gap", "rmse", "rmse_std"]  # the path, and what it is worth on the splits
 print(path.summary()[columns].round(4).to_string(index=False))

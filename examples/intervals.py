@@ -21,7 +21,7 @@ y = np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] + 0.4 * rng.normal(size=450)
 train, test = slice(150), slice(150, None)
 
 bank = KernelBank.per_feature([Linear(), Gaussian(0.7)])
-model = MKLRegressor(bank, representation="gram").fit(X[train], y[train])
+model = MKLRegressor(bank, resources={"representation": "gram"}).fit(X[train], y[train])
 mean, deviation = model.predict(X[test], return_std=True)
 truth = np.sin(2.0 * X[test, 0]) + 0.5 * X[test, 1]
 inside = float(np.mean(np.abs(mean - truth) <= 1.96 * deviation))

@@ -17,7 +17,7 @@ y = survival_array(event_time <= leaves, np.minimum(event_time, leaves))
 train, test = slice(0, 200), slice(200, n)
 
 bank = KernelBank.per_feature(widths=[0.5, 2.0], standardize=True, normalize="mean_diagonal")
-model = MKLSurvivalCV(bank, cv=3, n_alphas=8, ratio=0.05).fit(patients[train], y[train])
+model = MKLSurvivalCV(bank, cv=3, n_alphas=8, search={"alpha_min_ratio": 0.05}).fit(patients[train], y[train])
 print(f"{y['event'].mean():.0%} of {n} patients had the event; alpha {model.alpha_:.3f}, gap {model.dual_gap_:.0e}")
 print(model.weights_frame()[["name", "norm_share"]].to_string(index=False))
 print(f"\nconcordance on new patients  {model.score(patients[test], y[test]):.3f}")

@@ -57,7 +57,7 @@ def machine(eta: float | str, n_columns: int, n_train: int, holdouts: int) -> MK
         alphas = [n_kernels / (constant * n_train) for constant in CONSTANTS]
         return MKLClassifierCV(bank, penalty="ridge", alphas=alphas, **common)
     alphas = [1 / (constant * n_train) for constant in CONSTANTS]
-    solver = {"solver": "citi", "max_iter": 1000}
+    solver = {"solver": "citi", "resources": {"max_iter": 1000}}
     return MKLClassifierCV(bank, penalty="elasticnet_ball", eta=eta, alphas=alphas, **solver, **common)
 
 

@@ -29,7 +29,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import manykernels
-from manykernels import Gaussian, KernelBank, Linear, MKLRegressorCV, regularization_path
+from manykernels import Gaussian, KernelBank, Linear, MKLRegressor, regularization_path
+from manykernels.estimators import RegularizationPath
 from manykernels.inspection import PathDisplay
 
 OPENML_ID = 44959  # concrete_compressive_strength
@@ -75,20 +76,31 @@ def sixty_kernels() -> KernelBank:
     return KernelBank(kernels, standardize=True, normalize="mean_diagonal")
 
 
-def selector(sizes: Sizes, cv: Any) -> MKLRegressorCV:
-    """Return the pipeline of the paper: PFBS, squared loss, no intercept, tau from the empty model down, several mu."""
-    return MKLRegressorCV(
+def in_library(tau: float, mu: float) -> dict[str, float]:
+    """Return the parameters of the elastic net whose norms weigh ``tau`` and whose squared norms ``mu``."""
+    return {"alpha": tau + mu, "l1_ratio": tau / (tau + mu)}
+
+
+def taus_from_empty(X: np.ndarray, y: np.ndarray, n_taus: int) -> np.ndarray:
+    """Return ``tau`` from the smallest one with an empty model, ``max_j sqrt(y'K_j y) / n``, to a thousandth of it."""
+    start = regularization_path(X, y, kernels=sixty_kernels(), n_alphas=1, fit_intercept=False)
+    assert start.alpha_max is not None
+    return np.geomspace(start.alpha_max, 1e-3 * start.alpha_max, n_taus)
+
+
+def selector(sizes: Sizes, cv: Any, taus: np.ndarray) -> GridSearchCV:
+    """Return the pipeline of the paper: PFBS, squared loss, no intercept, ``tau`` and ``mu`` chosen by ``cv``."""
+    model = MKLRegressor(
         sixty_kernels(),
         penalty="elasticnet",
-        mus=sizes.mus,
-        n_alphas=sizes.n_taus,
-        ratio=1e-3,
-        cv=cv,
         solver="pfbs",
         fit_intercept=False,
         tol=TOL_SELECTION,
-        max_iter=1000,
+        resources={"max_iter": 1000},
     )
+    pairs = [in_library(tau, mu) for mu in sizes.mus for tau in taus]
+    grid = [{name: [value] for name, value in pair.items()} for pair in pairs]
+    return GridSearchCV(model, grid, scoring="neg_mean_squared_error", cv=cv)
 
 
 def run_repeats(X: np.ndarray, y: np.ndarray, sizes: Sizes) -> pd.DataFrame:
@@ -105,7 +117,7 @@ def run_repeats(X: np.ndarray, y: np.ndarray, sizes: Sizes) -> pd.DataFrame:
                 "K-fold": KFold(sizes.splits, shuffle=True, random_state=repeat),
             }
             for name, cv in ways.items():
-                rows.append({"repeat": repeat, "selection": name} | fitted(selector(sizes, cv), X, y, train, test))
+                rows.append({"repeat": repeat, "selection": name} | fitted(sizes, cv, X, y, train, test))
                 progress.advance(task)
             model = kernel_ridge(sizes.splits)
             error = rmse(model.fit(X[train], y[train] - y[train].mean()), X, y, train, test)
@@ -114,18 +126,21 @@ def run_repeats(X: np.ndarray, y: np.ndarray, sizes: Sizes) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def fitted(model: MKLRegressorCV, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> dict[str, Any]:
+def fitted(sizes: Sizes, cv: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> dict[str, Any]:
     """Return what one selection chose and its error on held-out samples, in MPa."""
     started = time.process_time()
+    target = y[train] - y[train].mean()
+    taus = taus_from_empty(X[train], target, sizes.n_taus)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The best strength")
-        model.fit(X[train], y[train] - y[train].mean())
-    grid = model.alphas_[list(np.ravel(model.mus)).index(model.mu_)]
+        warnings.filterwarnings("ignore", message="No kernel")  # at the first tau, where the model is empty
+        search = selector(sizes, cv, taus).fit(X[train], target)
+    model, mu_index, tau_index = search.best_estimator_, *divmod(search.best_index_, len(taus))
+    tau = float(taus[tau_index])
     return {
-        "tau": model.alpha_,
-        "mu": model.mu_,
-        "tau_over_tau_max": model.alpha_ / grid[0],
-        "at_edge": bool(model.alpha_ in (grid[0], grid[-1])),
+        "tau": tau,
+        "mu": sizes.mus[mu_index],
+        "tau_over_tau_max": tau / taus[0],
+        "at_edge": tau_index in (0, len(taus) - 1),
         "n_active": int(np.count_nonzero(model.kernel_weights_)),
         "gap": model.dual_gap_,
         "rmse": rmse(model, X, y, train, test),
@@ -158,17 +173,19 @@ def summarize(table: pd.DataFrame) -> pd.DataFrame:
 def draw_path(X: np.ndarray, y: np.ndarray, sizes: Sizes, mu: float, tau: float, output: Path) -> pd.DataFrame:
     """Draw the L1 path on the training set of the first repeat and return its table."""
     train = np.random.default_rng(0).permutation(len(y))[: sizes.n_train]
-    path = regularization_path(
-        X[train],
-        y[train] - y[train].mean(),
-        kernels=sixty_kernels(),
-        penalty="elasticnet",
-        mu=mu,
-        n_alphas=4 * sizes.n_taus,
-        fit_intercept=False,
-        solver="pfbs",
-        tol=TOL_FINAL,
-        max_iter=1000,
+    target, steps = y[train] - y[train].mean(), []
+    given: dict[str, Any] = {"kernels": sixty_kernels(), "penalty": "elasticnet", "solver": "pfbs", "max_iter": 1000}
+    taus = taus_from_empty(X[train], target, 4 * sizes.n_taus)
+    for strength in taus:  # the weight of the squared norms stays, so that every strength has a mixture of its own
+        alpha, ratio = in_library(strength, mu).values()
+        given |= {"alphas": [alpha], "penalty_parameters": {"l1_ratio": ratio}}
+        steps.append(regularization_path(X[train], target, fit_intercept=False, tol=TOL_FINAL, **given))
+    path = RegularizationPath(
+        taus,
+        tuple(step.solutions[0] for step in steps),
+        np.concatenate([step.norms for step in steps]),
+        steps[0].kernel_names,
+        taus[0],
     )
     display = PathDisplay.from_path(path, chosen=tau).plot()
     display.ax_.set_title(f"concrete, {sizes.n_train} samples, 60 kernels, mu = {mu:g}")

@@ -66,7 +66,7 @@ def _sampled(degree: int, effort: Effort, seed: int, penalties: tuple[float, ...
 
 def _hierarchical(degree: int) -> Maker:
     # With weak penalties most of the graph would be visited. No limit in seconds: it would depend on the load.
-    bounded: dict[str, Any] = {"max_kernels": 500, "max_iter": 30, "tol": 1e-2}
+    bounded: dict[str, Any] = {"max_kernels": 500, "resources": {"max_iter": 30}, "tol": 1e-2}
     return lambda alpha: HierarchicalMKL(degree=degree, alpha=alpha, growth=2.0, standardize=False, **bounded)
 
 

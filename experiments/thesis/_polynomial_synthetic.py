@@ -110,7 +110,7 @@ def methods(n_columns: int, sizes: Sizes, seed: int) -> dict[str, tuple[Maker, t
     """Return what makes the model of a strength and the strengths to choose from, by the name of the method."""
     common: dict[str, Any] = {"standardize": False, "normalize": None, "random_state": seed}
     uniform = KernelBank([(f"degree {d}", Polynomial(d, offset=0.0), None) for d in (1, 2, 3)], normalize=None)
-    bounded: dict[str, Any] = {"growth": 2.0, "max_kernels": 1000, "tol": 1e-2, "max_iter": 50}
+    bounded: dict[str, Any] = {"growth": 2.0, "max_kernels": 1000, "tol": 1e-2, "resources": {"max_iter": 50}}
     made: dict[str, tuple[Maker, tuple[float, ...]]] = {
         "SGD-1s": (lambda alpha: SampledProducts(DEGREE, alpha, sizes.n_steps, sizes.batch, seed), sizes.alphas),
         "SGD-1s, single draws": (lambda alpha: SampledProducts(DEGREE, alpha, sizes.single, 1, seed), sizes.alphas),

@@ -29,7 +29,9 @@ from manykernels import (
 )
 from manykernels.cli import app
 from manykernels.cli.fit import FitOptions, estimator_for
-from manykernels.estimators.parameters import PARAMETERS
+from manykernels.estimators import Resources
+from manykernels.estimators.groups import GROUPS
+from manykernels.estimators.parameters import PARAMETERS, place_of
 
 Runner = Callable[..., Any]
 
@@ -131,11 +133,11 @@ def test_options_reach_the_estimator() -> None:
                   "solver": "interior_point", "memory_budget": "1 GB", "n_jobs": None},
     )  # fmt: skip
     model = estimator_for(options, "regression", KernelBank.auto())
-    found = {name: getattr(model, name) for name in ("loss", "penalty", "alpha", "tol", "max_iter", "solver")}
+    found = {name: getattr(model, name) for name in ("loss", "penalty", "alpha", "tol", "solver", "random_state")}
     assert found == {
-        "loss": "huber", "penalty": "ridge", "alpha": 0.5, "tol": 1e-3, "max_iter": 7, "solver": "interior_point",
+        "loss": "huber", "penalty": "ridge", "alpha": 0.5, "tol": 1e-3, "solver": "interior_point", "random_state": 4,
     }  # fmt: skip
-    assert (model.random_state, model.memory_budget, model.delta) == (4, "1 GB", "auto")
+    assert model.resources == Resources(max_iter=7, memory_budget="1 GB")
 
 
 OWN = {
@@ -170,8 +172,8 @@ def test_every_parameter_is_an_option_with_the_default_of_python() -> None:
     assert set(options) == OWN | set(settings)
     assert {name: options[name] for name in settings} == settings
     for cls in (MKLClassifier, MKLRegressor):
-        given = set(cls().get_params()) - {"kernels", "class_weight", "kernel_penalties"} - left_out
-        assert given <= set(options)
+        given = set(cls().get_params()) - {"kernels", "class_weight", "kernel_penalties", *GROUPS} - left_out
+        assert {name.rpartition("__")[2] for name in given} - left_out <= set(options)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +196,7 @@ def test_parameters_reach_the_model(
     done = run("fit", data, *own, *words)
     assert done.code == 0, done.err
     model = load_model(tmp_path / "m.mkl")
-    assert {name: getattr(model, name) for name in expected} == expected
+    assert {name: model.get_params()[place_of(name)] for name in expected} == expected
 
 
 @pytest.mark.parametrize(

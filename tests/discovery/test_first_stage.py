@@ -228,7 +228,14 @@ def test_held_out_rows_choose_how_far_to_search(relevant: bool, spread: bool) ->
 def test_the_estimator_takes_them() -> None:
     points, y = relevant_task(True)
     model = GaussianMKL(
-        "hinge", alpha=0.01, stages=2, per_feature=True, inner_steps="validated", n_starts=1, max_iter=4, random_state=0
+        "hinge",
+        alpha=0.01,
+        stages=2,
+        per_feature=True,
+        inner_steps="validated",
+        n_starts=1,
+        resources={"max_iter": 4},
+        random_state=0,
     ).fit(points, y)
     assert "held-out rows chose" in model.solution_.message
     few = GaussianMKL(
@@ -237,7 +244,7 @@ def test_the_estimator_takes_them() -> None:
         stages=2,
         per_feature=True,
         inner_steps=2,
-        max_iter=4,
+        resources={"max_iter": 4},
         update="published",
         n_starts=1,
         random_state=0,

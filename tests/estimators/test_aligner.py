@@ -128,7 +128,7 @@ def test_what_it_tells(data: Data) -> None:
 def test_a_small_budget_computes_kernels_anew_with_the_same_result(data: Data) -> None:
     X, y = np.tile(data.X, (4, 1)) + np.random.default_rng(0).normal(size=(240, 3)), np.tile(data.labels, 4)
     budget = working_nbytes(16, 240) + 1000  # not enough for a single Gram matrix
-    small, large = KernelAligner(memory_budget=budget), KernelAligner()
+    small, large = KernelAligner(resources={"memory_budget": budget}), KernelAligner()
     np.testing.assert_allclose(small.fit_transform(X, y), large.fit_transform(X, y), atol=1e-9)
 
 
@@ -176,8 +176,8 @@ def test_uniform_needs_no_target(data: Data) -> None:
     ("change", "message"),
     [
         ({"center": "yes"}, "center must be True or False, got 'yes'"),
-        ({"n_jobs": 0}, "n_jobs must be None or an integer other than 0"),
-        ({"n_jobs": "all"}, "n_jobs must be None or an integer other than 0 .* got 'all'"),
+        ({"resources": {"n_jobs": 0}}, "n_jobs must be None or an integer other than 0"),
+        ({"resources": {"n_jobs": "all"}}, "n_jobs must be None or an integer other than 0 .* got 'all'"),
     ],
 )
 def test_switches_are_checked(change: dict[str, Any], message: str) -> None:

@@ -248,15 +248,21 @@ CASES = [
     Case("q above 2", lambda: classify(penalty="lq", q=3.0), "q must be.*at most 2"),
     Case("p below 1", lambda: classify(penalty="lp_ball", p=0.5), "p must"),
     Case("eta above 1", lambda: classify(penalty="elasticnet_ball", eta=2.0), "eta must"),
-    Case("a negative epsilon", lambda: regress(loss="epsilon_insensitive", epsilon=-1.0), "epsilon must be"),
-    Case("delta=0", lambda: regress(loss="huber", delta=0.0), "delta must be"),
-    Case("tau=1", lambda: regress(loss="quantile", tau=1.0), "tau must be strictly between 0 and 1"),
+    Case(
+        "a negative epsilon",
+        lambda: regress(loss="epsilon_insensitive", loss_parameters={"epsilon": -1.0}),
+        "epsilon must be",
+    ),
+    Case("delta=0", lambda: regress(loss="huber", loss_parameters={"delta": 0.0}), "delta must be"),
+    Case(
+        "tau=1", lambda: regress(loss="quantile", loss_parameters={"tau": 1.0}), "tau must be strictly between 0 and 1"
+    ),
     Case(
         "a parameter that the penalty does not use", lambda: regress(p=0), "p must be a finite positive number, got 0"
     ),
     Case("fit_intercept=None", lambda: regress(fit_intercept=None), "fit_intercept must be True or False"),
     Case("tol=0", lambda: regress(tol=0.0), "tol must be a finite positive number"),
-    Case("max_iter=0", lambda: regress(max_iter=0), "max_iter must be an integer of at least 1"),
+    Case("max_iter=0", lambda: regress(resources={"max_iter": 0}), "max_iter must be an integer of at least 1"),
     Case(
         "an unknown parameter of a solver",
         lambda: solve(GRAMS, TARGET, loss="squared", regularizer="l1", strength=1.0, tolerance=1e-3),
@@ -266,11 +272,15 @@ CASES = [
     # memory
     Case(
         "a fit beyond the memory budget",
-        lambda: classify(memory_budget="10 kB"),
+        lambda: classify(resources={"memory_budget": "10 kB"}),
         "memory budget is 10.0 kB",
         MemoryBudgetError,
     ),
-    Case("a memory budget that is no size", lambda: classify(memory_budget="plenty"), "memory_budget must be"),
+    Case(
+        "a memory budget that is no size",
+        lambda: classify(resources={"memory_budget": "plenty"}),
+        "memory_budget must be",
+    ),
     # kernels and banks
     Case(
         "columns where kernels are expected",

@@ -54,7 +54,9 @@ def test_exposure_as_weights_is_an_offset() -> None:
 def test_cross_validation_goes_by_the_deviance() -> None:
     X, y, _ = data(60)
     bank = KernelBank([("linear", Linear(), [0, 1, 2])])
-    model = MKLRegressorCV(bank, loss="poisson", penalty="l1", cv=3, n_alphas=6, ratio=0.01).fit(X, y)
+    model = MKLRegressorCV(bank, loss="poisson", penalty="l1", cv=3, n_alphas=6, search={"alpha_min_ratio": 0.01}).fit(
+        X, y
+    )
     searched = MKLRegressorCV(bank, loss="poisson", cv=2).fit(X, y)
     assert searched.best_score_ > searched.cv_frame().set_index("kernels").loc["no kernels", "mean_score"]
     by_hand = model.cv_frame()["mean_score"].max()

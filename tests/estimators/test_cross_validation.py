@@ -45,7 +45,9 @@ def plain_model(alpha: float, X: Array, y: Array, kind: Any = MKLRegressor) -> A
 def test_scores_are_those_of_a_plain_loop() -> None:
     X, y = regression()
     splitter = KFold(3, shuffle=True, random_state=0)
-    model = MKLRegressorCV(bank(), cv=splitter, penalty="l1", n_alphas=6, ratio=1e-2, tol=1e-8).fit(X, y)
+    model = MKLRegressorCV(
+        bank(), cv=splitter, penalty="l1", n_alphas=6, search={"alpha_min_ratio": 1e-2}, tol=1e-8
+    ).fit(X, y)
     expected = [
         [
             -mean_squared_error(
@@ -73,20 +75,17 @@ def test_the_first_strength_is_the_first_useful_one() -> None:
     assert MKLRegressor(bank(), alpha=0.99 * model.alphas_[0], tol=1e-9).fit(X, y).kernel_weights_.any()
 
 
-@pytest.mark.parametrize("given", [{"l1_ratios": [0.2, 0.9]}, {"mus": [1e-4, 1e-3]}])
-def test_a_second_parameter_is_chosen_too(given: dict[str, Any]) -> None:
+def test_a_second_parameter_is_chosen_too() -> None:
     X, y = regression()
-    model = MKLRegressorCV(bank(), penalty="elasticnet", cv=3, n_alphas=5, **given).fit(X, y)
-    name, values = ("l1_ratio", given["l1_ratios"]) if "l1_ratios" in given else ("mu", given["mus"])
+    ratios = [0.2, 0.9]
+    model = MKLRegressorCV(bank(), penalty="elasticnet", cv=3, n_alphas=5, l1_ratios=ratios).fit(X, y)
     frame = model.cv_frame()
     best = frame.loc[frame["mean_score"].idxmax()]
-    assert frame[name].tolist() == list(np.repeat(values, 5))
-    assert (model.l1_ratio_ if name == "l1_ratio" else model.mu_) == best[name]
+    assert frame["l1_ratio"].tolist() == list(np.repeat(ratios, 5))
+    assert model.l1_ratio_ == best["l1_ratio"]
     assert model.alpha_ == best["alpha"]
     assert model.alphas_.shape == (2, 5)
-    strength = (model.alpha_ + (model.mu_ or 0)) * len(y)
-    ratio = model.l1_ratio_ or model.alpha_ / (model.alpha_ + model.mu_)
-    plain = MKLRegressor(bank(), penalty="elasticnet", alpha=strength / len(y), l1_ratio=ratio).fit(X, y)
+    plain = MKLRegressor(bank(), penalty="elasticnet", alpha=model.alpha_, l1_ratio=model.l1_ratio_).fit(X, y)
     np.testing.assert_allclose(model.kernel_weights_, plain.kernel_weights_, rtol=1e-9)
 
 
@@ -154,7 +153,9 @@ def test_given_strengths_that_predict_no_better_than_a_constant_are_said() -> No
 
 def test_probabilities_can_be_scored() -> None:
     X, y = classification()
-    model = MKLClassifierCV(bank(), cv=3, penalty="l1", n_alphas=6, ratio=0.05, scoring="neg_log_loss").fit(X, y)
+    model = MKLClassifierCV(
+        bank(), cv=3, penalty="l1", n_alphas=6, search={"alpha_min_ratio": 0.05}, scoring="neg_log_loss"
+    ).fit(X, y)
     assert -np.log(2) < model.best_score_ < 0
     assert model.predict_proba(X).shape == (90, 2)
 
@@ -227,7 +228,7 @@ def test_unfinished_folds_are_reported_once() -> None:
     X, y = regression()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        MKLRegressorCV(bank(), cv=3, alphas=[0.03, 0.01, 0.003], max_iter=1, tol=1e-9).fit(X, y)
+        MKLRegressorCV(bank(), cv=3, alphas=[0.03, 0.01, 0.003], resources={"max_iter": 1}, tol=1e-9).fit(X, y)
     told = [str(warning.message) for warning in caught if warning.category is ConvergenceWarning]
     assert sum("models of the folds stopped short of tol=1e-09" in text for text in told) == 1
 
@@ -250,7 +251,6 @@ def test_a_dense_penalty_is_chosen_from_given_strengths() -> None:
     model = MKLRegressorCV(bank(), penalty="lq", q=1.25, alphas=np.geomspace(1e-1, 1e-4, 4), cv=3).fit(X, y)
     assert (model.kernel_weights_ > 0).all()
     assert model.l1_ratio_ is None
-    assert model.mu_ is None
 
 
 def test_clones_and_refits_start_afresh() -> None:
@@ -269,7 +269,7 @@ SAMPLE_WEIGHTS = "kernel normalization and folds count training rows, not their 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:The least populated class")
 @parametrize_with_checks(
     [
-        MKLRegressorCV(penalty="l1", n_alphas=2, ratio=0.1, cv=2, tol=1e-2),
+        MKLRegressorCV(penalty="l1", n_alphas=2, search={"alpha_min_ratio": 0.1}, cv=2, tol=1e-2),
         MKLClassifierCV(penalty="ridge", cv=2, tol=1e-2),
     ],
     expected_failed_checks=lambda estimator: {

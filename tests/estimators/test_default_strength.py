@@ -38,7 +38,7 @@ Y = np.sin(2.0 * X[:, 0]) + 0.2 * RNG.normal(size=30)
 LABELS = np.where(X[:, 0] ** 2 + X[:, 1] + 0.5 * RNG.normal(size=30) > 1.0, "yes", "no")
 BANK = KernelBank.per_feature([Linear(), Gaussian(0.7)])
 GRAMS = np.array([BANK.fit(X).block(BANK.fit(X).prepare(X), BANK.fit(X).prepare(X))])[0]
-TIGHT: dict[str, Any] = {"tol": 1e-9, "max_iter": 500}
+TIGHT: dict[str, Any] = {"tol": 1e-9, "resources": {"max_iter": 500}}
 LOSSES = ["squared", "epsilon_insensitive", "huber", "quantile"]
 
 
@@ -175,7 +175,7 @@ def test_sizes_of_errors_are_in_the_unit_of_y_unless_left_open(name: str) -> Non
     loss = {"epsilon": "epsilon_insensitive", "delta": "huber"}[name]
     given = {"epsilon": 0.1, "delta": 1.35}[name] * Y.std()
     open_, number = (
-        MKLRegressor(BANK, loss=loss, alpha=0.01, **{name: value}, **TIGHT).fit(X, Y).predict(NEW)
+        MKLRegressor(BANK, loss=loss, alpha=0.01, loss_parameters={name: value}, **TIGHT).fit(X, Y).predict(NEW)
         for value in ("auto", given)
     )
     np.testing.assert_allclose(open_, number, rtol=1e-9)
@@ -243,7 +243,9 @@ def test_every_penalty_has_a_unit_of_noise(penalty: str) -> None:
 
 
 def test_factors_and_matrices_measure_the_same_noise() -> None:
-    models = [MKLRegressor(BANK, representation=form, tol=1e-3).fit(X, Y) for form in ("gram", "factored")]
+    models = [
+        MKLRegressor(BANK, resources={"representation": form}, tol=1e-3).fit(X, Y) for form in ("gram", "factored")
+    ]
     assert models[1].alpha_ == pytest.approx(models[0].alpha_, rel=1e-6)
     assert models[1].noise_p_value_ == models[0].noise_p_value_
     np.testing.assert_array_equal(models[1].above_noise_, models[0].above_noise_)
@@ -378,7 +380,7 @@ def test_columns_that_say_nothing_leave_the_constant(representation: str, alpha:
     tiny = 1.0 + 1e-16 * rng.normal(size=(40, 2))
     for rows in (np.zeros((40, 2)), np.full((40, 2), 7.0), tiny):
         bank = KernelBank.per_feature([Linear(), Gaussian(1.0)], standardize=False, normalize=None)
-        model = MKLRegressor(bank, alpha=alpha, penalty=penalty, representation=representation)
+        model = MKLRegressor(bank, alpha=alpha, penalty=penalty, resources={"representation": representation})
         with pytest.warns(UserWarning, match="No kernel was selected"):
             model.fit(rows, rng.normal(size=40))
         assert str(model.solution_.status) == "converged"

@@ -68,7 +68,7 @@ def test_shapes_of_two_and_of_three_classes(data: Any) -> None:
 
 def test_each_output_is_fitted_as_if_alone(data: Any) -> None:
     targets = np.column_stack([data.y, 3 * data.X[:, 2], -data.y])
-    model = MKLRegressor(alpha=0.02, n_jobs=2).fit(data.X, targets)
+    model = MKLRegressor(alpha=0.02, resources={"n_jobs": 2}).fit(data.X, targets)
     alone = [MKLRegressor(alpha=0.02).fit(data.X, target) for target in targets.T]
     for k, single in enumerate(alone):
         np.testing.assert_allclose(model.predict(data.X)[:, k], single.predict(data.X), atol=1e-10)
@@ -79,7 +79,7 @@ def test_each_output_is_fitted_as_if_alone(data: Any) -> None:
 
 def test_threads_change_nothing() -> None:
     X, species = load_iris(return_X_y=True)
-    one, two = (MKLClassifier(n_jobs=n_jobs).fit(X, species) for n_jobs in (None, 2))
+    one, two = (MKLClassifier(resources={"n_jobs": n_jobs}).fit(X, species) for n_jobs in (None, 2))
     np.testing.assert_array_equal(one.decision_function(X), two.decision_function(X))
 
 
@@ -172,11 +172,11 @@ def test_objects_instead_of_names(data: Any) -> None:
 
 def test_parameters_of_losses_reach_them(data: Any) -> None:
     wide, narrow = (
-        MKLRegressor(loss="epsilon_insensitive", epsilon=epsilon, alpha=0.01).fit(data.X, data.y)
+        MKLRegressor(loss="epsilon_insensitive", loss_parameters={"epsilon": epsilon}, alpha=0.01).fit(data.X, data.y)
         for epsilon in (1.0, 0.01)
     )
     assert len(wide.support_) < len(narrow.support_)
-    steep = MKLRegressor(loss="huber", delta=0.05, alpha=0.001).fit(data.X, data.y)
+    steep = MKLRegressor(loss="huber", loss_parameters={"delta": 0.05}, alpha=0.001).fit(data.X, data.y)
     assert np.abs(steep.dual_coef_).max() <= 0.05 * (1 + 1e-9)
 
 
@@ -185,7 +185,7 @@ def test_an_unfinished_fit_warns_once_and_names_the_gap(data: Any) -> None:
     with pytest.warns(
         ConvergenceWarning, match=r"duality gap .* above tol .* So did 2 more of the 3 problems"
     ) as caught:
-        model = MKLClassifier(max_iter=1, tol=1e-13).fit(X, species)
+        model = MKLClassifier(resources={"max_iter": 1}, tol=1e-13).fit(X, species)
     assert len(caught) == 1
     assert caught[0].filename == __file__
     assert model.predict(X).shape == (150,)
@@ -246,7 +246,9 @@ def test_an_interrupt_of_threads_leaves_a_fitted_model() -> None:
     before = signal.signal(signal.SIGINT, handler)
     try:
         with pytest.warns(ConvergenceWarning, match="interrupted"):
-            model = MKLClassifier(solver=WorkingSet(tol=1e-12, callback=callback), n_jobs=2).fit(X, species)
+            model = MKLClassifier(solver=WorkingSet(tol=1e-12, callback=callback), resources={"n_jobs": 2}).fit(
+                X, species
+            )
     finally:
         signal.signal(signal.SIGINT, before)
     assert "interrupted" in {str(found.status) for found in model.solution_}

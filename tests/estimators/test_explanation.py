@@ -150,7 +150,7 @@ def test_a_column_of_an_active_kernel_may_not_be_missing() -> None:
 
 
 def test_searches_tell_the_same() -> None:
-    search = GaussianMKL(max_iter=3, tol=0.5).fit(X, TARGETS)
+    search = GaussianMKL(resources={"max_iter": 3}, tol=0.5).fit(X, TARGETS)
     assert_allclose(search.feature_importances_.sum(), 1.0)
     assert set(search.weights_frame()["output"]) == {"height", "mass"}
     assert_allclose(search.decompose_frame(X)["height"].sum(axis=1), search.predict(X)[:, 0])

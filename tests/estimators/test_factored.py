@@ -55,7 +55,10 @@ EVERY_KIND = KernelBank(
 
 def pair(estimator: Any, y: Any, **fit: Any) -> tuple[Any, Any]:
     """The same estimator on factors and on Gram matrices."""
-    fitted = [type(estimator)(**(estimator.get_params(deep=False) | {"representation": form})) for form in FORMS]
+    fitted = [
+        type(estimator)(**(estimator.get_params(deep=False) | {"resources": {"representation": form}}))
+        for form in FORMS
+    ]
     return tuple(model.fit(X, y, **fit) for model in fitted)  # type: ignore[return-value]
 
 
@@ -70,7 +73,7 @@ def objectives(model: Any) -> Any:
 CASES = {
     "squared loss": (MKLRegressor(EVERY_KIND), SCORE),
     "several targets": (MKLRegressor(ADDITIVE), np.column_stack([SCORE, X[:, 2] - SCORE])),
-    "quantiles": (MKLRegressor(ADDITIVE, loss="quantile", tau=[0.2, 0.8]), SCORE),
+    "quantiles": (MKLRegressor(ADDITIVE, loss="quantile", loss_parameters={"tau": [0.2, 0.8]}), SCORE),
     "poisson": (MKLRegressor(ADDITIVE, loss="poisson"), np.round(np.exp(SCORE))),
     "two classes": (MKLClassifier(EVERY_KIND, class_weight="balanced"), TWO),
     "three classes": (MKLClassifier(ADDITIVE), THREE),
@@ -107,7 +110,9 @@ def test_a_rich_problem_stays_on_factors_and_reaches_the_same_optimum() -> None:
     rows = RNG.normal(size=(600, 2))
     y = np.sin(2 * rows[:, 0]) + 0.3 * RNG.normal(size=600)
     bank = KernelBank.per_feature(Linear(), widths=[1.0, 3.0], standardize=True)
-    models = [MKLRegressor(bank, alpha="0.1*max", tol=1e-8, representation=form).fit(rows, y) for form in FORMS]
+    models = [
+        MKLRegressor(bank, alpha="0.1*max", tol=1e-8, resources={"representation": form}).fit(rows, y) for form in FORMS
+    ]
     assert type(models[0]._expansion.parts[0].function).__name__ == "FourierSeries"
     np.testing.assert_allclose(objectives(models[0]), objectives(models[1]), rtol=1e-8)
     np.testing.assert_allclose(models[0].predict(rows), models[1].predict(rows), atol=1e-3)
@@ -121,13 +126,15 @@ def test_tables_with_categories_dates_and_gaps() -> None:
     )
     table.loc[5:30, "a"] = np.nan
     bank = KernelBank.auto(missing="indicator")
-    ours, gram = (MKLRegressor(bank, alpha=0.02, tol=1e-8, representation=form).fit(table, SCORE) for form in FORMS)
+    ours, gram = (
+        MKLRegressor(bank, alpha=0.02, tol=1e-8, resources={"representation": form}).fit(table, SCORE) for form in FORMS
+    )
     np.testing.assert_allclose(objectives(ours), objectives(gram), rtol=1e-7)
     np.testing.assert_allclose(ours.predict(table), gram.predict(table), atol=1e-3)
 
 
 def test_a_new_process_predicts_the_same_bits(tmp_path: Path) -> None:
-    model = MKLClassifier(ADDITIVE, representation="factored").fit(X, THREE)
+    model = MKLClassifier(ADDITIVE, resources={"representation": "factored"}).fit(X, THREE)
     save_model(model, tmp_path / "model.mkl")
     np.save(tmp_path / "new.npy", NEW)
     code = (
@@ -144,7 +151,7 @@ def test_files_and_models_do_not_grow_with_the_samples(tmp_path: Path) -> None:
     for n in (2_000, 20_000):
         rows = np.random.default_rng(0).normal(size=(n, 3))
         y = np.where(np.sin(2 * rows[:, 0]) > 0.2, 1, 0)
-        model = MKLClassifier(ADDITIVE, alpha="0.2*max", representation="factored").fit(rows, y)
+        model = MKLClassifier(ADDITIVE, alpha="0.2*max", resources={"representation": "factored"}).fit(rows, y)
         save_model(model, tmp_path / "model.mkl")
         sizes.append((tmp_path / "model.mkl").stat().st_size)
         assert not hasattr(model, "support_")
@@ -160,7 +167,9 @@ def test_files_and_models_do_not_grow_with_the_samples(tmp_path: Path) -> None:
 
 
 def test_everything_that_looks_at_models_takes_these() -> None:
-    model = MKLClassifier(ADDITIVE, representation="factored").fit(pd.DataFrame(X, columns=list("abc")), TWO)
+    model = MKLClassifier(ADDITIVE, resources={"representation": "factored"}).fit(
+        pd.DataFrame(X, columns=list("abc")), TWO
+    )
     frame = pd.DataFrame(NEW, columns=list("abc"))
     facts = MKLReport.from_estimator(model, frame, TWO[:40])
     assert facts.n_samples == len(X)
@@ -178,13 +187,21 @@ def test_everything_that_looks_at_models_takes_these() -> None:
 
 @pytest.mark.filterwarnings("ignore:The best strength")
 def test_strengths_are_chosen_in_folds() -> None:
-    model = MKLRegressorCV(ADDITIVE, cv=3, representation="factored").fit(X, SCORE)
+    model = MKLRegressorCV(ADDITIVE, cv=3, resources={"representation": "factored"}).fit(X, SCORE)
     assert (model.representation_, model.mixing_) == ("factored", 1.0)
     assert set(model.cv_results_["mixing"]) == {1.0}
-    plain = MKLRegressor(ADDITIVE, alpha=model.alpha_, representation="gram").fit(X, SCORE)
+    plain = MKLRegressor(ADDITIVE, alpha=model.alpha_, resources={"representation": "gram"}).fit(X, SCORE)
     np.testing.assert_allclose(objectives(model), objectives(plain), rtol=2e-4)
     grids = [
-        MKLClassifierCV(ADDITIVE, penalty="l1", n_alphas=5, ratio=0.02, cv=3, tol=1e-6, representation=form).fit(X, TWO)
+        MKLClassifierCV(
+            ADDITIVE,
+            penalty="l1",
+            n_alphas=5,
+            search={"alpha_min_ratio": 0.02},
+            cv=3,
+            tol=1e-6,
+            resources={"representation": form},
+        ).fit(X, TWO)
         for form in FORMS
     ]
     np.testing.assert_allclose(grids[0].alphas_, grids[1].alphas_, rtol=1e-9)
@@ -245,21 +262,21 @@ def test_what_factors_cannot_do_is_refused_with_a_way_out(name: str) -> None:
     estimator, advice = REFUSED[name]
     rows = np.eye(180)[None] if estimator.kernels == "precomputed" else X
     with pytest.raises(IncompatibleError, match=advice):
-        estimator.set_params(representation="factored").fit(rows, THREE)
+        estimator.set_params(resources__representation="factored").fit(rows, THREE)
 
 
 def test_limits_and_callbacks_stop_a_fit() -> None:
     seen: list[Any] = []
     rows, noise = RNG.normal(size=(1500, 3)), RNG.normal(size=1500)
-    hard = MKLRegressor(ADDITIVE, tol=1e-12, representation="factored")
-    stopped = clone(hard).set_params(callback=lambda record: seen.append(record) or len(seen) > 1)
+    hard = MKLRegressor(ADDITIVE, tol=1e-12, resources={"representation": "factored"})
+    stopped = clone(hard).set_params(resources__callback=lambda record: seen.append(record) or len(seen) > 1)
     with pytest.warns(ConvergenceWarning, match="stopped_by_callback"):
         stopped.fit(rows, noise)
     assert [record.iteration for record in seen] == [0, 1]
     with pytest.warns(ConvergenceWarning, match="max_iter"):
-        clone(hard).set_params(max_iter=1).fit(rows, noise)
+        clone(hard).set_params(resources__max_iter=1).fit(rows, noise)
     with pytest.warns(ConvergenceWarning, match="time_limit"):
-        clone(hard).set_params(time_limit=1e-6).fit(rows, noise)
+        clone(hard).set_params(resources__time_limit=1e-6).fit(rows, noise)
 
 
 EXPECTED_FAILURES = {
@@ -270,7 +287,10 @@ EXPECTED_FAILURES = {
 @pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:No kernel was selected:UserWarning")
 @parametrize_with_checks(
-    [MKLClassifier(FEW, representation="factored"), MKLRegressor(FEW, representation="factored")],
+    [
+        MKLClassifier(FEW, resources={"representation": "factored"}),
+        MKLRegressor(FEW, resources={"representation": "factored"}),
+    ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )
 def test_scikit_learn_accepts_them(estimator: Any, check: Any) -> None:
@@ -285,7 +305,7 @@ def test_a_large_table_is_copied_once_at_most(order: Any, dtype: Any, standardiz
     X = np.random.default_rng(0).normal(size=(60_000, 50)).astype(dtype, order=order)
     before = X.copy()
     bank = KernelBank.per_feature(widths=[1.0], standardize=standardize)
-    model = MKLRegressor(bank, representation="factored")
+    model = MKLRegressor(bank, resources={"representation": "factored"})
     open_factored(bank, X[:500])  # so that what is compiled is there
     tracemalloc.start()
     fitted, stack = open_factored(bank, checked_rows(model, X, precomputed=False, reset=True))

@@ -30,7 +30,7 @@ def drawn_task() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:No kernel was selected")
-@parametrize_with_checks([GaussianMKL(max_iter=2)], expected_failed_checks=lambda estimator: BY_ROWS)
+@parametrize_with_checks([GaussianMKL(resources={"max_iter": 2})], expected_failed_checks=lambda estimator: BY_ROWS)
 def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -39,9 +39,9 @@ def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:No kernel was selected")
 @parametrize_with_checks(
     [
-        GaussianMKL("logistic", max_iter=2, tol=0.1),
-        GaussianMKL("hinge", stages=2, max_iter=1),
-        GaussianMKL(search="sampling", max_iter=1, random_state=0),
+        GaussianMKL("logistic", resources={"max_iter": 2}, tol=0.1),
+        GaussianMKL("hinge", stages=2, resources={"max_iter": 1}),
+        GaussianMKL(search="sampling", resources={"max_iter": 1}, random_state=0),
     ],
     expected_failed_checks=lambda estimator: BY_ROWS,
 )
@@ -81,7 +81,7 @@ def test_one_width_a_feature_finds_which_column_matters() -> None:
         {"loss": "logistic"},
         {"loss": "hinge", "update": "pairwise", "tol": 5e-2},
         {"loss": "hinge", "stages": 2, "criterion": "distance"},
-        {"loss": "hinge", "search": "sampling", "max_iter": 30, "tol": 0.5},
+        {"loss": "hinge", "search": "sampling", "resources": {"max_iter": 30}, "tol": 0.5},
         {"loss": "logistic", "family": LaplacianFamily(0.1, 10.0)},
     ],
 )
@@ -124,7 +124,7 @@ def test_the_model_that_predicts_is_the_one_certified(update: str, family: Kerne
     rng = np.random.default_rng(5)
     X = rng.normal(size=(60, 2))
     y = np.where(np.sin(3 * X[:, 0]) + 0.5 * X[:, 1] > 0, 1.0, -1.0)
-    model = GaussianMKL(alpha=1e-3, update=update, family=family, max_iter=15, random_state=0).fit(X, y)
+    model = GaussianMKL(alpha=1e-3, update=update, family=family, resources={"max_iter": 15}, random_state=0).fit(X, y)
     strength = 1e-3 * len(y)
     primal = np.sum((y - model.predict(X)) ** 2) / 2 + strength / 2 * model.kernel_norms_.sum() ** 2
     assert model.solution_.certificate.primal == pytest.approx(primal, rel=1e-9)
@@ -152,13 +152,13 @@ def test_tables() -> None:
 def test_a_search_that_is_cut_short_says_so() -> None:
     X, y = drawn_task()
     with pytest.warns(ConvergenceWarning, match=r"greedy search \(frank_wolfe\) stopped \(max_iter\)"):
-        GaussianMKL(update="frank_wolfe", max_iter=2, tol=1e-6, width_range=(0.05, 50.0)).fit(X, y)
+        GaussianMKL(update="frank_wolfe", resources={"max_iter": 2}, tol=1e-6, width_range=(0.05, 50.0)).fit(X, y)
 
 
 def test_a_first_stage_that_is_cut_short_says_so() -> None:
     X, y = drawn_task()
     with pytest.warns(ConvergenceWarning, match=r"The first stage stopped \(max_iter\) after 1 kernels"):
-        GaussianMKL(stages=2, max_iter=1).fit(X, y)
+        GaussianMKL(stages=2, resources={"max_iter": 1}).fit(X, y)
 
 
 @pytest.mark.parametrize("loss", ["squared", "hinge"])
@@ -187,7 +187,7 @@ def test_two_stages_without_a_kernel_say_so(loss: str) -> None:
         ({"family": LaplacianFamily(0.1, 1.0), "per_feature": True}, "per_feature=True is for Gaussian kernels"),
         ({"shrinkage": 1.0}, "belongs to the search in two stages"),
         ({"n_starts": 0}, "n_starts must be an integer"),
-        ({"max_iter": 0}, "max_iter must be an integer"),
+        ({"resources": {"max_iter": 0}}, "max_iter must be an integer"),
         ({"loss": "huber"}, "GaussianMKL has no loss 'huber'"),
         ({"alpha": -1.0}, "alpha"),
         ({"family": LaplacianFamily(0.1, 1.0), "search": "sampling"}, "Widths are drawn for GaussianFamily"),

@@ -126,7 +126,7 @@ def test_an_unfinished_search_warns_with_what_to_do(table: pd.DataFrame, respons
         model = HierarchicalMKL(max_kernels=4, alpha=1e-3).fit(table, response)
     assert model.n_visited_ == 4
     with pytest.warns(ConvergenceWarning, match=r"max_iter.*above tol 1.00e-03"):
-        HierarchicalMKL(max_iter=1, alpha=1e-3).fit(table, response)
+        HierarchicalMKL(resources={"max_iter": 1}, alpha=1e-3).fit(table, response)
 
 
 def test_an_interrupt_keeps_the_best_model(
@@ -136,7 +136,7 @@ def test_an_interrupt_keeps_the_best_model(
 
     class Interrupting(module.Limits):  # type: ignore[name-defined, misc]
         def __init__(self, *args: Any, **more: Any) -> None:
-            super().__init__(*args, **more, callback=self._count)
+            super().__init__(*args, **(more | {"callback": self._count}))
 
         def _count(self, record: Any) -> None:
             rounds.append(record)
@@ -163,7 +163,7 @@ def test_an_interrupt_keeps_the_best_model(
         ({"loss": "huber"}, "HierarchicalMKL has no loss 'huber'. Its losses: squared, logistic, hinge, squared_hinge"),
         ({"alpha": 0.0}, "alpha"),
         ({"tol": -1.0}, "tol must be"),
-        ({"max_iter": 0}, "max_iter must be an integer of at least 1, got 0"),
+        ({"resources": {"max_iter": 0}}, "max_iter must be an integer of at least 1, got 0"),
     ],
 )
 def test_bad_parameters_are_explained(table: Any, response: Any, change: dict[str, Any], message: str) -> None:

@@ -17,7 +17,7 @@ from manykernels import Gaussian, KernelBank, MKLClassifier, MKLRegressor
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Ridge
 
-TIGHT = {"tol": 1e-11, "max_iter": 500}
+TIGHT = {"tol": 1e-11, "resources": {"max_iter": 500}}
 GAUSSIAN = KernelBank([("gaussian", Gaussian(1.0), None)], normalize=None)  # gamma = 1 / 2
 
 
@@ -52,7 +52,9 @@ def test_squared_loss_with_ridge_is_kernel_ridge(data: Any) -> None:
 
 
 def test_epsilon_insensitive_with_ridge_is_svr(data: Any) -> None:
-    model = MKLRegressor(GAUSSIAN, loss="epsilon_insensitive", epsilon=0.2, penalty="ridge", alpha=0.01, **TIGHT)
+    model = MKLRegressor(
+        GAUSSIAN, loss="epsilon_insensitive", loss_parameters={"epsilon": 0.2}, penalty="ridge", alpha=0.01, **TIGHT
+    )
     svr = SVR(C=1 / 0.6, epsilon=0.2, gamma=0.5, tol=1e-8).fit(data.X, data.y)
     np.testing.assert_allclose(model.fit(data.X, data.y).predict(data.X), svr.predict(data.X), atol=1e-5)
     assert set(svr.support_) <= set(model.support_)

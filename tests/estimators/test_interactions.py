@@ -40,7 +40,9 @@ def bank(**options: Any) -> KernelBank:
 def test_factors_and_matrices_give_the_same_model() -> None:
     X, new = table(), table(1)
     y, given = target(X), {"alpha": "0.05*max", "tol": 1e-7}
-    first, second = (MKLRegressor(bank(), representation=form, **given).fit(X, y) for form in ("gram", "factored"))
+    first, second = (
+        MKLRegressor(bank(), resources={"representation": form}, **given).fit(X, y) for form in ("gram", "factored")
+    )
     assert (first.representation_, second.representation_) == ("gram", "factored")
     found = first.weights_frame()["name"][:2].tolist()
     assert sorted(name.split(":")[0] for name in found) == ["a x c", "a x kind"]
@@ -56,14 +58,20 @@ def test_the_gap_is_that_of_all_pairs_by_brute_force(seed: int) -> None:
     X = rng.normal(size=(40, 4))
     X[:, 3] = rng.random(40) < 0.1  # rare: far above the mean on its diagonal
     y, rare = np.sign(X[:, 0] * X[:, 1] + X[:, 3]), KernelBank.interactions(bins=4, widths=[0.1, 0.5])
-    model = MKLClassifier(rare, loss="logistic", alpha="0.1*max", representation="factored", tol=1e-2).fit(X, y)
+    model = MKLClassifier(
+        rare, loss="logistic", alpha="0.1*max", resources={"representation": "factored"}, tol=1e-2
+    ).fit(X, y)
     fitted, prepared = rare.fit_prepare(X)
     grams = fitted.block(prepared, prepared)
     scores, norms = model.decision_function(X), model.kernel_norms_
     strength = model.alpha_ * len(y)
     primal = float(np.logaddexp(0.0, -y * scores).sum() + strength * norms.sum())
     assert model.solution_.certificate.primal == pytest.approx(primal, rel=1e-9)
-    best = MKLClassifier(rare, loss="logistic", alpha=model.alpha_, representation="gram", tol=1e-9).fit(X, y).solution_
+    best = (
+        MKLClassifier(rare, loss="logistic", alpha=model.alpha_, resources={"representation": "gram"}, tol=1e-9)
+        .fit(X, y)
+        .solution_
+    )
     assert model.solution_.certificate.dual <= best.certificate.primal * (1 + 1e-8)
     assert primal * (1 - model.dual_gap_) <= best.certificate.primal * (1 + 1e-8)
     dense = np.sqrt(np.einsum("i,mij,j->m", best.dual_coef, grams, best.dual_coef))
@@ -77,7 +85,7 @@ def fitted_norms(X: np.ndarray, pairs: KernelBank, rho: np.ndarray) -> np.ndarra
 
 def test_a_file_keeps_cells_and_what_is_new_is_zero(tmp_path: Path) -> None:
     X = table()
-    model = MKLRegressor(bank(), alpha="0.1*max", representation="factored").fit(X, target(X))
+    model = MKLRegressor(bank(), alpha="0.1*max", resources={"representation": "factored"}).fit(X, target(X))
     save_model(model, tmp_path / "pairs.mkl")
     loaded, new = load_model(tmp_path / "pairs.mkl"), table(2)
     new.loc[0, "kind"] = "new"
@@ -93,7 +101,9 @@ def test_strengths_are_chosen_in_folds_where_a_column_is_constant() -> None:
     X = rng.normal(size=(120, 3))
     X[:, 2] = 0.0
     X[0, 2] = 1.0  # constant in the folds that lack the first row
-    model = MKLRegressorCV(KernelBank.interactions(bins=4), representation="factored", penalty="l1", n_alphas=3, cv=2)
+    model = MKLRegressorCV(
+        KernelBank.interactions(bins=4), resources={"representation": "factored"}, penalty="l1", n_alphas=3, cv=2
+    )
     model.fit(X, X[:, 0] * X[:, 1])
     assert model.weights_frame()["name"][0].startswith("x0 x x1")
 
@@ -135,14 +145,21 @@ def test_what_pairs_cost_is_chosen_in_folds(tmp_path: Path) -> None:
     y = np.sign(X[:, 0] * X[:, 1]) + 0.3 * rng.normal(size=120)
     kernels = KernelBank.per_feature(widths=["median"]) + KernelBank.interactions(bins=4)
     tried = [{"* x *": 5.0}, {"* x *": 1.0}]
-    model = MKLRegressorCV(kernels, kernel_penalties=tried, n_alphas=5, ratio=0.003, cv=3, representation="factored")
+    model = MKLRegressorCV(
+        kernels,
+        kernel_penalties=tried,
+        n_alphas=5,
+        search={"alpha_min_ratio": 0.003},
+        cv=3,
+        resources={"representation": "factored"},
+    )
     model.fit(X, y)
     assert model.kernel_penalties_ == {"* x *": 1.0}
     found = model.cv_frame()
     assert found["kernel_penalties"].tolist() == ["{'* x *': 5.0}"] * 5 + ["{'* x *': 1.0}"] * 5
     assert found.groupby("kernel_penalties")["mean_score"].max().idxmax() == "{'* x *': 1.0}"
     again = MKLRegressor(
-        kernels, penalty="l1", alpha=model.alpha_, kernel_penalties=tried[1], representation="factored"
+        kernels, penalty="l1", alpha=model.alpha_, kernel_penalties=tried[1], resources={"representation": "factored"}
     ).fit(X, y)
     np.testing.assert_allclose(again.predict(X), model.predict(X), atol=1e-3)
     save_model(model, tmp_path / "chosen.mkl")

@@ -122,7 +122,7 @@ def test_a_stop_that_the_callback_asks_for_ends_one_run(data: Any) -> None:
 def test_no_half_solved_model_of_a_fold_is_scored(data: Any, solver: Any, n_jobs: int | None, press: Any) -> None:
     """Ctrl-C in the second fold: the first one chooses, and the last fit follows."""
     stop, scores = CtrlC(len(ALPHAS) + 2, press), Scores()
-    model = regressor(scores, solver(tol=1e-9, callback=stop), n_jobs=n_jobs)
+    model = regressor(scores, solver(tol=1e-9, callback=stop), resources={"n_jobs": n_jobs})
     with pytest.warns(ConvergenceWarning, match=r"interrupted.*best of 4 of 4 strengths in 1 folds"):
         model.fit(data.X, data.y)
     assert stop.runs == len(ALPHAS) + 3
@@ -152,7 +152,7 @@ def test_a_search_keeps_the_candidates_that_all_folds_scored(data: Any, n_jobs: 
             raise KeyboardInterrupt
         return float(-np.mean((model.predict(X) - y) ** 2))
 
-    model = MKLRegressorCV(bank(), cv=2, scoring=scorer, n_jobs=n_jobs)
+    model = MKLRegressorCV(bank(), cv=2, scoring=scorer, resources={"n_jobs": n_jobs})
     if after == 0:
         with pytest.raises(KeyboardInterrupt, match=r"^$"):
             model.fit(data.X, data.y)
@@ -167,7 +167,9 @@ def test_a_search_keeps_the_candidates_that_all_folds_scored(data: Any, n_jobs: 
 def test_an_interrupt_of_one_class_stops_the_folds(data: Any) -> None:
     stop = CtrlC(2, signaled)
     species = np.digitize(data.y, np.quantile(data.y, [1 / 3, 2 / 3]))
-    model = MKLClassifierCV(bank(), alphas=(1e-3, 3e-4), cv=3, solver=WorkingSet(callback=stop), n_jobs=2)
+    model = MKLClassifierCV(
+        bank(), alphas=(1e-3, 3e-4), cv=3, solver=WorkingSet(callback=stop), resources={"n_jobs": 2}
+    )
     with pytest.raises(KeyboardInterrupt, match=r"^$"):
         model.fit(data.X, species)
     assert stop.runs == 2
@@ -179,7 +181,7 @@ def test_an_interrupt_of_one_class_stops_the_folds(data: Any) -> None:
 def test_the_last_fit_keeps_the_best_model_so_far(data: Any, press: Any, n_jobs: int | None) -> None:
     runs = 3 * len(ALPHAS) + 1
     stop, scores = CtrlC(runs, press), Scores()
-    model = regressor(scores, WorkingSet(tol=1e-9, callback=stop), n_jobs=n_jobs)
+    model = regressor(scores, WorkingSet(tol=1e-9, callback=stop), resources={"n_jobs": n_jobs})
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         model.fit(data.X, data.y)
     assert (stop.runs, scores.calls, str(model.solution_.status)) == (runs, runs - 1, "interrupted")
@@ -215,7 +217,7 @@ def test_before_the_first_certificate_the_model_without_kernels_is_kept(
 
     name, kind = ("quad", PackedStack) if representation == "gram" else ("quad_bounds", CompositeStack)
     monkeypatch.setattr(kind, name, once(kind))
-    model = MKLRegressor(bank(), loss=loss, alpha=0.01, representation=representation)
+    model = MKLRegressor(bank(), loss=loss, alpha=0.01, resources={"representation": representation})
     with pytest.warns(ConvergenceWarning, match=r"interrupted\) after 0 iterations.*best model so far"):
         model.fit(data.X, data.y)
     assert calls[0] >= 2

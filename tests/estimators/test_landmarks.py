@@ -76,7 +76,9 @@ def test_the_bank_has_a_kernel_for_every_stretched_column() -> None:
 
 def test_factors_and_matrices_give_the_same_model(tmp_path: Path) -> None:
     given: dict[str, Any] = {"alpha": "0.05*max", "tol": 1e-8}
-    factored, gram = (MKLRegressor(BANK, representation=kind, **given).fit(X, Y) for kind in ("factored", "gram"))
+    factored, gram = (
+        MKLRegressor(BANK, resources={"representation": kind}, **given).fit(X, Y) for kind in ("factored", "gram")
+    )
     assert max(factored.dual_gap_, gram.dual_gap_) <= 1e-8
     assert any(name.startswith("all") for name in factored.weights_frame()["name"])
     np.testing.assert_allclose(factored.predict(X), gram.predict(X), atol=1e-5)
@@ -133,6 +135,6 @@ def test_another_order_of_the_rows_gives_the_same_landmarks() -> None:
     X, order = rng.normal(size=(200, 3)), rng.permutation(200)
     y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2]
     for bank in (KernelBank.landmarks(Laplacian(1.0), count=40), KernelBank.joint(widths=[1.0], standardize=True)):
-        model = MKLRegressor(bank, alpha=1e-3, tol=1e-6, representation="factored")
+        model = MKLRegressor(bank, alpha=1e-3, tol=1e-6, resources={"representation": "factored"})
         before = model.fit(X, y).predict(X[:20])
         np.testing.assert_allclose(model.fit(X[order], y[order]).predict(X[:20]), before, rtol=1e-7, atol=1e-7)

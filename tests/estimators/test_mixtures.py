@@ -356,7 +356,9 @@ def test_held_out_rows_change_nothing_that_a_fold_learns() -> None:
 def test_classes_are_chosen_for(loss: str) -> None:
     small = KernelBank([(f"x{j}", Gaussian(1.0), [j]) for j in range(3)])
     three = np.digitize(Y, [-0.5, 0.5]) if loss == "logistic" else LABELS
-    model = MKLClassifierCV(small, loss=loss, cv=2, n_alphas=4, ratio=0.03, l1_ratios=(1.0, 0.0)).fit(X, three)
+    model = MKLClassifierCV(
+        small, loss=loss, cv=2, n_alphas=4, search={"alpha_min_ratio": 0.03}, l1_ratios=(1.0, 0.0)
+    ).fit(X, three)
     assert model.dual_gap_ <= model.tol
     assert model.score(X, three) > 0.7
     assert np.ndim(model.alpha_) == (1 if loss == "logistic" else 0)
@@ -394,7 +396,7 @@ def test_every_splitter_of_scikit_learn_will_do() -> None:
 
 
 def test_threads_find_the_same() -> None:
-    one, two = (MKLClassifierCV(bank(), cv=2, n_alphas=4, n_jobs=n).fit(X, LABELS) for n in (None, 2))
+    one, two = (MKLClassifierCV(bank(), cv=2, n_alphas=4, resources={"n_jobs": n}).fit(X, LABELS) for n in (None, 2))
     pd.testing.assert_frame_equal(one.cv_frame(), two.cv_frame())
     np.testing.assert_array_equal(one.kernel_weights_, two.kernel_weights_)
 
@@ -436,9 +438,9 @@ def test_a_chosen_model_is_saved_and_loaded(tmp_path: Any) -> None:
 
 def test_what_cannot_be_searched_is_said() -> None:
     with pytest.raises(InvalidInputError, match="rule must be one of 'best', '1se', got 'median'"):
-        MKLRegressorCV(rule="median").fit(X, Y)
+        MKLRegressorCV(search={"rule": "median"}).fit(X, Y)
     with pytest.raises(InvalidInputError, match="fold_tol must be a finite positive number"):
-        MKLRegressorCV(fold_tol=0).fit(X, Y)
+        MKLRegressorCV(search={"fold_tol": 0}).fit(X, Y)
     with pytest.raises(InvalidInputError, match="nothing that a search could choose by"):
         MKLRegressorCV(bank()).fit(X, np.ones(60))
 
@@ -481,7 +483,9 @@ def test_a_target_that_no_kernel_predicts_is_named() -> None:
     X = rng.normal(size=(60, 2))
     Y = np.column_stack([np.sin(2 * X[:, 0]) + 0.3 * rng.normal(size=60), rng.normal(size=60)])
     bank = KernelBank.per_feature(widths=[1.0])
-    model = MKLRegressorCV(bank, l1_ratios=1.0, cv=3, n_alphas=4, ratio=0.1, representation="factored")
+    model = MKLRegressorCV(
+        bank, l1_ratios=1.0, cv=3, n_alphas=4, search={"alpha_min_ratio": 0.1}, resources={"representation": "factored"}
+    )
     with pytest.warns(UserWarning, match=r"for 1 of 2 outputs \(1\): .* better than a constant"):
         model.fit(X, Y)
     assert not model.kernel_weights_[1].any()

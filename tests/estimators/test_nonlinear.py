@@ -64,7 +64,7 @@ def test_the_frame_shows_the_kernel(data: Any) -> None:
 
 def test_too_few_steps_warn(data: Any) -> None:
     with pytest.warns(ConvergenceWarning, match="stopped .max_iter. at stationarity .* the objective can fall by"):
-        NonlinearMKL(tol=1e-12, max_iter=1).fit(data.X, data.y)
+        NonlinearMKL(tol=1e-12, resources={"max_iter": 1}).fit(data.X, data.y)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_too_few_steps_warn(data: Any) -> None:
         ({"alpha": 0}, "alpha must be"),
         ({"loss": "huber"}, "has no loss 'huber'"),
         ({"reference": [1.0]}, r"reference must have shape \(4,\)"),
-        ({"max_iter": 0}, "max_iter must be"),
+        ({"resources": {"max_iter": 0}}, "max_iter must be"),
     ],
 )
 def test_bad_parameters_are_explained(data: Any, given: dict[str, Any], words: str) -> None:

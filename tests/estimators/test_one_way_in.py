@@ -46,7 +46,7 @@ def seen(monkeypatch):
 @pytest.mark.parametrize(("given", "check"), [(X, "_checked_array"), (FRAME, "_numbers_of")], ids=["array", "frame"])
 @pytest.mark.parametrize(
     "model",
-    [MKLRegressor(), MKLRegressor(alpha=1e3), KernelAligner(), GaussianMKL(max_iter=2, tol=0.5)],
+    [MKLRegressor(), MKLRegressor(alpha=1e3), KernelAligner(), GaussianMKL(resources={"max_iter": 2}, tol=0.5)],
     ids=["fit", "empty model", "aligner", "search"],
 )
 @pytest.mark.filterwarnings("ignore:No kernel was selected")
@@ -62,7 +62,7 @@ def test_once_in_fit_and_once_in_predict(given, check, model, seen):
 @pytest.mark.parametrize("alphas", [None, [0.1, 0.03, 0.01]], ids=["laid out", "given"])
 @pytest.mark.filterwarnings("ignore:The best strength")
 def test_once_in_a_whole_cross_validation(given, check, alphas, seen):
-    model = MKLRegressorCV(KERNELS, cv=3, n_alphas=4, ratio=0.1, alphas=alphas).fit(given, Y)
+    model = MKLRegressorCV(KERNELS, cv=3, n_alphas=4, search={"alpha_min_ratio": 0.1}, alphas=alphas).fit(given, Y)
     assert seen == {check: 1}
     model.predict(given)
     assert seen == {check: 2}

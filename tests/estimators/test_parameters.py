@@ -17,6 +17,7 @@ from manykernels import (
     MKLRegressorCV,
     regularization_path,
 )
+from manykernels.estimators.groups import GROUPS
 from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, check_parameters, defaults
 from manykernels.objective.losses import LOSSES, Huber
 from manykernels.objective.regularizers import REGULARIZERS
@@ -43,7 +44,8 @@ def test_the_default_loss_is_that_of_the_task(kind):
 
 @pytest.mark.parametrize("kind", [MKLClassifier, MKLRegressor])
 def test_every_parameter_is_in_the_table_or_needs_the_data(kind):
-    assert set(kind().get_params()) - set(PARAMETERS) <= {"kernels", "class_weight", "kernel_penalties"}
+    places = {parameter.place for parameter in PARAMETERS.values()}
+    assert set(kind().get_params()) - places <= {"kernels", "class_weight", "kernel_penalties", *GROUPS}
 
 
 def test_every_parameter_of_a_loss_or_penalty_is_in_the_table():
@@ -68,14 +70,17 @@ def test_ranges_are_what_is_checked(parameter):
 @pytest.mark.parametrize(
     "wrong",
     [
-        *({"q": -5}, {"eta": 99}, {"p": 0}, {"epsilon": -1}, {"delta": 0}, {"tau": 1}, {"tol": "x"}),
-        *({"fit_intercept": "yes"}, {"solver": "newton"}, {"verbose": -1}, {"n_jobs": 0}, {"memory_budget": "much"}),
+        *({"q": -5}, {"eta": 99}, {"p": 0}, {"tol": "x"}, {"fit_intercept": "yes"}, {"solver": "newton"}),
+        *({"loss_parameters": own} for own in ({"epsilon": -1}, {"delta": 0}, {"tau": 1}, {"sigma": 1})),
+        *({"resources": own} for own in ({"verbose": -1}, {"n_jobs": 0}, {"memory_budget": "much"}, {"jobs": 2})),
+        {"resources": 3},
     ],
     ids=str,
 )
 @pytest.mark.parametrize("kind", [MKLRegressor, MKLRegressorCV])
 def test_parameters_that_nothing_uses_are_checked_too(kind, wrong):
-    with pytest.raises(InvalidInputError, match=next(iter(wrong))):
+    ((name, value),) = wrong.items()
+    with pytest.raises(InvalidInputError, match=next(iter(value)) if isinstance(value, dict) else name):
         kind(**wrong).fit(X, Y)
 
 
@@ -86,7 +91,7 @@ def test_the_ratio_of_an_elastic_net_is_checked_without_one():
 
 def test_a_loss_and_a_penalty_as_objects_leave_the_rest_checked():
     with pytest.raises(InvalidInputError, match="delta"):
-        MKLRegressor(loss=Huber(1.0), delta=-1.0).fit(X, Y)
+        MKLRegressor(loss=Huber(1.0), loss_parameters={"delta": -1.0}).fit(X, Y)
 
 
 def test_searches_are_checked_by_the_same_table():
@@ -106,15 +111,15 @@ def test_that_share_of_targets_lies_below_the_quantile(tau):
     rng = np.random.default_rng(1)
     x = rng.uniform(-1.0, 1.0, size=(200, 1))
     y = x[:, 0] + rng.normal(size=200)
-    model = MKLRegressor(loss="quantile", tau=tau, alpha=0.05).fit(x, y)
+    model = MKLRegressor(loss="quantile", loss_parameters={"tau": tau}, alpha=0.05).fit(x, y)
     assert model.dual_gap_ <= 1e-4
     assert abs(float(np.mean(y <= model.predict(x))) - tau) <= 0.05
 
 
 def test_tau_goes_through_cross_validation_path_and_clone():
-    model = MKLRegressorCV(loss="quantile", tau=0.9, alphas=[0.05], cv=2).fit(X, Y)
-    assert clone(model).tau == 0.9
+    model = MKLRegressorCV(loss="quantile", loss_parameters={"tau": 0.9}, alphas=[0.05], cv=2).fit(X, Y)
+    assert clone(model).loss_parameters == {"tau": 0.9}
     path = regularization_path(X, Y, loss="quantile", loss_parameters={"tau": 0.9}, alphas=[model.alpha_])
-    plain = MKLRegressor(loss="quantile", tau=0.9, alpha=model.alpha_).fit(X, Y)
+    plain = MKLRegressor(loss="quantile", loss_parameters={"tau": 0.9}, alpha=model.alpha_).fit(X, Y)
     np.testing.assert_allclose(path.solutions[0].certificate.primal, plain.solution_.certificate.primal, rtol=1e-3)
     np.testing.assert_allclose(model.predict(X), plain.predict(X), atol=1e-6)

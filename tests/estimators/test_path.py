@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from experiments.paper_problems import pfbs
 from numpy.typing import NDArray
 from sklearn.model_selection import ShuffleSplit
 
@@ -23,11 +22,9 @@ from manykernels import (
     survival_array,
 )
 from manykernels.estimators.selection.path import regularization_path
-from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas
+from manykernels.estimators.selection.penalties import alpha_grid, checked_alphas
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import as_stack
-from manykernels.objective.regularizers import ElasticNet
-from manykernels.solvers import WorkingSet
 
 Array = NDArray[np.float64]
 
@@ -41,7 +38,7 @@ def data(n_samples: int = 40) -> tuple[Array, Array, Array]:
 
 def test_the_grid_starts_at_the_empty_model_and_falls_geometrically() -> None:
     _, kernels, y = data()
-    path = regularization_path(kernels, y, kernels="precomputed", n_alphas=7, ratio=1e-2, tol=1e-8)
+    path = regularization_path(kernels, y, kernels="precomputed", n_alphas=7, alpha_min_ratio=1e-2, tol=1e-8)
     centered = y - y.mean()
     expected = np.sqrt(np.einsum("i,mij,j->m", centered, kernels, centered)).max() / len(y)
     np.testing.assert_allclose(path.alphas, expected * 10 ** np.linspace(0, -2, 7), rtol=1e-12)
@@ -70,20 +67,6 @@ def test_every_solution_is_the_one_of_a_cold_start(solver: str) -> None:
         np.testing.assert_allclose(found.certificate.primal, cold.certificate.primal, rtol=2e-8)
         square = np.einsum("i,mij,j->m", found.dual_coef, kernels, found.dual_coef)
         np.testing.assert_allclose(norms, found.kernel_weights * np.sqrt(square), rtol=1e-9)
-
-
-def test_mu_and_alpha_are_the_constants_of_pfbs() -> None:
-    _, kernels, y = data()
-    mu = 0.05
-    path = regularization_path(
-        kernels, y, kernels="precomputed", penalty="elasticnet", mu=mu, n_alphas=4, fit_intercept=False, tol=1e-9
-    )
-    for tau, found in zip(path.alphas, path.solutions, strict=True):
-        posed = pfbs(tau, mu, len(y)).problem(kernels, y)
-        best = WorkingSet(tol=1e-9).solve(posed).certificate.primal
-        np.testing.assert_allclose(found.certificate.primal, best, rtol=4e-9)
-    family = PenaltyFamily("elasticnet", {}, 0.3)
-    assert family.at(0.1, 10.0) == ElasticNet(4.0, l1_ratio=0.25)
 
 
 def test_the_l1_ratio_moves_the_start_of_the_grid() -> None:
@@ -161,7 +144,7 @@ def test_a_penalty_without_an_empty_model_needs_strengths() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"ratio": 1.5}, "must be between 0 and 1, got 1.5"),
+        ({"alpha_min_ratio": 1.5}, "must be between 0 and 1, got 1.5"),
         ({"n_alphas": 0}, "n_alphas"),
         ({"alphas": [0.1, -1.0]}, "every alpha"),
         ({"alphas": []}, "non-empty vector"),
@@ -216,7 +199,7 @@ def test_a_path_of_hazards_is_that_of_the_estimator_on_matrices_and_factors() ->
     seen, leaves = rng.exponential(np.exp(-2 * np.sin(2 * X[:, 1]))), rng.exponential(2.0, 120)
     y = survival_array(seen <= leaves, np.minimum(seen, leaves), rng.integers(0, 2, 120))
     bank = KernelBank.per_feature(widths=[0.5, 1.0], standardize=True)
-    options: dict[str, Any] = {"kernels": bank, "loss": "cox", "n_alphas": 4, "ratio": 0.05, "tol": 1e-7}
+    options: dict[str, Any] = {"kernels": bank, "loss": "cox", "n_alphas": 4, "alpha_min_ratio": 0.05, "tol": 1e-7}
     gram, factored = (regularization_path(X, y, representation=form, **options) for form in ("gram", "factored"))
     assert gram.solutions[0].active.size == 0
     np.testing.assert_allclose(factored.alphas, gram.alphas, rtol=1e-6)
@@ -252,13 +235,13 @@ def test_a_path_measures_its_error_with_its_deviation_over_splits() -> None:
     assert regularization_path(X, y, alphas=[0.1]).performance is None
 
 
-def test_performance_of_classes_of_mu_and_of_what_cannot_be_split() -> None:
+def test_performance_of_classes_of_mixtures_and_of_what_cannot_be_split() -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(40, 2))
     labels = np.where(X[:, 0] > 0, "yes", "no")
     path = regularization_path(X, labels, loss="logistic", alphas=[0.1, 0.01], cv=2, solver="spicymkl", tol=1e-4)
     assert path.summary()["accuracy"].iloc[-1] > 0.7
-    fixed = regularization_path(X, X[:, 0], penalty="elasticnet", mu=0.01, n_alphas=3, cv=2, scoring="r2")
+    fixed = regularization_path(X, X[:, 0], penalty="elasticnet", n_alphas=3, cv=2, scoring="r2")
     assert fixed.performance is not None
     assert fixed.performance.columns.tolist() == ["alpha", "score", "score_std", "score_0", "score_1"]
     times = survival_array(np.ones(40, dtype=bool), np.exp(X[:, 0]))

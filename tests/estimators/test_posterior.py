@@ -19,7 +19,7 @@ X = RNG.uniform(-2.0, 2.0, size=(40, 2))
 Y = np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] + 0.3 * RNG.normal(size=40)
 NEW = RNG.uniform(-2.5, 2.5, size=(7, 2))
 BANK = KernelBank.per_feature([Linear(), Gaussian(0.7)], normalize=None)
-GIVEN: dict[str, Any] = {"representation": "gram", "tol": 1e-9, "max_iter": 500}
+GIVEN: dict[str, Any] = {"resources": {"representation": "gram", "max_iter": 500}, "tol": 1e-9}
 
 
 def joint(model: MKLRegressor, rows: Any, weight: Any, level: float) -> tuple[Any, Any, float]:
@@ -78,7 +78,9 @@ def test_bands_hold_the_true_curve_about_as_often_as_they_say() -> None:
         rng = np.random.default_rng(seed)
         rows = rng.uniform(-2.0, 2.0, size=(120, 2))
         y = np.sin(2.0 * rows[:, 0]) + 0.5 * rng.normal(size=120)
-        model = MKLRegressor(KernelBank.per_feature(Gaussian(0.7)), tol=1e-4, representation="gram").fit(rows, y)
+        model = MKLRegressor(KernelBank.per_feature(Gaussian(0.7)), tol=1e-4, resources={"representation": "gram"}).fit(
+            rows, y
+        )
         mean, deviation = model.predict(rows, return_std=True)
         inside.append(np.mean(np.abs(mean - np.sin(2.0 * rows[:, 0])) <= 1.96 * deviation))
     assert 0.8 <= np.mean(inside) <= 1.0
@@ -104,18 +106,22 @@ def test_several_outputs_and_empty_models_have_deviations() -> None:
     mean, deviation = both.predict(NEW, return_std=True)
     assert mean.shape == deviation.shape == (7, 2)
     np.testing.assert_allclose(deviation[:, 0], alone.predict(NEW, return_std=True)[1], rtol=1e-6)
-    shared = MKLRegressor(BANK, outputs="shared", representation="gram").fit(X, np.column_stack([Y, X[:, 1]]))
+    shared = MKLRegressor(BANK, outputs="shared", resources={"representation": "gram"}).fit(
+        X, np.column_stack([Y, X[:, 1]])
+    )
     assert shared.predict(NEW, return_std=True)[1].shape == (7, 2)
     with pytest.warns(UserWarning, match="No kernel was selected"):
-        constant = MKLRegressor(BANK, alpha="2*max", representation="gram").fit(X, Y)
+        constant = MKLRegressor(BANK, alpha="2*max", resources={"representation": "gram"}).fit(X, Y)
     np.testing.assert_allclose(constant.predict(NEW, return_std=True)[1], Y.std(ddof=1) / np.sqrt(40), rtol=1e-9)
     with pytest.warns(UserWarning, match="Is y constant"):
-        same = MKLRegressor(BANK, representation="gram").fit(X, np.full(40, 3.0))
+        same = MKLRegressor(BANK, resources={"representation": "gram"}).fit(X, np.full(40, 3.0))
     np.testing.assert_allclose(same.predict(NEW, return_std=True), np.repeat([[3.0], [0.0]], 7, axis=1), atol=1e-9)
 
 
 def test_a_file_keeps_deviations(tmp_path: Any) -> None:
-    model = MKLRegressor(BANK, representation="gram").fit(X, Y, sample_weight=RNG.uniform(0.5, 2.0, size=40))
+    model = MKLRegressor(BANK, resources={"representation": "gram"}).fit(
+        X, Y, sample_weight=RNG.uniform(0.5, 2.0, size=40)
+    )
     save_model(model, tmp_path / "model.mkl")
     again = load_model(tmp_path / "model.mkl")
     np.testing.assert_array_equal(again.predict(NEW, return_std=True)[1], model.predict(NEW, return_std=True)[1])
@@ -123,11 +129,13 @@ def test_a_file_keeps_deviations(tmp_path: Any) -> None:
 
 def test_surfaces_have_bands_and_are_drawn_with_them() -> None:
     bank = KernelBank([("pair", Gaussian(1.0), [0, 1])])
-    model = MKLRegressor(bank, representation="gram").fit(X, X[:, 0] * X[:, 1])
+    model = MKLRegressor(bank, resources={"representation": "gram"}).fit(X, X[:, 0] * X[:, 1])
     surface = SurfaceDisplay.from_estimator(model, X, n_points=6, bands=True)
     assert (surface.frame()["std"] > 0).all()
     surface.plot()
-    ShapeDisplay.from_estimator(MKLRegressor(BANK, representation="gram").fit(X, Y), X, bands=True).plot()
+    ShapeDisplay.from_estimator(
+        MKLRegressor(BANK, resources={"representation": "gram"}).fit(X, Y), X, bands=True
+    ).plot()
 
 
 def test_what_has_no_bands_is_refused_in_words() -> None:
@@ -136,7 +144,7 @@ def test_what_has_no_bands_is_refused_in_words() -> None:
     with pytest.raises(InvalidInputError, match="'hinge' is no likelihood"):
         posterior_of(MKLClassifier(BANK, loss="hinge").fit(X, Y > 0))
     with pytest.raises(InvalidInputError, match="representation='gram'"):
-        MKLRegressor(BANK, representation="factored").fit(X, Y).predict(NEW, return_std=True)
+        MKLRegressor(BANK, resources={"representation": "factored"}).fit(X, Y).predict(NEW, return_std=True)
     grams = BANK.fit(X).block(BANK.fit(X).prepare(X), BANK.fit(X).prepare(X))
     with pytest.raises(InvalidInputError, match="precomputed kernels"):
         MKLRegressor("precomputed").fit(grams, Y).predict(grams, return_std=True)

@@ -36,14 +36,14 @@ def _data() -> tuple[Any, Any]:
 @pytest.fixture(scope="module")
 def model() -> MKLRegressor:
     X, y = _data()
-    return MKLRegressor(BANK, loss="quantile", tau=LEVELS, tol=1e-7).fit(X[:35], y[:35])
+    return MKLRegressor(BANK, loss="quantile", loss_parameters={"tau": LEVELS}, tol=1e-7).fit(X[:35], y[:35])
 
 
 def test_each_is_the_model_of_one_quantile(model: MKLRegressor) -> None:
     X, y = _data()
     scores = model.decision_function(X)
     for column, tau in enumerate(LEVELS):
-        one = MKLRegressor(BANK, loss="quantile", tau=tau, tol=1e-7).fit(X[:35], y[:35])
+        one = MKLRegressor(BANK, loss="quantile", loss_parameters={"tau": tau}, tol=1e-7).fit(X[:35], y[:35])
         np.testing.assert_allclose(scores[:, column], one.predict(X), atol=1e-4)
         np.testing.assert_allclose(model.alpha_[column], one.alpha_, rtol=1e-8)
     assert model.dual_gap_ <= 1e-7
@@ -72,25 +72,29 @@ def test_it_is_saved_searched_and_decomposed(model: MKLRegressor, tmp_path: Path
     np.testing.assert_array_equal(load_model(tmp_path / "m.mkl").predict(X), model.predict(X))
     np.testing.assert_allclose(model.decompose(X).sum(axis=0) + model.intercept_, model.decision_function(X))
     search = GridSearchCV(
-        MKLRegressor(BANK, loss="quantile", tau=(0.1, 0.9)), {"alpha": ["0.3*max", "0.03*max"]}, cv=2
+        MKLRegressor(BANK, loss="quantile", loss_parameters={"tau": (0.1, 0.9)}),
+        {"alpha": ["0.3*max", "0.03*max"]},
+        cv=2,
     ).fit(X, y)
     assert search.predict(X).shape == (50, 2)
-    found = stability_selection(MKLRegressor(BANK, loss="quantile", tau=[0.4, 0.6]), X, y, n_pairs=2, random_state=0)
+    found = stability_selection(
+        MKLRegressor(BANK, loss="quantile", loss_parameters={"tau": [0.4, 0.6]}), X, y, n_pairs=2, random_state=0
+    )
     assert found.n_halves == 4
 
 
 @pytest.mark.parametrize("tau", [[], [0.9, 0.1], [0.5, 0.5], [0.1, 1.0], "0.1, 0.9", [[0.1, 0.9]]])
 def test_levels_that_are_none_are_refused(tau: Any) -> None:
     with pytest.raises(InvalidInputError, match="tau"):
-        MKLRegressor(BANK, loss="quantile", tau=tau).fit(*_data())
+        MKLRegressor(BANK, loss="quantile", loss_parameters={"tau": tau}).fit(*_data())
 
 
 def test_what_is_for_one_quantile_says_so(model: MKLRegressor, tmp_path: Path) -> None:
     X, y = _data()
     with pytest.raises(InvalidInputError, match="several: choose it for one of them"):
-        MKLRegressorCV(BANK, loss="quantile", tau=[0.1, 0.9]).fit(X, y)
+        MKLRegressorCV(BANK, loss="quantile", loss_parameters={"tau": [0.1, 0.9]}).fit(X, y)
     with pytest.raises(InvalidInputError, match="of one target, but y has shape"):
-        MKLRegressor(BANK, loss="quantile", tau=[0.1, 0.9]).fit(X, np.column_stack([y, y]))
+        MKLRegressor(BANK, loss="quantile", loss_parameters={"tau": [0.1, 0.9]}).fit(X, np.column_stack([y, y]))
     with pytest.raises(InvalidInputError, match="one prediction a sample"):
         report(model, X[35:], y[35:], tmp_path / "r.html")
     with pytest.raises(InvalidInputError, match="one prediction a sample"):

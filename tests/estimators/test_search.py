@@ -233,7 +233,7 @@ SWITCHES = [
     (NonlinearMKL, {"constant": "no"}, "constant must be True or False"),
     (GaussianMKL, {"random_state": -1}, "random_state must be None, an integer"),
     (PolynomialMKL, {"random_state": "seed"}, "random_state must be None, an integer .* got 'seed'"),
-    (PolynomialMKL, {"verbose": -1}, "verbose must be an integer of at least 0"),
+    (PolynomialMKL, {"resources": {"verbose": -1}}, "verbose must be an integer of at least 0"),
 ]
 
 

@@ -32,8 +32,8 @@ OTHERS = RNG.normal(size=(20, 3))
 def test_a_regressor_is_that_of_gram_matrices(center: bool, tmp_path: Any) -> None:
     bank = ADDITIVE.replace(center=center)
     options: dict[str, Any] = {"outputs": "shared", "alpha": 0.05, "tol": 2e-8}
-    factors = MKLRegressor(bank, representation="factored", **options).fit(X, TARGETS)
-    matrices = MKLRegressor(bank, representation="gram", **options).fit(X, TARGETS)
+    factors = MKLRegressor(bank, resources={"representation": "factored"}, **options).fit(X, TARGETS)
+    matrices = MKLRegressor(bank, resources={"representation": "gram"}, **options).fit(X, TARGETS)
     assert (factors.representation_, matrices.representation_) == ("factored", "gram")
     assert factors.kernel_weights_.shape == (9,)
     assert factors.intercept_.shape == (3,)
@@ -50,8 +50,10 @@ def test_a_regressor_is_that_of_gram_matrices(center: bool, tmp_path: Any) -> No
 
 
 def test_a_classifier_is_the_multinomial_one(tmp_path: Any) -> None:
-    factors = MKLClassifier(ADDITIVE, outputs="shared", representation="factored", tol=1e-7).fit(X, LABELS)
-    matrices = MKLClassifier(ADDITIVE, outputs="shared", representation="gram", tol=1e-7).fit(X, LABELS)
+    factors = MKLClassifier(ADDITIVE, outputs="shared", resources={"representation": "factored"}, tol=1e-7).fit(
+        X, LABELS
+    )
+    matrices = MKLClassifier(ADDITIVE, outputs="shared", resources={"representation": "gram"}, tol=1e-7).fit(X, LABELS)
     assert factors.dual_gap_ <= 1e-7
     np.testing.assert_allclose(factors.alpha_, matrices.alpha_)
     np.testing.assert_allclose(factors.predict_proba(OTHERS), matrices.predict_proba(OTHERS), atol=1e-3)
@@ -62,18 +64,20 @@ def test_a_classifier_is_the_multinomial_one(tmp_path: Any) -> None:
 
 
 def test_kinked_losses_can_be_had_on_factors_only() -> None:
-    model = MKLClassifier(ADDITIVE, outputs="shared", loss="hinge", representation="factored", tol=1e-3).fit(X, LABELS)
+    model = MKLClassifier(
+        ADDITIVE, outputs="shared", loss="hinge", resources={"representation": "factored"}, tol=1e-3
+    ).fit(X, LABELS)
     assert model.dual_gap_ <= 1e-3
     assert model.score(X, LABELS) > 0.8
     with pytest.raises(IncompatibleError, match="representation='factored'"):
-        MKLClassifier(ADDITIVE, outputs="shared", loss="hinge", representation="gram").fit(X, LABELS)
+        MKLClassifier(ADDITIVE, outputs="shared", loss="hinge", resources={"representation": "gram"}).fit(X, LABELS)
 
 
 @pytest.mark.parametrize(("kind", "y"), [(MKLRegressorCV, TARGETS), (MKLClassifierCV, LABELS)])
 def test_cross_validation_chooses_what_it_chooses_on_matrices(kind: Any, y: Any) -> None:
     options: dict[str, Any] = {"outputs": "shared", "alphas": [0.1, 0.01, 0.0001], "cv": 2}
-    factors = kind(ADDITIVE, representation="factored", **options).fit(X, y)
-    matrices = kind(ADDITIVE, representation="gram", **options).fit(X, y)
+    factors = kind(ADDITIVE, resources={"representation": "factored"}, **options).fit(X, y)
+    matrices = kind(ADDITIVE, resources={"representation": "gram"}, **options).fit(X, y)
     assert factors.representation_ == "factored"
     assert factors.alpha_ == matrices.alpha_
     np.testing.assert_allclose(factors.score(X, y), matrices.score(X, y), atol=0.01)
@@ -97,6 +101,6 @@ def test_targets_of_large_samples_share_factors_by_themselves() -> None:
 
 
 def test_ridge_of_several_targets_on_factors_has_own_solutions() -> None:
-    model = MKLRegressor(ADDITIVE, penalty="ridge", alpha=0.1, representation="factored").fit(X, TARGETS)
+    model = MKLRegressor(ADDITIVE, penalty="ridge", alpha=0.1, resources={"representation": "factored"}).fit(X, TARGETS)
     assert len(model.solution_) == 3
     assert model.dual_gap_ <= 1e-4

@@ -40,8 +40,13 @@ def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return calls
 
 
+FACTORED = {"representation": "factored"}
+SHORT: dict[str, Any] = {"n_alphas": 3, "search": {"alpha_min_ratio": 0.1}}
+
+
 def fitted(X: Any, y: Any, wish: str, *args: Any, kernels: Any = FIXED, **options: Any) -> MKLRegressorCV:
-    model = MKLRegressorCV(kernels, representation="factored", fold_kernels=wish, **({"cv": 3} | options))
+    options["search"] = {"fold_kernels": wish, **options.get("search", {})}
+    model = MKLRegressorCV(kernels, **({"cv": 3, "resources": FACTORED} | options))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return model.fit(X, y, *args)
@@ -65,13 +70,24 @@ def _common(frame: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
 
 
 GRIDS: dict[str, dict[str, Any]] = {
-    "l1": {"penalty": "l1", "n_alphas": 4, "ratio": 0.05},
-    "mixtures": {"penalty": "elasticnet", "l1_ratios": [0.4, 0.9], "n_alphas": 3, "ratio": 0.1, "cv": GroupKFold(3)},
+    "l1": {"penalty": "l1", "n_alphas": 4, "search": {"alpha_min_ratio": 0.05}},
+    "mixtures": {
+        "penalty": "elasticnet",
+        "l1_ratios": [0.4, 0.9],
+        "n_alphas": 3,
+        "search": {"alpha_min_ratio": 0.1},
+        "cv": GroupKFold(3),
+    },
     "alphas": {"alphas": [0.05, 0.2, 0.01], "fit_intercept": False},
-    "scoring": {"penalty": "l1", "n_alphas": 3, "ratio": 0.1, "scoring": inspecting},
-    "penalties": {"n_alphas": 3, "ratio": 0.1, "kernel_penalties": [{"x0*": 1.0}, {"x0*": 1.5}]},
-    "search": {"fold_tol": 1e-5, "n_alphas": 3, "ratio": 0.2},
-    "searched mixtures": {"fold_tol": 1e-5, "n_alphas": 3, "ratio": 0.3, "l1_ratios": [1.0, 0.6], "scoring": "r2"},
+    "scoring": {"penalty": "l1", "n_alphas": 3, "search": {"alpha_min_ratio": 0.1}, "scoring": inspecting},
+    "penalties": {"n_alphas": 3, "search": {"alpha_min_ratio": 0.1}, "kernel_penalties": [{"x0*": 1.0}, {"x0*": 1.5}]},
+    "search": {"search": {"fold_tol": 1e-5, "alpha_min_ratio": 0.2}, "n_alphas": 3},
+    "searched mixtures": {
+        "search": {"fold_tol": 1e-5, "alpha_min_ratio": 0.3},
+        "n_alphas": 3,
+        "l1_ratios": [1.0, 0.6],
+        "scoring": "r2",
+    },
 }
 
 
@@ -88,7 +104,7 @@ def test_scores_are_those_of_folds_with_their_own_kernels(name: str, n_targets: 
     tried = auto.cv_results_.query("kernels != 'no kernels'") if "kernels" in auto.cv_results_ else auto.cv_results_
     assert together == [3] * len(tried)
     # Of strongly convex objectives within a gap of their minima minimizers differ by its root.
-    apart = 4 * np.sqrt(GRIDS[name].get("fold_tol", 1e-8))
+    apart = 4 * np.sqrt(GRIDS[name]["search"].get("fold_tol", 1e-8))
     first, second = (_common(model.cv_results_, other.cv_results_) for model, other in ((own, auto), (auto, own)))
     pd.testing.assert_frame_equal(first, second, rtol=apart, atol=apart)
     assert auto.n_folds_ == own.n_folds_ == 3
@@ -100,7 +116,7 @@ def test_scores_are_those_of_folds_with_their_own_kernels(name: str, n_targets: 
 @pytest.mark.parametrize(
     ("reason", "options"),
     [
-        ("kernels are held as Gram matrices", {"representation": "gram"}),
+        ("kernels are held as Gram matrices", {"resources": {"representation": "gram"}}),
         ("the loss is 'huber'", {"loss": "huber"}),
         ("targets share their weights", {"outputs": "shared"}),
         ("gives every kernel a weight", {"penalty": "ridge"}),
@@ -119,16 +135,16 @@ def test_what_cannot_be_shared_is_said_and_what_is_learned_of_rows_is_not_shared
     reason: str | None, options: dict[str, Any], together: list[int]
 ) -> None:
     X, y = data()
-    given: dict[str, Any] = {"n_alphas": 2, "ratio": 0.3, "penalty": "l1", "tol": 1e-3} | options
+    given: dict[str, Any] = {"n_alphas": 2, "search": {"alpha_min_ratio": 0.3}, "penalty": "l1", "tol": 1e-3} | options
     if given["penalty"] == "ridge":
         given["alphas"] = [0.1]
-    form = {"representation": given.pop("representation", "factored")}
+    form = {"resources": given.pop("resources", FACTORED)}
     model = MKLRegressorCV(given.pop("kernels", FIXED), **({"cv": 2} | given), **form)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         assert len(model.fit(X, y).cv_results_) == (1 if "alphas" in given else 2)
         assert not together
-        model.set_params(fold_kernels="shared")
+        model.set_params(search__fold_kernels="shared")
         if reason is None:  # asked for, it is done
             assert np.isfinite(model.fit(X, y).best_score_)
             assert together
@@ -136,20 +152,29 @@ def test_what_cannot_be_shared_is_said_and_what_is_learned_of_rows_is_not_shared
     with pytest.raises(IncompatibleError, match=rf"fold_kernels='shared' cannot be had: .*{reason}"):
         model.fit(X, y)
     with pytest.raises(InvalidInputError, match="fold_kernels must be one of 'auto', 'own', 'shared', got 'all'"):
-        model.set_params(fold_kernels="all").fit(X, y)
+        model.set_params(search__fold_kernels="all").fit(X, y)
 
 
 def test_widths_and_scales_of_all_rows_are_nearly_those_of_the_folds(together: list[int]) -> None:
     X, y = data()
     bank = KernelBank.per_feature(widths=["0.5*median", "2*median"], standardize=True)
-    own, shared = (fitted(X, y, wish, kernels=bank, penalty="l1", n_alphas=4, ratio=0.05) for wish in ("own", "shared"))
+    own, shared = (
+        fitted(X, y, wish, kernels=bank, penalty="l1", n_alphas=4, search={"alpha_min_ratio": 0.05})
+        for wish in ("own", "shared")
+    )
     assert together
     scores = [f"score_{fold}" for fold in range(3)]
     np.testing.assert_allclose(shared.cv_results_[scores], own.cv_results_[scores], rtol=0.1)
     assert np.abs(shared.cv_results_[scores] - own.cv_results_[scores]).max().max() > 1e-4
 
 
-@pytest.mark.parametrize("options", [{"penalty": "l1", "n_alphas": 3, "ratio": 0.1}, {"n_alphas": 3, "ratio": 0.1}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"penalty": "l1", "n_alphas": 3, "search": {"alpha_min_ratio": 0.1}},
+        {"n_alphas": 3, "search": {"alpha_min_ratio": 0.1}},
+    ],
+)
 def test_folds_whose_factors_are_too_many_have_their_own(
     options: dict[str, Any], together: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,7 +202,14 @@ def test_a_search_that_ends_early_keeps_what_all_folds_scored(
     monkeypatch.setattr(FoldModels, "at", late)
     for options in ({"penalty": "l1"}, {}):
         together.clear()
-        model = MKLRegressorCV(FIXED, representation="factored", cv=3, n_alphas=5, ratio=0.1, **options)
+        model = MKLRegressorCV(
+            FIXED,
+            resources={"representation": "factored"},
+            cv=3,
+            n_alphas=5,
+            search={"alpha_min_ratio": 0.1},
+            **options,
+        )
         with pytest.warns(ConvergenceWarning, match="The search stopped"):
             model.fit(X, y)
         scores = model.cv_results_[[f"score_{fold}" for fold in range(3)]]
@@ -191,7 +223,7 @@ def test_a_search_that_ends_early_keeps_what_all_folds_scored(
 
 def test_paths_are_measured_in_shared_folds(together: list[int]) -> None:
     X, y = data()
-    given: dict[str, Any] = {"kernels": FIXED, "n_alphas": 3, "ratio": 0.1, "representation": "factored", "tol": 1e-8}
+    given: dict[str, Any] = {"kernels": FIXED, "n_alphas": 3, "alpha_min_ratio": 0.1, "tol": 1e-8, **FACTORED}
     path = regularization_path(X, y, cv=KFold(3), **given)
     assert together == [3, 3, 3]
     assert path.performance is not None

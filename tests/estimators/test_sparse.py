@@ -178,4 +178,4 @@ def test_what_needs_dense_columns_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(InvalidInputError, match=r"300 sets of few columns would be made dense.*KernelBank.joint"):
         MKLRegressor(KernelBank.per_feature(Linear())).fit(X, Y)
     with pytest.raises(IncompatibleError, match="X is sparse, which only Gram matrices allow"):
-        MKLRegressor(representation=FACTORED).fit(X, Y)
+        MKLRegressor(resources={"representation": FACTORED}).fit(X, Y)

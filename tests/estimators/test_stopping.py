@@ -22,6 +22,7 @@ from manykernels import (
     save_model,
     survival_array,
 )
+from manykernels.estimators import Resources
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.inspection import summary_html
 from manykernels.solvers import IterationRecord, WorkingSet
@@ -41,41 +42,41 @@ EVERY = [MKLRegressor, MKLClassifier, MKLRegressorCV, MKLClassifierCV, MKLSurviv
 @pytest.mark.parametrize("estimator", EVERY)
 def test_every_estimator_has_both(estimator: Any) -> None:
     own = inspect.signature(estimator).parameters
-    assert own["time_limit"].default is own["callback"].default is None
+    assert own["resources"].default is None
 
 
 def test_the_callback_sees_every_record_and_changes_nothing() -> None:
     seen: list[IterationRecord] = []
-    model = MKLRegressor(BANK, alpha=0.01, callback=seen.append).fit(X, Y)  # append returns None
+    model = MKLRegressor(BANK, alpha=0.01, resources={"callback": seen.append}).fit(X, Y)  # append returns None
     assert tuple(seen) == model.solution_.history
     np.testing.assert_array_equal(model.dual_coef_, MKLRegressor(BANK, alpha=0.01).fit(X, Y).dual_coef_)
 
 
 def test_a_true_value_stops_and_keeps_the_model() -> None:
     with pytest.warns(ConvergenceWarning, match="stopped_by_callback"):
-        model = MKLRegressor(BANK, **HARD, callback=lambda record: record.iteration >= 2).fit(X, Y)
+        model = MKLRegressor(BANK, **HARD, resources={"callback": lambda record: record.iteration >= 2}).fit(X, Y)
     assert model.n_iter_ == 2
     assert np.isfinite(model.predict(X)).all()
 
 
 def test_the_time_limit_ends_the_run() -> None:
     with pytest.warns(ConvergenceWarning, match="time_limit"):
-        model = MKLRegressor(BANK, **HARD, time_limit=1e-9).fit(X, Y)
+        model = MKLRegressor(BANK, **HARD, resources={"time_limit": 1e-9}).fit(X, Y)
     assert str(model.solution_.status) == "time_limit"
-    assert MKLRegressor(BANK, alpha=0.01, time_limit=60.0).fit(X, Y).dual_gap_ <= 1e-4
+    assert MKLRegressor(BANK, alpha=0.01, resources={"time_limit": 60.0}).fit(X, Y).dual_gap_ <= 1e-4
 
 
 def test_hazards_are_stopped_like_all_else() -> None:
     with pytest.warns(ConvergenceWarning, match="stopped_by_callback"):
-        stopped = MKLSurvival(BANK, **HARD, callback=lambda record: record.iteration >= 2).fit(X, TIMES)
+        stopped = MKLSurvival(BANK, **HARD, resources={"callback": lambda record: record.iteration >= 2}).fit(X, TIMES)
     assert stopped.n_iter_ == 2
     with pytest.warns(ConvergenceWarning, match="time_limit"):
-        assert np.isfinite(MKLSurvival(BANK, **HARD, time_limit=1e-9).fit(X, TIMES).predict(X)).all()
+        assert np.isfinite(MKLSurvival(BANK, **HARD, resources={"time_limit": 1e-9}).fit(X, TIMES).predict(X)).all()
 
 
 def test_a_search_of_hazards_ends_in_time_or_by_an_interrupt() -> None:
     with pytest.warns(ConvergenceWarning, match="time_limit") as caught:
-        model = MKLSurvivalCV(BANK, cv=2, n_alphas=3, time_limit=1e-9).fit(X, TIMES)
+        model = MKLSurvivalCV(BANK, cv=2, n_alphas=3, resources={"time_limit": 1e-9}).fit(X, TIMES)
     assert any("nothing was scored" in str(one.message) for one in caught)
     assert model.predict(X).shape == (45,)
     seen: list[int] = []
@@ -98,7 +99,9 @@ def test_the_time_limit_is_for_all_classes_together(n_jobs: int | None) -> None:
         time.sleep(0.06)
 
     with pytest.warns(ConvergenceWarning, match=r"2 more of the 3 problems"):
-        model = MKLClassifier(BANK, **HARD, time_limit=0.05, callback=spend, n_jobs=n_jobs).fit(X, LABELS)
+        model = MKLClassifier(BANK, **HARD, resources={"time_limit": 0.05, "callback": spend, "n_jobs": n_jobs}).fit(
+            X, LABELS
+        )
     assert [str(found.status) for found in model.solution_] == ["time_limit"] * 3
     assert max(found.n_iter for found in model.solution_) <= 1
     if n_jobs is None:  # nothing is left for those that come later
@@ -107,16 +110,16 @@ def test_the_time_limit_is_for_all_classes_together(n_jobs: int | None) -> None:
 
 def test_one_factorization_of_all_targets_can_be_stopped() -> None:
     with pytest.warns(ConvergenceWarning, match="stopped_by_callback"):
-        model = MKLRegressor(BANK, penalty="ridge", alpha=0.1, tol=1e-16, callback=lambda record: True).fit(
-            X, np.column_stack([Y, -2 * Y])
-        )
+        model = MKLRegressor(
+            BANK, penalty="ridge", alpha=0.1, tol=1e-16, resources={"callback": lambda record: True}
+        ).fit(X, np.column_stack([Y, -2 * Y]))
     assert {str(found.status) for found in model.solution_} == {"stopped_by_callback"}
 
 
 def test_a_configured_solver_has_its_own() -> None:
     seen: list[IterationRecord] = []
-    given: dict[str, Any] = {"time_limit": 1e-9, "callback": lambda record: pytest.fail("not asked")}
-    model = MKLRegressor(BANK, alpha=0.01, solver=WorkingSet(callback=seen.append), **given).fit(X, Y)
+    ignored: dict[str, Any] = {"time_limit": 1e-9, "callback": lambda record: pytest.fail("not asked")}
+    model = MKLRegressor(BANK, alpha=0.01, solver=WorkingSet(callback=seen.append), resources=ignored).fit(X, Y)
     assert model.dual_gap_ <= 1e-4
     assert len(seen) == len(model.solution_.history)
 
@@ -126,7 +129,7 @@ def test_cross_validation_asks_in_the_last_fit_only() -> None:
     seen: list[IterationRecord] = []
     for given in ({"alphas": [0.1, 0.01], "penalty": "l1"}, {}):
         seen.clear()
-        model = MKLRegressorCV(BANK, cv=2, **given, callback=seen.append).fit(X, Y)
+        model = MKLRegressorCV(BANK, cv=2, **given, resources={"callback": seen.append}).fit(X, Y)
         assert tuple(seen) == model.solution_.history
 
 
@@ -136,7 +139,7 @@ GIVEN: list[dict[str, Any]] = [{"penalty": "l1", "n_alphas": 4}, {"alphas": [0.1
 @pytest.mark.parametrize("given", GIVEN)
 def test_without_any_time_the_strength_is_the_default(given: dict[str, Any]) -> None:
     with pytest.warns(ConvergenceWarning, match="time_limit") as caught:
-        model = MKLRegressorCV(BANK, cv=2, **given, time_limit=1e-9).fit(X, Y)
+        model = MKLRegressorCV(BANK, cv=2, **given, resources={"time_limit": 1e-9}).fit(X, Y)
     assert any("nothing was scored" in str(one.message) for one in caught)
     assert model.predict(X).shape == Y.shape
     assert np.isnan(model.best_score_)
@@ -171,7 +174,7 @@ def test_a_search_takes_the_best_of_what_it_had_time_for(
 ) -> None:
     """Four fifths of the time are those of eight scores and a bit."""
     scorer = SlowScorer(monkeypatch)
-    model = MKLRegressorCV(BANK, cv=4, scoring=scorer, **given, time_limit=1000.0, n_jobs=n_jobs)
+    model = MKLRegressorCV(BANK, cv=4, scoring=scorer, **given, resources={"time_limit": 1000.0, "n_jobs": n_jobs})
     with pytest.warns(
         ConvergenceWarning, match=rf"The search stopped \(time_limit\): the choice is the best of {scored}"
     ):
@@ -193,7 +196,7 @@ def test_the_last_fit_has_what_the_search_leaves(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(WorkingSet, "solve", watched)
     scorer = SlowScorer(monkeypatch)
     given: dict[str, Any] = {"alphas": [0.1, 0.01], "penalty": "l1", "solver": "working_set"}
-    MKLRegressorCV(BANK, cv=2, scoring=scorer, **given, time_limit=1000.0).fit(X, Y)
+    MKLRegressorCV(BANK, cv=2, scoring=scorer, **given, resources={"time_limit": 1000.0}).fit(X, Y)
     assert len(scorer.calls) == 4
     assert seen[-1] == pytest.approx(1000.0 - 4 * 90.0, abs=60.0)
 
@@ -201,22 +204,24 @@ def test_the_last_fit_has_what_the_search_leaves(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.filterwarnings("ignore:The best strength")
 def test_time_enough_changes_nothing() -> None:
     for given in GIVEN:
-        model = MKLRegressorCV(BANK, cv=2, **given, time_limit=600.0).fit(X, Y)
+        model = MKLRegressorCV(BANK, cv=2, **given, resources={"time_limit": 600.0}).fit(X, Y)
         np.testing.assert_array_equal(model.dual_coef_, MKLRegressorCV(BANK, cv=2, **given).fit(X, Y).dual_coef_)
 
 
 def test_a_model_file_leaves_the_callback_out(tmp_path: Path) -> None:
-    given: Any = {"callback": lambda record: False, "time_limit": 30.0}
-    for model in (MKLRegressor(BANK, **given), MKLRegressor(BANK, solver=WorkingSet(callback=given["callback"]))):
+    given: Any = {"resources": {"callback": lambda record: False, "time_limit": 30.0}}
+    for model in (
+        MKLRegressor(BANK, **given),
+        MKLRegressor(BANK, solver=WorkingSet(callback=given["resources"]["callback"])),
+    ):
         save_model(model.fit(X, Y), tmp_path / "model.mkl")
         loaded = load_model(tmp_path / "model.mkl")
-        assert loaded.callback is None
-        assert loaded.time_limit == model.time_limit
+        assert loaded.resources == (None if model.resources is None else Resources(time_limit=30.0))
         np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
     assert loaded.solver.callback is None
 
 
-@pytest.mark.parametrize("given", [{"time_limit": 0.0}, {"time_limit": "soon"}, {"callback": 3}])
-def test_what_stops_nothing_is_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInputError, match=next(iter(given))):
-        MKLRegressor(BANK, **given).fit(X, Y)
+@pytest.mark.parametrize("resources", [{"time_limit": 0.0}, {"time_limit": "soon"}, {"callback": 3}])
+def test_what_stops_nothing_is_refused(resources: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError, match=next(iter(resources))):
+        MKLRegressor(BANK, resources=resources).fit(X, Y)

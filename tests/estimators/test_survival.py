@@ -111,7 +111,7 @@ def test_hazards_of_a_known_kind_are_found(tmp_path) -> None:
     seen, censored = rng.exponential(np.exp(-log_hazard)), rng.exponential(2.0, len(X))
     y = survival_array(seen <= censored, np.minimum(seen, censored))
     bank = KernelBank.per_feature(widths=[0.5], normalize="mean_diagonal")
-    model = MKLSurvivalCV(bank, cv=3, n_alphas=6, ratio=0.05).fit(X[:160], y[:160])
+    model = MKLSurvivalCV(bank, cv=3, n_alphas=6, search={"alpha_min_ratio": 0.05}).fit(X[:160], y[:160])
     assert model.weights_frame()["columns"].iloc[0] == "b"
     best = concordance_index(y[160:], log_hazard[160:])
     assert best - 0.05 < model.score(X[160:], y[160:]) <= best + 0.02
@@ -301,7 +301,8 @@ def test_factors_give_the_same_model_baseline_and_curves_as_matrices(center: boo
     X, y = columns()
     bank = KernelBank.per_feature(Linear(), widths=[0.5, 1.0, 2.0], standardize=True, center=center)
     gram, factored = (
-        MKLSurvival(bank, alpha=0.02, tol=1e-8, representation=form).fit(X, y) for form in ("gram", "factored")
+        MKLSurvival(bank, alpha=0.02, tol=1e-8, resources={"representation": form}).fit(X, y)
+        for form in ("gram", "factored")
     )
     assert (gram.representation_, factored.representation_) == ("gram", "factored")
     assert factored.dual_gap_ <= 1e-8
@@ -317,7 +318,9 @@ def test_models_on_factors_are_kept_in_files_that_do_not_grow_with_samples(tmp_p
     bank, sizes = KernelBank.per_feature(widths=[1.0], standardize=True), []
     for n in (200, 2000):
         X, y = columns(n)
-        model = MKLSurvival(bank, alpha=0.05, representation="factored").fit(X, survival_array(y["event"], y["time"]))
+        model = MKLSurvival(bank, alpha=0.05, resources={"representation": "factored"}).fit(
+            X, survival_array(y["event"], y["time"])
+        )
         save_model(model, tmp_path / f"{n}.mkl")
         np.testing.assert_array_equal(load_model(tmp_path / f"{n}.mkl").predict(X), model.predict(X))
         sizes.append((tmp_path / f"{n}.mkl").stat().st_size)
@@ -329,7 +332,8 @@ def test_folds_on_factors_choose_as_folds_of_matrices() -> None:
     X, y = columns(240)
     bank = KernelBank.per_feature(widths=[0.5, 1.0], standardize=True)
     gram, factored = (
-        MKLSurvivalCV(bank, n_alphas=5, cv=3, tol=1e-6, representation=form).fit(X, y) for form in ("gram", "factored")
+        MKLSurvivalCV(bank, n_alphas=5, cv=3, tol=1e-6, resources={"representation": form}).fit(X, y)
+        for form in ("gram", "factored")
     )
     assert factored.representation_ == "factored"
     np.testing.assert_allclose(factored.alphas_, gram.alphas_, rtol=1e-6)
@@ -352,7 +356,7 @@ def test_odd_studies_converge_on_factors(kind: str) -> None:
     else:
         weight = 10 ** np.random.default_rng(0).uniform(-4, 4, 800)
     bank = KernelBank.per_feature(widths=[0.5, 2.0], standardize=True)
-    model = MKLSurvival(bank, representation="factored", alpha="0.02*max", tol=1e-6)
+    model = MKLSurvival(bank, resources={"representation": "factored"}, alpha="0.02*max", tol=1e-6)
     assert model.fit(X, survival_array(event, time, strata), sample_weight=weight).dual_gap_ <= 1e-6
 
 
@@ -360,7 +364,7 @@ def test_hazards_without_end_are_said_to_be_so() -> None:
     X = np.linspace(0, 1, 400)[:, None]
     y = survival_array(np.ones(400, dtype=bool), 1.0 + X[:, 0])
     with pytest.warns(ConvergenceWarning, match="alpha is too small"):
-        MKLSurvival(LINE, representation="factored", alpha=1e-9).fit(X, y)
+        MKLSurvival(LINE, resources={"representation": "factored"}, alpha=1e-9).fit(X, y)
 
 
 @pytest.mark.filterwarnings("ignore:The best strength", "ignore:No kernel")
@@ -368,7 +372,7 @@ def test_folds_may_have_a_tolerance_of_their_own() -> None:
     X, event, time, _, _ = data()
     y = survival_array(event, time)
     fine, coarse = (
-        MKLSurvivalCV(LINEAR, penalty="ridge", alphas=[0.1, 1.0], cv=KFold(2), fold_tol=fold_tol).fit(X, y)
+        MKLSurvivalCV(LINEAR, penalty="ridge", alphas=[0.1, 1.0], cv=KFold(2), search={"fold_tol": fold_tol}).fit(X, y)
         for fold_tol in (1e-8, 0.2)
     )
     assert fine.dual_gap_ <= 1e-4

@@ -68,7 +68,7 @@ def test_an_error_takes_the_limit_back(two_threads):
 
 @pytest.mark.parametrize(("n_jobs", "expected"), [(None, 1), (1, 1)])
 def test_prediction_uses_the_threads_that_were_asked_for(two_threads, monkeypatch, n_jobs, expected):
-    model, seen = MKLRegressor(alpha=0.05, n_jobs=n_jobs).fit(X, Y), set()
+    model, seen = MKLRegressor(alpha=0.05, resources={"n_jobs": n_jobs}).fit(X, Y), set()
     scores, contributions = KernelExpansion.scores, KernelExpansion.contributions
     monkeypatch.setattr(KernelExpansion, "scores", lambda self, rows: (seen.update(threads()), scores(self, rows))[1])
     monkeypatch.setattr(

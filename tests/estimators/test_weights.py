@@ -9,7 +9,7 @@ import pytest
 
 from manykernels import KernelStack, MKLClassifier, MKLRegressor
 
-TIGHT = {"tol": 1e-11, "max_iter": 500}
+TIGHT = {"tol": 1e-11, "resources": {"max_iter": 500}}
 
 
 @pytest.mark.parametrize("penalty", ["l1", "elasticnet"])

@@ -99,11 +99,13 @@ def _column(kind: str, n: int, rng: np.random.Generator) -> pd.Series:
 
 
 def _path(case: TableCase) -> Any:
-    return regularization_path(case.X, case.numbers, kernels=case.bank, n_alphas=3, ratio=0.1, cv=3)
+    return regularization_path(case.X, case.numbers, kernels=case.bank, n_alphas=3, alpha_min_ratio=0.1, cv=3)
 
 
 def _grid(case: TableCase) -> Any:
-    return MKLClassifierCV(case.bank, penalty="elasticnet", n_alphas=3, ratio=0.1, cv=3).fit(case.X, case.classes)
+    return MKLClassifierCV(case.bank, penalty="elasticnet", n_alphas=3, search={"alpha_min_ratio": 0.1}, cv=3).fit(
+        case.X, case.classes
+    )
 
 
 def _penalties(case: TableCase) -> Any:
@@ -111,7 +113,9 @@ def _penalties(case: TableCase) -> Any:
     tried = [
         dict(zip(case.bank.fit(case.X).names, factors, strict=True)) for factors in (case.factors, case.factors[::-1])
     ]
-    model = MKLRegressorCV(case.bank, penalty="l1", n_alphas=3, ratio=0.1, cv=3, kernel_penalties=tried)
+    model = MKLRegressorCV(
+        case.bank, penalty="l1", n_alphas=3, search={"alpha_min_ratio": 0.1}, cv=3, kernel_penalties=tried
+    )
     return model.fit(case.X, case.numbers)
 
 
@@ -121,7 +125,9 @@ def _nested(case: TableCase) -> Any:
 
 
 def _survival(case: TableCase) -> Any:
-    return MKLSurvivalCV(case.bank, penalty="l1", n_alphas=3, ratio=0.1, cv=3).fit(case.X, case.survival)
+    return MKLSurvivalCV(case.bank, penalty="l1", n_alphas=3, search={"alpha_min_ratio": 0.1}, cv=3).fit(
+        case.X, case.survival
+    )
 
 
 def _stability(case: TableCase) -> Any:
@@ -158,7 +164,9 @@ def _weighted(case: TableCase) -> Any:
 
 
 def _factored(case: TableCase) -> Any:
-    return MKLClassifierCV(case.bank, cv=3, n_alphas=3, representation="factored").fit(case.X, case.classes)
+    return MKLClassifierCV(case.bank, cv=3, n_alphas=3, resources={"representation": "factored"}).fit(
+        case.X, case.classes
+    )
 
 
 USES: dict[str, tuple[Callable[[TableCase], Any], int]] = {

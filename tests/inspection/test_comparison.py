@@ -43,7 +43,7 @@ def _data(n: int = 48) -> tuple[Any, Any]:
 @pytest.mark.parametrize("given", PENALTIES, ids=lambda given: given["penalty"])
 def test_the_learner_at_the_learned_weights_is_the_learned_model(given: dict[str, Any]) -> None:
     X, y = _data()
-    model = MKLRegressor(BANK, alpha=0.05, tol=1e-10, max_iter=500, **given).fit(X[:36], y[:36])
+    model = MKLRegressor(BANK, alpha=0.05, tol=1e-10, resources={"max_iter": 500}, **given).fit(X[:36], y[:36])
     fold = FoldKernels.of(model, (Table.of(X[:36]), Table.of(X[36:])), (y[:36], y[36:]), None, None)
     alone = fold._fitted(fold.gram(model.kernel_weights_), slice(None))
     np.testing.assert_allclose(

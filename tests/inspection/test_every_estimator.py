@@ -73,7 +73,6 @@ MODELS: dict[str, Any] = {
     "regressor": MKLRegressor(penalty="elasticnet"),
     "cv_classifier": MKLClassifierCV(penalty="l1", n_alphas=4, cv=KFold(3, shuffle=True, random_state=0)),
     "cv_regressor": MKLRegressorCV(penalty="elasticnet", l1_ratios=(0.5, 0.9), n_alphas=4, cv=3),
-    "mus": MKLRegressorCV(penalty="elasticnet", mus=(0.01, 0.1), n_alphas=4, cv=3),
     "aligner": KernelAligner(),
     "aligner_unit": KernelAligner(KernelBank.auto(center=True, normalize="unit_diagonal")),
     "aligner_precomputed": KernelAligner(PrecomputedBank("trace", center=True), method="uniform"),

@@ -133,7 +133,7 @@ def test_permutation_for_classes_and_scorers(scoring: str | None) -> None:
 
 def test_permutation_of_a_search_and_wrong_arguments() -> None:
     X, y = _table(5)
-    model = GaussianMKL(max_iter=3).fit(X[["c1", "c2"]], np.sin(X["c1"]))
+    model = GaussianMKL(resources={"max_iter": 3}).fit(X[["c1", "c2"]], np.sin(X["c1"]))
     assert len(predictive_importance(model, X[["c1", "c2"]], np.sin(X["c1"]), by="kernel", n_repeats=9)) >= 1
     with pytest.raises(InvalidInputError, match="at least 2 rows"):
         predictive_importance(model, X[["c1", "c2"]][:1], y[:1])

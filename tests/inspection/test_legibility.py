@@ -76,7 +76,7 @@ DISPLAYS: dict[str, Callable[..., Any]] = {
     "waterfall": lambda model, X, y, bank: WaterfallDisplay.from_estimator(model, X, target=_target(model)),
     "contributions": lambda model, X, y, bank: ContributionsDisplay.from_estimator(model, X, target=_target(model)),
     "path": lambda model, X, y, bank: PathDisplay.from_path(
-        regularization_path(X, 1.0 * y, kernels=bank, n_alphas=4, ratio=0.05)
+        regularization_path(X, 1.0 * y, kernels=bank, n_alphas=4, alpha_min_ratio=0.05)
     ),
     "gram": lambda model, X, y, bank: GramDisplay.from_bank(bank, X, y=y),
     "alignment": lambda model, X, y, bank: AlignmentDisplay.from_bank(bank, X, y=y, top=30),

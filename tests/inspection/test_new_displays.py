@@ -143,7 +143,9 @@ def test_contributions_are_those_of_decompose(named: Named) -> None:
 @pytest.mark.filterwarnings("ignore:The best strength")
 def test_the_curve_is_that_of_the_search() -> None:
     X = np.random.default_rng(0).normal(size=(60, 3))
-    model = MKLRegressorCV(penalty="elasticnet", l1_ratios=[0.3, 0.8], cv=3, n_alphas=5, ratio=0.05)
+    model = MKLRegressorCV(
+        penalty="elasticnet", l1_ratios=[0.3, 0.8], cv=3, n_alphas=5, search={"alpha_min_ratio": 0.05}
+    )
     model.fit(X, np.sin(2 * X[:, 1]) + 0.3 * X[:, 0])
     display = CVCurveDisplay.from_estimator(model).plot()
     frame = display.frame()

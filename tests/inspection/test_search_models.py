@@ -85,7 +85,7 @@ def test_a_report_of_two_stages_tells_the_second_penalty_and_what_tol_is() -> No
 
 def test_a_report_tells_the_stationarity_that_was_asked_for_and_reached(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(50, 5))
-    model = NonlinearMKL(max_iter=1, tol=1e-8)
+    model = NonlinearMKL(resources={"max_iter": 1}, tol=1e-8)
     with pytest.warns(ConvergenceWarning, match=r"\(max_iter\) at stationarity \d\.\d+e-\d+, above tol 1.00e-08"):
         model.fit(X, X[:, 0] * X[:, 1])
     save_model(model, tmp_path / "m.mkl")
@@ -119,12 +119,16 @@ def test_a_report_of_one_stage_tells_the_gap_asked_for_and_no_passes_uncounted()
 def test_kernels_of_many_widths_are_called_after_the_smallest() -> None:
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(50, 5)), columns=["age", "dose", "time", "mass", "rate"])
-    model = GaussianMKL(per_feature=True, tol=0.05, max_iter=5, random_state=0).fit(X, np.sin(3 * X["dose"]))
+    model = GaussianMKL(per_feature=True, tol=0.05, resources={"max_iter": 5}, random_state=0).fit(
+        X, np.sin(3 * X["dose"])
+    )
     widths = model.found_[0].widths
     assert np.argmin(widths) == 1
     name = model.kernel_names_[0]
     assert name.startswith(f"ard_gaussian(dose={widths[1]:.3g}, ")
     assert name.endswith(", 2 more)")
     assert name in MKLReport.from_estimator(model).summary()
-    two = GaussianMKL(per_feature=True, tol=0.05, max_iter=5, random_state=0).fit(X[["age", "dose"]], X["dose"])
+    two = GaussianMKL(per_feature=True, tol=0.05, resources={"max_iter": 5}, random_state=0).fit(
+        X[["age", "dose"]], X["dose"]
+    )
     assert two.kernel_names_[0] == two.found_[0].label

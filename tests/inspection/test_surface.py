@@ -18,7 +18,7 @@ def test_a_surface_is_what_a_pair_adds(form: str) -> None:
     X["kind"] = rng.choice(["u", "v"], 200)
     y = 2 * X["a"] * X["c"] + np.where(X["kind"] == "u", X["b"], -X["b"]) + X["a"]
     bank = KernelBank.per_feature(widths=[0.5], columns=["a", "b", "c"]) + KernelBank.interactions(bins=8)
-    model = MKLRegressor(bank, alpha="0.05*max", representation=form, tol=1e-3).fit(X, y)
+    model = MKLRegressor(bank, alpha="0.05*max", resources={"representation": form}, tol=1e-3).fit(X, y)
     display = SurfaceDisplay.from_estimator(model, X, n_points=11).plot()
     assert display.names == ("a", "c")
     found = display.frame()

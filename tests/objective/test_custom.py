@@ -199,7 +199,7 @@ def test_losses_go_through_estimator_path_and_cross_validation(loss: Any) -> Non
     path = regularization_path(X, y, loss=loss, n_alphas=4, tol=1e-8)
     assert path.summary()["relative_gap"].max() <= 1e-8
     assert path.summary()["n_active"].iloc[0] == 0
-    chosen = MKLRegressorCV(loss=loss, cv=2, penalty="l1", n_alphas=4, ratio=1e-5).fit(X, y)
+    chosen = MKLRegressorCV(loss=loss, cv=2, penalty="l1", n_alphas=4, search={"alpha_min_ratio": 1e-5}).fit(X, y)
     assert chosen.alpha_ in chosen.alphas_
 
 

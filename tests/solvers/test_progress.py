@@ -78,7 +78,7 @@ def test_cross_validation_counts_the_models_of_its_folds(
 def test_paths_and_classes_count_together(terminal: io.StringIO) -> None:
     labels = np.digitize(Y, np.quantile(Y, [1 / 3, 2 / 3]))
     given = {"penalty": "elasticnet", "l1_ratios": (0.3, 0.9), "cv": 2, "verbose": 1}
-    MKLClassifierCV(BANK, n_alphas=3, ratio=0.2, **given).fit(X, labels)
+    MKLClassifierCV(BANK, n_alphas=3, search={"alpha_min_ratio": 0.2}, **given).fit(X, labels)
     assert "12/12" in terminal.getvalue()
 
 

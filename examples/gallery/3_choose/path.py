@@ -16,7 +16,9 @@ X, y = load_diabetes(return_X_y=True, as_frame=True)
 bank = KernelBank.per_feature(
     widths=["0.5*median", "2*median"], standardize=True, normalize="mean_diagonal"
 )
-path = regularization_path(X, (y - y.mean()) / y.std(), kernels=bank, n_alphas=12, ratio=0.05)
+path = regularization_path(
+    X, (y - y.mean()) / y.std(), kernels=bank, n_alphas=12, alpha_min_ratio=0.05
+)
 print(
     path.frame()
     .groupby("alpha", sort=False)["kernel"]

@@ -20,7 +20,9 @@ rng = np.random.default_rng(0)
 spoiled[rng.choice(len(spoiled), size=len(spoiled) // 10, replace=False)] *= 10
 for loss in ("squared", "huber"):
     for name, target in (("clean", y_train.to_numpy()), ("spoiled", spoiled)):
-        model = MKLRegressor(loss=loss, delta=0.5, alpha=0.03).fit(X_train, target)
+        model = MKLRegressor(loss=loss, loss_parameters={"delta": 0.5}, alpha=0.03).fit(
+            X_train, target
+        )
         score = r2_score(y_test, model.predict(X_test))
         print(f"{loss:8} on {name:8} R2 on clean held-out rows {score:6.2f}")
 

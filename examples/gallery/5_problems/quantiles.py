@@ -17,7 +17,7 @@ from manykernels import MKLRegressor
 X, y = load_diabetes(return_X_y=True, as_frame=True)
 X_train, X_test, y_train, y_test = train_test_split(X[["bmi", "s5", "bp"]], y, random_state=0)
 fits = [
-    MKLRegressor(loss="quantile", tau=tau, tol=1e-3).fit(X_train, y_train)
+    MKLRegressor(loss="quantile", loss_parameters={"tau": tau}, tol=1e-3).fit(X_train, y_train)
     for tau in (0.1, 0.5, 0.9)
 ]
 low, middle, high = (model.predict(X_test) for model in fits)
@@ -35,4 +35,5 @@ axis.set(xlabel="held-out patients, by predicted median", ylabel="progression")
 axis.legend()
 
 # %%
-# How to choose the strength for a quantile: ``MKLRegressorCV(loss="quantile", tau=0.9)``.
+# How to choose the strength for a quantile:
+# ``MKLRegressorCV(loss="quantile", loss_parameters={"tau": 0.9})``.

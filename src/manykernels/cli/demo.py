@@ -78,7 +78,7 @@ def fit_many_kernels(X: pd.DataFrame, y: Any) -> tuple[MKLClassifier, float]:
         few, _, labels, _ = train_test_split(X, y, train_size=40, stratify=y, random_state=SEED)
         MKLClassifier(bank, alpha=STRENGTH / len(few), **{**settings, "tol": 0.5}).fit(few, labels)
     started = time.perf_counter()
-    model = MKLClassifier(bank, alpha=STRENGTH / len(X), verbose=verbosity(), **settings).fit(X, y)
+    model = MKLClassifier(bank, alpha=STRENGTH / len(X), resources={"verbose": verbosity()}, **settings).fit(X, y)
     return model, time.perf_counter() - started
 
 

@@ -24,7 +24,7 @@ from manykernels.estimators import (
     MKLSurvival,
     MKLSurvivalCV,
 )
-from manykernels.estimators.parameters import PARAMETERS, check_parameters
+from manykernels.estimators.parameters import PARAMETERS, check_parameters, place_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import MKLReport, save_model
 from manykernels.inspection.reports.seen import fingerprints, packed
@@ -121,17 +121,19 @@ def read_samples(options: FitOptions, outcome: Outcome) -> Samples:
 def estimator_for(options: FitOptions, task: str, bank: KernelBank) -> Any:
     """Return the estimator, not fitted."""
     estimator = untrained(options, task, bank)
-    estimator.set_params(random_state=options.seed, verbose=verbosity())
+    estimator.set_params(random_state=options.seed, resources__verbose=verbosity())
     given = {name: value for name, value in options.settings.items() if value is not None}
-    known = estimator.get_params(deep=False)
-    foreign = [name for name, value in given.items() if name not in known and value != PARAMETERS[name].default]
+    known = estimator.get_params()
+    foreign = [
+        name for name, value in given.items() if place_of(name) not in known and value != PARAMETERS[name].default
+    ]
     if foreign:
         option = foreign[0].replace("_", "-")
         if options.cv is not None and foreign[0] in TUNED:
             raise InvalidInputError(f"--{option} is chosen by --cv; leave one of them out.")
         other = "." if task == SURVIVAL else ", or choose another --task."
         raise InvalidInputError(f"--{option} is not for {task}; leave it out{other}")
-    estimator.set_params(**{name: value for name, value in given.items() if name in known})
+    estimator.set_params(**{place_of(name): value for name, value in given.items() if place_of(name) in known})
     return estimator
 
 

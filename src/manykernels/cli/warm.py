@@ -59,22 +59,24 @@ def fits() -> dict[str, Callable[[], Any]]:
 
     def on_matrices() -> None:
         for loss in ("logistic", "hinge"):
-            MKLClassifier(wide, loss=loss, representation="gram", tol=1e-2).fit(X, labels).predict(X)
+            MKLClassifier(wide, loss=loss, resources={"representation": "gram"}, tol=1e-2).fit(X, labels).predict(X)
         for loss in ("squared", "quantile"):
-            MKLRegressor(wide, loss=loss, representation="gram", tol=1e-2).fit(X, y).predict(X)
-        MKLRegressor(wide, outputs="shared", representation="gram", tol=1e-2).fit(X, several).predict(X)
+            MKLRegressor(wide, loss=loss, resources={"representation": "gram"}, tol=1e-2).fit(X, y).predict(X)
+        MKLRegressor(wide, outputs="shared", resources={"representation": "gram"}, tol=1e-2).fit(X, several).predict(X)
         for dtype in (np.float32, np.float64):
             build_stack(wide.fit(X), X, kind="lazy", dtype=dtype).quad(y)
 
     def on_factors() -> None:
         for penalty in ("l1", "elasticnet", "group_elasticnet"):
-            MKLRegressor(columns, penalty=penalty, representation="factored", tol=1e-2).fit(X, y).predict(X)
-        MKLClassifier(columns, representation="factored", tol=1e-2).fit(X, labels).predict(X)
-        MKLRegressor(columns, outputs="shared", representation="factored", tol=1e-2).fit(X, several)
+            MKLRegressor(columns, penalty=penalty, resources={"representation": "factored"}, tol=1e-2).fit(
+                X, y
+            ).predict(X)
+        MKLClassifier(columns, resources={"representation": "factored"}, tol=1e-2).fit(X, labels).predict(X)
+        MKLRegressor(columns, outputs="shared", resources={"representation": "factored"}, tol=1e-2).fit(X, several)
 
     def of_survival() -> None:
         for held in ("gram", "factored"):
-            MKLSurvival(columns, representation=held, tol=1e-2).fit(X, times).score(X, times)
+            MKLSurvival(columns, resources={"representation": held}, tol=1e-2).fit(X, times).score(X, times)
 
     def every_solver() -> None:
         kernels = np.stack([np.exp(-((X[:, [j]] - X[:, j]) ** 2)) for j in range(N_COLUMNS)])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from manykernels.estimators.aligner import KernelAligner
+    from manykernels.estimators.groups import LossParameters, Resources, Search
     from manykernels.estimators.searches.gaussian import GaussianMKL
     from manykernels.estimators.searches.hierarchical import HierarchicalMKL
     from manykernels.estimators.searches.nonlinear import NonlinearMKL
@@ -26,6 +27,7 @@ __all__ = [
     "GaussianMKL",
     "HierarchicalMKL",
     "KernelAligner",
+    "LossParameters",
     "MKLClassifier",
     "MKLClassifierCV",
     "MKLRegressor",
@@ -36,6 +38,8 @@ __all__ = [
     "NonlinearMKL",
     "PolynomialMKL",
     "RegularizationPath",
+    "Resources",
+    "Search",
     "brier_score",
     "concordance_index",
     "nested_cross_validation",
@@ -45,6 +49,7 @@ __all__ = [
 # Each name by its module: one estimator needs a third of what all of them do, and importing that takes time.
 _HOMES = {
     "aligner": ("KernelAligner",),
+    "groups": ("LossParameters", "Resources", "Search"),
     "searches.gaussian": ("GaussianMKL",),
     "searches.hierarchical": ("HierarchicalMKL",),
     "searches.nonlinear": ("NonlinearMKL",),

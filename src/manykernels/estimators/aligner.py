@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.alignment import CODINGS, METHODS, AlignedWeights, aligned_weights
-from manykernels.estimators.banks import SettableBank
+from manykernels.estimators.groups import Resources, TakesGroups
 from manykernels.estimators.supervised.samples import checked_rows
 from manykernels.estimators.supervised.targets import check_lengths
 from manykernels.exceptions import InvalidInputError
@@ -20,7 +21,7 @@ from manykernels.threads import blas_limit, n_threads
 from manykernels.validation.arrays import Array, check_choice
 
 
-class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SettableBank, BaseEstimator):
+class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGroups):
     r"""Combine many kernels into the one that is most like the target, for any learner with a precomputed kernel.
 
     The first of two stages: kernel weights :math:`\theta \ge 0` are chosen before anything is learned, by the
@@ -45,11 +46,9 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SettableB
         Whether kernels are centered for the alignment; what is returned is not centered, unless the bank does so.
     tol : float, default=1e-8
         Proven relative distance from the largest alignment at which ``"joint"`` stops.
-    memory_budget : int, str or None, default=None
-        Bytes, or text such as "2 GB", that Gram matrices may take; None is half of the memory of the machine. Decides
-        whether they are stored or computed anew when needed.
-    n_jobs : int or None, default=None
-        Threads over the kernels.
+    resources : Resources, dict or None, default=None
+        Time, memory, threads and progress: ``memory_budget``, ``n_jobs``; see
+        :class:`~manykernels.estimators.Resources`.
 
     Attributes
     ----------
@@ -96,6 +95,8 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SettableB
     (True, (5, 80))
     """
 
+    _uses = {"resources": ("memory_budget", "n_jobs")}  # noqa: RUF012  # never changed, as its declaration says
+
     def __init__(
         self,
         kernels: Any = None,
@@ -104,16 +105,14 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SettableB
         target: str = "auto",
         center: bool = True,
         tol: float = 1e-8,
-        memory_budget: int | str | None = None,
-        n_jobs: int | None = None,
+        resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
         self.kernels = kernels
         self.method = method
         self.target = target
         self.center = center
         self.tol = tol
-        self.memory_budget = memory_budget
-        self.n_jobs = n_jobs
+        self.resources = resources
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -205,7 +204,7 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SettableB
         """
         check_is_fitted(self)
         rows = checked_rows(self, X, precomputed=is_precomputed(self.kernels), reset=False)
-        with blas_limit(n_threads(self.n_jobs)):
+        with blas_limit(n_threads(self._resources.n_jobs)):
             return cross_combine(self._bank, self._bank.prepare(rows), self._train, self._active_weights)
 
     def weights_frame(self, *, active_only: bool = True) -> pd.DataFrame:
@@ -249,7 +248,8 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SettableB
         rows = checked_rows(self, X, precomputed=is_precomputed(self.kernels), reset=True)
         y = None if y is None else np.asarray(y)
         check_lengths(len(rows), len(rows) if y is None or not y.ndim else len(y))
-        training = open_training(self.kernels, rows, memory_budget=self.memory_budget, n_jobs=self.n_jobs, n_targets=1)
+        budget, n_jobs = self._resources.memory_budget, self._resources.n_jobs
+        training = open_training(self.kernels, rows, memory_budget=budget, n_jobs=n_jobs, n_targets=1)
         found = aligned_weights(training.stack, y, self.method, target=self.target, center=self.center, tol=self.tol)
         self._keep(training, found)
         return training

@@ -19,7 +19,7 @@ from manykernels.validation.arrays import check_choice, check_count, check_posit
 from manykernels.validation.names import LOSS_NAMES, PENALTY_NAMES, hint
 from manykernels.validation.parameters import check_flag, check_n_jobs, check_random_state
 
-__all__ = ["DEFAULT_LOSS", "PARAMETERS", "Parameter", "Range", "check_parameters", "defaults", "shape_of"]
+__all__ = ["DEFAULT_LOSS", "PARAMETERS", "Parameter", "Range", "check_parameters", "defaults", "place_of", "shape_of"]
 
 DEFAULT_LOSS = {"classification": "logistic", "regression": "squared"}
 OUTPUTS = ("own", "shared")
@@ -52,6 +52,12 @@ class Parameter:
     # which numbers it may be, for parameters that are numbers; "auto" will do too where that is the default
     range: Range | None = None
     choices: tuple[str, ...] = ()  # names it may be; an object of the kind that they name will always do as well
+    group: str = ""  # the parameter of the estimators that it is a part of, if it is none of them itself
+
+    @property
+    def place(self) -> str:
+        """Its name among the parameters of an estimator, as ``set_params`` takes it."""
+        return f"{self.group}__{self.name}" if self.group else self.name
 
 
 def shape_of(kind: type[Loss] | type[Regularizer]) -> tuple[str, ...]:
@@ -86,6 +92,11 @@ def _check_solver(value: Any) -> None:
 def _check_verbose(value: Any) -> None:
     if not isinstance(value, bool):
         check_count(value, "verbose", least=0)
+
+
+def _check_max_iter(value: Any) -> None:
+    if value is not None:
+        check_count(value, "max_iter")
 
 
 def _check_time_limit(value: Any) -> None:
@@ -164,6 +175,7 @@ _ALL = (
         "For 'epsilon_insensitive': errors up to this size do not count; 'auto' is 0.1 standard deviations of y.",
         number_or_auto(_of_loss("epsilon_insensitive", "epsilon")),
         Range(open="high"),
+        group="loss_parameters",
     ),
     Parameter(
         "delta",
@@ -171,8 +183,16 @@ _ALL = (
         "For 'huber': size of error beyond which the loss is linear; 'auto' is 1.35 standard deviations of y.",
         number_or_auto(_of_loss("huber", "delta")),
         Range(open="both"),
+        group="loss_parameters",
     ),
-    Parameter("tau", 0.5, "For 'quantile': which quantile.", _check_tau, Range(high=1.0, open="both")),
+    Parameter(
+        "tau",
+        0.5,
+        "For 'quantile': which quantile.",
+        _check_tau,
+        Range(high=1.0, open="both"),
+        group="loss_parameters",
+    ),
     Parameter("outputs", "own", "Kernel weights of each class or target, or shared.", _check_outputs, choices=OUTPUTS),
     Parameter("solver", "auto", "Name of a solver; 'auto' chooses.", _check_solver, choices=("auto", *SOLVERS)),
     Parameter(
@@ -190,10 +210,11 @@ _ALL = (
     ),
     Parameter(
         "max_iter",
-        200,
-        "Most outer iterations.",
-        lambda value: check_count(value, "max_iter"),
+        None,
+        "Most outer iterations; 200 if not given.",
+        _check_max_iter,
         Range(1.0, open="high", whole=True),
+        group="resources",
     ),
     Parameter(
         "time_limit",
@@ -201,19 +222,27 @@ _ALL = (
         "Most seconds of solving, for all classes or targets together.",
         _check_time_limit,
         Range(open="both"),
+        group="resources",
     ),
-    Parameter("callback", None, "Called with each IterationRecord; a true value stops.", _check_callback),
+    Parameter(
+        "callback",
+        None,
+        "Called with each IterationRecord; a true value stops.",
+        _check_callback,
+        group="resources",
+    ),
     Parameter(
         "representation",
         AUTO,
         "Kernels as Gram matrices or as factors, which grow with N alone; 'auto' plans.",
         lambda value: check_choice(value, REPRESENTATIONS, "representation"),
         choices=REPRESENTATIONS,
+        group="resources",
     ),
-    Parameter("memory_budget", None, "Memory for Gram matrices, such as '2 GB'.", memory_bytes),
-    Parameter("n_jobs", None, "Threads; -1 takes all cores.", check_n_jobs),
+    Parameter("memory_budget", None, "Memory for Gram matrices, such as '2 GB'.", memory_bytes, group="resources"),
+    Parameter("n_jobs", None, "Threads; -1 takes all cores.", check_n_jobs, group="resources"),
     Parameter("random_state", None, "Seed of what draws random numbers.", check_random_state),
-    Parameter("verbose", 0, "1 shows a bar, 2 also a line an iteration.", _check_verbose),
+    Parameter("verbose", 0, "1 shows a bar, 2 also a line an iteration.", _check_verbose, group="resources"),
 )
 
 PARAMETERS: Mapping[str, Parameter] = {parameter.name: parameter for parameter in _ALL}
@@ -229,6 +258,17 @@ def defaults(*names: str) -> dict[str, Any]:
     """
     chosen = names or tuple(name for name in PARAMETERS if name != "loss")
     return {name: PARAMETERS[name].default for name in chosen}
+
+
+def place_of(name: str) -> str:
+    """Return how ``set_params`` of an estimator is told a parameter: through its group, if it is part of one.
+
+    Examples
+    --------
+    >>> place_of("tol"), place_of("n_jobs")
+    ('tol', 'resources__n_jobs')
+    """
+    return PARAMETERS[name].place if name in PARAMETERS else name
 
 
 def check_parameters(given: Mapping[str, Any]) -> None:

@@ -46,7 +46,7 @@ def unwrapped(model: Any, X: Any = None) -> tuple[Any, Any]:
 def fresh(model: Any) -> Any:
     """Return an unfitted clone that says nothing."""
     again = clone(model)
-    last_step(again).set_params(verbose=0)
+    last_step(again).set_params(resources__verbose=0)
     return again
 
 

@@ -34,11 +34,28 @@ PARAMETER_NAMES: Mapping[str, str] = {
     "gamma": "kernels, such as KernelBank.per_feature(widths=[0.5]): gamma is 1 / (2 * width**2)",
     "degree": "kernels, such as KernelBank.joint(Polynomial(2))",
     "n_estimators": "kernels: their number is that of the bank",
-    "max_time": "time_limit, in seconds",
-    "n_iter": "max_iter",
+    "max_time": "resources, such as resources={'time_limit': 60.0}",
+    "n_iter": "resources, such as resources={'max_iter': 500}",
     "seed": "random_state",
     "weights": "outputs, such as outputs='shared'",
-    "kernels_as": "representation, such as representation='factored'",
+    "kernels_as": "resources, such as resources={'representation': 'factored'}",
+    "representation": "resources, such as resources={'representation': 'factored'}",
+    "memory_budget": "resources, such as resources={'memory_budget': '2 GB'}",
+    "time_limit": "resources, such as resources={'time_limit': 60.0}",
+    "max_iter": "resources, such as resources={'max_iter': 500}",
+    "callback": "resources, such as resources={'callback': function}",
+    "n_jobs": "resources, such as resources={'n_jobs': 2}",
+    "verbose": "resources, such as resources={'verbose': 1}",
+    "epsilon": "loss_parameters, such as loss_parameters={'epsilon': 0.1}",
+    "delta": "loss_parameters, such as loss_parameters={'delta': 1.0}",
+    "tau": "loss_parameters, such as loss_parameters={'tau': 0.9}",
+    "ratio": "search, such as search={'alpha_min_ratio': 0.01}",
+    "alpha_min_ratio": "search, such as search={'alpha_min_ratio': 0.01}",
+    "eps": "search, such as search={'alpha_min_ratio': 0.01}",
+    "rule": "search, such as search={'rule': '1se'}",
+    "fold_tol": "search, such as search={'fold_tol': 0.001}",
+    "fold_kernels": "search, such as search={'fold_kernels': 'own'}",
+    "mus": "l1_ratios, shares of the norms in the penalty, each on a path of its own",
     "alphas": "alpha; several are for the estimators whose names end in CV",
     "cv": "alpha; cross-validation is for the estimators whose names end in CV",
 }
@@ -53,6 +70,11 @@ def hint(given: Any, known: Collection[str], elsewhere: Mapping[str, str]) -> st
     name = given.strip().lower()
     meant = elsewhere.get(name) or next(iter(get_close_matches(name, known, 1)), None)
     return f" For {given!r} take {meant!r}." if meant in known else ""
+
+
+def close_name(given: str, known: Collection[str]) -> str | None:
+    """Return the known name of which one that is none of them is a slip; None if it is like none."""
+    return next(iter(get_close_matches(given, known, 1, ALIKE)), None)
 
 
 class SaysWhichParameter:
@@ -80,11 +102,11 @@ def _explaining(init: Any) -> Any:
 
 def unknown_parameter(given: str, owner: str, known: Collection[str]) -> str:
     """Return the error message for an argument that an estimator does not have."""
-    close = get_close_matches(given, known, 1, ALIKE)
+    close = close_name(given, known)
     meant = PARAMETER_NAMES.get(given)
     if meant is not None and "alphas" in known:
         meant = meant.replace("alpha, the strength of", "alphas, the strengths of", 1)
     if meant is None or re.split("[,;:]", meant)[0] not in known:
-        meant = close[0] if close else None
+        meant = close
     advice = f"Take {meant}." if meant else f"It has: {', '.join(known)}."
     return f"{owner} has no parameter {given!r}. {advice}"

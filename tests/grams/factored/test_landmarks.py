@@ -61,13 +61,13 @@ def test_estimators_reach_their_gap_with_every_choice(by: str) -> None:
     f = np.tanh(X[:, 0] * X[:, 2]) + 0.2 * np.random.default_rng(2).normal(size=120)
     entries = [(f"{j}", spec, [0, 2, j, 4 - j]) for j, spec in ((1, Gaussian(1.0)), (3, Matern(2.0, 1.5)))]
     bank = KernelBank(entries, standardize=True, landmarks_by=by)
-    exact = MKLRegressor(bank, alpha="0.1*max", tol=1e-7, representation="gram").fit(X, f)
-    found = MKLRegressor(bank, alpha="0.1*max", tol=1e-7, representation="factored").fit(X, f)
+    exact = MKLRegressor(bank, alpha="0.1*max", tol=1e-7, resources={"representation": "gram"}).fit(X, f)
+    found = MKLRegressor(bank, alpha="0.1*max", tol=1e-7, resources={"representation": "factored"}).fit(X, f)
     assert (found.representation_, found.dual_gap_ <= 1e-7) == ("factored", True)
     first, second = (model.solution_.certificate.primal for model in (found, exact))
     assert first == pytest.approx(second, rel=1e-6)
     np.testing.assert_allclose(found.predict(X[:9]), exact.predict(X[:9]), atol=5e-3)
-    model = MKLClassifier(bank, alpha="0.2*max", tol=1e-3, representation="factored").fit(X, f > 0)
+    model = MKLClassifier(bank, alpha="0.2*max", tol=1e-3, resources={"representation": "factored"}).fit(X, f > 0)
     assert model.dual_gap_ <= 1e-3
 
 

@@ -148,7 +148,10 @@ def solve_gram_primal(problem: Problem) -> float:
 def test_estimators_go_over_and_predict_like_gram_models() -> None:
     rng = np.random.default_rng(8)
     X, y = data(rng, 200, 3, "squared")
-    models = [MKLRegressor(representation=way, alpha="0.02*max", tol=1e-5).fit(X, y) for way in ("factored", "gram")]
+    models = [
+        MKLRegressor(resources={"representation": way}, alpha="0.02*max", tol=1e-5).fit(X, y)
+        for way in ("factored", "gram")
+    ]
     assert all(model.dual_gap_ <= 1e-5 for model in models)
     new = rng.normal(size=(30, 3))
     np.testing.assert_allclose(models[0].predict(new), models[1].predict(new), atol=0.02 * y.std())

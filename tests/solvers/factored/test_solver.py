@@ -45,7 +45,9 @@ def test_values_are_those_of_the_predictions_and_never_above_no_kernels(offset: 
     for seed, bank in enumerate(banks):
         X, labels = far(offset, seed)
         alpha = (1e-9, 1e-2)[seed]
-        model = MKLClassifier(bank, loss=loss, representation="factored", alpha=alpha, max_iter=10).fit(X, labels)
+        model = MKLClassifier(
+            bank, loss=loss, resources={"representation": "factored", "max_iter": 10}, alpha=alpha
+        ).fit(X, labels)
         told = model.solution_.certificate.primal
         assert value(model, X, labels) <= told * (1 + 1e-6)
         assert told <= empty * (1 + 1e-9)
@@ -56,7 +58,7 @@ def test_a_model_that_rounding_spoils_says_why() -> None:
     bank = KernelBank(
         [PerFeature([Polynomial(2), Linear()]), Joint([Polynomial(2)])], normalize=None, standardize=False
     )
-    model = MKLClassifier(bank, loss="hinge", penalty="ridge", representation="factored", alpha=1e-2)
+    model = MKLClassifier(bank, loss="hinge", penalty="ridge", resources={"representation": "factored"}, alpha=1e-2)
     with pytest.warns(ConvergenceWarning, match=r"cancel, and rounding.*standardize=True"):
         model.fit(X, labels)
     told = model.solution_.certificate.primal
@@ -72,7 +74,9 @@ def test_a_value_far_away_among_few_rows_costs_their_values() -> None:
     X[5] = 1e4
     bank = KernelBank.per_feature(Gaussian(0.02), standardize=False)
     models = [
-        MKLRegressor(bank, loss="epsilon_insensitive", representation=kind, alpha=1e-3, tol=1e-6).fit(X, y)
+        MKLRegressor(bank, loss="epsilon_insensitive", resources={"representation": kind}, alpha=1e-3, tol=1e-6).fit(
+            X, y
+        )
         for kind in ("factored", "gram")
     ]
     first, second = (model.solution_.certificate.primal for model in models)

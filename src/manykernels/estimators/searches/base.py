@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -68,6 +68,7 @@ class BaseKernelSearch(BaseMKL):
     """
 
     losses: ClassVar[tuple[str, ...]] = ("squared", "logistic", "hinge")
+    _uses: ClassVar[Mapping[str, tuple[str, ...]]] = {"resources": ("max_iter", "time_limit", "verbose")}
     penalty_name: ClassVar[str]  # for reports
     tol_measure: ClassVar[str] = "relative duality gap"  # what tol asks for, for reports
 
@@ -100,7 +101,7 @@ class BaseKernelSearch(BaseMKL):
         if not isinstance(self.loss, str) or self.loss not in self.losses:
             known = f"Its losses: {', '.join(self.losses)}.{hint(self.loss, self.losses, LOSS_NAMES)}"
             raise InvalidInputError(f"{type(self).__name__} has no loss {self.loss!r}. {known}")
-        check_parameters(self.get_params(deep=False))
+        check_parameters(self._all_parameters())
         check_flag(self.standardize, "standardize")
         return get_loss(self.loss)
 

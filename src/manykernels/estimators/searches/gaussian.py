@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -25,6 +25,7 @@ from manykernels.discovery.families.interval import resolved_widths
 from manykernels.discovery.one_stage.greedy import UPDATES
 from manykernels.discovery.two_stage.discovery import NO_KERNEL
 from manykernels.discovery.two_stage.first_stage import CRITERIA
+from manykernels.estimators.groups import Resources
 from manykernels.estimators.searches.base import BaseKernelSearch
 from manykernels.estimators.searches.found import with_widths
 from manykernels.estimators.supervised.problems import Fit
@@ -98,14 +99,11 @@ class GaussianMKL(BaseKernelSearch):
         Whether to learn the constant ``b``.
     tol : float, default=1e-3
         Relative duality gap to reach in one stage; in two stages, least growth of the alignment a kernel.
-    max_iter : int, default=50
-        Most kernels tried, or widths drawn.
-    time_limit : float or None, default=None
-        Seconds for each target; the best model so far is kept.
     random_state : int, RandomState instance or None, default=0
         For sampling, and for random starts with one width a feature; None draws anew at every fit.
-    verbose : int, default=0
-        1 shows the gap falling toward ``tol``, 2 prints a line an iteration.
+    resources : Resources, dict or None, default=None
+        Time, memory, threads and progress: ``max_iter``, ``time_limit``, ``verbose``; see
+        :class:`~manykernels.estimators.Resources`.
 
     Attributes
     ----------
@@ -166,6 +164,8 @@ class GaussianMKL(BaseKernelSearch):
 
     fitted_extras: ClassVar[tuple[str, ...]] = ("found_",)
 
+    _max_iter = 50
+
     def __init__(
         self,
         loss: str = "squared",
@@ -185,10 +185,8 @@ class GaussianMKL(BaseKernelSearch):
         standardize: bool = True,
         fit_intercept: bool = True,
         tol: float = 1e-3,
-        max_iter: int = 50,
-        time_limit: float | None = None,
         random_state: Any = 0,
-        verbose: int = 0,
+        resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
         self.loss = loss
         self.alpha: Any = alpha
@@ -206,10 +204,8 @@ class GaussianMKL(BaseKernelSearch):
         self.standardize = standardize
         self.fit_intercept = fit_intercept
         self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
         self.random_state = random_state
-        self.verbose = verbose
+        self.resources = resources
 
     # Fixed for the other searches, but here one or two stages decide.
     @property
@@ -253,7 +249,7 @@ class GaussianMKL(BaseKernelSearch):
             points,
             target,
             family,  # type: ignore[arg-type]  # checked there, in words: not every family can draw
-            n_draws=self.max_iter,
+            n_draws=self._resources.limits()["max_iter"],
             corrective=corrective,
             **common,
         )
@@ -267,7 +263,7 @@ class GaussianMKL(BaseKernelSearch):
             raise InvalidInputError(f"stages must be 1 or 2, got {self.stages!r}.")
         if self.stages == 2 and self.search == "sampling":
             raise InvalidInputError("Sampling learns in one stage: set stages=1, or search='greedy'.")
-        return Limits(self.tol, check_count(self.max_iter, "max_iter"), self.time_limit, verbose=self.verbose)
+        return Limits(self.tol, **self._resources.limits())
 
     def _checked_settings(self, points: Array) -> SearchSettings | tuple[SearchSettings, ...]:
         """Return how members are searched for, in several ways if held-out rows are to choose."""

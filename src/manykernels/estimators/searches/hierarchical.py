@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from manykernels.discovery import Discovery, HierarchicalDiscovery, Limits, discover_hierarchical
+from manykernels.estimators.groups import Resources
 from manykernels.estimators.searches.base import BaseKernelSearch
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.kernels import KernelSpec
 from manykernels.objective.losses import Loss
-from manykernels.validation.arrays import Array, check_count
+from manykernels.validation.arrays import Array
 
 
 class HierarchicalMKL(BaseKernelSearch):
@@ -54,12 +55,9 @@ class HierarchicalMKL(BaseKernelSearch):
         Whether to learn the constant ``b``, which is not penalized.
     tol : float, default=1e-3
         Relative duality gap, over the whole graph, to reach.
-    max_iter : int, default=200
-        Most rounds of the search.
-    time_limit : float or None, default=None
-        Seconds for each target; no Newton step is begun after them, and the best model so far is kept.
-    verbose : int, default=0
-        1 shows the gap falling toward ``tol``, 2 prints a line a round.
+    resources : Resources, dict or None, default=None
+        Time, memory, threads and progress: ``max_iter``, ``time_limit``, ``verbose``; see
+        :class:`~manykernels.estimators.Resources`.
 
     Attributes
     ----------
@@ -129,9 +127,7 @@ class HierarchicalMKL(BaseKernelSearch):
         standardize: bool = True,
         fit_intercept: bool = True,
         tol: float = 1e-3,
-        max_iter: int = 200,
-        time_limit: float | None = None,
-        verbose: int = 0,
+        resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
         self.kernels = kernels
         self.degree = degree
@@ -143,9 +139,7 @@ class HierarchicalMKL(BaseKernelSearch):
         self.standardize = standardize
         self.fit_intercept = fit_intercept
         self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.verbose = verbose
+        self.resources = resources
 
     @property
     def _takes_kernels(self) -> bool:
@@ -156,7 +150,6 @@ class HierarchicalMKL(BaseKernelSearch):
         self, points: Array, names: Sequence[str], target: Array, weight: Array, loss: Loss, strength: float
     ) -> Discovery:
         """Search the graph for one target."""
-        rounds = check_count(self.max_iter, "max_iter")
         return discover_hierarchical(
             points,
             target,
@@ -170,7 +163,7 @@ class HierarchicalMKL(BaseKernelSearch):
             names=names,
             fit_intercept=self.fit_intercept,
             sample_weight=weight,
-            limits=Limits(self.tol, rounds, self.time_limit, verbose=self.verbose, name="HKL search"),
+            limits=Limits(self.tol, **self._resources.limits(), name="HKL search"),
         )
 
     def _keep_found(self, samples: Samples, found: list[Discovery]) -> Fit:

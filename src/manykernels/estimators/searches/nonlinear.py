@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from manykernels.discovery import Discovery, Limits, discover_nonlinear
+from manykernels.estimators.groups import Resources
 from manykernels.estimators.searches.base import BaseKernelSearch
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.objective.losses import Loss
-from manykernels.validation.arrays import Array, check_count
+from manykernels.validation.arrays import Array
 
 
 class NonlinearMKL(BaseKernelSearch):
@@ -49,12 +50,9 @@ class NonlinearMKL(BaseKernelSearch):
         Whether to learn the constant ``b``.
     tol : float, default=1e-4
         Stationarity to reach: how much the objective could still fall to first order, relative to its value.
-    max_iter : int, default=100
-        Most gradient steps.
-    time_limit : float or None, default=None
-        Seconds for each target.
-    verbose : int, default=0
-        2 prints a line a step; the gap shown is that of the model with its kernel.
+    resources : Resources, dict or None, default=None
+        Time, memory, threads and progress: ``max_iter``, ``time_limit``, ``verbose``; see
+        :class:`~manykernels.estimators.Resources`.
 
     Attributes
     ----------
@@ -118,6 +116,8 @@ class NonlinearMKL(BaseKernelSearch):
     penalty_name: ClassVar[str] = "ridge"
     tol_measure: ClassVar[str] = "stationarity"
 
+    _max_iter = 100
+
     def __init__(
         self,
         loss: str = "squared",
@@ -130,9 +130,7 @@ class NonlinearMKL(BaseKernelSearch):
         standardize: bool = True,
         fit_intercept: bool = True,
         tol: float = 1e-4,
-        max_iter: int = 100,
-        time_limit: float | None = None,
-        verbose: int = 0,
+        resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
         self.loss = loss
         self.alpha = alpha
@@ -143,9 +141,7 @@ class NonlinearMKL(BaseKernelSearch):
         self.standardize = standardize
         self.fit_intercept = fit_intercept
         self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.verbose = verbose
+        self.resources = resources
 
     @property
     def tol_reached(self) -> float:
@@ -156,8 +152,7 @@ class NonlinearMKL(BaseKernelSearch):
         self, points: Array, names: Sequence[str], target: Array, weight: Array, loss: Loss, strength: float
     ) -> Discovery:
         """Find the weights of one target."""
-        max_iter = check_count(self.max_iter, "max_iter")
-        limits = Limits(self.tol, max_iter, self.time_limit, verbose=self.verbose, name="projected gradient descent")
+        limits = Limits(self.tol, **self._resources.limits(), name="projected gradient descent")
         return discover_nonlinear(
             points,
             target,

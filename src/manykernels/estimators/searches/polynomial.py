@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from manykernels.discovery import Discovery, Limits, PolynomialDiscovery, discover_polynomial
 from manykernels.discovery.polynomial.family_norm import weakest
+from manykernels.estimators.groups import Resources
 from manykernels.estimators.searches.base import BaseKernelSearch
 from manykernels.estimators.strength import alpha_from_strength
 from manykernels.estimators.supervised.samples import Rows
@@ -78,14 +79,11 @@ class PolynomialMKL(BaseKernelSearch):
         Most kernels of a polished model.
     tol : float, default=0.01
         Relative duality gap, over the whole family, to reach.
-    max_iter : int, default=30
-        Most rounds of polishing.
-    time_limit : float or None, default=None
-        Seconds for each target; the best model so far is kept.
     random_state : int, RandomState instance or None, default=0
         Of the draws; None draws anew at every fit.
-    verbose : int, default=0
-        1 shows the gap falling toward ``tol``, 2 prints a line an iteration.
+    resources : Resources, dict or None, default=None
+        Time, memory, threads and progress: ``max_iter``, ``time_limit``, ``verbose``; see
+        :class:`~manykernels.estimators.Resources`.
 
     Attributes
     ----------
@@ -150,6 +148,8 @@ class PolynomialMKL(BaseKernelSearch):
     fitted_extras: ClassVar[tuple[str, ...]] = ("certificate_method_", "n_family_kernels_")
     penalty_name: ClassVar[str] = "lp_ball"
 
+    _max_iter = 30
+
     def __init__(
         self,
         degree: int = 3,
@@ -172,10 +172,8 @@ class PolynomialMKL(BaseKernelSearch):
         polish: bool = True,
         max_kernels: int = 500,
         tol: float = 1e-2,
-        max_iter: int = 30,
-        time_limit: float | None = None,
         random_state: Any = 0,
-        verbose: int = 0,
+        resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
         self.degree = degree
         self.p = p
@@ -196,10 +194,8 @@ class PolynomialMKL(BaseKernelSearch):
         self.polish = polish
         self.max_kernels = max_kernels
         self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
         self.random_state = random_state
-        self.verbose = verbose
+        self.resources = resources
 
     def _search(
         self, points: Array, names: Sequence[str], target: Array, weight: Array, loss: Loss, strength: float
@@ -228,7 +224,7 @@ class PolynomialMKL(BaseKernelSearch):
             folds=self.cv,
             adaptive=self.adaptive,
             max_kernels=self.max_kernels,
-            limits=Limits(self.tol, self.max_iter, self.time_limit, verbose=self.verbose),
+            limits=Limits(self.tol, **self._resources.limits()),
             random_state=self.random_state,
         )
 

@@ -14,6 +14,7 @@ import pandas as pd
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
+from manykernels.estimators.groups import Search
 from manykernels.estimators.parameters import shape_of
 from manykernels.estimators.selection.choosing import ChoosesMixtures
 from manykernels.estimators.selection.cold_start import ColdStartKFold
@@ -29,7 +30,6 @@ from manykernels.estimators.selection.penalties import (
 from manykernels.estimators.selection.search import EVIDENCE, ahead
 from manykernels.estimators.selection.shared_folds import (
     FOLD_KERNELS,
-    OWN,
     SHARED,
     SharedFolds,
     Split,
@@ -76,7 +76,7 @@ class ScoresGrids:
         self: Any, samples: Samples, form: str, loss: Loss, penalties: Any, splits: list[Split], opened: Opener
     ) -> bool:
         """Return whether folds share their sums; refuse in words where they should and cannot."""
-        wish = getattr(self, "fold_kernels", OWN)
+        wish = self._search_options.fold_kernels
         plain = self._at_given_strength(samples.rows)
         obstacle = obstacle_to_sharing(wish, plain, samples, form, loss, penalties, splits, lambda: opened()[0])
         if wish == SHARED and obstacle is not None:
@@ -120,9 +120,11 @@ class ScoresGrids:
         rows, target, weight = data
         as_bank(self.kernels, rows).check(rows)
         held_out = self._held_out(rows, target, scoring_weight, splits, by_target=False)
-        tol = self.tol if self.fold_tol is None else float(self.fold_tol)
+        fold_tol = self._search_options.fold_tol
+        tol = self.tol if fold_tol is None else float(fold_tol)
         scores: list[GridScores] = []
-        with stopped.noted(), count_to(len(splits) * len(found), "models of the folds", self.verbose) as advance:
+        verbose = self._resources.verbose
+        with stopped.noted(), count_to(len(splits) * len(found), "models of the folds", verbose) as advance:
             if opened is not None:
                 scores = [GridScores(found, advance) for _ in splits]
                 if self._score_together(scores, held_out, samples, splits, opened):
@@ -134,7 +136,7 @@ class ScoresGrids:
                 model = self._at_given_strength(own.rows).set_params(**self._held_as_whole(form))
                 scores.append(GridScores(found, advance))
                 fold = Fold.opened(model, own, loss, found.families[0].at(1.0, 1.0), held, tol, kind=AUTO)
-                for score in fold.follow(found, without_bar(self.solver, self.verbose)):
+                for score in fold.follow(found, without_bar(self.solver, verbose)):
                     check_deadline()  # a model that was not finished for lack of time counts for nothing
                     scores[-1].add(score)
                 if held.scorer is None:
@@ -153,7 +155,7 @@ class ScoresGrids:
         models = [self._at_given_strength(samples.rows) for _ in splits]
         encoded = [model._encoded(samples) for model in models]
         try:
-            with blas_threads(len(samples.kept), self.n_jobs):
+            with blas_threads(len(samples.kept), self._resources.n_jobs):
                 shared = SharedFolds.opened(models[0], encoded[0], opened(), splits, self.tol)
                 folds = shared.folds(models, held_out, self.tol, Event())
                 for found in shared.follow(folds, scores[0].grids):
@@ -162,7 +164,7 @@ class ScoresGrids:
                 for own, b, fold in zip(scores, shared.constants(), folds, strict=True):
                     own.constant = float(fold.constant(b).scores[0]) if fold.held_out.scorer is None else np.nan
         except (IncompatibleError, MemoryBudgetError):
-            if self.fold_kernels == SHARED:
+            if self._search_options.fold_kernels == SHARED:
                 raise
             return False
         return True
@@ -211,9 +213,16 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
 
     fitted_extras: ClassVar[tuple[str, ...]] = (
         "alpha_", "alphas_", "best_index_", "best_per_target_", "best_score_", "cv_results_", "kernel_penalties_",
-        "l1_ratio_", "mixing_", "mu_", "n_folds_",
+        "l1_ratio_", "mixing_", "n_folds_",
     )  # fmt: skip
     _plain: type[BaseMKL]  # the estimator at a given strength
+    _least_ratio: ClassVar[float] = 1e-3  # of the strengths of a grid that is not given
+
+    @property
+    def _search_options(self: Any) -> Search:
+        """How the search goes, with the end of the grid decided."""
+        options: Search = self._group("search")
+        return options if options.alpha_min_ratio is not None else replace(options, alpha_min_ratio=self._least_ratio)
 
     @property
     def alpha(self: Any) -> float:
@@ -272,7 +281,7 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
         opened = self._opener(samples, loss, families)
         found, ending = self._lay_out(families, opened), StopReason()
         scoring_weight = self._scoring_weight(target, None if sample_weight is None else weight)
-        with limited(getattr(self, "time_limit", None)) as end:
+        with limited(self._resources.time_limit) as end:
             splits = self._weighed_splits(target, weight, self._groups_of(rows, groups))
             together = self._shares(samples, form, loss, [own.at(1.0, 1.0) for own in families], splits, opened)
             given = (samples, (rows, target, weight), scoring_weight, splits, loss, found, ending)
@@ -302,18 +311,17 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
             self.outputs == "own"
             and self._named_penalty in ("auto", "ridge")
             and self.alphas is None
-            and self.mus is None
             and tried_factors(self.kernel_penalties) is None
         )
 
     @property
     def _named_penalty(self: Any) -> str | Regularizer:
         """The penalty of a grid; with strengths of the user's, "auto" is the one that they are strengths of."""
-        given = self.alphas is not None or self.mus is not None or self.outputs == "shared"
+        given = self.alphas is not None or self.outputs == "shared"
         given = given or tried_factors(self.kernel_penalties) is not None
         if not isinstance(self.penalty, str) or self.penalty != AUTO or not given:
             return self.penalty
-        return "l1" if self.l1_ratios is None and self.mus is None else "elasticnet"
+        return "l1" if self.l1_ratios is None else "elasticnet"
 
     def _plain_estimator(self: Any) -> BaseMKL:
         """Return the plain estimator with these parameters; the penalty is named where a search decides it."""
@@ -331,11 +339,11 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
 
     def _checked_loss(self: Any) -> Loss:
         """Return the loss after a look at all parameters."""
-        if self.rule not in RULES:
-            raise InvalidInputError(f"rule must be one of {', '.join(map(repr, RULES))}, got {self.rule!r}.")
-        if self.fold_tol is not None:
-            check_positive(self.fold_tol, "fold_tol")
-        check_choice(getattr(self, "fold_kernels", OWN), FOLD_KERNELS, "fold_kernels")
+        options = self._search_options
+        check_choice(options.rule, RULES, "rule")
+        if options.fold_tol is not None:
+            check_positive(options.fold_tol, "fold_tol")
+        check_choice(options.fold_kernels, FOLD_KERNELS, "fold_kernels")
         return self._plain_estimator()._checked_loss()
 
     def cv_frame(self: Any) -> pd.DataFrame:
@@ -344,7 +352,7 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
         Returns
         -------
         DataFrame
-            ``alpha``, ``l1_ratio`` and ``mu`` where they were tried, ``mean_score``, ``std_score``, ``n_active`` (mean
+            ``alpha``, ``l1_ratio`` where it was tried, ``mean_score``, ``std_score``, ``n_active`` (mean
             over the folds) and a column of scores a fold. After a search also ``kernels`` (which took part),
             ``mixing``, and ``fraction`` of the strength at which next to nothing is left: folds share the fraction,
             ``alpha`` is what it means on all rows (a geometric mean over targets, whose scores are averaged).
@@ -370,10 +378,8 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
 
     def _penalties(self: Any) -> list[PenaltyFamily]:
         """Return the penalties to try, after a look at what decides the grid, also where it is given."""
-        alpha_grid(1.0, self.n_alphas, self.ratio)
+        alpha_grid(1.0, self.n_alphas, self._search_options.alpha_min_ratio)
         penalty = self._named_penalty
-        if self.mus is not None:
-            return [PenaltyFamily(penalty, {}, float(mu)) for mu in np.ravel(self.mus)]
         if isinstance(penalty, Regularizer):
             return [PenaltyFamily(penalty, {})]
         shape = shape_of(REGULARIZERS[penalty])
@@ -406,8 +412,9 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
         if self.alphas is not None:
             return PenaltyGrid(families, [checked_alphas(self.alphas)] * len(families))
         training, problems = opened()
-        with blas_threads(problems[0].n_samples, self.n_jobs):
-            return PenaltyGrid.laid_out(families, problems, tuple(training.bank.names), self.n_alphas, self.ratio)
+        with blas_threads(problems[0].n_samples, self._resources.n_jobs):
+            least = self._search_options.alpha_min_ratio
+            return PenaltyGrid.laid_out(families, problems, tuple(training.bank.names), self.n_alphas, least)
 
     def _default_index(self: Any, found: PenaltyGrid, n_samples: int) -> int:
         """Return what to learn where nothing was scored: on a grid of its own, the strength nearest to the default."""
@@ -418,7 +425,7 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
 
     def _held_as_whole(self: Any, form: str) -> dict[str, str]:
         """Return the parameter by which kernels of a fold are held as those of all rows."""
-        return {"representation": form} if "representation" in self._plain._get_param_names() else {}
+        return {"resources__representation": form}
 
     def _scoring_weight(self: Any, y: Array, weight: Array | None) -> Array | None:
         """Return the weights of held-out samples in the score."""
@@ -474,7 +481,7 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
         self.n_folds_ = len(folds)
         family = found.families[path]
         self.alpha_ = float(np.concatenate(found.alphas)[self.best_index_])
-        self.l1_ratio_, self.mu_ = family.parameters.get("l1_ratio"), family.mu
+        self.l1_ratio_ = family.parameters.get("l1_ratio")
         self.kernel_penalties_ = self.kernel_penalties if family.factors is None else family.factors
         self.mixing_ = self.best_per_target_ = None  # of searches
         self._family, self._position = family, (path, self.best_index_ - int(ends[path] - len(found.alphas[path])))
@@ -484,7 +491,7 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
         if unfinished:
             warnings.warn(
                 f"{unfinished} of {scores.size} models of the folds stopped short of tol="
-                f"{self.tol if self.fold_tol is None else self.fold_tol:g}: raise max_iter, loosen tol or fold_tol, or "
+                f"{self._search_options.fold_tol or self.tol:g}: raise max_iter, loosen tol or fold_tol, or "
                 "leave out the smallest strengths.",
                 ConvergenceWarning,
                 stacklevel=3,
@@ -527,8 +534,6 @@ def _results(found: PenaltyGrid, scores: Array, n_active: Array) -> pd.DataFrame
     sizes = [len(grid) for grid in found.alphas]
     if "l1_ratio" in found.families[0].parameters:
         columns["l1_ratio"] = np.repeat([family.parameters["l1_ratio"] for family in found.families], sizes)
-    if found.families[0].mu is not None:
-        columns["mu"] = np.repeat([family.mu for family in found.families], sizes)
     if found.families[0].factors is not None:
         columns["kernel_penalties"] = np.repeat([str(dict(family.factors)) for family in found.families], sizes)
     columns |= {"mean_score": scores.mean(axis=0), "std_score": scores.std(axis=0), "n_active": n_active}

@@ -187,7 +187,7 @@ class ChoosesMixtures:
 
     def _fit_by_search(self: Any, loss: Loss, X: Any, y: Any, sample_weight: Any, groups: Any) -> Any:
         """Search strength, mixing and kernels together, then learn the choice on all samples."""
-        alpha_grid(1.0, self.n_alphas, self.ratio)
+        alpha_grid(1.0, self.n_alphas, self._search_options.alpha_min_ratio)
         rows, target = self._checked_data(X, y)
         weight = sample_weights(sample_weight, len(target))
         scoring_weight = self._scoring_weight(target, None if sample_weight is None else weight)
@@ -202,7 +202,7 @@ class ChoosesMixtures:
         first, second, third = (_of_use(own, empty) for own in mixtures)
         mixtures = first, second, third
         scales = {id(mixture): _whole_scales(empty, mixture) for pair in mixtures for mixture in pair}
-        with limited(self.time_limit) as end:
+        with limited(self._resources.time_limit) as end:
             spare = {key: [one.times(1.0 / problems[0].total_weight) for one in own] for key, own in scales.items()}
             splits = self._weighed_splits(target, weight, self._groups_of(rows, groups))
             given = (rows, target, weight, scoring_weight, splits, loss)
@@ -210,7 +210,7 @@ class ChoosesMixtures:
             openings: list[Opening] = [lambda: (self._opened(*given, form), None)]
             if self._shares(encoded, form, loss, penalties, splits, lambda: (training, problems)):
                 together: Opening = partial(self._opened_together, *given, encoded, (training, problems))
-                openings = [together] if self.fold_kernels == SHARED else [together, *openings]
+                openings = [together] if self._search_options.fold_kernels == SHARED else [together, *openings]
             found, ending = self._searched(mixtures, spare, openings)
         ending.check(scored=bool(found))
         candidates = found or [_unscored(mixtures, encoded, self.n_folds_, len(problems))]
@@ -231,18 +231,17 @@ class ChoosesMixtures:
         """
         found: list[Candidate] = []
         ending, self.n_folds_ = StopReason(), 0
-        with ending.noted(), count_to(None, "strengths tried in all folds", self.verbose) as advance:
+        with ending.noted(), count_to(None, "strengths tried in all folds", self._resources.verbose) as advance:
             for opened in openings:
                 try:
                     folds, shared = opened()
                     self.n_folds_ = len(folds)
-                    workers = min(n_threads(self.n_jobs), len(folds))
+                    workers = min(n_threads(self._resources.n_jobs), len(folds))
                     given = (folds, workers, lambda m: spare[id(m)], advance, ending)
                     tried = Folds(*given) if shared is None else FoldsTogether(*given, shared=shared)
                     averages, selections, (nothing,) = mixtures
-                    found = searched(
-                        tried, averages, selections, self.n_alphas, self.ratio, every=self.l1_ratios is not None
-                    )
+                    least, followed = self._search_options.alpha_min_ratio, self.l1_ratios is not None
+                    found = searched(tried, averages, selections, self.n_alphas, least, every=followed)
                     if found and (ending.status is None or self.scoring is None):  # a scorer takes time
                         found = [tried.nothing(nothing), *found]
                     break
@@ -314,7 +313,8 @@ class ChoosesMixtures:
     @property
     def _fold_tol(self: Any) -> float:
         """Relative gap of the models of the folds: no reason to tell models apart by what no score can see."""
-        return max(self.tol, FOLD_TOL) if self.fold_tol is None else float(self.fold_tol)
+        asked = self._search_options.fold_tol
+        return max(self.tol, FOLD_TOL) if asked is None else float(asked)
 
     def _keep_choice(
         self: Any, found: list[Candidate], scales: dict[int, list[Scale]], problems: list[Problem], *, scored: bool
@@ -323,10 +323,10 @@ class ChoosesMixtures:
         scores = np.array([candidate.scores for candidate in found])
         if scored and not np.isfinite(scores.mean(axis=1)).any():
             raise InvalidInputError("No candidate has a finite mean score over the folds; check scoring and cv.")
-        best = chosen(found, self.rule)
+        best = chosen(found, self._search_options.rule)
         means = scores.mean(axis=1)
         shared = [replace(candidate, scores=candidate.scores.mean(axis=1, keepdims=True)) for candidate in found]
-        self.best_index_ = int(chosen(shared, self.rule)[0])
+        self.best_index_ = int(chosen(shared, self._search_options.rule)[0])
         self.best_per_target_ = best if len(best) > 1 else None
         self.best_score_ = float(means[best, np.arange(len(best))].mean())
         total = problems[0].total_weight
@@ -335,7 +335,6 @@ class ChoosesMixtures:
         ratios = [float(np.mean([_l1_ratio(each) for each in own])) for own in penalties]
         self.cv_results_ = results_of(found, strengths, ratios)
         self.alphas_ = np.array(sorted(set(strengths), reverse=True))
-        self.mu_ = None
 
     def _learn_choice(
         self: Any,
@@ -350,12 +349,12 @@ class ChoosesMixtures:
         best = self.best_per_target_ if self.best_per_target_ is not None else [self.best_index_] * len(problems)
         mine = [found[index] for index in best]
         penalties = [scales[id(c.mixture)][k].at(c.fraction) for k, c in enumerate(mine)]
-        settings: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter, "verbose": self.verbose}
-        settings |= {"random_state": self.random_state, "callback": self.callback, "time_limit": time_limit}
+        settings: dict[str, Any] = {"tol": self.tol, "random_state": self.random_state, **self._resources.limits()}
+        settings["time_limit"] = time_limit
         mixtures = [c.mixture for c in mine]
         if not all(_averages(problems, mixture, self.solver) for mixture in mixtures):
-            problems = on_stored(training, problems, self.memory_budget)
-        fit = learned(problems, mixtures, penalties, self.solver, self.n_jobs, **settings)
+            problems = on_stored(training, problems, self._resources.memory_budget)
+        fit = learned(problems, mixtures, penalties, self.solver, self._resources.n_jobs, **settings)
         alphas = np.array([penalty.strength for penalty in penalties]) / problems[0].total_weight
         ratios, mixings = (
             np.array([_l1_ratio(penalty) for penalty in penalties]),
@@ -376,7 +375,7 @@ class ChoosesMixtures:
             warnings.warn(
                 f"The score was still rising at the smallest strength that was tried, alpha={np.min(self.alpha_):.4g}: "
                 "the kernels fit the target almost without noise, or the folds are not independent. To go on, give "
-                "alphas, or a smaller ratio.",
+                "alphas, or a smaller alpha_min_ratio.",
                 UserWarning,
                 stacklevel=4,
             )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
+from manykernels.estimators.groups import LossParameters, Resources, Search
 from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.estimators.supervised.classifier import MKLClassifier
 from manykernels.estimators.supervised.regressor import MKLRegressor
@@ -15,7 +16,6 @@ from manykernels.estimators.supervised.targets import (
 )
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss
-from manykernels.solvers.solution import Callback
 from manykernels.validation.arrays import Array
 
 __all__ = ["MKLClassifierCV", "MKLRegressorCV"]
@@ -52,6 +52,9 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         As in :class:`MKLRegressor`, and so are all parameters not described here.
     loss : str or Loss, default="squared"
         Loss of a prediction.
+    loss_parameters : LossParameters, dict or None, default=None
+        ``epsilon`` of ``"epsilon_insensitive"``, ``delta`` of ``"huber"``, ``tau`` of ``"quantile"``, such as
+        ``{"tau": 0.9}``; see :class:`~manykernels.estimators.LossParameters`.
     penalty : "auto", str or Regularizer, default="auto"
         "auto" searches strength and mixing; "ridge" without ``alphas`` searches the strength of the sum of all kernels.
         Else the name of a penalty, or an object, whose strength is replaced by those of a grid. Another penalty that
@@ -61,35 +64,20 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         ``l1_ratios``. So it is with shared weights.
     n_alphas : int, default=25
         Length of the grid; a search takes every third of it first, and goes on below it if that may help.
-    ratio : float, default=0.001
-        Smallest strength of the grid over the largest.
     l1_ratios : float or sequence of float or None, default=None
         Mixtures to try, each on a path of its own: 1 selects, 0 averages. None is 0.5 for elastic nets, and
         (1, 0.5, 0) for a search, which leaves out what cannot win; those that are given are all followed.
-    mus : float, sequence of float or None, default=None
-        For ``"elasticnet"``, instead of ``l1_ratios``: weights of the squared norms to try, each fixed along a path in
-        which ``alpha`` is the weight of the norms. These are ``mu`` and ``tau`` of the PFBS paper.
     q, p, eta : float
         Shape of the penalties ``"lq"`` and ``"group_elasticnet"``, ``"lp_ball"``, and ``"elasticnet_ball"``.
-    epsilon, delta, tau : float
-        Shape of the losses ``"epsilon_insensitive"``, ``"huber"`` and ``"quantile"``.
     cv : int, splitter or iterable, default=None
         Folds of K-fold selection (5 by default), or any splitter of scikit-learn, such as ``ShuffleSplit`` for
         hold-out selection.
     scoring : str, callable or None, default=None
         None is minus the mean loss of held-out rows, the loss that is minimized: squared or pinball errors, half the
         deviance of counts but for a constant. With several targets, a search scores and chooses for each of them.
-    rule : {"best", "1se"}, default="best"
-        For a search. With "1se", of all candidates within one standard error of the best the one with the fewest
-        kernels, and of these the strongest: fewer kernels at a score that the folds cannot tell from the best.
-    fold_tol : float or None, default=None
-        Relative duality gap of the models of the folds; None is 0.01 in a search, or ``tol`` if that is larger, and
-        ``tol`` on a grid.
-    fold_kernels : {"auto", "own", "shared"}, default="auto"
-        "own": every fold learns standardization, widths and normalization of its kernels from its own training samples.
-        "shared": they are those of all samples, no target of which is seen, and folds share sums over samples; for the
-        squared loss on factors, under penalties that select, where folds train on all that they do not hold out. "auto"
-        shares where kernels are the same either way, since nothing of them is learned.
+    search : Search, dict or None, default=None
+        How the search goes: ``alpha_min_ratio``, ``rule``, ``fold_tol``, ``fold_kernels``; see
+        :class:`~manykernels.estimators.Search`.
     outputs : {"own", "shared"}, default="own"
         Whether all targets share one set of kernel weights.
     solver : str or Solver, default="auto"
@@ -101,30 +89,17 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         where the penalty is "auto": ``[{"* x *": 1}, {"* x *": 2}]`` chooses how much more pairs cost.
     tol : float, default=1e-4
         Relative duality gap to reach.
-    max_iter : int, default=200
-        Most outer iterations of the solver.
-    time_limit : float or None, default=None
-        Seconds for the search and the last fit together. Four fifths are for the search, which then takes the best of
-        what it scored, with a warning; the rest, and what the search leaves, is for the last fit.
-    callback : callable or None, default=None
-        Of the last fit, on all samples; the models of the folds call nothing.
-    representation : {"auto", "gram", "factored"}, default="auto"
-        As in the plain estimator. On factors a search tries strengths of the block 1-norm, and no averages.
-    memory_budget : int, str or None, default=None
-        What Gram matrices may take.
-    n_jobs : int or None, default=None
-        Threads: of the folds in a search, else of the loops over kernels.
     random_state : int, RandomState instance or None, default=None
         For solvers that draw random numbers, as in :class:`MKLRegressor`.
-    verbose : int, default=0
-        1 shows a bar that counts the models of the folds, 2 also a line for each; then the last fit is shown as in
-        :class:`MKLRegressor`.
+    resources : Resources, dict or None, default=None
+        Time, memory, threads and progress: ``max_iter``, ``time_limit``, ``callback``, ``representation``,
+        ``memory_budget``, ``n_jobs``, ``verbose``; see :class:`~manykernels.estimators.Resources`.
 
     Attributes
     ----------
     alpha_ : float or ndarray of shape (n_outputs,)
         The chosen strength; of each target or class where they differ.
-    l1_ratio_, mu_ : float, ndarray or None
+    l1_ratio_ : float, ndarray or None
         What the penalty ``"elasticnet"`` of a plain estimator needs for the same model of all kernels.
     kernel_penalties_ : array-like, dict or None
         The chosen factors.
@@ -168,13 +143,14 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     (10, True)
     """
 
+    _groups: ClassVar[tuple[str, ...]] = ("resources", "search", "loss_parameters")
     _plain = MKLRegressor
 
     def _checked_loss(self) -> Loss:
         if self._levels is not None:
             raise InvalidInputError(
-                f"MKLRegressorCV chooses a strength for one quantile, but tau={self.tau!r} has several: choose it for "
-                "one of them and give alpha_ to MKLRegressor, or fit one model for each."
+                f"MKLRegressorCV chooses a strength for one quantile, but tau={self._levels.tolist()} has several: "
+                "choose it for one of them and give alpha_ to MKLRegressor, or fit one model for each."
             )
         return super()._checked_loss()
 
@@ -183,61 +159,43 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
         kernels: Any = None,
         *,
         loss: Any = "squared",
+        loss_parameters: LossParameters | Mapping[str, Any] | None = None,
         penalty: Any = "auto",
         alphas: Any = None,
         n_alphas: int = 25,
-        ratio: float = 1e-3,
         l1_ratios: float | Sequence[float] | None = None,
-        mus: float | Sequence[float] | None = None,
         q: float = 1.5,
         p: float = 2.0,
         eta: float = 0.5,
-        epsilon: float | str = "auto",
-        delta: float | str = "auto",
-        tau: float = 0.5,
         cv: Any = None,
         scoring: Any = None,
-        rule: str = "best",
-        fold_tol: float | None = None,
-        fold_kernels: str = "auto",
+        search: Search | Mapping[str, Any] | None = None,
         outputs: str = "own",
         solver: Any = "auto",
         fit_intercept: bool = True,
         kernel_penalties: Any = None,
         tol: float = 1e-4,
-        max_iter: int = 200,
-        time_limit: float | None = None,
-        callback: Callback | None = None,
-        representation: str = "auto",
-        memory_budget: int | str | None = None,
-        n_jobs: int | None = None,
         random_state: Any = None,
-        verbose: int = 0,
+        resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
         self.kernels = kernels
         self.loss = loss
+        self.loss_parameters = loss_parameters
         self.penalty = penalty
         self.alphas = alphas
-        self.n_alphas, self.ratio = n_alphas, ratio
+        self.n_alphas = n_alphas
         self.l1_ratios = l1_ratios
-        self.mus = mus
         self.q, self.p, self.eta = q, p, eta
-        self.epsilon, self.delta, self.tau = epsilon, delta, tau
         self.cv = cv
         self.scoring = scoring
-        self.rule = rule
-        self.fold_tol, self.fold_kernels = fold_tol, fold_kernels
+        self.search = search
         self.outputs = outputs
         self.solver = solver
         self.fit_intercept = fit_intercept
         self.kernel_penalties = kernel_penalties
         self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit, self.callback = time_limit, callback
-        self.representation, self.memory_budget = representation, memory_budget
-        self.n_jobs = n_jobs
         self.random_state = random_state
-        self.verbose = verbose
+        self.resources = resources
 
 
 class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
@@ -279,14 +237,9 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         ``l1_ratios``. So it is with shared weights.
     n_alphas : int, default=25
         Length of the grid; a search takes every third of it first, and goes on below it if that may help.
-    ratio : float, default=0.001
-        Smallest strength of the grid over the largest.
     l1_ratios : float or sequence of float or None, default=None
         Mixtures to try, each on a path of its own: 1 selects, 0 averages. None is 0.5 for elastic nets, and
         (1, 0.5, 0) for a search, which leaves out what cannot win; those that are given are all followed.
-    mus : float, sequence of float or None, default=None
-        For ``"elasticnet"``, instead of ``l1_ratios``: weights of the squared norms to try, each fixed along a path in
-        which ``alpha`` is the weight of the norms.
     q, p, eta : float
         Shape of the penalties ``"lq"`` and ``"group_elasticnet"``, ``"lp_ball"``, and ``"elasticnet_ball"``.
     cv : int, splitter or iterable, default=None
@@ -294,12 +247,9 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     scoring : str, callable or None, default=None
         None is minus the mean loss of held-out rows, the loss that is minimized, summed over classes that are learned
         one against the rest: a proper score, which the share of correct labels (``"accuracy"``) is not.
-    rule : {"best", "1se"}, default="best"
-        For a search. With "1se", of all candidates within one standard error of the best the one with the fewest
-        kernels, and of these the strongest: fewer kernels at a score that the folds cannot tell from the best.
-    fold_tol : float or None, default=None
-        Relative duality gap of the models of the folds; None is 0.01 in a search, or ``tol`` if that is larger, and
-        ``tol`` on a grid.
+    search : Search, dict or None, default=None
+        How the search goes: ``alpha_min_ratio``, ``rule``, ``fold_tol``, ``fold_kernels``; see
+        :class:`~manykernels.estimators.Search`.
     outputs : {"own", "shared"}, default="own"
         Whether all classes share one set of kernel weights.
     solver : str or Solver, default="auto"
@@ -313,30 +263,17 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         where the penalty is "auto": ``[{"* x *": 1}, {"* x *": 2}]`` chooses how much more pairs cost.
     tol : float, default=1e-4
         Relative duality gap to reach.
-    max_iter : int, default=200
-        Most outer iterations of the solver.
-    time_limit : float or None, default=None
-        Seconds for the search and the last fit together. Four fifths are for the search, which then takes the best of
-        what it scored, with a warning; the rest, and what the search leaves, is for the last fit.
-    callback : callable or None, default=None
-        Of the last fit, on all samples; the models of the folds call nothing.
-    representation : {"auto", "gram", "factored"}, default="auto"
-        As in the plain estimator. On factors a search tries strengths of the block 1-norm, and no averages.
-    memory_budget : int, str or None, default=None
-        What Gram matrices may take.
-    n_jobs : int or None, default=None
-        Threads: of the folds in a search, else of the loops over kernels.
     random_state : int, RandomState instance or None, default=None
         For solvers that draw random numbers, as in :class:`MKLClassifier`.
-    verbose : int, default=0
-        1 shows a bar that counts the models of the folds, 2 also a line for each; then the last fit is shown as in
-        :class:`MKLClassifier`.
+    resources : Resources, dict or None, default=None
+        Time, memory, threads and progress: ``max_iter``, ``time_limit``, ``callback``, ``representation``,
+        ``memory_budget``, ``n_jobs``, ``verbose``; see :class:`~manykernels.estimators.Resources`.
 
     Attributes
     ----------
     alpha_ : float or ndarray of shape (n_outputs,)
         The chosen strength; of each target or class where they differ.
-    l1_ratio_, mu_ : float, ndarray or None
+    l1_ratio_ : float, ndarray or None
         What the penalty ``"elasticnet"`` of a plain estimator needs for the same model of all kernels.
     kernel_penalties_ : array-like, dict or None
         The chosen factors.
@@ -372,6 +309,7 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     (True, True)
     """
 
+    _groups: ClassVar[tuple[str, ...]] = ("resources", "search")
     _plain = MKLClassifier
 
     def __init__(
@@ -382,56 +320,40 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         penalty: Any = "auto",
         alphas: Any = None,
         n_alphas: int = 25,
-        ratio: float = 1e-3,
         l1_ratios: float | Sequence[float] | None = None,
-        mus: float | Sequence[float] | None = None,
         q: float = 1.5,
         p: float = 2.0,
         eta: float = 0.5,
         cv: Any = None,
         scoring: Any = None,
-        rule: str = "best",
-        fold_tol: float | None = None,
+        search: Search | Mapping[str, Any] | None = None,
         outputs: str = "own",
         solver: Any = "auto",
         fit_intercept: bool = True,
         class_weight: Any = None,
         kernel_penalties: Any = None,
         tol: float = 1e-4,
-        max_iter: int = 200,
-        time_limit: float | None = None,
-        callback: Callback | None = None,
-        representation: str = "auto",
-        memory_budget: int | str | None = None,
-        n_jobs: int | None = None,
         random_state: Any = None,
-        verbose: int = 0,
+        resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
         self.kernels = kernels
         self.loss = loss
         self.penalty = penalty
         self.alphas = alphas
         self.n_alphas = n_alphas
-        self.ratio = ratio
         self.l1_ratios = l1_ratios
-        self.mus = mus
         self.q, self.p, self.eta = q, p, eta
         self.cv = cv
         self.scoring = scoring
-        self.rule = rule
-        self.fold_tol = fold_tol
+        self.search = search
         self.outputs = outputs
         self.solver = solver
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
         self.kernel_penalties = kernel_penalties
         self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit, self.callback = time_limit, callback
-        self.representation, self.memory_budget = representation, memory_budget
-        self.n_jobs = n_jobs
         self.random_state = random_state
-        self.verbose = verbose
+        self.resources = resources
 
     def _scoring_weight(self, y: Array, weight: Array | None) -> Array | None:
         """Weigh held-out samples like those of the loss, or the choice would work against ``class_weight``."""

@@ -242,7 +242,7 @@ class Fold:
         """Return the problems on matrices that are held, until the fold is closed."""
         if self._stored is None:
             single = None if self.tol < SINGLE_PRECISION_TOL else np.float32
-            self._stored = on_stored(self.training, self.problems, self.model.memory_budget, dtype=single)
+            self._stored = on_stored(self.training, self.problems, self.model._resources.memory_budget, dtype=single)
         return self._stored
 
     def close(self) -> None:
@@ -297,10 +297,19 @@ class Fold:
         """Whether models of a mixture come from one eigendecomposition, without matrices that are held."""
         return mixture.mixing == 0 and not self.training.without_matrix and can_average(self.losses)
 
+    def _settings(self) -> dict[str, Any]:
+        """Return what decides when a solver of the models of this fold is done."""
+        max_iter, random_state = self.model._resources.max_iter, self.model.random_state
+        return {"tol": self.tol, "max_iter": max_iter, "random_state": random_state}
+
     def follow(self, grids: PenaltyGrid, solver: Any) -> Iterator[FoldScore]:
         """Yield what every strength of every penalty scores, each solved from the one before."""
-        settings = {"tol": self.tol, "max_iter": self.model.max_iter, "random_state": self.model.random_state}
-        with blas_threads(len(self.samples.kept), self.model.n_jobs):
+        settings = {
+            "tol": self.tol,
+            "max_iter": self.model._resources.max_iter,
+            "random_state": self.model.random_state,
+        }
+        with blas_threads(len(self.samples.kept), self.model._resources.n_jobs):
             for family, grid in zip(grids.families, grids.alphas, strict=True):
                 regularizers = [family.at(alpha, self.problems[0].total_weight) for alpha in grid]
                 posed = family.posed(self.problems, tuple(self.training.bank.names))
@@ -359,8 +368,12 @@ class Fold:
     def _solved(self, mixture: Mixture, fraction: float, scales: list[Scale]) -> FoldScore:
         known: dict[float, list[Solution]] = self._known.setdefault(id(mixture), {})
         posed = [mixture.pose(problem) for problem in self.stored()]
-        settings = {"tol": self.tol, "max_iter": self.model.max_iter, "random_state": self.model.random_state}
-        solver = without_bar(self.model.solver, self.model.verbose)
+        settings = {
+            "tol": self.tol,
+            "max_iter": self.model._resources.max_iter,
+            "random_state": self.model.random_state,
+        }
+        solver = without_bar(self.model.solver, self.model._resources.verbose)
         start = known[_nearest(known, fraction)] if known else None
         (fit,) = descend(posed, [[scale.at(fraction) for scale in scales]], solver, start=start, **settings)
         known[fraction] = fit.solutions

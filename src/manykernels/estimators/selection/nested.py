@@ -13,7 +13,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 
-from manykernels.estimators.banks import with_kernels_of
+from manykernels.estimators.groups import with_kernels_of
 from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.training import is_precomputed

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from manykernels.estimators.parameters import check_parameters
+from manykernels.estimators.parameters import check_parameters, place_of
 from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
 from manykernels.estimators.selection.descent import descend, without_bar
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas
@@ -84,10 +84,10 @@ class Splits:
         solver, parameters = self.solver, self.parameters
         if isinstance(solver, str) and solver != "auto" and parameters:
             solver, parameters = get_solver(solver)(**parameters), {}
-        penalty = {"penalty": "elasticnet", "mus": family.mu} if family.mu is not None else {"penalty": family.at(1, 1)}
         kind = MKLClassifierCV if loss.task == "classification" else MKLRegressorCV
-        given = {"loss": loss, "alphas": alphas, "cv": self.cv, "scoring": scoring, "solver": solver}
-        return kind(**given, **penalty, **self.settings, **parameters)
+        given = {"loss": loss, "penalty": family.at(1, 1), "alphas": alphas, "cv": self.cv, "scoring": scoring}
+        placed = {place_of(name): value for name, value in (self.settings | parameters).items()}
+        return kind(**given, solver=solver).set_params(**placed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,8 +221,7 @@ def regularization_path(
     penalty: str | Regularizer = "l1",
     alphas: ArrayLike | None = None,
     n_alphas: int = 25,
-    ratio: float = 1e-3,
-    mu: float | None = None,
+    alpha_min_ratio: float = 1e-3,
     fit_intercept: bool = True,
     sample_weight: ArrayLike | None = None,
     kernel_penalties: Any = None,
@@ -263,12 +262,8 @@ def regularization_path(
         Strengths relative to the mean loss. By default a geometric grid from the smallest one with an empty model.
     n_alphas : int
         Length of the default grid.
-    ratio : float
+    alpha_min_ratio : float, default=0.001
         Smallest strength of the default grid over the largest.
-    mu : float, optional
-        With ``"elasticnet"``: ``Omega = sum t + (mu / (2 alpha)) sum t^2``, so that along the path the weight of the
-        squared norms stays and only that of the norms falls. This is ``mu`` of the PFBS paper, and ``alpha`` its
-        ``tau``.
     fit_intercept : bool, default=True
         Whether to learn the constant.
     sample_weight : array_like of shape (n_samples,), optional
@@ -334,7 +329,7 @@ def regularization_path(
     """
     check_parameters({"outputs": outputs, "representation": representation})
     known = loss_of(loss, loss_parameters)
-    family = PenaltyFamily(penalty, penalty_parameters or {}, mu)
+    family = PenaltyFamily(penalty, penalty_parameters or {})
     obstacle = obstacle_to_factors(known, family.at(1.0, 1.0), solver)
     fit_intercept &= not known.couples_samples
     stack, names = _opened(X, kernels, representation, obstacle, fit_intercept, memory_budget, n_jobs)
@@ -349,7 +344,7 @@ def regularization_path(
         kernel_penalties=kernel_factors(kernel_penalties, names),
     )
     alpha_max = family.alpha_max([problem]) if alphas is None else None
-    grid = alpha_grid(alpha_max, n_alphas, ratio) if alpha_max is not None else checked_alphas(alphas)
+    grid = alpha_grid(alpha_max, n_alphas, alpha_min_ratio) if alpha_max is not None else checked_alphas(alphas)
     regularizers = [family.at(alpha, problem.total_weight) for alpha in grid]
     steps = descend([problem], regularizers, without_bar(solver, verbose), **parameters)
     with blas_threads(problem.n_samples, n_jobs):

@@ -11,7 +11,7 @@ import numpy as np
 from manykernels.estimators.strength import strength_from_alpha
 from manykernels.estimators.supervised.targets import kernel_factors
 from manykernels.exceptions import InvalidInputError
-from manykernels.objective.regularizers import REGULARIZERS, ElasticNet, Regularizer, get_regularizer
+from manykernels.objective.regularizers import REGULARIZERS, Regularizer, get_regularizer
 from manykernels.validation.arrays import check_count, check_positive
 from manykernels.validation.names import PENALTY_NAMES, hint
 
@@ -29,7 +29,6 @@ class PenaltyFamily:
 
     penalty: str | Regularizer
     parameters: dict[str, Any]
-    mu: float | None = None
     factors: Any = None
 
     def __post_init__(self) -> None:
@@ -39,19 +38,12 @@ class PenaltyFamily:
             raise InvalidInputError(f"Unknown penalty {given!r}. {known}")
         if not isinstance(given, str) and self.parameters:
             raise InvalidInputError(f"{given!r} already has its parameters; drop {sorted(self.parameters)}.")
-        if self.mu is not None:
-            if given != "elasticnet":
-                raise InvalidInputError(f"mu is for penalty='elasticnet', not for {given!r}; leave it out.")
-            check_positive(self.mu, "mu", allow_zero=True)
 
     def at(self, alpha: float, total_weight: float) -> Regularizer:
         """Return the penalty of strength ``alpha`` relative to the mean loss, for samples of this total weight."""
         if isinstance(self.penalty, Regularizer):
             return replace(self.penalty, strength=strength_from_alpha(alpha, total_weight))
-        if self.mu is None:
-            return get_regularizer(self.penalty, strength_from_alpha(alpha, total_weight), **self.parameters)
-        total = check_positive(alpha, "alpha") + self.mu
-        return ElasticNet(strength_from_alpha(total, total_weight), l1_ratio=alpha / total)
+        return get_regularizer(self.penalty, strength_from_alpha(alpha, total_weight), **self.parameters)
 
     def posed(self, problems: list[Problem], names: tuple[str, ...]) -> list[Problem]:
         """Return the problems under the kernel penalties of this family."""
@@ -61,7 +53,7 @@ class PenaltyFamily:
 
     def alpha_max(self, problems: list[Problem]) -> float:
         """Smallest ``alpha`` at which no problem selects a kernel; the problems' own penalties do not count."""
-        unit = get_regularizer("l1", 1.0) if self.mu is not None else self.at(1.0, 1.0)
+        unit = self.at(1.0, 1.0)
         largest = max(unit.strength_max(p.dual_norms(p.zero_model()[0])) / p.total_weight for p in problems)
         if not np.isfinite(largest):
             raise InvalidInputError(
@@ -93,11 +85,11 @@ class PenaltyGrid:
         problems: list[Problem],
         names: tuple[str, ...],
         n_alphas: int,
-        ratio: float,
+        alpha_min_ratio: float,
     ) -> PenaltyGrid:
         """Return grids of strengths from the largest useful one down, for these problems on kernels of these names."""
         largest = [family.alpha_max(family.posed(problems, names)) for family in families]
-        return cls(families, [alpha_grid(top, n_alphas, ratio) for top in largest])
+        return cls(families, [alpha_grid(top, n_alphas, alpha_min_ratio) for top in largest])
 
 
 def tried_factors(kernel_penalties: Any) -> list[Any] | None:
@@ -115,12 +107,14 @@ def tried_factors(kernel_penalties: Any) -> list[Any] | None:
     return list(kernel_penalties)
 
 
-def alpha_grid(alpha_max: float, n_alphas: int, ratio: float) -> Array:
-    """Return a geometric grid from ``alpha_max`` down to ``ratio * alpha_max``."""
+def alpha_grid(alpha_max: float, n_alphas: int, alpha_min_ratio: float) -> Array:
+    """Return a geometric grid from ``alpha_max`` down to ``alpha_min_ratio * alpha_max``."""
     check_count(n_alphas, "n_alphas")
-    if not 0 < check_positive(ratio, "ratio") < 1:
-        raise InvalidInputError(f"ratio, the smallest alpha over the largest, must be between 0 and 1, got {ratio!r}.")
-    grid = np.geomspace(alpha_max, ratio * alpha_max, n_alphas)
+    if not 0 < check_positive(alpha_min_ratio, "alpha_min_ratio") < 1:
+        raise InvalidInputError(
+            f"alpha_min_ratio, the smallest alpha over the largest, must be between 0 and 1, got {alpha_min_ratio!r}."
+        )
+    grid = np.geomspace(alpha_max, alpha_min_ratio * alpha_max, n_alphas)
     grid[0] = alpha_max
     return grid
 

@@ -66,8 +66,8 @@ class SharedFolds:
             FoldMoments(targets, problems[0].weight, held, len(splits)),
             tol,
             fit_intercept=problems[0].fit_intercept,
-            max_rounds=model.max_iter,
-            most_rank=_most_rank(model.memory_budget, len(splits)),
+            max_rounds=model._resources.limits()["max_iter"],
+            most_rank=_most_rank(model._resources.memory_budget, len(splits)),
         )
         own = [
             replace(samples, n_given=len(train), weight=samples.weight * rows)
@@ -136,7 +136,8 @@ def obstacle_to_sharing(
     if wish == OWN:
         return "fold_kernels='own' asks for kernels of each fold"
     if form != FACTORED:
-        return "kernels are held as Gram matrices, of which folds take parts; pass representation='factored'"
+        advice = "resources={'representation': 'factored'}"
+        return f"kernels are held as Gram matrices, of which folds take parts; pass {advice}"
     if getattr(model, "outputs", OWN) == SHARED:
         return "targets share their weights, and sums are those of one target at a time; take outputs='own'"
     if not (loss.linear_dual and loss.curvature == 1):

@@ -11,11 +11,11 @@ from pkgutil import resolve_name
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
+from manykernels.estimators.groups import TakesGroups
 from manykernels.estimators.parameters import check_parameters, shape_of
 from manykernels.estimators.strength import (
     AUTO,
@@ -133,7 +133,7 @@ class NotebookCard:
         return {**bundle, "text/html": self._repr_html_inner()} if "text/html" in bundle else bundle
 
 
-class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
+class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     """Base of the estimators; not meant to be used by itself."""
 
     fitted_extras: ClassVar[tuple[str, ...]] = ()  # attributes of the fitted estimator that only this class has
@@ -163,10 +163,10 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._takes_kernels
-        if hasattr(self, "representation") and isinstance(bank := self.kernels or KernelBank.auto(), KernelBank):
+        if hasattr(self, "kernels") and isinstance(bank := self.kernels or KernelBank.auto(), KernelBank):
             tags.input_tags.categorical = tags.input_tags.string = bank.reads_categories
             tags.input_tags.allow_nan = bank.missing != "error"
-        tags.input_tags.sparse = self._takes_sparse and reads_sparse(self.kernels, self.representation)
+        tags.input_tags.sparse = self._takes_sparse and reads_sparse(self.kernels, self._resources.representation)
         return tags
 
     # --- fitting ----------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
 
     def _checked_loss(self) -> Loss:
         """Return the loss with its parameters, after a look at all parameters, also those that nothing uses."""
-        given = self.get_params(deep=False)
+        given = self._all_parameters()
         check_parameters(given)
         named = isinstance(self.loss, str)
         own = _own(LOSSES[self.loss], given) if named else {}
@@ -308,30 +308,31 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
             posed = [at_strength(*pair, asked) for pair in zip([*problems, *plain], levels, strict=True)]
             n = len(problems)
             problems = [stronger(*pair) for pair in zip(posed[:n], posed[n:], strict=True)] if plain else posed
-        settings = {"tol": self.tol, "max_iter": self.max_iter, "verbose": self.verbose}
-        settings |= self._stops | stops
-        fit = solve_problems(problems, self.solver, self.n_jobs, random_state=self.random_state, **settings)
+        fit = solve_problems(
+            problems,
+            self.solver,
+            self._resources.n_jobs,
+            tol=self.tol,
+            random_state=self.random_state,
+            **(self._resources.limits() | stops),
+        )
         self._keep_fit(training, fit, samples)
         self._keep_noise(fit, levels)
         return fit
-
-    @property
-    def _stops(self) -> dict[str, Any]:
-        """What may stop a fit early, of estimators that have it as parameters."""
-        return {name: getattr(self, name, None) for name in ("time_limit", "callback")}
 
     def _open(
         self, samples: Samples, loss: Loss, regularizer: Regularizer, *, kind: str = AUTO
     ) -> tuple[Training, list[Problem]]:
         """Return the kernels on these samples, matrices held as ``kind`` says, and one problem a column of targets."""
-        n_targets = self._n_targets = samples.y.shape[1]
+        n_targets, resources = samples.y.shape[1], self._resources
+        self._n_targets = n_targets
         training = open_training(
             self.kernels,
             samples.rows,
-            memory_budget=self.memory_budget,
-            n_jobs=self.n_jobs if n_targets == 1 else None,
+            memory_budget=resources.memory_budget,
+            n_jobs=resources.n_jobs if n_targets == 1 else None,
             n_targets=n_targets,
-            representation=getattr(self, "representation", GRAM),
+            representation=resources.representation,
             obstacle=self._obstacle_to_factors(loss, regularizer),
             fit_intercept=self._free_constant,
             kind=kind,
@@ -355,8 +356,8 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
         plan = plan_for(
             self.kernels,
             samples.rows,
-            representation=getattr(self, "representation", GRAM),
-            memory_budget=self.memory_budget,
+            representation=self._resources.representation,
+            memory_budget=self._resources.memory_budget,
             n_targets=self._n_targets,
             obstacle=self._obstacle_to_factors(loss, regularizer),
             fit_intercept=self._free_constant,
@@ -434,7 +435,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
         factored = [found.functions for found in solutions if isinstance(found.functions, FactorFunctions)]
         if factored:
             self.approximate_gap_ = max(functions.approximate_gap for functions in factored)
-            if getattr(self, "representation", GRAM) != FACTORED:
+            if self._resources.representation != FACTORED:
                 self._keep_dual(np.vstack([found.dual_coef.T for found in solutions]), samples)
             return [_without_samples(found) for found in solutions]
         rho = self._expansion.coefficients  # type: ignore[union-attr]  # of samples
@@ -511,12 +512,12 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, BaseEstimator):
     @property
     def _n_threads(self) -> int:
         """Number of threads that prediction may use."""
-        return n_threads(getattr(self, "n_jobs", None))
+        return n_threads(self._resources.n_jobs)
 
     @property
     def _left_open(self) -> dict[str, Any]:
         """Parameters of a loss given by name; one that is an object is as it was given."""
-        return self.get_params(deep=False) if isinstance(self.loss, str) else {}
+        return self._all_parameters() if isinstance(self.loss, str) else {}
 
     # --- predicting -------------------------------------------------------------------------------------------------
 

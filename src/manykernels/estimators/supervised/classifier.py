@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
-from manykernels.estimators.banks import SettableBank
+from manykernels.estimators.groups import Resources
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import class_factors, class_labels, encode_labels
 from manykernels.grams.expansion import class_probabilities
-from manykernels.solvers.solution import Callback
 from manykernels.validation.arrays import Array
 
 
@@ -24,7 +24,7 @@ def _is_logistic(classifier: MKLClassifier) -> bool:
     return True
 
 
-class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
+class MKLClassifier(ClassifierMixin, BaseMKL):
     r"""Classifier that learns from many kernels which of them matter.
 
     Minimizes
@@ -76,30 +76,12 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
         names or shell patterns of kernels to factors; all others have factor 1.
     tol : float, default=1e-4
         Relative duality gap to reach.
-    max_iter : int, default=200
-        Most outer iterations of the solver.
-    time_limit : float or None, default=None
-        Most seconds of the solver, for all classes together; Gram matrices are not counted. What is reached by then is
-        kept, with its gap and a ConvergenceWarning; classes that found no time left are constant.
-    callback : callable or None, default=None
-        Called with an :class:`IterationRecord` after each certified iteration; a true value stops and keeps the model.
-        With several classes it is called for each, in threads with ``n_jobs``, and stops that one only. A model file
-        does not keep it.
-    representation : {"auto", "gram", "factored"}, default="auto"
-        "gram" holds N x N matrices. "factored" holds every kernel as ``Z Z'`` with few columns: time and memory grow
-        with N alone, prediction and model file do not grow with it at all, and ``dual_gap_`` is still that of the exact
-        kernels; penalties and losses of :func:`solve` there. "auto" takes factors for large samples, or where Gram
-        matrices would not fit; :func:`manykernels.grams.plan.plan_kernels` says which and why.
-    memory_budget : int, str or None, default=None
-        Bytes, or text such as "2 GB", that Gram matrices may take; None is half of the memory of the machine. Decides
-        whether they are stored or computed anew when needed.
-    n_jobs : int or None, default=None
-        Threads: over the kernels with two classes, over the classes with more.
     random_state : int, RandomState instance or None, default=None
         Seed of a solver that draws random numbers (``"ufo_mkl"``, ``"obscure"``), also of a configured one. None leaves
         the seed of the solver as it is: 0, unless it was configured.
-    verbose : int, default=0
-        1 shows the gap falling toward ``tol``, 2 prints a line an iteration.
+    resources : Resources, dict or None, default=None
+        Time, memory, threads and progress: ``max_iter``, ``time_limit``, ``callback``, ``representation``,
+        ``memory_budget``, ``n_jobs``, ``verbose``; see :class:`~manykernels.estimators.Resources`.
 
     Attributes
     ----------
@@ -171,7 +153,7 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
     With ``outputs="shared"`` and more than two classes there is one problem for all of them, in which a kernel counts
     with the norm over all classes, ``||f_m||^2 = sum_c ||f_mc||^2``, and is selected for all or for none. The logistic
     loss is then the multinomial one, ``log sum_c exp(f_c) - f_y``, and the squared hinge loss is summed over the
-    classes against the rest, as is the hinge loss with ``representation="factored"``. ``dual_gap_`` is of that problem.
+    classes against the rest, as is the hinge loss on factors. ``dual_gap_`` is of that problem.
 
     References
     ----------
@@ -212,14 +194,8 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
         class_weight: Any = None,
         kernel_penalties: Any = None,
         tol: float = 1e-4,
-        max_iter: int = 200,
-        time_limit: float | None = None,
-        callback: Callback | None = None,
-        representation: str = "auto",
-        memory_budget: int | str | None = None,
-        n_jobs: int | None = None,
         random_state: Any = None,
-        verbose: int = 0,
+        resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
         self.kernels = kernels
         self.loss = loss
@@ -235,14 +211,8 @@ class MKLClassifier(ClassifierMixin, SettableBank, BaseMKL):
         self.class_weight = class_weight
         self.kernel_penalties = kernel_penalties
         self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.callback = callback
-        self.representation = representation
-        self.memory_budget = memory_budget
-        self.n_jobs = n_jobs
         self.random_state = random_state
-        self.verbose = verbose
+        self.resources = resources
 
     def _checked_target(self, y: Any) -> Array:
         return class_labels(y)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators.banks import SettableBank
+from manykernels.estimators.groups import LossParameters, Resources
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.posterior import posterior_of
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import numeric_targets, sample_weights
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import LOSSES, Loss
-from manykernels.solvers.solution import Callback
 from manykernels.validation.arrays import Array
 
 
@@ -30,7 +30,7 @@ def _has_link(regressor: MKLRegressor) -> bool:
     return True
 
 
-class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
+class MKLRegressor(RegressorMixin, BaseMKL):
     r"""Regression function that learns from many kernels which of them matter.
 
     Minimizes
@@ -55,6 +55,9 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         (positive amounts), which are half the deviance, ``f(x) + b`` is the logarithm of the mean, and :meth:`predict`
         returns the mean. Counts with an exposure are fitted as ``fit(X, counts / exposure, sample_weight=exposure)``,
         amounts with an exposure as ``fit(X, amounts / exposure)``.
+    loss_parameters : LossParameters, dict or None, default=None
+        ``epsilon`` of ``"epsilon_insensitive"``, ``delta`` of ``"huber"``, ``tau`` of ``"quantile"``, such as
+        ``{"tau": 0.9}``; see :class:`~manykernels.estimators.LossParameters`.
     penalty : str or Regularizer, default="l1"
         ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, ``"group_elasticnet"``, or a set of kernel weights,
         ``"simplex"``, ``"lp_ball"``, ``"elasticnet_ball"``. A Regularizer object brings its own strength instead of
@@ -73,16 +76,6 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         For ``"lp_ball"``: exponent of the ball of weights, at least 1.
     eta : float, default=0.5
         For ``"elasticnet_ball"``: share of the 1-norm, between 0 and 1.
-    epsilon : float or "auto", default="auto"
-        For ``"epsilon_insensitive"``: errors up to this size, in the unit of y, do not count; "auto" is 0.1 standard
-        deviations of y.
-    delta : float or "auto", default="auto"
-        For ``"huber"``: size of error, in the unit of y, beyond which the loss is linear; "auto" is 1.35 standard
-        deviations of y.
-    tau : float or sequence of float, default=0.5
-        For ``"quantile"``: which quantile of y given x is estimated, strictly between 0 and 1; 0.5 is the median.
-        Several, in increasing order, make one problem each on the same kernels, for y of one dimension, and
-        :meth:`predict` returns a column for each, which do not cross.
     outputs : {"own", "shared"}, default="own"
         Whether every target has kernel weights of its own, or all targets share one set: see Notes.
     solver : str or Solver, default="auto"
@@ -95,30 +88,12 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         names or shell patterns of kernels to factors; all others have factor 1.
     tol : float, default=1e-4
         Relative duality gap to reach.
-    max_iter : int, default=200
-        Most outer iterations of the solver.
-    time_limit : float or None, default=None
-        Most seconds of the solver, for all targets together; Gram matrices are not counted. What is reached by then is
-        kept, with its gap and a ConvergenceWarning; targets that found no time left are constant.
-    callback : callable or None, default=None
-        Called with an :class:`IterationRecord` after each certified iteration; a true value stops and keeps the model.
-        With several targets it is called for each, in threads with ``n_jobs``, and stops that one only. A model file
-        does not keep it.
-    representation : {"auto", "gram", "factored"}, default="auto"
-        "gram" holds N x N matrices. "factored" holds every kernel as ``Z Z'`` with few columns: time and memory grow
-        with N alone, prediction and model file do not grow with it at all, and ``dual_gap_`` is still that of the exact
-        kernels; penalties and losses of :func:`solve` there. "auto" takes factors for large samples, or where Gram
-        matrices would not fit; :func:`manykernels.grams.plan.plan_kernels` says which and why.
-    memory_budget : int, str or None, default=None
-        Bytes, or text such as "2 GB", that Gram matrices may take; None is half of the memory of the machine. Decides
-        whether they are stored or computed anew when needed.
-    n_jobs : int or None, default=None
-        Threads: over the kernels with one target, over the targets with more.
     random_state : int, RandomState instance or None, default=None
         Seed of a solver that draws random numbers (``"ufo_mkl"``, ``"obscure"``), also of a configured one. None leaves
         the seed of the solver as it is: 0, unless it was configured.
-    verbose : int, default=0
-        1 shows the gap falling toward ``tol``, 2 prints a line an iteration.
+    resources : Resources, dict or None, default=None
+        Time, memory, threads and progress: ``max_iter``, ``time_limit``, ``callback``, ``representation``,
+        ``memory_budget``, ``n_jobs``, ``verbose``; see :class:`~manykernels.estimators.Resources`.
 
     Attributes
     ----------
@@ -188,7 +163,7 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
     With ``outputs="shared"`` and y of two dimensions there is one problem for all targets, in which a kernel counts
     with the norm over all targets, ``||f_m||^2 = sum_t ||f_mt||^2``, and is selected for all or for none. The loss is
     summed over the targets and must have derivatives, like ``"squared"`` or ``"huber"``, unless
-    ``representation="factored"``. Targets of larger scale then count for more; standardize them if they should not.
+    kernels are held as factors. Targets of larger scale then count for more; standardize them if they should not.
     ``dual_gap_`` is of that problem.
 
     References
@@ -207,6 +182,7 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
     ('x1', True)
     """
 
+    _groups: ClassVar[tuple[str, ...]] = ("resources", "loss_parameters")
     _takes_sparse = True
     _task = "regression"
     _other = "MKLClassifier"
@@ -217,53 +193,37 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
         kernels: Any = None,
         *,
         loss: Any = "squared",
+        loss_parameters: LossParameters | Mapping[str, Any] | None = None,
         penalty: Any = "l1",
         alpha: float | str = "auto",
         l1_ratio: float = 0.5,
         q: float = 1.5,
         p: float = 2.0,
         eta: float = 0.5,
-        epsilon: float | str = "auto",
-        delta: float | str = "auto",
-        tau: Any = 0.5,
         outputs: str = "own",
         solver: Any = "auto",
         fit_intercept: bool = True,
         kernel_penalties: Any = None,
         tol: float = 1e-4,
-        max_iter: int = 200,
-        time_limit: float | None = None,
-        callback: Callback | None = None,
-        representation: str = "auto",
-        memory_budget: int | str | None = None,
-        n_jobs: int | None = None,
         random_state: Any = None,
-        verbose: int = 0,
+        resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
         self.kernels = kernels
         self.loss = loss
+        self.loss_parameters = loss_parameters
         self.penalty = penalty
         self.alpha: Any = alpha
         self.l1_ratio = l1_ratio
         self.q = q
         self.p = p
         self.eta = eta
-        self.epsilon = epsilon
-        self.delta = delta
-        self.tau = tau
         self.outputs = outputs
         self.solver = solver
         self.fit_intercept = fit_intercept
         self.kernel_penalties = kernel_penalties
         self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.callback = callback
-        self.representation = representation
-        self.memory_budget = memory_budget
-        self.n_jobs = n_jobs
         self.random_state = random_state
-        self.verbose = verbose
+        self.resources = resources
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -273,8 +233,9 @@ class MKLRegressor(RegressorMixin, SettableBank, BaseMKL):
     @property
     def _levels(self) -> Array | None:
         """The quantiles that are estimated at once; None for other losses and a single one."""
-        several = isinstance(self.loss, str) and self.loss == "quantile" and np.ndim(self.tau) == 1
-        return np.asarray(self.tau, dtype=np.float64) if several else None
+        tau = self._group("loss_parameters").tau
+        several = isinstance(self.loss, str) and self.loss == "quantile" and np.ndim(tau) == 1
+        return np.asarray(tau, dtype=np.float64) if several else None
 
     def _losses(self, losses: list[Loss]) -> list[Loss]:
         levels: Any = self._levels

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.model_selection import check_cv
 
+from manykernels.estimators.groups import Resources, Search
 from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.estimators.survival.estimator import MKLSurvival
 from manykernels.exceptions import InvalidInputError
-from manykernels.solvers.solution import Callback
 from manykernels.validation.arrays import Array
 
 __all__ = ["MKLSurvivalCV"]
@@ -38,12 +38,8 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         Strengths relative to the mean loss, instead of the default grid.
     n_alphas : int, default=15
         Length of the default grid.
-    ratio : float, default=0.01
-        Smallest strength of the default grid over the largest.
     l1_ratios : float or sequence of float or None, default=None
         For ``"elasticnet"``: mixtures to try, each with a path of its own; None is 0.5.
-    mus : float, sequence of float or None, default=None
-        For ``"elasticnet"``, instead of ``l1_ratios``: weights of the squared norms to try.
     q, p, eta : float
         Shape of the penalties ``"lq"``, ``"lp_ball"`` and ``"elasticnet_ball"``.
     cv : int, splitter or iterable, default=None
@@ -52,31 +48,20 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
     scoring : str, callable or None, default=None
         None is minus the loss of held-out rows an event, the logarithm of their partial likelihood: a proper score,
         which the concordance is not.
-    fold_tol : float or None, default=None
-        Relative duality gap of the models of the folds; None is ``tol``.
+    search : Search, dict or None, default=None
+        How the search goes: ``alpha_min_ratio`` and ``fold_tol``; see
+        :class:`~manykernels.estimators.Search`.
     solver : str or Solver, default="auto"
         Solver of every problem.
     kernel_penalties : array-like of shape (n_kernels,), dict, list of dict or None, default=None
         Factors on the norms inside the penalty. Of several dictionaries each is tried.
     tol : float, default=1e-4
         Relative duality gap to reach.
-    max_iter : int, default=200
-        Most outer iterations of the solver.
-    time_limit : float or None, default=None
-        Seconds for the folds and the last fit together. Four fifths are for the folds, of which the best of what was
-        scored is taken, with a warning; the rest, and what they leave, is for the last fit. Ctrl-C does the same.
-    callback : callable or None, default=None
-        Of the last fit, on all samples; the models of the folds call nothing.
-    representation : {"auto", "gram", "factored"}, default="auto"
-        Kernels as N x N matrices or as factors; folds as all samples.
-    memory_budget : int, str or None, default=None
-        What Gram matrices may take.
-    n_jobs : int or None, default=None
-        Threads.
     random_state : int, RandomState instance or None, default=None
         Not used by the solvers of this loss.
-    verbose : int, default=0
-        1 shows a bar that counts the models of the folds, 2 also a line for each.
+    resources : Resources, dict or None, default=None
+        Time, memory, threads and progress: ``max_iter``, ``time_limit``, ``callback``, ``representation``,
+        ``memory_budget``, ``n_jobs``, ``verbose``; see :class:`~manykernels.estimators.Resources`.
 
     Attributes
     ----------
@@ -109,9 +94,11 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
 
     fitted_extras = (*CrossValidated.fitted_extras, *MKLSurvival.fitted_extras)
 
-    rule = "best"  # of a search over mixtures, which there is none of here
     outputs = "own"
 
+    _groups = ("resources", "search")
+    _uses: ClassVar[Mapping[str, tuple[str, ...]]] = {"search": ("alpha_min_ratio", "fold_tol")}  # there is one mixture
+    _least_ratio = 1e-2
     _plain = MKLSurvival
 
     def __init__(
@@ -122,52 +109,36 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         penalty: Any = "l1",
         alphas: Any = None,
         n_alphas: int = 15,
-        ratio: float = 1e-2,
         l1_ratios: float | Sequence[float] | None = None,
-        mus: float | Sequence[float] | None = None,
         q: float = 1.5,
         p: float = 2.0,
         eta: float = 0.5,
         cv: Any = None,
         scoring: Any = None,
-        fold_tol: float | None = None,
+        search: Search | Mapping[str, Any] | None = None,
         solver: Any = "auto",
         kernel_penalties: Any = None,
         tol: float = 1e-4,
-        max_iter: int = 200,
-        time_limit: float | None = None,
-        callback: Callback | None = None,
-        representation: str = "auto",
-        memory_budget: int | str | None = None,
-        n_jobs: int | None = None,
         random_state: Any = None,
-        verbose: int = 0,
+        resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
         self.kernels = kernels
         self.ties = ties
         self.penalty = penalty
         self.alphas = alphas
         self.n_alphas = n_alphas
-        self.ratio = ratio
         self.l1_ratios = l1_ratios
-        self.mus = mus
         self.q = q
         self.p = p
         self.eta = eta
         self.cv = cv
         self.scoring = scoring
-        self.fold_tol = fold_tol
+        self.search = search
         self.solver = solver
         self.kernel_penalties = kernel_penalties
         self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.callback = callback
-        self.representation = representation
-        self.memory_budget = memory_budget
-        self.n_jobs = n_jobs
         self.random_state = random_state
-        self.verbose = verbose
+        self.resources = resources
 
     def _splits(self, y: Array, groups: Any) -> Iterator[tuple[Array, Array]]:
         """Return folds that share the events among them: one without events teaches nothing."""

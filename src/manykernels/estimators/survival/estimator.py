@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from manykernels.estimators.groups import Resources
 from manykernels.estimators.parameters import check_parameters
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit
@@ -17,7 +19,6 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.grams.training import Training
 from manykernels.objective.losses import CoxPartial, survival_target
 from manykernels.objective.losses.survival import FIELDS, check_survival
-from manykernels.solvers.solution import Callback
 from manykernels.validation.arrays import Array, check_vector
 
 
@@ -51,22 +52,11 @@ class MKLSurvival(BaseMKL):
         Positive factors on the norms inside the penalty.
     tol : float, default=1e-4
         Relative duality gap to reach.
-    max_iter : int, default=200
-        Most outer iterations of the solver.
-    time_limit : float or None, default=None
-        Most seconds of the solver. What is reached by then is kept, with its gap and a ConvergenceWarning.
-    callback : callable or None, default=None
-        Called with an :class:`IterationRecord` after each certified iteration; a true value stops and keeps the model.
-    representation : {"auto", "gram", "factored"}, default="auto"
-        N x N matrices, for thousands of samples, or factors, whose time and memory grow with the number of samples.
-    memory_budget : int, str or None, default=None
-        What Gram matrices may take.
-    n_jobs : int or None, default=None
-        Threads.
     random_state : int, RandomState instance or None, default=None
         Not used by the solvers of this loss.
-    verbose : int, default=0
-        1 shows the gap falling toward ``tol``, 2 prints a line an iteration.
+    resources : Resources, dict or None, default=None
+        Time, memory, threads and progress: ``max_iter``, ``time_limit``, ``callback``, ``representation``,
+        ``memory_budget``, ``n_jobs``, ``verbose``; see :class:`~manykernels.estimators.Resources`.
 
     Attributes
     ----------
@@ -147,14 +137,8 @@ class MKLSurvival(BaseMKL):
         solver: Any = "auto",
         kernel_penalties: Any = None,
         tol: float = 1e-4,
-        max_iter: int = 200,
-        time_limit: float | None = None,
-        callback: Callback | None = None,
-        representation: str = "auto",
-        memory_budget: int | str | None = None,
-        n_jobs: int | None = None,
         random_state: Any = None,
-        verbose: int = 0,
+        resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
         self.kernels = kernels
         self.ties = ties
@@ -167,14 +151,8 @@ class MKLSurvival(BaseMKL):
         self.solver = solver
         self.kernel_penalties = kernel_penalties
         self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.callback = callback
-        self.representation = representation
-        self.memory_budget = memory_budget
-        self.n_jobs = n_jobs
         self.random_state = random_state
-        self.verbose = verbose
+        self.resources = resources
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -192,7 +170,7 @@ class MKLSurvival(BaseMKL):
         return {}
 
     def _checked_loss(self) -> Any:
-        check_parameters(self.get_params(deep=False))
+        check_parameters(self._all_parameters())
         return CoxPartial(self.ties)
 
     def _checked_target(self, y: Any) -> Array:

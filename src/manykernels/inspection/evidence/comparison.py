@@ -18,7 +18,7 @@ from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
 
 from manykernels.alignment import aligned_weights, margin_weights
 from manykernels.estimators import MKLClassifier, MKLRegressor, MKLSurvival
-from manykernels.estimators.banks import with_kernels_of
+from manykernels.estimators.groups import with_kernels_of
 from manykernels.estimators.selection.choice import CrossValidated
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Rows, check_alignment, checked_rows
@@ -63,9 +63,8 @@ class FoldKernels:
     ) -> FoldKernels:
         """Fit the bank on the training rows alone and compute its kernels."""
         start = time.process_time()
-        training = open_training(
-            estimator.kernels, rows[0], memory_budget=estimator.memory_budget, n_jobs=estimator.n_jobs, n_targets=1
-        )
+        budget, n_jobs = estimator._resources.memory_budget, estimator._resources.n_jobs
+        training = open_training(estimator.kernels, rows[0], memory_budget=budget, n_jobs=n_jobs, n_targets=1)
         opened_s = time.process_time() - start
         return cls(training, training.bank.prepare(rows[1]), estimator, *targets, groups, scoring, opened_s)
 
@@ -104,7 +103,7 @@ class FoldKernels:
 
     def _fitted(self, kernel: KernelStack, rows: Any) -> Any:
         """Return the estimator fitted to one kernel on some of the training rows."""
-        model = clone(self.estimator).set_params(kernels="precomputed", kernel_penalties=None, verbose=0)
+        model = clone(self.estimator).set_params(kernels="precomputed", kernel_penalties=None, resources__verbose=0)
         own = {} if self.groups is None or not isinstance(model, CrossValidated) else {"groups": self.groups[rows]}
         return model.fit(kernel[rows], self.y[rows], **own)
 
@@ -311,7 +310,7 @@ def _learned(
     estimator: BaseMKL, rows: tuple[Rows, Rows], targets: tuple[Array, Array], groups: Array | None, scoring: Any
 ) -> tuple[float, float, float]:
     """Return score, number of kernels and CPU seconds of the estimator itself."""
-    model = clone(estimator).set_params(verbose=0)
+    model = clone(estimator).set_params(resources__verbose=0)
     own = {} if groups is None or not isinstance(model, CrossValidated) else {"groups": groups}
     start = time.process_time()
     model.fit(_given(rows[0]), targets[0], **own)

@@ -369,11 +369,10 @@ def _model(model: BaseMKL) -> Iterator[str]:
         (len(found.dual_coef), len(found.kernel_weights)) != (n_dual, n_kernels) for found in solutions
     ):
         yield "solution_"
-    given = model.get_params(deep=False)
+    given = model._all_parameters()
     searched = hasattr(model, "cv") and isinstance(given.get("penalty"), str) and given["penalty"] == "auto"
     check_parameters({name: part for name, part in given.items() if not (searched and name == "penalty")})
     kinds: dict[str, tuple[type[Any], ...]] = {"loss": (str, Loss), "penalty": (str, Regularizer)}
-    kinds["n_jobs"] = (int, type(None))
     yield from (name for name, own in kinds.items() if not isinstance(getattr(model, name, own[0]()), own))
     if not isinstance(model.dual_gap_, (int, float)):
         yield "dual_gap_"

@@ -31,6 +31,7 @@ from sklearn.pipeline import Pipeline
 from manykernels import discovery, estimators
 from manykernels.alignment import AlignedWeights
 from manykernels.discovery import KernelFamily
+from manykernels.estimators.groups import GROUPS, TakesGroups
 from manykernels.estimators.selection.penalties import PenaltyFamily
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.factored import FactoredExpansion, KernelPart
@@ -78,7 +79,7 @@ ESTIMATORS: dict[str, type[Any]] = {
 }
 BANKS = (
     KernelBank, PrecomputedBank, PairKernels, OnColumns, PerFeature, PerView, PerGroup, Joint, Interactions,
-    OnLandmarks, DefaultKernels, Encoding,
+    OnLandmarks, DefaultKernels, Encoding, *GROUPS.values(),
 )  # fmt: skip
 FITTED = (
     KernelExpansion, FactoredExpansion, KernelPart, FourierSeries, LandmarkFunction, CellFunction, FittedBank, Prepared,
@@ -91,7 +92,7 @@ SPLITTERS = tuple(
     for name in ("KFold", "StratifiedKFold", "GroupKFold", "StratifiedGroupKFold", "ShuffleSplit", "LeaveOneOut",
                  "StratifiedShuffleSplit", "GroupShuffleSplit", "LeaveOneGroupOut", "TimeSeriesSplit")
 )  # fmt: skip
-CALLBACK = "callback"  # of estimators and solvers
+CALLBACK = "callback"  # of resources and solvers
 SCALARS = (str, bool, int, float, type(None))
 ATTRIBUTE = re.compile(r"_[a-z]\w*|[a-z]\w*_")  # what estimators call what they learned
 MOST_DEEP = 100  # nodes inside one another
@@ -232,6 +233,8 @@ class Encoder:
             names += fitted
         # What a fit called on its way is code, and no part of what it found.
         kept = {name: None if name == CALLBACK else getattr(value, name) for name in names}
+        if isinstance(value, TakesGroups):  # a group that is a dictionary may hold such code too
+            kept |= {name: value._group(name) for name in value._groups if kept[name] is not None}
         return {name: self.encode(item, f"{where}.{name}".lstrip(".")) for name, item in kept.items()}
 
     def _array(self, value: Array, where: str) -> dict[str, Any]:

@@ -145,7 +145,7 @@ def _edge(case: Case) -> Iterator[Caveat]:
         yield Caveat(
             "The strength is at the edge of its grid",
             f"alpha = {alpha:.3g} is the {side} that was tried; a {other} one may be better. Extend the grid (alphas, "
-            "n_alphas, ratio).",
+            "n_alphas, alpha_min_ratio).",
         )
 
 

@@ -16,7 +16,7 @@ from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils import _safe_indexing
 
 from manykernels.estimators import GaussianMKL, NonlinearMKL, concordance_index
-from manykernels.estimators.banks import with_kernels_of
+from manykernels.estimators.groups import with_kernels_of
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.inspection.evidence.importance import pooled_drops, score_drops
 from manykernels.inspection.pipelines import after_steps_of, fresh, last_step, unwrapped

@@ -25,8 +25,9 @@ def check_one_prediction(estimator: Any) -> None:
     """Refuse a model of several quantiles, whose predictions have no errors to report."""
     if getattr(estimator, "_levels", None) is not None:
         raise InvalidInputError(
-            f"Reports are of one prediction a sample, but this model has the quantiles tau={estimator.tau!r}. Report a "
-            "model of one of them; its own score(X, y) is the share of the quantile losses that is saved."
+            "Reports are of one prediction a sample, but this model has the quantiles "
+            f"tau={estimator._levels.tolist()}. Report a model of one of them; its own score(X, y) is the share of the "
+            "quantile losses that is saved."
         )
 
 

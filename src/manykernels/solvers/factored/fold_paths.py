@@ -84,8 +84,9 @@ def factored_folds(
     rows less those of the rows held out: one reading of the rows serves every fold and every strength. A pass over all
     kernels certifies all folds, for the exact kernels, and names the kernels that enter.
 
-    Standardization, widths and bins are those of all rows: as those of
-    ``MKLRegressorCV(fold_kernels="shared")``, folds see the columns, though not the targets, of the rows they hold out.
+    Standardization, widths and bins are those of all rows: as with
+    ``MKLRegressorCV(search={"fold_kernels": "shared"})``, folds see the columns, though not the targets, of the rows
+    they hold out.
 
     Parameters
     ----------
