@@ -104,7 +104,7 @@ def test_scores_are_those_of_folds_with_their_own_kernels(name: str, n_targets: 
     tried = auto.cv_results_.query("kernels != 'no kernels'") if "kernels" in auto.cv_results_ else auto.cv_results_
     assert together == [3] * len(tried)
     # Of strongly convex objectives within a gap of their minima minimizers differ by its root.
-    apart = 4 * np.sqrt(GRIDS[name]["search"].get("fold_tol", 1e-8))
+    apart = 4 * np.sqrt(GRIDS[name].get("search", {}).get("fold_tol", 1e-8))
     first, second = (_common(model.cv_results_, other.cv_results_) for model, other in ((own, auto), (auto, own)))
     pd.testing.assert_frame_equal(first, second, rtol=apart, atol=apart)
     assert auto.n_folds_ == own.n_folds_ == 3

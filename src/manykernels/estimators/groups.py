@@ -219,7 +219,7 @@ class TakesGroups(BaseEstimator):
     def _group(self, name: str) -> Any:
         """Return a group of parameters, with their defaults where they were not given."""
         kind = GROUPS[name]
-        group = kind.of(getattr(self, name), name)
+        group = kind.of(getattr(self, name, None), name)  # estimators of users need not have all of them
         known = self._uses.get(name, kind.names())
         foreign = [own for own in kind.names() if own not in known and getattr(group, own) != getattr(kind(), own)]
         if foreign:
@@ -253,6 +253,8 @@ class TakesGroups(BaseEstimator):
         """
         found: dict[str, Any] = super().get_params(deep)
         for name in self._groups if deep else ():
+            if name not in found:
+                continue
             own = GROUPS[name]().get_params() | (dict(found[name]) if isinstance(found[name], Mapping) else {})
             found = {f"{name}__{key}": value for key, value in own.items()} | found
         return found
