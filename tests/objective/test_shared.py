@@ -7,7 +7,7 @@ import pytest
 
 from manykernels import IncompatibleError, InvalidInputError, get_regularizer
 from manykernels.objective import Multinomial, Problem
-from manykernels.objective.shared import get_shared_loss
+from manykernels.objective.losses import get_shared_loss
 
 RNG = np.random.default_rng(0)
 SCORES = 2.0 * RNG.normal(size=(7, 3))

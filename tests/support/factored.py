@@ -10,9 +10,10 @@ from manykernels import KernelBank, solve
 from manykernels.grams.factored import FactoredStack, factored_stack
 from manykernels.grams.rows import is_chunked, with_target
 from manykernels.kernels import Linear
+from manykernels.objective.losses import get_loss
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import Solution
-from manykernels.solvers.solve import loss_of, problem_of
+from manykernels.solvers.solve import problem_of
 
 ADDITIVE = KernelBank.per_feature(Linear(), widths=("0.5*median", "median", "2*median"), standardize=True)
 
@@ -32,7 +33,7 @@ def largest_strength(X: Any, y: Any, bank: Any, loss: Any = "logistic", **option
     if is_chunked(X):
         X, y = with_target(X, y)
     stack = bank if isinstance(bank, FactoredStack) else factored_stack(X, bank)
-    return problem_of(stack, np.asarray(y), loss_of(loss), get_regularizer("l1", 1.0), **options).strength_max()
+    return problem_of(stack, np.asarray(y), get_loss(loss), get_regularizer("l1", 1.0), **options).strength_max()
 
 
 def additive_names(found: Solution) -> list[str]:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams import GramStack, build_stack
-from manykernels.grams.factored import FactoredStack, served_by
+from manykernels.grams.factored import served_by
 from manykernels.grams.factored.features import by_levels
 from manykernels.grams.plan import (
     FACTORED,
@@ -61,7 +61,7 @@ class Training:
     @property
     def factored(self) -> bool:
         """Whether kernels are held as factors."""
-        return isinstance(self.stack, FactoredStack)
+        return self.stack.has_factors
 
     @property
     def without_matrix(self) -> bool:

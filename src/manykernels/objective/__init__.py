@@ -22,6 +22,8 @@ from manykernels.objective.losses import (
     survival_target,
 )
 from manykernels.objective.losses.base import ClassificationLoss, RegressionLoss
+from manykernels.objective.losses.multinomial import Multinomial
+from manykernels.objective.losses.outputs import SharedLoss
 from manykernels.objective.losses.survival import survival_array
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import (
@@ -40,7 +42,6 @@ from manykernels.objective.regularizers import (
 )
 from manykernels.objective.regularizers.elastic_net_ball import elastic_net_linear, elastic_net_reciprocals
 from manykernels.objective.screening import proved_inactive
-from manykernels.objective.shared import Multinomial, SharedLoss
 
 __all__ = [
     "LOSSES",

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,11 @@ from manykernels.grams import GramStack, as_stack
 from manykernels.grams.rows import RowVector
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.dual_norms import PLAIN_BUDGET, SHARP, settled_norms
-from manykernels.objective.losses import get_loss
+from manykernels.objective.losses import get_loss, get_shared_loss
 from manykernels.objective.losses.bound import BoundLoss, SampleSum
 from manykernels.objective.losses.rows import LossOnRows, rows_weight
-from manykernels.objective.regularizers.base import Regularizer
+from manykernels.objective.regularizers.base import Regularizer, check_regularizer
 from manykernels.objective.rounding import EPS, FEW, growth, term_sizes
-from manykernels.objective.shared.losses import get_shared_loss
 from manykernels.validation.arrays import check_positive_vector, check_vector
 
 __all__ = ["Certificate", "KKTResiduals", "Problem"]
@@ -115,11 +114,7 @@ class Problem:
             self._set("fit_intercept", not self.loss.couples_samples)
         elif self.fit_intercept and self.loss.couples_samples:
             raise InvalidInputError(f"The {self.loss.name} loss has no intercept: set fit_intercept=False.")
-        if not isinstance(self.regularizer, Regularizer):
-            raise InvalidInputError(
-                f"regularizer must be a Regularizer such as BlockL1(0.1), got {self.regularizer!r}; "
-                "get_regularizer(name, strength) makes one from a name."
-            )
+        check_regularizer(self.regularizer)
         y = self.loss.check_target(self.y)
         if isinstance(y, np.ndarray):  # factors take columns in turn
             y = _frozen(np.asfortranarray(y) if self.stack.has_factors else y)
@@ -247,8 +242,7 @@ class Problem:
     @property
     def dual_box(self) -> tuple[Array, Array]:
         """Ends of the box of ``rho``, of a sum over samples."""
-        assert isinstance(self.bound, SampleSum)
-        return self.bound.box
+        return cast("SampleSum", self.bound).box
 
     def over(self, twin: GramStack) -> Problem:
         """Return the problem on a twin of its stack, which holds the same kernels: nothing is checked again.

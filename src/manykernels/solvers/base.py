@@ -38,7 +38,7 @@ from manykernels.validation.parameters import check_flag
 
 def check_problem(problem: Any) -> None:
     """Raise ``InvalidInputError`` unless it is a `Problem`; most often somebody gave the kernels alone."""
-    if not isinstance(problem, Problem):
+    if not hasattr(problem, "certificate"):
         raise InvalidInputError(
             f"problem must be a Problem, got {type(problem).__name__}. Make one: "
             'Problem(kernels, y, get_loss("hinge"), get_regularizer("simplex", 0.1)).'

@@ -19,17 +19,17 @@ from numpy.typing import ArrayLike
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack, as_stack
 from manykernels.grams.expansion import KernelExpansion
-from manykernels.grams.factored import FactoredStack, factored_stack, reads_rows
+from manykernels.grams.factored import factored_stack, reads_rows
 from manykernels.grams.plan import FACTORED
 from manykernels.grams.rows import RowVector, here, is_chunked, with_target
 from manykernels.grams.training import Training, open_training, plan_for
 from manykernels.kernels import KernelBank, Pairs
 from manykernels.kernels.bank.columns import Table
-from manykernels.objective.losses import CoupledLoss, Loss, get_loss, survival_target
+from manykernels.objective.losses import CoupledLoss, Loss, SharedLoss, get_loss, survival_target
 from manykernels.objective.losses.survival import check_survival
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
-from manykernels.objective.shared import SharedLoss
+from manykernels.objective.regularizers.base import check_regularizer
 from manykernels.solvers.base import Solver, check_warm_start
 from manykernels.solvers.factored.fallback import stays_on_workers
 from manykernels.solvers.factored.model import FactorFunctions
@@ -153,7 +153,7 @@ def solve(
     ((5, 2), {'x0'})
     """
     check_choice(outputs, ("shared", "own"), "outputs")
-    known = loss_of(loss)
+    known = get_loss(loss)
     first = _regularizer(regularizer, strength, alpha, relative_strength)
     if is_chunked(X):
         X, y = with_target(X, y)
@@ -235,7 +235,7 @@ class _Given:
         kept = np.flatnonzero(weight)
         if kept.size == 0:
             raise InvalidInputError("sample_weight is zero for every sample; at least one must be positive.")
-        if is_chunked(self.X) or isinstance(self.kernels, FactoredStack):
+        if is_chunked(self.X) or getattr(self.kernels, "has_factors", False):
             raise InvalidInputError(
                 f"sample_weight is zero for {len(weight) - len(kept)} of {len(weight)} samples, which kernels held as "
                 "factors of all rows, or rows in chunks, cannot leave out. Leave them out of the table, or pass a "
@@ -259,7 +259,7 @@ class _Given:
             if isinstance(self.kernels, KernelBank):
                 raise InvalidInputError("A KernelBank needs the table that it is for: solve(bank, y, X=table, ...).")
             return _Opened(as_stack(self.kernels))
-        if isinstance(self.kernels, (GramStack, np.ndarray)):
+        if not hasattr(self.kernels, "fit"):
             raise InvalidInputError("X is the table of a KernelBank, and these kernels are matrices: leave X out.")
         if is_chunked(self.X):
             return _Opened(factored_stack(self.X, self.kernels))
@@ -305,19 +305,12 @@ def _target(y: Any, loss: Any) -> Any:
     return y if hasattr(y, "dask") or isinstance(y, RowVector) else np.asarray(y)
 
 
-def loss_of(loss: Any, parameters: dict[str, Any] | None = None) -> Any:
-    """Return a loss, which may be given by name, also one of several targets or of all samples together."""
-    if isinstance(loss, SharedLoss):
-        return loss
-    return get_loss(loss, **(parameters or {}))
-
-
 def obstacle_to_factors(loss: Any, regularizer: Any, solver: Any) -> str | None:
     """Return what keeps a problem from kernels held as factors, and what to do about it; None for nothing."""
     name = getattr(solver, "name", solver)
     if name not in ("auto", FactoredNewton.name):
         return f"solver={name!r} works on N x N matrices; take solver='auto'"
-    return next(iter(FactoredNewton.unable(getattr(loss, "each", loss), regularizer)), None)
+    return next(iter(FactoredNewton.unable(loss.each, regularizer)), None)
 
 
 def problem_of(stack: Any, y: Any, loss: Any, regularizer: Regularizer, **given: Any) -> Problem:
@@ -381,7 +374,8 @@ def _regularizer(
     told = {name: value for name, value in told.items() if value is not None}
     for name, value in told.items():
         check_positive(value, name)
-    if isinstance(regularizer, Regularizer):
+    if not isinstance(regularizer, str):
+        check_regularizer(regularizer)
         if told and told != {"strength": regularizer.strength}:
             name, value = next(pair for pair in told.items() if pair != ("strength", regularizer.strength))
             raise InvalidInputError(

@@ -7,8 +7,7 @@ import pytest
 from tests.support.factored import on_factors
 
 from manykernels import KernelBank
-from manykernels.objective.losses import get_loss
-from manykernels.objective.shared import get_shared_loss
+from manykernels.objective.losses import get_loss, get_shared_loss
 
 KINKED = ("hinge", "epsilon_insensitive", "quantile")
 

@@ -380,7 +380,7 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
         """Return the penalties to try, after a look at what decides the grid, also where it is given."""
         alpha_grid(1.0, self.n_alphas, self._search_options.alpha_min_ratio)
         penalty = self._named_penalty
-        if isinstance(penalty, Regularizer):
+        if not isinstance(penalty, str):
             return [PenaltyFamily(penalty, {})]
         shape = shape_of(REGULARIZERS[penalty])
         own = {name: getattr(self, name) for name in shape if name != "l1_ratio"}

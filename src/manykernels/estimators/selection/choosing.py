@@ -40,7 +40,6 @@ from manykernels.estimators.supervised.problems import Fit, end_of, solve_proble
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import sample_weights
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError
-from manykernels.grams.factored import FactoredStack
 from manykernels.grams.plan import FACTORED, GRAM
 from manykernels.objective.regularizers import BlockL1, ElasticNet, Regularizer
 from manykernels.solvers import Solution, Status
@@ -139,7 +138,7 @@ def _solved(
 
 def _averages(problems: list[Problem], mixture: Mixture, solver: str | Solver) -> bool:
     """Whether models of a mixture come from one eigendecomposition."""
-    matrices, plain = not isinstance(problems[0].stack, FactoredStack), solver == AUTO
+    matrices, plain = not problems[0].stack.has_factors, solver == AUTO
     return matrices and plain and mixture.mixing == 0 and can_average([problem.loss for problem in problems])
 
 

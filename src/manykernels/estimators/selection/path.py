@@ -22,12 +22,12 @@ from manykernels.grams import GramStack
 from manykernels.grams.training import is_precomputed, open_training
 from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.kernels.tables.encoding import some
-from manykernels.objective.losses import survival_target
+from manykernels.objective.losses import get_loss, survival_target
 from manykernels.objective.losses.survival import FIELDS, check_survival
 from manykernels.objective.regularizers import Regularizer, get_regularizer
 from manykernels.solvers import Solution, Solver, Status, get_solver
 from manykernels.solvers.progress import count_to
-from manykernels.solvers.solve import loss_of, obstacle_to_factors, problem_of
+from manykernels.solvers.solve import obstacle_to_factors, problem_of
 from manykernels.threads import blas_threads
 
 if TYPE_CHECKING:
@@ -328,7 +328,7 @@ def regularization_path(
     (0, 'x1: gaussian(width=0.5*median)')
     """
     check_parameters({"outputs": outputs, "representation": representation})
-    known = loss_of(loss, loss_parameters)
+    known = get_loss(loss, **(loss_parameters or {}))
     family = PenaltyFamily(penalty, penalty_parameters or {})
     obstacle = obstacle_to_factors(known, family.at(1.0, 1.0), solver)
     fit_intercept &= not known.couples_samples

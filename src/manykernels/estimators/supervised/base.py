@@ -58,7 +58,6 @@ from manykernels.objective.losses import LOSSES, Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import REGULARIZERS, Regularizer, get_regularizer
 from manykernels.objective.screening import proved_inactive
-from manykernels.objective.shared import SharedLoss
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.factored.model import FactorFunctions
 from manykernels.solvers.solve import obstacle_to_factors
@@ -264,7 +263,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         return loss
 
     def _checked_penalty(self, total_weight: float) -> Regularizer:
-        if isinstance(self.penalty, Regularizer):
+        if not isinstance(self.penalty, str):
             return self.penalty
         own = _own(REGULARIZERS[self.penalty], self.get_params(deep=False))
         alpha = 1.0 if isinstance(self.alpha, str) else self.alpha  # found for each problem, see ``_learn``
@@ -382,7 +381,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         as_solved = fit
         self._expansion, fit = expanded(training, fit)
         loss: Any = fit.problems[0].loss
-        self._loss = loss.each if isinstance(loss, SharedLoss) else loss
+        self._loss = loss.each
         pairs = zip(fit.problems, fit.solutions, strict=True)
         proofs = np.array([proved_inactive(problem, found.certificate) for problem, found in pairs])
         self.proved_inactive_ = proofs[0] if self._single or self._shares_weights else proofs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -123,17 +123,17 @@ Expansion = KernelExpansion | FactoredExpansion
 def expanded(training: Training, fit: Fit) -> tuple[Expansion, Fit]:
     """Return what a model keeps of solutions, and the solutions, whose intercepts take up what centering removes."""
     weights = np.array([found.kernel_weights for found in fit.solutions])
-    if not isinstance(training.stack, FactoredStack):
+    if not training.stack.has_factors:
         rho = np.vstack([found.dual_coef.T for found in fit.solutions])
         return KernelExpansion.of(training.bank, training.prepared, weights, rho), fit
-    active = np.flatnonzero(weights.any(axis=0))
+    stack, active = cast("FactoredStack", training.stack), np.flatnonzero(weights.any(axis=0))
     place = {int(m): slot for slot, m in enumerate(active)}
     parts: list[KernelPart] = []
     solutions: list[Solution] = []
     for target, found in enumerate(fit.solutions):
         functions: Any = found.functions
         alive = [component for component in functions.components if component.kernel in place]
-        own = [_part(training.stack, component, target, place, training.centered) for component in alive]
+        own = [_part(stack, component, target, place, training.centered) for component in alive]
         parts += own
         # Without an intercept a shift of all scores says nothing: it is left out.
         free, shape = fit.problems[target].fit_intercept, np.shape(found.intercept)

@@ -14,7 +14,6 @@ import numpy as np
 
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import GramStack
-from manykernels.grams.factored import FactoredStack
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
@@ -63,7 +62,7 @@ def _alike(problems: Sequence[Problem]) -> bool:
     first = problems[0]
     fixed = Capability.FIXED_WEIGHTS in first.regularizer.capabilities and not first.shared
     same = all((problem.loss, problem.regularizer) == (first.loss, first.regularizer) for problem in problems)
-    matrices = not isinstance(first.stack, FactoredStack)
+    matrices = not first.stack.has_factors
     return matrices and fixed and same and len(problems) > 1 and first.loss.linear_dual and first.loss.curvature == 1
 
 
@@ -203,7 +202,7 @@ def without_negligible(problem: Problem, solution: Solution, tol: float) -> Solu
     pass, since what is returned is certified as it is.
     """
     loss, sizes = problem.loss, np.abs(solution.dual_coef)
-    if isinstance(problem.stack, FactoredStack):
+    if problem.stack.has_factors:
         return solution  # its functions are no expansions in samples, so that none of these is worth leaving out
     prunable = loss.kink > 0 or (loss.task == "classification" and not loss.entropic)
     if not prunable or solution.status is not Status.CONVERGED:

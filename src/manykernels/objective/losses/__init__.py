@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from manykernels.exceptions import InvalidInputError
+from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.objective.losses.base import Loss
 from manykernels.objective.losses.classification import Hinge, Logistic, SquaredHinge
 from manykernels.objective.losses.counts import Gamma, Poisson
 from manykernels.objective.losses.coupled import CoupledLoss
 from manykernels.objective.losses.cox import CoxPartial, survival_target
+from manykernels.objective.losses.multinomial import Multinomial
+from manykernels.objective.losses.outputs import Separable, SharedLoss
 from manykernels.objective.losses.regression import EpsilonInsensitive, Huber, Quantile, Squared
 from manykernels.validation.names import LOSS_NAMES, hint
 
@@ -24,11 +26,14 @@ __all__ = [
     "Huber",
     "Logistic",
     "Loss",
+    "Multinomial",
     "Poisson",
     "Quantile",
+    "SharedLoss",
     "Squared",
     "SquaredHinge",
     "get_loss",
+    "get_shared_loss",
     "survival_target",
 ]
 
@@ -40,13 +45,16 @@ LOSSES: dict[str, type[Loss]] = {
 COUPLED_LOSSES: dict[str, type[CoupledLoss]] = {CoxPartial.name: CoxPartial}
 """Losses that couple samples."""
 
+OUTPUT_LOSSES: dict[str, type[SharedLoss]] = {Logistic.name: Multinomial}
+"""Losses of several scores by the name of their loss of one score; of all others they are sums over outputs."""
 
-def get_loss(loss: str | Loss | CoupledLoss, **params: Any) -> Any:
+
+def get_loss(loss: str | Loss | CoupledLoss | SharedLoss, **params: Any) -> Any:
     """Return a loss from its name and parameters; an object is returned as it is.
 
     Parameters
     ----------
-    loss : str, Loss or CoupledLoss
+    loss : str, Loss, CoupledLoss or SharedLoss
         A name in ``LOSSES`` or ``COUPLED_LOSSES``, or a loss.
     **params
         Parameters of the named loss, such as ``epsilon``.
@@ -66,7 +74,7 @@ def get_loss(loss: str | Loss | CoupledLoss, **params: Any) -> Any:
     >>> get_loss("huber", delta=2.0)
     Huber(delta=2.0)
     """
-    if isinstance(loss, Loss | CoupledLoss):
+    if hasattr(loss, "bind"):
         if params:
             raise InvalidInputError(
                 f"{loss!r} already has its parameters; drop {sorted(params)} or pass the loss by name."
@@ -80,3 +88,40 @@ def get_loss(loss: str | Loss | CoupledLoss, **params: Any) -> Any:
         return kinds[loss](**params)
     except TypeError as error:
         raise InvalidInputError(f"Loss {loss!r} does not take {sorted(params)}: {error}.") from error
+
+
+def get_shared_loss(loss: str | Loss | SharedLoss, *, kinks: bool = False) -> SharedLoss:
+    """Return the loss of several scores that a loss of one score stands for: ``"logistic"`` for the multinomial one.
+
+    Parameters
+    ----------
+    loss : str, Loss or SharedLoss
+    kinks : bool, default=False
+        Whether a loss with kinks will do, as it does where it is smoothed.
+
+    Returns
+    -------
+    SharedLoss
+
+    Raises
+    ------
+    IncompatibleError
+        If it has kinks.
+
+    Examples
+    --------
+    >>> get_shared_loss("logistic").name, get_shared_loss("huber").name
+    ('multinomial', 'huber')
+    """
+    known = get_loss(loss)
+    if known.each is not known:
+        return known
+    if known.name in OUTPUT_LOSSES:
+        return OUTPUT_LOSSES[known.name]()
+    if not known.smooth and not kinks:
+        instead = "'squared_hinge' or 'logistic'" if known.task == "classification" else "'squared' or 'huber'"
+        raise IncompatibleError(
+            f"outputs='shared' needs a loss with derivatives on N x N matrices, and {known.name!r} has kinks. Use "
+            f"{instead}, outputs='own', or representation='factored', which smooths it inside the certificate."
+        )
+    return Separable(known)

@@ -137,6 +137,11 @@ class Loss(abc.ABC):
             If a value cannot be used.
         """
 
+    @property
+    def each(self) -> Loss:
+        """The loss of one score: itself."""
+        return self
+
     def why_no_constant(self, y: Array) -> str:
         """Return why no finite constant fits these targets best, in words; empty if one does.
 

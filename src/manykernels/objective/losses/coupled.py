@@ -33,6 +33,11 @@ class CoupledLoss(abc.ABC):
     couples_samples: ClassVar[bool] = True
     capabilities: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE})
 
+    @property
+    def each(self) -> CoupledLoss:
+        """The loss itself, as `Loss` and `SharedLoss` have one of a single score."""
+        return self
+
     @abc.abstractmethod
     def check_target(self, y: Any) -> Array:
         """Return the target as float64 (N,), or raise ``InvalidInputError`` saying what cannot be used."""

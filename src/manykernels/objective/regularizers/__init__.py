@@ -58,7 +58,7 @@ def get_regularizer(regularizer: str | Regularizer, strength: float | None = Non
     >>> get_regularizer("elasticnet", 0.1, l1_ratio=0.9)
     ElasticNet(strength=0.1, l1_ratio=0.9)
     """
-    if isinstance(regularizer, Regularizer):
+    if not isinstance(regularizer, str) and hasattr(regularizer, "dual_scale"):
         if params or strength not in (None, regularizer.strength):
             raise InvalidInputError(f"{regularizer!r} already has its strength and parameters; pass no others.")
         return regularizer

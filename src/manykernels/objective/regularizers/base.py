@@ -531,3 +531,12 @@ class Regularizer:
     def _lacks(self, capability: Capability) -> IncompatibleError:
         """Return the error that says what this regularizer has not been given."""
         return IncompatibleError(f"The regularizer '{self.name}' does not have {capability.words}.")
+
+
+def check_regularizer(penalty: Any) -> None:
+    """Raise ``InvalidInputError`` unless it can do what every penalty can; most often it is a name."""
+    if not hasattr(penalty, "dual_scale"):
+        raise InvalidInputError(
+            f"regularizer must be a Regularizer such as BlockL1(0.1), got {penalty!r}; "
+            "get_regularizer(name, strength) makes one from a name."
+        )

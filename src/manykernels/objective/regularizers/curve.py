@@ -131,16 +131,7 @@ class Curve:
         return self.exponent / (self.exponent - 1.0) if self.exponent > 1 else np.inf
 
     def take(self, kernels: Any) -> Curve:
-        """Return the curve of some of the kernels.
-
-        Parameters
-        ----------
-        kernels : slice, mask or positions
-
-        Returns
-        -------
-        Curve
-        """
+        """Return the curve of some of the kernels."""
         if self.uniform:
             return self
         parts = {name: getattr(self, name) for name in ("linear", "ridge")}
@@ -149,16 +140,7 @@ class Curve:
     # --- values and proximal steps ----------------------------------------------------------------------------------
 
     def value(self, t: Array) -> float:
-        """Return ``Omega(t)``.
-
-        Parameters
-        ----------
-        t : ndarray of shape (n_kernels,)
-
-        Returns
-        -------
-        float
-        """
+        """Return ``Omega(t)``."""
         t = np.asarray(t)
         with np.errstate(over="ignore"):
             if self.elastic:
@@ -170,16 +152,7 @@ class Curve:
             return linear + 0.5 * self.power * size * size
 
     def conjugate(self, u: Array) -> float:
-        """Return ``Omega*(u)``, possibly infinite.
-
-        Parameters
-        ----------
-        u : ndarray of shape (n_kernels,)
-
-        Returns
-        -------
-        float
-        """
+        """Return ``Omega*(u)``, possibly infinite."""
         excess = self._excess(u)
         with np.errstate(over="ignore"):
             if self.elastic:
@@ -204,16 +177,7 @@ class Curve:
         return 0.5 * float(np.sum(np.divide(excess**2, self.ridge, out=np.zeros(np.shape(u)), where=~bare)))
 
     def dual_scale(self, u: Array) -> float:
-        """Return the largest ``c`` in [0, 1] for which ``conjugate(c u)`` is finite.
-
-        Parameters
-        ----------
-        u : ndarray of shape (n_kernels,)
-
-        Returns
-        -------
-        float
-        """
+        """Return the largest ``c`` in [0, 1] for which ``conjugate(c u)`` is finite."""
         if not self.dual_constraint:
             return 1.0
         bare, u = np.broadcast_to(self.ridge == 0, np.shape(u)), np.asarray(u)
@@ -221,18 +185,7 @@ class Curve:
         return float(np.min(limit / np.maximum(u[bare], limit), initial=1.0))
 
     def prox(self, t: Array, step: Any) -> Array:
-        """Return ``argmin_x |x - t|^2 / 2 + step Omega(x)`` over ``x >= 0``.
-
-        Parameters
-        ----------
-        t : ndarray of shape (n_kernels,)
-        step : float or ndarray of shape (n_kernels,)
-            One for each kernel if the penalty is a sum over kernels.
-
-        Returns
-        -------
-        ndarray of shape (n_kernels,)
-        """
+        """Return ``argmin_x |x - t|^2 / 2 + step Omega(x)`` over ``x >= 0``."""
         shifted = np.maximum(np.asarray(t, dtype=np.float64) - step * self.linear, 0.0)
         if self.elastic:
             return shifted / (1.0 + step * self.ridge)
@@ -242,46 +195,18 @@ class Curve:
         return top * _square_prox(shifted / top, strength, self.exponent) if top > 0 and strength > 0 else shifted
 
     def strength_max(self, u: Array) -> float:
-        """Return by how much the penalty must be multiplied for the zero model to be optimal, at ``u``.
-
-        Parameters
-        ----------
-        u : ndarray of shape (n_kernels,)
-
-        Returns
-        -------
-        float
-            Infinite where the penalty is flat at zero, 0 if ``u`` is zero.
-        """
+        """Return by how much the penalty must be multiplied for the zero model to be optimal, at ``u``."""
         u, slopes = np.asarray(u), np.broadcast_to(self.linear, np.shape(u))
         return float(np.max(np.divide(u, slopes, out=np.where(u > 0, np.inf, 0.0), where=slopes > 0), initial=0.0))
 
     def threshold(self, t: Array) -> Any:
-        """Return the slopes at zero of kernels without a norm, the others having norms ``t``.
-
-        Parameters
-        ----------
-        t : ndarray of shape (n_kernels,)
-
-        Returns
-        -------
-        float or ndarray of shape (n_kernels,)
-        """
+        """Return the slopes at zero of kernels without a norm, the others having norms ``t``."""
         return self.linear + self.power * float(np.sum(t)) if self.power and self.exponent == 1 else self.linear
 
     # --- derivatives ------------------------------------------------------------------------------------------------
 
     def derivative(self, t: Array) -> Array:
-        """Return ``dOmega / dt_m``, at zero the derivative to the right.
-
-        Parameters
-        ----------
-        t : ndarray of shape (n_kernels,)
-
-        Returns
-        -------
-        ndarray of shape (n_kernels,)
-        """
+        """Return ``dOmega / dt_m``, at zero the derivative to the right."""
         t = np.asarray(t, dtype=np.float64)
         if self.elastic:
             return self.linear + self.ridge * t
@@ -290,16 +215,7 @@ class Curve:
         return self.linear + self.power * _gradient(t, self.exponent)
 
     def curvature(self, t: Array) -> tuple[Array, Array]:
-        """Return ``h`` and ``g`` with the second derivatives ``diag(h) + g g'``, ``h`` infinite where one is.
-
-        Parameters
-        ----------
-        t : ndarray of shape (n_kernels,)
-
-        Returns
-        -------
-        diagonal, coupling : ndarray of shape (n_kernels,)
-        """
+        """Return ``h`` and ``g`` with the second derivatives ``diag(h) + g g'``, ``h`` infinite where one is."""
         t = np.asarray(t, dtype=np.float64)
         if self.elastic:
             return np.full(t.shape, self.ridge), np.zeros(t.shape)
@@ -312,16 +228,7 @@ class Curve:
         return diagonal, np.sqrt(self.power * (2.0 - q)) * (t / size) ** (q - 1.0)
 
     def conjugate_derivative(self, u: Array) -> Array:
-        """Return ``dOmega* / du_m``, where the conjugate is differentiable.
-
-        Parameters
-        ----------
-        u : ndarray of shape (n_kernels,)
-
-        Returns
-        -------
-        ndarray of shape (n_kernels,)
-        """
+        """Return ``dOmega* / du_m``, where the conjugate is differentiable."""
         excess = self._excess(u)
         if self.elastic:
             return excess / self.ridge
@@ -332,16 +239,7 @@ class Curve:
     # --- kernel weights ---------------------------------------------------------------------------------------------
 
     def weights_from_norms(self, t: Array) -> Array:
-        """Return ``t / Omega'(t)`` (M,), also where both vanish alike.
-
-        Parameters
-        ----------
-        t : ndarray of shape (n_kernels,)
-
-        Returns
-        -------
-        ndarray of shape (n_kernels,)
-        """
+        """Return ``t / Omega'(t)`` (M,), also where both vanish alike."""
         t = np.asarray(t, dtype=np.float64)
         if not self.elastic and not self.coupled and not self.slanted:
             return np.asarray(t ** (2.0 - self.exponent) / self.power)
@@ -363,14 +261,6 @@ class Curve:
         """Return the squares of ``B``, which solves ``B = Omega'(d B)``, and the derivatives of ``B^2 / 2``.
 
         ``B = a / (1 - r d)``, or ``(C d^(q - 1))^(1 / (2 - q))``; zero where there is a ridge term only.
-
-        Parameters
-        ----------
-        d : ndarray of shape (n_kernels,)
-
-        Returns
-        -------
-        squares, slopes : ndarray of shape (n_kernels,)
         """
         d = np.asarray(d, dtype=np.float64)
         if not self.slanted and (self.elastic or self.exponent == 2):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from manykernels.grams.factored import FactoredStack
 from manykernels.grams.plan import format_bytes
 from manykernels.objective.problem import Problem
@@ -13,8 +15,7 @@ MOST_NAMES = 3
 
 def obstacle(problem: Problem, state: State, tol: float) -> str:
     """Return which kernels have too coarse factors and what would help; empty if that is not what keeps the gap."""
-    stack = problem.stack
-    assert isinstance(stack, FactoredStack)
+    stack = cast("FactoredStack", problem.stack)
     if state.objective is None:
         return ""
     alive = state.objective.kernels[state.objective.penalty.norms(state.point.v) > 0].tolist()

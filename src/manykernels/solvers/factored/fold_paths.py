@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -130,7 +130,7 @@ def factored_folds(
     >>> path.frame().columns.tolist(), bool(path.best == path.strengths[-1])
     (['alpha', 'mean_error', 'std_error', 'n_active', 'gap'], True)
     """
-    stack = bank if isinstance(bank, FactoredStack) else factored_stack(X, bank)
+    stack = cast("FactoredStack", bank) if hasattr(bank, "has_factors") else factored_stack(X, bank)
     if stack.table.chunked:
         raise IncompatibleError("factored_folds reads rows in memory; for rows in chunks, call solve on parts.")
     target = check_vector(y, stack.n_samples, "y")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,8 +121,7 @@ class WorkingMatrices:
     """
 
     def __init__(self, problem: Problem, tol: float) -> None:
-        assert isinstance(problem.stack, FactoredStack)
-        self.problem, self.stack = problem, problem.stack
+        self.problem, self.stack = problem, cast("FactoredStack", problem.stack)
         self._dtype = np.dtype(np.float32 if tol >= SINGLE_PRECISION_TOL else np.float64)
         self.whole: list[int] = []
         self._matrices: list[Array] = []
@@ -133,8 +132,7 @@ class WorkingMatrices:
     def over(self, problem: Problem) -> WorkingMatrices:
         """Return the same matrices for another problem on the same kernels and rows, which begins where this one is."""
         other = copy(self)
-        assert isinstance(problem.stack, FactoredStack)
-        other.problem, other.stack = problem, problem.stack
+        other.problem, other.stack = problem, cast("FactoredStack", problem.stack)
         return other
 
     @property

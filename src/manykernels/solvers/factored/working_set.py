@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,8 +58,7 @@ class FactoredWorkingSet:
     def __init__(
         self, problem: Problem, tol: float, max_rounds: int, time_limit: float, first: Quads | None = None
     ) -> None:
-        assert isinstance(problem.stack, FactoredStack)
-        self.problem, self.stack = problem, problem.stack
+        self.problem, self.stack = problem, cast("FactoredStack", problem.stack)
         self.tol, self.max_rounds, self.time_limit = tol, max_rounds, time_limit
         self._first = first
         self._neighbors = self.stack.neighbors()

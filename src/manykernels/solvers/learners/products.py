@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manykernels.objective.losses import Loss
 from manykernels.solvers.run import check_deadline
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ class WeightedProducts:
 
 def does_with_products(problem: Problem) -> bool:
     """Tell whether the stack should form no matrix, and the loss needs none: it has derivatives, sample by sample."""
-    return problem.stack.matrix_free and isinstance(problem.loss, Loss) and problem.loss.smooth and not problem.shared
+    return problem.stack.matrix_free and problem.loss.smooth and not (problem.shared or problem.bound.couples_samples)
 
 
 def weighted_sum(problem: Problem, weights: Array) -> Array | WeightedProducts:

@@ -9,8 +9,9 @@ import numpy as np
 from scipy.special import logsumexp, softmax, xlogy
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.objective.losses import Logistic, Loss
-from manykernels.objective.shared.base import SharedLoss
+from manykernels.objective.losses.base import Loss
+from manykernels.objective.losses.classification import Logistic
+from manykernels.objective.losses.outputs import SharedLoss
 from manykernels.validation.arrays import Array
 
 SLACK = 1e-11  # by which rounding may leave the simplex

@@ -1,4 +1,4 @@
-"""What a loss of several scores a sample is: value, derivative, curvature, conjugate, feasible duals, intercepts."""
+"""Losses of several scores a sample: what they are, and the sum over outputs that any loss of one score makes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from manykernels.exceptions import InvalidInputError
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.losses.base import Loss
 from manykernels.objective.losses.bound import BoundLoss, OutputSum
+from manykernels.objective.projection import project_box_hyperplane
 from manykernels.validation.arrays import Array
+
+__all__ = ["Separable", "SharedLoss"]
 
 
 @dataclass(frozen=True)
@@ -123,3 +127,95 @@ class SharedLoss(abc.ABC):
     @abc.abstractmethod
     def best_intercepts(self, y: Array, f: Array, weight: Array) -> Array:
         """Minimizer over ``b`` (T,) of ``sum_i s_i l(y_i, f_i + b)``."""
+
+
+@dataclass(frozen=True)
+class Separable(SharedLoss):
+    """``l(y_i, z_i) = sum_t l(y_it, z_it)`` for a smooth loss of one score.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import get_loss
+    >>> from manykernels.objective.losses.outputs import Separable
+    >>> Separable(get_loss("squared")).value(np.array([[1.0, 2.0]]), np.array([[0.0, 0.0]]))
+    array([2.5])
+    """
+
+    loss: Loss  # squared, Huber, squared hinge,
+
+    @property
+    def name(self) -> str:
+        """That of the loss."""
+        return self.loss.name
+
+    @property
+    def task(self) -> str:
+        """That of the loss."""
+        return self.loss.task
+
+    @property
+    def entropic(self) -> bool:
+        """Whether the conjugate of the loss is its own barrier."""
+        return self.loss.entropic
+
+    @property
+    def each(self) -> Loss:
+        """The loss."""
+        return self.loss
+
+    @property
+    def curvature_bound(self) -> float:
+        """That of the loss."""
+        return self.loss.curvature_bound
+
+    @property
+    def linear_dual(self) -> bool:
+        """Whether it is the squared loss or has its form, with curvature one."""
+        return self.loss.linear_dual and self.loss.curvature == 1
+
+    def check_target(self, y: Array) -> Array:
+        """Return ``y`` as float64 (N, T), every column checked by the loss."""
+        return np.column_stack([self.loss.check_target(column) for column in _matrix(y).T])
+
+    def parts(self, y: Array, z: Array) -> Array:
+        """``l(y_it, z_it)`` (N, T)."""
+        return self.loss.value(y, z)
+
+    def derivative(self, y: Array, z: Array) -> Array:
+        """``dl/dz`` (N, T)."""
+        return self.loss.derivative(y, z)
+
+    def curvature(self, y: Array, z: Array) -> Array:
+        """Second derivatives (N, T)."""
+        return self.loss.second_derivative(y, z)
+
+    def conjugate(self, y: Array, r: Array) -> Array:
+        """``sum_t l*(y_it, -r_it)`` (N,)."""
+        return self.loss.conjugate(y, r).sum(axis=1)
+
+    def feasible(self, y: Array, rho: Array, weight: Array, *, sums: bool) -> Array:
+        """Return the nearest point of the box, and of the columns with a sum of zero if ``sums``."""
+        lo, hi = (weight[:, None] * end for end in self.loss.dual_bounds(y))
+        if not sums:
+            return np.clip(rho, lo, hi)
+        if np.isinf(lo).all() and np.isinf(hi).all():
+            once = rho - rho.mean(axis=0)
+            return once - once.mean(axis=0)  # a second round removes the rounding of a large mean
+        columns = zip(rho.T, lo.T, hi.T, strict=True)
+        return np.column_stack([project_box_hyperplane(*column) for column in columns])
+
+    def best_intercepts(self, y: Array, f: Array, weight: Array) -> Array:
+        """Minimizer of every target, (T,)."""
+        columns = zip(y.T, f.T, strict=True)
+        return np.array([self.loss.best_intercept(*column, weight) for column in columns])
+
+
+def _matrix(y: Array) -> Array:
+    """Return targets as a matrix, or say what they are instead."""
+    targets = np.asarray(y)
+    if targets.ndim != 2 or 0 in targets.shape:
+        raise InvalidInputError(
+            f"Shared weights need one column of y a class or target, shape (n_samples, n_targets), got {targets.shape}."
+        )
+    return targets
