@@ -19,7 +19,7 @@ from manykernels.grams.expansion import KernelExpansion
 from manykernels.grams.factored import FactoredStack
 from manykernels.kernels import FittedBank, FittedPairBank
 from manykernels.kernels.bank.columns import Table
-from manykernels.objective.shared import SharedLoss
+from manykernels.objective.losses import SharedLoss
 from manykernels.threads import blas_limit
 from manykernels.validation.arrays import Array, check_choice
 

@@ -23,7 +23,7 @@ from manykernels.estimators.supervised.leave_out import (
 )
 from manykernels.grams.factored import FactoredStack
 from manykernels.kernels import FittedBank, FittedKernels
-from manykernels.objective.shared import SharedLoss, get_shared_loss
+from manykernels.objective.losses import SharedLoss, get_shared_loss
 from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:

@@ -40,9 +40,9 @@ import numpy as np
 from scipy.linalg import block_diag, cho_factor, cho_solve
 
 from manykernels.exceptions import IncompatibleError
+from manykernels.objective.losses import Multinomial, SharedLoss
 from manykernels.objective.losses.cox import STRATUM
 from manykernels.objective.problem import Problem
-from manykernels.objective.shared import Multinomial, SharedLoss
 from manykernels.validation.arrays import Array
 
 __all__ = ["LeftOut", "Target", "bends_of", "by_factors", "by_matrices", "curvatures", "losses_of_rows", "some_rows"]
