@@ -36,7 +36,7 @@ help:
 	@echo "make test         run the tests and doctests"
 	@echo "make nightly      run all tests, the many cases, pages and programs that make test leaves out too"
 	@echo "make test-portable  run the numerical tests as other processors would: CORES=\"$(CORES)\""
-	@echo "make fuzz         fit hostile problems for MINUTES=$(MINUTES) from SEED=$(SEED) on and judge the answers"
+	@echo "make fuzz         fit hostile problems, use searches and folds, change model files for MINUTES=$(MINUTES) from SEED=$(SEED) on and judge the answers"
 	@echo "make optima       solve the problems of the tests by the conic oracle anew and store the optima"
 	@echo "make lint         check style, types, docstrings and the rules of the house"
 	@echo "make format       apply the style"

@@ -378,3 +378,13 @@ def test_folds_may_have_a_tolerance_of_their_own() -> None:
     assert fine.dual_gap_ <= 1e-4
     assert coarse.dual_gap_ <= 1e-4
     assert (fine.cv_frame()["mean_score"] != coarse.cv_frame()["mean_score"]).any()
+
+
+@pytest.mark.filterwarnings("ignore:The best strength")
+def test_folds_of_a_penalty_that_keeps_every_kernel_solve_each_strength() -> None:
+    """A loss that couples samples has no average over kernels in closed form: asking for one raised."""
+    X, event, time, _, _ = data()
+    bank = KernelBank.per_feature(widths=[1.0])
+    model = MKLSurvivalCV(bank, penalty="ridge", n_alphas=3, cv=2).fit(X, survival_array(event, time))
+    assert model.dual_gap_ <= 1e-4
+    assert np.isfinite(model.cv_frame()["mean_score"]).all()

@@ -1,7 +1,9 @@
 """Draw problems, fit them and judge the answers: ``python -m tests.fuzz --minutes 30 --seed 0``.
 
-Prints failures by class and the share of fits that did not converge, by solver. Failing cases are written as JSON files
-into ``tests/fuzz/cases``, where `test_fuzz.py` replays them.
+Problems on Gram matrices take turns with uses of what is beyond them (`uses`: factors, shared outputs, Cox's loss,
+pairs, searches, cross-validation with weights) and with model files that are changed at random (`files`). Prints
+failures by class and the share of fits that did not converge, by solver. Failing problems are written as JSON files
+into ``tests/fuzz/cases``, where `test_fuzz.py` replays them; uses and files are drawn again from their seed.
 """
 
 from __future__ import annotations
@@ -10,15 +12,34 @@ import argparse
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 
+from tests.fuzz.files import KINDS, judge_file
 from tests.fuzz.generator import Case, draw, with_
 from tests.fuzz.judge import FAILURES, Verdict, judge, with_any_solver
 from tests.fuzz.tables import failures_of
+from tests.fuzz.uses import USES, Judgment, judge_use
 
 CASES = Path(__file__).parent / "cases"
+PROBLEMS = 16  # of a round and worker, beside one use and one file of each kind
+
+
+@dataclass
+class Results:
+    """What has been judged so far."""
+
+    problems: list[tuple[Case, Verdict]] = field(default_factory=list)
+    uses: list[Judgment] = field(default_factory=list)
+    files: list[tuple[str, bool, str]] = field(default_factory=list)  # kind, whether taken, what came out raw
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything did."""
+        found = (*(verdict.failure for _, verdict in self.problems), *(judged.failure for judged in self.uses))
+        return any(found) or any(raw for *_, raw in self.files)
 
 
 def case_of(seed: int) -> Case:
@@ -51,8 +72,10 @@ def main() -> int:
     if options.tables:
         return use_tables(options)
     results = collect(options)
-    print(table(results))
-    return int(any(verdict.failure for _, verdict in results))
+    print(table(results.problems))
+    print(table_of_uses(results.uses))
+    print(table_of_files(results.files))
+    return int(results.failed)
 
 
 def use_tables(options: argparse.Namespace) -> int:
@@ -70,20 +93,36 @@ def use_tables(options: argparse.Namespace) -> int:
     return int(bool(raised))
 
 
-def collect(options: argparse.Namespace) -> list[tuple[Case, Verdict]]:
-    """Judge cases until time or number is used up; tell of failures as they come."""
+def collect(options: argparse.Namespace) -> Results:
+    """Judge problems, uses and files in turn until time or number is used up; tell of failures as they come."""
     stop = time.monotonic() + 60 * options.minutes
     seeds = iter(range(options.seed, options.seed + options.cases))
-    results: list[tuple[Case, Verdict]] = []
+    results, first = Results(), options.seed
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
         while time.monotonic() < stop:
-            batch = list(islice(seeds, 16 * options.workers))
+            batch = list(islice(seeds, PROBLEMS * options.workers))
             if not batch:
                 break
             for case, verdict in pool.map(run_seed, batch):
-                results.append((case, verdict))
+                results.problems.append((case, verdict))
                 tell(case, verdict, options)
+            uses = range(first, first + len(USES) * options.workers)
+            for judged in pool.map(judge_use, uses):
+                results.uses.append(judged)
+                tell_of_use(judged, options)
+            files = range(first, first + len(KINDS) * options.workers)
+            for seed, judged_file in zip(files, pool.map(judge_file, files), strict=True):
+                results.files.append(judged_file)
+                if judged_file[2]:
+                    print(f"file {seed} {judged_file[0]}: {judged_file[2]}", flush=True)
+            first = max(uses.stop, files.stop)
     return results
+
+
+def tell_of_use(judged: Judgment, options: argparse.Namespace) -> None:
+    """Print a failure, and an unconverged use where asked to."""
+    if judged.failure or (options.unconverged and judged.status not in ("converged", "refused")):
+        print(f"use {judged.seed} {judged.kind}: {judged.failure or judged.status}: {judged.detail}", flush=True)
 
 
 def tell(case: Case, verdict: Verdict, options: argparse.Namespace) -> None:
@@ -134,3 +173,30 @@ def _row(solver: str, hostile: bool, own: list[tuple[Case, Verdict]]) -> str:
     share = (len(missed) - rounding) / max(len(own), 1)
     kind = "hostile" if hostile else "ordinary"
     return f"{solver:<32}{kind:<10}{len(own):>8}{len(missed):>13}{inaccurate:>12}{rounding:>13}{share:>9.2%}"
+
+
+def table_of_uses(uses: list[Judgment]) -> str:
+    """Return uses, refusals, fits that did not converge and failures by class, of each kind, as text."""
+    classes = ("wrong", "exception", "hang", "warning", "modified")
+    lines = [
+        "",
+        f"{'use':<18}{'tried':>8}{'refused':>9}{'unconverged':>13}" + "".join(f"{name:>11}" for name in classes),
+    ]
+    for kind in USES:
+        own = [judged for judged in uses if judged.kind == kind]
+        failures, statuses = Counter(judged.failure for judged in own), Counter(judged.status for judged in own)
+        missed = sum(judged.status not in ("converged", "refused") and not judged.failure for judged in own)
+        counts = "".join(f"{failures[name]:>11}" for name in classes)
+        lines.append(f"{kind:<18}{len(own):>8}{statuses['refused']:>9}{missed:>13}{counts}")
+    return "\n".join(lines)
+
+
+def table_of_files(files: list[tuple[str, bool, str]]) -> str:
+    """Return mutated files, how many were taken, and what came out raw, of each kind of model, as text."""
+    lines = ["", f"{'model file':<18}{'mutated':>8}{'taken':>9}{'raw':>13}"]
+    for kind in KINDS:
+        own = [file for file in files if file[0] == kind]
+        lines.append(
+            f"{kind:<18}{len(own):>8}{sum(taken for _, taken, _ in own):>9}{sum(bool(raw) for *_, raw in own):>13}"
+        )
+    return "\n".join([*lines, f"{'all':<18}{len(files):>8}"])

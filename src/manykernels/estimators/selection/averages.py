@@ -68,7 +68,7 @@ class AverageModels:
 
 def can_average(losses: Sequence[Loss]) -> bool:
     """Whether these losses have the derivatives that the models need."""
-    return all(loss.smooth and np.isfinite(loss.curvature_bound) for loss in losses)
+    return all(not loss.couples_samples and loss.smooth and np.isfinite(loss.curvature_bound) for loss in losses)
 
 
 def fit_averages(

@@ -1,0 +1,16 @@
+"""A few mutated model files of every kind of estimator, always the same ones."""
+
+from __future__ import annotations
+
+import pytest
+from tests.fuzz.files import KINDS, judge_file
+
+ROUNDS = 3
+
+
+@pytest.mark.parametrize("place", range(len(KINDS)), ids=list(KINDS))
+def test_a_few_files(place: int) -> None:
+    for round_ in range(ROUNDS):
+        seed = place + round_ * len(KINDS)
+        _, _, raw = judge_file(seed)
+        assert raw == "", f"seed {seed}: {raw}"

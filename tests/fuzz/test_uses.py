@@ -1,0 +1,15 @@
+"""A few uses of factors, shared outputs, Cox's loss, pairs, searches and cross-validation, always the same ones."""
+
+from __future__ import annotations
+
+import pytest
+from tests.fuzz.uses import USES, judge_use
+
+ROUNDS = 2
+
+
+@pytest.mark.parametrize("place", range(len(USES)), ids=list(USES))
+def test_a_few_uses(place: int) -> None:
+    for round_ in range(ROUNDS):
+        judged = judge_use(place + round_ * len(USES))
+        assert judged.failure == "", f"seed {judged.seed}: {judged.detail}"
