@@ -15,7 +15,7 @@ PROMISES = {
     "mixed_table.py": ["missing entries: 20%", "indicator: AUC 0.", "a category nobody has seen"],
     "views_with_gaps.py": ["view0        6      199       41", "informative: view0, view2", "from one view alone"],
     "drug_target_pairs.py": ["5068 pairs of 120 first", "linear() x target sequence", "both new: R2 0.6", "does it"],
-    "quickstart.py": ["relative duality gap", "worst area: gaussian", "first held-out tumor"],
+    "from_csv_to_decision.py": ["manykernels, untouched  0.48", "bmi       0.1", "written to answer.png"],
     "kernel_alignment_pipeline.py": ["uniform      then SVC", "The joint weights are optimal", "one stage"],
     "continuous_widths.py": ["one width a feature: held-out R2 0.9", "widths of the heaviest kernel"],
     "hierarchical_interactions.py": ["pulse x pulse", "age x dose", "Held-out R2: 0.9"],

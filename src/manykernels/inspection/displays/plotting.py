@@ -201,8 +201,13 @@ def font_points() -> float:
 
 def inches_of(ax: Any) -> tuple[float, float]:
     """Return width and height of the axes."""
-    box, (width, height) = ax.get_position(), ax.figure.get_size_inches()
+    box, (width, height) = ax.get_position(), size_of(ax.figure)
     return float(box.width * width), float(box.height * height)
+
+
+def size_of(figure: Any) -> tuple[float, float]:
+    """Return width and height in inches of a figure, or of a part of one."""
+    return float(figure.bbox.width / figure.dpi), float(figure.bbox.height / figure.dpi)
 
 
 def rows_that_fit(ax: Any, reserved: float = 0.0) -> int:
@@ -218,7 +223,7 @@ def letters_that_fit(ax: Any, share: float = LABEL_SHARE) -> int:
 
 def legend_letters(ax: Any) -> int:
     """Return how many letters a legend beside the axes may have a line, so that it does not crowd them out."""
-    return min(32, max(14, int(0.25 * ax.figure.get_size_inches()[0] * POINTS_AN_INCH / 4.5)))
+    return min(32, max(14, int(0.25 * size_of(ax.figure)[0] * POINTS_AN_INCH / 4.5)))
 
 
 def write(ax: Any, *, title: str | None = None, xlabel: str | None = None, **style: Any) -> None:

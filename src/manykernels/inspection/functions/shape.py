@@ -30,6 +30,7 @@ from manykernels.inspection.displays.plotting import (
     ink_of,
     plain,
     require_matplotlib,
+    size_of,
     write,
 )
 from manykernels.inspection.pipelines import unwrapped
@@ -154,7 +155,7 @@ class ShapeDisplay(Display):
 
         Parameters
         ----------
-        figure : matplotlib Figure or None, default=None
+        figure : matplotlib Figure, SubFigure or None, default=None
             Empty figure to draw into; None makes one.
         n_columns : int, default=3
             Most curves beside each other.
@@ -174,7 +175,7 @@ class ShapeDisplay(Display):
         n_rows = -(-len(parts) // n_columns)
         size = (WIDTH * n_columns + 0.6, HEIGHT * n_rows + 0.4)
         drawn: Figure = new_figure(figsize=size) if figure is None else figure
-        if drawn.get_layout_engine() is None:
+        if isinstance(drawn, Figure) and drawn.get_layout_engine() is None:
             drawn.set_layout_engine("constrained")
         n_rows, n_columns = _grid(drawn, len(parts), n_columns)
         shown = parts[: n_rows * n_columns]
@@ -205,7 +206,7 @@ def active_columns(estimator: Any) -> list[str]:
 
 def _grid(figure: Any, n_parts: int, most_columns: int) -> tuple[int, int]:
     """Return how many rows and columns of axes a figure has room for, no more than are wanted."""
-    width, height = figure.get_size_inches()
+    width, height = size_of(figure)
     n_columns = min(most_columns, max(1, int(width / LEAST_WIDTH)))
     return min(-(-n_parts // n_columns), max(1, int(height / LEAST_HEIGHT))), n_columns
 
