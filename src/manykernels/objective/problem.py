@@ -37,6 +37,7 @@ class _DualPoint:
 
     value: float
     rho: Array
+    scores: Array  # behind the coefficients, where conjugates are known at gradients only
     signed: Array
     scale: float
     conjugates: Any
@@ -418,7 +419,7 @@ class Problem:
         scale = self.regularizer.dual_scale(u)
         conjugates = self.bound.conjugate_parts(rho, scale, z)
         penalty = self.regularizer.conjugate(scale * u)
-        return _DualPoint(-float(np.sum(conjugates)) - penalty, rho, signed, scale, conjugates, penalty)
+        return _DualPoint(-float(np.sum(conjugates)) - penalty, rho, z, signed, scale, conjugates, penalty)
 
     def feasible_dual(self, rho: Array) -> Array:
         """Project on the domain of the conjugate loss and, with an intercept, on ``sum rho = 0``; not yet scaled.
@@ -586,7 +587,7 @@ class Problem:
         def whole() -> Certificate:
             with np.errstate(over="ignore", invalid="ignore"):
                 rounding = self.bound.primal_rounding(self, (rho, d, b), f, t)
-                rounding += self.bound.dual_rounding(self, scaled, signed, point.conjugates, z)
+                rounding += self.bound.dual_rounding(self, scaled, signed, point.conjugates, point.scores)
                 return replace(Certificate.from_values(primal, dual, denominator, kkt, rounding), dual_norms=u)
 
         gap = primal - dual

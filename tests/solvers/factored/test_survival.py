@@ -109,6 +109,20 @@ def test_ties_of_hundreds_cost_no_pairs_and_bound_the_conjugate_from_above() -> 
         assert found <= exact + slack * abs(exact)
 
 
+@pytest.mark.parametrize("ties", [1, 4, 50])
+@pytest.mark.parametrize("lowest", [-1e2, -1e5, -1e8])
+def test_conjugate_of_scores_far_below_the_others_keeps_its_digits(ties: int, lowest: float) -> None:
+    """Samples that hardly matter have scores of no end: their squares, times rounding, were in the dual bound."""
+    rng = np.random.default_rng(0)
+    event, time = rng.random(200) < 0.6, np.ceil(rng.exponential(size=200) * 200 / ties)
+    joint = CoxPartial().bind(survival_target(event, time), rng.uniform(0.5, 2.0, 200))
+    z = rng.normal(size=200) * 3
+    z[~event & (rng.random(200) < 0.3)] = lowest
+    slopes = joint.gradient(z)
+    exact = float(slopes @ z) - joint.value(z)  # Fenchel's equality at a gradient
+    assert joint.conjugate_along(z, 1.0) == pytest.approx(exact, abs=1e-11 * (1 + float(np.abs(slopes) @ np.abs(z))))
+
+
 def test_blocks_of_columns_find_the_same_optimum_as_one_hessian(monkeypatch: pytest.MonkeyPatch) -> None:
     """Above a rank of 1500 columns take turns: here, above 20."""
     _, problem = drawn(0)

@@ -108,7 +108,7 @@ def curvatures(losses: Sequence[Any], y: Array, scores: Array, rho: Array, weigh
         shares = first.curvature(y, scores)
         return weight[:, None] * shares * (1.0 - shares)
     if first.couples_samples:
-        return np.asarray(first.bind(y[:, 0], weight).curvature(scores[:, 0]).bends)[:, None]
+        return np.asarray(first.bind(y[:, 0], weight).curvature(scores[:, 0]).diagonal)[:, None]
     each = [first.each] * y.shape[1] if isinstance(first, SharedLoss) else losses
     columns = zip(each, y.T, scores.T, rho.T, unit, strict=True)
     return np.column_stack([_curvature(*one, weight) for one in columns])

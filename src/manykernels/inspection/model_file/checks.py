@@ -359,6 +359,8 @@ def _model(model: BaseMKL) -> Iterator[str]:
     ratio = np.asarray(getattr(model, "noise_ratio_", 0.0))
     if ratio.dtype.kind not in "fi" or ratio.shape not in ((), (n_targets,)):
         yield "noise_ratio_"
+    if not isinstance(getattr(model, "_noise_p_value", 0.0), float):
+        yield "_noise_p_value"
     n_dual = 0 if isinstance(expansion, FactoredExpansion) else n_samples
     if not is_float(np.asarray(model.intercept_), head) or (single and n_targets != 1):
         yield "intercept_"

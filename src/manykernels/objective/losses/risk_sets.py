@@ -147,6 +147,32 @@ def sums_before(
     return found
 
 
+@compiled()
+def entropies(logs: Array, z: Array, event: NDArray[np.bool_], starts: Positions, opens: NDArray[np.bool_]) -> Array:
+    """Return ``sum_j p_j (T - z_j)`` over those at risk at each group without its events, (G,).
+
+    ``p_j = exp(logs_j - T)`` add up to one. Samples are added one at a time, so that nothing is subtracted but scores
+    that differ by what they matter: some may be 1e5 below the others.
+    """
+    found = np.zeros(starts.size)
+    top, sum_, stop = -np.inf, 0.0, logs.size
+    for g in range(starts.size - 1, -1, -1):
+        for hits in (False, True):
+            if hits:
+                found[g] = sum_
+            for i in range(starts[g], stop):
+                if event[i] == hits and logs[i] > -np.inf:
+                    both = max(top, logs[i]) + np.log1p(np.exp(-abs(top - logs[i])))
+                    old, new = np.exp(top - both), np.exp(logs[i] - both)
+                    kept = old * (sum_ + both - top) if old > 0.0 else 0.0
+                    sum_ = kept + (new * (both - z[i]) if new > 0.0 else 0.0)
+                    top = both
+        stop = starts[g]
+        if opens[g]:
+            top, sum_ = -np.inf, 0.0
+    return found
+
+
 def _slices(new: NDArray[np.bool_]) -> list[slice]:
     """Return the slices that begin where ``new`` is true."""
     ends = np.r_[np.flatnonzero(new), len(new)]
@@ -413,13 +439,11 @@ class RiskSets(RiskLayout, CoupledLossBound):
         """
         if scale <= 0.0 or not len(self.term_group):
             return 0.0
-        z = z - float(z.min())
         logs, totals, rest = self._totals(z)
-        with np.errstate(divide="ignore"):
-            _, scores = self._at_risk(logs + np.log(z[self.order]))
         share = np.exp(rest - totals)
-        level = np.log(scale) - totals + self.log_unit
-        others = scale * (share * np.where(share > 0, level, 0.0) + np.exp(scores[self.term_group] - totals))
+        below = entropies(logs, z[self.order], self.event, self.starts, self.opens)[self.term_group]
+        level = np.log(scale) + self.log_unit - np.where(share > 0, totals - rest, 0.0) - below
+        others = scale * share * np.where(share > 0, level, 0.0)
         log_kappa = np.log(self.group_hits[self.term_group] * self.left) - totals
         parts = self.starts, self.first_term, self.counts, self.steps
         tie = tie_mixtures(scale, z[self.order], self.tie_shares, log_kappa, self.size, *parts)

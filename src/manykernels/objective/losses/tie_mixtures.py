@@ -46,10 +46,10 @@ def tie_mixtures(
         top = log_kappa[first:last].max()
         bottom = log_kappa[first:last].min()
         space = max((top - bottom) / (NODES - 1), 1e-300)
-        plain, scored = 0.0, 0.0
+        plain, scored, most = 0.0, 0.0, z[low:high].max()
         for j in range(low, high):
-            plain += shares[j] * np.exp(z[j])
-            scored += shares[j] * np.exp(z[j]) * z[j]
+            plain += shares[j] * np.exp(z[j] - most)
+            scored += shares[j] * np.exp(z[j] - most) * (z[j] - most)
         values, slopes = np.zeros(NODES), np.zeros(NODES)
         for k in range(NODES):
             for j in range(low, high):
@@ -63,7 +63,7 @@ def tie_mixtures(
                     values[k] -= shares[j] * mixed * np.log(mixed)
         for t in range(first, last):
             k = min(int((log_kappa[t] - bottom) / space + 0.5), NODES - 1)
-            kappa = np.exp(log_kappa[t])
+            log_most = log_kappa[t] + most
             tangent = values[k] + slopes[k] * np.expm1(log_kappa[t] - bottom - k * space)
-            whole += sizes[t] * (scale * kappa * (log_kappa[t] * plain + scored) - tangent)
+            whole += sizes[t] * (scale * np.exp(log_most) * (log_most * plain + scored) - tangent)
     return whole
