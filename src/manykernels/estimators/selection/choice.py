@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pandas as pd
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import (
+    KFold,
+    RepeatedKFold,
+    RepeatedStratifiedKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+    check_cv,
+)
 
 from manykernels.estimators.groups import Search
 from manykernels.estimators.parameters import shape_of
@@ -27,7 +36,7 @@ from manykernels.estimators.selection.penalties import (
     checked_alphas,
     tried_factors,
 )
-from manykernels.estimators.selection.search import EVIDENCE, ahead
+from manykernels.estimators.selection.search import Evidence
 from manykernels.estimators.selection.shared_folds import (
     FOLD_KERNELS,
     SHARED,
@@ -36,7 +45,7 @@ from manykernels.estimators.selection.shared_folds import (
     obstacle_to_sharing,
 )
 from manykernels.estimators.selection.stopping import StopReason, limited
-from manykernels.estimators.strength import AUTO, default_fraction
+from manykernels.estimators.strength import AUTO, default_fraction, noise_levels, noise_seed
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.problems import Fit, time_left
 from manykernels.estimators.supervised.samples import Rows, Samples
@@ -206,6 +215,8 @@ def complete(folds: list[GridScores], n_candidates: int) -> list[GridScores]:
 
 
 RULES = ("best", "1se")
+# Splitters that hold any samples out.
+EXCHANGING = (KFold, StratifiedKFold, RepeatedKFold, RepeatedStratifiedKFold, ShuffleSplit, StratifiedShuffleSplit)
 
 
 class CrossValidated(ScoresGrids, ChoosesMixtures):
@@ -287,13 +298,18 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
             given = (samples, (rows, target, weight), scoring_weight, splits, loss, found, ending)
             folds = self._score_folds(*given, form=form, opened=opened if together else None)
         ending.check(scored=bool(folds))
-        self._choose(found, folds, self._default_index(found, len(samples.weight)))
+        levels = None
+        if self.alphas is None and self._exchanges(groups):
+            levels = noise_levels(opened()[1], noise_seed(self.random_state), self._exchangeable(samples))
+        evidence = Evidence.of(splits, levels, 1)
+        self._choose(found, folds, self._default_index(found, len(samples.weight)), evidence)
         encoded = self._encoded(samples)
         chosen = self._family.at(self.alpha_, encoded.total_weight)
         self._warn(self._solve(encoded, loss, chosen, time_limit=time_left(end)))
         if ending.status is None:
             self._warn_at_edge(found)
-        if self.alphas is not None and self.kernel_weights_.any() and not self._beats_constant(folds):
+        evidence = replace(evidence, p_values=np.array([self._noise_p_value if self._exchanges(groups) else np.nan]))
+        if self.alphas is not None and self.kernel_weights_.any() and not self._beats_constant(folds, evidence):
             warnings.warn(
                 f"No kernel predicts better than a constant in {counted(self.n_folds_, 'fold')}, at any of the given "
                 "alphas.",
@@ -437,6 +453,10 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
             return rows.pairs
         return groups
 
+    def _exchanges(self: Any, groups: Any) -> bool:
+        """Whether folds take samples for exchangeable, so that permuted targets tell what noise does."""
+        return groups is None and (self.cv is None or isinstance(self.cv, (numbers.Integral, *EXCHANGING)))
+
     def _weighed_splits(self: Any, y: Array, weight: Array, groups: Any) -> list[Split]:
         """Return the splits that can say something: samples of weight zero count as absent, and may be all of a part.
 
@@ -464,7 +484,7 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
         splitter = check_cv(self.cv, y, classifier=self._task == "classification")
         return splitter.split(np.zeros(len(y)), y, groups)
 
-    def _choose(self: Any, found: PenaltyGrid, folds: list[GridScores], otherwise: int) -> None:
+    def _choose(self: Any, found: PenaltyGrid, folds: list[GridScores], otherwise: int, evidence: Evidence) -> None:
         """Keep the best candidate; without any fold that was scored, the one of the index ``otherwise``."""
         scores = np.array([fold.scores for fold in folds] or [[np.nan] * len(found)])
         means = scores.mean(axis=0)
@@ -474,7 +494,7 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
         self.best_index_ = int(np.nanargmax(means)) if folds else otherwise
         ends = np.cumsum([len(grid) for grid in found.alphas])
         path = int(np.searchsorted(ends, self.best_index_, side="right"))
-        if not self._beats_constant(folds) and self.alphas is None:
+        if self.alphas is None and not self._beats_constant(folds, evidence):
             self.best_index_ = int(ends[path] - len(found.alphas[path]))  # the strength under which no kernel is left
         self.best_score_ = float(means[self.best_index_])
         self.alphas_ = found.alphas[0] if len(found.alphas) == 1 else np.array(found.alphas)
@@ -497,13 +517,13 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
                 stacklevel=3,
             )
 
-    def _beats_constant(self: Any, folds: list[GridScores]) -> bool:
+    def _beats_constant(self: Any, folds: list[GridScores], evidence: Evidence) -> bool:
         """Whether the best candidate of a grid is ahead of the best constant by evidence; true where nobody knows."""
         constants = np.array([[fold.constant] for fold in folds])
         if not folds or not np.isfinite(constants).all():
             return True
         scores = np.array([[fold.scores[self.best_index_]] for fold in folds])
-        return bool(ahead(scores, constants, EVIDENCE).all())
+        return bool(evidence.finding(scores, constants).all())
 
     def _why_none(self: Any, fit: Fit) -> str:
         """Return why no target has a kernel."""

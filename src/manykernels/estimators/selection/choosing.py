@@ -32,10 +32,10 @@ from manykernels.estimators.selection.mixtures import (
     selections_of,
 )
 from manykernels.estimators.selection.penalties import alpha_grid
-from manykernels.estimators.selection.search import Candidate, Folds, chosen, results_of, searched
+from manykernels.estimators.selection.search import Candidate, Evidence, Folds, chosen, results_of, searched
 from manykernels.estimators.selection.shared_folds import SHARED, SharedFolds, Split
 from manykernels.estimators.selection.stopping import StopReason, limited
-from manykernels.estimators.strength import AUTO, default_fraction, noise_levels, noise_seed
+from manykernels.estimators.strength import AUTO, NoiseLevel, default_fraction, noise_levels, noise_seed
 from manykernels.estimators.supervised.problems import Fit, end_of, solve_problems, time_left
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import sample_weights
@@ -212,9 +212,11 @@ class ChoosesMixtures:
                 openings = [together] if self._search_options.fold_kernels == SHARED else [together, *openings]
             found, ending = self._searched(mixtures, spare, openings)
         ending.check(scored=bool(found))
+        levels = noise_levels(problems, noise_seed(self.random_state), plain._exchangeable(encoded))
         candidates = found or [_unscored(mixtures, encoded, self.n_folds_, len(problems))]
-        self._keep_choice(candidates, scales, problems, scored=bool(found))
-        self._learn_choice(candidates, scales, training, problems, encoded, time_left(end))
+        evidence = partial(Evidence.of, splits, levels if self._exchanges(groups) else None)
+        self._keep_choice(candidates, scales, problems, evidence, scored=bool(found))
+        self._learn_choice(candidates, scales, training, problems, encoded, time_left(end), levels)
         ending.warn(f"{len(found)} candidates that were scored in all folds" if found else "")
         return self
 
@@ -316,16 +318,22 @@ class ChoosesMixtures:
         return max(self.tol, FOLD_TOL) if asked is None else float(asked)
 
     def _keep_choice(
-        self: Any, found: list[Candidate], scales: dict[int, list[Scale]], problems: list[Problem], *, scored: bool
+        self: Any,
+        found: list[Candidate],
+        scales: dict[int, list[Scale]],
+        problems: list[Problem],
+        evidence: Callable[[int], Evidence],
+        *,
+        scored: bool,
     ) -> None:
         """Set the attributes that tell what was chosen."""
         scores = np.array([candidate.scores for candidate in found])
         if scored and not np.isfinite(scores.mean(axis=1)).any():
             raise InvalidInputError("No candidate has a finite mean score over the folds; check scoring and cv.")
-        best = chosen(found, self._search_options.rule)
+        best = chosen(found, self._search_options.rule, evidence(scores.shape[2]))
         means = scores.mean(axis=1)
         shared = [replace(candidate, scores=candidate.scores.mean(axis=1, keepdims=True)) for candidate in found]
-        self.best_index_ = int(chosen(shared, self._search_options.rule)[0])
+        self.best_index_ = int(chosen(shared, self._search_options.rule, evidence(1))[0])
         self.best_per_target_ = best if len(best) > 1 else None
         self.best_score_ = float(means[best, np.arange(len(best))].mean())
         total = problems[0].total_weight
@@ -343,6 +351,7 @@ class ChoosesMixtures:
         problems: list[Problem],
         encoded: Samples,
         time_limit: float | None,
+        levels: Sequence[NoiseLevel],
     ) -> None:
         """Learn what was chosen on all rows, in the time that is left."""
         best = self.best_per_target_ if self.best_per_target_ is not None else [self.best_index_] * len(problems)
@@ -355,17 +364,15 @@ class ChoosesMixtures:
             problems = on_stored(training, problems, self._resources.memory_budget)
         fit = learned(problems, mixtures, penalties, self.solver, self._resources.n_jobs, **settings)
         alphas = np.array([penalty.strength for penalty in penalties]) / problems[0].total_weight
-        ratios, mixings = (
-            np.array([_l1_ratio(penalty) for penalty in penalties]),
-            np.array([c.mixture.mixing for c in mine]),
-        )
+        ratios = np.array([_l1_ratio(penalty) for penalty in penalties])
+        mixings = np.array([c.mixture.mixing for c in mine])
         single = self._single or len(set(alphas)) == 1
         self.alpha_ = float(alphas[0]) if single else alphas
         self.l1_ratio_ = float(ratios[0]) if single else ratios
         self.mixing_ = float(mixings[0]) if single else mixings
         self.kernel_penalties_ = self.kernel_penalties
         self._keep_fit(training, fit, encoded)
-        self._keep_noise(fit, noise_levels(problems, noise_seed(self.random_state)))
+        self._keep_noise(fit, levels)
         self._warn(fit)
         self._warn_of_search(found, mine)
 

@@ -23,7 +23,7 @@ CONCENTRATIONS = (0.1, 1.0)  # of the Dirichlet distributions that they come fro
 
 # Of many candidates one is ahead by luck, so what is special must show more evidence. How much of it changes little
 # (benchmarks/evidence.py, docs/accuracy.md).
-EMPTY = -1.0  # the best constant, which everything must be ahead of, see `search.EVIDENCE`
+EMPTY = -1.0  # the best constant, which everything must be ahead of, see `search.Evidence`
 PLAIN = 0.0  # averages of all kernels, of those on several columns, and with weights that are drawn
 SPECIAL = 0.5  # one kind of kernels alone, and what selects
 NARROW = 1.0  # what leaves out columns (of precomputed kernels, kernels) that others read, as a view alone

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import t as student_t
 
 from manykernels.estimators.selection.folds import Fold, FoldScore
 from manykernels.estimators.selection.mixtures import EMPTY, Mixture, Scale
 from manykernels.estimators.selection.stopping import StopReason
+from manykernels.estimators.strength import SIGNIFICANT, NoiseLevel, p_value
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array
 
@@ -24,11 +26,11 @@ COARSE = 3  # steps of the grid that the first walk takes at once
 BEHIND = 2  # coarse steps that must have brought nothing better before a walk ends
 FARTHEST = 1e-4  # share of the smallest strength of the grid to which it may extend itself
 PLATEAU = 1e-3  # standard deviations over the folds that make no difference
-SCOUTS = 2  # folds in which what is in doubt is tried first
+SCOUTS = 3  # folds in which what is in doubt is tried first
 SCOUTED = 3  # strengths that it is tried at, equally spaced inside the grid
+HOPELESS = 1.0  # standard errors of the difference over the folds by which what is behind is given up
 BEYOND = 1.0 + 1e-6  # fraction of the strength at which a model is empty
-EVIDENCE = 1.0  # standard errors by which a candidate must be ahead of the best constant; no other number was tried
-ROOM = 2**28  # bytes that matrices of several folds may take together; beyond, one fold is opened at a time
+ROOM = 2**29  # bytes that matrices of folds may take together; those of the folds beyond are opened one at a time
 
 TryAt = Callable[[Sequence[int]], Iterator[tuple[int, list["FoldScore"]]]]
 
@@ -175,9 +177,10 @@ class Folds:
     ) -> StrengthPath | None:
         """Walk down a mixture, unless it cannot win: None if a few strengths show that it is behind the others.
 
-        It is tried at equally spaced strengths in two folds, and is out if it is behind the best of the others in both,
-        for every score, even at the top of a parabola through its strengths; then at its best strength in all folds,
-        and is out if it is behind in the mean. What is left is walked around its best strength.
+        It is tried at equally spaced strengths in three folds, then at its best strength in all of them. It is out as
+        soon as it is behind the best of the others by more than a standard error of the difference over these folds,
+        for every score, even at the top of a parabola through its strengths. What is left is walked around its best
+        strength.
         """
         with self.ending.noted():
             around = self._hopes(mixture, grid, sorted(set(numbers)), _best_scores(rivals))
@@ -188,30 +191,31 @@ class Folds:
 
     def _hopes(self, mixture: Mixture, grid: Grid, numbers: list[int], best: Array) -> list[int]:
         """Return the numbers of the strengths at which a mixture may win, none if it cannot."""
+        found: dict[int, Array] = {}
 
-        def scouted(wanted: Sequence[int]) -> dict[int, Array]:
-            fractions = [grid.fraction(number) for number in wanted]
-            tried = self.tried(mixture, fractions, slice(SCOUTS))
-            return {n: np.array([one.scores for one in found]) for n, found in zip(wanted, tried, strict=True)}
+        def try_at(wanted: Sequence[int], among: slice) -> None:
+            tried = self.tried(mixture, [grid.fraction(number) for number in wanted], among)
+            found.update((n, np.array([one.scores for one in own])) for n, own in zip(wanted, tried, strict=True))
 
-        scores = scouted(numbers)
+        scouts = slice(min(SCOUTS, len(best)))
+        try_at(numbers, scouts)
         step, ends = max(1, numbers[-1] - numbers[-2] if len(numbers) > 1 else 1), (numbers[0], numbers[-1])
-        means = np.array([scores[number].mean(axis=0) for number in numbers])
+        tops = np.array([found[number].mean(axis=0) for number in numbers]).argmax(axis=0)
+        rising = [bool((tops == at).any()) for at in (0, len(numbers) - 1)]
         beyond = [end + side * step for end, side in zip(ends, (-1, 1), strict=True)]
-        rising = [bool((means.argmax(axis=0) == at).any()) for at in (0, len(numbers) - 1)]
-        more = [n for n, rises in zip(beyond, rising, strict=True) if rises and 0 <= n <= grid.n_first - 1]
-        scores |= scouted(more) if more else {}
-        numbers = sorted(scores)
-        hopes = np.array([scores[number] for number in numbers])
-        means = hopes.mean(axis=1)
+        try_at([n for n, up in zip(beyond, rising, strict=True) if up and 0 <= n < grid.n_first], scouts)
+        numbers = sorted(found)
+        means = np.array([found[number].mean(axis=0) for number in numbers])
         tops = means.argmax(axis=0)
-        rise, columns = _rise(means, tops), np.arange(hopes.shape[2])
-        if not (hopes[tops, :, columns].T + rise >= best[: hopes.shape[1]]).any():
-            return []
+        rise = _rise(means, tops)
         around = sorted({numbers[top] for top in tops})
-        whole = list(self.tried(mixture, [grid.fraction(number) for number in around]))
-        found = np.array([[trial.scores for trial in trials] for trials in whole]).mean(axis=1).max(axis=0)
-        return around if (found + rise >= best.mean(axis=0)).any() else []
+        for among in (scouts, slice(None)):
+            if among != scouts:
+                try_at(around, among)
+            own = np.array([found[numbers[top]][:, k] for k, top in enumerate(tops)]).T
+            if not ahead(own + rise, best[: len(own)], -HOPELESS, at_least=True).any():
+                return []
+        return around
 
     def nothing(self, mixture: Mixture) -> Candidate:
         """Return the empty model as a candidate."""
@@ -231,16 +235,15 @@ class Folds:
         search early loses one strength at most; else each fold is opened, tried at all of these, and closed.
         """
         spare, folds = self.spare(mixture), self.folds[among]
-        if self.roomy or all(fold.averages(mixture) for fold in folds):
+        if all(fold.averages(mixture) or self._stay_open(fold) for fold in folds):
             for fraction in fractions:
                 yield [trial for (trial,) in self._each(folds, mixture, [fraction], spare)]
             return
-        yield from map(list, zip(*self._each(folds, mixture, fractions, spare, close=True), strict=True))
+        yield from map(list, zip(*self._each(folds, mixture, fractions, spare), strict=True))
 
-    @property
-    def roomy(self) -> bool:
-        """Whether the matrices of all folds may be held at the same time."""
-        return sum(fold.stored_bytes for fold in self.folds) <= ROOM
+    def _stay_open(self, fold: Fold) -> bool:
+        """Whether the matrices of a fold may be held beside those of the folds before it."""
+        return sum(each.stored_bytes for each in self.folds[: self.folds.index(fold) + 1]) <= ROOM
 
     def _each(
         self,
@@ -248,8 +251,6 @@ class Folds:
         mixture: Mixture,
         fractions: Sequence[float],
         spare: list[Scale],
-        *,
-        close: bool = False,
     ) -> list[list[FoldScore]]:
         """Return what each fold says of a mixture at these fractions, in threads if there are several."""
 
@@ -257,7 +258,7 @@ class Folds:
             try:
                 return [fold.tried(mixture, fraction, spare) for fraction in fractions]
             finally:
-                if close:
+                if not self._stay_open(fold):
                     fold.close()
 
         with blas_threads(1):
@@ -353,11 +354,10 @@ def _candidates(walk: StrengthPath) -> list[Candidate]:
     ]
 
 
-def chosen(candidates: Sequence[Candidate], rule: str) -> Array:
+def chosen(candidates: Sequence[Candidate], rule: str, evidence: Evidence | None = None) -> Array:
     """Return the position of the best candidate of every score, (T,).
 
-    Where no candidate is ahead of the best constant by `EVIDENCE` standard errors of the difference over the folds, it
-    is the empty model.
+    What is no finding by the `Evidence`, if that is given, is the empty model.
 
     Scores of few folds jump from strength to strength: each mean is averaged with those of its neighbors. The plain
     averages are to beat: one kind of kernels, or a selection, must be ahead of them by more than half a standard error
@@ -369,7 +369,7 @@ def chosen(candidates: Sequence[Candidate], rule: str) -> Array:
     means = _smoothed(candidates, np.where(np.isfinite(scores).all(axis=1), scores.mean(axis=1), -np.inf))
     doubts = np.array([candidate.mixture.doubt for candidate in candidates])
     if rule == "best":
-        return _or_nothing(_with_evidence(doubts, scores, means), doubts, scores, means)
+        return _or_nothing(_with_evidence(doubts, scores, means), doubts, scores, means, evidence)
     best = means.argmax(axis=0)
     errors = scores.std(axis=1, ddof=min(1, scores.shape[1] - 1)) / np.sqrt(scores.shape[1])
     simplicity = [(candidate.n_active, -candidate.fraction) for candidate in candidates]
@@ -379,19 +379,56 @@ def chosen(candidates: Sequence[Candidate], rule: str) -> Array:
     return order[good.argmax(axis=0)]
 
 
-def ahead(scores: Array, others: Array, needed: float) -> Array:
+def ahead(scores: Array, others: Array, needed: Array | float, *, at_least: bool = False) -> Array:
     """Whether scores (n_folds, T) are ahead of others in the mean, by standard errors of the difference by fold."""
     gaps = scores - others
     errors = gaps.std(axis=0, ddof=min(1, len(gaps) - 1)) / np.sqrt(len(gaps))
-    return np.asarray(gaps.mean(axis=0) > needed * np.where(np.isfinite(errors), errors, 0.0))
+    bar = needed * np.where(np.isfinite(errors), errors, 0.0)
+    return np.asarray(gaps.mean(axis=0) >= bar if at_least else gaps.mean(axis=0) > bar)
 
 
-def _or_nothing(taken: Array, doubts: Array, scores: Array, means: Array) -> Array:
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a finding is told by, beside its scores: the rows that folds share, and permuted targets."""
+
+    held_out_share: float  # held-out rows over training rows
+    # (T,): shares of permuted targets that are as strongly related to single kernels as each target; NaN if not known
+    p_values: Array
+
+    @classmethod
+    def of(cls, splits: Sequence[tuple[Array, Array]], levels: Sequence[NoiseLevel] | None, n_scores: int) -> Evidence:
+        """Return the evidence of these splits, and of noise levels: one a score, or those of all problems together."""
+        together = levels is not None and len(levels) != n_scores
+        parts = [levels] if together or levels is None else [[level] for level in levels]
+        p_values = np.array([np.nan if part is None else p_value(part) for part in parts])
+        share = float(np.mean([len(test) / len(train) for train, test in splits]))
+        return cls(share, np.broadcast_to(p_values, n_scores))
+
+    def finding(self, scores: Array, constants: Array) -> Array:
+        """Whether scores (n_folds, T) are ahead of those of the best constants by evidence, (T,).
+
+        Where the target is more strongly related to single kernels than permuted targets are, to be ahead in the mean
+        will do: a test at the level of 5 % has been passed. Where it is not, the score must pass a t-test of that level
+        over the folds. Where nobody knows, since samples are not exchangeable, it must be ahead by a standard error.
+        The error is corrected for the training rows that folds share: with ``K`` folds its square has
+        ``1/K + n_test/n_train`` in place of ``1/K``.
+
+        Source: C. Nadeau, Y. Bengio, "Inference for the generalization error", Machine Learning 52 (2003).
+        """
+        n_folds, unknown, related = len(scores), np.isnan(self.p_values), self.p_values <= SIGNIFICANT
+        if n_folds == 1:  # which tells no error
+            return ahead(scores, constants, 0.0) & (related | unknown)
+        quantile = student_t.ppf(1.0 - SIGNIFICANT, n_folds - 1)
+        needed = np.where(unknown, 1.0, np.where(related, 0.0, quantile))
+        return ahead(scores, constants, needed * np.sqrt(1.0 + n_folds * self.held_out_share))
+
+
+def _or_nothing(taken: Array, doubts: Array, scores: Array, means: Array, evidence: Evidence | None) -> Array:
     """Return what was taken, or the empty model where that is not ahead of it by evidence."""
     empty, columns = np.flatnonzero(doubts == EMPTY), np.arange(len(taken))
-    if not len(empty):
+    if not len(empty) or evidence is None:
         return taken
-    better = ahead(scores[taken, :, columns].T, scores[empty[0]], EVIDENCE)
+    better = evidence.finding(scores[taken, :, columns].T, scores[empty[0]])
     return np.where(better | ~np.isfinite(means[empty[0]]), taken, empty[0])
 
 
