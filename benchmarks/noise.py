@@ -1,11 +1,12 @@
-"""Whether noise passes for a finding: how often untouched fits warn, of noise and of weak effects.
+"""Whether noise passes for a finding: how often untouched fits and searches say so, of noise and of weak effects.
 
-``python benchmarks/noise.py [--draws 100] [--smoke] [--output DIR]``
+``python benchmarks/noise.py [--searches] [--draws 100] [--entries 40000] [--smoke] [--output DIR]``
 
 Each draw of noise has its own number of samples and columns, with a category of many levels in every third, and a
 target that depends on none of them, of numbers or of two classes. A fit counts as honest if it warns that noise would
 select as many kernels, or if its model is a constant. The weak effects are one column of ten, linear or a wave, of 150
-samples.
+samples. With ``--searches`` the estimators with built-in cross-validation are asked, whose model should be the constant
+where there is nothing, and not where there is something.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ import _common as common
 import numpy as np
 import pandas as pd
 
-from manykernels import MKLClassifier, MKLRegressor
+from manykernels import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
 
 SIZES, COLUMNS = (100, 200, 400, 1000), (5, 20, 80, 500)
-MOST_ENTRIES = 40_000  # of a table: 1000 x 500 takes minutes
+PLAIN, SEARCHES = (MKLClassifier, MKLRegressor), (MKLClassifierCV, MKLRegressorCV)
 TOL = 1e-2
 EFFECTS = (0.0, 0.2, 0.35, 0.5, 0.7)
 
 
-def noise(rng: np.random.Generator, number: int) -> tuple[Any, np.ndarray]:
+def noise(rng: np.random.Generator, number: int, entries: int) -> tuple[Any, np.ndarray]:
     """Return a table of noise and a target that knows nothing of it."""
     while True:
         n, d = rng.choice(SIZES), rng.choice(COLUMNS)
-        if n * d <= MOST_ENTRIES:
+        if n * d <= entries:
             break
     X: Any = rng.normal(size=(n, d))
     if number % 3 == 0:
@@ -47,24 +48,26 @@ def weak(rng: np.random.Generator, number: int, effect: float) -> tuple[Any, np.
     return X, effect * (X[:, 0] if number % 2 else 2.0 * np.sin(2.0 * X[:, 0])) + rng.normal(size=150)
 
 
-def judged(X: Any, y: np.ndarray) -> dict[str, Any]:
+def judged(X: Any, y: np.ndarray, kinds: Any) -> dict[str, Any]:
     """Fit an untouched estimator and return what it says."""
     classes = y.dtype.kind == "i"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = (MKLClassifier if classes else MKLRegressor)(tol=TOL).fit(X, y)
+        model = kinds[0 if classes else 1](tol=TOL).fit(X, y)
     warned = any("more strongly related" in str(warning.message) for warning in caught)
     kernels = int((model.kernel_weights_ > 0).sum())
     return {"warned": warned, "constant": kernels == 0, "kernels": kernels, "above": int(model.above_noise_.sum())}
 
 
-def draws(n_draws: int, seed: int) -> Iterator[dict[str, Any]]:
+def draws(n_draws: int, entries: int, kinds: Any, seed: int) -> Iterator[dict[str, Any]]:
     """Yield what is said of every draw."""
     for number in range(n_draws):
-        yield {"kind": "noise", "effect": 0.0} | judged(*noise(np.random.default_rng([seed, number]), number))
+        yield {"kind": "noise", "effect": 0.0} | judged(
+            *noise(np.random.default_rng([seed, number]), number, entries), kinds
+        )
     for effect in EFFECTS[1:]:
         for number in range(max(n_draws // 4, 2)):
-            said = judged(*weak(np.random.default_rng([seed, 1, number]), number, effect))
+            said = judged(*weak(np.random.default_rng([seed, 1, number]), number, effect), kinds)
             yield {"kind": "linear" if number % 2 else "wave", "effect": effect} | said
 
 
@@ -72,17 +75,23 @@ def main() -> int:
     """Measure, print, save."""
     parser = common.parser("How often untouched fits say that they may have learned noise.")
     parser.add_argument("--draws", type=int, default=100, help="draws of noise; a quarter of it for each weak effect")
+    parser.add_argument("--searches", action="store_true", help="ask the estimators with built-in cross-validation")
+    parser.add_argument("--entries", type=int, default=40_000, help="most entries of a table: 1000 x 500 takes minutes")
     options: argparse.Namespace = parser.parse_args()
     record = common.environment()
     common.print_environment(record)
-    frame = pd.DataFrame(draws(6 if options.smoke else options.draws, options.seed))
+    kinds, entries = SEARCHES if options.searches else PLAIN, 4000 if options.smoke else options.entries
+    frame = pd.DataFrame(draws(6 if options.smoke else options.draws, entries, kinds, options.seed))
     frame["honest"] = frame["warned"] | frame["constant"]
     grouped = frame.groupby(["kind", "effect"], sort=False)
     table = grouped.agg(
-        draws=("honest", "size"), honest=("honest", "mean"), kernels=("kernels", "median")
+        draws=("honest", "size"),
+        honest=("honest", "mean"),
+        constant=("constant", "mean"),
+        kernels=("kernels", "median"),
     ).reset_index()
-    common.print_table(table, "Share of fits that warn, or are constant", {"honest": ".2f"})
-    common.save(frame, record, options.output, "noise")
+    common.print_table(table, "Share of fits that warn, or are constant", {"honest": ".2f", "constant": ".2f"})
+    common.save(frame, record, options.output, "noise_searches" if options.searches else "noise")
     return 0
 
 

@@ -31,7 +31,8 @@ from manykernels import (
     solve,
 )
 from manykernels.estimators.selection.averages import Spectrum, fit_averages
-from manykernels.estimators.selection.folds import FoldScore
+from manykernels.estimators.selection.descent import _uninterrupted, descend
+from manykernels.estimators.selection.folds import FoldScore, calibrated_loss
 from manykernels.estimators.selection.mixtures import (
     EVERY,
     NARROW,
@@ -41,8 +42,18 @@ from manykernels.estimators.selection.mixtures import (
     averages_of,
     selections_of,
 )
-from manykernels.estimators.selection.search import ROOM, Candidate, Folds, Grid, StrengthPath, chosen, searched
+from manykernels.estimators.selection.search import (
+    ROOM,
+    Candidate,
+    Evidence,
+    Folds,
+    Grid,
+    StrengthPath,
+    chosen,
+    searched,
+)
 from manykernels.exceptions import InvalidInputError
+from manykernels.objective import BlockL1, Problem
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-2, 2, size=(60, 3))
@@ -297,6 +308,82 @@ def test_held_matrices_of_folds_change_no_choice() -> None:
         with patch("manykernels.estimators.selection.search.ROOM", room):
             found.append(MKLRegressorCV(bank(), cv=3, l1_ratios=(1.0, 0.5, 0.0)).fit(X, Y).cv_frame())
     pd.testing.assert_frame_equal(shut[0], opened[0])
+
+
+def found(gains: Sequence[float], p_value: float, share: float = 0.25) -> bool:
+    """Whether gains by fold over the best constant are a finding."""
+    scores = np.array(gains)[:, None]
+    return bool(Evidence(share, np.array([p_value])).finding(scores, np.zeros_like(scores))[0])
+
+
+def test_a_finding_is_told_by_permuted_targets_or_by_a_test_over_folds() -> None:
+    lucky = [0.3, -0.2, 0.1, -0.1, 0.0]
+    assert found(lucky, 0.05)
+    assert not found([-gain for gain in lucky], 0.05)
+    assert not found(lucky, 0.1)
+    # The quantile of t with 4 degrees of freedom is 2.132, and five folds that share rows count as 2.22.
+    spread, error = np.array([-2, -1, 0, 1, 2]), np.sqrt(10 / 4 / 5)
+    needed = 2.1318 * 1.5 * error
+    assert (found(spread + 1.01 * needed, 0.5), found(spread + 0.99 * needed, 0.5)) == (True, False)
+    assert (found(spread + 1.51 * error, np.nan), found(spread + 1.49 * error, np.nan)) == (True, False)
+    assert found(spread + 2.2 * error, 0.5, share=0.0)
+    assert [found([0.1], p) for p in (0.05, 0.5, np.nan)] == [True, False, True]
+
+
+def test_permutations_count_where_samples_are_exchangeable() -> None:
+    model, groups = MKLRegressorCV(), np.arange(60) // 6
+    assert [model.set_params(cv=cv)._exchanges(None) for cv in (None, 3, KFold(3))] == [True] * 3
+    assert [model.set_params(cv=cv)._exchanges(None) for cv in (TimeSeriesSplit(3), [([0], [1])])] == [False] * 2
+    assert not model.set_params(cv=None)._exchanges(groups)
+
+
+def test_noise_is_no_finding_and_a_weak_effect_is_one() -> None:
+    rows = np.random.default_rng(5).normal(size=(100, 3))
+    noise = np.random.default_rng(6).normal(size=100)
+    with pytest.warns(UserWarning, match="no kernel predicts better than a constant"):
+        assert not MKLRegressorCV(bank(), cv=3).fit(rows, noise).kernel_weights_.any()
+    assert MKLRegressorCV(bank(), cv=3).fit(rows, noise + 0.7 * rows[:, 0]).kernel_weights_.any()
+
+
+def test_margins_are_calibrated_before_they_are_scored() -> None:
+    rng = np.random.default_rng(0)
+    odds = rng.normal(0.0, 2.0, size=4000)
+    signs, weights = np.where(rng.uniform(size=4000) < 1 / (1 + np.exp(-odds)), 1.0, -1.0), np.ones(4000)
+    true = np.mean(np.log1p(np.exp(-signs * odds)))
+    assert abs(calibrated_loss(signs, odds, weights) - true) < 0.005
+    np.testing.assert_allclose(
+        calibrated_loss(signs, 0.01 * odds + 3, weights), calibrated_loss(signs, odds, weights), atol=1e-5
+    )
+    # What says nothing, or the opposite, is no better than a constant, nor is what is constant.
+    constant = calibrated_loss(signs, np.ones(4000), weights)
+    assert abs(constant - np.log(2)) < 0.01
+    assert calibrated_loss(signs, -odds, weights) == constant
+    assert calibrated_loss(signs, rng.normal(size=4000), weights) > constant - 1e-3
+    assert np.isfinite(calibrated_loss(np.ones(5), rng.normal(size=5), np.ones(5)))
+    # The better of two orders has the better score also where both tell all rows apart but one.
+    few = np.array([-1.0, -1, -1, -1, 1, 1, 1, 1])
+    near, far = np.array([-4.0, -3, -2, 0.2, 0, 2, 3, 4]), np.array([-4.0, -3, -2, 3.5, 0, 2, 3, 4])
+    assert calibrated_loss(few, near, np.ones(8)) < calibrated_loss(few, far, np.ones(8))
+
+
+def test_interior_points_go_on_from_coarse_models_only() -> None:
+    gram, _ = matrices()
+    problem = Problem(
+        np.stack([gram, gram**2, gram**4]), np.sign(RNG.normal(size=30)), get_loss("logistic"), BlockL1(1.0)
+    )
+    given: list[Any] = []
+
+    def remembered(solver: Any, problem: Any, start: Any) -> Any:
+        given.append(start)
+        return _uninterrupted(problem, solver, start)
+
+    penalties = [BlockL1(0.5 * problem.strength_max()), BlockL1(0.2 * problem.strength_max())]
+    for tol, warm in ((1e-2, True), (1e-6, False)):
+        given.clear()
+        with patch("manykernels.estimators.selection.descent._uninterrupted", lambda p, s, m: remembered(s, p, m)):
+            fits = list(descend([problem], penalties, "working_set", tol=tol))
+        assert [start is not None for start in given] == [False, warm]
+        assert all(fit.solutions[0].certificate.relative_gap <= tol for fit in fits)
 
 
 # --- the search ------------------------------------------------------------------------------------------------------

@@ -298,12 +298,11 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
             given = (samples, (rows, target, weight), scoring_weight, splits, loss, found, ending)
             folds = self._score_folds(*given, form=form, opened=opened if together else None)
         ending.check(scored=bool(folds))
-        levels = None
-        if self.alphas is None and self._exchanges(groups):
-            levels = noise_levels(opened()[1], noise_seed(self.random_state), self._exchangeable(samples))
+        encoded, levels = self._encoded(samples), None
+        if folds and self.alphas is None and self._exchanges(groups):
+            levels = noise_levels(opened()[1], noise_seed(self.random_state), self._exchangeable(encoded))
         evidence = Evidence.of(splits, levels, 1)
         self._choose(found, folds, self._default_index(found, len(samples.weight)), evidence)
-        encoded = self._encoded(samples)
         chosen = self._family.at(self.alpha_, encoded.total_weight)
         self._warn(self._solve(encoded, loss, chosen, time_limit=time_left(end)))
         if ending.status is None:

@@ -212,7 +212,7 @@ class ChoosesMixtures:
                 openings = [together] if self._search_options.fold_kernels == SHARED else [together, *openings]
             found, ending = self._searched(mixtures, spare, openings)
         ending.check(scored=bool(found))
-        levels = noise_levels(problems, noise_seed(self.random_state), plain._exchangeable(encoded))
+        levels = noise_levels(problems, noise_seed(self.random_state), self._exchangeable(encoded))
         candidates = found or [_unscored(mixtures, encoded, self.n_folds_, len(problems))]
         evidence = partial(Evidence.of, splits, levels if self._exchanges(groups) else None)
         self._keep_choice(candidates, scales, problems, evidence, scored=bool(found))

@@ -31,12 +31,15 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     then in finer ones around the best; the choice averages each score with its neighbors, so that no lucky strength
     decides. The averages of all kernels, and of those on several columns, are to beat: one kind alone, or a selection,
     must be ahead of them by more than half a standard error of the difference over the folds, a view alone ahead of
-    everything else by more than a whole one. It is a race: a selection is tried at a few strengths in two folds
-    first, and followed only where it can still win. The winner is learned anew on all samples, to ``tol``
-    and with its certificate.
+    everything else by more than a whole one. It is a race: a selection is tried at a few strengths in three folds
+    first, and given up where it is behind by more than a standard error of the difference. The winner is learned anew
+    on all samples, to ``tol`` and with its certificate.
 
-    The empty model is among the candidates: what is not ahead of the best constant by more than a standard error of the
-    difference over the folds is no finding. Then the model is that constant, and a warning says so.
+    The empty model is among the candidates, and what is not ahead of the best constant is no finding. Where y is more
+    strongly related to single kernels than y in random order is, to be ahead in the mean will do; else it takes a t-test
+    over the folds at the level of 5 %, whose error counts the training rows that folds share. Where samples are not
+    exchangeable (``groups``, series, splits of your own) one such error is asked for. If there is no finding, the model
+    is that constant, and a warning says so.
 
     Every fold learns standardization, widths and normalization of its kernels from its own training samples and builds
     them once, unless ``fold_kernels`` says otherwise. Averages take one eigendecomposition for all strengths, targets
@@ -208,12 +211,15 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     then in finer ones around the best; the choice averages each score with its neighbors, so that no lucky strength
     decides. The averages of all kernels, and of those on several columns, are to beat: one kind alone, or a selection,
     must be ahead of them by more than half a standard error of the difference over the folds, a view alone ahead of
-    everything else by more than a whole one. It is a race: a selection is tried at a few strengths in two folds
-    first, and followed only where it can still win. The winner is learned anew on all samples, to ``tol``
-    and with its certificate.
+    everything else by more than a whole one. It is a race: a selection is tried at a few strengths in three folds
+    first, and given up where it is behind by more than a standard error of the difference. The winner is learned anew
+    on all samples, to ``tol`` and with its certificate.
 
-    The empty model is among the candidates: what is not ahead of the best constant by more than a standard error of the
-    difference over the folds is no finding. Then the model is that constant, and a warning says so.
+    The empty model is among the candidates, and what is not ahead of the best constant is no finding. Where y is more
+    strongly related to single kernels than y in random order is, to be ahead in the mean will do; else it takes a t-test
+    over the folds at the level of 5 %, whose error counts the training rows that folds share. Where samples are not
+    exchangeable (``groups``, series, splits of your own) one such error is asked for. If there is no finding, the model
+    is that constant, and a warning says so.
 
     Every fold learns standardization, widths and normalization of its kernels from its own training samples and builds
     them once. Averages take one eigendecomposition for all strengths, targets and classes. Strengths are fractions of
@@ -246,7 +252,8 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
         Folds of stratified K-fold selection (5 by default), or any splitter of scikit-learn.
     scoring : str, callable or None, default=None
         None is minus the mean loss of held-out rows, the loss that is minimized, summed over classes that are learned
-        one against the rest: a proper score, which the share of correct labels (``"accuracy"``) is not.
+        one against the rest: a proper score, which the share of correct labels (``"accuracy"``) is not. Margins of
+        hinge losses tell no probability: they are scored by the logistic loss after calibration.
     search : Search, dict or None, default=None
         How the search goes: ``alpha_min_ratio``, ``rule``, ``fold_tol``, ``fold_kernels``; see
         :class:`~manykernels.estimators.Search`.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.linear_model import LogisticRegression
 
 from manykernels.estimators.selection.averages import AverageModels, Spectrum, can_average, fit_averages
 from manykernels.estimators.selection.descent import descend, without_bar
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 SINGLE_PRECISION_TOL = 1e-4  # from this gap on the matrices of a fold are held in float32: its rounding is not felt
 LAZY = "lazy"  # matrices that are evaluated whenever they are read, and held only while solvers read them
+MARGINS = ("hinge", "squared_hinge")  # losses that are scored by what a logistic curve through their scores tells
 SQUARED = 2.0  # squared errors are told as they are; the loss that is minimized is half of them
 
 
@@ -111,11 +113,36 @@ def mean_losses(losses: Sequence[Any], targets: Array, scores: Array, weight: Ar
         events = float(weights @ (targets[:, 0] > 0))
         value = losses[0].bind(targets[:, 0], weights).value(scores[:, 0]) if events else np.nan
         return np.array([value / events if events else np.nan])
+    if losses[0].name in MARGINS:
+        return np.array([calibrated_loss(y, z, weights) for y, z in zip(targets.T, scores.T, strict=True)])
     if len(losses) < targets.shape[1]:  # one problem for all columns
         each: Any = losses[0]
         return np.atleast_1d(np.average(each.value(targets, scores), weights=weights)) * _unit(each.each)
     columns = zip(losses, targets.T, scores.T, strict=True)
     return np.array([np.average(loss.value(y, z), weights=weights) * _unit(loss) for loss, y, z in columns])
+
+
+def calibrated_loss(signs: Array, scores: Array, weights: Array) -> float:
+    """Return the mean logistic loss of scores without a unit, after a rising logistic curve through these very rows.
+
+    Margins decide between labels and tell no probability: their own loss would ask how far they are beyond 1. The curve
+    has a slope and a constant; what they gain by being fitted here is taken off again as Akaike's criterion does. Few
+    rows, or rows that one score tells apart, leave the slope to a normal prior of deviation 1 for scores in units of
+    their spread.
+
+    Source: J. Platt, "Probabilistic outputs for support vector machines", 1999.
+    """
+    positive, spread = signs > 0, float(scores.std())
+    share = (weights @ positive + 1.0) / (weights.sum() + 2.0)
+    constant = float(np.average(-np.log(np.where(positive, share, 1.0 - share)), weights=weights)) + 1.0 / len(signs)
+    known = weights > 0
+    if not spread > 1e-12 * np.abs(scores).max() or len(np.unique(positive[known])) < 2:
+        return constant
+    curve = LogisticRegression().fit(scores[:, None] / spread, positive, weights)
+    if curve.coef_[0, 0] <= 0:
+        return constant
+    likelihood = curve.predict_log_proba(scores[:, None] / spread)[np.arange(len(signs)), positive.astype(np.intp)]
+    return float(np.average(-likelihood, weights=weights)) + 2.0 / len(signs)
 
 
 def _unit(loss: Loss) -> float:

@@ -197,16 +197,15 @@ class Folds:
             tried = self.tried(mixture, [grid.fraction(number) for number in wanted], among)
             found.update((n, np.array([one.scores for one in own])) for n, own in zip(wanted, tried, strict=True))
 
-        scouts = slice(min(SCOUTS, len(best)))
-        try_at(numbers, scouts)
-        step, ends = max(1, numbers[-1] - numbers[-2] if len(numbers) > 1 else 1), (numbers[0], numbers[-1])
-        tops = np.array([found[number].mean(axis=0) for number in numbers]).argmax(axis=0)
-        rising = [bool((tops == at).any()) for at in (0, len(numbers) - 1)]
-        beyond = [end + side * step for end, side in zip(ends, (-1, 1), strict=True)]
-        try_at([n for n, up in zip(beyond, rising, strict=True) if up and 0 <= n < grid.n_first], scouts)
-        numbers = sorted(found)
-        means = np.array([found[number].mean(axis=0) for number in numbers])
-        tops = means.argmax(axis=0)
+        scouts, wanted = slice(min(SCOUTS, len(best))), numbers
+        step = max(1, numbers[-1] - numbers[-2] if len(numbers) > 1 else 1)
+        while wanted:  # and further on where the score rises to an end
+            try_at(wanted, scouts)
+            numbers = sorted(found)
+            means = np.array([found[number].mean(axis=0) for number in numbers])
+            tops = means.argmax(axis=0)
+            rising = {numbers[top] + side * step for top in tops for side in (-1, 1)}
+            wanted = sorted(n for n in rising - set(found) if 0 <= n <= grid.last)
         rise = _rise(means, tops)
         around = sorted({numbers[top] for top in tops})
         for among in (scouts, slice(None)):
