@@ -30,6 +30,7 @@ SCOUTS = 3  # folds in which what is in doubt is tried first
 SCOUTED = 3  # strengths that it is tried at, equally spaced inside the grid
 HOPELESS = 1.0  # standard errors of the difference over the folds by which what is behind is given up
 BEYOND = 1.0 + 1e-6  # fraction of the strength at which a model is empty
+LEVEL = 0.1  # of the test over folds, which few draws of noise pass: `benchmarks/noise.py --searches`
 ROOM = 2**29  # bytes that matrices of folds may take together; those of the folds beyond are opened one at a time
 
 TryAt = Callable[[Sequence[int]], Iterator[tuple[int, list["FoldScore"]]]]
@@ -407,8 +408,8 @@ class Evidence:
         """Whether scores (n_folds, T) are ahead of those of the best constants by evidence, (T,).
 
         Where the target is more strongly related to single kernels than permuted targets are, to be ahead in the mean
-        will do: a test at the level of 5 % has been passed. Where it is not, the score must pass a t-test of that level
-        over the folds. Where nobody knows, since samples are not exchangeable, it must be ahead by a standard error.
+        will do: a test at the level of 5 % has been passed. Where it is not, the score must pass a t-test over the
+        folds. Where nobody knows, since samples are not exchangeable, it must be ahead by a standard error.
         The error is corrected for the training rows that folds share: with ``K`` folds its square has
         ``1/K + n_test/n_train`` in place of ``1/K``.
 
@@ -417,7 +418,7 @@ class Evidence:
         n_folds, unknown, related = len(scores), np.isnan(self.p_values), self.p_values <= SIGNIFICANT
         if n_folds == 1:  # which tells no error
             return ahead(scores, constants, 0.0) & (related | unknown)
-        quantile = student_t.ppf(1.0 - SIGNIFICANT, n_folds - 1)
+        quantile = student_t.ppf(1.0 - LEVEL, n_folds - 1)
         needed = np.where(unknown, 1.0, np.where(related, 0.0, quantile))
         return ahead(scores, constants, needed * np.sqrt(1.0 + n_folds * self.held_out_share))
 
