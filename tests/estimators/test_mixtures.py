@@ -378,12 +378,15 @@ def test_interior_points_go_on_from_coarse_models_only() -> None:
         return _uninterrupted(problem, solver, start)
 
     penalties = [BlockL1(0.5 * problem.strength_max()), BlockL1(0.2 * problem.strength_max())]
-    for tol, warm in ((1e-2, True), (1e-6, False)):
+    for inside, warm in ((0.0, True), (np.inf, False)):
         given.clear()
-        with patch("manykernels.estimators.selection.descent._uninterrupted", lambda p, s, m: remembered(s, p, m)):
-            fits = list(descend([problem], penalties, "working_set", tol=tol))
-        assert [start is not None for start in given] == [False, warm]
-        assert all(fit.solutions[0].certificate.relative_gap <= tol for fit in fits)
+        with (
+            patch("manykernels.estimators.selection.descent.INSIDE", inside),
+            patch("manykernels.estimators.selection.descent._uninterrupted", lambda p, s, m: remembered(s, p, m)),
+        ):
+            fits = list(descend([problem], penalties, "working_set", tol=1e-2))
+        assert [start is not None for start in given][:2] == [False, warm]
+        assert all(fit.solutions[0].certificate.relative_gap <= 1e-2 for fit in fits)
 
 
 # --- the search ------------------------------------------------------------------------------------------------------
