@@ -128,7 +128,7 @@ def test_factors_and_matrices_tell_the_same(loss: str) -> None:
 @pytest.mark.parametrize("held", HELD)
 def test_several_classes_have_one_importance(outputs: str, held: str) -> None:
     three = np.digitize(Y, [-0.5, 0.5])
-    model = MKLClassifier(BANK, alpha=0.02, outputs=outputs, representation=held).fit(X, three)
+    model = MKLClassifier(BANK, alpha=0.02, outputs=outputs, resources={"representation": held}).fit(X, three)
     assert model.feature_importances_.shape == (4,)
     assert model.feature_importances_[:2].sum() > 0.95
 
@@ -175,7 +175,7 @@ def test_a_model_file_keeps_importances(held: str, tmp_path: Path) -> None:
 
 
 def test_searches_with_kinks_have_importances() -> None:
-    model = GaussianMKL(loss="hinge", max_iter=3, tol=0.5).fit(X, CLASSES)
+    model = GaussianMKL(loss="hinge", resources={"max_iter": 3}, tol=0.5).fit(X, CLASSES)
     assert model.importance_frame()["importance"].iloc[0] > 0
 
 

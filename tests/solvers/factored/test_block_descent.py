@@ -75,7 +75,7 @@ def test_gaps_on_a_path_are_those_of_matrices_and_a_strength_takes_one_pass(step
     X, y, weight = data(9)
     own = bank(standardize=False)
     path = regularization_path(
-        X, y, kernels=own, n_alphas=12, ratio=0.02, sample_weight=weight, representation="factored"
+        X, y, kernels=own, n_alphas=12, alpha_min_ratio=0.02, sample_weight=weight, representation="factored"
     )
     matrices = factored_stack(X, own).block(None, None)
     for alpha, found in zip(path.alphas, path.solutions, strict=True):
