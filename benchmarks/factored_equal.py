@@ -19,10 +19,11 @@ import _common as common
 import numpy as np
 import pandas as pd
 
-from manykernels import KernelBank, get_loss, get_regularizer
+from manykernels import KernelBank
 from manykernels.estimators.supervised.problems import chosen_solver
 from manykernels.grams.factored import factored_stack
 from manykernels.kernels import Gaussian, Linear
+from manykernels.objective import get_loss, get_regularizer
 from manykernels.objective.losses import COUPLED_LOSSES, LOSSES, survival_target
 from manykernels.solvers import Solution
 from manykernels.solvers.solve import problem_of

@@ -17,9 +17,9 @@ import _common as common
 import numpy as np
 import pandas as pd
 
-from manykernels import KernelStack, MKLClassifier, PairKernels, Pairs, get_regularizer
+from manykernels import KernelStack, MKLClassifier, PairKernels, Pairs
 from manykernels.grams import DenseStack, GramStack, PairStack
-from manykernels.objective import Problem
+from manykernels.objective import Problem, get_regularizer
 from manykernels.solvers import BlockCoordinate, Solution, WorkingSet
 
 SMALL = (40, 30)

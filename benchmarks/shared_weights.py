@@ -26,8 +26,8 @@ from sklearn.datasets import load_digits
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import StratifiedShuffleSplit
 
-from manykernels import KernelBank, Linear, MKLClassifier, MKLRegressor, get_regularizer
-from manykernels.objective import Problem
+from manykernels import KernelBank, Linear, MKLClassifier, MKLRegressor
+from manykernels.objective import Problem, get_regularizer
 from manykernels.solvers import SharedNewton
 
 SETS = ("msrcv1", "three_sources", "nutrimouse", "leaves100")

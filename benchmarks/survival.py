@@ -17,7 +17,8 @@ import time
 import _common as common
 import numpy as np
 
-from manykernels import KernelBank, Linear, MKLSurvival, concordance_index, survival_array
+from manykernels import KernelBank, Linear, MKLSurvival, survival_array
+from manykernels.estimators import concordance_index
 
 SIZES = {"gram": [500, 1000, 2000], "factored": [1000, 10_000, 100_000]}
 COLUMNS = {"gram": 10, "factored": 32}

@@ -11,8 +11,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from manykernels import Gaussian, IncompatibleError, KernelBank, MKLRegressor, get_loss, get_regularizer
-from manykernels.objective import Capability, Problem
+from manykernels import Gaussian, KernelBank, MKLRegressor
+from manykernels.exceptions import IncompatibleError
+from manykernels.objective import Capability, Problem, get_loss, get_regularizer
 from manykernels.solvers import Solver
 
 

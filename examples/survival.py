@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from manykernels import KernelBank, MKLSurvivalCV, brier_score, concordance_index, survival_array
+from manykernels import KernelBank, MKLSurvivalCV, survival_array
+from manykernels.estimators import brier_score, concordance_index
 
 rng = np.random.default_rng(1)
 n = 300

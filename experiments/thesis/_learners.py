@@ -13,7 +13,8 @@ from _tasks import Task
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
-from manykernels import aligned_weights, solve
+from manykernels import solve
+from manykernels.alignment import aligned_weights
 from manykernels.discovery import (
     AscentSettings,
     Discovery,

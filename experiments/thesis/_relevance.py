@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.svm import SVC
 
-from manykernels import Gaussian, aligned_weights, solve
+from manykernels import Gaussian, solve
+from manykernels.alignment import aligned_weights
 from manykernels.discovery import (
     ArdGaussianFamily,
     AscentSettings,

@@ -8,7 +8,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from manykernels.alignment import AlignedWeights, aligned_weights, centered_alignment, target_kernel
     from manykernels.estimators import (
         ColdStartKFold,
         GaussianMKL,
@@ -22,18 +21,12 @@ if TYPE_CHECKING:
         MKLSurvivalCV,
         NonlinearMKL,
         PolynomialMKL,
-        brier_score,
-        concordance_index,
         nested_cross_validation,
         regularization_path,
     )
     from manykernels.exceptions import (
         ConvergenceWarning,
-        IncompatibleError,
         InvalidInputError,
-        MemoryBudgetError,
-        ModelFileError,
-        NotPSDError,
     )
     from manykernels.inspection import (
         compare,
@@ -79,14 +72,11 @@ if TYPE_CHECKING:
         WeightedPolynomial,
     )
     from manykernels.objective import survival_array
-    from manykernels.objective.losses import get_loss
-    from manykernels.objective.regularizers import get_regularizer
     from manykernels.solvers import Solution, open_rows, solve
 
 __version__ = _version("manykernels")
 
 __all__ = [
-    "AlignedWeights",
     "ArdGaussian",
     "Binned",
     "ChiSquared",
@@ -98,7 +88,6 @@ __all__ = [
     "Gaussian",
     "GaussianMKL",
     "HierarchicalMKL",
-    "IncompatibleError",
     "Interaction",
     "InvalidInputError",
     "KernelAligner",
@@ -116,11 +105,8 @@ __all__ = [
     "MKLSurvivalCV",
     "Matern",
     "MedianWidth",
-    "MemoryBudgetError",
     "Missing",
-    "ModelFileError",
     "NonlinearMKL",
-    "NotPSDError",
     "Ordinal",
     "Overlap",
     "PairKernels",
@@ -139,13 +125,7 @@ __all__ = [
     "Views",
     "WeightedPolynomial",
     "__version__",
-    "aligned_weights",
-    "brier_score",
-    "centered_alignment",
     "compare",
-    "concordance_index",
-    "get_loss",
-    "get_regularizer",
     "leave_one_out_importance",
     "load_model",
     "nested_cross_validation",
@@ -157,11 +137,10 @@ __all__ = [
     "solve",
     "stability_selection",
     "survival_array",
-    "target_kernel",
 ]
 
 # In this order they are looked through, and imported, for a name; the estimators import one another when asked for.
-_WINGS = ("exceptions", "kernels", "objective", "solvers", "estimators", "alignment", "inspection")
+_WINGS = ("exceptions", "kernels", "objective", "solvers", "estimators", "inspection")
 
 
 def __getattr__(name: str) -> Any:

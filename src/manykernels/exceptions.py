@@ -38,7 +38,8 @@ class NotPSDError(InvalidInputError):
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels import KernelStack, NotPSDError
+    >>> from manykernels import KernelStack
+    >>> from manykernels.exceptions import NotPSDError
     >>> try:
     ...     KernelStack(np.array([[[1.0, 2.0], [2.0, 1.0]]]))
     ... except NotPSDError as error:
@@ -53,7 +54,8 @@ class IncompatibleError(InvalidInputError):
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels import IncompatibleError, solve
+    >>> from manykernels import solve
+    >>> from manykernels.exceptions import IncompatibleError
     >>> try:
     ...     solve(np.eye(2)[None], [1.0, 2.0], loss="squared", regularizer="l1", strength=0.1, solver="smooth_dual")
     ... except IncompatibleError as error:
@@ -67,7 +69,7 @@ class MemoryBudgetError(InvalidInputError, MemoryError):
 
     Examples
     --------
-    >>> from manykernels import MemoryBudgetError
+    >>> from manykernels.exceptions import MemoryBudgetError
     >>> from manykernels.grams import plan_stack
     >>> try:
     ...     plan_stack(n_kernels=10, n_samples=1_000_000, memory_budget="1 GB")
@@ -84,7 +86,8 @@ class ModelFileError(InvalidInputError):
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from manykernels import ModelFileError, load_model
+    >>> from manykernels import load_model
+    >>> from manykernels.exceptions import ModelFileError
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "model.mkl"
     ...     _ = path.write_text("not a model")

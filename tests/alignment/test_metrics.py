@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from manykernels import centered_alignment, target_kernel
-from manykernels.alignment import alignment, center_kernel, target_features
+from manykernels.alignment import alignment, center_kernel, centered_alignment, target_features, target_kernel
 from manykernels.exceptions import InvalidInputError, NotPSDError
 
 Array = NDArray[Any]

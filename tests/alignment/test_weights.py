@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from manykernels import ConvergenceWarning, Gaussian, InvalidInputError, KernelBank, Linear, aligned_weights
-from manykernels.alignment import nonnegative_quadratic, products, weights
+from manykernels import ConvergenceWarning, Gaussian, InvalidInputError, KernelBank, Linear
+from manykernels.alignment import aligned_weights, nonnegative_quadratic, products, weights
 from manykernels.grams import DenseStack, GramStack, PackedStack, build_stack
 
 Array = NDArray[Any]

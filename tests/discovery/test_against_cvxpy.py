@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from tests.support.conic import conic_optimum
 
-from manykernels import aligned_weights
+from manykernels.alignment import aligned_weights
 from manykernels.alignment import weights as alignment_weights
 from manykernels.discovery import (
     Discovery,

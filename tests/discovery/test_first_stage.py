@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from manykernels import GaussianMKL, aligned_weights
+from manykernels import GaussianMKL
+from manykernels.alignment import aligned_weights
 from manykernels.discovery import (
     ArdGaussianFamily,
     AscentSettings,

@@ -15,16 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from manykernels import (
-    InvalidInputError,
-    KernelAligner,
-    KernelBank,
-    KernelStack,
-    PrecomputedBank,
-    aligned_weights,
-    centered_alignment,
-    target_kernel,
-)
+from manykernels import InvalidInputError, KernelAligner, KernelBank, KernelStack, PrecomputedBank
+from manykernels.alignment import aligned_weights, centered_alignment, target_kernel
 from manykernels.exceptions import NotPSDError
 from manykernels.grams.plan import working_nbytes
 

@@ -17,19 +17,17 @@ from scipy import sparse
 from manykernels import (
     Gaussian,
     GaussianMKL,
-    IncompatibleError,
     InvalidInputError,
     KernelBank,
     KernelStack,
     Linear,
-    MemoryBudgetError,
     MKLClassifier,
     MKLRegressor,
-    NotPSDError,
     PrecomputedBank,
     Views,
     solve,
 )
+from manykernels.exceptions import IncompatibleError, MemoryBudgetError, NotPSDError
 
 PAGE = Path(__file__).parents[2] / "docs" / "bad_inputs.md"
 HEADER = """# Bad input, and what it is answered

@@ -7,8 +7,9 @@ import pytest
 from sklearn.linear_model import PoissonRegressor
 from sklearn.metrics import d2_tweedie_score
 
-from manykernels import KernelBank, Linear, MKLRegressor, MKLRegressorCV, get_loss, load_model, save_model
+from manykernels import KernelBank, Linear, MKLRegressor, MKLRegressorCV, load_model, save_model
 from manykernels.exceptions import InvalidInputError
+from manykernels.objective import get_loss
 
 
 def data(n: int = 80) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

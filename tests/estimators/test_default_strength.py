@@ -18,7 +18,6 @@ from manykernels import (
     MKLRegressor,
     MKLSurvival,
     PrecomputedBank,
-    get_regularizer,
     load_model,
     regularization_path,
     save_model,
@@ -27,7 +26,7 @@ from manykernels import (
 )
 from manykernels.estimators.strength import noise_levels
 from manykernels.kernels import Gaussian, Linear
-from manykernels.objective import Problem
+from manykernels.objective import Problem, get_regularizer
 from manykernels.objective.losses import CoxPartial, get_loss, survival_target
 from manykernels.objective.regularizers import REGULARIZERS, BlockL1
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from manykernels import (
-    IncompatibleError,
     KernelBank,
     Linear,
     MKLClassifier,
@@ -19,6 +18,7 @@ from manykernels import (
     regularization_path,
     save_model,
 )
+from manykernels.exceptions import IncompatibleError
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(150, 3))

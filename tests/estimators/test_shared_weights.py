@@ -9,7 +9,6 @@ from sklearn.datasets import load_iris
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from manykernels import (
-    IncompatibleError,
     InvalidInputError,
     MKLClassifier,
     MKLClassifierCV,
@@ -19,6 +18,7 @@ from manykernels import (
     regularization_path,
     save_model,
 )
+from manykernels.exceptions import IncompatibleError
 from manykernels.inspection import (
     ConvergenceDisplay,
     DecompositionDisplay,

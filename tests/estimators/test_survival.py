@@ -10,18 +10,8 @@ import pandas as pd
 import pytest
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
 
-from manykernels import (
-    Gaussian,
-    KernelBank,
-    Linear,
-    MKLSurvival,
-    MKLSurvivalCV,
-    brier_score,
-    concordance_index,
-    load_model,
-    save_model,
-    survival_array,
-)
+from manykernels import Gaussian, KernelBank, Linear, MKLSurvival, MKLSurvivalCV, load_model, save_model, survival_array
+from manykernels.estimators import brier_score, concordance_index
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.objective.losses import CoxPartial, survival_target
 from manykernels.objective.losses.survival import check_survival

@@ -33,13 +33,13 @@ from manykernels import (
     Periodic,
     Polynomial,
     PolynomialMKL,
-    get_regularizer,
     load_model,
     save_model,
     solve,
     survival_array,
 )
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError, MemoryBudgetError
+from manykernels.objective import get_regularizer
 
 TIME_LIMIT = 10.0
 GRACE = 5.0  # seconds beyond the limit: searches and folds end what they are at

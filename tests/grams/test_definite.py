@@ -7,7 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from manykernels import KernelStack, MKLClassifier, MKLRegressor, NotPSDError, PrecomputedBank, solve
+from manykernels import KernelStack, MKLClassifier, MKLRegressor, PrecomputedBank, solve
+from manykernels.exceptions import NotPSDError
 from manykernels.grams import DenseStack, as_stack
 from manykernels.validation import gram as checks
 from manykernels.validation.gram import check_gram_array, examined, is_definite, scan_grams

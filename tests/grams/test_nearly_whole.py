@@ -54,7 +54,7 @@ def test_one_zero_weight_copies_nothing(monkeypatch):
 
 
 def test_an_indefinite_kernel_is_found_through_such_a_view(monkeypatch):
-    from manykernels import NotPSDError
+    from manykernels.exceptions import NotPSDError
     from manykernels.validation import gram as checks
 
     monkeypatch.setattr(checks, "FULL_CHECK_FLOPS", 0.0)

@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from manykernels import InvalidInputError, MemoryBudgetError, NotPSDError, get_regularizer, solve
+from manykernels import InvalidInputError, solve
+from manykernels.exceptions import MemoryBudgetError, NotPSDError
 from manykernels.grams import DenseStack, PairStack
 from manykernels.grams.pairs import stack as module
 from manykernels.kernels.pairs import index as pair_index
-from manykernels.objective import Problem
+from manykernels.objective import Problem, get_regularizer
 from manykernels.solvers import choose_solver
 
 

@@ -27,7 +27,6 @@ from manykernels import (
     MKLRegressorCV,
     MKLSurvival,
     MKLSurvivalCV,
-    ModelFileError,
     NonlinearMKL,
     PolynomialMKL,
     PrecomputedBank,
@@ -37,6 +36,7 @@ from manykernels import (
     survival_array,
 )
 from manykernels.discovery import LaplacianFamily, MaternFamily
+from manykernels.exceptions import ModelFileError
 from manykernels.inspection.model_file.file import ESTIMATORS
 from manykernels.kernels import Gaussian, Laplacian
 

@@ -28,16 +28,15 @@ from manykernels import (
     Linear,
     MKLClassifier,
     MKLRegressor,
-    ModelFileError,
     Polynomial,
     PrecomputedBank,
-    get_loss,
-    get_regularizer,
     load_model,
     save_model,
 )
+from manykernels.exceptions import ModelFileError
 from manykernels.inspection import read_metadata
 from manykernels.inspection.model_file.values import Decoder, Encoder, known_classes
+from manykernels.objective import get_loss, get_regularizer
 from manykernels.solvers import InteriorPoint
 
 Named = Callable[[str], tuple[Any, Any]]

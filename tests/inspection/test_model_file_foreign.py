@@ -26,10 +26,10 @@ from manykernels import (
     Linear,
     MKLClassifier,
     MKLRegressor,
-    ModelFileError,
     load_model,
     save_model,
 )
+from manykernels.exceptions import ModelFileError
 from manykernels.inspection import register_class
 from manykernels.inspection.model_file import foreign
 from manykernels.objective import Squared

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from tests.support.mutations import mutated, works
 
-from manykernels import ModelFileError, load_model, save_model
+from manykernels import load_model, save_model
+from manykernels.exceptions import ModelFileError
 
 N_FILES = int(os.environ.get("MANYKERNELS_MUTATED_FILES", "40"))  # of each of seven models
 SEED = int(os.environ.get("MANYKERNELS_MUTATION_SEED", "0"))

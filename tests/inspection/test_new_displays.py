@@ -10,17 +10,8 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot
 
-from manykernels import (
-    Gaussian,
-    InvalidInputError,
-    KernelBank,
-    Linear,
-    MKLClassifier,
-    MKLClassifierCV,
-    MKLRegressorCV,
-    centered_alignment,
-    target_kernel,
-)
+from manykernels import Gaussian, InvalidInputError, KernelBank, Linear, MKLClassifier, MKLClassifierCV, MKLRegressorCV
+from manykernels.alignment import centered_alignment, target_kernel
 from manykernels.inspection import (
     AlignmentDisplay,
     ContributionsDisplay,

@@ -18,18 +18,17 @@ from manykernels import (
     MKLSurvival,
     MKLSurvivalCV,
     compare,
-    concordance_index,
-    get_regularizer,
     report,
     survival_array,
 )
+from manykernels.estimators import concordance_index
 from manykernels.estimators.survival.baseline import martingale_residuals
 from manykernels.estimators.survival.scores import kaplan_meier
 from manykernels.inspection import MKLReport, plot_overview, summary_html
 from manykernels.inspection.reports import bootstrap, pictures
 from manykernels.inspection.reports.baselines import CONSTANT, ONE_KERNEL, SUM
 from manykernels.inspection.reports.evaluation import apart_by_folds, evaluate
-from manykernels.objective import CoxPartial, Problem, survival_target
+from manykernels.objective import CoxPartial, Problem, get_regularizer, survival_target
 
 BANK = KernelBank.per_feature(widths=[1.0], normalize="mean_diagonal")
 

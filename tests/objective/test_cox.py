@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tests.support.cox import COUNT, STORED, CoxCase, cases, conic_value
 
-from manykernels import get_regularizer, solve
+from manykernels import solve
 from manykernels.exceptions import IncompatibleError, InvalidInputError
-from manykernels.objective import CoxPartial, Problem, survival_target
+from manykernels.objective import CoxPartial, Problem, get_regularizer, survival_target
 from manykernels.solvers import SOLVERS, choose_solver, solvers_for
 
 OPTIMA = np.load(STORED)

@@ -22,17 +22,10 @@ from custom_regularizer import GroupMixture  # noqa: E402
 from custom_solver import DirectRidge  # noqa: E402
 from custom_stack import FactorStack  # noqa: E402
 
-from manykernels import (  # noqa: E402
-    IncompatibleError,
-    MKLRegressor,
-    MKLRegressorCV,
-    get_loss,
-    get_regularizer,
-    regularization_path,
-    solve,
-)
+from manykernels import MKLRegressor, MKLRegressorCV, regularization_path, solve  # noqa: E402
+from manykernels.exceptions import IncompatibleError  # noqa: E402
 from manykernels.kernels import register_kernel  # noqa: E402
-from manykernels.objective import Capability, Loss, Problem, Regularizer  # noqa: E402
+from manykernels.objective import Capability, Loss, Problem, Regularizer, get_loss, get_regularizer  # noqa: E402  # noqa: E402
 from manykernels.solvers import SOLVERS, solvers_for  # noqa: E402
 from manykernels.testing import (  # noqa: E402
     GramStackContract,

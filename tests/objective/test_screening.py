@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from manykernels import MKLClassifier, get_loss, get_regularizer, solve
-from manykernels.objective import Problem, proved_inactive
+from manykernels import MKLClassifier, solve
+from manykernels.objective import Problem, get_loss, get_regularizer, proved_inactive
 
 
 def _problem(seed: int, loss: str, l1_ratio: float, intercept: bool) -> Problem:

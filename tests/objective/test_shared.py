@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from manykernels import IncompatibleError, InvalidInputError, get_regularizer
-from manykernels.objective import Multinomial, Problem
+from manykernels import InvalidInputError
+from manykernels.exceptions import IncompatibleError
+from manykernels.objective import Multinomial, Problem, get_regularizer
 from manykernels.objective.losses import get_shared_loss
 
 RNG = np.random.default_rng(0)

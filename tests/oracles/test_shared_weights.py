@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from tests.support.shared import CASES, SharedCase, shared_case, shared_optimum, shared_values, stored_optima
 
-from manykernels import get_regularizer
-from manykernels.objective import Problem
+from manykernels.objective import Problem, get_regularizer
 from manykernels.solvers import SharedNewton, Solution
 
 

@@ -10,7 +10,8 @@ import pytest
 from numpy.typing import NDArray
 from tests.support.matrices import ON_MATRICES
 
-from manykernels import IncompatibleError, InvalidInputError, NotPSDError, solve
+from manykernels import InvalidInputError, solve
+from manykernels.exceptions import IncompatibleError, NotPSDError
 from manykernels.objective import LOSSES, REGULARIZERS, Problem, get_regularizer
 from manykernels.solvers import (
     ALIASES,

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from sklearn.kernel_ridge import KernelRidge
 
-from manykernels import IncompatibleError, get_loss, get_regularizer, solve
-from manykernels.exceptions import ConvergenceWarning
-from manykernels.objective import Capability, LpBall, Problem
+from manykernels import solve
+from manykernels.exceptions import ConvergenceWarning, IncompatibleError
+from manykernels.objective import Capability, LpBall, Problem, get_loss, get_regularizer
 from manykernels.solvers import SharedNewton, configured_solver, solvers_for
 from manykernels.solvers.gram import shared_systems as systems
 

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manykernels import get_regularizer
-from manykernels.objective import CoxPartial, Problem, survival_target
+from manykernels.objective import CoxPartial, Problem, get_regularizer, survival_target
 from manykernels.testing.formulas import penalty_conjugate, penalty_dual_scale, penalty_value
 from manykernels.testing.problems import REGULARIZERS, random_problem
 

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import _safe_indexing
 
-from manykernels import Gaussian, KernelBank, Linear, Views, get_loss, get_regularizer
+from manykernels import Gaussian, KernelBank, Linear, Views
 from manykernels.grams.training import open_training
 from manykernels.kernels.bank.columns import Table
+from manykernels.objective import get_loss, get_regularizer
 from manykernels.solvers import Solution, solve
 from manykernels.testing.problems import REGULARIZERS, SmallProblem, random_problem, strength_of_zero_model
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from manykernels import InvalidInputError, ModelFileError, load_model
+from manykernels import InvalidInputError, load_model
+from manykernels.exceptions import ModelFileError
 from manykernels.inspection import MKLReport, summary_html
 
 VALUES: list[Any] = [

@@ -79,7 +79,7 @@ def alignment(K: Any, L: Any) -> float:
 
     See Also
     --------
-    manykernels.centered_alignment : The same of centered kernels, which a constant added to a kernel does not change.
+    manykernels.alignment.centered_alignment : The same of centered kernels; a constant added to one changes nothing.
 
     References
     ----------
@@ -119,8 +119,8 @@ def centered_alignment(K: Any, L: Any) -> float:
 
     See Also
     --------
-    manykernels.target_kernel : The ideal kernel of labels or numbers.
-    manykernels.aligned_weights : The combination of kernels with the largest centered alignment.
+    manykernels.alignment.target_kernel : The ideal kernel of labels or numbers.
+    manykernels.alignment.aligned_weights : The combination of kernels with the largest centered alignment.
 
     References
     ----------
@@ -129,7 +129,7 @@ def centered_alignment(K: Any, L: Any) -> float:
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels import centered_alignment
+    >>> from manykernels.alignment import centered_alignment
     >>> x = np.array([[1.0], [2.0], [4.0]])
     >>> round(centered_alignment(x @ x.T, x @ x.T + 7.0), 12)
     1.0

@@ -84,7 +84,7 @@ def target_kernel(y: Any, coding: str = "auto") -> Array:
 
     Examples
     --------
-    >>> from manykernels import target_kernel
+    >>> from manykernels.alignment import target_kernel
     >>> target_kernel(["no", "yes", "yes"])
     array([[ 1., -1., -1.],
            [-1.,  1.,  1.],

@@ -53,7 +53,7 @@ class AlignedWeights:
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels import aligned_weights
+    >>> from manykernels.alignment import aligned_weights
     >>> found = aligned_weights([np.diag([1.0, 2.0, 3.0]), np.outer([1, 1, -1], [1, 1, -1])], ["a", "a", "b"])
     >>> found.frame().round(3)
            name  weight  alignment
@@ -163,7 +163,7 @@ def aligned_weights(
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels import aligned_weights
+    >>> from manykernels.alignment import aligned_weights
     >>> X = np.array([[1.0, 1.0], [2.0, -1.0], [-1.0, 1.0], [-2.0, -1.0]])
     >>> found = aligned_weights([np.outer(x, x) for x in X.T], ["a", "a", "b", "b"])
     >>> found.weights.round(2), round(found.alignment, 2), bool(found.gap < 1e-8)

@@ -70,7 +70,7 @@ class KernelAligner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesGrou
     See Also
     --------
     MKLClassifier : Weights and classifier learned together.
-    manykernels.aligned_weights : The same from Gram matrices to weights, without an estimator.
+    manykernels.alignment.aligned_weights : The same from Gram matrices to weights, without an estimator.
 
     Notes
     -----

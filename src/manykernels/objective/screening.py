@@ -52,7 +52,7 @@ def proved_inactive(problem: Problem, certificate: Certificate) -> Array:
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels import get_loss, get_regularizer
+    >>> from manykernels.objective import get_loss, get_regularizer
     >>> from manykernels.objective import Problem
     >>> stack = np.stack([np.eye(2), 0.01 * np.eye(2)])
     >>> problem = Problem(stack, np.array([1.0, 3.0]), get_loss("squared"), get_regularizer("l1", 0.5))

@@ -115,7 +115,7 @@ class Solver(ABC):
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels import get_loss, get_regularizer
+    >>> from manykernels.objective import get_loss, get_regularizer
     >>> from manykernels.objective import Problem
     >>> from manykernels.solvers import get_solver
     >>> problem = Problem(np.eye(3)[None], np.arange(3.0), get_loss("squared"), get_regularizer("l1", 0.1))

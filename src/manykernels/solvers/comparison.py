@@ -53,7 +53,7 @@ class SolverComparison:
         Examples
         --------
         >>> import numpy as np
-        >>> from manykernels import get_loss, get_regularizer
+        >>> from manykernels.objective import get_loss, get_regularizer
         >>> from manykernels.objective import Problem
         >>> from manykernels.solvers import compare_solvers
         >>> problem = Problem(np.eye(3)[None], np.arange(3.0), get_loss("squared"), get_regularizer("l1", 0.1))
@@ -75,7 +75,7 @@ class SolverComparison:
         Examples
         --------
         >>> import numpy as np
-        >>> from manykernels import get_loss, get_regularizer
+        >>> from manykernels.objective import get_loss, get_regularizer
         >>> from manykernels.objective import Problem
         >>> from manykernels.solvers import compare_solvers
         >>> problem = Problem(np.eye(3)[None], np.arange(3.0), get_loss("squared"), get_regularizer("l1", 0.1))

@@ -82,7 +82,7 @@ def solvers_for(problem: Problem) -> list[str]:
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels import get_loss, get_regularizer
+    >>> from manykernels.objective import get_loss, get_regularizer
     >>> from manykernels.objective import Problem
     >>> from manykernels.solvers import solvers_for
     >>> problem = Problem(np.eye(3)[None], np.ones(3), get_loss("squared"), get_regularizer("l1", 0.1))
@@ -178,7 +178,7 @@ def choose_solver(problem: Problem) -> tuple[type[Solver], str]:
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels import get_loss, get_regularizer
+    >>> from manykernels.objective import get_loss, get_regularizer
     >>> from manykernels.objective import Problem
     >>> from manykernels.solvers import choose_solver
     >>> problem = Problem(np.eye(3)[None], np.ones(3), get_loss("squared"), get_regularizer("l1", 0.1))

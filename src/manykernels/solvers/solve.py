@@ -319,7 +319,7 @@ def problem_of(stack: Any, y: Any, loss: Any, regularizer: Regularizer, **given:
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels import get_loss, get_regularizer
+    >>> from manykernels.objective import get_loss, get_regularizer
     >>> from manykernels.grams import as_stack
     >>> y = np.array([[1.0, 2.0], [3.0, 5.0]])
     >>> problem_of(as_stack(np.eye(2)[None]), y, get_loss("squared"), get_regularizer("l1", 0.1)).shared

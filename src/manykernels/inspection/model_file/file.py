@@ -141,7 +141,8 @@ def load_model(path: str | Path, *, trusted: Sequence[str] = ()) -> Any:
 
     Examples
     --------
-    >>> from manykernels import ModelFileError, load_model
+    >>> from manykernels import load_model
+    >>> from manykernels.exceptions import ModelFileError
     >>> try:
     ...     load_model("no such file.mkl")
     ... except ModelFileError as error:

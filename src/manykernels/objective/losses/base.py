@@ -69,7 +69,7 @@ class Loss(abc.ABC):
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels import get_loss
+    >>> from manykernels.objective import get_loss
     >>> loss, y, z = get_loss("logistic"), np.array([1.0]), np.array([0.3])
     >>> r = loss.dual_from_scores(y, z)
     >>> np.allclose(loss.value(y, z) + loss.conjugate(y, r), -r * z)  # Fenchel-Young, with equality
@@ -288,7 +288,7 @@ class Loss(abc.ABC):
         Examples
         --------
         >>> import numpy as np
-        >>> from manykernels import get_loss
+        >>> from manykernels.objective import get_loss
         >>> get_loss("hinge").dual_bounds(np.array([-1.0, 1.0]))
         (array([-1.,  0.]), array([0., 1.]))
         """
@@ -355,7 +355,7 @@ class Loss(abc.ABC):
         Examples
         --------
         >>> import numpy as np
-        >>> from manykernels import get_loss
+        >>> from manykernels.objective import get_loss
         >>> get_loss("squared").best_intercept(np.array([1.0, 3.0]), np.zeros(2), np.ones(2))
         2.0
         """

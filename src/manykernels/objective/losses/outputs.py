@@ -136,7 +136,7 @@ class Separable(SharedLoss):
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels import get_loss
+    >>> from manykernels.objective import get_loss
     >>> from manykernels.objective.losses.outputs import Separable
     >>> Separable(get_loss("squared")).value(np.array([[1.0, 2.0]]), np.array([[0.0, 0.0]]))
     array([2.5])

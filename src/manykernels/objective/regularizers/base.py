@@ -70,7 +70,7 @@ class Regularizer:
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels import get_regularizer
+    >>> from manykernels.objective import get_regularizer
     >>> penalty, t = get_regularizer("elasticnet", 2.0), np.array([0.5, 3.0])
     >>> u = penalty.derivative(t)
     >>> np.isclose(penalty.value(t) + penalty.conjugate(u), t @ u)  # Fenchel-Young, with equality
@@ -236,7 +236,7 @@ class Regularizer:
         Examples
         --------
         >>> import numpy as np
-        >>> from manykernels import get_regularizer
+        >>> from manykernels.objective import get_regularizer
         >>> get_regularizer("l1", 1.0).prox(np.array([0.5, 3.0]), 1.0)
         array([0., 2.])
         """
@@ -290,7 +290,7 @@ class Regularizer:
         Examples
         --------
         >>> import numpy as np
-        >>> from manykernels import get_regularizer
+        >>> from manykernels.objective import get_regularizer
         >>> get_regularizer("l1", 1.0).relative(0.1, np.array([3.0, 5.0]), 2.0)
         BlockL1(strength=0.5)
         >>> round(get_regularizer("ridge", 1.0).relative(0.25, np.array([3.0, 5.0]), 2.0).strength, 6)
@@ -315,7 +315,7 @@ class Regularizer:
         Examples
         --------
         >>> import numpy as np
-        >>> from manykernels import get_regularizer
+        >>> from manykernels.objective import get_regularizer
         >>> get_regularizer("l1", 1.0).strength_of_nothing_to_gain(np.array([3.0, 5.0]), 2.0)
         5.0
         """

@@ -115,7 +115,8 @@ class FactoredNewton(Solver):
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels import KernelBank, get_loss, get_regularizer
+    >>> from manykernels import KernelBank
+    >>> from manykernels.objective import get_loss, get_regularizer
     >>> from manykernels.grams.factored import factored_stack
     >>> from manykernels.objective import Problem
     >>> X = np.random.default_rng(0).uniform(-2, 2, (100, 2))

@@ -274,7 +274,7 @@ class SharedNewton(Solver):
     Examples
     --------
     >>> import numpy as np
-    >>> from manykernels import get_regularizer
+    >>> from manykernels.objective import get_regularizer
     >>> from manykernels.objective import Problem
     >>> x = np.linspace(0, 1, 30)
     >>> kernels = np.stack([np.exp(-((x[:, None] - x) ** 2) / (2 * width**2)) for width in (0.01, 0.1, 1.0)])
