@@ -44,7 +44,7 @@ def test_names_of_losses_and_penalties(make: Any, words: str) -> None:
         (MKLRegressor, "penality", r"Take penalty\."),
         (MKLRegressor, "gamma", "width"),
         (PolynomialMKL, "kernel", "has no parameter 'kernel'. It has: degree, p"),
-        (MKLRegressor, "hue", "It has: kernels, loss, penalty"),
+        (MKLRegressor, "hue", "It has: kernels, loss, loss_parameters"),
     ],
 )
 def test_names_of_parameters(kind: Any, name: str, words: str) -> None:

@@ -250,6 +250,13 @@ class TakesGroups(BaseEstimator):
         Returns
         -------
         dict
+
+        Examples
+        --------
+        >>> from manykernels import MKLRegressor
+        >>> model = MKLRegressor(resources={"n_jobs": 2})
+        >>> model.get_params(deep=False)["resources"], model.get_params()["resources__n_jobs"]
+        ({'n_jobs': 2}, 2)
         """
         found: dict[str, Any] = super().get_params(deep)
         for name in self._groups if deep else ():
