@@ -36,7 +36,7 @@ PROMISES = {
     "sequence_mismatches.py": ["words of 5, 1 wrong  alone: accuracy 0.9", "all together: accuracy 0.9"],
     "graph_kernels.py": ["accuracy in folds: 0.", "shortest paths"],
     "text_columns.py": ["without help: Text that is no category: 'review'", "accuracy in folds: 0.9", "review"],
-    "gurls_pipeline.py": ["RMSE over the splits", "deviation", "chosen: tau", "accuracy of the sign 0.9"],
+    "gurls_pipeline.py": ["RMSE over the splits", "deviation", "chosen: alpha", "accuracy of the sign 0.9"],
     "intervals.py": ["inside the 95 % bands at 9", "90 % intervals cover 9", "90 % sets hold"],
     "multiview_regression.py": ["informative views view1, view3", "held-out R2"],
 }

@@ -35,14 +35,14 @@ from manykernels import (
 def _factored() -> tuple[Any, Any]:
     X = table(60)
     bank = KernelBank.per_feature(widths=[0.5, 1.0], standardize=True)
-    return MKLClassifier(bank, representation="factored", alpha=0.01).fit(X, labels(X)), X
+    return MKLClassifier(bank, resources={"representation": "factored"}, alpha=0.01).fit(X, labels(X)), X
 
 
 def _shared() -> tuple[Any, Any]:
     X = table(45)
     Y = np.column_stack([np.sin(X["second"]), X["first"] ** 2])
     bank = KernelBank.per_feature(widths=[1.0])
-    return MKLRegressor(bank, outputs="shared", representation="factored").fit(X, Y), X
+    return MKLRegressor(bank, outputs="shared", resources={"representation": "factored"}).fit(X, Y), X
 
 
 def _survival() -> tuple[Any, Any]:
@@ -78,8 +78,10 @@ def _search(estimator: Any) -> Callable[[], tuple[Any, Any]]:
 KINDS: dict[str, Callable[[], tuple[Any, Any]]] = MAKERS | {
     "factored": _factored, "shared outputs": _shared, "survival": _survival, "pairs": _pairs,
     "classifier cv": _classifier_cv, "regressor cv": _regressor_cv,
-    "polynomial": _search(PolynomialMKL(n_steps=10, max_iter=5)), "gaussian": _search(GaussianMKL(max_iter=3)),
-    "hierarchical": _search(HierarchicalMKL(max_iter=5)), "nonlinear": _search(NonlinearMKL(max_iter=3)),
+    "polynomial": _search(PolynomialMKL(n_steps=10, resources={"max_iter": 5})),
+    "gaussian": _search(GaussianMKL(resources={"max_iter": 3})),
+    "hierarchical": _search(HierarchicalMKL(resources={"max_iter": 5})),
+    "nonlinear": _search(NonlinearMKL(resources={"max_iter": 3})),
 }  # fmt: skip
 
 

@@ -286,8 +286,9 @@ def polynomial(rng: np.random.Generator, checked: Callable[..., None]) -> str:
     y = target_of(rng, X, loss)
     checked(X, y)
     model = PolynomialMKL(
-        degree=int(rng.integers(1, 4)), p=float(rng.choice([1.0, 1.5, 2.0])), loss=loss, n_steps=20, max_iter=10,
-        alpha=float(10 ** rng.uniform(-4, 0)), standardize=bool(rng.random() < 0.8), time_limit=TIME_LIMIT,
+        degree=int(rng.integers(1, 4)), p=float(rng.choice([1.0, 1.5, 2.0])), loss=loss, n_steps=20,
+        resources={"max_iter": 10, "time_limit": TIME_LIMIT},
+        alpha=float(10 ** rng.uniform(-4, 0)), standardize=bool(rng.random() < 0.8),
         random_state=int(rng.integers(100)),
     )  # fmt: skip
     return kept(model.fit(X, y), X, getattr(model, "dual_gap_", None))
@@ -299,7 +300,8 @@ def gaussian(rng: np.random.Generator, checked: Callable[..., None]) -> str:
     y = target_of(rng, X, loss)
     checked(X, y)
     model = GaussianMKL(
-        loss=loss, max_iter=6, n_starts=2, per_feature=bool(rng.random() < 0.4), time_limit=TIME_LIMIT,
+        loss=loss, n_starts=2, resources={"max_iter": 6, "time_limit": TIME_LIMIT},
+        per_feature=bool(rng.random() < 0.4),
         alpha="auto" if rng.random() < 0.5 else float(10 ** rng.uniform(-4, 0)),
         standardize=bool(rng.random() < 0.8), random_state=int(rng.integers(100)),
     )  # fmt: skip
@@ -313,11 +315,11 @@ def weighted_cv(rng: np.random.Generator, checked: Callable[..., None]) -> str:
     weight = weights_of(rng, len(X)) if kind < 2 else None
     checked(X, y, weight)
     estimator = (MKLClassifierCV, MKLRegressorCV, MKLSurvivalCV)[kind]
-    options: dict[str, Any] = {"cv": int(rng.integers(2, 5)), "n_alphas": 3, "time_limit": TIME_LIMIT}
+    options: dict[str, Any] = {"cv": int(rng.integers(2, 5)), "n_alphas": 3, "resources": {"time_limit": TIME_LIMIT}}
     if rng.random() < 0.5:
         options["penalty"] = str(rng.choice(["l1", "elasticnet", "ridge"]))
     if kind < 2:
-        options["representation"] = str(rng.choice(["auto", "gram", "factored"]))
+        options["resources"]["representation"] = str(rng.choice(["auto", "gram", "factored"]))
     model = estimator(bank_of(rng, X.shape[1]), **options)
     model = model.fit(X, y) if kind == 2 else model.fit(X, y, sample_weight=weight)
     return kept(model, X, model.dual_gap_)
