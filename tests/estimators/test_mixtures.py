@@ -24,7 +24,6 @@ from manykernels import (
     MKLRegressor,
     MKLRegressorCV,
     PrecomputedBank,
-    get_loss,
     load_model,
     nested_cross_validation,
     save_model,
@@ -53,7 +52,7 @@ from manykernels.estimators.selection.search import (
     searched,
 )
 from manykernels.exceptions import InvalidInputError
-from manykernels.objective import BlockL1, Problem
+from manykernels.objective import BlockL1, Problem, get_loss
 
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-2, 2, size=(60, 3))
