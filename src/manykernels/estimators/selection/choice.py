@@ -29,6 +29,7 @@ from manykernels.estimators.selection.choosing import ChoosesMixtures
 from manykernels.estimators.selection.cold_start import ColdStartKFold
 from manykernels.estimators.selection.descent import without_bar
 from manykernels.estimators.selection.folds import Fold, FoldScore, HeldOut
+from manykernels.estimators.selection.held_out import KeepsHeldOut
 from manykernels.estimators.selection.penalties import (
     PenaltyFamily,
     PenaltyGrid,
@@ -219,7 +220,7 @@ RULES = ("best", "1se")
 EXCHANGING = (KFold, StratifiedKFold, RepeatedKFold, RepeatedStratifiedKFold, ShuffleSplit, StratifiedShuffleSplit)
 
 
-class CrossValidated(ScoresGrids, ChoosesMixtures):
+class CrossValidated(KeepsHeldOut, ScoresGrids, ChoosesMixtures):
     """Choice of the strength; what comes after it is the plain estimator."""
 
     fitted_extras: ClassVar[tuple[str, ...]] = (
@@ -303,6 +304,10 @@ class CrossValidated(ScoresGrids, ChoosesMixtures):
             levels = noise_levels(opened()[1], noise_seed(self.random_state), self._exchangeable(encoded))
         evidence = Evidence.of(splits, levels, 1)
         self._choose(found, folds, self._default_index(found, len(samples.weight)), evidence)
+        if folds and ending.status is None:
+            held_out = self._held_out(rows, target, scoring_weight, splits, by_target=False)
+            with ending.noted():
+                self._record_grid(lambda at: Samples.of(rows[at], target[at], weight[at]), held_out, splits, loss, form)
         chosen = self._family.at(self.alpha_, encoded.total_weight)
         self._warn(self._solve(encoded, loss, chosen, time_limit=time_left(end)))
         if ending.status is None:

@@ -211,11 +211,15 @@ class ChoosesMixtures:
                 together: Opening = partial(self._opened_together, *given, encoded, (training, problems))
                 openings = [together] if self._search_options.fold_kernels == SHARED else [together, *openings]
             found, ending = self._searched(mixtures, spare, openings)
+            tried = self.__dict__.pop("_tried", None)
         ending.check(scored=bool(found))
         levels = noise_levels(problems, noise_seed(self.random_state), self._exchangeable(encoded))
         candidates = found or [_unscored(mixtures, encoded, self.n_folds_, len(problems))]
         evidence = partial(Evidence.of, splits, levels if self._exchanges(groups) else None)
         self._keep_choice(candidates, scales, problems, evidence, scored=bool(found))
+        if found and ending.status is None:
+            with ending.noted():
+                self._record_search(tried, found, splits, len(problems))
         self._learn_choice(candidates, scales, training, problems, encoded, time_left(end), levels)
         ending.warn(f"{len(found)} candidates that were scored in all folds" if found else "")
         return self
@@ -240,6 +244,7 @@ class ChoosesMixtures:
                     workers = min(n_threads(self._resources.n_jobs), len(folds))
                     given = (folds, workers, lambda m: spare[id(m)], advance, ending)
                     tried = Folds(*given) if shared is None else FoldsTogether(*given, shared=shared)
+                    self._tried = tried
                     averages, selections, (nothing,) = mixtures
                     least, followed = self._search_options.alpha_min_ratio, self.l1_ratios is not None
                     found = searched(tried, averages, selections, self.n_alphas, least, every=followed)

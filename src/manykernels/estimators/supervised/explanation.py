@@ -273,7 +273,7 @@ class Explanations:
     def _keep_importance(self, fit: Fit, samples: Samples, losses: Sequence[Any], kernels: Any) -> None:
         """Measure what rows that are left out lose, where the model keeps too little to be asked later.
 
-        ``kernels`` are the rows as all kernels need them, or a stack of factors.
+        ``kernels`` are the rows as all kernels need them, or a stack of factors; None where folds have measured it.
         """
         for name in ("_lost_by", "_importance_method", "_norm_bends"):
             self.__dict__.pop(name, None)
@@ -283,7 +283,7 @@ class Explanations:
         if fit.problems:
             self._norm_bends = all_bends(fit, expansion.active)
         whole = losses[0].couples_samples or len(self.__dict__.get("support_", ())) == len(samples.weight)
-        if (whole and self._keeps_rows(losses)) or isinstance(expansion.bank, FittedPairBank):
+        if kernels is None or (whole and self._keeps_rows(losses)) or isinstance(expansion.bank, FittedPairBank):
             return
         known = (samples.y, samples.weight)
         try:

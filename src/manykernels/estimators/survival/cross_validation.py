@@ -75,6 +75,9 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         A row a candidate, also from :meth:`cv_frame`.
     n_folds_ : int
         Number of folds.
+    cv_predictions_ : ndarray of shape (n_samples,) or (n_samples, n_classes) or (n_samples, n_outputs)
+        What models of the chosen strength that have not seen a row predict for it: risk scores; NaN for
+        rows that no fold held out, the mean of several. Not there where the search ended early.
 
     See Also
     --------
