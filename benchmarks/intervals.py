@@ -5,8 +5,9 @@
 First table: share of the values of the true function inside 95 % bands of ``predict(X, return_std=True)`` and of
 `ShapeDisplay` curves, by draws of 150 rows. Second: share of held-out targets inside 90 % intervals (sets, for classes)
 of MAPIE's CV+ around an untouched estimator, with their mean width in standard deviations of y (mean number of
-classes), and inside 90 % intervals made of ``return_std`` and the variance of the noise. Sets that are not in the
-folder of ``--data`` are left out, with a line.
+classes), inside those that a search makes of its own folds (``conformal_intervals``, ``conformal_sets``), and inside
+90 % intervals made of ``return_std`` and the variance of the noise. Sets that are not in the folder of ``--data`` are
+left out, with a line.
 """
 
 from __future__ import annotations
@@ -23,13 +24,35 @@ from mapie.classification import CrossConformalClassifier
 from mapie.regression import CrossConformalRegressor
 from sklearn.model_selection import train_test_split
 
-from manykernels import KernelBank, MKLClassifier, MKLRegressor
+from manykernels import KernelBank, MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
 from manykernels.estimators.supervised.posterior import posterior_of
-from manykernels.inspection import ShapeDisplay
+from manykernels.inspection import ShapeDisplay, conformal_intervals, conformal_sets
 from manykernels.kernels import Gaussian, Linear
 
-NUMBERS = ("concrete", "yacht", "energy", "abalone", "winequality_red", "autompg", "kin8nh", "puma8nh", "cpu_small")
-CLASSES = ("pima", "heart_statlog", "sonar", "ionosphere", "liver", "thyroid_ida", "german_ida", "banana")
+NUMBERS = (
+    "concrete",
+    "yacht",
+    "energy",
+    "abalone",
+    "winequality_red",
+    "autompg",
+    "kin8nh",
+    "puma8nh",
+    "cpu_small",
+    "cpu_act",
+)
+CLASSES = (
+    "pima",
+    "heart_statlog",
+    "sonar",
+    "ionosphere",
+    "liver",
+    "thyroid_ida",
+    "german_ida",
+    "banana",
+    "ringnorm",
+    "waveform",
+)
 TRAIN, TEST, LEVEL, NORMAL = 150, 500, 0.9, 1.6449
 CURVES = {
     "wave": lambda x: np.sin(2.0 * x),
@@ -79,15 +102,24 @@ def intervals(name: str, folder: Path, seed: int) -> dict[str, Any] | None:
             sets = CrossConformalClassifier(MKLClassifier(loss="logistic"), confidence_level=LEVEL, random_state=seed)
             chosen = sets.fit_conformalize(X_train, y_train).predict_set(X_test)[1][:, :, 0]
             places = np.searchsorted(np.unique(y_train), y_test)
-            return row | {"conformal": chosen[np.arange(len(y_test)), places].mean(), "size": chosen.sum(axis=1).mean()}
+            own = conformal_sets(MKLClassifierCV().fit(X_train, y_train), y_train, X_test, confidence=LEVEL).to_numpy()
+            return row | {
+                "conformal": chosen[np.arange(len(y_test)), places].mean(),
+                "size": chosen.sum(axis=1).mean(),
+                "own folds": own[np.arange(len(y_test)), places].mean(),
+                "own size": own.sum(axis=1).mean(),
+            }
         around = CrossConformalRegressor(MKLRegressor(), confidence_level=LEVEL, random_state=seed)
         low, high = around.fit_conformalize(X_train, y_train).predict_interval(X_test)[1][:, :, 0].T
+        own = conformal_intervals(MKLRegressorCV().fit(X_train, y_train), y_train, X_test, confidence=LEVEL)
     model = _fitted(MKLRegressor(resources={"representation": "gram"}), X_train, y_train)
     mean, deviation = model.predict(X_test, return_std=True)
     reach = NORMAL * np.sqrt(deviation**2 + posterior_of(model).noise_variance)
     return row | {
         "conformal": np.mean((low <= y_test) & (y_test <= high)),
         "size": np.mean(high - low) / y_train.std(),
+        "own folds": np.mean((own["low"] <= y_test) & (y_test <= own["high"])),
+        "own size": np.mean(own["high"] - own["low"]) / y_train.std(),
         "gaussian": np.mean(np.abs(y_test - mean) <= reach),
         "gaussian size": 2.0 * reach.mean() / y_train.std(),
     }
@@ -103,7 +135,7 @@ def main() -> int:
     """Measure, print, save."""
     parser = common.parser("Coverage of bands and intervals.")
     parser.add_argument("--data", type=Path, default=common.HERE.parents[1] / "shared" / "data", help="folder of sets")
-    parser.add_argument("--draws", type=int, default=20, help="draws of each function")
+    parser.add_argument("--draws", type=int, default=10, help="draws of each function")
     parser.add_argument("--splits", type=int, default=1, help="random splits of each set")
     options: argparse.Namespace = parser.parse_args()
     record = common.environment()
@@ -121,7 +153,9 @@ def main() -> int:
     rows = [row for name, seed in named if (row := intervals(name, options.data, seed)) is not None]
     frame = pd.DataFrame(rows)
     table = frame.groupby("set", sort=False).mean().reset_index()
-    shown = dict.fromkeys(["conformal", "size", "gaussian", "gaussian size"], ".3f") | {"rows": ".0f"}
+    shown = dict.fromkeys(["conformal", "size", "own folds", "own size", "gaussian", "gaussian size"], ".3f") | {
+        "rows": ".0f"
+    }
     common.print_table(table, "Inside 90 % intervals or sets", shown)
     common.save(frame, record, options.output, "intervals")
     return 0

@@ -1,55 +1,67 @@
-"""Named numbers with intervals: what is drawn is the table, long names are whole, and what is unsure is gray."""
+"""Intervals and sets from the folds of a search."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
-import pandas as pd
 import pytest
-from matplotlib import pyplot
-from matplotlib.colors import to_hex
+from numpy.testing import assert_allclose
 
-from manykernels import InvalidInputError
-from manykernels.inspection import IntervalDisplay
-from manykernels.inspection.displays.plotting import GRAY
+from manykernels import KernelBank, MKLClassifierCV, MKLRegressor, MKLRegressorCV
+from manykernels.exceptions import InvalidInputError
+from manykernels.inspection import conformal_intervals, conformal_sets
+from manykernels.kernels import Gaussian, Linear
 
-
-@pytest.fixture(autouse=True)
-def close_figures() -> Iterator[None]:
-    """Leave no figure open."""
-    yield
-    pyplot.close("all")
-
-
-def test_the_ends_are_those_of_the_table_or_of_its_standard_errors() -> None:
-    table = pd.DataFrame({"name": ["a", "b"], "importance": [2.0, 0.1], "low": [1.0, -0.1], "high": [3.0, 0.3]})
-    display = IntervalDisplay.from_frame(table).plot()
-    assert display.reference == 0.0
-    lines = [container.lines for container in display.ax_.containers]
-    assert [line[0].get_xdata()[0] for line in lines] == [2.0, 0.1]
-    np.testing.assert_allclose([bars[0].get_segments()[0][:, 0] for *_, bars in lines], [[1.0, 3.0], [-0.1, 0.3]])
-    assert [to_hex(line[0].get_color()) == GRAY for line in lines] == [False, True]
-    methods = pd.DataFrame({"method": ["x"], "score": [0.8], "standard_error": [0.1]})
-    frame = IntervalDisplay.from_frame(methods).frame()
-    assert frame[["low", "high"]].to_numpy()[0] == pytest.approx([0.8 - 0.196, 0.8 + 0.196])
-    alone = IntervalDisplay.from_frame(pd.DataFrame({"name": ["x"], "value": [0.8]})).plot()
-    assert alone.frame()[["low", "high"]].isna().all(axis=None)
-    assert not alone.ax_.containers[0].has_xerr
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-2, 2, (400, 2))
+Y = np.sin(2 * X[:, 0]) + 0.4 * RNG.normal(size=400)
+BANK = KernelBank.per_feature([Linear(), Gaussian(0.7)])
+FIT, NEW = slice(150), slice(150, None)
 
 
-def test_long_names_are_written_on_several_lines_and_the_rest_is_counted() -> None:
-    names = ["support vector machine, one Gaussian kernel (scikit-learn, tuned)", *"abcdefghijklmn"]
-    table = pd.DataFrame({"name": names, "value": np.arange(15.0)})
-    labels = [label.get_text() for label in IntervalDisplay.from_frame(table).plot().ax_.get_yticklabels()]
-    assert labels[0].replace("\n", " ") == names[0]
-    assert labels[-1] == "and 3 more"
-    assert len(labels) == 13
-    small = IntervalDisplay.from_frame(table).plot(pyplot.subplots(figsize=(4, 2))[1]).ax_
-    shown = len(small.containers)
-    assert small.get_yticklabels()[-1].get_text() == f"and {15 - shown} more"
+@pytest.fixture(scope="module")
+def model() -> MKLRegressorCV:
+    return MKLRegressorCV(BANK, penalty="ridge", cv=5).fit(X[FIT], Y[FIT])
 
 
-def test_a_table_of_something_else_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="needs a column name or method and a column importance, score, value"):
-        IntervalDisplay.from_frame(pd.DataFrame({"alpha": [1.0]}))
+def test_intervals_cover_what_they_say() -> None:
+    """In the mean over draws: the rows that calibrate are few, and differ from draw to draw."""
+    inside = np.zeros((5, 2))
+    for draw in range(5):
+        rng = np.random.default_rng(draw)
+        rows = rng.uniform(-2, 2, (400, 2))
+        target = np.sin(2 * rows[:, 0]) + 0.4 * rng.normal(size=400)
+        found = MKLRegressorCV(BANK, penalty="ridge", cv=5).fit(rows[FIT], target[FIT])
+        for at, confidence in enumerate((0.5, 0.9)):
+            frame = conformal_intervals(found, target[FIT], rows[NEW], confidence=confidence)
+            inside[draw, at] = np.mean((frame["low"] <= target[NEW]) & (target[NEW] <= frame["high"]))
+            assert_allclose(frame["high"] + frame["low"], 2 * found.predict(rows[NEW]))
+    deviation = np.sqrt(np.array([0.25, 0.09]) * (1 / 150 + 1 / 250) / 5)
+    assert (np.abs(inside.mean(axis=0) - [0.5, 0.9]) < 3 * deviation).all()
+
+
+def test_the_reach_is_an_error_of_a_held_out_row(model: MKLRegressorCV) -> None:
+    frame = conformal_intervals(model, Y[FIT], X[NEW][:1], confidence=0.9)
+    errors = np.sort(np.abs(Y[FIT] - model.cv_predictions_))
+    assert_allclose(frame["high"] - frame["predicted"], errors[int(np.ceil(0.9 * 151)) - 1])
+    assert np.isinf(conformal_intervals(model, Y[FIT], X[NEW][:1], confidence=0.999)["high"]).all()
+
+
+def test_sets_hold_what_they_say() -> None:
+    labels = np.array(["low", "middle", "high"])[np.digitize(Y, [-0.4, 0.4])]
+    found = MKLClassifierCV(BANK, penalty="ridge", cv=5).fit(X[FIT], labels[FIT])
+    frame = conformal_sets(found, labels[FIT], X[NEW])
+    held = frame.to_numpy()[np.arange(250), np.searchsorted(found.classes_, labels[NEW])]
+    assert abs(held.mean() - 0.9) < 0.07
+    assert frame.to_numpy().sum(axis=1).mean() < 2.5
+
+
+def test_what_cannot_be_done_is_said(model: MKLRegressorCV) -> None:
+    plain = MKLRegressor(BANK).fit(X[FIT], Y[FIT])
+    with pytest.raises(InvalidInputError, match="This MKLRegressor has no predictions of rows that were held out"):
+        conformal_intervals(plain, Y[FIT], X[NEW])
+    with pytest.raises(InvalidInputError, match="y has 100 targets, but the model was fitted to 150"):
+        conformal_intervals(model, Y[:100], X[NEW])
+    with pytest.raises(InvalidInputError, match="confidence must be below 1, got 1.5"):
+        conformal_intervals(model, Y[FIT], X[NEW], confidence=1.5)
+    with pytest.raises(InvalidInputError, match="Sets are made of probabilities"):
+        conformal_sets(model, Y[FIT], X[NEW])

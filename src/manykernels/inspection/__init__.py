@@ -19,6 +19,7 @@ from manykernels.inspection.displays import (
 from manykernels.inspection.evidence.comparison import compare
 from manykernels.inspection.evidence.display import StabilityDisplay
 from manykernels.inspection.evidence.importance import predictive_importance
+from manykernels.inspection.evidence.intervals import conformal_intervals, conformal_sets
 from manykernels.inspection.evidence.knockoffs import KnockoffSelection, gaussian_knockoffs, knockoff_selection
 from manykernels.inspection.evidence.leave_out import leave_one_out_importance
 from manykernels.inspection.evidence.noise import noise_doubt, noise_selection
@@ -50,6 +51,8 @@ __all__ = [
     "WaterfallDisplay",
     "WeightMapDisplay",
     "compare",
+    "conformal_intervals",
+    "conformal_sets",
     "gaussian_knockoffs",
     "knockoff_selection",
     "leave_one_out_importance",

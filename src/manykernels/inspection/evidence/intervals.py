@@ -1,0 +1,154 @@
+"""Intervals and sets for new rows from the folds that a search ran: how far off predictions of held-out rows were."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.inspection.pipelines import unwrapped
+from manykernels.validation.arrays import Array, check_positive
+
+__all__ = ["conformal_intervals", "conformal_sets"]
+
+
+def conformal_intervals(model: Any, y: Any, X: Any, *, confidence: float = 0.9) -> pd.DataFrame:
+    r"""Return intervals in which new targets lie, from the errors on the rows that cross-validation held out.
+
+    With the predictions :math:`\hat y_i` of rows by models that had not seen them, ``cv_predictions_``, an interval is
+    :math:`\hat y(x) \pm r`, where :math:`r` is the :math:`\lceil c\,(n + 1) \rceil`-th smallest :math:`|y_i - \hat
+    y_i|`.
+
+    Parameters
+    ----------
+    model : MKLRegressorCV, or a Pipeline that ends in one
+        Fitted, for one target.
+    y : array-like of shape (n_samples,)
+        The targets that it was fitted to, in the same order.
+    X : DataFrame, array-like of shape (n_new, n_features), precomputed kernels or Pairs
+        New rows.
+    confidence : float, default=0.9
+        Share of new targets to cover, below 1.
+
+    Returns
+    -------
+    DataFrame
+        ``predicted``, ``low`` and ``high``, a row each of X; infinite ends where rows are too few for the confidence.
+
+    Raises
+    ------
+    InvalidInputError
+        If the model knows no predictions of held-out rows, or they do not match y.
+
+    See Also
+    --------
+    conformal_sets : The same for classes.
+
+    Notes
+    -----
+    It costs no fit, and assumes that new rows are like those held out (folds of groups for new groups, cold starts for
+    new members of pairs), and that the model of all rows errs like those of the folds, which had fewer. CV+ needs the
+    second assumption only for half of its confidence, and a fit a fold: MAPIE's, with any estimator of this library.
+    All intervals are as wide; where the noise depends on the columns, take quantiles (``loss="quantile"``).
+
+    References
+    ----------
+    R. Barber, E. Candes, A. Ramdas, R. Tibshirani, "Predictive inference with the jackknife+", Annals of Statistics 49
+    (2021); V. Vovk, "Cross-conformal predictors", Annals of Mathematics and Artificial Intelligence 74 (2015).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import MKLRegressorCV
+    >>> from manykernels.inspection import conformal_intervals
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-2, 2, (150, 2))
+    >>> y = np.sin(2 * X[:, 1]) + 0.3 * rng.normal(size=150)
+    >>> model = MKLRegressorCV(cv=3).fit(X[:80], y[:80])
+    >>> frame = conformal_intervals(model, y[:80], X[80:])
+    >>> bool(np.mean((frame["low"] <= y[80:]) & (y[80:] <= frame["high"])) > 0.8)
+    True
+    """
+    known, predicted = _held_out(model, y), np.asarray(model.predict(X), dtype=np.float64)
+    target = np.asarray(y, dtype=np.float64)
+    if target.ndim != 1 or known.ndim != 1:
+        raise InvalidInputError("Intervals are those of one target, and y has several columns: fit one model for each.")
+    reach = _quantile(np.abs(target - known), confidence)
+    return pd.DataFrame({"predicted": predicted, "low": predicted - reach, "high": predicted + reach})
+
+
+def conformal_sets(model: Any, y: Any, X: Any, *, confidence: float = 0.9) -> pd.DataFrame:
+    r"""Return sets of classes that hold new labels, from the probabilities of rows that cross-validation held out.
+
+    A class is in the set of a row if its probability is at least :math:`1 - r`, where :math:`r` is the
+    :math:`\lceil c\,(n + 1) \rceil`-th smallest :math:`1 - \hat p_i(y_i)` of the rows that were held out.
+
+    Parameters
+    ----------
+    model : MKLClassifierCV, or a Pipeline that ends in one
+        Fitted, with probabilities.
+    y : array-like of shape (n_samples,)
+        The labels that it was fitted to, in the same order.
+    X : DataFrame, array-like of shape (n_new, n_features), precomputed kernels or Pairs
+        New rows.
+    confidence : float, default=0.9
+        Share of new labels to hold, below 1.
+
+    Returns
+    -------
+    DataFrame
+        A bool column for each class, a row each of X. A row may have no class: it is like none of them.
+
+    Raises
+    ------
+    InvalidInputError
+        If the model knows no probabilities of held-out rows, or they do not match y.
+
+    See Also
+    --------
+    conformal_intervals : The same for numbers, with what is assumed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import MKLClassifierCV
+    >>> from manykernels.inspection import conformal_sets
+    >>> X = np.random.default_rng(0).normal(size=(150, 2))
+    >>> y = np.where(X[:, 0] > 0, "yes", "no")
+    >>> model = MKLClassifierCV(cv=3).fit(X[:80], y[:80])
+    >>> conformal_sets(model, y[:80], X[80:]).columns.tolist()
+    ['no', 'yes']
+    """
+    known = _held_out(model, y)
+    if known.ndim != 2 or not hasattr(model, "predict_proba"):
+        raise InvalidInputError("Sets are made of probabilities, which this model has none of: take loss='logistic'.")
+    places = np.searchsorted(model.classes_, np.asarray(y))
+    reach = _quantile(1.0 - known[np.arange(len(known)), places], confidence)
+    return pd.DataFrame(np.asarray(model.predict_proba(X)) >= 1.0 - reach, columns=model.classes_)
+
+
+def _held_out(model: Any, y: Any) -> Array:
+    """Return what folds say of the rows that they held out."""
+    check_is_fitted(model)
+    inner, _ = unwrapped(model)
+    known = getattr(inner, "cv_predictions_", None)
+    if known is None:
+        raise InvalidInputError(
+            f"This {type(inner).__name__} has no predictions of rows that were held out: take MKLRegressorCV or "
+            "MKLClassifierCV, or MAPIE around this one."
+        )
+    if len(known) != len(y):
+        raise InvalidInputError(f"y has {len(y)} targets, but the model was fitted to {len(known)}: give these.")
+    return np.asarray(known)
+
+
+def _quantile(errors: Array, confidence: float) -> float:
+    """Return the error that a share ``confidence`` of exchangeable ones does not pass, one new one included."""
+    if not 0 < check_positive(confidence, "confidence") < 1:
+        raise InvalidInputError(f"confidence must be below 1, got {confidence!r}.")
+    own = np.sort(errors[np.isfinite(errors)])
+    place = int(np.ceil(confidence * (len(own) + 1)))
+    return float(own[place - 1]) if place <= len(own) else np.inf
