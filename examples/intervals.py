@@ -11,7 +11,6 @@ from __future__ import annotations
 import numpy as np
 from mapie.classification import CrossConformalClassifier
 from mapie.regression import CrossConformalRegressor
-
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -66,7 +65,5 @@ conformal = CrossConformalRegressor(
 _, intervals = conformal.fit_conformalize(places[:250], rating[:250]).predict_interval(places[250:])
 low, high = intervals[:, :, 0].T
 covered = float(np.mean((low <= rating[250:]) & (rating[250:] <= high)))
-print(
-    f"90 % intervals of pairs cover {100 * covered:.0f} %, {np.mean(high - low):.2f} wide, {np.std(rating):.2f} is one std"
-)
+print(f"90 % intervals of pairs cover {100 * covered:.0f} %, {np.mean(high - low) / np.std(rating):.2f} std wide")
 assert covered > 0.85

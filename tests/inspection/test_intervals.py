@@ -61,7 +61,7 @@ def test_what_cannot_be_done_is_said(model: MKLRegressorCV) -> None:
         conformal_intervals(plain, Y[FIT], X[NEW])
     with pytest.raises(InvalidInputError, match="y has 100 targets, but the model was fitted to 150"):
         conformal_intervals(model, Y[:100], X[NEW])
-    with pytest.raises(InvalidInputError, match="confidence must be below 1, got 1.5"):
+    with pytest.raises(InvalidInputError, match=r"confidence must be below 1, got 1\.5"):
         conformal_intervals(model, Y[FIT], X[NEW], confidence=1.5)
     with pytest.raises(InvalidInputError, match="Sets are made of probabilities"):
         conformal_sets(model, Y[FIT], X[NEW])

@@ -166,20 +166,22 @@ class NoiseLevel:
 
     @property
     def relations(self) -> Array:
-        """How strongly the target, and every permuted one, is related to single kernels, (1 + n_permutations,).
+        """How strongly the target, and every permuted one, is related to the kernels, (1 + n_permutations,).
 
-        Two measures are added in units of their own spread: the largest norm, which a wide kernel reaches, and the
-        largest one in standard deviations of its kernel, which a narrow one does. All targets are treated alike, so
-        that the place of one that is noise is uniform among them.
+        Three measures are added in units of their own spread: the largest norm, which a wide kernel reaches, the
+        largest one in standard deviations of its kernel, which a narrow one does, and the mean of these, which many
+        weak effects reach together. All targets are treated alike, so that the place of one that is noise is uniform
+        among them.
         """
         norms, away = np.vstack([self.norms, self.permuted]), self._away
         if away is None:
             return np.zeros(len(norms))
-        return sum(each / (each.std() or 1.0) for each in (norms.max(axis=1), away.max(axis=1)))
+        told = away[:, np.isfinite(away[0])]
+        return sum(each / (each.std() or 1.0) for each in (norms.max(axis=1), told.max(axis=1), told.mean(axis=1)))
 
 
 def p_value(levels: Sequence[NoiseLevel]) -> float:
-    """Return the share of targets, permuted or not, that are as strongly related to single kernels as they are.
+    """Return the share of targets, permuted or not, that are as strongly related to the kernels as they are.
 
     Several targets are permuted together: their relations add up. Of targets that are noise it is up to 0.05 in 5 % of
     the cases.
