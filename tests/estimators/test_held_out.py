@@ -33,7 +33,7 @@ BANK = KernelBank.per_feature([Linear(), Gaussian(0.7)])
 
 @pytest.mark.parametrize("held", ["gram", "factored"])
 def test_predictions_of_the_folds_are_those_of_refits(held: str) -> None:
-    given: dict[str, Any] = {"penalty": "l1", "tol": 1e-6, "representation": held}
+    given: dict[str, Any] = {"penalty": "l1", "tol": 1e-6, "resources": {"representation": held}}
     search = MKLRegressorCV(BANK, alphas=[0.03], cv=KFold(3), **given).fit(X, Y)
     expected = cross_val_predict(MKLRegressor(BANK, alpha=0.03, **given), X, Y, cv=KFold(3))
     assert_allclose(search.cv_predictions_, expected, atol=1e-3)

@@ -44,7 +44,7 @@ HELD = ("gram", "factored")
 
 def made(loss: str, held: str, **parameters: Any) -> tuple[Any, Any]:
     """Return an estimator of a loss, and its target."""
-    given = {"alpha": 0.02, "tol": 1e-5, "representation": held} | parameters
+    given = {"alpha": 0.02, "tol": 1e-5, "resources": {"representation": held}} | parameters
     if loss == "cox":
         return MKLSurvival(BANK, **given), SURVIVAL
     if loss in NUMBERS:

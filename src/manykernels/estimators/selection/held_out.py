@@ -134,17 +134,18 @@ class KeepsHeldOut:
         form: str,
     ) -> None:
         """Note what folds say of the strength that was chosen on a grid: each is opened once more."""
-        tol = self.tol if self.fold_tol is None else float(self.fold_tol)
-        settings = {"tol": tol, "max_iter": self.max_iter, "random_state": self.random_state}
+        asked, resources = self._search_options.fold_tol, self._resources
+        tol = self.tol if asked is None else float(asked)
+        settings = {"tol": tol, "max_iter": resources.max_iter, "random_state": self.random_state}
         models = []
         for (train, test), held in zip(splits, held_out, strict=True):
             own = samples_of(train)
             model = self._at_given_strength(own.rows).set_params(**self._held_as_whole(form))
             penalty = self._family.at(self.alpha_, own.total_weight)
             fold = Fold.opened(model, own, loss, penalty, held, tol, kind=AUTO)
-            with recording([fold]) as noted, blas_threads(len(own.kept), self.n_jobs):
+            with recording([fold]) as noted, blas_threads(len(own.kept), resources.n_jobs):
                 posed = self._family.posed(fold.problems, tuple(fold.training.bank.names))
-                for fit in descend(posed, [penalty], without_bar(self.solver, self.verbose), **settings):
+                for fit in descend(posed, [penalty], without_bar(self.solver, resources.verbose), **settings):
                     fold.score(fit)
             models.append(said_by(noted[0], test))
         self._held_out_models = models
