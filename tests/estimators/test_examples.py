@@ -28,6 +28,7 @@ PROMISES = {
     "custom_stack.py": ["1.0 MB instead of 32", "heaviest: kernel 7, kernel 42"],
     "custom_loss.py": ["log_cosh: working_set", "asymmetric_squared: working_set", "chosen by cross-validation"],
     "custom_regularizer.py": [": gap", "kernels along the path", "chosen by cross-validation"],
+    "one_door.py": ["own loss, own penalty  factored         converged", "In a new process"],
     "custom_family.py": ["cauchy(width=", "gap over all widths"],
     "survival.py": ["marker: gaussian", "concordance on new patients  0.7", "Brier scores", "free of the event"],
     "report.py": ["mean score of the folds", "open it in a browser"],
@@ -55,6 +56,7 @@ def test_example_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(EXAMPLES)  # one takes a loss and a penalty from its neighbors
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
     with patch.dict(KERNELS):  # scripts register kernels of their own
