@@ -66,7 +66,7 @@ def test_a_bar_is_taken_down_by_an_interrupt(terminal: io.StringIO) -> None:
 def test_cross_validation_counts_the_models_of_its_folds(
     terminal: io.StringIO, verbose: int, n_jobs: int | None
 ) -> None:
-    regressor(verbose=verbose, n_jobs=n_jobs).fit(X, Y)
+    regressor(resources={"verbose": verbose, "n_jobs": n_jobs}).fit(X, Y)
     shown = terminal.getvalue()
     assert "models of the folds" in shown
     assert "9/9" in shown
@@ -77,14 +77,14 @@ def test_cross_validation_counts_the_models_of_its_folds(
 @pytest.mark.filterwarnings(EDGE)
 def test_paths_and_classes_count_together(terminal: io.StringIO) -> None:
     labels = np.digitize(Y, np.quantile(Y, [1 / 3, 2 / 3]))
-    given = {"penalty": "elasticnet", "l1_ratios": (0.3, 0.9), "cv": 2, "verbose": 1}
+    given = {"penalty": "elasticnet", "l1_ratios": (0.3, 0.9), "cv": 2, "resources": {"verbose": 1}}
     MKLClassifierCV(BANK, n_alphas=3, search={"alpha_min_ratio": 0.2}, **given).fit(X, labels)
     assert "12/12" in terminal.getvalue()
 
 
 @pytest.mark.filterwarnings(EDGE)
 def test_the_own_bar_of_a_solver_gives_way_to_the_count(terminal: io.StringIO) -> None:
-    regressor(verbose=2, solver=WorkingSet(verbose=2)).fit(X, Y)
+    regressor(resources={"verbose": 2}, solver=WorkingSet(verbose=2)).fit(X, Y)
     lines = [line for line in terminal.getvalue().splitlines() if "passes" in line]
     # The lines of the last fit only, whose iterations start at 0 once.
     assert sum("iteration 0 " in line for line in lines) == 1
