@@ -47,9 +47,8 @@ def cross_apply(
     active = np.flatnonzero(weights)
     tiles, cols = TileEvaluator(bank, prepared_new, prepared_support), np.arange(prepared_support.n_samples)
     total = np.zeros((prepared_new.n_samples, columns.shape[1]))
-    for at, rows in tiles.chunks(active, prepared_new.n_samples, len(cols)):
-        combined = np.tensordot(weights[active[at]], tiles.tile(rows, cols, active[at]), axes=1)
-        total[rows] += combined @ columns
+    for at, rows, values in tiles.values(active, prepared_new.n_samples, cols):
+        total[rows] += _combined(weights[active[at]], values) @ columns
     return total[:, 0] if vector else total
 
 
@@ -89,8 +88,8 @@ def cross_apply_each(
         return parts[:, :, 0] if vector else parts
     tiles, cols = TileEvaluator(bank, prepared_new, prepared_support), np.arange(prepared_support.n_samples)
     each = np.empty((len(active), prepared_new.n_samples, columns.shape[1]))
-    for at, rows in tiles.chunks(active, prepared_new.n_samples, len(cols)):
-        each[at[:, None], rows] = tiles.tile(rows, cols, active[at]) @ columns
+    for at, rows, values in tiles.values(active, prepared_new.n_samples, cols):
+        each[at, rows] = values @ columns
     each *= weights[active][:, None, None]
     return each[:, :, 0] if vector else each
 
@@ -125,9 +124,14 @@ def cross_combine(
     active = np.flatnonzero(weights)
     tiles, cols = TileEvaluator(bank, prepared_new, prepared_support), np.arange(prepared_support.n_samples)
     total = np.zeros((prepared_new.n_samples, prepared_support.n_samples))
-    for at, rows in tiles.chunks(active, prepared_new.n_samples, len(cols)):
-        total[rows] += np.tensordot(weights[active[at]], tiles.tile(rows, cols, active[at]), axes=1)
+    for at, rows, values in tiles.values(active, prepared_new.n_samples, cols):
+        total[rows] += _combined(weights[active[at]], values)
     return total
+
+
+def _combined(weights: Array, values: Array) -> Array:
+    """Return the weighted sum of kernels (m, r, c)."""
+    return (weights @ values.reshape(len(values), -1)).reshape(values.shape[1:])
 
 
 def _checked(

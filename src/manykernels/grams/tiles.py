@@ -88,20 +88,36 @@ class TileEvaluator:
                 for top in range(0, n_rows, step):
                     yield part, np.arange(top, min(top + step, n_rows))
 
+    def values(self, kernels: Array, n_rows: int, cols: Array) -> Iterator[tuple[Array, slice, Array]]:
+        """Yield positions in ``kernels`` of one group, some of ``n_rows`` rows, and their values, (m, r, c) float64."""
+        limit = max(1, (SPARSE_TILE_BYTES if self.sparse else TILE_BYTES) // (8 * len(cols)))
+        for group, fused, positions in self.runs(kernels):
+            right = np.ascontiguousarray(self.right.points(group)[cols].T) if fused else None
+            for first in range(0, len(positions), limit):
+                part = positions[first : first + limit]
+                step, own = max(1, limit // len(part)), kernels[part]
+                for top in range(0, n_rows, step):
+                    rows = slice(top, min(top + step, n_rows))
+                    if right is None:
+                        yield part, rows, self._run(group, False, np.arange(n_rows)[rows], cols, own)
+                    else:
+                        yield part, rows, self._fused(group, rows, right, own)
+
     def _run(self, group: int, fused: bool, rows: Array, cols: Array, kernels: Array) -> Array:
         if fused:
             return self._gaussian(group, rows, cols, kernels)
         return self.bank.block(self.left, self.right, kernels=kernels, rows=rows, cols=cols)
 
     def _gaussian(self, group: int, rows: Array, cols: Array, kernels: Array) -> Array:
-        left, right = (np.ascontiguousarray(side.points(group)[at].T) for side, at in self._sides(rows, cols))
-        out = np.empty((len(kernels), len(rows), len(cols)))
+        return self._fused(group, rows, np.ascontiguousarray(self.right.points(group)[cols].T), kernels)
+
+    def _fused(self, group: int, rows: Any, right: Array, kernels: Array) -> Array:
+        """Return the values of Gaussian kernels of a group at some rows and at points (d, c)."""
+        left = np.ascontiguousarray(self.left.points(group)[rows].T)
+        out = np.empty((len(kernels), left.shape[1], right.shape[1]))
         scales = self.bank.scales[kernels]
         gaussian.gaussian_tile(left, right, self.coefficients[kernels], scales, self.single, out)
         return out
-
-    def _sides(self, rows: Array, cols: Array) -> tuple[tuple[PreparedRows, Array], tuple[PreparedRows, Array]]:
-        return (self.left, rows), (self.right, cols)
 
 
 def gaussian_coefficient(spec: KernelSpec) -> float:

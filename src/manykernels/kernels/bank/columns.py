@@ -271,6 +271,8 @@ def _as_pandas(X: Any) -> pd.DataFrame:
 
 
 def _checked_array(X: Any) -> Array:
+    if type(X) is np.ndarray and X.dtype in (np.float64, np.float32) and X.ndim == 2 and X.size:
+        return X  # as it would come out of all that follows
     if issparse(X):
         raise InvalidInputTypeError(REFUSAL.format(shape=X.shape))
     check_readable(X, "X")

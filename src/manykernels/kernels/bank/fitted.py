@@ -356,7 +356,10 @@ class FittedBank(FittedKernels[Prepared]):
     def with_factors(self, points: Prepared) -> Prepared:
         """Return the points with unit-diagonal factors where needed, after checking every diagonal."""
         factors = []
-        for m in range(self.n_kernels):
+        for m, spec in enumerate(self.specs):
+            if spec.unit_diagonal and not self.center:  # nothing to look at, and to divide by
+                factors.append(np.ones(points.n_samples))
+                continue
             diagonal = self.centered_diagonal(points, m)
             if self.center:  # of new rows, what is below zero is rounding: training looked at the kernel
                 diagonal = np.maximum(diagonal, 0.0)
