@@ -20,7 +20,7 @@ from manykernels.objective import CoxPartial, survival_target
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
-from manykernels.solvers.factored import fallback
+from manykernels.solvers.factored import fallback, working_set
 from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.solvers.factored.working_matrices import MixedStack, WorkingMatrices
 from manykernels.testing import GramStackContract
@@ -52,6 +52,7 @@ def test_kernels_may_all_be_factors() -> None:
 def few_landmarks(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many rows per landmark as thousands of rows have, on hundreds of rows."""
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
+    monkeypatch.setattr(working_set, "FEW_ROWS", 0)
     monkeypatch.setattr(cholesky, "MAX_RANK", 48)
 
 
@@ -80,11 +81,27 @@ def test_matrices_take_over_where_landmarks_do_not_do(loss: str, penalty: str) -
     assert model.certificate.primal == pytest.approx(exact.certificate.primal, rel=tol)
 
 
+@pytest.mark.parametrize("loss", ["hinge", "epsilon_insensitive"])
+def test_few_rows_and_many_kernels_become_matrices_of_a_working_set(monkeypatch: pytest.MonkeyPatch, loss: str) -> None:
+    monkeypatch.setattr(fallback, "LITTLE", 0.0)
+    X, y = data(np.random.default_rng(5), 60, 4, "hinge" if loss == "hinge" else "squared")
+    bank = KernelBank.per_feature(widths=np.geomspace(0.1, 5.0, 30).tolist(), standardize=True)
+    fitted, prepared = bank.fit_prepare(X)
+    regularizer = get_regularizer("l1", 1.0)
+    model = on_factors(X, y, bank, loss=loss, regularizer=regularizer, tol=1e-5)
+    assert model.status == "converged"
+    assert {each.rank for each in model.functions.rounds} == {0}  # no Hessian in coefficients of factors
+    assert max(each.working for each in model.functions.rounds) < 60  # of 120
+    brute = brute_force(model, fitted.block(prepared, prepared), y, get_loss(loss), regularizer, {})
+    assert -1e-9 <= brute <= model.dual_gap + 1e-9
+
+
 @pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
 def test_kernels_with_many_directions_are_matrices_as_soon_as_they_enter(
     monkeypatch: pytest.MonkeyPatch, loss: str
 ) -> None:
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
+    monkeypatch.setattr(working_set, "FEW_ROWS", 0)
     X, y = data(np.random.default_rng(4), 240, 4, loss)
     bank = KernelBank.auto()
     fitted, prepared = bank.fit_prepare(X)

@@ -27,7 +27,7 @@ from manykernels.objective import (
     Regularizer,
     get_loss,
 )
-from manykernels.solvers.factored import fallback, newton
+from manykernels.solvers.factored import fallback, newton, working_set
 from manykernels.solvers.factored.solver import FactoredNewton
 from manykernels.testing import RegularizerContract
 
@@ -91,6 +91,7 @@ class TestRounded(RegularizerContract):
 @pytest.fixture(autouse=True)
 def _on_factors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
+    monkeypatch.setattr(working_set, "FEW_ROWS", 0)
 
 
 def table(seed: int, n: int, loss: str) -> tuple[np.ndarray, np.ndarray, KernelBank]:

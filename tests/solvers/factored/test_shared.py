@@ -27,7 +27,7 @@ from manykernels.objective.regularizers import (
     Simplex,
 )
 from manykernels.solvers import SharedNewton, Solution
-from manykernels.solvers.factored import fallback, newton
+from manykernels.solvers.factored import fallback, newton, working_set
 from manykernels.solvers.factored.objective import FactoredObjective, OutputOperator
 from manykernels.solvers.factored.solver import FactoredNewton
 
@@ -122,6 +122,7 @@ def test_kinked_losses_are_solved_and_proved_by_dense_algebra() -> None:
 
 def test_intercepts_cross_plateaus_where_no_sample_is_near_a_kink(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fallback, "LITTLE", 0.0)
+    monkeypatch.setattr(working_set, "FEW_ROWS", 0)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 3))
     codes = np.abs(X @ rng.normal(size=(3, 5)) + rng.normal(size=(300, 5))).argmax(axis=1)

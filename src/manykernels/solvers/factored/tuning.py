@@ -19,6 +19,7 @@ NEXT_GAP = 0.2  # part of the gap that the next round is meant to leave
 SMOOTHING = 0.2  # part of that which the smoothing of a kinked loss may make up
 FIRST_SMOOTHING = 0.5
 NEWTON_STEPS = 60
+FEW_ROWS = 1000  # up to which N x N matrices take over from more coefficients than rows, and from smoothing
 LAZY_ENTRY = 2e-8  # seconds of an entry of one kernel in a fit that evaluates kernels as it asks for them
 LITTLE = 0.2  # seconds of such a fit in place of a smoothed kink, or of more coefficients than samples
 MATRIX_FACTORS = 1e-9  # share of the trace that factors leave of kernels that N x N matrices are not formed of

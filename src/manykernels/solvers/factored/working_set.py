@@ -33,7 +33,16 @@ from manykernels.solvers.factored.known_curvature import KnownCurvature
 from manykernels.solvers.factored.newton import Fit, minimize
 from manykernels.solvers.factored.objective import FactoredObjective, Point
 from manykernels.solvers.factored.state import Certified, Round, Start, State
-from manykernels.solvers.factored.tuning import FINEST, INNER, MATRIX_FACTORS, NEWTON_STEPS, NEXT_GAP, REFINE, SMOOTHING
+from manykernels.solvers.factored.tuning import (
+    FEW_ROWS,
+    FINEST,
+    INNER,
+    MATRIX_FACTORS,
+    NEWTON_STEPS,
+    NEXT_GAP,
+    REFINE,
+    SMOOTHING,
+)
 from manykernels.solvers.factored.working_matrices import WorkingMatrices
 
 Array = NDArray[Any]
@@ -106,7 +115,8 @@ class FactoredWorkingSet:
                 return (yield from self._fall_back(state))  # smoothing costs more than matrices of this size
             before = (state.primal, len(state.kernels), state.factor_tol)
             kernels, finer = self._wanted(state, bound, gap)
-            if self._at_once(kernels) and (matrices := self._matrices(kernels)) is not None:
+            kinked = self._few_rows and not self.problem.loss.smooth
+            if (kinked or self._at_once(kernels)) and (matrices := self._matrices(kernels)) is not None:
                 return (yield from self._go_over(state, matrices))
             if finer and self._short(state, bound):
                 if (matrices := self._matrices(kernels)) is not None:
@@ -116,8 +126,11 @@ class FactoredWorkingSet:
                 short = True  # once more: other factors may still be too coarse
             self._grow(state, kernels, finer, gap)
             assert state.objective is not None
-            if state.objective.rank > self.problem.n_samples and matrices_cost_little(self.problem):
-                return (yield from self._fall_back(state))
+            if state.objective.rank > self.problem.n_samples:
+                if matrices_cost_little(self.problem):
+                    return (yield from self._fall_back(state))
+                if self._few_rows and (matrices := self._matrices(kernels)) is not None:
+                    return (yield from self._go_over(state, matrices))
             self._solve(state, gap)
             after = (state.primal, len(state.kernels), state.factor_tol)
             stalled = stalled + 1 if after == before or (stalled and gap >= state.primal - state.best.value) else 0
@@ -292,6 +305,11 @@ class FactoredWorkingSet:
             return False
         used = state.kernels[self._alive(state)]
         return len(used) > 0 and self.stack.left_over(int(used[np.argmax(bound.low[used])]), state.factor_tol) > 0
+
+    @property
+    def _few_rows(self) -> bool:
+        """Whether steps on N x N matrices take less than to smooth kinks, or steps in more coefficients than rows."""
+        return self.problem.n_samples <= FEW_ROWS and not self.problem.shared
 
     def _at_once(self, kernels: Array) -> bool:
         """Whether one of these kernels is better held as a matrix from the beginning.
