@@ -4,8 +4,10 @@
 
 Each draw of noise has its own number of samples and columns, with a category of many levels in every third, and a
 target that depends on none of them, of numbers or of two classes. A fit counts as honest if it warns that noise would
-select as many kernels, or if its model is a constant. The weak effects are one column of ten, linear or a wave, of 150
-samples. With ``--searches`` the estimators with built-in cross-validation are asked, whose model should be the constant
+select as many kernels, or if its model is a constant. The weak effects are one column of ten, linear or a wave, or
+eight columns of ten, linear, of 150 samples.
+
+With ``--searches`` the estimators with built-in cross-validation are asked, whose model should be the constant
 where there is nothing, and not where there is something.
 """
 
@@ -26,6 +28,7 @@ SIZES, COLUMNS = (100, 200, 400, 1000), (5, 20, 80, 500)
 PLAIN, SEARCHES = (MKLClassifier, MKLRegressor), (MKLClassifierCV, MKLRegressorCV)
 TOL = 1e-2
 EFFECTS = (0.0, 0.2, 0.35, 0.5, 0.7)
+OF_EIGHT = (0.1, 0.15, 0.2)  # effects of each of eight columns
 
 
 def noise(rng: np.random.Generator, number: int, entries: int) -> tuple[Any, np.ndarray]:
@@ -46,6 +49,12 @@ def weak(rng: np.random.Generator, number: int, effect: float) -> tuple[Any, np.
     """Return ten columns of which one has an effect, linear or a wave."""
     X = rng.normal(size=(150, 10))
     return X, effect * (X[:, 0] if number % 2 else 2.0 * np.sin(2.0 * X[:, 0])) + rng.normal(size=150)
+
+
+def several(rng: np.random.Generator, effect: float) -> tuple[Any, np.ndarray]:
+    """Return ten columns of which eight have an effect each."""
+    X = rng.normal(size=(150, 10))
+    return X, effect * X[:, :8].sum(axis=1) + rng.normal(size=150)
 
 
 def judged(X: Any, y: np.ndarray, kinds: Any) -> dict[str, Any]:
@@ -69,6 +78,10 @@ def draws(n_draws: int, entries: int, kinds: Any, seed: int) -> Iterator[dict[st
         for number in range(max(n_draws // 4, 2)):
             said = judged(*weak(np.random.default_rng([seed, 1, number]), number, effect), kinds)
             yield {"kind": "linear" if number % 2 else "wave", "effect": effect} | said
+    for effect in OF_EIGHT:
+        for number in range(max(n_draws // 4, 2)):
+            said = judged(*several(np.random.default_rng([seed, 2, number]), effect), kinds)
+            yield {"kind": "eight linear", "effect": effect} | said
 
 
 def main() -> int:
