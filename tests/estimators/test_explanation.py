@@ -93,6 +93,24 @@ def test_shares_of_the_variance_sum_to_one() -> None:
     assert_allclose(several.groupby("output")["share"].sum(), 1.0)
 
 
+def test_shares_of_the_variance_are_sobol_shares_of_independent_columns() -> None:
+    """An additive function of two columns and their product, which is uncorrelated with both."""
+    rng = np.random.default_rng(5)
+    rows = pd.DataFrame(rng.normal(size=(400, 2)), columns=["x", "z"])
+    rows["pair"] = rows["x"] * rows["z"]
+    truth = 2.0 * rows["x"] + rows["z"] + 1.5 * rows["pair"]
+    bank = KernelBank([(name, Linear(), [name]) for name in rows], center=True)
+    model = MKLRegressor(bank, penalty="ridge", alpha=1e-6).fit(rows, truth)
+    frame = model.variance_frame(rows).set_index("name")
+    sizes = {"x": 4.0, "z": 1.0, "pair": 2.25}
+    spread = rows.var(ddof=0)
+    whole = np.var(truth)
+    for name, size in sizes.items():
+        assert_allclose(frame.loc[name, "variance"], size * spread[name] / whole, rtol=1e-3)
+        assert abs(frame.loc[name, "share"] - size / 7.25) < 0.1
+    assert_allclose(frame["variance"].sum() + frame["covariance"].sum(), 1.0)
+
+
 def test_importances_select_columns_in_scikit_learn() -> None:
     kept = SelectFromModel(MKLRegressor(SINGLE, alpha=0.2), threshold=1e-9).fit(X, TARGETS["height"])
     assert kept.get_feature_names_out().tolist() == ["a"]
