@@ -22,7 +22,9 @@ from manykernels import (
     KernelStack,
     Linear,
     MKLClassifier,
+    MKLClassifierCV,
     MKLRegressor,
+    MKLRegressorCV,
     PrecomputedBank,
     Views,
     solve,
@@ -446,3 +448,17 @@ def test_gaps_of_targets_are_named_with_the_way_out() -> None:
     y = pd.DataFrame({"kd": [1.0, np.nan, 2.0], "ic50": [1.0, 2.0, 3.0]})
     with pytest.raises(InvalidInputError, match=r"NaN: .* 1 of 2 outputs: 'kd' \(1 of 3\)\. Fit each"):
         MKLRegressor().fit(np.eye(3), y)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "y", "words"),
+    [
+        (MKLClassifierCV(cv=25), Y, r"cv=25 makes no folds of these 40 samples, of which the largest class has \d+: "),
+        (MKLClassifierCV(cv=50), Y, r"cv=50 makes no folds of these 40 samples.*Take fewer folds, at most \d+"),
+        (MKLRegressorCV(cv=41), TARGET, "cv=41 makes no folds of these 40 samples: .*at most 40"),
+    ],
+)
+def test_more_folds_than_samples_are_refused_in_words(estimator: Any, y: Any, words: str) -> None:
+    y = np.where(np.arange(40) % 4 == 0, "yes", np.where(np.arange(40) % 4 == 1, "no", "so")) if y is Y else y
+    with pytest.raises(InvalidInputError, match=words):
+        estimator.fit(X, y)

@@ -146,16 +146,20 @@ def weights_of(rng: np.random.Generator, n: int) -> Any:
 # --- solved twice ---------------------------------------------------------------------------------------------------
 
 
-def cross_checked(fits: list[Any], losses: list[float]) -> str:
+def cross_checked(fits: list[Any], losses: list[float], *tables: Any) -> str:
     """Return the worst status of fits of one problem; certificates and the cost of own predictions must agree.
 
     ``losses`` are those of the models' predictions on the training rows, which no primal value is below.
     """
     told = [found.certificate for found in fits]
+    # Standardized columns far from zero differ by what their values cannot hold, in the two ways of computing them.
+    columns = [column for table in tables for column in np.asarray(table).T if np.ptp(column) > 0]
+    lost = max((float(np.abs(column).max() / np.ptp(column)) for column in columns), default=1.0)
+    input_share = 1e-9 + 1e3 * np.finfo(float).eps * lost
     for one in told:
-        slack = one.rounding + 1e-9 * max(abs(one.primal), 1e-300)
+        slack = one.rounding + input_share * max(abs(one.primal), 1e-300)
         for other in told:
-            if one.dual > other.primal + slack + other.rounding + 1e-9 * abs(other.primal):
+            if one.dual > other.primal + slack + other.rounding + input_share * abs(other.primal):
                 raise WrongError(f"a lower bound of {one.dual:.9g}, and a model of {other.primal:.9g}")
     for one, loss in zip(told, losses, strict=True):
         if not np.isfinite(loss) or loss > one.primal + one.rounding + 1e-6 * abs(one.primal):
@@ -179,7 +183,7 @@ def solved_twice(kernels: Any, y: Any, X: Any, ways: list[dict[str, Any]], optio
     if not fits:
         assert refusal is not None
         raise refusal
-    return cross_checked(fits, losses)
+    return cross_checked(fits, losses, X)
 
 
 def loss_of(options: dict[str, Any], y: Any, z: Any) -> float:
@@ -260,7 +264,8 @@ def pairs(rng: np.random.Generator, checked: Callable[..., None]) -> str:
     rows = bank.prepare(data)
     formed = solve(KernelStack(bank.block(rows, rows)).square(), y, **options)
     found = solve(kernels, y, X=data, **options)
-    return cross_checked([found, formed], [loss_of(options, y, found.decision_function(data)), 0.0])
+    cost = loss_of(options, y, found.decision_function(data))
+    return cross_checked([found, formed], [cost, 0.0], left, right)
 
 
 # --- estimators -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.fuzz.generator import Case
+from tests.fuzz.judge import problem_of
 
+from manykernels.exceptions import ConvergenceWarning
+from manykernels.solvers import Status
 from manykernels.solvers.learners.learners import fit_learner
 from manykernels.solvers.published.simplemkl import SimpleMKL, longest_step, reduced_direction
 from manykernels.solvers.published.simplex_point import (
@@ -119,3 +123,20 @@ def test_the_certificate_is_that_of_the_returned_weights() -> None:
     assert theta.sum() == pytest.approx(1.0, abs=1e-12)
     point = SimplexPoint.at(build_problem(replace(small)), theta, 1e-8)
     assert point.value == pytest.approx(solution.certificate.primal, rel=1e-4)
+
+
+def test_learners_that_break_down_end_the_run_as_one_out_of_iterations() -> None:
+    """Weights on kernels of scales 1e-7 to 1e6: no learner becomes accurate, and each takes all the systems it may."""
+    case = Case(
+        seed=203, n_samples=42, kernels=["gaussian", "rank_one", "gaussian"], scales=[2.43e-06, 2650000.0, 1.92e-07],
+        dtype="float64", storage="dense", loss="epsilon_insensitive", loss_parameters={"epsilon": 0.0},
+        regularizer="simplex", parameters={}, strength=2.23e-08, solver="simplemkl", tol=0.001, fit_intercept=True,
+        outlier=10000.0, weighting="wide",
+    )  # fmt: skip
+    problem = problem_of(case)
+    with pytest.warns(ConvergenceWarning, match=r"max_iter.*linear systems were solved, more than 100"):
+        found = SimpleMKL(tol=0.001, max_iter=5).solve(problem)
+    assert found.status is Status.MAX_ITER
+    assert found.certificate.primal <= problem.empirical_loss(problem.constant_scores(problem.zero_model()[1])) * (
+        1 + 1e-9
+    )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from manykernels import InvalidInputError, MKLClassifier, MKLClassifierCV, MKLRegressor, PolynomialMKL
+from manykernels import InvalidInputError, MKLClassifier, MKLClassifierCV, MKLRegressor, PolynomialMKL, solve
 from manykernels.objective import get_loss, get_regularizer
 from manykernels.objective.losses import LOSSES
 from manykernels.objective.regularizers import REGULARIZERS
@@ -85,3 +85,20 @@ def test_an_alpha_relative_to_the_largest_can_be_asked_for_by_numbers() -> None:
     several = MKLRegressor(penalty="elasticnet").fit(rows, np.column_stack([y, y**2]))
     assert several.l1_ratio_.shape == several.alpha_.shape == (2,)
     assert not hasattr(several.set_params(penalty="l1").fit(rows, y), "l1_ratio_")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"C": 1.0}, r"solve has no parameter 'C'\. Take strength: C of scikit-learn is strength=1 / C"),
+        ({"penalty": "l1"}, "Take regularizer, such as regularizer='l1'"),
+        ({"regularizer": "l1", "n_iter": 5}, "Take max_iter"),
+    ],
+)
+def test_solve_says_which_argument_is_meant(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        solve(np.eye(4)[None], Y, loss="squared", **given)
+
+
+def test_solve_keeps_its_signature() -> None:
+    assert "regularizer" in inspect.signature(solve).parameters

@@ -23,6 +23,7 @@ from manykernels.objective.regularizers import Regularizer
 from manykernels.solvers.run import (
     ROUNDING,
     CertifiedModel,
+    OutOfSystemsError,
     OutOfTimeError,
     Run,
     continued,
@@ -89,6 +90,7 @@ def _with_norms(solution: Solution, problem: Problem) -> Solution:
     return replace(solution, kernel_norms=norms, passes=solution.passes + problem.stack.counters.passes - before)
 
 
+SYSTEMS = 100  # for each iteration that is allowed: what one learner at fixed weights may take where it breaks down
 PATIENCE = 12  # certificates without any progress before a run counts as stalled
 WORTH_KEEPING = 0.5  # relative gap of a model above which a fallback starts afresh: a cold start is no worse
 UNFINISHED = (Status.MAX_ITER, Status.STALLED, Status.NUMERICAL_ERROR)  # what a fallback is for
@@ -427,6 +429,11 @@ class Solver(ABC):
                 with suppress(ArithmeticError, ValueError, LinAlgError, AssertionError):
                     yield certified(self.extract(problem, state), self.newton_steps(state))
                 raise
+            if (systems := self.newton_steps(state)) > SYSTEMS * self.max_iter:
+                yield certified(self.extract(problem, state), systems)
+                raise OutOfSystemsError(
+                    f"{systems} linear systems were solved, more than {SYSTEMS} for each of max_iter={self.max_iter}"
+                )
             if not (run.ending or self.worth_certifying(problem, state)):
                 yield None
                 continue

@@ -32,6 +32,10 @@ class OutOfTimeError(Exception):
     """The time limit is over: the run ends with the last model that its algorithm can name."""
 
 
+class OutOfSystemsError(Exception):
+    """So many linear systems were solved that no iteration needs as many: the run ends as one out of iterations."""
+
+
 @contextmanager
 def deadline(time_limit: float | None) -> Iterator[None]:
     """Let `check_deadline` raise after so many seconds, in this thread, or at an earlier end that holds already."""
@@ -193,6 +197,8 @@ class Run(Generic[C]):
             self.status = Status.STALLED
         except OutOfTimeError:
             self.status = Status.TIME_LIMIT
+        except OutOfSystemsError as error:
+            self.status, self.reason = Status.MAX_ITER, f" ({error})"
         except (MemoryError, ImportError, NotPSDError, AttributeError, NameError):  # of the program, not of the numbers
             raise
         except Exception as error:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar, cast
 
 LOSS_NAMES: Mapping[str, str] = {
     "log_loss": "logistic", "log": "logistic", "logit": "logistic", "deviance": "logistic",
@@ -60,6 +60,15 @@ PARAMETER_NAMES: Mapping[str, str] = {
     "cv": "alpha; cross-validation is for the estimators whose names end in CV",
 }
 
+SOLVE_NAMES: Mapping[str, str] = {
+    "C": "strength: C of scikit-learn is strength=1 / C, and alpha=1 / (C * n_samples)",
+    "lambda_": "strength", "lam": "strength", "reg_lambda": "strength",
+    "penalty": "regularizer, such as regularizer='l1'", "bank": "kernels, the first argument",
+    "weights": "outputs, such as outputs='shared'",
+    "kernels_as": "representation, such as representation='factored'",
+    "max_time": "time_limit, in seconds", "n_iter": "max_iter",
+}  # fmt: skip
+
 ALIKE = 0.75  # similarity of two names of parameters, one of which is a slip
 
 
@@ -98,6 +107,24 @@ def _explaining(init: Any) -> Any:
         init(self, *args, **given)
 
     return checked
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def says_which(names: Mapping[str, str]) -> Callable[[F], F]:
+    """Have a function with open keywords say which argument is meant by one that is called otherwise elsewhere."""
+
+    def decorated(function: F) -> F:
+        @functools.wraps(function)
+        def checked(*args: Any, **given: Any) -> Any:
+            for name in given.keys() & names.keys():
+                raise TypeError(f"{function.__name__} has no parameter {name!r}. Take {names[name]}.")
+            return function(*args, **given)
+
+        return cast("F", checked)
+
+    return decorated
 
 
 def unknown_parameter(given: str, owner: str, known: Collection[str]) -> str:

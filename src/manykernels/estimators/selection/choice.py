@@ -20,7 +20,6 @@ from sklearn.model_selection import (
     ShuffleSplit,
     StratifiedKFold,
     StratifiedShuffleSplit,
-    check_cv,
 )
 
 from manykernels.estimators.groups import Search
@@ -28,7 +27,7 @@ from manykernels.estimators.parameters import shape_of
 from manykernels.estimators.selection.choosing import ChoosesMixtures
 from manykernels.estimators.selection.cold_start import ColdStartKFold
 from manykernels.estimators.selection.descent import without_bar
-from manykernels.estimators.selection.folds import Fold, FoldScore, HeldOut
+from manykernels.estimators.selection.folds import Fold, FoldScore, HeldOut, splits_of
 from manykernels.estimators.selection.held_out import KeepsHeldOut
 from manykernels.estimators.selection.penalties import (
     PenaltyFamily,
@@ -485,8 +484,7 @@ class CrossValidated(KeepsHeldOut, ScoresGrids, ChoosesMixtures):
         return found
 
     def _splits(self: Any, y: Array, groups: Any) -> Iterator[tuple[Array, Array]]:
-        splitter = check_cv(self.cv, y, classifier=self._task == "classification")
-        return splitter.split(np.zeros(len(y)), y, groups)
+        return iter(splits_of(self.cv, y, groups, classifier=self._task == "classification"))
 
     def _choose(self: Any, found: PenaltyGrid, folds: list[GridScores], otherwise: int, evidence: Evidence) -> None:
         """Keep the best candidate; without any fold that was scored, the one of the index ``otherwise``."""

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import check_cv
 
 from manykernels.estimators.selection.averages import AverageModels, Spectrum, can_average, fit_averages
 from manykernels.estimators.selection.descent import descend, without_bar
 from manykernels.estimators.selection.mixtures import Mixture, Scale
 from manykernels.estimators.supervised.factored import FactoredExpansion, expanded
 from manykernels.estimators.supervised.problems import Fit
+from manykernels.exceptions import InvalidInputError
 from manykernels.grams import LazyStack, build_stack, cross_combine
 from manykernels.grams.expansion import KernelExpansion
 from manykernels.grams.plan import stack_nbytes
@@ -42,6 +44,21 @@ SINGLE_PRECISION_TOL = 1e-4  # from this gap on the matrices of a fold are held 
 LAZY = "lazy"  # matrices that are evaluated whenever they are read, and held only while solvers read them
 MARGINS = ("hinge", "squared_hinge")  # losses that are scored by what a logistic curve through their scores tells
 SQUARED = 2.0  # squared errors are told as they are; the loss that is minimized is half of them
+
+
+def splits_of(cv: Any, y: Any, groups: Any = None, *, classifier: bool) -> list[tuple[Array, Array]]:
+    """Return the rows to learn from and those held out of every fold; more folds than rows are refused in words."""
+    try:
+        return list(check_cv(cv, y, classifier=classifier).split(np.zeros(len(y)), y, groups))
+    except InvalidInputError:
+        raise
+    except ValueError as error:
+        most = int(np.unique(y, return_counts=True)[1].max()) if classifier and np.ndim(y) == 1 else len(y)
+        share = f", of which the largest class has {most}" if most < len(y) else ""
+        raise InvalidInputError(
+            f"cv={cv!r} makes no folds of these {len(y)} samples{share}: {str(error).rstrip('.')}. "
+            f"Take fewer folds, at most {max(most, 2)}, or more samples."
+        ) from None
 
 
 @dataclass(frozen=True, eq=False)

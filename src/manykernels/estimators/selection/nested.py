@@ -10,11 +10,11 @@ import pandas as pd
 from joblib import Parallel, delayed
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 
 from manykernels.estimators.groups import with_kernels_of
 from manykernels.estimators.selection.choice import CrossValidated
+from manykernels.estimators.selection.folds import splits_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.training import is_precomputed
 from manykernels.kernels.precomputed.stack import as_kernel_stack
@@ -130,10 +130,9 @@ def nested_cross_validation(
     rows = as_kernel_stack(X, square=True) if is_precomputed(getattr(estimator, "kernels", None)) else X
     estimator = with_kernels_of(estimator, rows)
     target = y if hasattr(y, "iloc") else np.asarray(y)
-    splitter = check_cv(cv, target, classifier=is_classifier(estimator))
-    splits = list(splitter.split(np.zeros(len(target)), target, groups))
+    splits = splits_of(cv, target, groups, classifier=is_classifier(estimator))
     if not splits:
-        raise InvalidInputError(f"The splitter {splitter!r} made no fold: nothing can be scored.")
+        raise InvalidInputError(f"cv={cv!r} made no fold: nothing can be scored.")
     given = None if groups is None else np.asarray(groups)
     workers = min(n_threads(n_jobs), len(splits))
     jobs = (delayed(_outer)(clone(estimator), rows, target, given, scoring, *split, workers) for split in splits)

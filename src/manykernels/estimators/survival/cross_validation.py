@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.model_selection import check_cv
 
 from manykernels.estimators.groups import Resources, Search
 from manykernels.estimators.selection.choice import CrossValidated
+from manykernels.estimators.selection.folds import splits_of
 from manykernels.estimators.survival.estimator import MKLSurvival
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array
@@ -148,7 +148,7 @@ class MKLSurvivalCV(CrossValidated, MKLSurvival):
         events, folds = y["event"], DEFAULT_FOLDS if self.cv is None else self.cv
         number = isinstance(folds, numbers.Integral)
         enough = bool(np.bincount(events, minlength=2).min() >= folds) if number else True
-        return check_cv(folds, events, classifier=enough).split(np.zeros(len(y)), events, groups)
+        return iter(splits_of(folds, events, groups, classifier=enough))
 
     def _checked_loss(self) -> Any:
         if isinstance(self.penalty, str) and self.penalty == "auto":

@@ -14,12 +14,13 @@ import pandas as pd
 from scipy import stats
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, check_cv
+from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
 
 from manykernels.alignment import aligned_weights, margin_weights
 from manykernels.estimators import MKLClassifier, MKLRegressor, MKLSurvival
 from manykernels.estimators.groups import with_kernels_of
 from manykernels.estimators.selection.choice import CrossValidated
+from manykernels.estimators.selection.folds import splits_of
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Rows, check_alignment, checked_rows
 from manykernels.estimators.supervised.targets import check_lengths
@@ -134,7 +135,7 @@ class FoldKernels:
         cv: Any = INNER_FOLDS
         if self.groups is not None:
             cv = StratifiedGroupKFold(INNER_FOLDS) if classifies else GroupKFold(INNER_FOLDS)
-        return list(check_cv(cv, shared, classifier=classifies).split(shared, shared, self.groups))
+        return splits_of(cv, shared, self.groups, classifier=classifies)
 
     @property
     def _ideal(self) -> Array:
@@ -271,7 +272,7 @@ def compare(
     rows, target, given = _checked(estimator, X, y, groups)
     estimator = with_kernels_of(estimator, rows)
     shared, equal = in_equal_shares(estimator, target)
-    splits = list(check_cv(cv, shared, classifier=equal).split(np.zeros(len(target)), shared, given))
+    splits = splits_of(cv, shared, given, classifier=equal)
     if not splits:
         raise InvalidInputError(f"The folds {cv!r} are none: nothing can be scored.")
     methods = [LEARNED, AVERAGE, ALIGNED, *([MARGIN] if is_classifier(estimator) else []), SINGLE]

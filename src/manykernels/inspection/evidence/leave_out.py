@@ -9,9 +9,9 @@ import pandas as pd
 from scipy import stats
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 
+from manykernels.estimators.selection.folds import splits_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.training import as_bank
 from manykernels.inspection.displays.kernel_table import groups_of
@@ -118,9 +118,7 @@ def leave_one_out_importance(
     if len(names) < 2:
         raise InvalidInputError(f"All kernels act on {names or ['all columns']}: nothing can be left out.")
     target = np.asarray(y)
-    splits = list(
-        check_cv(cv, target, classifier=is_classifier(estimator)).split(np.zeros(len(target)), target, groups)
-    )
+    splits = splits_of(cv, target, groups, classifier=is_classifier(estimator))
     scores = np.zeros((len(names) + 1, len(splits)))
     with count_to(scores.size, "fits", verbose) as advance:
         for row, left_out in enumerate([None, *names]):

@@ -12,11 +12,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils import _safe_indexing
 
 from manykernels.estimators import GaussianMKL, NonlinearMKL, concordance_index
 from manykernels.estimators.groups import with_kernels_of
+from manykernels.estimators.selection.folds import splits_of
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.inspection.evidence.importance import pooled_drops, score_drops
 from manykernels.inspection.pipelines import after_steps_of, fresh, last_step, unwrapped
@@ -217,7 +218,7 @@ def _splits(task: str, y: Array, cv: Any, groups: Any, seed: int) -> list[tuple[
             splitter = StratifiedKFold(min(int(splitter), smallest), shuffle=True, random_state=seed)
         else:
             splitter = KFold(min(int(splitter), len(y)), shuffle=True, random_state=seed)
-    splits = list(check_cv(splitter, y, classifier=classifies).split(np.zeros(len(y)), y, groups))
+    splits = splits_of(splitter, y, groups, classifier=classifies)
     held_out = np.concatenate([test for _, test in splits])
     if len(np.unique(held_out)) != len(held_out) or len(held_out) != len(y):
         raise InvalidInputError("cv must hold out every row exactly once; give a number or a KFold-like splitter.")
