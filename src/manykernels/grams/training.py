@@ -220,7 +220,9 @@ def total_rank(table: Table) -> int:
     """
     if table.is_sparse:
         return FULL_RANK * table.n_columns
-    distinct = pd.DataFrame(table.data[:RANK_ROWS]).nunique(dropna=False).to_numpy()
+    rows = pd.DataFrame(table.data[:RANK_ROWS])
+    # As text, objects can be told apart that no set takes: columns of lists are refused later, with all other reasons.
+    distinct = rows.astype({j: str for j in rows.columns[rows.dtypes == object]}).nunique(dropna=False).to_numpy()
     return int(np.minimum(distinct, FULL_RANK).sum())
 
 
