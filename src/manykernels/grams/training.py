@@ -222,7 +222,7 @@ def total_rank(table: Table) -> int:
         return FULL_RANK * table.n_columns
     rows = pd.DataFrame(table.data[:RANK_ROWS])
     # As text, objects can be told apart that no set takes: columns of lists are refused later, with all other reasons.
-    distinct = rows.astype({j: str for j in rows.columns[rows.dtypes == object]}).nunique(dropna=False).to_numpy()
+    distinct = rows.astype(dict.fromkeys(rows.select_dtypes("object").columns, str)).nunique(dropna=False).to_numpy()
     return int(np.minimum(distinct, FULL_RANK).sum())
 
 
