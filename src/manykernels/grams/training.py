@@ -222,7 +222,8 @@ def total_rank(table: Table) -> int:
         return FULL_RANK * table.n_columns
     rows = pd.DataFrame(table.data[:RANK_ROWS])
     # As text, objects can be told apart that no set takes: columns of lists are refused later, with all other reasons.
-    distinct = rows.astype(dict.fromkeys(rows.select_dtypes("object").columns, str)).nunique(dropna=False).to_numpy()
+    objects = [name for name, dtype in rows.dtypes.items() if dtype.kind == "O"]
+    distinct = rows.astype(dict.fromkeys(objects, str)).nunique(dropna=False).to_numpy()
     return int(np.minimum(distinct, FULL_RANK).sum())
 
 
