@@ -113,7 +113,7 @@ def test_report_scores_the_rows_held_out_when_the_model_was_fitted(
     assert (found["n_rows"], found["n_held_out"]) == (60, 12)
     page = (tmp_path / "r.html").read_text()
     assert "A &lt;b&gt;title&lt;/b&gt;" in page
-    table.head(30).to_csv(tmp_path / "new.csv", index=False)
+    table.head(30).assign(age=table["age"] + 1e-3).to_csv(tmp_path / "new.csv", index=False)  # none of them was fitted
     found = run("report", model, tmp_path / "new.csv", "--output", tmp_path / "r.html", "--force", "--json").json
     assert found["n_held_out"] == 30
     other = table.head(30).drop(columns="patient").assign(remark=[f"free text {row}" for row in range(30)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from shutil import copy
 from typing import Any
 
 import numpy as np
@@ -37,17 +36,19 @@ def test_from_a_table_to_curves_and_a_report(run: Runner, study: tuple[Path, pd.
     assert found["scores"]["concordance"] > 0.6
     model = load_model(file)
     assert isinstance(model, MKLSurvival)
-    new = copy(data, data.with_name("new.csv"))  # under its own name, rows held out are scored apart
-    told = run("predict", file, new, "--at", 0.5, "--at", 2, "--json").json
+    older = frame.assign(age=frame["age"] + 1e-3)  # rows that were fitted are known, and scored apart
+    older.to_csv(tmp_path / "new.csv", index=False)
+    told = run("predict", file, tmp_path / "new.csv", "--at", 0.5, "--at", 2, "--json").json
     assert list(told["columns"]) == ["risk", "survival_0.5", "survival_2"]
-    rows = frame[["age", "dose"]]
+    rows = older[["age", "dose"]]
     np.testing.assert_allclose(told["columns"]["risk"], model.predict(rows), rtol=1e-9)
     np.testing.assert_allclose(told["columns"]["survival_2"], model.predict_survival_function(rows, [2.0])[:, 0])
     y = survival_array(frame["died"] == "yes", frame["months"])
     assert told["scores"]["concordance"] == pytest.approx(model.score(rows, y))
     chunked = run("predict", file, data, "--output", tmp_path / "out.csv", "--chunk-rows", 40)
     assert chunked.code == 0
-    assert pd.read_csv(tmp_path / "out.csv")["risk"].to_numpy() == pytest.approx(model.predict(rows))
+    fitted = model.predict(frame[["age", "dose"]])
+    assert pd.read_csv(tmp_path / "out.csv")["risk"].to_numpy() == pytest.approx(fitted)
     page = run("report", file, data, "--output", tmp_path / "r.html", "--json")
     assert page.json["n_held_out"] == 18
     assert "What became of thirds" in (tmp_path / "r.html").read_text(encoding="utf-8")
@@ -112,15 +113,17 @@ def test_strata_have_baselines_of_their_own_from_fit_to_report(
     model = load_model(file)
     assert isinstance(model, MKLSurvival)
     assert model.baseline_["stratum"].nunique() == 2
-    new = copy(data, data.with_name("new.csv"))
-    told = run("predict", file, new, "--at", 1, "--json").json
-    rows, strata = frame[["age", "dose"]], (frame["site"] == "south").to_numpy(dtype=int)
+    older = frame.assign(age=frame["age"] + 1e-3)
+    older.to_csv(tmp_path / "new.csv", index=False)
+    told = run("predict", file, tmp_path / "new.csv", "--at", 1, "--json").json
+    rows, strata = older[["age", "dose"]], (frame["site"] == "south").to_numpy(dtype=int)
     expected = model.predict_survival_function(rows, [1.0], strata)[:, 0]
     np.testing.assert_allclose(told["columns"]["survival_1"], expected)
     y = survival_array(frame["died"] == "yes", frame["months"], strata)
     assert told["scores"]["concordance"] == pytest.approx(model.score(rows, y))
     run("predict", file, data, "--at", 1, "--output", tmp_path / "out.csv", "--chunk-rows", 40)
-    assert pd.read_csv(tmp_path / "out.csv")["survival_1"].to_numpy() == pytest.approx(expected)
+    known = model.predict_survival_function(frame[["age", "dose"]], [1.0], strata)[:, 0]
+    assert pd.read_csv(tmp_path / "out.csv")["survival_1"].to_numpy() == pytest.approx(known)
     assert "each with a baseline hazard of its own" in report_text(run, file, data, tmp_path)
     frame.drop(columns="site").to_csv(tmp_path / "bare.csv", index=False)
     assert "--at needs the column 'site'" in run("predict", file, tmp_path / "bare.csv", "--at", 1).err

@@ -56,7 +56,7 @@ def explicit(data: Pairs, bank: Any) -> KernelStack:
 def test_same_answer_as_the_explicit_kernels(estimator: Any, y: Any) -> None:
     model = estimator.set_params(tol=1e-9, alpha="0.05*max").fit(DATA, y)
     stack = explicit(DATA, PairKernels().fit(DATA))
-    whole = type(estimator)("precomputed", **{k: v for k, v in model.get_params().items() if k != "kernels"})
+    whole = type(estimator)("precomputed", **{k: v for k, v in model.get_params(deep=False).items() if k != "kernels"})
     whole.fit(stack, y)
     assert len(model.kernel_names_) == 24
     assert model.dual_gap_ <= 1e-9
