@@ -41,7 +41,7 @@ SHAPES = ((4, 3, 0), (8, 3, 0), (20, 10, 0), (50, 3, 0), (20, 3, 5))  # columns,
 UNIT_SIZES = {"gram": (200, 400, 800, 1600), "factored": (400, 1600, 6400)}
 MOST_ENTRIES = 1e8  # of all matrices of a fit that is timed
 GROWTH_BANKS = {"8 columns x 3 widths": (8, 3), "40 columns x 5 widths": (40, 5), "default bank, 6 columns": (6, 0)}
-GROWTH_SIZES = (200, 300, 400, 500, 700, 1000, 1500, 2000, 2500, 3500, 5000, 6000)
+GROWTH_SIZES = (200, 400, 600, 800, 1000, 1500, 2000, 2500, 3500, 4900, 6000)
 MORE_ROWS = 1.05
 PROBLEMS = ("columns", "units", "growth", "default", "search")
 WAYS = ("factored", "gram")
@@ -80,7 +80,7 @@ def unit_row(shape: tuple[int, int, int], n_samples: int, way: str, seed: int, *
     n_columns, n_widths, levels = shape
     X, y = additive(n_samples, n_columns, levels, seed, classes=classes)
     bank = KernelBank.per_feature(widths=np.geomspace(0.5, 2.0, n_widths).tolist(), standardize=True)
-    model = (MKLClassifier if classes else MKLRegressor)(bank, representation=way)
+    model = (MKLClassifier if classes else MKLRegressor)(bank, resources={"representation": way})
     timed = common.cpu_time(lambda: model.fit(X, y), repeats=2)
     sizes = {"rows": n_samples, "columns": n_columns, "kernels": n_columns * n_widths, "rank": total_rank(Table.of(X))}
     return {"way": way, "classes": classes, **sizes, "cpu_s": timed.best, "gap": model.dual_gap_}
@@ -125,12 +125,13 @@ def unit_costs(options: Any, record: dict[str, Any]) -> None:
 def growth_row(name: str, n_samples: int, seed: int) -> dict[str, Any]:
     """Return CPU seconds, form and gap of a fit as "auto" chooses, and of one on a few rows more."""
     n_columns, n_widths = GROWTH_BANKS[name]
-    bank = KernelBank.per_feature(widths=np.geomspace(0.5, 2.0, n_widths).tolist(), standardize=True)
+    widths = np.geomspace(0.5, 2.0, n_widths).tolist()
+    bank = KernelBank.per_feature(widths=widths, standardize=True) if widths else None
     found: dict[str, Any] = {"bank": name, "rows": n_samples}
     for label, n in (("", n_samples), ("more_", round(MORE_ROWS * n_samples))):
         X, y = additive(n, n_columns, 0, seed, classes=True)
-        model = MKLClassifier(bank if n_widths else None)
-        seconds = common.cpu_time(lambda model=model, X=X, y=y: model.fit(X, y), repeats=3).median
+        model = MKLClassifier(bank)
+        seconds = common.cpu_time(lambda model=model, X=X, y=y: model.fit(X, y), repeats=2).best
         found |= {f"{label}form": model.representation_, f"{label}cpu_s": seconds, f"{label}gap": model.dual_gap_}
     return found | {"ratio": found["more_cpu_s"] / found["cpu_s"]}
 

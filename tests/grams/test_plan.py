@@ -187,3 +187,9 @@ def test_averages_that_only_matrices_give_are_worth_seconds():
     several = {"n_landmark": 4, "memory_budget": "4 GB"}
     assert plan_kernels(244, 1_000, 60, **several).kind == "factored"
     assert plan_kernels(244, 1_000, 60, averages=True, **several).kind == "packed"
+
+
+def test_a_plan_of_factors_counts_what_a_fit_was_measured_to_hold():
+    plan = plan_kernels(300, 50_000, 100, memory_budget="4 GB")
+    assert plan.kind == "factored"
+    assert 0.7 < (plan.nbytes + plan.working_nbytes) / 237.2e6 < 1.3  # traced by tracemalloc, three widths a column

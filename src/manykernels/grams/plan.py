@@ -20,14 +20,14 @@ KINDS = ("dense", "packed", "lazy")
 GRAM, FACTORED = "gram", "factored"
 REPRESENTATIONS = ("auto", GRAM, FACTORED)
 # Seconds of one core, fitted by `python benchmarks/gram_or_factored.py --problem units`
-GRAM_BASE = 0.02  # a fit on matrices
-ENTRY = 4e-8  # a Gram entry of one kernel: computed, stored, checked, read by the passes and steps of a fit
+GRAM_BASE = 0.025  # a fit on matrices
+ENTRY = 3.3e-8  # a Gram entry of one kernel: computed, stored, checked, read by the passes and steps of a fit
 ANEW = 8  # passes of a fit that computes entries anew in each
-CUBE = 1.6e-10  # a cube of the number of samples: the factorizations of a fit on matrices
-READ = 3e-7  # a row and column that kernels are held as factors of: the passes of a fit, all widths together
-KERNEL = 2e-5  # a kernel held as factors
-RANK = 1e-4  # a column of a factor
-FACTORED_BASE = 0.03  # a fit on factors
+CUBE = 2.2e-10  # a cube of the number of samples: the factorizations of a fit on matrices
+READ = 1e-6  # a row and column that kernels are held as factors of: the passes of a fit, all widths together
+KERNEL = 1.6e-4  # a kernel held as factors
+RANK = 1.2e-4  # a column of a factor
+FACTORED_BASE = 0.02  # a fit on factors
 MIXED = 1e-6  # a pair of samples, where sums of factors and of a few matrices are formed and factorized
 FULL_RANK = 30  # of the factors of a column with many values, about
 CLEARLY = 1.5  # how many times cheaper factors must be predicted to be: both predictions err by as much
@@ -38,6 +38,8 @@ SQUARE_ARRAYS = 4  # N x N float64: the weighted sum, the Newton matrix, its fac
 FREE_SHARE = 0.9  # of the memory that is free, which a budget by default does not pass
 KERNEL_VECTORS = 8  # float64 a kernel: norms, weights, penalties and their trial values
 SAMPLE_VECTORS = 16  # float64 a sample and target: duals, scores, bounds, gradients and their trial values
+FACTOR_VECTORS = 100  # float64 a sample of a fit on factors: those of a sample, and factors that are kept
+FACTOR_COPIES = 3  # of factors of few rows, in Hessians
 TILE_BYTES = 64 * 2**20  # blocks a pass holds at once, where matrices are that large
 TILE_SQUARES = 8  # matrices among samples that blocks are never larger than together
 MANY_TARGETS = 8  # from here on one BLAS product with all targets beats a fused loop over them
@@ -340,8 +342,9 @@ def plan_kernels(
             raise MemoryBudgetError(f"{error} (Matrices among samples: {more}.)") from None
     budget = memory_bytes(memory_budget)
     nbytes = 8 * n_samples * n_columns
-    numbers = TABLE_COPIES * n_samples * n_columns + SAMPLE_VECTORS * n_samples + KERNEL_VECTORS * n_kernels
-    working = 8 * numbers + min(TILE_BYTES, 8 * TILE_SQUARES * n_samples * max(n_columns, 1))
+    numbers = TABLE_COPIES * n_samples * n_columns + FACTOR_VECTORS * n_samples + KERNEL_VECTORS * n_kernels
+    whole = FACTOR_COPIES * n_samples * (FULL_RANK * n_columns if rank is None else rank)
+    working = 8 * numbers + min(TILE_BYTES, 8 * whole)
     if nbytes + working > budget:
         raise MemoryBudgetError(
             f"{n_kernels} kernels on {n_samples} samples of {n_columns} columns take {format_bytes(nbytes + working)} "

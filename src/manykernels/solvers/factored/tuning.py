@@ -23,7 +23,7 @@ FEW_ROWS = 1000  # up to which N x N matrices take over from more coefficients t
 LAZY_ENTRY = 2e-8  # seconds of an entry of one kernel in a fit that evaluates kernels as it asks for them
 LITTLE = 0.2  # seconds of such a fit in place of a smoothed kink, or of more coefficients than samples
 MATRIX_FACTORS = 1e-9  # share of the trace that factors leave of kernels that N x N matrices are not formed of
-LANDMARK_STEPS = 8e-10  # seconds a row and pair of landmarks, in the rounds of finer and finer factors
+LANDMARK_STEPS = 1.1e-9  # seconds a row and pair of landmarks, in the rounds of finer and finer factors
 SINGLE_PRECISION_TOL = 2e-5  # loosest gap that single precision of matrices could be felt in
 
 # Model
