@@ -1,0 +1,178 @@
+"""Fits, paths and predictions of usual sizes: time, memory and certified gap, beside others where there are.
+
+``python benchmarks/everyday_fits.py [--rows TEXT ...] [--repeats N] [--smoke] [--output DIR]``
+
+Each row is measured in processes of their own, ours and the rival's one after the other: CPU seconds of one thread
+(median over the repeats; a first small run compiles), and the largest memory that the call added. Rows whose rival is
+not installed have none: adelie for paths, which wants an environment of its own, with numpy below 2. Searches are in
+``everyday.py``.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from importlib.util import find_spec
+from typing import Any
+
+import _common as common
+import group_path
+import numpy as np
+import pandas as pd
+from everyday import resident
+from sklearn.svm import SVC
+
+from manykernels import KernelBank, MKLClassifier, solve
+
+Call = Callable[[], Any]  # a fit or prediction; what it returns may have a gap
+WIDTHS = (0.25, 0.5, 1.0, 2.0)
+
+
+def labels(n: int, columns: int, seed: int = 0) -> tuple[Any, Any]:
+    """Return columns of which two say something of a label."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, columns))
+    return X, np.where(np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2 - 0.5 + 0.5 * rng.logistic(size=n) > 0, 1.0, -1.0)
+
+
+def path(n: int, groups: int, loss: str) -> tuple[Call, Call | None]:
+    """Thirty strengths of a group lasso."""
+    X, y = group_path.data(n, groups, loss)
+    alphas = group_path.ours(X, y, loss).alphas if find_spec("adelie") is not None else None
+    rival = None if alphas is None else lambda: group_path.with_adelie(X, y, loss, alphas)
+    return lambda: group_path.ours(X, y, loss), rival
+
+
+def additive(n: int, columns: int, n_widths: int, how: str = "auto") -> tuple[Call, Call | None]:
+    """Gaussian kernels of single columns, as the plan holds them."""
+    X, y = labels(n, columns)
+    bank = KernelBank.per_feature(widths=np.geomspace(0.3, 3.0, n_widths).tolist(), standardize=True)
+    return lambda: MKLClassifier(bank, loss="logistic", alpha="0.1*max", resources={"representation": how}).fit(
+        X, y
+    ), None
+
+
+def stored(n: int, n_kernels: int) -> tuple[Call, Call | None]:
+    """Hinge loss on stored matrices."""
+    X, y = labels(n, 10)
+    bank = KernelBank.per_feature(widths=np.geomspace(0.3, 3.0, n_kernels // 10).tolist(), standardize=True)
+    grams = np.asarray(bank.fit(X).block(*2 * (bank.fit(X).prepare(X),)))
+    return lambda: solve(grams, y, loss="hinge", regularizer="l1", relative_strength=0.1, tol=1e-3), None
+
+
+def many(n: int, n_kernels: int, loss: str) -> tuple[Call, Call | None]:
+    """More widths than anybody would list."""
+    X, y = labels(n, 60)
+    bank = KernelBank.per_feature(widths=np.geomspace(0.05, 10.0, n_kernels // 60).tolist(), standardize=True)
+    return lambda: MKLClassifier(bank, loss=loss, alpha="0.1*max", tol=1e-3).fit(X, y), None
+
+
+def classes(n: int, outputs: str) -> tuple[Call, Call | None]:
+    """Ten classes on 44 kernels, weights of their own or shared."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(n, 11)), np.arange(n) % 10
+    X[:, :3] += rng.normal(size=(10, 3))[y] * 1.5
+    bank = KernelBank.per_feature(widths=list(WIDTHS), standardize=True)
+    return lambda: MKLClassifier(bank, alpha="0.1*max", outputs=outputs).fit(X, y), lambda: SVC().fit(X, y)
+
+
+def prediction(n: int, rows: int) -> tuple[Call, Call | None]:
+    """Predictions of twelve kernels, beside an SVC; of one row two hundred times."""
+    X, y = labels(n, 4)
+    bank = KernelBank.per_feature(widths=[0.3, 1.0, 3.0], standardize=True)
+    model = MKLClassifier(bank, loss="hinge", penalty="ridge", alpha=1e-3, resources={"representation": "gram"}).fit(
+        X, y
+    )
+    machine, new = SVC().fit(X, y), labels(rows, 4, seed=1)[0]
+    times = range(200 if rows == 1 else 1)
+    return lambda: [model.predict(new) for _ in times][:0], lambda: [machine.predict(new) for _ in times][:0]
+
+
+ROWS: dict[str, tuple[Any, ...]] = {
+    "hinge, 50 stored kernels, 200 rows": (stored, 200, 50),
+    "path, 2,000 x 500 groups": (path, 2_000, 500, "squared"),
+    "path, 20,000 x 100 groups": (path, 20_000, 100, "squared"),
+    "path, 20,000 x 100 groups, logistic": (path, 20_000, 100, "logistic"),
+    "200 kernels, 1,000 rows": (additive, 1_000, 20, 10),
+    "200 kernels, 1,100 rows": (additive, 1_100, 20, 10),
+    "24 kernels, 4,900 rows": (additive, 4_900, 8, 3),
+    "24 kernels, 5,100 rows": (additive, 5_100, 8, 3),
+    "1e5 kernels, 208 rows, hinge": (many, 208, 100_000, "hinge"),
+    "10 classes x 44 kernels x 600 rows, own": (classes, 600, "own"),
+    "10 classes x 44 kernels x 600 rows, shared": (classes, 600, "shared"),
+    "predict 1 row, 200 times": (prediction, 1_000, 1),
+    "predict 1e5 rows": (prediction, 1_000, 100_000),
+}
+SMALL: dict[str, tuple[Any, ...]] = {
+    "hinge, 20 stored kernels, 60 rows": (stored, 60, 20),
+    "path, 200 x 20 groups": (path, 200, 20, "squared"),
+    "20 kernels, 150 rows": (additive, 150, 5, 4),
+    "600 kernels, 60 rows, hinge": (many, 60, 600, "hinge"),
+    "10 classes x 44 kernels x 100 rows, own": (classes, 100, "own"),
+    "predict 10 rows": (prediction, 100, 10),
+}
+
+
+def gap_of(found: Any) -> float:
+    """Return the largest relative gap of what a call returned; NaN if it has none."""
+    if hasattr(found, "summary"):
+        return float(found.summary()["relative_gap"].max())
+    return float(np.max(getattr(found, "dual_gap_", getattr(found, "dual_gap", np.nan))))
+
+
+def measured(row: tuple[Any, ...], own: bool) -> tuple[float, float, float] | None:
+    """Run a call in this process; return CPU seconds, megabytes that were added, and the gap; None without a rival."""
+    prepare, *arguments = row
+    with common.quiet():
+        call = prepare(*arguments)[0 if own else 1]
+        if not callable(call):
+            return None
+        call()  # compiled loops are loaded before the clock starts
+        before, start = resident("VmRSS"), time.process_time()
+        found = call()
+        return time.process_time() - start, (resident("VmHWM") - before) / 2**20, gap_of(found) if own else np.nan
+
+
+def in_a_process(row: tuple[Any, ...], own: bool) -> tuple[float, float, float] | None:
+    """Measure in a fresh process, whose peak of memory is that of this call."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(measured, row, own).result()
+
+
+def row_of(name: str, row: tuple[Any, ...], repeats: int) -> dict[str, Any]:
+    """Return a row of the table."""
+    found = [[in_a_process(row, own) for _ in range(repeats)] for own in (True, False)]
+    own, other = (np.median([np.full(3, np.nan) if one is None else one for one in runs], axis=0) for runs in found)
+    return {
+        "what": name,
+        "ours s": own[0],
+        "rival s": other[0],
+        "ratio": own[0] / max(other[0], common.SHORTEST),
+        "ours MB": own[1],
+        "rival MB": other[1],
+        "gap": own[2],
+    }
+
+
+def main() -> None:
+    """Measure all rows, print and save the table."""
+    parser = common.parser(__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each call, of which the median counts")
+    parser.add_argument("--rows", nargs="*", default=[""], help="only rows that have one of these texts in their names")
+    options = parser.parse_args()
+    chosen, repeats = (SMALL, 1) if options.smoke else (ROWS, options.repeats)
+    record = common.environment()
+    common.print_environment(record)
+    wanted = {name: row for name, row in chosen.items() if any(text in name for text in options.rows)}
+    frame = pd.DataFrame()
+    for name, row in wanted.items():  # saved as they come: the last ones take minutes
+        frame = pd.concat([frame, pd.DataFrame([row_of(name, row, repeats)])], ignore_index=True)
+        common.save(frame, record, options.output, "everyday_fits")
+    formats = {name: ".1e" if name == "gap" else ".2f" for name in frame.columns[1:]}
+    common.print_table(frame, "Fits, paths and predictions", formats)
+
+
+if __name__ == "__main__":
+    main()
