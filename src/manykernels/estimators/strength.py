@@ -171,7 +171,8 @@ class NoiseLevel:
         Two measures are added in units of their own spread: the largest norm, which a wide kernel reaches, and the
         largest one in standard deviations of its kernel, which a narrow one does. All targets are treated alike, so
         that the place of one that is noise is uniform among them. The mean over the kernels as a third would find many
-        weak effects more often (0.85 in place of 0.72, eight of 0.15), and one narrow one less (0.70 for 0.88).
+        weak effects more often (0.84 in place of 0.72, eight of 0.15), and one narrow one less (0.69 for 1.00, a wave
+        of 0.5; benchmarks/noise.py).
         """
         norms, away = np.vstack([self.norms, self.permuted]), self._away
         if away is None:
