@@ -456,7 +456,7 @@ def test_classes_are_chosen_for(loss: str) -> None:
 
 
 def test_targets_have_strengths_of_their_own() -> None:
-    both = np.column_stack([Y, 100 * RNG.normal(size=60), 5 * X[:, 0] ** 2])
+    both = np.column_stack([Y, 100 * np.random.default_rng(6).normal(size=60), 5 * X[:, 0] ** 2])
     with pytest.warns(UserWarning, match=r"for 1 of 3 outputs \(1\): .* better than a constant"):
         model = MKLRegressorCV(bank(), cv=2, n_alphas=6).fit(X, both)
     assert model.alpha_.shape == model.mixing_.shape == (3,)

@@ -206,7 +206,9 @@ def empty_models(problems: Sequence[Problem]) -> list[tuple[Array, float]]:
     found = []
     for problem in problems:
         rho, b = problem.zero_model()
-        found.append((problem.dual_norms(rho), problem.empirical_loss(np.full(problem.n_samples, b))))
+        norms = problem.dual_norms(rho)
+        norms = np.where(norms > problem.empty_rounding(), norms, 0.0)  # of a constant target they are rounding
+        found.append((norms, problem.empirical_loss(np.full(problem.n_samples, b))))
     return found
 
 
