@@ -152,7 +152,7 @@ X = rng.normal(size=(60, 3))
 model = made(MKLRegressor, penalty="elasticnet", alpha="0.1*max").fit(X, X[:, 0])
 print([name for name in ("alpha_", "l1_ratio_") if hasattr(model, name)])
 """,
-        "tests/estimators/test_default_strength.py",
+        "tests/estimators/test_mixtures.py",
     ),
     Case(
         "18", "PolynomialMKL twice: largest difference of predictions",

@@ -13,3 +13,9 @@ def test_a_few_uses(place: int) -> None:
     for round_ in range(ROUNDS):
         judged = judge_use(place + round_ * len(USES))
         assert judged.failure == "", f"seed {judged.seed}: {judged.detail}"
+
+
+@pytest.mark.parametrize("seed", [41, 2000259, 2002618, 2004403])
+def test_a_use_that_once_failed(seed: int) -> None:
+    judged = judge_use(seed)
+    assert judged.failure == "", judged.detail

@@ -379,7 +379,9 @@ def _model(model: BaseMKL) -> Iterator[str]:
     if not isinstance(model.dual_gap_, (int, float)):
         yield "dual_gap_"
     strength: Any = getattr(model, "alpha_", getattr(model, "alpha", 0.0))
-    if isinstance(getattr(model, "penalty", ""), str) and np.asarray(strength).dtype.kind not in "fi":
+    if isinstance(getattr(model, "penalty", ""), str) and not (
+        np.size(strength) and np.asarray(strength).dtype.kind in "fi"
+    ):
         yield "alpha_"
     yield from (name for name in model.fitted_extras if not hasattr(model, name))
     yield from _wrong_names(model, expansion.bank, n_kernels)
