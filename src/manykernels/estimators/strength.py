@@ -40,6 +40,7 @@ __all__ = [
     "check_alpha",
     "default_fraction",
     "in_unit_of",
+    "is_constant",
     "noise_levels",
     "noise_seed",
     "number_or_auto",
@@ -248,10 +249,10 @@ def _level(problem: Problem, squares: Array, model: tuple[Array, Any]) -> NoiseL
     norms = np.sqrt(np.maximum(squares, 0.0)) / problem.penalties
     norms[norms <= problem.empty_rounding()] = 0.0  # X says nothing: units of rounding would be none
     loss = problem.empirical_loss(problem.constant_scores(model[1]))
-    return NoiseLevel(norms[0], norms[1:], loss, _is_constant(problem) or not norms.any())
+    return NoiseLevel(norms[0], norms[1:], loss, is_constant(problem) or not norms.any())
 
 
-def _is_constant(problem: Problem) -> bool:
+def is_constant(problem: Problem) -> bool:
     """Whether a target has one value only, up to rounding."""
     return bool(np.ptp(problem.y, axis=0).max() <= FEW * EPS * np.abs(problem.y).max())
 
