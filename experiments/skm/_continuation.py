@@ -18,7 +18,7 @@ from experiments import paper_problems
 
 from manykernels.objective import Problem
 from manykernels.solvers import get_solver
-from manykernels.solvers.published.skm_weights import epsilon_optimality
+from manykernels.solvers.published.skm_descent import epsilon_optimality
 
 Model = tuple[np.ndarray, np.ndarray, float]
 

@@ -11,8 +11,7 @@ from scipy.linalg import LinAlgError
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
-from manykernels.solvers.published.cutting_plane import CutModel, CutState, CuttingPlane, _solved
-from manykernels.solvers.published.silp import SILP, LevelMKL
+from manykernels.solvers.published.cutting_plane import SILP, CutModel, CutState, CuttingPlane, LevelMKL, _solved
 from manykernels.solvers.published.simplex_point import SimplexPoint
 from manykernels.testing.problems import LOSSES, random_problem
 from manykernels.testing.solver import build_problem

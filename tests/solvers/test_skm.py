@@ -19,8 +19,16 @@ from manykernels.solvers.learners.pair_loops import MISSING
 from manykernels.solvers.learners.smo_svm import smo_svm
 from manykernels.solvers.learners.smoothing import slope_at, smoothed_step, smoothed_weights, threshold
 from manykernels.solvers.published.skm import SupportKernelMachine
-from manykernels.solvers.published.skm_descent import EQUAL_SHARES, NO_CENTER, Descent, RowCache, UnitKernels
-from manykernels.solvers.published.skm_weights import epsilon_optimality, smoothed_dual, sparser_weights
+from manykernels.solvers.published.skm_descent import (
+    EQUAL_SHARES,
+    NO_CENTER,
+    Descent,
+    RowCache,
+    UnitKernels,
+    epsilon_optimality,
+    smoothed_dual,
+    sparser_weights,
+)
 from manykernels.solvers.solution import IterationRecord
 from manykernels.testing.problems import SmallProblem, random_problem
 from manykernels.testing.solver import build_problem

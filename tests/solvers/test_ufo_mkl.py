@@ -14,16 +14,15 @@ from manykernels.exceptions import ConvergenceWarning, IncompatibleError, Invali
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import BlockLq, ElasticNet, LpBall, Regularizer, Ridge
 from manykernels.solvers import SOLVERS, UFOMKL, Obscure, configured_solver, solvers_for
-from manykernels.solvers.published import online as learners
-from manykernels.solvers.published.online import (
+from manykernels.solvers.published import ufo_mkl as learners
+from manykernels.solvers.published.online_steps import Ray, kernel_weights, ray_step, sweep
+from manykernels.solvers.published.ufo_mkl import (
     ImplicitLearner,
     OnlineSolver,
     SubgradientLearner,
     penalty_of,
     samples_of,
 )
-from manykernels.solvers.published.online_loops import sweep
-from manykernels.solvers.published.online_steps import Ray, kernel_weights, ray_step
 from manykernels.solvers.solution import Solution, Status
 from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import LOSSES, SmallProblem, random_problem, small_problems

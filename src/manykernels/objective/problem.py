@@ -40,7 +40,7 @@ class _DualPoint:
     scores: Array  # behind the coefficients, where conjugates are known at gradients only
     signed: Array
     scale: float
-    conjugates: Any
+    conjugates: Array | float
     penalty: float
 
 
@@ -260,7 +260,7 @@ class Problem:
         object.__setattr__(problem, "stack", twin)
         return problem
 
-    def take(self, kernels: Any) -> Problem:
+    def take(self, kernels: slice | Array) -> Problem:
         """Return the problem on the given kernels only.
 
         Parameters
@@ -274,7 +274,7 @@ class Problem:
         penalties, regularizer = self.penalties[kernels], self.regularizer.take(kernels)
         return replace(self, stack=self.stack.take(kernels), kernel_penalties=penalties, regularizer=regularizer)
 
-    def constant_scores(self, b: Any) -> Array:
+    def constant_scores(self, b: float | Array) -> Array:
         """Scores (N,) or (N, T) of the model without kernels.
 
         Parameters
@@ -607,7 +607,12 @@ class Problem:
         return best
 
     def _residuals(
-        self, point: _DualPoint, model: tuple[Array, Array, Array], losses: Any, penalty: float, denominator: float
+        self,
+        point: _DualPoint,
+        model: tuple[Array, Array, Array],
+        losses: Array | float,
+        penalty: float,
+        denominator: float,
     ) -> KKTResiduals:
         """Return what a model, its scores without and with intercept, misses of the optimality conditions."""
         rho, f, z = model

@@ -10,9 +10,9 @@ from manykernels.solvers.gram.shared_newton import SharedNewton
 from manykernels.solvers.gram.smooth_dual import SmoothDual
 from manykernels.solvers.gram.working_set import WorkingSet
 from manykernels.solvers.published.conic import Conic
+from manykernels.solvers.published.cutting_plane import SILP, LevelMKL
 from manykernels.solvers.published.hessianmkl import HessianMKL
 from manykernels.solvers.published.pfbs import ForwardBackward
-from manykernels.solvers.published.silp import SILP, LevelMKL
 from manykernels.solvers.published.simplemkl import SimpleMKL
 from manykernels.solvers.published.skm import SupportKernelMachine
 from manykernels.solvers.published.spicymkl import SpicyMKL

@@ -21,6 +21,7 @@ from manykernels.objective.projection import balance, project_box_hyperplane
 from manykernels.objective.rounding import (
     EPS,
     FEW,
+    Sizes,
     coupled_primal_rounding,
     dual_rounding,
     growth,
@@ -93,7 +94,7 @@ class BoundLoss(ScoreFunction):
         """Return the constant scores, one number or (T,), that fit best."""
 
     @abc.abstractmethod
-    def coefficients_of(self, b: Any, *, sums: bool) -> Array:
+    def coefficients_of(self, b: float | Array, *, sums: bool) -> Array:
         """Return the dual coefficients of constant scores: of all that fit, the smallest, of zero sum if ``sums``."""
 
     def candidates(self, rho: Array, z: Array, *, sums: bool) -> Iterator[tuple[Array, Array]]:
@@ -101,11 +102,11 @@ class BoundLoss(ScoreFunction):
         yield self.feasible(rho, sums=sums), z
 
     @abc.abstractmethod
-    def primal_rounding(self, problem: Any, model: tuple[Array, Array, Any], f: Array, t: Array) -> float:
+    def primal_rounding(self, problem: Sizes, model: tuple[Array, Array, float | Array], f: Array, t: Array) -> float:
         """Return by how much rounding may move the primal value of a model with these scores and block norms."""
 
     @abc.abstractmethod
-    def dual_rounding(self, problem: Any, rho: Array, signed: Array, conjugates: Any, z: Array) -> float:
+    def dual_rounding(self, problem: Sizes, rho: Array, signed: Array, conjugates: Array | float, z: Array) -> float:
         """Return by how much rounding may move the dual value at feasible coefficients."""
 
 
@@ -211,7 +212,7 @@ class SampleSum(BoundLoss):
         """Return coefficients in the box."""
         return np.clip(rho, *self.box)
 
-    def coefficients_of(self, b: Any, *, sums: bool) -> Array:
+    def coefficients_of(self, b: float | Array, *, sums: bool) -> Array:
         """Return the smallest vector in ``-s dl(y, b)``."""
         none = np.zeros_like(self.y)
         lo, hi = (self.weight * end for end in self.loss.dual_interval(self.y, none + b))
@@ -219,12 +220,12 @@ class SampleSum(BoundLoss):
 
     # --- rounding ----------------------------------------------------------------------------------------------------
 
-    def primal_rounding(self, problem: Any, model: tuple[Array, Array, Any], f: Array, t: Array) -> float:
+    def primal_rounding(self, problem: Sizes, model: tuple[Array, Array, float | Array], f: Array, t: Array) -> float:
         """Return what scores that are off by rounding add to the loss, and norms to the penalty."""
         rho, d, b = model
-        return primal_rounding(problem, rho, d, f, b, t, self.loss.value(self.y, f + b))
+        return primal_rounding(problem, rho, d, f, float(b), t, self.loss.value(self.y, f + b))
 
-    def dual_rounding(self, problem: Any, rho: Array, signed: Array, conjugates: Array, z: Array) -> float:
+    def dual_rounding(self, problem: Sizes, rho: Array, signed: Array, conjugates: Array | float, z: Array) -> float:
         """Return what the sums and the norms may be off by."""
         summed = inner(np.abs(self.y) + np.abs(z), np.abs(rho)) + float(np.abs(conjugates).sum())
         return dual_rounding(problem, rho, signed, summed)
@@ -301,7 +302,7 @@ class OutputSum(SampleSum):
         """Return the best constants (T,)."""
         return self.loss.best_intercepts(self.y, np.zeros(self.y.shape), self.weight)
 
-    def coefficients_of(self, b: Any, *, sums: bool) -> Array:
+    def coefficients_of(self, b: float | Array, *, sums: bool) -> Array:
         """Return the gradient with another sign; at kinks the smallest coefficients that fit."""
         z = np.broadcast_to(b, self.y.shape).astype(np.float64)
         if self.each.smooth:
@@ -309,7 +310,7 @@ class OutputSum(SampleSum):
         columns = [SampleSum(self.each, column, self.weight) for column in self.y.T]
         return np.column_stack([own.coefficients_of(one, sums=sums) for own, one in zip(columns, z[0], strict=True)])
 
-    def primal_rounding(self, problem: Any, model: tuple[Array, Array, Any], f: Array, t: Array) -> float:
+    def primal_rounding(self, problem: Sizes, model: tuple[Array, Array, float | Array], f: Array, t: Array) -> float:
         """Return the same as for one output, by the slopes of the loss."""
         rho, d, b = model
         errors = score_errors(problem, rho, d)[:, None] + FEW * EPS * (np.abs(f + b) + np.abs(self.y))
@@ -391,7 +392,7 @@ class CoupledLossBound(BoundLoss):
         """Return 0: a shift of all scores changes nothing."""
         return 0.0
 
-    def coefficients_of(self, b: Any, *, sums: bool) -> Array:
+    def coefficients_of(self, b: float | Array, *, sums: bool) -> Array:
         """Return those of zero scores."""
         return -self.gradient(np.zeros(len(self.weight)))
 
@@ -421,13 +422,13 @@ class CoupledLossBound(BoundLoss):
         """Return what the terms of the loss add up to in size."""
         return float(self.weight @ (1.0 + np.abs(f)))
 
-    def primal_rounding(self, problem: Any, model: tuple[Array, Array, Any], f: Array, t: Array) -> float:
+    def primal_rounding(self, problem: Sizes, model: tuple[Array, Array, float | Array], f: Array, t: Array) -> float:
         """Return what scores that are off by rounding add to the loss, and norms to the penalty."""
         rho, d, _ = model
         errors = score_errors(problem, rho, d) + FEW * EPS * np.abs(f)
         summed = growth(problem.n_samples) * (self.value(f) + self._sizes(f))
         return coupled_primal_rounding(problem, rho, d, t, self.gradient(f) * errors, summed)
 
-    def dual_rounding(self, problem: Any, rho: Array, signed: Array, conjugates: float, z: Array) -> float:
+    def dual_rounding(self, problem: Sizes, rho: Array, signed: Array, conjugates: Array | float, z: Array) -> float:
         """Return what the sums and the norms may be off by."""
-        return dual_rounding(problem, rho, signed, abs(conjugates) + self._sizes(z))
+        return dual_rounding(problem, rho, signed, abs(float(conjugates)) + self._sizes(z))

@@ -340,7 +340,7 @@ class Regularizer:
         """
         return self.inactive_below if self.curve is None else self.curve.threshold(t)
 
-    def take(self, kernels: Any) -> Regularizer:
+    def take(self, kernels: slice | Array) -> Regularizer:
         """Return the regularizer of some of the kernels: itself, unless it has coefficients of each kernel.
 
         Parameters

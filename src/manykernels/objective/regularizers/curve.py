@@ -130,7 +130,7 @@ class Curve:
         """``q / (q - 1)``."""
         return self.exponent / (self.exponent - 1.0) if self.exponent > 1 else np.inf
 
-    def take(self, kernels: Any) -> Curve:
+    def take(self, kernels: slice | Array) -> Curve:
         """Return the curve of some of the kernels."""
         if self.uniform:
             return self

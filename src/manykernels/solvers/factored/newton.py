@@ -1,4 +1,21 @@
-"""Proximal Newton on the factors of a working set: exact sums over rows, Hessians from as many rows as they need."""
+"""Proximal Newton on the factors of a working set: exact sums over rows, Hessians from as many rows as they need.
+
+    minimize_{v, b}  P(v, b) = L(Z v + b) + Omega(||v_1||, ..., ||v_g||),      K_m = Z_m Z_m' + E_m
+
+With the slopes ``g = grad L`` and the curvature ``H`` of the loss at the present scores, a step minimizes
+
+    g'c + c'H c / 2 + Omega(||w_1||, ..., ||w_g||),      c = Z (w - v) + shift of b
+
+on the Hessian ``[Z, 1]' H [Z, 1]`` (`group_problem`), or group by group over rows (`block_descent`), or column by
+column (`backfitting`), whichever is predicted to cost least. It then goes from ``v`` toward ``w``, first the whole way,
+then halves of it, until ``P`` falls by 1e-4 of what ``g'c + Omega(w) - Omega(v)`` promises. What is left is the gap of
+the problem on these factors: with ``rho`` near ``-g`` of zero sum, and ``a <= 1`` that makes it feasible,
+
+    P + L*(-a rho) + Omega*(a u),      u_m = ||Z_m' rho||
+
+J. Lee, Y. Sun, M. Saunders, "Proximal Newton-type methods for minimizing composite functions", SIAM J. Optim. 24
+(2014).
+"""
 
 from __future__ import annotations
 

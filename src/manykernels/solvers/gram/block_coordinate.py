@@ -1,4 +1,9 @@
-"""Block coordinate descent: fit a learner with the weights held fixed, then the weights in closed form; repeat."""
+"""Block coordinate descent: fit a learner with the weights held fixed, then the weights in closed form; repeat.
+
+minimize_{f, b, d}  sum_i s_i l(y_i, f_i + b) + sum_m t_m^2 / (2 d_m) + h(d),      t_m = w_m ||f_m||
+
+f, b <- learner on sum_m d_m K_m / w_m^2;      d <- argmin_d sum_m t_m^2 / (2 d_m) + h(d)
+"""
 
 from __future__ import annotations
 

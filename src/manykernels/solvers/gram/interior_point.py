@@ -1,4 +1,9 @@
-"""Primal-dual interior point on all kernels at once."""
+"""Primal-dual interior point on all kernels at once.
+
+    minimize_rho  sum_i s_i l*(y_i, -rho_i/s_i)   s.t.  (u_m(rho)^2 - B_m^2)/2 <= 0,   sum rho = 0
+
+by the steps of `iteration.py`: the multipliers of the bounds are the kernel weights.
+"""
 
 from __future__ import annotations
 

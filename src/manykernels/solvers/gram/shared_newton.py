@@ -1,4 +1,12 @@
-"""Newton's method over kernel weights that several classes or targets share."""
+"""Newton's method over kernel weights that several classes or targets share.
+
+    minimize_d  J(d) + h(d),      J(d) = min_{R, b} L(F) + sum_m d_m tr R'K_m R / 2,      F = sum_m d_m K_m R + 1 b'
+
+    dJ/dd_m = -u_m^2 / 2,      d2J/(dd_m dd_l) = <K_m R, P K_l R>,      u_m^2 = tr R'K_m R
+
+``P = (W^- + I (x) K)^-1`` with the curvature ``W`` of the loss is what the last Newton step of the machine at ``d``
+factorized (`shared_systems`). Each step minimizes the quadratic model over the weights, then runs the machine.
+"""
 
 from __future__ import annotations
 

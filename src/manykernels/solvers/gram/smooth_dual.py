@@ -1,4 +1,16 @@
-"""One-step Newton method for regularizers whose conjugate is differentiable ("ElastMKL")."""
+"""One-step Newton method for regularizers whose conjugate is differentiable ("ElastMKL").
+
+    maximize_rho  D(rho) = - sum_i s_i l*(y_i, -rho_i/s_i) - sum_m Omega*(u_m)    s.t.  sum rho = 0
+
+with ``u_m = sqrt(rho'K_m rho) / w_m``.
+By Newton's method on ``-D``, to which only kernels of positive weight contribute: with the derivatives of
+``Omega*(u_m)`` at ``u_m``,
+
+    gradient  l*' + sum_m d_m K_m rho,      d_m = Omega*' / (w_m^2 u_m)
+    Hessian   diag(l*''/s) + sum_m d_m K_m + sum_m c_m (K_m rho)(K_m rho)'
+
+and ``c_m = (Omega*'' - w_m^2 d_m) / (w_m^4 u_m^2)``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Working set: second-order steps on the few kernels that matter, one pass over all of them to certify."""
+"""Working set: second-order steps on the few kernels that matter, one pass over all of them to certify.
+
+    minimize_{f, b}  sum_i s_i l(y_i, f_i + b) + Omega(t),      t_m = w_m ||f_m||
+
+The iteration of `iteration.py` runs on the kernels of the set. A pass computes ``u_m = sqrt(rho'K_m rho) / w_m`` of all
+kernels, and with them the certificate; those with ``u_m`` above the bound ``B_m(0)`` that belongs to a weight of zero
+(``C`` for the block 1-norm) are what the set lacks.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The dual as a second-order cone program, solved by Clarabel: the exact reference."""
+"""The dual as a second-order cone program, solved by Clarabel: the exact reference.
+
+    minimize_{rho, e}  sum_i s_i l*(y_i, -rho_i/s_i) + psi(e)    s.t.  ||L_m'rho|| <= w_m B_m(e),   sum rho = 0
+
+with factors ``K_m = L_m L_m'``.
+"""
 
 from __future__ import annotations
 

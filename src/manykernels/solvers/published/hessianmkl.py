@@ -1,4 +1,9 @@
-"""HessianMKL: Newton's method over kernel weights on the simplex."""
+"""HessianMKL: Newton's method over kernel weights on the simplex.
+
+With ``J`` of `simplex_point`, ``q_m = K_m rho / (w_m^2 lambda)`` and F the samples whose coefficients are free,
+
+    dJ/dtheta_m = -rho'q_m / 2,      d2J/(dtheta_k dtheta_m) = q_k' A q_m,      A = (W_FF + sum_m d_m K_FF)^-1
+"""
 
 from __future__ import annotations
 
@@ -9,24 +14,21 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from scipy.linalg import LinAlgError, LinAlgWarning, lstsq, solve
 
-from manykernels.objective.capabilities import Capability
-from manykernels.solvers.base import BROKEN, Solver
-from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.gram.newton_system import NewtonSystem
 from manykernels.solvers.published.simplex_point import (
     MANY,
     MOST_EXCHANGES,
     PROGRAM_ROUNDING,
     RIDGE,
+    SimplexMethod,
     SimplexPoint,
     kernel_weights,
     search_line,
-    starting_weights,
 )
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.solution import Model, Status
+    from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
 
 
@@ -114,7 +116,7 @@ class _State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HessianMKL(Solver):
+class HessianMKL(SimplexMethod):
     """Newton's method on kernel weights (Chapelle and Rakotomamonjy 2008).
 
     Minimizes ``J(theta) = min_{f,b} sum_i s_i l(y_i, f_i + b) + (lambda/2) sum_m t_m^2 / theta_m`` over the simplex.
@@ -146,18 +148,10 @@ class HessianMKL(Solver):
     """
 
     name: ClassVar[str] = "hessianmkl"
-    fallback: ClassVar[type[Solver] | None] = InteriorPoint
-    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.SIMPLEX})
-    attainable_gap: ClassVar[float] = 1e-6
-
-    @property
-    def handed_on(self) -> tuple[Status, ...]:
-        """What broke down or stalled."""
-        return BROKEN
 
     def initialize(self, problem: Problem, start: Model) -> _State:
         """Start from the weights of the given model, or from equal ones."""
-        return _State(SimplexPoint.at(problem, starting_weights(problem, start[1]), self.tol))
+        return _State(self.first_point(problem, start))
 
     def step(self, problem: Problem, state: _State) -> None:
         """Minimize the quadratic model on the simplex and go there, or as far as ``J`` falls."""
@@ -172,14 +166,6 @@ class HessianMKL(Solver):
         if float(end.slopes @ direction) > -SLOPE_REVERSED * slope:
             end = search_line(point, direction, 1.0, end, self.tol)
         state.point = replace(end, steps=end.steps + 1)
-
-    def extract(self, problem: Problem, state: _State) -> Model:
-        """Return the model of the current weights."""
-        return state.point.model()
-
-    def newton_steps(self, state: _State) -> int:
-        """Return the linear systems solved, inside the learners and for the Hessians."""
-        return state.point.steps
 
 
 def weight_hessian(point: SimplexPoint) -> Array:

@@ -1,4 +1,12 @@
-"""Proximal forward-backward splitting (PFBS), accelerated, with Newton steps on the support it identifies."""
+"""Proximal forward-backward splitting (PFBS), accelerated, with Newton steps on the support it identifies.
+
+    minimize_f  sum_i s_i l(y_i, sum_m f_m(x_i) + b) + Omega(t),      f_m = sum_i a_mi k_m(., x_i),   t_m = w_m ||f_m||
+
+    a_m <- prox of Omega / sigma at a_m - s l'(y, z) / sigma,      a_m scaled so that its norm is the prox's
+
+The objective falls where ``sigma`` is at least the largest eigenvalue of ``sum_m K_m / w_m^2`` times the bound on
+``s l''``.
+"""
 
 from __future__ import annotations
 

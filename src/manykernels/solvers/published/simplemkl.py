@@ -1,4 +1,9 @@
-"""SimpleMKL: reduced gradient over kernel weights on the simplex."""
+"""SimpleMKL: reduced gradient over kernel weights on the simplex.
+
+With ``J`` and its slopes ``g_m = -u_m^2 / (2 lambda)`` of `simplex_point` and the pivot ``p``, the largest weight,
+
+    D_m = g_p - g_m  (0 where theta_m = 0 and g_m > g_p),      D_p = -sum_{m != p} D_m
+"""
 
 from __future__ import annotations
 
@@ -7,20 +12,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from manykernels.objective.capabilities import Capability
-from manykernels.solvers.base import BROKEN, Solver
-from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.published.simplex_point import (
+    SimplexMethod,
     SimplexPoint,
     falls,
     search_line,
-    starting_weights,
     stepped,
 )
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.solution import Model, Status
+    from manykernels.solvers.solution import Model
     from manykernels.validation.arrays import Array
 
 SLOPE_ROUNDING = 1e-13
@@ -40,7 +42,7 @@ class _State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimpleMKL(Solver):
+class SimpleMKL(SimplexMethod):
     """Reduced gradient descent on kernel weights (Rakotomamonjy et al. 2008).
 
     Minimizes ``J(theta) = min_{f,b} sum_i s_i l(y_i, f_i + b) + (lambda/2) sum_m t_m^2 / theta_m`` over the simplex.
@@ -81,18 +83,15 @@ class SimpleMKL(Solver):
     conjugate: bool = True
 
     name: ClassVar[str] = "simplemkl"
-    fallback: ClassVar[type[Solver] | None] = InteriorPoint
-    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.SIMPLEX})
-    attainable_gap: ClassVar[float] = 1e-6
 
     @property
-    def handed_on(self) -> tuple[Status, ...]:
-        """What broke down or stalled, unless the published direction is asked for."""
-        return BROKEN if self.conjugate else ()
+    def as_published(self) -> bool:
+        """Whether the published direction is asked for."""
+        return not self.conjugate
 
     def initialize(self, problem: Problem, start: Model) -> _State:
         """Start from the weights of the given model, or from equal ones."""
-        return _State(SimplexPoint.at(problem, starting_weights(problem, start[1]), self.tol))
+        return _State(self.first_point(problem, start))
 
     def step(self, problem: Problem, state: _State) -> None:
         """Move to the boundary as often as that helps, then search the line."""
@@ -111,14 +110,6 @@ class SimpleMKL(Solver):
         state.idle = 0
         state.best_gap = min(gap, state.best_gap)
         return True
-
-    def extract(self, problem: Problem, state: _State) -> Model:
-        """Return the model of the current weights."""
-        return state.point.model()
-
-    def newton_steps(self, state: _State) -> int:
-        """Return the linear systems solved inside all learners."""
-        return state.point.steps
 
     def _choose_direction(self, state: _State) -> None:
         theta, slopes = state.point.theta, state.point.slopes

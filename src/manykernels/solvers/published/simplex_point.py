@@ -13,15 +13,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from manykernels.objective.capabilities import Capability
+from manykernels.solvers.base import BROKEN, Solver
+from manykernels.solvers.gram.interior_point import InteriorPoint
 from manykernels.solvers.learners.learners import LearnerFit, fit_learner
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
-    from manykernels.solvers.solution import Model
+    from manykernels.solvers.solution import Model, Status
     from manykernels.validation.arrays import Array
 
 
@@ -123,6 +126,38 @@ def starting_weights(problem: Problem, d: Array) -> Array:
     theta = d * problem.penalties**2
     total = float(theta.sum())
     return theta / total if total > 0 else np.full(problem.n_kernels, 1.0 / problem.n_kernels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimplexMethod(Solver):
+    """What methods over kernel weights on the simplex share: whom they need, where they start, who goes on."""
+
+    fallback: ClassVar[type[Solver] | None] = InteriorPoint
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.SIMPLEX})
+    attainable_gap: ClassVar[float] = 1e-6
+
+    @property
+    def as_published(self) -> bool:
+        """Whether nothing is asked for beyond the published method, which then ends where it ends."""
+        return False
+
+    @property
+    def handed_on(self) -> tuple[Status, ...]:
+        """What broke down or stalled, unless the published method is asked for."""
+        return () if self.as_published else BROKEN
+
+    def first_point(self, problem: Problem, start: Model) -> SimplexPoint:
+        """Return the learner at the weights of a model, or at equal ones."""
+        return SimplexPoint.at(problem, starting_weights(problem, start[1]), self.tol)
+
+    def extract(self, problem: Problem, state: Any) -> Model:
+        """Return the model of the current weights."""
+        point: SimplexPoint = state.point
+        return point.model()
+
+    def newton_steps(self, state: Any) -> int:
+        """Return the linear systems solved, inside all learners and outside."""
+        return int(state.point.steps)
 
 
 # Line search for a convex function of kernel weights on the simplex, by slopes rather than values.

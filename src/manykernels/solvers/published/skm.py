@@ -1,4 +1,11 @@
-"""The support kernel machine: sequential minimal optimization on a smoothed dual, finished by Newton steps."""
+"""The support kernel machine: sequential minimal optimization on a smoothed dual, finished by Newton steps.
+
+    minimize_rho  G_kappa(q) - y'rho,      lo <= rho <= hi,  sum rho = 0,  q_m = sqrt(rho'K_m rho / lambda) / w_m
+
+    G_kappa(q) = min_h  h^2 / (2 (1 - kappa)^2) + sum_m (q_m - h)_+^2 / (2 kappa^2)
+
+which is ``max_m q_m^2 / 2`` for ``kappa`` to 0; kernel weights are proportional to ``(q_m - h)_+``.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +37,11 @@ from manykernels.solvers.published.skm_descent import (
     WORTH_DROPPING,
     Descent,
     UnitKernels,
+    epsilon_optimality,
+    shares_of,
+    smoothed_dual,
+    sparser_weights,
 )
-from manykernels.solvers.published.skm_weights import epsilon_optimality, shares_of, smoothed_dual, sparser_weights
 from manykernels.validation.arrays import check_count, check_positive
 
 if TYPE_CHECKING:
@@ -118,7 +128,7 @@ class SupportKernelMachine(Solver):
     See Also
     --------
     manykernels.solvers.learners.smo_svm.smo_svm : the case of one kernel.
-    manykernels.solvers.published.skm_weights.epsilon_optimality : the optimality test of the paper.
+    manykernels.solvers.published.skm_descent.epsilon_optimality : the optimality test of the paper.
 
     References
     ----------

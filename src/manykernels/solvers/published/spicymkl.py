@@ -1,4 +1,10 @@
-"""SpicyMKL: the dual augmented Lagrangian of Suzuki and Tomioka."""
+"""SpicyMKL: the dual augmented Lagrangian of Suzuki and Tomioka.
+
+    rho     = argmin_rho sum_i s_i l*(y_i, -rho_i/s_i) + sum_m env(||alpha_m + gamma rho||_m),      sum rho = 0
+    alpha_m <- prox(alpha_m + gamma rho),      gamma <- growth gamma
+
+with the Moreau envelope ``env`` of the conjugate penalty, ``(x - gamma C)_+^2 / (2 gamma)`` for the block 1-norm.
+"""
 
 from __future__ import annotations
 
