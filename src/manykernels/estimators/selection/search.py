@@ -30,7 +30,7 @@ SCOUTS = 3  # folds in which what is in doubt is tried first
 SCOUTED = 3  # strengths that it is tried at, equally spaced inside the grid
 HOPELESS = 1.0  # standard errors of the difference over the folds by which what is behind is given up
 BEYOND = 1.0 + 1e-6  # fraction of the strength at which a model is empty
-LEVEL = 0.1  # of the test over folds, which few draws of noise pass: `benchmarks/noise.py --searches`
+LEVEL = 0.1  # of the test over folds; no other was tried on many draws, which `benchmarks/noise.py --searches` asks
 ROOM = 2**29  # bytes that matrices of folds may take together; those of the folds beyond are opened one at a time
 
 TryAt = Callable[[Sequence[int]], Iterator[tuple[int, list["FoldScore"]]]]
