@@ -18,13 +18,13 @@ SETS: dict[str, tuple[str, str | None, tuple[int, int, int]]] = {
     "banana": ("banana", "banana", (500, 1000, 2000)),
     "breast cancer": ("breast_cancer_ida", "breast-cancer", (105, 27, 131)),
     "diabetes": ("pima", "diabetes", (307, 77, 384)),
-    "german": ("german", "credit-g", (350, 150, 500)),
+    "german": ("german_ida", "credit-g", (350, 150, 500)),
     "heart": ("heart_statlog", "heart-statlog", (108, 27, 135)),
-    "image seg.": ("image", None, (500, 500, 1000)),
+    "image seg.": ("image_ida", None, (500, 500, 1000)),
     "ionosphere": ("ionosphere", "ionosphere", (140, 36, 175)),
     "ringnorm": ("ringnorm", "ringnorm", (500, 1000, 2000)),
     "sonar": ("sonar", "sonar", (83, 21, 104)),
-    "splice": ("splice", "splice", (500, 1000, 1491)),
+    "splice": ("splice_ida", "splice", (500, 1000, 1491)),
     "thyroid": ("thyroid_ida", None, (86, 22, 107)),
     "waveform": ("waveform", None, (500, 1000, 2000)),
 }
@@ -115,6 +115,14 @@ def _read(path: Path) -> tuple[Array, Array]:
         return archive["X"].astype(np.float64), archive["y"]
 
 
+def _named(path: Path) -> tuple[Array, Array]:
+    """Return the rows and the names of their classes: those that the archive gives to its codes, or the codes."""
+    X, y = _read(path)
+    with np.load(path, allow_pickle=False) as archive:
+        names = archive.get("target_names")
+    return X, y.astype(str) if names is None else names[y]
+
+
 def _signed(X: Array, y: Array) -> tuple[Array, Array]:
     kept = np.isfinite(X).all(axis=1)
     signs = np.where(y[kept] == np.max(y), 1.0, -1.0)
@@ -136,8 +144,7 @@ def _pair(name: str, folder: str | None) -> tuple[Array, Array] | None:
     file, at_openml = ARCHIVES[group]
     if folder is not None and not (Path(folder) / f"{file}.npz").exists():
         return None
-    X, y = _from_openml(at_openml) if folder is None else _read(Path(folder) / f"{file}.npz")
-    labels = y.astype(str)
+    X, labels = _from_openml(at_openml) if folder is None else _named(Path(folder) / f"{file}.npz")
     kept = np.isin(labels, [str(each) for each in classes])
     return _signed(X[kept], (labels[kept] == str(classes[1])).astype(int))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -27,13 +28,16 @@ from _tasks import DIGITS, LETTERS, SETS, Task, group_of, load, split
 from matplotlib import pyplot
 from rich.console import Console
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from experiments.ledger import ORIGIN, origin
+
 from manykernels import Gaussian
 from manykernels.alignment import center_kernel
 from manykernels.discovery import AscentSettings, FamilySearch, GaussianFamily, Limits, align_family
 from manykernels.exceptions import ConvergenceWarning
 
 CONSOLE = Console(width=140)
-COLUMNS = ("loss", "set", "repeat", "method", "misclassified", "squared", "cpu_s", "kernels")
+COLUMNS = ("loss", "set", "repeat", "method", "misclassified", "squared", "cpu_s", "kernels", *ORIGIN)
 QUICK_SETS, QUICK_CAP = ("heart", "thyroid"), 40
 QUICK = {"strengths": (1.0,), "shrinkages": (1e-2,), "kernels": 3, "wide_kernels": 2, "seconds": 0.5}
 BIG, PERIOD = 500, 3  # sets with so many samples to train get one split to three of the others
@@ -97,7 +101,7 @@ def compare(names: list[str], arguments: Any, cap: int | None, path: Path) -> No
         task = split(*data, name, repeat, cap)
         for loss, method, learner, settings in missing:
             row = {"loss": loss, "set": name, "repeat": repeat, "method": method}
-            append(row | evaluate(learner, task, settings, loss), path)
+            append(row | evaluate(learner, task, settings, loss) | origin(), path)
         CONSOLE.log(f"{name}, split {repeat}: {time.monotonic() - started:.0f} s")
 
 
