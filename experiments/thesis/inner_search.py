@@ -5,8 +5,9 @@
 The thesis searches with one width a feature by MATLAB's ``fmincon`` and does not say with which tolerances or how many
 iterations. Here the climb of every inner search ends after 1, 2, 3, 5 or 10 iterations of L-BFGS-B, or at its end; or
 it starts from one and from five points; or the number of iterations is chosen, with the cost of the machine, on the
-validation rows. Everything else is as in ``real_data.py``, whose splits these are. Rows of ``inner_search_runs.csv``
-are written at once and not computed again; ``--report`` computes nothing. Then writes ``tables.md``.
+validation rows. Everything else is as in ``real_data.py``, whose splits these are. Every result is a row of
+``thesis_inner_search_runs.csv`` at once, and not computed again; ``--report`` computes nothing. Then writes
+``tables.md``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from manykernels.discovery import AscentSettings, FamilySearch, SearchSettings, 
 from manykernels.exceptions import ConvergenceWarning
 
 CONSOLE = Console(width=140)
-RUNS = "inner_search_runs.csv"
+RUNS = "thesis_inner_search_runs.csv"
 COLUMNS = ("loss", "set", "repeat", "method", "misclassified", "squared", "cpu_s", "kernels", "correlation", *ORIGIN)
 STEPS: dict[str, tuple[int | None, int]] = {  # iterations of a climb, and starting points
     "1 step": (1, 1),

@@ -3,9 +3,9 @@
     python experiments/thesis/real_data.py --data DIR [--quick] [--repeats N] [--minutes M] [--report] [--output DIR]
 
 ``DIR`` holds archives such as ``ringnorm.npz`` (arrays ``X``, ``y``); without it, the sets that OpenML has are fetched.
-Every result is a row of ``results.csv`` at once, and is not computed again when the command is repeated; ``--report``
-computes nothing. Then writes ``tables.md`` (errors and ranks), ``ranks.json``, and the objective of the search for a
-width (``widths.csv``, ``widths.png``, 6.2.3). After M minutes no new split is begun.
+Every result is a row of ``thesis_real_data_runs.csv`` at once, and is not computed again when the command is repeated;
+``--report`` computes nothing. Then writes ``tables.md`` (errors and ranks), ``ranks.json``, and the objective of the
+search for a width (``widths.csv``, ``widths.png``, 6.2.3). After M minutes no new split is begun.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from manykernels.discovery import AscentSettings, FamilySearch, GaussianFamily, 
 from manykernels.exceptions import ConvergenceWarning
 
 CONSOLE = Console(width=140)
+RUNS = "thesis_real_data_runs.csv"
 COLUMNS = ("loss", "set", "repeat", "method", "misclassified", "squared", "cpu_s", "kernels", *ORIGIN)
 QUICK_SETS, QUICK_CAP = ("heart", "thyroid"), 40
 QUICK = {"strengths": (1.0,), "shrinkages": (1e-2,), "kernels": 3, "wide_kernels": 2, "seconds": 0.5}
@@ -171,21 +172,29 @@ def draw(curves: pd.DataFrame, path: Path) -> None:
 # --- what is told -------------------------------------------------------------------------------------------------
 
 
-def report(results: pd.DataFrame, output: Path) -> None:
-    """Print and write errors and ranks of every experiment of which there are results."""
-    texts, told = [], {}
+def tables(results: pd.DataFrame) -> dict[str, tuple[str, pd.DataFrame, pd.DataFrame]]:
+    """Return, by experiment, the table of the page, the errors split by split that it is made of, and the ranks."""
+    made = {}
     for name, table in TABLES.items():
         rows = table.rows(results)
         if rows.empty:
             continue
         of_methods = ranks(rows)
         of_methods["splits"], of_methods["sets"] = len(rows), rows.index.get_level_values("set").nunique()
-        told[name] = of_methods.to_dict("records")
         same = results[(results["loss"] == table.loss) & (results["set"].map(group_of) == table.group)]
         seconds = same.groupby("method")["cpu_s"].median()
-        texts.append(f"{name}\n\n" + markdown(rows, of_methods, seconds, table.error == "misclassified"))
-        CONSOLE.print("\n" + texts[-1], highlight=False, soft_wrap=True)
+        made[name] = (markdown(rows, of_methods, seconds, table.error == "misclassified"), rows, of_methods)
+    return made
+
+
+def report(results: pd.DataFrame, output: Path) -> None:
+    """Print and write errors and ranks of every experiment of which there are results."""
+    made = tables(results)
+    texts = [f"{name}\n\n{text}" for name, (text, _, _) in made.items()]
+    for text in texts:
+        CONSOLE.print("\n" + text, highlight=False, soft_wrap=True)
     (output / "tables.md").write_text("\n\n".join(texts) + "\n")
+    told = {name: of_methods.to_dict("records") for name, (_, _, of_methods) in made.items()}
     (output / "ranks.json").write_text(json.dumps(told, indent=1, default=float))
 
 
@@ -223,9 +232,9 @@ def main() -> None:
         # LIBSVM and solvers that are cut short are part of the comparison: their errors are in the table.
         warnings.simplefilter("ignore", ConvergenceWarning)
         if not arguments.report:
-            compare(names, arguments, cap, output / "results.csv")
+            compare(names, arguments, cap, output / RUNS)
         report_widths(names, arguments, cap, output)
-    report(finished(output / "results.csv"), output)
+    report(finished(output / RUNS), output)
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def test_pairs_come_from_archives_too(tmp_path: Path) -> None:
 def test_the_comparison_runs_on_what_openml_sends(tmp_path: Path, name: str, methods: int) -> None:
     with stub_openml(TABLES, tmp_path / "home"):
         printed, _ = run_program(FOLDER / "real_data.py", "--quick", "--sets", name, "--output", str(tmp_path / "out"))
-    results = pd.read_csv(tmp_path / "out" / "results.csv")
+    results = pd.read_csv(tmp_path / "out" / "thesis_real_data_runs.csv")
     assert results["method"].nunique() == methods
     assert set(results["set"]) == {name}
     assert f"| {name} (1) |" in printed

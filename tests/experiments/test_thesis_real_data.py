@@ -50,7 +50,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
 @pytest.mark.nightly
 def test_every_method_has_an_error_on_every_set(report: tuple[Path, dict[str, Any]]) -> None:
     output, _ = report
-    results = pd.read_csv(output / "results.csv")
+    results = pd.read_csv(output / "thesis_real_data_runs.csv")
     assert results.groupby("loss").size().to_dict() == {"hinge": 18, "squared": 26}
     assert results["misclassified"].between(0, 0.6).all()
     assert results["squared"].notna().all()
@@ -73,7 +73,7 @@ def test_median_ranks_are_those_of_the_mean_errors(
     output, told = report
     methods = [row["method"] for row in told[experiment]]
     assert len(methods) == n
-    results = pd.read_csv(output / "results.csv")
+    results = pd.read_csv(output / "thesis_real_data_runs.csv")
     errors = results[results["loss"] == loss].pivot_table(index="set", columns="method", values=error)[methods]
     for row in told[experiment]:
         own = errors[row["method"]].to_numpy()[:, None]
@@ -87,7 +87,7 @@ def test_median_ranks_are_those_of_the_mean_errors(
 def test_finished_rows_are_read_and_not_computed_again(
     report: tuple[Path, dict[str, Any]], module: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = report[0] / "results.csv"
+    path = report[0] / "thesis_real_data_runs.csv"
     results = pd.read_csv(path)
     lost = (results["set"] == "heart") & (results["method"] == "UNIFORM") & (results["loss"] == "squared")
     again = report[0].parent / "again.csv"
@@ -116,14 +116,14 @@ def test_a_report_is_made_of_what_is_there(
     tmp_path: Path,
 ) -> None:
     output, told = report
-    for name in ("results.csv", "widths.csv"):
+    for name in ("thesis_real_data_runs.csv", "widths.csv"):
         (tmp_path / name).write_bytes((output / name).read_bytes())
     # Nothing could be computed without data.
     monkeypatch.setattr(sys, "argv", ["real_data.py", "--report", "--data", str(tmp_path), "--output", str(tmp_path)])
     module("real_data").main()
     assert json.loads((tmp_path / "ranks.json").read_text()) == told
     assert (tmp_path / "tables.md").read_text() == (output / "tables.md").read_text()
-    assert (tmp_path / "results.csv").read_bytes() == (output / "results.csv").read_bytes()
+    assert (tmp_path / "thesis_real_data_runs.csv").read_bytes() == (output / "thesis_real_data_runs.csv").read_bytes()
 
 
 def test_near_the_best_is_a_paired_standard_error(module: Callable[[str], ModuleType]) -> None:
