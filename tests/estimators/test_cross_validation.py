@@ -16,6 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from manykernels import Gaussian, KernelBank, KernelStack, MKLClassifier, MKLRegressor
 from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
+from manykernels.estimators.selection.folds import calibrated_loss
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.objective.regularizers import BlockL1
 
@@ -122,8 +123,10 @@ def test_untold_the_score_is_the_loss_that_is_minimized(loss: str, n_classes: in
     plain = MKLClassifier(bank(), loss=loss, alpha=0.004, tol=1e-7).fit(X[train], y[train], weight[train])
     scores = plain.decision_function(X[test]).reshape(len(test), -1)
     signs = np.where(y[test][:, None] == (plain.classes_ if n_classes > 2 else plain.classes_[1:]), 1.0, -1.0)
-    each = np.logaddexp(0.0, -signs * scores) if loss == "logistic" else np.maximum(0.0, 1.0 - signs * scores)
-    expected = -np.average(each.sum(axis=1), weights=weight[test])
+    if loss == "logistic":
+        expected = -np.average(np.logaddexp(0.0, -signs * scores).sum(axis=1), weights=weight[test])
+    else:  # margins are scored by the logistic curve through them
+        expected = -sum(calibrated_loss(y, z, weight[test]) for y, z in zip(signs.T, scores.T, strict=True))
     np.testing.assert_allclose(model.cv_frame()["score_0"][1], expected, rtol=1e-3)
 
 

@@ -493,7 +493,7 @@ class Problem:
         -------
         Problem
         """
-        if np.ptp(self.y, axis=0).max() <= FEW * EPS * np.abs(self.y).max():
+        if self.constant_target:
             return self.with_penalty(replace(self.regularizer, strength=fraction * self.total_weight))
         norms = self.empty_norms()
         norms = np.where(norms <= self.empty_rounding(), 0.0, norms)
@@ -501,6 +501,11 @@ class Problem:
             return self.with_penalty(replace(self.regularizer, strength=fraction * self.total_weight))
         loss = self.empirical_loss(self.constant_scores(self.zero_model()[1]))
         return self.with_penalty(self.regularizer.relative(fraction, norms, loss))
+
+    @property
+    def constant_target(self) -> bool:
+        """Whether the targets are one value but for rounding, so that dual norms of the empty model are rounding."""
+        return bool(np.ptp(self.y, axis=0).max() <= FEW * EPS * np.abs(self.y).max())
 
     def empty_rounding(self) -> Array:
         """Return what `empty_norms` may be by rounding alone, (M,).

@@ -54,7 +54,8 @@ class PenaltyFamily:
     def alpha_max(self, problems: list[Problem]) -> float:
         """Smallest ``alpha`` at which no problem selects a kernel; the problems' own penalties do not count."""
         unit = self.at(1.0, 1.0)
-        largest = max(unit.strength_max(p.dual_norms(p.zero_model()[0])) / p.total_weight for p in problems)
+        told = [problem for problem in problems if not problem.constant_target]
+        largest = max((unit.strength_max(p.dual_norms(p.zero_model()[0])) / p.total_weight for p in told), default=0.0)
         if not np.isfinite(largest):
             raise InvalidInputError(
                 f"Under penalty {self.penalty!r} with {self.parameters} every kernel has a weight at any strength, so "
