@@ -24,7 +24,6 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer
-from manykernels.objective.rounding import EPS, FEW
 from manykernels.validation.arrays import Array, check_positive
 from manykernels.validation.parameters import seed_from
 
@@ -40,7 +39,6 @@ __all__ = [
     "check_alpha",
     "default_fraction",
     "in_unit_of",
-    "is_constant",
     "noise_levels",
     "noise_seed",
     "number_or_auto",
@@ -249,12 +247,7 @@ def _level(problem: Problem, squares: Array, model: tuple[Array, Any]) -> NoiseL
     norms = np.sqrt(np.maximum(squares, 0.0)) / problem.penalties
     norms[norms <= problem.empty_rounding()] = 0.0  # X says nothing: units of rounding would be none
     loss = problem.empirical_loss(problem.constant_scores(model[1]))
-    return NoiseLevel(norms[0], norms[1:], loss, is_constant(problem) or not norms.any())
-
-
-def is_constant(problem: Problem) -> bool:
-    """Whether a target has one value only, up to rounding."""
-    return bool(np.ptp(problem.y, axis=0).max() <= FEW * EPS * np.abs(problem.y).max())
+    return NoiseLevel(norms[0], norms[1:], loss, problem.constant_target or not norms.any())
 
 
 def in_unit_of(loss: Loss, given: Mapping[str, Any], target: Array, weight: Array) -> Loss:

@@ -17,7 +17,6 @@ from sklearn.model_selection import check_cv
 from manykernels.estimators.selection.averages import AverageModels, Spectrum, can_average, fit_averages
 from manykernels.estimators.selection.descent import descend, without_bar
 from manykernels.estimators.selection.mixtures import Mixture, Scale
-from manykernels.estimators.strength import is_constant
 from manykernels.estimators.supervised.factored import FactoredExpansion, expanded
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.exceptions import InvalidInputError
@@ -208,7 +207,7 @@ def empty_models(problems: Sequence[Problem]) -> list[tuple[Array, float]]:
     for problem in problems:
         rho, b = problem.zero_model()
         # What the best constant leaves of a constant target is rounding.
-        norms = np.zeros(problem.n_kernels) if is_constant(problem) else problem.dual_norms(rho)
+        norms = np.zeros(problem.n_kernels) if problem.constant_target else problem.dual_norms(rho)
         found.append((norms, problem.empirical_loss(np.full(problem.n_samples, b))))
     return found
 
