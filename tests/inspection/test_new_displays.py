@@ -176,6 +176,7 @@ def test_a_curve_needs_a_search(named: Named) -> None:
         CVCurveDisplay.from_estimator(MKLClassifierCV())
 
 
+@pytest.mark.filterwarnings("ignore:The score was still rising")  # of a target without noise
 def test_a_search_has_a_curve_for_each_mixture() -> None:
     X = np.random.default_rng(0).uniform(-2, 2, (40, 2))
     model = MKLRegressorCV(cv=2, n_alphas=4, l1_ratios=(1.0, 0.5, 0.0)).fit(X, np.sin(2 * X[:, 1]))
