@@ -22,6 +22,7 @@ Array = NDArray[Any]
 SWEEPS = 4  # between two attempts at a Newton step
 MAX_ROUNDS = 200
 LINE_STEPS, LINE_TOL = 12, 0.1
+SHORT = 0.1  # a step below it was stopped by a group that passes zero
 RIDGE = 1e-12  # of the mean diagonal: keeps directions that no sample bends solvable
 
 
@@ -78,7 +79,7 @@ class GroupProblem:
             if penalty.violation(v, r) <= target:
                 break
             if np.array_equal(before, penalty.norms(v) > 0):
-                v, r = self._newton_step(v, r)
+                v, r = self._newton_steps(v, r)
                 if penalty.violation(v, r) <= target:
                     break
         return self._rotate(v, back=True), self._rotate(r, back=True)
@@ -97,17 +98,46 @@ class GroupProblem:
         except LinAlgError:
             return None, free
 
-    def _newton_step(self, v: Array, r: Array) -> tuple[Array, Array]:
-        """Take a Newton step on the groups that are not zero, to the minimum on its line."""
+    def _newton_steps(self, v: Array, r: Array) -> tuple[Array, Array]:
+        """Take Newton steps on the groups that are not zero, one after the other as long as each ends at a group."""
+        for _ in range(len(self.penalty.starts)):
+            v, r, left = self._newton_step(v, r)
+            if not left:
+                break
+        return v, r
+
+    def _newton_step(self, v: Array, r: Array) -> tuple[Array, Array, bool]:
+        """Take a Newton step to the minimum on its line; tell whether that is where a group becomes zero."""
         factor, free = self.factorized(v)
         if factor is None:
-            return v, r
+            return v, r, False
         step = np.zeros_like(v)
         slope = r + PenaltyCurve.at(self.penalty, v).gradient
         step[free] = cho_solve(factor, -slope[free], check_finite=False)
         image = self._H @ step
         size = line_minimum(self.penalty, v, step, float(r @ step), float(step @ image))
-        return v + size * step, r + size * image
+        if size < SHORT and (ended := self._until_one_leaves(v, r, step, image)) is not None:
+            return *ended, True
+        return v + size * step, r + size * image, False
+
+    def _until_one_leaves(self, v: Array, r: Array, step: Array, image: Array) -> tuple[Array, Array] | None:
+        """Go along a step to where the first group is closest to zero, and leave it there; None if no descent.
+
+        Nearly collinear groups trade along directions in which the quadratic is flat: the step is a thousand times as
+        long as the group that ends the descent on its line, and the minimum on the line is the kink at that group.
+        """
+        heads = self.penalty.starts[:-1]
+        cross, ahead = np.add.reduceat(v * step, heads), np.add.reduceat(step * step, heads)
+        closest = np.divide(-cross, ahead, out=np.full(len(heads), np.inf), where=cross < 0.0)
+        first = int(np.argmin(closest))
+        if not closest[first] < 1.0:
+            return None
+        own = slice(*self.penalty.starts[first : first + 2])
+        ends = v + closest[first] * step
+        rest, ends[own] = ends[own].copy(), 0.0
+        ended = r + closest[first] * image - self._H[:, own] @ rest
+        gain = 0.5 * float((r + ended) @ (ends - v)) + self.penalty.value(ends) - self.penalty.value(v)
+        return (ends, ended) if gain < 0.0 else None
 
     def preconditioner(self, v: Array) -> Callable[[Array], Array]:
         """Return the product with the inverse of the second derivatives at ``v``, zero on groups at zero."""
