@@ -47,7 +47,7 @@ def test_the_tables_of_a_page_are_those_of_its_runs(ledger: str, module: Callabl
 
 @pytest.mark.parametrize("ledger", sorted(path.name for path in PAGES.glob("*_runs.csv")))
 def test_every_run_says_where_it_comes_from(ledger: str) -> None:
-    runs = pd.read_csv(PAGES / ledger)
+    runs = pd.read_csv(PAGES / ledger, dtype={"revision": str})
     assert ledger in LEDGERS
     assert runs[["revision", "machine", "repeat", "cpu_s"]].notna().all(axis=None)
     assert not runs["revision"].str.endswith("+").any()
