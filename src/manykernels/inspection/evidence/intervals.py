@@ -64,9 +64,9 @@ def conformal_intervals(model: Any, y: Any, X: Any, *, confidence: float = 0.9) 
     >>> import numpy as np
     >>> from manykernels import MKLRegressorCV
     >>> from manykernels.inspection import conformal_intervals
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-2, 2, (150, 2))
-    >>> y = np.sin(2 * X[:, 1]) + 0.3 * rng.normal(size=150)
+    >>> rng = np.random.default_rng(2)
+    >>> X = rng.uniform(-2, 2, (400, 2))
+    >>> y = np.sin(2 * X[:, 1]) + 0.3 * rng.normal(size=400)
     >>> model = MKLRegressorCV(cv=3).fit(X[:80], y[:80])
     >>> frame = conformal_intervals(model, y[:80], X[80:])
     >>> bool(np.mean((frame["low"] <= y[80:]) & (y[80:] <= frame["high"])) > 0.8)
@@ -116,8 +116,9 @@ def conformal_sets(model: Any, y: Any, X: Any, *, confidence: float = 0.9) -> pd
     >>> import numpy as np
     >>> from manykernels import MKLClassifierCV
     >>> from manykernels.inspection import conformal_sets
-    >>> X = np.random.default_rng(0).normal(size=(150, 2))
-    >>> y = np.where(X[:, 0] > 0, "yes", "no")
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(150, 2))
+    >>> y = np.where(X[:, 0] + 0.5 * rng.normal(size=150) > 0, "yes", "no")
     >>> model = MKLClassifierCV(cv=3).fit(X[:80], y[:80])
     >>> conformal_sets(model, y[:80], X[80:]).columns.tolist()
     ['no', 'yes']
