@@ -21,6 +21,7 @@ import pandas as pd
 
 from manykernels import KernelBank
 from manykernels.estimators.supervised.problems import chosen_solver
+from manykernels.grams import as_stack
 from manykernels.grams.factored import factored_stack
 from manykernels.kernels import Gaussian, Linear
 from manykernels.objective import get_loss, get_regularizer
@@ -62,7 +63,7 @@ def compared(rows: int, seed: int, known: set[tuple[str, str]]) -> Iterator[dict
     f = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2
     bank = KernelBank.per_feature([Gaussian(0.5), Gaussian(2.0), Linear()], standardize=True)
     fitted, prepared = bank.fit_prepare(X)
-    stacks = (factored_stack(X, bank), fitted.block(prepared, prepared))
+    stacks = (factored_stack(X, bank), as_stack(fitted.block(prepared, prepared)))
     given: dict[str, Any] = {"sample_weight": rng.uniform(0.5, 2.0, rows)}
     given["kernel_penalties"] = rng.uniform(0.8, 1.25, fitted.n_kernels)
     for name in (*LOSSES, *COUPLED_LOSSES):
