@@ -34,8 +34,8 @@ from manykernels.grams.dense import DenseStack
 from manykernels.grams.packed import PackedStack
 from manykernels.kernels import KernelBank
 from manykernels.solvers import Solution, configured_solver
-from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import SmallProblem
+from manykernels.testing.solver import certificate_in_numpy
 
 BLOCK_CONSTANT, SVM_CONSTANT = 0.5, 100.0
 GAP, LOOP_GAP = 1e-3, 1e-2

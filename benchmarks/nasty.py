@@ -32,9 +32,8 @@ from manykernels.exceptions import IncompatibleError
 from manykernels.objective.problem import Problem
 from manykernels.solvers.base import Solver
 from manykernels.solvers.registry import SOLVERS, check_able, solvers_for
-from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import SmallProblem
-from manykernels.testing.solver import build_problem
+from manykernels.testing.solver import build_problem, certificate_in_numpy
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the problems and the conic oracle are those of the tests
 from tests.support.conic import conic_optimum

@@ -32,7 +32,7 @@ from tests.support.shared import shared_case, shared_values
 from tests.support.shared import stored_optima as shared_optima
 
 from manykernels.solvers import Solution, choose_solver
-from manykernels.testing.oracles import certificate_in_numpy
+from manykernels.testing.solver import certificate_in_numpy
 
 Found = tuple[float, Solution, float, float]  # optimum, solution, primal and dual value in plain NumPy
 BAR = 1e-6

@@ -23,8 +23,8 @@ from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import get_regularizer
 from manykernels.solvers import SOLVERS, Solution, configured_solver
-from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import SmallProblem
+from manykernels.testing.solver import certificate_in_numpy
 
 LOSSES = ("logistic", "hinge", "squared")
 PENALTIES = ("l1", "elasticnet")

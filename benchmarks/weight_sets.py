@@ -22,9 +22,8 @@ import numpy as np
 import pandas as pd
 
 from manykernels.solvers.registry import choose_solver, get_solver
-from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import SmallProblem, small_problems
-from manykernels.testing.solver import build_problem
+from manykernels.testing.solver import build_problem, certificate_in_numpy
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the problems and the conic oracle are those of the tests
 from tests.support.conic import conic_optimum

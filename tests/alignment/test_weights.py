@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from manykernels import ConvergenceWarning, Gaussian, InvalidInputError, KernelBank, Linear
-from manykernels.alignment import aligned_weights, nonnegative_quadratic, products, weights
+from manykernels.alignment import aligned_weights, nonnegative_quadratic, weights
 from manykernels.grams import DenseStack, GramStack, PackedStack, build_stack
 
 Array = NDArray[Any]
@@ -105,7 +105,7 @@ def test_every_stack_gives_the_same(method: str, center: bool) -> None:
 def test_small_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     kernels, y = grams(90, n=20)
     whole = aligned_weights(kernels, y)
-    monkeypatch.setattr(products, "CHUNK_BYTES", 7 * 8 * 210)
+    monkeypatch.setattr(weights, "CHUNK_BYTES", 7 * 8 * 210)
     monkeypatch.setattr(weights, "FIRST_SET", 8)
     parts = aligned_weights(kernels, y)
     np.testing.assert_allclose(parts.weights, whole.weights, atol=1e-10)
@@ -115,14 +115,14 @@ def test_small_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_more_is_held_at_once_than_the_budget_of_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     kernels, y = grams(50, n=20)
     sizes: list[int] = []
-    plain = products.packed_features
+    plain = weights.packed_features
 
     def spy(triangles: Array, n: int, center: bool, out: Array) -> None:
         sizes.append(out.nbytes)
         plain(triangles, n, center, out)
 
-    monkeypatch.setattr(products, "packed_features", spy)
-    monkeypatch.setattr(products, "CHUNK_BYTES", 5 * 8 * 210)
+    monkeypatch.setattr(weights, "packed_features", spy)
+    monkeypatch.setattr(weights, "CHUNK_BYTES", 5 * 8 * 210)
     aligned_weights(kernels, y)
     assert max(sizes) == 5 * 8 * 210
 
@@ -256,9 +256,9 @@ class Watched(DenseStack):
 
 def test_chunks_are_small_and_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     kernels, y = grams(11)
-    monkeypatch.setattr(products, "CHUNK_BYTES", 3 * 4 * 40 * 41)  # three kernels
+    monkeypatch.setattr(weights, "CHUNK_BYTES", 3 * 4 * 40 * 41)  # three kernels
     stack = Watched(kernels)
-    watched = products.CenteredProducts(stack)
+    watched = weights.CenteredProducts(stack)
     found = watched.with_target(watched.target(np.outer(y, y)))
     flat = centered(kernels).reshape(11, -1)
     np.testing.assert_allclose(found[0], flat @ centered(np.outer(y, y)).ravel(), rtol=1e-10)

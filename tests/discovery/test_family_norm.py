@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from manykernels.discovery.polynomial import enumeration
+from manykernels.discovery.polynomial import family_norm as enumeration
 from manykernels.discovery.polynomial import family_norm as norms
 from manykernels.discovery.polynomial.discovery import GramBase, product_base
 from manykernels.discovery.polynomial.family import PolynomialFamily, multiplicity

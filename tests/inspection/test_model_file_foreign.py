@@ -31,7 +31,7 @@ from manykernels import (
 )
 from manykernels.exceptions import ModelFileError
 from manykernels.inspection import register_class
-from manykernels.inspection.model_file import foreign
+from manykernels.inspection.model_file import values as foreign
 from manykernels.objective import Squared
 
 OWN = """

@@ -9,9 +9,8 @@ from tests.support.conic import conic_optimum
 from manykernels import Gaussian, InvalidInputError, KernelBank, Linear, Missing, MKLClassifier, MKLRegressor
 from manykernels.grams import build_stack
 from manykernels.solvers import configured_solver
-from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import SmallProblem
-from manykernels.testing.solver import build_problem
+from manykernels.testing.solver import build_problem, certificate_in_numpy
 
 NAN = np.nan
 

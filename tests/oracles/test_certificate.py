@@ -11,8 +11,8 @@ from scipy.optimize import minimize
 from tests.support.conic import ConicOptimum
 from tests.support.optima import MORE_LOSSES
 
-from manykernels.testing.oracles import certificate_in_numpy, projected
 from manykernels.testing.problems import SmallProblem, random_problem
+from manykernels.testing.solver import certificate_in_numpy, projected
 
 Model = tuple[np.ndarray, np.ndarray, float]
 

@@ -25,9 +25,8 @@ from manykernels.solvers import (
     solvers_for,
 )
 from manykernels.solvers.comparison import COLUMNS, SolverComparison
-from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import SmallProblem, random_problem
-from manykernels.testing.solver import build_problem
+from manykernels.testing.solver import build_problem, certificate_in_numpy
 
 SMALL = random_problem(3, loss="squared", regularizer="elasticnet")
 NAMES = ("working_set", "interior_point", "spicymkl")

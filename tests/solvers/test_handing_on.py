@@ -7,8 +7,7 @@ from tests.support.low_rank import low_rank_problem
 
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.solvers import SOLVERS, Status
-from manykernels.testing.oracles import certificate_in_numpy
-from manykernels.testing.solver import build_problem
+from manykernels.testing.solver import build_problem, certificate_in_numpy
 
 # Low rank, badly scaled, weak strengths: the linear program of the cuts fails; coefficients at kinks; flat duals.
 BROKEN = [("silp", 9), ("spicymkl", 21), ("ufo_mkl", 8), ("obscure", 71)]

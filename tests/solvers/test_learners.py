@@ -15,9 +15,8 @@ from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex
 from manykernels.solvers.learners import learners, smo_svm
 from manykernels.solvers.learners.learners import LearnerFit, fit_learner
-from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import LOSSES, SmallProblem, random_problem
-from manykernels.testing.solver import build_problem
+from manykernels.testing.solver import build_problem, certificate_in_numpy
 
 Array = NDArray[np.float64]
 ALL_LOSSES = (*LOSSES, "quantile")

@@ -16,9 +16,8 @@ from tests.support.nasty import TRAITS, float64_resolution, nasty_problem, nasty
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError
 from manykernels.objective.problem import Problem
 from manykernels.solvers import SOLVERS, configured_solver, solvers_for
-from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import LOSSES, REGULARIZERS, SmallProblem
-from manykernels.testing.solver import build_problem
+from manykernels.testing.solver import build_problem, certificate_in_numpy
 
 COUNT, GAP = 100, 1e-6
 ENGINES = ("working_set", "interior_point")

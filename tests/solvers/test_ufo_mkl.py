@@ -24,9 +24,8 @@ from manykernels.solvers.published.ufo_mkl import (
     samples_of,
 )
 from manykernels.solvers.solution import Solution, Status
-from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import LOSSES, SmallProblem, random_problem, small_problems
-from manykernels.testing.solver import build_problem
+from manykernels.testing.solver import build_problem, certificate_in_numpy
 
 GAP = 1e-2
 ONLINE: tuple[type[OnlineSolver], ...] = (UFOMKL, Obscure)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from manykernels.testing.formulas import penalty_value
-from manykernels.testing.oracles import (
+from manykernels.testing.problems import SmallProblem
+from manykernels.testing.solver import (
     NumpyCertificate,
     certificate_in_numpy,
     dual_value,
@@ -21,7 +22,6 @@ from manykernels.testing.oracles import (
     losses_at,
     projected,
 )
-from manykernels.testing.problems import SmallProblem
 
 Floats = NDArray[np.float64]
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tests.support.conic import ConicOptimum, conic_optimum
 
-from manykernels.testing.oracles import certificate_in_numpy
 from manykernels.testing.problems import REGULARIZERS, SmallProblem, random_problem, small_problems
+from manykernels.testing.solver import certificate_in_numpy
 
 COUNT = 200
 MORE_LOSSES = ("quantile", "poisson", "gamma")

@@ -14,7 +14,7 @@ from manykernels.validation.arrays import Array
 # The hierarchical norm on a hull, its weights, and the certificate of its dual: all in closed form.
 #
 # With ``a_v = d_v^2``, ``A(w)`` the ancestors of ``w`` and ``D(v)`` the descendants of ``v`` (both with the node
-#     itself),
+# itself),
 #
 #     Omega(t)  = (lambda/2) (sum_v d_v ||t_{D(v)}||)^2 = (lambda/2) min_{eta in simplex} sum_w t_w^2 / zeta_w(eta)
 #     zeta_w    = 1 / sum_{v in A(w)} a_v / eta_v

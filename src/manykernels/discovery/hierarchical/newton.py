@@ -40,10 +40,9 @@ from manykernels.validation.arrays import Array
 #     (diag(s eta) + diag(pi'h) - pi' diag(h) pi) xi + nu eta = pi'h / 2 + target + pi' (zeta x) / lambda,   eta'xi = 0
 #
 # where ``h = zeta u^2 / lambda`` and ``x_w = rho'K_w drho``. The matrix is positive semidefinite since ``zeta`` is
-# concave; without the slacks it is singular along ``xi = 1``, which the constraint excludes. Kernel weights
-# ``zeta / lambda`` change by ``zeta (pi xi) / lambda``, so that their coupling to ``x`` is a dense, positive
-#     semidefinite
-# matrix of rank ``p - 1``.
+# concave; without the slacks it is singular along ``xi = 1``, which the constraint excludes. Kernel weights ``zeta /
+# lambda`` change by ``zeta (pi xi) / lambda``, so that their coupling to ``x`` is a dense, positive semidefinite matrix
+# of rank ``p - 1``.
 
 
 @dataclass

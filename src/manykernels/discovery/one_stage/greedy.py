@@ -51,8 +51,7 @@ from manykernels.validation.parameters import check_flag, check_positions
 # Moving the kernels found: greedy steps take the top of a peak at the time, and never look back unless told to.
 #
 # The idea is that of the sliding Frank-Wolfe algorithm (Denoyelle, Duval, Peyre and Soubies, 2019): between greedy
-#     steps,
-# all parameters climb together from where they are.
+# steps, all parameters climb together from where they are.
 
 
 def slide_parameters(learner: Learner, mixture: Mixture, tol: float) -> Mixture:

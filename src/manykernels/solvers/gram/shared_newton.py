@@ -47,9 +47,8 @@ if TYPE_CHECKING:
 #
 #     minimize_x  -a'(x - d) + (x - d)' G (x - d) / 2 + sum_m h_m(x_m)    over x >= 0
 #
-# with ``h_m' = B_m^2 / 2`` of `Regularizer.norm_bound`: ``u_m^2 <= B_m(x_m)^2``, with equality where ``x_m > 0``,
-#     for the
-# squared norms that the quadratic model predicts. A set of weights has ``sum_m g(x_m)`` limited instead, and
+# with ``h_m' = B_m^2 / 2`` of `Regularizer.norm_bound`: ``u_m^2 <= B_m(x_m)^2``, with equality where ``x_m > 0``, for
+# the squared norms that the quadratic model predicts. A set of weights has ``sum_m g(x_m)`` limited instead, and
 # ``u_m^2 <= tau g'(x_m)`` with one multiplier ``tau`` for all kernels (`Regularizer.weight_limit`).
 
 
@@ -134,8 +133,7 @@ def _longest(value: Array, change: Array) -> float:
 # Functions of several targets at fixed kernel weights ``d``, by Newton's method: ``f_t = sum_m d_m K_m r_t + b_t``.
 #
 # With ``K = sum_m d_m K_m`` it minimizes ``sum_i s_i l(y_i, (K R + b)_i) + tr(R' K R) / 2`` over ``R`` (N, T) and
-#     ``b``.
-# With ``rho = -s dl(F)`` and the curvature ``W`` of the loss at ``F = K R + b``, a step solves
+# ``b``. With ``rho = -s dl(F)`` and the curvature ``W`` of the loss at ``F = K R + b``, a step solves
 #
 #     (1 + W K) dR = rho - R - W db,    1'(R + dR) = 0
 

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 
 # Numbers of Newton's method on smooth duals that follow from no theorem: they decide the time, not what is certified.
 #
-# `benchmarks/solvers.py --solvers spicymkl smooth_dual` and `benchmarks/auto.py` measure what they cost;
-#     coefficients are
-# held at their ends because of problem 0 of `benchmarks/nasty.py`.
+# `benchmarks/solvers.py --solvers spicymkl smooth_dual` and `benchmarks/auto.py` measure what they cost; coefficients
+# are held at their ends because of problem 0 of `benchmarks/nasty.py`.
 
 
 # Iteration

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 # Numbers of the learners at fixed weights that follow from no theorem: they decide the time, not what is certified.
 #
 # `benchmarks/learners.py` and `benchmarks/smo.py` measure what they cost (docs/skm.md has the tables). Those of
-#     compiled
-# loops stand with the loops: what is compiled is kept on disk until its own file changes.
+# compiled loops stand with the loops: what is compiled is kept on disk until its own file changes.
 
 
 # Learners
