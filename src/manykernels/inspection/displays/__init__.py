@@ -6,16 +6,12 @@ new axes, sets ``ax_`` and ``figure_`` and returns the display. Only ``plot`` ne
 
 from __future__ import annotations
 
-from manykernels.inspection.displays.alignment import AlignmentDisplay
-from manykernels.inspection.displays.contributions import ContributionsDisplay, plot_overview
 from manykernels.inspection.displays.convergence import ConvergenceDisplay
-from manykernels.inspection.displays.cv_curve import CVCurveDisplay
-from manykernels.inspection.displays.decomposition import DecompositionDisplay
-from manykernels.inspection.displays.gram import GramDisplay
+from manykernels.inspection.displays.decomposition import ContributionsDisplay, DecompositionDisplay, WaterfallDisplay
+from manykernels.inspection.displays.gram import AlignmentDisplay, GramDisplay
 from manykernels.inspection.displays.intervals import IntervalDisplay
-from manykernels.inspection.displays.path import PathDisplay
-from manykernels.inspection.displays.waterfall import WaterfallDisplay
-from manykernels.inspection.displays.weight_map import WeightMapDisplay
+from manykernels.inspection.displays.path import CVCurveDisplay, PathDisplay
+from manykernels.inspection.displays.weight_map import WeightMapDisplay, plot_overview
 from manykernels.inspection.displays.weights import KernelWeightsDisplay
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Why a model decides as it does: what each kernel adds to the scores of chosen samples."""
+"""Why a model decides as it does: what each kernel adds to the score of one sample, of some, and of all."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from sklearn.utils import _safe_indexing
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.kernel_table import target_position
 from manykernels.inspection.displays.plotting import (
+    BLUE,
     GRAY,
     HATCHES,
+    ORANGE,
     Display,
     clean,
     color_of,
@@ -24,8 +26,12 @@ from manykernels.inspection.displays.plotting import (
     ink_of,
     legend_beside,
     legend_letters,
+    letters_that_fit,
+    name_rows,
     plain,
+    rows_that_fit,
     style_of,
+    write,
 )
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import check_count
@@ -139,7 +145,6 @@ class DecompositionDisplay(Display):
         ax.set_title("What each kernel adds")
         legend_beside(ax)
         clean(ax, grid="x")
-        self.ax_, self.figure_ = ax, ax.figure
 
 
 def for_target(estimator: Any, parts: Array, target: Any) -> tuple[Array, float]:
@@ -165,3 +170,255 @@ def ranked(parts: Array, top: int) -> tuple[Array, Array]:
     order = np.argsort(-np.abs(parts).mean(axis=1), kind="stable")
     order = order[np.abs(parts[order]).any(axis=1)]
     return order[: check_count(top, "top")], order[top:]
+
+
+# What each kernel adds to the scores of all samples: one point a sample, one row a kernel.
+
+
+MOST_POINTS = 500  # a row; more only make the band solid
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ContributionsDisplay(Display):
+    """Contributions of the kernels to the scores of all samples; the widest rows decide most.
+
+    Make it with :meth:`from_estimator`.
+
+    ``plot`` draws 500 points a row at most, and a bar from the 5th to the 95th of a hundred samples; its options go to
+    ``Axes.scatter``.
+
+    Parameters
+    ----------
+    contributions : DataFrame
+        One row a sample, one column a kernel that is shown, the most influential first.
+    n_active : int
+        Number of kernels that contribute to any sample.
+    target : str, default=""
+        Class or output, where there are several.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import MKLRegressor
+    >>> from manykernels.inspection import ContributionsDisplay
+    >>> X = np.random.default_rng(0).uniform(-2, 2, (40, 2))
+    >>> model = MKLRegressor().fit(X, np.sin(X[:, 1]))
+    >>> ContributionsDisplay.from_estimator(model, X, top=3).frame()["kernel"].iloc[0][:2]
+    'x1'
+    """
+
+    contributions: pd.DataFrame
+    n_active: int
+    target: str = ""
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, *, top: int = 12, target: Any = None) -> Self:
+        """Decompose the scores of all rows.
+
+        Parameters
+        ----------
+        estimator : MKLClassifier or MKLRegressor, or a Pipeline that ends in one
+        X : DataFrame, array or precomputed kernels
+            As for ``estimator.predict``.
+        top : int, default=12
+            Kernels to show, those with the largest mean absolute contribution.
+        target : label, int or None, default=None
+            The class or output, needed where there are several.
+
+        Returns
+        -------
+        ContributionsDisplay
+
+        Raises
+        ------
+        InvalidInputError
+            If the target does not exist.
+        """
+        estimator, X = unwrapped(estimator, X)
+        parts, _ = for_target(estimator, estimator.decompose(X), target)
+        first, rest = ranked(parts, top)
+        names = [estimator.kernel_names_[m] for m in first]
+        index = X.index if isinstance(X, pd.DataFrame) else None
+        frame = pd.DataFrame(parts[first].T, columns=names, index=index).rename_axis(index="sample")
+        return cls(contributions=frame, n_active=len(first) + len(rest), target="" if target is None else str(target))
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row a kernel: mean absolute contribution, and the 5th, 50th and 95th of a hundred samples.
+
+        Returns
+        -------
+        DataFrame
+        """
+        values = self.contributions
+        low, middle, high = (values.quantile(share) for share in (0.05, 0.5, 0.95))
+        columns = {"mean_size": values.abs().mean(), "low": low, "median": middle, "high": high}
+        return pd.DataFrame(columns).rename_axis("kernel").reset_index()
+
+    def _size(self, **options: Any) -> tuple[float, float]:
+        return 7.0, 1.3 + 0.36 * max(4, self.contributions.shape[1] + 1)
+
+    def _draw(self, ax: Any, **point_style: Any) -> None:
+        """Draw a point for each sample (for 500 of them at most), and a bar from the 5th to the 95th of a hundred."""
+        shown = self.contributions.iloc[:, : max(1, rows_that_fit(ax) - 1)]
+        drawn = shown.iloc[np.unique(np.linspace(0, len(shown) - 1, min(MOST_POINTS, len(shown))).astype(int))]
+        ink, places = ink_of(ax), np.arange(shown.shape[1])
+        for place, (_, values) in zip(places, drawn.items(), strict=True):
+            heights = place + _spread(values.to_numpy())
+            ax.scatter(
+                values, heights, **{"s": 9, "color": color_of(ax, BLUE), "alpha": 0.6, "linewidths": 0.0, **point_style}
+            )
+        low, middle, high = (shown.quantile(share) for share in (0.05, 0.5, 0.95))
+        ax.hlines(places, low, high, color=ink.text, linewidth=1.2)
+        ax.plot(middle, places, "|", color=ink.text, markersize=9, markeredgewidth=2)
+        self._finish(ax, list(shown.columns))
+
+    def _finish(self, ax: Any, names: list[Any]) -> None:
+        name_rows(ax, names, self.n_active - len(names))
+        ax.axvline(0, color=ink_of(ax).muted, linewidth=0.8, zorder=0)
+        of = f" of {plain(cut_text(self.target, 24))}" if self.target else ""
+        write(ax, xlabel=f"contribution to the score{of}, {len(self.contributions):,} samples")
+        write(ax, title="What each kernel adds")
+        clean(ax, grid="x")
+
+
+def _spread(values: NDArray[Any]) -> NDArray[Any]:
+    """Return heights within a row that keep near-equal values apart, the same for the same values."""
+    bins = np.digitize(values, np.linspace(values.min(), values.max(), 40)) if len(values) else values
+    heights = np.zeros(len(values))
+    for one in np.unique(bins):
+        members = np.flatnonzero(bins == one)
+        steps = (np.arange(len(members)) + 1) // 2 * np.where(np.arange(len(members)) % 2, 1.0, -1.0)
+        heights[members] = steps
+    return heights * 0.36 / max(1.0, float(np.abs(heights).max(initial=0.0)), 8.0)
+
+
+# Why one prediction came out as it did: the way from the intercept to the score, kernel by kernel.
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class WaterfallDisplay(Display):
+    """The score of one sample as a waterfall: it starts at the intercept, and every kernel moves it.
+
+    Make it with :meth:`from_estimator`.
+
+    Blue raises the score, orange lowers it; options of ``plot`` go to ``Axes.barh``.
+
+    Parameters
+    ----------
+    steps : DataFrame
+        ``name`` and ``contribution``: the intercept, then the kernels with the largest contributions first, then
+        ``"other kernels"`` if there are any. They add up to the score.
+    sample : str
+        Label of the sample.
+    target : str, default=""
+        Class or output, where there are several.
+    n_others : int, default=0
+        Number of kernels in ``"other kernels"``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import MKLRegressor
+    >>> from manykernels.inspection import WaterfallDisplay
+    >>> X = np.random.default_rng(0).uniform(-2, 2, (40, 2))
+    >>> model = MKLRegressor().fit(X, np.sin(X[:, 1]))
+    >>> display = WaterfallDisplay.from_estimator(model, X, sample=3)
+    >>> bool(np.isclose(display.frame()["contribution"].sum(), model.predict(X)[3]))
+    True
+    """
+
+    steps: pd.DataFrame
+    sample: str
+    target: str = ""
+    n_others: int = 0
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, *, sample: int = 0, top: int = 10, target: Any = None) -> Self:
+        """Decompose the score of one row.
+
+        Parameters
+        ----------
+        estimator : MKLClassifier or MKLRegressor, or a Pipeline that ends in one
+        X : DataFrame, array or precomputed kernels
+            As for ``estimator.predict``.
+        sample : int, default=0
+            Position of the row.
+        top : int, default=10
+            Kernels shown by themselves, those with the largest absolute contribution.
+        target : label, int or None, default=None
+            The class or output, needed where there are several.
+
+        Returns
+        -------
+        WaterfallDisplay
+
+        Raises
+        ------
+        InvalidInputError
+            If the row or the target does not exist.
+        """
+        row = checked_rows([sample], len(X))
+        estimator, read = unwrapped(estimator, _safe_indexing(X, row))
+        parts, intercept = for_target(estimator, estimator.decompose(read), target)
+        first, rest = ranked(parts, top)
+        names = [INTERCEPT, *(estimator.kernel_names_[m] for m in first), *([OTHERS] if len(rest) else [])]
+        values = [intercept, *parts[first, 0], *([parts[rest, 0].sum()] if len(rest) else [])]
+        label = X.index[sample] if isinstance(X, pd.DataFrame) else sample
+        return cls(
+            steps=pd.DataFrame({"name": names, "contribution": values}),
+            sample=str(label),
+            target="" if target is None else str(target),
+            n_others=len(rest),
+        )
+
+    def frame(self) -> pd.DataFrame:
+        """Return what is drawn: ``name``, ``contribution`` and ``score``, the sum so far.
+
+        Returns
+        -------
+        DataFrame
+        """
+        return self.steps.assign(score=self.steps["contribution"].cumsum())
+
+    def _size(self, **options: Any) -> tuple[float, float]:
+        return 7.0, 1.4 + 0.32 * (len(self.steps) + 1)
+
+    def _draw(self, ax: Any, **bar_style: Any) -> None:
+        """Draw the steps from the top down: blue raises the score, orange lowers it."""
+        steps, n_others = self._fitting(rows_that_fit(ax) - 1)
+        values = steps["contribution"].to_numpy()
+        ends = np.cumsum(values)
+        colors = [GRAY, *(color_of(ax, BLUE if value >= 0 else ORANGE) for value in values[1:])]
+        places, ink = np.arange(len(values)), ink_of(ax)
+        ax.barh(places, values, left=ends - values, color=colors, **{"height": 0.7, **bar_style})
+        for at, end in enumerate(ends):
+            ax.plot([end, end], [at - 0.35, at + 1.35], color=ink.muted, linewidth=0.8, zorder=1)
+        ax.plot(ends[-1], len(values), "D", color=ink.text, markersize=6)
+        names = [f"{n_others} other kernels" if name == OTHERS else name for name in steps["name"]]
+        self._finish(ax, [*cut_labels(names, letters_that_fit(ax)), "score"], [*values, ends[-1]])
+
+    def _fitting(self, most: int) -> tuple[pd.DataFrame, int]:
+        """Return the steps that there is room for; what is left joins the other kernels."""
+        if len(self.steps) <= max(most, 3):
+            return self.steps, self.n_others
+        kept, rest = self.steps.iloc[: max(most, 3) - 1], self.steps.iloc[max(most, 3) - 1 :]
+        joined = pd.DataFrame({"name": [OTHERS], "contribution": [rest["contribution"].sum()]})
+        n_others = self.n_others + int((rest["name"] != OTHERS).sum())
+        return pd.concat([kept, joined], ignore_index=True), n_others
+
+    def _finish(self, ax: Any, labels: list[str], values: list[float]) -> None:
+        ink = ink_of(ax)
+        ax.set_yticks(range(len(labels)), labels)
+        ax.set_ylim(len(labels) - 0.4, -0.6)
+        ax.margins(x=0.08)
+        # To the right of the axes a number never meets a bar.
+        for at, value in enumerate(values):
+            ax.annotate(
+                f"{value:+.3g}", (1.01, at), xycoords=("axes fraction", "data"), va="center", fontsize="small",
+                color=ink.text if at == len(values) - 1 else ink.muted, annotation_clip=False,
+            )  # fmt: skip
+        ax.axvline(0, color=ink.muted, linewidth=0.8, zorder=0)
+        ax.tick_params(axis="y", length=0)
+        write(ax, xlabel="score" + (f" of {plain(cut_text(self.target, 24))}" if self.target else ""))
+        write(ax, title=f"Why sample {plain(cut_text(self.sample, 24))} has this score")
+        clean(ax, grid="x")

@@ -1,7 +1,8 @@
-"""How kernels enter a model as the penalty weakens: norms or weights against the strength."""
+"""What the strength of the penalty does: kernels that enter as it weakens, and the score of the folds against it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -12,18 +13,179 @@ from manykernels.estimators.selection.path import RegularizationPath
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.plotting import (
     DASHES,
+    MARKERS,
     Display,
     clean,
     color_of,
     cut_labels,
+    cut_text,
+    inches_of,
     ink_of,
     legend_beside,
     legend_letters,
     log_ticks,
+    plain,
+    rows_that_fit,
+    short_label,
     style_of,
     write,
 )
+from manykernels.inspection.pipelines import last_step
 from manykernels.validation.arrays import check_count
+
+# How the strength of the penalty was chosen: the score of the folds against it.
+
+
+GIVEN = ("alpha", "mean_score", "std_score", "n_active")
+MOST_CURVES = 12
+NUMBER_ROOM = 0.55  # inches between numbers of active kernels along the upper edge
+PLOT_SHARE = 0.7  # of the width that axes keep beside their legend
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CVCurveDisplay(Display):
+    """Mean score over the folds, with its standard error, against the strength; numbers of active kernels above.
+
+    Make it with :meth:`from_estimator`.
+
+    A curve for each mixture, strong penalties on the left, the choice with a ring.
+
+    Parameters
+    ----------
+    results : DataFrame
+        A row a candidate: ``alpha``, ``mean_score``, ``std_error``, ``n_active`` and ``curve``, which names the mixture
+        where several were tried.
+    chosen : int
+        Row of the candidate that was taken.
+    n_folds : int
+        Number of folds.
+    scoring : str, default="score"
+        Name of the score.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels import MKLRegressorCV
+    >>> from manykernels.inspection import CVCurveDisplay
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-2, 2, (60, 2))
+    >>> model = MKLRegressorCV(cv=3, penalty="l1", n_alphas=8).fit(X, np.sin(2 * X[:, 1]) + 0.5 * rng.normal(size=60))
+    >>> display = CVCurveDisplay.from_estimator(model)
+    >>> bool(display.frame()["mean_score"].max() == model.best_score_)
+    True
+    """
+
+    results: pd.DataFrame
+    chosen: int
+    n_folds: int
+    scoring: str = "score"
+
+    @classmethod
+    def from_estimator(cls, estimator: Any) -> Self:
+        """Take the candidates of a fitted search.
+
+        Parameters
+        ----------
+        estimator : MKLClassifierCV or MKLRegressorCV, or a Pipeline that ends in one
+
+        Returns
+        -------
+        CVCurveDisplay
+
+        Raises
+        ------
+        InvalidInputError
+            If the estimator chose nothing by cross-validation.
+        """
+        estimator = last_step(estimator)
+        found = getattr(estimator, "cv_results_", None)
+        if not isinstance(found, pd.DataFrame) or not {"alpha", "mean_score"} <= set(found):
+            raise InvalidInputError(
+                f"A curve of cross-validation needs a fitted MKLClassifierCV or MKLRegressorCV, got {estimator!r}."
+            )
+        n_folds = int(estimator.n_folds_)
+        errors = found["std_score"] / np.sqrt(max(n_folds - 1, 1))
+        frame = found[["alpha", "mean_score", "n_active"]].assign(std_error=errors)
+        frame["curve"] = [_curve(row) for row in found.to_dict("records")]
+        return cls(results=frame, chosen=int(estimator.best_index_), n_folds=n_folds, scoring=_score_of(estimator))
+
+    def _size(self, **options: Any) -> tuple[float, float]:
+        return 7.0, 4.2
+
+    def _draw(self, ax: Any) -> None:
+        """Draw a curve for each mixture, strong penalties on the left, and mark the choice."""
+        ink, chosen = ink_of(ax), self.results.iloc[self.chosen]
+        best = self.results.groupby("curve", sort=False)["mean_score"].max()
+        # Beside the curves, the legend has the band, the choice, and how many more there are.
+        most = max(1, min(MOST_CURVES, rows_that_fit(ax) - 3))
+        named = {*best.drop(chosen["curve"]).nlargest(most - 1).index, chosen["curve"]}
+        curves = [(name, part) for name, part in self.results.groupby("curve", sort=False) if name in named]
+        band: str | None = "standard error"
+        for number, (name, part) in enumerate(curves):
+            part = part.sort_values("alpha")
+            style: dict[str, Any] = {"color": color_of(ax, number), "linestyle": style_of(number, DASHES)}
+            style = {**style, "marker": style_of(number, MARKERS), "markersize": 3.5}
+            if len(best) > 1:
+                style["label"] = plain(cut_text(short_label(str(name)), legend_letters(ax))) or None
+            ax.plot(part["alpha"], part["mean_score"], **style)
+            if len(curves) <= 3:
+                low, high = part["mean_score"] - part["std_error"], part["mean_score"] + part["std_error"]
+                ax.fill_between(
+                    part["alpha"], low, high, color=color_of(ax, number), alpha=0.15, linewidth=0, label=band
+                )
+                band = None
+        ax.axvline(chosen["alpha"], color=ink.muted, linestyle="--", linewidth=1)
+        ring = {"color": "none", "markeredgecolor": ink.text, "markeredgewidth": 1.6}
+        ax.plot(
+            chosen["alpha"], chosen["mean_score"], "o", markersize=10, label=f"chosen: {chosen['alpha']:.3g}", **ring
+        )
+        self._finish(ax, len(best) - len(curves))
+
+    def _finish(self, ax: Any, n_left_out: int) -> None:
+        ax.set_xscale("log")
+        log_ticks(ax)
+        ax.invert_xaxis()
+        write(ax, xlabel="strength alpha (weaker penalties to the right)")
+        ax.set_ylabel(f"{self.scoring.replace('_', ' ')},\nmean of {self.n_folds} folds")
+        self._numbers(ax)
+        write(ax, title="Choice by cross-validation", pad=24)
+        clean(ax, grid="y")
+        legend_beside(ax, n_left_out, "")
+
+    def _numbers(self, ax: Any) -> None:
+        """Write the mean number of active kernels of the chosen curve above the axes."""
+        curve = self.results.iloc[self.chosen]["curve"]
+        part = self.results[self.results["curve"] == curve].sort_values("alpha", ascending=False)
+        left, right = np.log(ax.get_xlim())
+        across = (np.log(part["alpha"].to_numpy()) - left) / (right - left) * inches_of(ax)[0] * PLOT_SHARE
+        style = {"ha": "center", "va": "bottom", "fontsize": "small", "color": ink_of(ax).muted}
+        taken = -np.inf
+        for place, row in zip(across, part.to_dict("records"), strict=True):
+            if place - taken < NUMBER_ROOM or not np.isfinite(row["n_active"]):
+                continue
+            # The first is the one with the word, which needs more room.
+            text = f"{row['n_active']:.0f}" + (" kernels" if taken == -np.inf else "")
+            taken = place + (0.3 if taken == -np.inf else 0.0)
+            ax.annotate(text, (row["alpha"], 1.01), xycoords=("data", "axes fraction"), annotation_clip=False, **style)
+
+
+def _score_of(estimator: Any) -> str:
+    """Return what the scores of the folds are called."""
+    if estimator.scoring is not None:
+        return estimator.scoring if isinstance(estimator.scoring, str) else "score"
+    name = str(getattr(estimator._loss, "name", "loss"))
+    return "negative mean squared error" if name == "squared" else f"negative mean {name} loss".replace("_", " ")
+
+
+def _curve(row: Mapping[Any, Any]) -> str:
+    """Return which curve a candidate belongs to: what was tried beside strengths."""
+    if "mixing" in row:  # of a search, where shares of a penalty change with its strength
+        return f"{row['kernels']}, mixing {row['mixing']:g}"
+    tried = {name: value for name, value in row.items() if name not in GIVEN and not str(name).startswith("score_")}
+    return ", ".join(
+        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in tried.items()
+    )
+
 
 VALUES = {"norm": r"norm $\|f_m\|$", "weight": "weight $d_m$"}
 
