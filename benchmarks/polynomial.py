@@ -31,7 +31,7 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from manykernels import KernelBank, Linear, MKLRegressor, Polynomial, PolynomialMKL
 from manykernels.discovery.polynomial.family import PolynomialFamily
-from manykernels.discovery.polynomial.rank_one_base import RankOneBase
+from manykernels.discovery.polynomial.product_bases import RankOneBase
 from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.exceptions import ConvergenceWarning
 

@@ -13,8 +13,7 @@ import pandas as pd
 
 from manykernels.discovery.polynomial.descent import MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily, multiplicity
-from manykernels.discovery.polynomial.product_bases import Index
-from manykernels.discovery.polynomial.rank_one_base import RankOneBase
+from manykernels.discovery.polynomial.product_bases import Index, RankOneBase
 from manykernels.grams import DenseStack, GramStack
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem

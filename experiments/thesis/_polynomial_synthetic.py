@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from manykernels import HierarchicalMKL, MKLRegressor, NonlinearMKL, PolynomialMKL, solve
 from manykernels.discovery.polynomial.family import PolynomialFamily
-from manykernels.discovery.polynomial.rank_one_base import RankOneBase
+from manykernels.discovery.polynomial.product_bases import RankOneBase
 from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.grams import DenseStack, GramStack, RankOneStack
 from manykernels.kernels import KernelBank, Polynomial

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from manykernels.discovery.polynomial.descent import MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
-from manykernels.discovery.polynomial.rank_one_base import RankOneBase
+from manykernels.discovery.polynomial.product_bases import RankOneBase
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem
 from manykernels.solvers.learners.learners import fit_learner

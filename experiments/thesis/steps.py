@@ -30,8 +30,7 @@ from rich.console import Console
 from manykernels.discovery.polynomial.descent import MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import family_norm
-from manykernels.discovery.polynomial.product_bases import Index
-from manykernels.discovery.polynomial.rank_one_base import RankOneBase
+from manykernels.discovery.polynomial.product_bases import Index, RankOneBase
 from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.objective.losses import get_loss
 from manykernels.objective.problem import Problem

@@ -12,11 +12,11 @@ from scipy.stats import chisquare
 
 from manykernels.discovery.polynomial import family_norm as enumeration
 from manykernels.discovery.polynomial import family_norm as norms
-from manykernels.discovery.polynomial.discovery import GramBase, product_base
+from manykernels.discovery.polynomial.discovery import product_base
 from manykernels.discovery.polynomial.family import PolynomialFamily, multiplicity
-from manykernels.discovery.polynomial.rank_one_base import RankOneBase
+from manykernels.discovery.polynomial.family_norm import Deadline
+from manykernels.discovery.polynomial.product_bases import GramBase, RankOneBase
 from manykernels.discovery.polynomial.sampling import InteractionSampler
-from manykernels.discovery.polynomial.score_sum import Deadline
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.kernels import Gaussian, Linear
 from manykernels.solvers.run import OutOfTimeError

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from manykernels.discovery import HierarchicalDiscovery, Limits, discover_hierarchical
-from manykernels.discovery.hierarchical.discovery import AnovaGrid, MonomialGrid, NormalizedMonomialGrid
 from manykernels.discovery.hierarchical.graph import (
     ROOT,
     HierarchicalNorm,
@@ -23,7 +22,7 @@ from manykernels.discovery.hierarchical.graph import (
     parents,
 )
 from manykernels.discovery.hierarchical.newton import HierarchicalNewton, HierarchicalWeights
-from manykernels.discovery.hierarchical.product_grid import ProductGrid
+from manykernels.discovery.hierarchical.product_grid import AnovaGrid, MonomialGrid, NormalizedMonomialGrid, ProductGrid
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Gaussian, Laplacian, MedianWidth
 from manykernels.solvers import Status

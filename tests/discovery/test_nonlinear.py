@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import check_grad, minimize
 
 from manykernels.discovery import Limits, discover_nonlinear, project_on_ball
-from manykernels.discovery.nonlinear.problem import NonlinearProblem
+from manykernels.discovery.nonlinear import NonlinearProblem
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack
 from manykernels.objective.losses import get_loss

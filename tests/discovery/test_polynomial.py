@@ -13,7 +13,7 @@ import pytest
 from manykernels.discovery import Limits, PolynomialDiscovery, discover_polynomial
 from manykernels.discovery.polynomial.descent import MirrorDescent, RidgeSolver, WarmStartedSolver, project_on_lp_ball
 from manykernels.discovery.polynomial.family import PolynomialFamily, multiplicity
-from manykernels.discovery.polynomial.rank_one_base import RankOneBase
+from manykernels.discovery.polynomial.product_bases import RankOneBase
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import Gaussian, Linear
 from manykernels.objective.losses import get_loss

@@ -7,8 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from manykernels.discovery.families.base import KernelFamily
-from manykernels.discovery.families.pairs import PairWeights
+from manykernels.discovery.families.base import KernelFamily, PairWeights
 from manykernels.kernels import Dirichlet, KernelSpec
 from manykernels.validation.arrays import Array, check_count
 

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from scipy.spatial.distance import pdist, squareform
 
-from manykernels.discovery.families.base import KernelFamily
-from manykernels.discovery.families.pairs import PairWeights
+from manykernels.discovery.families.base import KernelFamily, PairWeights
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import ArdGaussian, Gaussian, KernelSpec, Laplacian, Matern
 from manykernels.kernels.specs.widths import median_distance

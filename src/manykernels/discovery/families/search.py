@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from manykernels.discovery.families.base import FiniteFamily, KernelFamily
-from manykernels.discovery.families.pairs import PairWeights
+from manykernels.discovery.families.base import FiniteFamily, KernelFamily, PairWeights
 from manykernels.validation.arrays import Array, check_count, check_points, check_positive
 from manykernels.validation.parameters import check_instance
 

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from manykernels.discovery.base import Discovery, Found, Limits, check_one_target, checked_limits, run_search
-from manykernels.discovery.hierarchical.graph import ROOT, Node, depth, raised
-from manykernels.discovery.hierarchical.newton import NodeGrams
-from manykernels.discovery.hierarchical.product_grid import ProductGrid
-from manykernels.discovery.hierarchical.search import HierarchicalSearch
-from manykernels.discovery.hierarchical.tuning import BATCH, LARGEST_CACHE
-from manykernels.discovery.polynomial.product_bases import ColumnPowers, check_normalize
+from manykernels.discovery.base import (
+    Candidate,
+    Discovery,
+    Limits,
+    certificate_of,
+    check_one_target,
+    checked_limits,
+    run_search,
+)
+from manykernels.discovery.hierarchical.graph import ROOT, HierarchicalNorm, Hull, Node, hull_matrix
+from manykernels.discovery.hierarchical.newton import (
+    HierarchicalNewton,
+    ReducedProblem,
+    descend,
+    grown_newton,
+    start_newton,
+)
+from manykernels.discovery.hierarchical.product_grid import AnovaGrid, MonomialGrid, NormalizedMonomialGrid, ProductGrid
+from manykernels.discovery.polynomial.product_bases import check_normalize
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams import RankOneStack, as_stack
-from manykernels.kernels import Gaussian, Interaction, KernelSpec, Linear
+from manykernels.grams import as_stack
+from manykernels.kernels import Gaussian, KernelSpec
+from manykernels.objective.certificate import Certificate
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex
@@ -26,222 +38,181 @@ from manykernels.solvers import Status
 from manykernels.validation.arrays import Array, check_count, check_growth, check_points
 from manykernels.validation.parameters import check_column_names, check_flag
 
-# The graph of monomials: nodes of rank one, and bounds on all sources of one depth at once.
+# The search of hierarchical kernel learning: a hull that grows from the root, solved and bounded in turn.
+
+
+# Numbers that follow from no theorem: they decide the time, not what is certified. Shares and factors are those of the
+# gap that is being closed.
+CLOSER = 0.1  # the share of the gap over the family that the gap over the hull is brought to
+HULL_SHARE = 0.3  # the share of tol that suffices for the gap over the hull
+NEWTON_SHARE = 0.3  # of that, which the Newton iteration may leave; the rest is for setting small weights to zero
+OUTSIDE_SHARE = 0.5  # the share of tol that bounds on sources may cost
+FEWEST_ADDED = 10  # sources a round
+ADDED_SHARE = 0.25  # of the size of the hull, if that is more
+NEW_SHARE = 1e-3  # of the smallest group weight, which the group weight of a node gets that was not yet solved for
+PRUNING_SHARE = 0.1  # of the gap, which setting small weights to zero may cost
 
 
 @dataclass(frozen=True, eq=False)
-class MonomialGrid(ProductGrid):
-    """Monomials: level ``j`` of a column is the kernel ``(x z)^j`` of rank one, a node the kernel of a monomial."""
+class _Model:
+    """Dual coefficients, weights of the nodes of the hull, intercept; and the feasible dual coefficients."""
 
-    squares: bool = True
+    rho: Array
+    d: Array
+    b: float
+    feasible: Array
+
+
+@dataclass(frozen=True, eq=False)
+class _DualNorm:
+    """What is known about the dual norm of a model: squares on the hull, and for each source its own and its bound."""
+
+    inside: float
+    own: dict[Node, float]
+    bounds: dict[Node, float]
 
     @property
-    def largest_level(self) -> int:
-        """The degree, or one."""
-        return self.degree if self.squares else 1
+    def whole(self) -> float:
+        """Upper bound on the squared dual norm over the whole graph."""
+        return max(self.inside, max(self.bounds.values(), default=0.0))
 
-    def spec(self) -> KernelSpec:
-        """Return the linear kernel."""
-        return Linear()
-
-    def feature(self, node: Node) -> Array:
-        """Return the monomial, (N,)."""
-        values = np.ones(self.n_samples)
-        for column, level in node:
-            values = values * self.points[:, column] ** level
-        return values
-
-    def level(self, column: int, level: int) -> Array:
-        """Return the outer product of the powers of a column."""
-        values = self.points[:, column] ** level
-        return np.multiply.outer(values, values)
-
-    def stack(self, nodes: Sequence[Node]) -> NodeGrams:
-        """Return the monomials as a stack of rank one."""
-        return RankOneStack(np.array([self.feature(node) for node in nodes]))
-
-    def squared_norm(self, rho: Array, node: Node) -> float:
-        """Return the square of one inner product."""
-        return float(rho @ self.feature(node)) ** 2
-
-    def source_bounds(self, rho: Array, sources: Sequence[Node]) -> tuple[Array, Array]:
-        """Return own squares and bounds; all sources of one depth at once.
-
-        With powers, the monomials below ``t`` are ``t`` times any monomial: the bound is the quadratic form of
-        ``rho o t`` in a matrix that all sources of the same depth share.
-        """
-        if not self.squares:
-            return super().source_bounds(rho, sources)
-        own, bounds = np.zeros(len(sources)), np.zeros(len(sources))
-        depths = np.array([depth(node) for node in sources])
-        for level in np.unique(depths):
-            for chosen in np.array_split(np.flatnonzero(depths == level), 1 + len(sources) // BATCH):
-                weighted = rho * np.array([self.feature(sources[m]) for m in chosen]).reshape(-1, self.n_samples)
-                own[chosen] = np.square(weighted.sum(axis=1))
-                bounds[chosen] = own[chosen] + self._below(weighted, self.degree - level)
-        scales = self.growth ** (2.0 * depths)
-        return own / scales, np.maximum(bounds, own) / scales
-
-    def _below(self, weighted: Array, left: int) -> Array:
-        """Return sums over the proper descendants of monomials, given their products with ``rho``, (n, N)."""
-        if left == 0:
-            return np.zeros(len(weighted))
-        if left == 1:
-            return np.square(weighted @ self.points).sum(axis=1) / self._boxes[1]
-        products: Array = np.einsum("mi,mi->m", weighted @ self._partial_sums[left], weighted)
-        return products
-
-    @cached_property
-    def _partial_sums(self) -> list[Array]:
-        """Sums of the coefficients of the whole product from the first to each, without the constant."""
-        return list(np.cumsum([np.zeros_like(self._whole[0]), *self._whole[1:]], axis=0))
+    def violators(self, threshold: float) -> tuple[list[Node], list[Node]]:
+        """Return the sources that must enter, and those that may have a descendant that must; the worst first."""
+        by_own, by_bound = sorted(self.own, key=self.own.__getitem__), sorted(self.bounds, key=self.bounds.__getitem__)
+        necessary = [node for node in reversed(by_own) if self.own[node] > threshold]
+        return necessary, [node for node in reversed(by_bound) if self.bounds[node] > threshold]
 
 
-# The graph of monomials whose powers are normalized: level ``j`` of a column is its own feature.
+@dataclass(eq=False)
+class HierarchicalSearch:
+    """The hull, the Newton iteration on it, and the group weights by which dual vectors are split."""
 
+    grid: ProductGrid
+    base: Problem
+    strength: float
+    names: Sequence[str]
+    tol: float
+    max_kernels: int
+    deadline: float = np.inf
+    hull: Hull = field(init=False)
+    newton: HierarchicalNewton | None = None
+    eta: Array = field(default_factory=lambda: np.ones(1))
+    steps: int = 0
 
-@dataclass(frozen=True, eq=False)
-class NormalizedMonomialGrid(MonomialGrid):
-    """Monomials made of powers of columns that are divided by their root mean squares, centered before or not."""
-
-    normalize: str = "power"
-
-    @cached_property
-    def powers(self) -> ColumnPowers:
-        """Normalized powers of the columns."""
-        return ColumnPowers.of(np.ascontiguousarray(self.points.T), self.normalize)
-
-    @cached_property
-    def _levels(self) -> list[Array]:
-        """Powers of all columns, (r, N) each, the zeroth first."""
-        ones = np.ones((self.n_columns, self.n_samples))
-        return [ones, *(self.powers.level(level) for level in range(1, self.largest_level + 1))]
-
-    def feature(self, node: Node) -> Array:
-        """Return the product of the powers, (N,)."""
-        values = np.ones(self.n_samples)
-        for column, level in node:
-            values = values * self._levels[level][column]
-        return values
-
-    def level(self, column: int, level: int) -> Array:
-        """Return the outer product of a power of a column."""
-        return np.multiply.outer(self._levels[level][column], self._levels[level][column])
-
-    def found(self, node: Node, names: Sequence[str]) -> Found:
-        """Return the kernel of a node, named as if its powers were not normalized."""
-        parts = tuple((self.powers.spec(column, level), (at,)) for at, (column, level) in enumerate(node))
-        kernel, columns = Interaction(parts), tuple(column for column, _ in node)
-        return Found(kernel.named([names[column] for column in columns]), kernel, columns or (0,))
-
-    def source_bounds(self, rho: Array, sources: Sequence[Node]) -> tuple[Array, Array]:
-        """Return own squares and bounds; those of sources with one level left, or none, at once."""
-        own, bounds = np.zeros(len(sources)), np.zeros(len(sources))
-        left = self.degree - np.array([depth(node) for node in sources])
-        for m, node in enumerate(sources):
-            own[m] = self.squared_norm(rho, node) / self.penalty(node) ** 2
-            if left[m] > 1:
-                bounds[m] = self.descendant_squares(rho, node)
-        for chosen in np.array_split(np.flatnonzero(left == 1), 1 + len(sources) // self.n_samples):
-            nodes = [sources[m] for m in chosen]
-            scales = np.array([self.penalty(node) ** 2 for node in nodes])
-            bounds[chosen] = own[chosen] + self._children_squares(rho, nodes) / (self._boxes[1] * scales)
-        return own, np.maximum(bounds, own)
-
-    def _children_squares(self, rho: Array, nodes: Sequence[Node]) -> Array:
-        """Return the sums of the squared norms of the children of nodes, (n,)."""
-        weighted = rho * np.array([self.feature(node) for node in nodes]).reshape(-1, self.n_samples)
-        squares = (weighted @ self._levels[1].T) ** 2
-        for row, node in zip(squares, nodes, strict=True):
-            for column, level in node:
-                room = level < self.largest_level
-                row[column] = self.squared_norm(rho, raised(node, column)) if room else 0.0
-        sums: Array = squares.sum(axis=1)
-        return sums
-
-
-# The graph of products of one kernel on different columns, whose Gram matrices are kept while there is room.
-
-
-@dataclass(frozen=True, eq=False)
-class AnovaGrid(ProductGrid):
-    """Products of one kernel on different columns: a node is a set of columns, the depth its size."""
-
-    kernel: KernelSpec
+    def __post_init__(self) -> None:
+        self.hull = self.grid.empty_hull()
+        self.hull.add(ROOT)
 
     @property
-    def largest_level(self) -> int:
-        """One."""
-        return 1
+    def full(self) -> bool:
+        """Whether the hull has as many nodes as it may have."""
+        return len(self.hull.nodes) >= self.max_kernels
 
-    def spec(self) -> KernelSpec:
-        """Return the kernel."""
-        return self.kernel
+    @property
+    def _constant(self) -> bool:
+        """Whether there is nothing to solve for: the constant kernel adds nothing to an intercept."""
+        return self.base.fit_intercept and len(self.hull.nodes) == 1
 
-    def level(self, column: int, level: int) -> Array:
-        """Return the Gram matrix of one column, kept if there is room."""
-        if level == 0:
-            return np.ones((self.n_samples, self.n_samples))
-        return self._cache.of(((column, 1),))
+    @property
+    def late(self) -> bool:
+        """Whether the deadline has passed."""
+        return time.perf_counter() > self.deadline
 
-    def stack(self, nodes: Sequence[Node]) -> NodeGrams:
-        """Return the kernels of nodes, kept while there is room."""
-        return _ProductGrams(self._cache, tuple(nodes))
+    def candidates(self) -> Iterator[Candidate]:
+        """Yield the zero model, then the model of every hull, each certified over the whole graph."""
+        rho, b = self.base.zero_model()
+        model, solved_to = self._model(rho, np.zeros(1), b), np.inf
+        known: dict[Node, tuple[float, float]] = {}
+        while True:
+            reduced = self._reduced()
+            norm = self._dual_norm(reduced, model.feasible, known)
+            certificate = self._certificate(reduced, model, norm.whole)
+            yield self._candidate(model, certificate)
+            hull_gap = self._certificate(reduced, model, norm.inside).relative_gap
+            room = OUTSIDE_SHARE * self.tol * 2.0 * self.strength * abs(certificate.primal)
+            necessary, doubtful = norm.violators(norm.inside + room)
+            goal = max(CLOSER * min(certificate.relative_gap, 1.0), HULL_SHARE * self.tol)
+            if not self._add(necessary):
+                if min(hull_gap, solved_to) <= goal and self._add(doubtful):
+                    continue
+                if self._constant:
+                    return
+                goal = HULL_SHARE * self.tol
+                if solved_to <= goal:
+                    return
+            model, solved_to, known = self._solved(goal, certificate.gap), goal, {}
 
-    def squared_norm(self, rho: Array, node: Node) -> float:
-        """Return the quadratic form of one product of Gram matrices."""
-        return float(rho @ self._cache.product(node) @ rho)
+    def _add(self, nodes: list[Node]) -> bool:
+        """Add the first nodes to the hull, as many as there is room for; return whether there were any."""
+        most = max(FEWEST_ADDED, int(ADDED_SHARE * len(self.hull.nodes)))
+        chosen = nodes[: min(most, self.max_kernels - len(self.hull.nodes))]
+        for node in chosen:
+            self.hull.add(node)
+        # So small that new groups take what only they hold, in the shares of the bound on the descendants of a source.
+        added = np.array([self.grid.penalty(node) for node in chosen])
+        self.eta = np.concatenate([self.eta, NEW_SHARE * self.eta.min() * added / added.max(initial=1.0)])
+        return bool(chosen)
 
-    @cached_property
-    def _cache(self) -> _GramCache:
-        return _GramCache(self.points, self.kernel)
+    def _reduced(self) -> ReducedProblem:
+        nodes = self.hull.nodes
+        penalties = np.array([self.grid.penalty(node) for node in nodes])
+        norm = HierarchicalNorm(hull_matrix(nodes), penalties, self.strength)
+        return ReducedProblem(self.base, self.grid.stack(nodes), norm)
 
+    def _solved(self, goal: float, gap: float) -> _Model:
+        """Solve on the hull, from the last point if there is one, and from scratch if that does not get there."""
+        reduced = self._reduced()
+        warm = None if self.newton is None else grown_newton(self.newton, reduced, gap)
+        if warm is None or not (self._descended(warm, NEWTON_SHARE * goal) or self.late):
+            self._descended(start_newton(reduced, *self.base.zero_model()), NEWTON_SHARE * goal)
+        newton = self.newton
+        assert newton is not None
+        primal, dual = newton.bounds()
+        unit = max(abs(primal), self.base.tiny)
+        weights = newton.weights_for(max(goal * unit, (1.0 + PRUNING_SHARE) * (primal - dual)))
+        return self._model(newton.samples.rho, weights, newton.b)
 
-class _GramCache:
-    """Gram matrices of nodes, kept while they fit."""
+    def _descended(self, newton: HierarchicalNewton, goal: float) -> bool:
+        steps, reached = descend(newton, goal, self.deadline)
+        self.newton, self.eta = newton, newton.group_weights
+        self.steps += steps
+        return reached
 
-    def __init__(self, points: Array, kernel: KernelSpec) -> None:
-        self.points, self._kernel = points, kernel
-        self._kept: dict[Node, Array] = {}
+    def _model(self, rho: Array, d: Array, b: float) -> _Model:
+        if self.base.fit_intercept:
+            d = np.where(np.arange(len(d)) == 0, 0.0, d)  # the constant kernel adds nothing, as the sum of rho is zero
+        return _Model(rho, d, b, self.base.feasible_dual(rho))
 
-    def of(self, node: Node) -> Array:
-        """Return the Gram matrix and keep it."""
-        if node not in self._kept:
-            gram = self.product(node)
-            if (len(self._kept) + 1) * gram.nbytes > LARGEST_CACHE:
-                return gram
-            self._kept[node] = gram
-        return self._kept[node]
+    def _dual_norm(self, reduced: ReducedProblem, rho: Array, known: dict[Node, tuple[float, float]]) -> _DualNorm:
+        """Bound the dual norm of ``rho``; bounds that are known are not computed again, new ones are added to them."""
+        squared_norms = np.maximum(reduced.stack.apply_each(rho) @ rho, 0.0)
+        inside = float(reduced.regularizer.dual_squares(self.eta, squared_norms).max())
+        fresh = [node for node in self.hull.sources if node not in known]
+        own, bounds = self.grid.source_bounds(rho, fresh)
+        known.update(zip(fresh, zip(own.tolist(), bounds.tolist(), strict=True), strict=True))
+        sources = self.hull.sources
+        return _DualNorm(inside, {node: known[node][0] for node in sources}, {node: known[node][1] for node in sources})
 
-    def product(self, node: Node) -> Array:
-        """Return the Gram matrix without keeping it; its factors, and the product of all but the last, may be kept."""
-        if node in self._kept:
-            return self._kept[node]
-        if node == ROOT:
-            return np.ones((len(self.points), len(self.points)))
-        if len(node) == 1:
-            return self._kernel(self.points[:, [node[0][0]]])
-        return self.product(node[:-1]) * self.of(node[-1:])
+    def _certificate(self, reduced: ReducedProblem, model: _Model, dual_square: float) -> Certificate:
+        """Return the certificate of the model for an upper bound on the squared dual norm of ``model.feasible``."""
+        base, d = self.base, np.zeros(len(self.hull.nodes))
+        d[: len(model.d)] = model.d
+        each = reduced.stack.apply_each(model.rho)
+        f, t = d @ each, d * np.sqrt(np.maximum(each @ model.rho, 0.0))
+        return certificate_of(base, (model.rho, f, model.b), reduced.regularizer.value(t), model.feasible,
+                                dual_square / (2.0 * self.strength))  # fmt: skip
 
-
-@dataclass(frozen=True)
-class _ProductGrams:
-    """The kernels of nodes, one matrix at a time."""
-
-    cache: _GramCache
-    nodes: tuple[Node, ...]
-
-    def combine(self, d: Array) -> Array:
-        """Return ``sum_w d_w K_w`` (N, N)."""
-        total = np.zeros((len(self.cache.points), len(self.cache.points)))
-        for weight, node in zip(d, self.nodes, strict=True):
-            if weight:
-                total += weight * self.cache.of(node)
-        return total
-
-    def apply_each(self, R: Array) -> Array:
-        """Return ``K_w R`` (p, N)."""
-        return np.array([self.cache.of(node) @ R for node in self.nodes])
+    def _candidate(self, model: _Model, certificate: Certificate) -> Candidate:
+        chosen = np.flatnonzero(model.d)
+        return Candidate(
+            kernels=tuple(self.grid.found(self.hull.nodes[m], self.names) for m in chosen),
+            dual_coef=model.rho,
+            kernel_weights=model.d[chosen],
+            intercept=model.b,
+            certificate=certificate,
+            passes=2.0 * self.steps,
+            newton_steps=self.steps,
+        )
 
 
 FAMILIES = ("polynomial", "multilinear", "anova")

@@ -9,21 +9,8 @@ from typing import Any, Protocol, cast
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
-from manykernels.discovery.family_certificate import best_scaling
+from manykernels.discovery.base import best_scaling
 from manykernels.discovery.hierarchical.graph import HierarchicalNorm
-from manykernels.discovery.hierarchical.tuning import (
-    FARTHEST,
-    FAST,
-    FULL,
-    JITTERS,
-    LIFT,
-    MOST_GROWTH,
-    MOST_STEPS,
-    SLOW,
-    SMALLEST_RELATIVE_SLACK,
-    START_SHARE,
-    WANTED_SHARE,
-)
 from manykernels.objective.problem import Problem
 from manykernels.solvers.gram.iteration import PrimalDual
 from manykernels.solvers.gram.newton_system import NewtonSystem
@@ -31,6 +18,21 @@ from manykernels.solvers.gram.sample_variables import SampleVariables, start_sam
 from manykernels.solvers.gram.start import interior_point
 from manykernels.solvers.gram.tuning import PRUNING_FACTORS, START_BARRIER, START_FRACTION, lift
 from manykernels.validation.arrays import Array
+
+# Numbers that follow from no theorem: they decide the time, not what is certified.
+START_SHARE = 0.3  # of the gap per pair, which the first step aims at
+FAST, SLOW = 0.1, 0.5  # the same after a step that was almost whole, and after any other
+FULL = 0.9  # of a step that counts as almost whole
+LIFT = 0.1  # of the last gap, which complementarity products are raised to when nodes are added
+MOST_STEPS = 200  # on one hull
+WANTED_SHARE = 0.1  # of the wanted gap, below which complementarity products need not fall
+
+# Group weights
+MOST_GROWTH = 10.0  # of a group weight in one step, and most that it may shrink
+FARTHEST = 3.0  # factor that a complementarity product may be off its target
+SMALLEST_RELATIVE_SLACK = 0.02  # of the multiplier of the simplex, at the start
+JITTERS = (0.0, 1e-14, 1e-12, 1e-10)  # relative to the unit diagonal
+
 
 # The kernel side of the primal-dual Newton system for the hierarchical norm.
 #

@@ -21,10 +21,15 @@ from functools import cached_property
 import numpy as np
 
 from manykernels.discovery.base import Found
-from manykernels.discovery.hierarchical.graph import Hull, Node, depth, raised
+from manykernels.discovery.hierarchical.graph import ROOT, Hull, Node, depth, raised
 from manykernels.discovery.hierarchical.newton import NodeGrams
-from manykernels.kernels import Interaction, KernelSpec
+from manykernels.discovery.polynomial.product_bases import ColumnPowers
+from manykernels.grams import RankOneStack
+from manykernels.kernels import Interaction, KernelSpec, Linear
 from manykernels.validation.arrays import Array
+
+BATCH = 1000  # sources bounded at once
+LARGEST_CACHE = 2**30  # bytes of Gram matrices kept; others are multiplied out again when they are needed
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,3 +155,221 @@ def _quotient(numerator: list[Array], denominator: list[Array], length: int) -> 
 def _product(first: list[Array], second: list[Array]) -> list[Array]:
     """Power series ``first * second`` up to the length of both."""
     return [np.sum([first[m] * second[power - m] for m in range(power + 1)], axis=0) for power in range(len(first))]
+
+
+# The graph of monomials: nodes of rank one, and bounds on all sources of one depth at once.
+
+
+@dataclass(frozen=True, eq=False)
+class MonomialGrid(ProductGrid):
+    """Monomials: level ``j`` of a column is the kernel ``(x z)^j`` of rank one, a node the kernel of a monomial."""
+
+    squares: bool = True
+
+    @property
+    def largest_level(self) -> int:
+        """The degree, or one."""
+        return self.degree if self.squares else 1
+
+    def spec(self) -> KernelSpec:
+        """Return the linear kernel."""
+        return Linear()
+
+    def feature(self, node: Node) -> Array:
+        """Return the monomial, (N,)."""
+        values = np.ones(self.n_samples)
+        for column, level in node:
+            values = values * self.points[:, column] ** level
+        return values
+
+    def level(self, column: int, level: int) -> Array:
+        """Return the outer product of the powers of a column."""
+        values = self.points[:, column] ** level
+        return np.multiply.outer(values, values)
+
+    def stack(self, nodes: Sequence[Node]) -> NodeGrams:
+        """Return the monomials as a stack of rank one."""
+        return RankOneStack(np.array([self.feature(node) for node in nodes]))
+
+    def squared_norm(self, rho: Array, node: Node) -> float:
+        """Return the square of one inner product."""
+        return float(rho @ self.feature(node)) ** 2
+
+    def source_bounds(self, rho: Array, sources: Sequence[Node]) -> tuple[Array, Array]:
+        """Return own squares and bounds; all sources of one depth at once.
+
+        With powers, the monomials below ``t`` are ``t`` times any monomial: the bound is the quadratic form of
+        ``rho o t`` in a matrix that all sources of the same depth share.
+        """
+        if not self.squares:
+            return super().source_bounds(rho, sources)
+        own, bounds = np.zeros(len(sources)), np.zeros(len(sources))
+        depths = np.array([depth(node) for node in sources])
+        for level in np.unique(depths):
+            for chosen in np.array_split(np.flatnonzero(depths == level), 1 + len(sources) // BATCH):
+                weighted = rho * np.array([self.feature(sources[m]) for m in chosen]).reshape(-1, self.n_samples)
+                own[chosen] = np.square(weighted.sum(axis=1))
+                bounds[chosen] = own[chosen] + self._below(weighted, self.degree - level)
+        scales = self.growth ** (2.0 * depths)
+        return own / scales, np.maximum(bounds, own) / scales
+
+    def _below(self, weighted: Array, left: int) -> Array:
+        """Return sums over the proper descendants of monomials, given their products with ``rho``, (n, N)."""
+        if left == 0:
+            return np.zeros(len(weighted))
+        if left == 1:
+            return np.square(weighted @ self.points).sum(axis=1) / self._boxes[1]
+        products: Array = np.einsum("mi,mi->m", weighted @ self._partial_sums[left], weighted)
+        return products
+
+    @cached_property
+    def _partial_sums(self) -> list[Array]:
+        """Sums of the coefficients of the whole product from the first to each, without the constant."""
+        return list(np.cumsum([np.zeros_like(self._whole[0]), *self._whole[1:]], axis=0))
+
+
+# The graph of monomials whose powers are normalized: level ``j`` of a column is its own feature.
+
+
+@dataclass(frozen=True, eq=False)
+class NormalizedMonomialGrid(MonomialGrid):
+    """Monomials made of powers of columns that are divided by their root mean squares, centered before or not."""
+
+    normalize: str = "power"
+
+    @cached_property
+    def powers(self) -> ColumnPowers:
+        """Normalized powers of the columns."""
+        return ColumnPowers.of(np.ascontiguousarray(self.points.T), self.normalize)
+
+    @cached_property
+    def _levels(self) -> list[Array]:
+        """Powers of all columns, (r, N) each, the zeroth first."""
+        ones = np.ones((self.n_columns, self.n_samples))
+        return [ones, *(self.powers.level(level) for level in range(1, self.largest_level + 1))]
+
+    def feature(self, node: Node) -> Array:
+        """Return the product of the powers, (N,)."""
+        values = np.ones(self.n_samples)
+        for column, level in node:
+            values = values * self._levels[level][column]
+        return values
+
+    def level(self, column: int, level: int) -> Array:
+        """Return the outer product of a power of a column."""
+        return np.multiply.outer(self._levels[level][column], self._levels[level][column])
+
+    def found(self, node: Node, names: Sequence[str]) -> Found:
+        """Return the kernel of a node, named as if its powers were not normalized."""
+        parts = tuple((self.powers.spec(column, level), (at,)) for at, (column, level) in enumerate(node))
+        kernel, columns = Interaction(parts), tuple(column for column, _ in node)
+        return Found(kernel.named([names[column] for column in columns]), kernel, columns or (0,))
+
+    def source_bounds(self, rho: Array, sources: Sequence[Node]) -> tuple[Array, Array]:
+        """Return own squares and bounds; those of sources with one level left, or none, at once."""
+        own, bounds = np.zeros(len(sources)), np.zeros(len(sources))
+        left = self.degree - np.array([depth(node) for node in sources])
+        for m, node in enumerate(sources):
+            own[m] = self.squared_norm(rho, node) / self.penalty(node) ** 2
+            if left[m] > 1:
+                bounds[m] = self.descendant_squares(rho, node)
+        for chosen in np.array_split(np.flatnonzero(left == 1), 1 + len(sources) // self.n_samples):
+            nodes = [sources[m] for m in chosen]
+            scales = np.array([self.penalty(node) ** 2 for node in nodes])
+            bounds[chosen] = own[chosen] + self._children_squares(rho, nodes) / (self._boxes[1] * scales)
+        return own, np.maximum(bounds, own)
+
+    def _children_squares(self, rho: Array, nodes: Sequence[Node]) -> Array:
+        """Return the sums of the squared norms of the children of nodes, (n,)."""
+        weighted = rho * np.array([self.feature(node) for node in nodes]).reshape(-1, self.n_samples)
+        squares = (weighted @ self._levels[1].T) ** 2
+        for row, node in zip(squares, nodes, strict=True):
+            for column, level in node:
+                room = level < self.largest_level
+                row[column] = self.squared_norm(rho, raised(node, column)) if room else 0.0
+        sums: Array = squares.sum(axis=1)
+        return sums
+
+
+# The graph of products of one kernel on different columns, whose Gram matrices are kept while there is room.
+
+
+@dataclass(frozen=True, eq=False)
+class AnovaGrid(ProductGrid):
+    """Products of one kernel on different columns: a node is a set of columns, the depth its size."""
+
+    kernel: KernelSpec
+
+    @property
+    def largest_level(self) -> int:
+        """One."""
+        return 1
+
+    def spec(self) -> KernelSpec:
+        """Return the kernel."""
+        return self.kernel
+
+    def level(self, column: int, level: int) -> Array:
+        """Return the Gram matrix of one column, kept if there is room."""
+        if level == 0:
+            return np.ones((self.n_samples, self.n_samples))
+        return self._cache.of(((column, 1),))
+
+    def stack(self, nodes: Sequence[Node]) -> NodeGrams:
+        """Return the kernels of nodes, kept while there is room."""
+        return _ProductGrams(self._cache, tuple(nodes))
+
+    def squared_norm(self, rho: Array, node: Node) -> float:
+        """Return the quadratic form of one product of Gram matrices."""
+        return float(rho @ self._cache.product(node) @ rho)
+
+    @cached_property
+    def _cache(self) -> _GramCache:
+        return _GramCache(self.points, self.kernel)
+
+
+class _GramCache:
+    """Gram matrices of nodes, kept while they fit."""
+
+    def __init__(self, points: Array, kernel: KernelSpec) -> None:
+        self.points, self._kernel = points, kernel
+        self._kept: dict[Node, Array] = {}
+
+    def of(self, node: Node) -> Array:
+        """Return the Gram matrix and keep it."""
+        if node not in self._kept:
+            gram = self.product(node)
+            if (len(self._kept) + 1) * gram.nbytes > LARGEST_CACHE:
+                return gram
+            self._kept[node] = gram
+        return self._kept[node]
+
+    def product(self, node: Node) -> Array:
+        """Return the Gram matrix without keeping it; its factors, and the product of all but the last, may be kept."""
+        if node in self._kept:
+            return self._kept[node]
+        if node == ROOT:
+            return np.ones((len(self.points), len(self.points)))
+        if len(node) == 1:
+            return self._kernel(self.points[:, [node[0][0]]])
+        return self.product(node[:-1]) * self.of(node[-1:])
+
+
+@dataclass(frozen=True)
+class _ProductGrams:
+    """The kernels of nodes, one matrix at a time."""
+
+    cache: _GramCache
+    nodes: tuple[Node, ...]
+
+    def combine(self, d: Array) -> Array:
+        """Return ``sum_w d_w K_w`` (N, N)."""
+        total = np.zeros((len(self.cache.points), len(self.cache.points)))
+        for weight, node in zip(d, self.nodes, strict=True):
+            if weight:
+                total += weight * self.cache.of(node)
+        return total
+
+    def apply_each(self, R: Array) -> Array:
+        """Return ``K_w R`` (p, N)."""
+        return np.array([self.cache.of(node) @ R for node in self.nodes])

@@ -19,8 +19,7 @@ from manykernels.discovery.base import (
     run_search,
     solve_quietly,
 )
-from manykernels.discovery.families.base import FiniteFamily, KernelFamily
-from manykernels.discovery.families.pairs import PairWeights
+from manykernels.discovery.families.base import FiniteFamily, KernelFamily, PairWeights
 from manykernels.discovery.families.search import FamilySearch, SearchSettings, checked_settings
 from manykernels.discovery.one_stage.mixture import (
     INNER_SHARE,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from manykernels.discovery.base import Candidate, Found
-from manykernels.discovery.families.pairs import PairWeights
+from manykernels.discovery.families.base import PairWeights
 from manykernels.discovery.families.search import BestMember, FamilySearch
 from manykernels.grams import as_stack
 from manykernels.objective.certificate import Certificate

@@ -20,7 +20,7 @@ from manykernels.discovery.base import (
     run_search,
     solve_quietly,
 )
-from manykernels.discovery.families.pairs import PairWeights
+from manykernels.discovery.families.base import PairWeights
 from manykernels.discovery.families.radial import ArdGaussianFamily, GaussianFamily
 from manykernels.discovery.families.search import FamilySearch, SearchSettings, checked_settings
 from manykernels.discovery.one_stage.greedy import make_learner

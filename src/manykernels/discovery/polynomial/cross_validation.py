@@ -8,22 +8,21 @@ from typing import Protocol
 
 import numpy as np
 
-from manykernels.discovery.polynomial.descent import (
-    PATH_EXACT,
-    PATH_LENGTH,
-    PATH_PATIENCE,
-    PATH_STEP,
-    SECOND_STEP,
-    SINGLE_DEGREE,
-)
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import family_norm
 from manykernels.discovery.polynomial.lasso_path import PathPoint, Survey, WeightedLasso, adaptive, follow
-from manykernels.discovery.polynomial.product_bases import Index
-from manykernels.discovery.polynomial.rank_one_base import RankOneBase
+from manykernels.discovery.polynomial.product_bases import Index, RankOneBase
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.problem import Problem
 from manykernels.validation.arrays import Array
+
+# Numbers that follow from no theorem: they decide the time, not what is certified.
+SINGLE_DEGREE = 4  # up to which scores of products are in the range of float32: at most the sixth power of N
+PATH_STEP = 10.0 ** (-0.25)  # from one strength to the next
+PATH_LENGTH = 20  # strengths at most: five powers of ten
+SECOND_STEP = 10.0 ** (-0.5)  # the same of the second step, whose penalties differ by orders of magnitude
+PATH_PATIENCE = 4  # strengths without a smaller error, after which the path ends
+PATH_EXACT = 1e-13  # of the squares of the target: an error at which there is nothing left to choose
 
 
 @dataclass(frozen=True, eq=False)

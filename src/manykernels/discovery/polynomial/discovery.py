@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from math import ceil, prod
+from math import ceil
 from numbers import Integral
 from typing import Any
 
@@ -23,27 +23,20 @@ from manykernels.discovery.base import (
     without_empty,
 )
 from manykernels.discovery.polynomial.cross_validation import tuned_strengths
-from manykernels.discovery.polynomial.descent import BUDGET, LEAST_NORM, SECOND_TOL, MirrorDescent
+from manykernels.discovery.polynomial.descent import MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
+from manykernels.discovery.polynomial.family_norm import BUDGET
 from manykernels.discovery.polynomial.lasso_path import WeightedLasso, adaptive_penalties
 from manykernels.discovery.polynomial.product_bases import (
-    ONE,
+    GramBase,
     Index,
-    Levels,
-    Parts,
     ProductBase,
+    RankOneBase,
     check_normalize,
-    exponent_of,
-    finite_products,
-    mean_diagonals,
-    power_of_two,
-    unit_diagonals,
-    with_levels,
 )
-from manykernels.discovery.polynomial.rank_one_base import RankOneBase
 from manykernels.discovery.polynomial.search import PolynomialSearch
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
-from manykernels.grams import DenseStack, GramStack, RankOneStack
+from manykernels.grams import RankOneStack
 from manykernels.grams.plan import format_bytes, memory_bytes, stack_nbytes, working_nbytes
 from manykernels.kernels import Interaction, KernelSpec, Linear, Scaled
 from manykernels.kernels.specs.interaction import Part
@@ -53,6 +46,10 @@ from manykernels.objective.problem import Problem
 from manykernels.solvers import Status
 from manykernels.validation.arrays import Array, check_count, check_points, check_positive
 from manykernels.validation.parameters import check_column_names, check_flag, check_random_state
+
+LEAST_NORM = 1e-8  # of the largest: kernels of smaller norm are no part of the second step
+SECOND_TOL = 1e-8  # gap of the second step, on few kernels
+
 
 # The adaptive second step: the problem once more on what was selected, small parts penalized more than large ones.
 
@@ -90,128 +87,6 @@ def _strength(problem: Problem, penalties: Array, mu: float) -> float:
     size = float(penalties @ np.abs(coefficients))
     own: float = problem.regularizer.strength
     return mu / size if size > 0 else own
-
-
-# Base kernels given by their Gram matrices: a state is a matrix.
-
-
-LARGEST_STACK = 2 * 2**30  # bytes of the Gram matrices of the kernels found
-
-
-class GramBase(ProductBase):
-    """Base kernels given by their Gram matrices; if normalized, a power is divided by its mean diagonal."""
-
-    def __init__(self, grams: Array, normalize: str | None = None, *, overwrite: bool = False) -> None:
-        self.n_base, self.n_samples = grams.shape[:2]
-        self.means = mean_diagonals(grams)
-        if normalize:
-            grams, overwrite = unit_diagonals(grams, overwrite=overwrite), True
-        exponent = 0 if normalize else exponent_of(float(max(grams.max(initial=0.0), -grams.min(initial=0.0))))
-        self.unit, self.normalize = power_of_two(exponent), normalize
-        self._grams = np.ldexp(grams, -exponent, out=grams if overwrite else None)
-        self._flat = self._grams.reshape(self.n_base, -1)
-        self.powers_multiply = normalize is None or bool(np.all(mean_diagonals(self._grams, 2) <= 1.0))
-
-    @property
-    def state_size(self) -> int:
-        """``N^2``."""
-        return self.n_samples**2
-
-    @property
-    def pairs_are_cheap(self) -> bool:
-        """False: both take the same numbers for each."""
-        return False
-
-    def scale(self, j: int, level: int) -> float:
-        """Return what the power of a base kernel as it was given is divided by."""
-        if not self.normalize:
-            return 1.0
-        return float(self.means[j] ** level * mean_diagonals(self._grams[j : j + 1], level)[0])
-
-    def _level(self, chosen: slice | Array, level: int) -> Array:
-        """Return a level of some base kernels, scaled, (., N, N)."""
-        grams = self._grams[chosen]
-        if level == 1:
-            return grams
-        return grams**level / mean_diagonals(grams, level)[:, None, None] if self.normalize else grams**level
-
-    def _product(self, chosen: slice | Array, parts: Parts) -> Array:
-        """Return products of levels of some base kernels, scaled, (., N^2)."""
-        product = self._level(chosen, parts[0])
-        for level in parts[1:]:
-            product = product * self._level(chosen, level)
-        return product.reshape(len(product), -1)
-
-    def total(self, parts: Parts) -> Array:
-        """``sum_j prod_a K_ja``."""
-        if parts == ONE:
-            return self._grams.sum(axis=0)
-        return np.sum([self.gram(j, parts) for j in range(self.n_base)], axis=0)
-
-    def gram(self, j: int, parts: Parts) -> Array:
-        """``prod_a K_ja``."""
-        return self._product(slice(j, j + 1), parts).reshape(self.n_samples, -1)
-
-    def start(self, a: Array) -> Array:
-        """Return ``a a'``."""
-        return np.multiply.outer(a, a)
-
-    def multiply(self, state: Array, j: int, parts: Parts) -> Array:
-        """Return ``M o prod_a K_ja``."""
-        return state * self.gram(j, parts) if parts else state
-
-    def mass(self, state: Array, power: Array | None) -> float:
-        """``<M, P>``."""
-        return max(float(state.sum() if power is None else np.vdot(state, power)), 0.0)
-
-    def masses(self, state: Array, power: Array | None, parts: Parts = ONE) -> Array:
-        """``<M o P, prod_a K_ja>``."""
-        weights = (state if power is None else state * power).ravel()
-        if parts == ONE:
-            return np.maximum(self._flat @ weights, 0.0)
-        found = [float(self.gram(j, parts).ravel() @ weights) for j in range(self.n_base)]
-        return np.maximum(np.array(found), 0.0)
-
-    def pair_masses(self, state: Array, rows: slice, first: int, levels: Levels) -> Array:
-        """``<M o K_ja, K_kb>``."""
-        flat = self._product(slice(first, None), levels[1:])
-        left = self._product(rows, levels[:1]) * state.ravel()
-        return np.maximum(left @ flat.T, 0.0)
-
-    def tail_masses(self, states: Array, rows: Array, cols: Array, levels: Levels) -> Array:
-        """``<M o K_ja, K_kb>``."""
-        pairs = self._product(rows, levels[:1]) * self._product(cols, levels[1:])
-        return np.maximum(states.reshape(len(states), -1) @ pairs.T, 0.0)
-
-    def pair_vectors(self, rows: Array, cols: Array, parts: Parts) -> Array:
-        """``prod_a K_ja[rows, cols]``."""
-        places = rows * self.n_samples + cols
-        return np.array([self.gram(j, parts).ravel()[places] for j in range(self.n_base)])
-
-    def pair_weights(self, state: Array, rows: Array, cols: Array) -> Array:
-        """``M[rows, cols]``, doubled off the diagonal."""
-        return state[rows, cols] * np.where(rows == cols, 1.0, 2.0)
-
-    def stack(self, indices: Sequence[Index]) -> GramStack:
-        """Return the products of the Gram matrices in full."""
-        size = 8 * len(indices) * self.n_samples**2
-        if size > LARGEST_STACK:
-            raise MemoryBudgetError(
-                f"{len(indices)} products of Gram matrices of {self.n_samples} samples take {size / 2**30:.1f} GiB; "
-                "lower max_kernels or n_steps, or use linear base kernels, which take one vector each."
-            )
-        grams = np.ones((len(indices), self.n_samples, self.n_samples))
-        with np.errstate(over="ignore", under="ignore"):
-            for gram, index in zip(grams, indices, strict=True):
-                for j, level in with_levels(index):
-                    gram *= self.gram(j, (level,))
-                gram *= self.unit ** len(index)
-        return DenseStack(finite_products(grams))
-
-    def factors(self, index: Index, parts: Sequence[Part]) -> tuple[Sequence[Part], float]:
-        """Return the base kernels."""
-        divided = prod(self.scale(j, level) for j, level in with_levels(index))
-        return [parts[j] for j in index], 1.0 / divided
 
 
 def check_gram_memory(n_base: int, n_samples: int) -> None:

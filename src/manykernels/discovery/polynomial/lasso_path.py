@@ -17,17 +17,16 @@ from scipy.linalg import cho_factor, cho_solve
 from sklearn.exceptions import ConvergenceWarning as SlowConvergence
 from sklearn.linear_model import lasso_path
 
-from manykernels.discovery.polynomial.descent import (
-    NEWCOMERS,
-    PATH_ROUNDS,
-    PATH_SWEEPS,
-    PATH_TOL,
-    PATH_VIOLATION,
-    SUPPORT_SWEEPS,
-    SUPPORT_TURNS,
-)
 from manykernels.discovery.polynomial.product_bases import Index
 from manykernels.validation.arrays import Array
+
+# Numbers that follow from no theorem: they decide the time, not what is certified.
+NEWCOMERS = 50  # products that enter after a survey
+PATH_ROUNDS = 5  # surveys at one strength
+PATH_SWEEPS, PATH_TOL = 2000, 1e-4  # of coordinate descent; the square of a share of the strength
+SUPPORT_SWEEPS, SUPPORT_TURNS = 30, 4  # after which signs are taken as known; coefficients that vanish on the way
+PATH_VIOLATION = 1e-2  # of the strength, by which the largest score may exceed it
+
 
 # The lasso on a few features: coordinate descent until the support hardly changes, then the exact point of it.
 

@@ -10,33 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from manykernels.discovery.base import Candidate, Found, solve_quietly
-from manykernels.discovery.family_certificate import family_certificate, with_dual
-from manykernels.discovery.polynomial.cross_validation import Rows, fold_of, surveyed_family
-from manykernels.discovery.polynomial.descent import (
-    CERTIFIED_STEPS,
-    DESCENT,
-    DRAWS,
-    FIRST_NORM,
-    FULL_SHARE,
-    GROWTH,
-    KEPT_SHARE,
-    LATER_NORM,
-    LEAST_GROWTH,
-    LEAST_SECONDS,
-    PATH_LENGTH,
-    RESTRICTED_SHARE,
-    SECOND_STEP,
-    STAGE,
-    STAGE_GAP,
-    STRONGEST,
-    MirrorDescent,
-)
+from manykernels.discovery.base import Candidate, Found, family_certificate, solve_quietly, with_dual
+from manykernels.discovery.polynomial.cross_validation import PATH_LENGTH, SECOND_STEP, Rows, fold_of, surveyed_family
+from manykernels.discovery.polynomial.descent import MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import FamilyNorm, family_norm, norm_cost
 from manykernels.discovery.polynomial.lasso_path import follow
-from manykernels.discovery.polynomial.product_bases import Index
-from manykernels.discovery.polynomial.rank_one_base import RankOneBase
+from manykernels.discovery.polynomial.product_bases import Index, RankOneBase
 from manykernels.discovery.polynomial.sampling import InteractionSampler
 from manykernels.grams import GramStack
 from manykernels.objective.certificate import Certificate
@@ -45,6 +25,21 @@ from manykernels.solvers import Solution
 from manykernels.solvers.learners.learners import fit_learner
 from manykernels.solvers.solution import Model
 from manykernels.validation.arrays import Array
+
+# Numbers that follow from no theorem: they decide the time, not what is certified.
+LEAST_GROWTH = 50  # kernels added a round
+GROWTH = 0.5  # or this share of those there are
+DRAWS = 50  # where products cannot be enumerated
+STRONGEST = 0.1  # share of the strength at which the dual penalty of the zero model equals its loss
+STAGE = 10.0  # factor between strengths
+FULL_SHARE, KEPT_SHARE = 0.5, 0.2  # of max_kernels: when a stronger penalty stops, and what it hands on
+STAGE_GAP = 0.1  # relative, over the family, at which a stronger penalty has done its work
+RESTRICTED_SHARE = 0.1  # of tol: how closely the model on the kernels found is solved
+CERTIFIED_STEPS = 1.5  # factor from one certified step to the next
+FIRST_NORM, LATER_NORM = 0.05, 0.2  # of the time left: the constant model is where a search begins, not ends
+DESCENT = 0.5  # of the time limit: a search that is to polish must come to it
+LEAST_SECONDS = 0.1  # of a restricted solve when time is over: its answer is the last one to be certified
+
 
 # Where a search at ``p = 1`` begins: the products of the lasso path down to its strength.
 

@@ -9,14 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from manykernels.discovery.base import Candidate, Discovery, Limits, checked_limits, random_generator, run_search
+from manykernels.discovery.base import (
+    Candidate,
+    Discovery,
+    Limits,
+    checked_limits,
+    learner_certificate,
+    random_generator,
+    run_search,
+)
 from manykernels.discovery.families.base import KernelFamily
 from manykernels.discovery.families.search import FamilySearch, SearchSettings, checked_settings
-from manykernels.discovery.family_certificate import learner_certificate
 from manykernels.discovery.one_stage.greedy import make_learner
 from manykernels.discovery.one_stage.mixture import Learner, Mixture, candidate
-from manykernels.discovery.two_stage.ascents import AscentSettings
-from manykernels.discovery.two_stage.first_stage import AlignedKernel, align_family
+from manykernels.discovery.two_stage.first_stage import AlignedKernel, AscentSettings, align_family
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss
 from manykernels.solvers import Solution, Status

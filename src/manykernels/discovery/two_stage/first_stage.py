@@ -2,23 +2,248 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from manykernels.alignment.metrics import SMALLEST_SHARE
+from manykernels.alignment.metrics import SMALLEST_SHARE, cosine
+from manykernels.alignment.nonnegative import nonnegative_quadratic
 from manykernels.discovery.base import Limits, checked_limits, random_generator
-from manykernels.discovery.families.pairs import PairWeights
-from manykernels.discovery.families.search import FamilySearch
+from manykernels.discovery.families.base import PairWeights
+from manykernels.discovery.families.search import BestMember, FamilySearch
 from manykernels.discovery.one_stage.mixture import Mixture
-from manykernels.discovery.two_stage.ascents import AscentSettings, Step, chosen_ascent, corrected_weights
-from manykernels.discovery.two_stage.target_space import TargetSpace
+from manykernels.discovery.two_stage.target_space import LARGEST_STEP, TargetSpace, alignment_step, distance_step
+from manykernels.exceptions import InvalidInputError
+from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.solvers import Status
 from manykernels.solvers.run import Run
 from manykernels.validation.arrays import Array, check_choice, check_positive, check_positive_vector, check_vector
 from manykernels.validation.parameters import check_instance
+
+# The ways in which kernels are added to resemble the ideal one: as published, and with all weights found anew.
+
+
+UPDATES = ("corrective", "published")
+CROWDED = 0.99  # total weight above which the scale of the simplex is taken to be in the way
+
+
+@dataclass(frozen=True)
+class AscentSettings:
+    """How weights change when a kernel is added in two-stage learning.
+
+    Parameters
+    ----------
+    update : {"corrective", "published"}, default="corrective"
+        "corrective" finds the weights of all kernels found anew, by non-negative least squares; "published" gives the
+        new kernel the step of Algorithm 7 or 8 and leaves the others as they are, or shrinks them alike.
+    largest_step : float, default=1.0
+        ``eta_max`` of Algorithm 7, for the published steps.
+    epsilon : float, default=0.0
+        Share of the identity from which Algorithm 7 starts, and which stays in the sum whose alignment grows. With 0,
+        and with corrective weights, the identity gives the first direction only.
+
+    Raises
+    ------
+    InvalidInputError
+        If a parameter cannot be used.
+
+    Examples
+    --------
+    >>> from manykernels.discovery import AscentSettings
+    >>> AscentSettings("published", largest_step=0.5)
+    AscentSettings(update='published', largest_step=0.5, epsilon=0.0)
+    """
+
+    update: str = "corrective"
+    largest_step: float = LARGEST_STEP
+    epsilon: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_choice(self.update, UPDATES, "update")
+        check_positive(self.largest_step, "largest_step")
+        check_positive(self.epsilon, "epsilon", allow_zero=True)
+        if self.update == "corrective" and (self.largest_step != LARGEST_STEP or self.epsilon > 0):
+            raise InvalidInputError(
+                f"largest_step={self.largest_step:g} and epsilon={self.epsilon:g} belong to the steps of Algorithm 7: "
+                'set update="published", or leave them out.'
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Weights on the way, their alignment, and what the search increases, equal to it at the best scale.
+
+    To a run it is a certified model, whose objective is a distance to the ideal kernel; what a learner adds is empty.
+    """
+
+    mixture: Mixture
+    alignment: float
+    merit: float
+    growth: float = np.inf
+    intercept: float = 0.0
+    passes: float = 0.0
+    newton_steps: int = 0
+
+    @property
+    def kernel_weights(self) -> Array:
+        """The weights."""
+        return self.mixture.weights
+
+    @property
+    def dual_coef(self) -> Array:
+        """None: there is no learner yet."""
+        return np.zeros(0)
+
+    @property
+    def certificate(self) -> Certificate:
+        """A distance to the ideal kernel, as a value to be made small."""
+        return Certificate.from_values(1.0 - self.merit, 0.0, 1.0, KKTResiduals(0.0, 0.0, 0.0, 0.0, 0.0))
+
+
+Ascent = Callable[[FamilySearch, TargetSpace, np.random.Generator], Iterator[Step]]
+
+
+def chosen_ascent(criterion: str, settings: AscentSettings) -> Ascent:
+    """Return the steps of a criterion in the way that the settings say."""
+    if settings.update == "corrective":
+        return lambda search, space, rng: _correct(search, space, rng, spread=criterion == "alignment")
+    if criterion == "alignment":
+        return lambda search, space, rng: _ascend(search, space, rng, settings)
+    if settings.largest_step != LARGEST_STEP or settings.epsilon > 0:
+        raise InvalidInputError(
+            f"largest_step={settings.largest_step:g} and epsilon={settings.epsilon:g} belong to Algorithm 7: set "
+            'criterion="alignment", or leave them out.'
+        )
+    return _approach
+
+
+def corrected_weights(space: TargetSpace, mixture: Mixture) -> tuple[Array, Array]:
+    """Return the weights whose sum is nearest to the ideal kernel, centered, and that sum.
+
+    Its direction is that of the largest alignment, too: no other weights of these kernels do better.
+    """
+    parts = np.array([space.centered(gram).ravel() for gram in mixture.grams])
+    return _nearest(parts, space.ideal.ravel())
+
+
+def _nearest(parts: Array, ideal: Array) -> tuple[Array, Array]:
+    """Return the weights of rows whose sum is nearest to a vector, and that sum as a square matrix."""
+    sizes = np.linalg.norm(parts, axis=1)
+    live = sizes > SMALLEST_SHARE * float(np.max(sizes, initial=0.0))
+    units = np.divide(parts, sizes[:, None], out=np.zeros_like(parts), where=live[:, None])
+    products = units @ units.T
+    np.fill_diagonal(products, 1.0)
+    theta = nonnegative_quadratic(products, units @ ideal)
+    side = round(np.sqrt(len(ideal)))
+    weights = np.divide(theta, sizes, out=np.zeros_like(theta), where=live)
+    return weights, (theta @ units).reshape(side, side)
+
+
+def _correct(search: FamilySearch, space: TargetSpace, rng: np.random.Generator, *, spread: bool) -> Iterator[Step]:
+    """Add the member along which the distance to the ideal kernel falls fastest, and find all weights anew.
+
+    Where weights are the best of their kernels, this is the direction of steepest ascent of the alignment as well.
+    """
+    ideal, mixture = space.ideal, Mixture()
+    parts = np.zeros((0, ideal.size))
+    residual, norm = _first_ascent(space, ideal) if spread else (ideal, float(np.linalg.norm(ideal)))
+    while True:
+        best = _best_member(search, space, residual, norm, mixture, rng)
+        mixture, new = mixture.with_member(search, best.parameter)
+        if new == len(parts):
+            parts = np.vstack([parts, space.centered(mixture.grams[new]).ravel()])
+        weights, kernel = _nearest(parts, ideal.ravel())
+        mixture, value = mixture.weighted(weights), cosine(kernel, ideal)
+        yield Step(mixture, value, value)
+        residual = ideal - kernel
+        norm = float(np.linalg.norm(residual))
+
+
+def _ascend(
+    search: FamilySearch, space: TargetSpace, rng: np.random.Generator, settings: AscentSettings
+) -> Iterator[Step]:
+    """Algorithm 7: steepest ascent on the centered alignment.
+
+    The thesis starts from ``epsilon C`` and keeps it. Where some identity helps the alignment, all steps then are of
+    the order of epsilon and the identity stays in the sum, though no kernel of the model holds it. So it only gives the
+    first direction here, and the first kernel has weight one, unless epsilon is asked for.
+    """
+    ideal, mixture = space.ideal, Mixture()
+    kernel = settings.epsilon * space.identity if settings.epsilon > 0 else None
+    own = np.zeros_like(ideal)  # the kernels without the identity
+    while True:
+        direction, norm = _first_ascent(space, ideal) if kernel is None else _ascent(kernel, ideal)
+        best = _best_member(search, space, direction, norm, mixture, rng)
+        mixture, new = mixture.with_member(search, best.parameter)
+        member = space.centered(mixture.grams[new])
+        step = LARGEST_STEP if kernel is None else alignment_step(kernel, member, ideal, settings.largest_step)
+        kernel = step * member if kernel is None else kernel + step * member
+        own = own + step * member
+        weights = mixture.weights.copy()
+        weights[new] += step
+        mixture = mixture.weighted(weights)
+        yield Step(mixture, cosine(own, ideal), cosine(kernel, ideal))
+
+
+def _first_ascent(space: TargetSpace, ideal: Array) -> tuple[Array, float]:
+    """Return the direction of ascent from the identity of all samples that the weights count, and its norm.
+
+    Copies of a sample are different samples to the identity. What a kernel, which cannot tell them apart, sees of it is
+    ``space.identity``; but its squared norm is the number of samples counted less one.
+    """
+    share, square = float(np.vdot(space.identity, ideal)), space.n_counted - 1.0
+    if square <= 0:
+        return ideal, float(np.linalg.norm(ideal))
+    norm = np.sqrt(max(float(np.vdot(ideal, ideal)) - share**2 / square, 0.0))
+    return ideal - share / square * space.identity, float(norm)
+
+
+def _ascent(kernel: Array, ideal: Array) -> tuple[Array, float]:
+    """Return ``K* - <K, K*> / ||K||^2 K``, the direction of F' (5.7), and its norm."""
+    square = float(np.vdot(kernel, kernel))
+    direction = ideal - float(np.vdot(kernel, ideal)) / square * kernel if square > 0 else ideal
+    return direction, float(np.linalg.norm(direction))
+
+
+def _approach(search: FamilySearch, space: TargetSpace, rng: np.random.Generator) -> Iterator[Step]:
+    """Algorithm 8: Frank-Wolfe on the distance to the ideal kernel over ``beta`` times the simplex with 0."""
+    n_samples, ideal, mixture = len(space.target), space.ideal, Mixture()
+    current, beta, whole = np.zeros((n_samples, n_samples)), 0.0, float(np.linalg.norm(ideal))
+    while True:
+        residual = ideal - current
+        best = _best_member(search, space, residual, float(np.linalg.norm(residual)), mixture, rng)
+        mixture, new = mixture.with_member(search, best.parameter)
+        member = space.centered(mixture.grams[new])
+        beta = _grown_scale(beta, mixture, member, ideal)
+        toward = best.value > 0
+        vertex = beta * member if toward else np.zeros_like(member)
+        step = distance_step(current, vertex, ideal)
+        weights = (1 - step) * mixture.weights
+        weights[new] += step * beta * toward
+        current = (1 - step) * current + step * vertex
+        mixture = mixture.weighted(weights)
+        # The share of the ideal kernel that is explained; under exact steps it grows, which the alignment need not.
+        missing = float(np.linalg.norm(ideal - current) / whole) ** 2 if whole > 0 else 1.0
+        yield Step(mixture, cosine(current, ideal), np.sqrt(max(1.0 - missing, 0.0)))
+
+
+def _grown_scale(beta: float, mixture: Mixture, member: Array, ideal: Array) -> float:
+    """Return the scale of the simplex: that of the best single member, doubled while the weights fill it."""
+    if beta == 0:
+        size = float(np.vdot(member, member))
+        return 2 * max(float(np.vdot(member, ideal)) / size, np.finfo(np.float64).tiny) if size > 0 else 1.0
+    return 2 * beta if mixture.weights.sum() > CROWDED * beta else beta
+
+
+def _best_member(
+    search: FamilySearch, space: TargetSpace, matrix: Array, norm: float, mixture: Mixture, rng: np.random.Generator
+) -> BestMember:
+    """Return the member whose centered Gram matrix has the largest product with ``matrix``, scaled to norm one."""
+    adjoint = space.adjoint(matrix)
+    return search.maximize(PairWeights(adjoint / norm if norm > 0 else adjoint), near=mixture.parameters, rng=rng)
+
 
 CRITERIA = ("alignment", "distance")
 

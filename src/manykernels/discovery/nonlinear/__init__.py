@@ -1,1 +1,0 @@
-"""One polynomial kernel whose columns have learned weights (NLMKL)."""
