@@ -76,7 +76,7 @@ X, y = np.ones((40, 1)), rng.normal(size=40)
 model = made(MKLRegressor, kernels=KernelBank.per_feature(widths=[1.0]), alpha="auto").fit(X, y)
 print(f"{model.solution_.status}, gap {model.dual_gap_:.1e}")
 """,
-        "tests/estimators/test_default_strength.py",
+        "tests/estimators/test_strength.py",
     ),
     Case(
         "7", "Cox on factors, products on one column, tol=1e-7",
@@ -161,7 +161,7 @@ X = rng.normal(size=(60, 4)); y = X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=60)
 one, two = (PolynomialMKL().fit(X, y).predict(X) for _ in range(2))
 print(f"{abs(one - two).max():.1e}")
 """,
-        "tests/estimators/test_seeds.py",
+        "tests/estimators/test_parameters_seeds.py",
     ),
     Case(
         "-", "survival CV of a penalty that keeps every kernel (found by the fuzzer)",

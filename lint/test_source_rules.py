@@ -19,6 +19,16 @@ GALLERY = ROOT / "docs" / "gallery"  # built from examples/gallery
 
 MODULE_LINES = 500  # without docstrings: what a contract has to say of its methods is no reason to cut it in two
 FUNCTION_LINES = 60
+# Tests of no one module: what all searches or estimators refuse, scikit-learn's checks, Ctrl-C, classes of users.
+OF_NO_MODULE = {
+    "tests/discovery/test_bad_inputs.py",
+    "tests/estimators/test_bad_inputs.py",
+    "tests/estimators/test_interrupts.py",
+    "tests/estimators/test_sklearn_contract.py",
+    "tests/objective/test_custom.py",
+}
+# Folders of tests that mirror something else: the repository, independent answers, the fuzzer, the experiments.
+OTHER_MIRRORS = {"meta", "oracles", "fuzz", "experiments"}
 COMPARISONS = {"allclose", "array_equal", "isclose", "array_equiv"}
 
 # Written so that no pattern matches its own line.
@@ -98,6 +108,19 @@ def long_functions(source: str, limit: int) -> list[str]:
     return found
 
 
+def named_after_nothing(tests: list[str], modules: set[str]) -> set[str]:
+    """Return files of tests that are named after no module: ``test_path.py``, or ``test_path_of_counts.py`` for a part.
+
+    Folders of the package count as modules.
+    """
+    named = {path for path in tests if any(_is_of(path, module) for module in modules)}
+    return {path for path in tests if not OTHER_MIRRORS & set(Path(path).parts)} - named
+
+
+def _is_of(path: str, module: str) -> bool:
+    return f"{Path(path).stem}_".startswith(f"test_{module}_")
+
+
 def relative(path: Path) -> str:
     """Return the path below the root, as the name of a test case."""
     return str(path.relative_to(ROOT))
@@ -142,6 +165,14 @@ def test_text_names_no_machine() -> None:
 def test_no_package_index_is_named() -> None:
     settings = [ROOT / name for name in ("Makefile", ".ci/run", "pyproject.toml")]
     assert offenders(settings, lambda text: matches(PACKAGE_INDEX, text)) == {}
+
+
+def test_tests_are_named_after_modules() -> None:
+    modules = {path.parent.name if path.name == "__init__.py" else path.stem for path in SOURCES}
+    tests = [relative(path) for path in (ROOT / "tests").rglob("test_*.py")]
+    assert named_after_nothing(tests, modules) == OF_NO_MODULE
+    names = ["tests/a/test_path.py", "tests/a/test_path_of_counts.py", "tests/a/test_paths.py", "tests/meta/test_b.py"]
+    assert named_after_nothing(names, {"path"}) == {"tests/a/test_paths.py"}
 
 
 def test_the_rules_cover_the_repository() -> None:

@@ -312,7 +312,7 @@ def test_bad_parameters_are_explained() -> None:
 
 
 def test_too_many_products_of_dense_grams_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("manykernels.discovery.polynomial.discovery.LARGEST_STACK", 1000)
+    monkeypatch.setattr("manykernels.discovery.polynomial.product_bases.LARGEST_STACK", 1000)
     with pytest.raises(MemoryBudgetError, match="2 products of Gram matrices of 9 samples"):
         GramBase(np.ones((2, N, N))).stack([(0, 1), (1, 1)])
 
