@@ -257,7 +257,9 @@ def _wrong_rows(bank: Any, rows: Any) -> Iterator[str]:
         if rows.positions is not None and not is_index(rows.positions, n_rows, len(bank.training_ids)):
             yield "support.positions"
         return
-    shapes = [(n_rows, len(group.positions)) for group in bank.groups]
+    shapes = [
+        (n_rows, len(group.positions) if group.features is None else group.features.n_places) for group in bank.groups
+    ]
     if rows.keys != tuple(group.key for group in bank.groups) or len(rows.data) != len(shapes):
         yield "support.keys"
     elif not all(are_points(points, shape) for points, shape in zip(rows.data, shapes, strict=True)):

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import issparse
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.bank.columns import BY_COLUMNS, NUMBERS, Table
+from manykernels.kernels.bank.columns import BY_COLUMNS, NUMBERS, OBJECTS, Table
 from manykernels.kernels.bank.constructors import BankConstructors
 from manykernels.kernels.bank.contract import BankParameters
 from manykernels.kernels.bank.fitted import FittedBank
@@ -27,7 +27,7 @@ from manykernels.kernels.bank.prepared import FEW_COLUMNS, Prepared
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.kernels.specs.widths import MedianDistances
-from manykernels.kernels.tables.encoding import Encoding
+from manykernels.kernels.tables.encoding import Encoding, MixedRows, numbers_of
 from manykernels.kernels.tables.issues import check_missing, entry_issues, refuse, warn_of_masks
 from manykernels.kernels.tables.kinds import READ_AS
 from manykernels.kernels.tables.sparse import compressed, stored_issues
@@ -159,7 +159,7 @@ class KernelBank(BankParameters, BankConstructors):
         """
         return self._learn(*self.fit_columns(X))
 
-    def fit_columns(self, X: Any) -> tuple[FittedBank, Array]:
+    def fit_columns(self, X: Any) -> tuple[FittedBank, Any]:
         """Learn columns, widths and standardization, but neither centering nor normalization, which look at kernels.
 
         Parameters
@@ -171,7 +171,7 @@ class KernelBank(BankParameters, BankConstructors):
         -------
         FittedBank
             With ``scales`` of one, no normalization and no centering.
-        ndarray of shape (n, n_used)
+        ndarray of shape (n, n_used), or `MixedRows` if a kernel reads objects
             The columns in use as numbers, standardized; NaN where something is missing.
 
         Raises
@@ -190,11 +190,13 @@ class KernelBank(BankParameters, BankConstructors):
         kernels = self.expand(table)
         used = _used(kernels)
         values = self._checked(table, kernels, used)
+        held = values
         encodings: tuple[Encoding, ...] = ()
         means = np.zeros(len(used))
         deviations, shifts = means + 1.0, means
         if not table.is_sparse:  # whose rows are read as they are
-            encodings = tuple(table.encoding(j) for j in used)
+            encodings = _encodings(table, kernels, used)
+            values = numbers_of(held)
             means, deviations = self._statistics(values, encodings)
             own = isinstance(table.data, np.ndarray) and not np.may_share_memory(values, table.data)
             by_columns = len(values) >= BY_COLUMNS
@@ -214,7 +216,7 @@ class KernelBank(BankParameters, BankConstructors):
             missing=self.missing,
             sparse=table.is_sparse,
         )
-        return bare, values
+        return bare, replace(held, numbers=values) if isinstance(held, MixedRows) else values
 
     def _check_sparse(self) -> None:
         """Refuse what would fill columns that are mostly zeros."""
@@ -248,10 +250,10 @@ class KernelBank(BankParameters, BankConstructors):
         shifts[asked] = present_medians(values[:, asked])
         return shifts
 
-    def _learn(self, bare: FittedBank, values: Array) -> tuple[FittedBank, Prepared]:
+    def _learn(self, bare: FittedBank, values: Any) -> tuple[FittedBank, Prepared]:
         """Learn centering and normalization from the columns in use, NaN where something is missing."""
         if not bare.sparse:  # whose rows have no gaps
-            warn_of_masks(bare.names, bare.positions, bare.used, values, self.missing)
+            warn_of_masks(bare.names, bare.positions, bare.used, numbers_of(values), self.missing)
         points = bare.points(values)
         bank = replace(bare, normalize=self.normalize, center=bool(self.center))
         present = np.ones((1, points.n_samples)) if points.factors is None else points.factors
@@ -273,18 +275,20 @@ class KernelBank(BankParameters, BankConstructors):
             refuse(stored_issues(rows, table, used))
             return rows
         problems = {found.column: found for entry in self.kernels for found in entry.issues(table)}
+        objects = _object_columns(kernels)
         for _, spec, positions in kernels:
             needs = f"{spec.label} needs numbers"
-            for place, j in enumerate(positions):
+            for place, j in enumerate(positions) if spec.family != "features" else ():
                 for found in table.unreadable(j, spec.reads(place), needs):
                     problems.setdefault(found.column, found)
-        readable = [int(j) for j in used if table.kind(j) in READ_AS]
-        values = table.codes(readable)
+        readable = [int(j) for j in used if j in objects or table.kind(j) in READ_AS]
+        found_objects = {place: table.objects(j) for place, j in enumerate(readable) if j in objects}
+        values = table.codes(readable, _encodings(table, kernels, readable))
         every = table.names
         names = [every[j] for j in readable]
         gaps = entry_issues(values, table.lacking(readable), names, self.missing)
         refuse([*problems.values(), *gaps])
-        return values
+        return MixedRows(values, found_objects) if found_objects else values
 
     def check(self, X: Any) -> None:
         """Check that the kernels can read the columns which they use; a Table remembers what was found.
@@ -338,6 +342,11 @@ class KernelBank(BankParameters, BankConstructors):
         _check_unique([name for name, _, _ in kernels])
         for name, spec, positions in kernels:
             spec.check_columns(len(positions), f"Kernel {name!r}")
+            if spec.family == "features" and self.center:
+                raise InvalidInputError(
+                    f"Kernel {name!r} reads objects by sparse features, which centering would fill. Take center=False: "
+                    "the intercept of the model stands for what centering removes."
+                )
         return kernels
 
     def resolve(self, X: Any) -> Self:
@@ -471,6 +480,18 @@ def resolve_specs(kernels: Sequence[NamedKernel], values: Array, used: Array) ->
 def _used(kernels: Sequence[NamedKernel]) -> Array:
     """Return the positions of the columns that some kernel uses, increasing."""
     return np.array(sorted({j for _, _, positions in kernels for j in positions}))
+
+
+def _object_columns(kernels: Sequence[NamedKernel]) -> set[int]:
+    """Return the columns that some kernel reads as objects."""
+    return {positions[0] for _, spec, positions in kernels if spec.family == "features"}
+
+
+def _encodings(table: Table, kernels: Sequence[NamedKernel], used: Any) -> tuple[Encoding, ...]:
+    """Return how columns become numbers; those that are read as objects alone have none."""
+    objects = _object_columns(kernels)
+    coded = {j for _, spec, positions in kernels if spec.family != "features" for j in positions} if objects else set()
+    return tuple(OBJECTS if j in objects and j not in coded else table.encoding(j) for j in map(int, used))
 
 
 def _check_unique(names: list[str]) -> None:

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array, issparse
 from sklearn.utils.validation import check_array
 
 from manykernels.exceptions import InvalidInputError, InvalidInputTypeError
+from manykernels.kernels.specs.objects import as_objects
 from manykernels.kernels.tables.encoding import Encoding, select_columns, some
 from manykernels.kernels.tables.issues import ColumnIssue, entry_issues, refuse
 from manykernels.kernels.tables.kinds import READ_AS, describe, kind_of, kind_of_dtype
@@ -21,7 +22,7 @@ from manykernels.kernels.tables.sparse import REFUSAL, compressed, is_sparse_fra
 from manykernels.kernels.tables.views import Views
 from manykernels.validation.arrays import BEYOND_FLOATS, Array, check_readable
 
-NUMBERS = Encoding()
+NUMBERS, OBJECTS = Encoding(), Encoding("objects")
 BY_COLUMNS = (
     50_000  # rows from which on tables that are made here are in column order, as those want them who take many
 )
@@ -171,18 +172,31 @@ class Table:
             return np.asarray(self.data if whole else self.data[:, positions], dtype=np.float64, order=order)
         chosen = [self.encoding(j) for j in positions] if encodings is None else list(encodings)
         self._read_new(
-            [j for j, given in zip(positions, chosen, strict=True) if self._encodings.setdefault(j, given) == given]
+            [
+                j
+                for j, given in zip(positions, chosen, strict=True)
+                if given != OBJECTS and self._encodings.setdefault(j, given) == given
+            ]
         )
         return (
             np.array(
                 [
-                    self._read[j] if self._encodings[j] == given else given.encode(self.data.iloc[:, j])
+                    self._read[j] if self._encodings.get(j) == given else given.encode(self.data.iloc[:, j])
                     for j, given in zip(positions, chosen, strict=True)
                 ]
             )
             .reshape(len(positions), len(self))
             .T
         )
+
+    def objects(self, column: int) -> Array:
+        """Return a column as it is, (n,) object, None where nothing is known."""
+        if not isinstance(self.data, pd.DataFrame):
+            raise InvalidInputError(
+                f"Column {self.names[column]!r} is to be read as objects, such as sequences, and arrays hold numbers. "
+                'Pass a DataFrame: pd.DataFrame({"dna": sequences}).'
+            )
+        return as_objects(self.data.iloc[:, column])
 
     def compressed(self, positions: Sequence[int] | Array) -> csr_array:
         """Return columns as sparse rows, (n, k) in canonical form."""

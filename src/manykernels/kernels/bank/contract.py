@@ -89,7 +89,7 @@ class Group:
 
     Attributes
     ----------
-    family : {"squared_distance", "inner_product", "other", "missing"}
+    family : {"squared_distance", "inner_product", "features", "other", "missing"}
         Kernels of the first two share one matrix of squared distances or inner products and have
         ``from_squared_distance`` or ``from_inner_product``; others are called on the points, which tell those of the
         last what is missing.
@@ -101,6 +101,8 @@ class Group:
         The kernels themselves, in the order of ``kernels``.
     column_widths : tuple of float or None
         Widths by which the points are already divided.
+    features : ObjectKernel or None
+        Whose sparse features the points are, of kernels of objects.
     """
 
     family: str
@@ -108,11 +110,13 @@ class Group:
     kernels: tuple[int, ...]
     specs: tuple[KernelSpec, ...]
     column_widths: tuple[float, ...] | None = None
+    features: Any = None
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What its kernels share: ``(family, positions, column_widths)``."""
-        return self.family, self.positions, self.column_widths
+        """What its kernels share: ``(family, positions, column_widths)``, and features they have in common."""
+        shared = self.family, self.positions, self.column_widths
+        return shared if self.features is None else (*shared, self.features)
 
 
 class PreparedRows(ABC):

@@ -18,7 +18,7 @@ from manykernels.kernels.bank.normalization import centered_diagonal, check_diag
 from manykernels.kernels.bank.prepared import Prepared, build_groups, prepare_points
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.distances import SparsePoints, squared_distances
-from manykernels.kernels.tables.encoding import Encoding
+from manykernels.kernels.tables.encoding import Encoding, MixedRows, numbers_of
 from manykernels.kernels.tables.issues import entry_issues, refuse
 from manykernels.kernels.tables.sparse import stored_issues
 from manykernels.validation.arrays import Array, check_finite, check_indices
@@ -44,6 +44,9 @@ def evaluate_group(
         shared = _distances(points, others, norms, other_norms)
         for slot, spec in zip(slots, specs, strict=True):
             spec.from_squared_distance(shared, out=out[slot])
+    elif group.family == "features":
+        for slot, spec in zip(slots, specs, strict=True):
+            out[slot] = spec.of_points(points, others)
     elif group.family == "inner_product":
         shared = points.inner(others) if isinstance(points, SparsePoints) else points @ others.T
         for slot, spec in zip(slots, specs, strict=True):
@@ -70,9 +73,11 @@ def raw_diagonal(spec: KernelSpec, points: Any, norms: Array) -> Array:
     """Return ``k(x, x)`` from the points of the kernel's group and their squared norms, (n,) float64."""
     if spec.family in ("other", "missing"):
         return spec.diag(points)
+    family: Any = spec
+    if spec.family == "features":
+        return np.asarray(family.diag_of_points(points))
     if spec.unit_diagonal:
         return np.ones(len(points))
-    family: Any = spec
     if spec.family == "squared_distance":
         return family.from_squared_distance(np.zeros(len(points)))
     return family.from_inner_product(norms)
@@ -155,6 +160,13 @@ class FittedBank(FittedKernels[Prepared]):
         return np.array(sorted({j for columns in self.positions for j in columns}), dtype=np.int64)
 
     @cached_property
+    def object_columns(self) -> tuple[int, ...]:
+        """Which of the used columns some kernel reads as objects."""
+        own = {columns[0] for spec, columns in zip(self.specs, self.positions, strict=True)
+               if spec.family == "features"}  # fmt: skip
+        return tuple(np.searchsorted(self.used, sorted(own)).tolist())
+
+    @cached_property
     def groups(self) -> tuple[Group, ...]:
         """Kernels that share squared distances, inner products or points."""
         return build_groups(self.specs, self.positions)
@@ -208,7 +220,7 @@ class FittedBank(FittedKernels[Prepared]):
         """
         return self.normalized(self.points(self.values(X)))
 
-    def values(self, X: Any) -> Array:
+    def values(self, X: Any) -> Any:
         """Check rows once, and return the used columns as numbers, standardized.
 
         Parameters
@@ -218,7 +230,7 @@ class FittedBank(FittedKernels[Prepared]):
 
         Returns
         -------
-        (n, n_used) float64
+        (n, n_used) float64, or `MixedRows` if a kernel reads objects
             NaN where a value is missing, if ``missing`` allows it.
 
         Raises
@@ -230,7 +242,9 @@ class FittedBank(FittedKernels[Prepared]):
         places = locate_columns(table, self.used, self.n_features, self.feature_names)
         if self.sparse:
             return self._compressed(table, places)
-        return standardized(self._read(table, places), self.column_means, self.column_scales)
+        values = standardized(self._read(table, places), self.column_means, self.column_scales)
+        objects = {at: table.objects(places[at]) for at in self.object_columns}
+        return MixedRows(values, objects) if objects else values
 
     def _compressed(self, table: Table, places: tuple[int, ...]) -> Any:
         """Return columns as sparse rows, which have no gaps."""
@@ -370,14 +384,16 @@ class FittedBank(FittedKernels[Prepared]):
         present = 1.0 if points.factors is None else points.factors
         return replace(points, factors=np.array(factors) * present)
 
-    def points(self, values: Array) -> Prepared:
+    def points(self, values: Any) -> Prepared:
         """Return the used columns (n, n_used), already standardized, as points without normalization.
 
         NaN is missing: the factors of the points are zero in the kernels of that column.
         """
-        rows, gaps = (csr_array(values), None) if self.sparse else (values, np.isnan(values))
+        numbers = numbers_of(values)
+        rows, gaps = (csr_array(numbers), None) if self.sparse else (numbers, np.isnan(numbers))
         known = gaps is None or not gaps.any()
-        return prepare_points(self.groups, self.names, rows, self.used, self.shifts, None if known else gaps)
+        objects = values.objects if isinstance(values, MixedRows) else {}
+        return prepare_points(self.groups, self.names, rows, self.used, self.shifts, None if known else gaps, objects)
 
     def row_means(self, points: Prepared, reference: Prepared) -> Array:
         """Return the mean of every raw kernel of each row with the reference rows, (M, n) float64, block by block.

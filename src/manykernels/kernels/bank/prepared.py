@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -100,10 +100,10 @@ def build_groups(specs: Sequence[KernelSpec], positions: Sequence[tuple[int, ...
     """Return the groups of a list of kernels, in the order in which each first appears."""
     members: dict[tuple[Any, ...], list[int]] = {}
     for kernel, (spec, columns) in enumerate(zip(specs, positions, strict=True)):
-        members.setdefault((spec.family, columns, spec.column_widths), []).append(kernel)
+        members.setdefault((spec.family, columns, spec.column_widths, spec.feature_map), []).append(kernel)
     return tuple(
-        Group(family, columns, tuple(kernels), tuple(specs[m] for m in kernels), widths)
-        for (family, columns, widths), kernels in members.items()
+        Group(family, columns, tuple(kernels), tuple(specs[m] for m in kernels), widths, features)
+        for (family, columns, widths, features), kernels in members.items()
     )
 
 
@@ -114,9 +114,11 @@ def prepare_points(
     used: Array,
     shifts: Array,
     gaps: Array | None = None,
+    objects: Mapping[int, Array] | None = None,
 ) -> Prepared:
     """Return the points of every group from the used columns of a table, of which ``gaps`` (n, n_used) are missing.
 
+    ``objects`` are the columns of objects, by their place among the used ones.
     Rows in compressed form have no gaps; their points stay compressed where a kernel reads many columns.
     """
     sparse = issparse(rows)
@@ -130,7 +132,12 @@ def prepare_points(
         key = _points_key(group, sparse)
         if key not in known:
             at = np.searchsorted(used, group.positions)
-            points = _compressed_points(group, rows, at) if sparse else _group_points(group, rows, at, shifts, gaps)
+            if group.features is not None:
+                points: Any = SparsePoints.of(group.features.features((objects or {})[int(at[0])]))
+            elif sparse:
+                points = _compressed_points(group, rows, at)
+            else:
+                points = _group_points(group, rows, at, shifts, gaps)
             known[key] = (points, checked_norms(points, group, names))
     data, norms = (tuple(part) for part in zip(*(known[_points_key(group, sparse)] for group in groups), strict=True))
     present = None if gaps is None else _presence(groups, len(names), used, gaps)
@@ -150,7 +157,7 @@ def _points_key(group: Group, sparse: bool) -> tuple[Any, ...]:
     """Return what groups with the same points have in common."""
     shifted = group.family == "squared_distance" and len(group.positions) > 1 and not sparse
     widths = group.column_widths if group.family == "squared_distance" else None
-    return group.positions, shifted, widths, group.family in ("other", "missing") and group.family
+    return group.positions, shifted, widths, group.family in ("other", "missing") and group.family, group.features
 
 
 def _group_points(group: Group, values: Array, columns: Array, shifts: Array, gaps: Array | None) -> Array:

@@ -9,7 +9,9 @@ from manykernels.kernels.specs.categorical import Missing, Ordinal, Overlap
 from manykernels.kernels.specs.general import ChiSquared, Dirichlet, FromCallable, Pairwise
 from manykernels.kernels.specs.inner import Cosine, Linear, Polynomial, Tanimoto, WeightedPolynomial
 from manykernels.kernels.specs.interaction import ColumnPower, Interaction
+from manykernels.kernels.specs.kmers import Kmers
 from manykernels.kernels.specs.landmarks import Landmarks
+from manykernels.kernels.specs.objects import ObjectKernel
 from manykernels.kernels.specs.radial import ArdGaussian, Gaussian, Laplacian, Matern, Periodic
 
 __all__ = [
@@ -24,11 +26,13 @@ __all__ = [
     "Gaussian",
     "Interaction",
     "KernelSpec",
+    "Kmers",
     "Landmarks",
     "Laplacian",
     "Linear",
     "Matern",
     "Missing",
+    "ObjectKernel",
     "Ordinal",
     "Overlap",
     "Pairwise",

@@ -105,8 +105,16 @@ class KernelSpec(ABC):
 
     @property
     def family(self) -> str:
-        """Of what values are computed: "squared_distance", "inner_product", "other" (the rows) or "missing" (gaps)."""
+        """Of what values are computed.
+
+        "squared_distance", "inner_product", "features" (sparse ones of objects), "other" (the rows), "missing" (gaps).
+        """
         return "other"
+
+    @property
+    def feature_map(self) -> KernelSpec | None:
+        """Kernels with the same one read the same sparse features of objects; None: columns of numbers."""
+        return None
 
     def reads(self, column: int) -> frozenset[str]:
         """Return the kinds of columns that the kernel can read: ``"number"``, ``"ordered"``, ``"category"``.

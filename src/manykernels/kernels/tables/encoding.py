@@ -82,6 +82,27 @@ def some(names: list[str]) -> str:
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
 
+@dataclass(frozen=True, eq=False)
+class MixedRows:
+    """Rows with columns of objects beside those of numbers."""
+
+    numbers: Array  # (n, k) float64, NaN where a value is missing; 0 for an object
+    objects: Mapping[int, Array]  # (n,) object, by the column of `numbers` in whose place they stand
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+        return self.numbers.shape
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+def numbers_of(rows: Any) -> Array:
+    """Return the columns of numbers of rows that may have objects beside them."""
+    return rows.numbers if isinstance(rows, MixedRows) else rows
+
+
 DOTTED_DATE, DAY_FIRST = re.compile(r"\d{1,2}\.\d{1,2}\.\d{4}"), "%d.%m.%Y"  # with dots, the day is always first
 EPOCH, DAY = pd.Timestamp("1970-01-01"), pd.Timedelta(days=1)
 
@@ -118,6 +139,8 @@ class Encoding:
 
     def encode(self, column: pd.Series) -> Array:
         """Return the column as float64, (n,): NaN for what is missing, `UNSEEN` for a category that is not a level."""
+        if self.kind == "objects":  # which kernels read as they are: here is only what is missing
+            return np.where(column.isna().to_numpy(dtype=bool), np.nan, 0.0)
         try:
             if self.read_as != "number":
                 return self._codes(column)

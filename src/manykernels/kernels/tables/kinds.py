@@ -24,6 +24,7 @@ READ_AS = {
     "ordered": "ordered",
     "category": "category",
     "text": "category",
+    "objects": "objects",
 }
 """What kernels read columns of every kind as; kinds that are not here cannot be read."""
 

@@ -1,0 +1,397 @@
+"""Kernels of sequences: spectrum, gapped and mismatch k-mers, and weighted degree, by counts of k-mers.
+
+A k-mer is what k neighboring letters are. ``phi_s(x)`` sums over the windows of x that show s, so that
+
+    spectrum         s = the letters
+    mismatches=m     s = all words that differ from the letters in at most m places
+    gaps=g           s = the letters without g of them, and which
+    positional       s = the letters and where they stand, at most ``shift`` places away
+
+with ``shortest=l`` for lengths j = l..k at once, of weight k - j + 1 in the kernel (the weighted degree kernel's).
+
+Leslie, Eskin, Noble, PSB 2002 (spectrum); Leslie, Eskin, Weston, Noble, NIPS 2002 (mismatches); Ghandi, Lee,
+Mohammad-Noori, Beer, PLOS Comput. Biol. 10 (2014) (gaps); Raetsch, Sonnenburg, Kernel Methods in Comput. Biol. (2004)
+(weighted degree); Meinicke, Tech, Morgenstern, Merkl, BMC Bioinformatics 5 (2004) (near positions).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from itertools import combinations
+from math import comb
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from manykernels.compiled import compiled
+from manykernels.exceptions import InvalidInputError
+from manykernels.kernels.specs.base import register_kernel
+from manykernels.kernels.specs.objects import MOST_FEATURES, ObjectKernel, as_objects, check_strings
+from manykernels.validation.arrays import Array, check_choice, check_count
+
+ALPHABETS = {"dna": "ACGT", "rna": "ACGU", "protein": "ACDEFGHIKLMNPQRSTVWY"}
+MOST_WORDS = 5000  # features that one window may add to
+LONGEST = 2.0**62  # numbers of words that 64 bits can tell apart
+
+
+@register_kernel
+@dataclass(frozen=True)
+class Kmers(ObjectKernel):
+    """Sequences are alike that share k-mers: spectrum, gapped, mismatch and weighted degree kernels.
+
+    ``k(x, z) = phi(x)' phi(z)`` with counts ``phi`` of what the windows of k letters show, of unit length. Sequences
+    may differ in length; one without any window of known letters is zero.
+
+    Parameters
+    ----------
+    k : int
+        Letters of a window.
+    alphabet : str, default="dna"
+        ``"dna"``, ``"rna"``, ``"protein"``, or the letters themselves. Lower case is read as upper case where the
+        alphabet has no lower case.
+    gaps : int, default=0
+        How many of the k letters do not count, wherever they stand: all choices of k - gaps places are features.
+    mismatches : int, default=0
+        Up to how many letters may differ.
+    positional : bool, default=False
+        Whether k-mers count where they stand, for sequences that are aligned.
+    shift : int, default=0
+        Of positional k-mers: how far they may move. Two that stand d apart count ``2 shift + 1 - d``.
+    shortest : int, optional
+        All lengths from ``shortest`` to k, of weight ``k - length + 1``. None is k alone.
+    reverse_complement : bool, default=False
+        Whether the other strand is read too ("dna" and "rna").
+    unknown : {"error", "skip"}, default="error"
+        What letters outside the alphabet mean, such as N: windows that hold one are left out by "skip".
+    n_features : int, default=2**22
+        Words beyond so many share places by a hash, which is a kernel too.
+    seed : int, default=0
+        Of the hash.
+    normalized : bool, default=True
+        Whether rows of features have unit length.
+
+    Raises
+    ------
+    InvalidInputError
+        If a parameter has no meaning, or one window would have more than 5,000 features.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import Kmers
+    >>> Kmers(2, normalized=False)(["ACGT", "ACGG"])
+    array([[3., 2.],
+           [2., 3.]])
+    >>> Kmers(3, positional=True, shortest=1).label
+    'kmers(3, positional, shortest=1)'
+
+    Notes
+    -----
+    Of k letters in an alphabet of A, ``A**k`` words; positional ones have as many a place. The first ``n_features`` of
+    them have places of their own.
+    """
+
+    kind: ClassVar[str] = "kmers"
+    k: int
+    alphabet: str = "dna"
+    gaps: int = 0
+    mismatches: int = 0
+    positional: bool = False
+    shift: int = 0
+    shortest: int | None = None
+    reverse_complement: bool = False
+    unknown: str = "error"
+    n_features: int = MOST_FEATURES
+    seed: int = 0
+    normalized: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", check_count(self.k, "k", most=64))
+        for name in ("gaps", "mismatches", "shift", "seed"):
+            object.__setattr__(self, name, check_count(getattr(self, name), name, least=0))
+        object.__setattr__(self, "n_features", check_count(self.n_features, "n_features", most=2**30))
+        if self.shortest is not None:
+            object.__setattr__(self, "shortest", check_count(self.shortest, "shortest", most=self.k))
+        check_choice(self.unknown, ("error", "skip"), "unknown")
+        for name in ("positional", "reverse_complement", "normalized"):
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                raise InvalidInputError(f"{name} must be True or False, got {getattr(self, name)!r}.")
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Refuse parameters that mean nothing beside each other."""
+        letters = self.letters
+        if len(set(letters)) != len(letters) or len(letters) < 2 or max(map(ord, letters)) > 255:
+            raise InvalidInputError(
+                f"alphabet must be 'dna', 'rna', 'protein' or two or more different letters, got {self.alphabet!r}."
+            )
+        if self.gaps >= self.k:
+            raise InvalidInputError(f"gaps={self.gaps} leaves none of the k={self.k} letters; take fewer gaps.")
+        if (self.gaps and self.mismatches) or (self.shortest is not None and (self.gaps or self.mismatches)):
+            raise InvalidInputError("Of gaps, mismatches and shortest, one kernel has one; add another kernel.")
+        if self.mismatches >= self.k:
+            raise InvalidInputError(f"mismatches={self.mismatches} let any {self.k} letters differ; take fewer.")
+        if self.shift and not self.positional:
+            raise InvalidInputError("shift moves k-mers that have a place; set positional=True.")
+        if self.reverse_complement and (self.positional or self.alphabet not in ("dna", "rna")):
+            raise InvalidInputError("reverse_complement reads 'dna' or 'rna' whose k-mers have no place.")
+        if float(len(letters)) ** (self.k - self.gaps) * max(comb(self.k, self.gaps), 1) > LONGEST:
+            raise InvalidInputError(
+                f"k={self.k} letters of {len(letters)} make more words than 64 bits can tell apart."
+            )
+        words = sum(comb(self.k, i) * (len(letters) - 1) ** i for i in range(self.mismatches + 1))
+        if (count := max(words, comb(self.k, self.gaps)) * (2 * self.shift + 1)) > MOST_WORDS:
+            raise InvalidInputError(
+                f"{self.label} has {count} features a window, more than {MOST_WORDS}: take fewer gaps or mismatches."
+            )
+
+    @property
+    def letters(self) -> str:
+        """The letters of the alphabet."""
+        return ALPHABETS.get(self.alphabet, self.alphabet)
+
+    @property
+    def label(self) -> str:
+        """Short text: k, and what is not as usual."""
+        shown = [str(self.k)]
+        for field in fields(self)[1:]:
+            value = getattr(self, field.name)
+            if value != field.default:
+                shown.append(field.name if value is True else f"{field.name}={value}")
+        return f"kmers({', '.join(shown)})"
+
+    @property
+    def n_places(self) -> int:
+        """Number of features: that of words where they are few, else ``n_features``."""
+        if self.positional:
+            return self.n_features
+        size, first = len(self.letters), self.k if self.shortest is None else self.shortest
+        kept = self.k - self.gaps
+        words = comb(self.k, self.gaps) * size**kept if self.gaps else sum(size**j for j in range(first, self.k + 1))
+        return min(words, self.n_features)
+
+    def features(self, objects: Any) -> csr_array:
+        """Return the counts of every sequence.
+
+        Parameters
+        ----------
+        objects : sequence of str or None
+
+        Returns
+        -------
+        csr_array of shape (n, n_features)
+            Of unit length if ``normalized``.
+
+        Raises
+        ------
+        InvalidInputError
+            Values that are no strings, empty ones, and letters outside the alphabet.
+        """
+        codes, starts = self.encoded(objects)
+        data, indices, ends = count_kmers(codes, starts, *self._plan())
+        matrix = csr_array((data, indices, ends), shape=(len(starts) - 1, self.n_places))
+        matrix.sort_indices()
+        return matrix
+
+    def _plan(self) -> tuple[Any, ...]:
+        """Return what the compiled loop reads."""
+        size, shortest = len(self.letters), self.k if self.shortest is None else self.shortest
+        lengths = np.arange(shortest, self.k + 1)
+        roots = np.sqrt(self.k - lengths + 1.0)
+        kept = self.k - self.gaps
+        masks = np.array(list(combinations(range(self.k), kept))) if self.gaps else np.zeros((1, 0), dtype=np.int64)
+        words = sum(comb(self.k, i) * (size - 1) ** i for i in range(self.mismatches + 1))
+        return (
+            size, lengths, roots, masks.astype(np.int64), self.mismatches, words, self.positional, self.shift,
+            self.reverse_complement, self.n_places, np.uint64(self.seed), self.normalized,
+        )  # fmt: skip
+
+    def encoded(self, objects: Any) -> tuple[Array, Array]:
+        """Return the letters of all sequences as numbers, uint8 with 255 for unknown ones, and where each begins."""
+        found = as_objects(objects)
+        check_strings(found, self.label, "sequences")
+        texts = ["" if item is None else item for item in found]
+        starts = np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64)
+        codes = _table(self.letters)[np.frombuffer("".join(texts).encode("latin-1", "replace"), dtype=np.uint8)]
+        if self.unknown == "error" and (codes == 255).any():
+            self._refuse(codes, starts, texts)
+        return codes, starts
+
+    def _refuse(self, codes: Array, starts: Array, texts: list[str]) -> None:
+        """Raise ``InvalidInputError`` that tells which letters are outside the alphabet."""
+        at = np.flatnonzero(codes == 255)
+        rows = np.unique(np.searchsorted(starts, at, side="right") - 1)
+        outside = sorted({texts[row][i - starts[row]] for i, row in
+                          ((i, int(np.searchsorted(starts, i, side="right")) - 1) for i in at[:1000])})  # fmt: skip
+        raise InvalidInputError(
+            f"{len(rows)} sequence(s) hold letters outside the alphabet {self.letters!r}: "
+            f"{', '.join(map(repr, outside[:8]))}, first in row {rows[0]}. Correct them, name the alphabet, or leave "
+            "out the windows that hold one with unknown='skip'."
+        )
+
+
+def _table(letters: str) -> Array:
+    """Return the number of each of 256 characters, 255 for those that are no letters."""
+    table = np.full(256, 255, dtype=np.uint8)
+    for code, letter in enumerate(letters):
+        if letter.lower() not in letters and len(letter.lower()) == 1 and ord(letter.lower()) < 256:
+            table[ord(letter.lower())] = code
+    for code, letter in enumerate(letters):
+        table[ord(letter)] = code
+    return table
+
+
+@compiled()
+def place_of(word: Any, n_features: int, seed: Any) -> Any:
+    """Return the place of a word: its number where there are places enough, else a hash of it (splitmix64)."""
+    if word < np.uint64(n_features):
+        return np.int64(word)
+    h = word + (seed + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    h = h ^ (h >> np.uint64(31))
+    return np.int64(h % np.uint64(n_features))
+
+
+@compiled()
+def neighbors_of(word: int, length: int, size: int, mismatches: int, out: Array, used: Array) -> int:
+    """Write all words that differ from one in at most so many letters into ``out``; return how many."""
+    out[0], used[0], count = word, 0, 1
+    power = 1
+    for _ in range(length):
+        digit = (word // power) % size
+        for i in range(count):
+            if used[i] < mismatches:
+                for other in range(size):
+                    if other != digit:
+                        out[count] = out[i] + (other - digit) * power
+                        used[count] = used[i] + 1
+                        count += 1
+        power *= size
+    return count
+
+
+@compiled()
+def add_word(place: int, weight: float, counts: Array, touched: Array, n: int) -> int:
+    """Add to the count of a place, and remember a new one; return how many are remembered."""
+    if counts[place] == 0.0:
+        touched[n] = place
+        n += 1
+    counts[place] += weight
+    return n
+
+
+@compiled()
+def count_row(
+    row: Array,
+    size: int,
+    lengths: Array,
+    roots: Array,
+    masks: Array,
+    mismatches: int,
+    positional: bool,
+    shift: int,
+    n_features: int,
+    seed: int,
+    counts: Array,
+    touched: Array,
+    n: int,
+    words: Array,
+    used: Array,
+) -> int:
+    """Add the features of one sequence of letters to ``counts``; return how many places are remembered."""
+    longest = lengths[-1]
+    a_place = 0  # words that may stand at one place
+    if masks.shape[1]:
+        a_place = masks.shape[0] * size ** masks.shape[1]
+    else:
+        for length in lengths:
+            a_place += size**length
+    for start in range(row.size):
+        offset, code, done = 0, 0, 0
+        for slot in range(lengths.size):
+            length = lengths[slot]
+            if start + length > row.size:
+                break
+            while done < length and row[start + done] != 255:
+                code = code * size + row[start + done]
+                done += 1
+            if done < length:
+                break
+            if masks.shape[1]:
+                count = masks.shape[0]
+                for mask in range(count):
+                    word = 0
+                    for at in masks[mask]:
+                        word = word * size + row[start + at]
+                    words[mask] = mask * size ** masks.shape[1] + word
+            elif mismatches:
+                count = neighbors_of(code, longest, size, mismatches, words, used)
+            else:
+                count, words[0] = 1, offset + code
+            for i in range(count):
+                if not positional:
+                    n = add_word(place_of(np.uint64(words[i]), n_features, seed), roots[slot], counts, touched, n)
+                else:
+                    for near in range(start - shift, start + shift + 1):  # places before the first are places too
+                        full = np.uint64(near + shift) * np.uint64(a_place) + np.uint64(words[i])
+                        n = add_word(place_of(full, n_features, seed), roots[slot], counts, touched, n)
+            offset += size**length
+    return n
+
+
+@compiled()
+def count_kmers(
+    codes: Array,
+    starts: Array,
+    size: int,
+    lengths: Array,
+    roots: Array,
+    masks: Array,
+    mismatches: int,
+    most_words: int,
+    positional: bool,
+    shift: int,
+    both: bool,
+    n_features: int,
+    seed: int,
+    normalized: bool,
+) -> tuple[Array, Array, Array]:
+    """Return counts of k-mers as the data, indices (unsorted) and ends of a CSR matrix."""
+    counts = np.zeros(n_features)
+    per_window = max(most_words, masks.shape[0]) * lengths.size * (2 * shift + 1) * (2 if both else 1)
+    longest = 0
+    for i in range(starts.size - 1):
+        longest = max(longest, starts[i + 1] - starts[i])
+    touched = np.empty(min(longest * per_window, n_features) + 1, dtype=np.int64)
+    words, used = np.empty(per_window, dtype=np.int64), np.empty(per_window, dtype=np.int64)
+    room = max(16, min(codes.size * per_window, 16 + 2 * codes.size))
+    data, indices, ends = np.empty(room), np.empty(room, dtype=np.int32), np.zeros(starts.size, dtype=np.int64)
+    filled = 0
+    for i in range(starts.size - 1):
+        row = codes[starts[i] : starts[i + 1]]
+        n = count_row(row, size, lengths, roots, masks, mismatches, positional, shift, n_features, seed,
+                      counts, touched, 0, words, used)  # fmt: skip
+        if both:
+            other = row[::-1].copy()
+            for j in range(other.size):
+                if other[j] != 255:
+                    other[j] = size - 1 - other[j]
+            n = count_row(other, size, lengths, roots, masks, mismatches, positional, shift, n_features, seed,
+                          counts, touched, n, words, used)  # fmt: skip
+        if filled + n > room:
+            room = max(2 * room, filled + n)
+            data, old = np.empty(room), data[:filled]
+            data[:filled] = old
+            indices, older = np.empty(room, dtype=np.int32), indices[:filled]
+            indices[:filled] = older
+        total = 0.0
+        for j in range(n):
+            total += counts[touched[j]] ** 2
+        scale = 1.0 / np.sqrt(total) if normalized and total > 0.0 else 1.0
+        for j in range(n):
+            data[filled + j], indices[filled + j] = counts[touched[j]] * scale, touched[j]
+            counts[touched[j]] = 0.0
+        filled += n
+        ends[i + 1] = filled
+    return data[:filled], indices[:filled], ends

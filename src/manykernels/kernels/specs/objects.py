@@ -1,0 +1,161 @@
+"""Kernels of columns that hold objects - sequences, texts, molecules, graphs - by sparse features of every object.
+
+    k(x, z) = p = phi(x)' phi(z),      or, of molecules,      k(x, z) = p / (|phi(x)|^2 + |phi(z)|^2 - p)
+
+Nothing of size N x N is needed to work with the first: ``u^2 = ||sum_i r_i phi(x_i)||^2`` costs the nonzeros.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import csr_array, diags_array
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.kernels.specs.base import KernelSpec
+from manykernels.kernels.specs.distances import SparsePoints
+from manykernels.validation.arrays import Array
+
+MOST_FEATURES = 2**22  # of one kernel; those beyond share the places of others, by a hash
+_SHOWN = 40  # letters of a value in a message
+
+
+@dataclass(frozen=True)
+class ObjectKernel(KernelSpec):
+    """A kernel of one column of objects: inner products of sparse features.
+
+    A concrete kernel is a frozen dataclass that defines ``kind`` and `features`, and is registered as any other.
+    Objects come as a column of a DataFrame, or to the kernel itself as a list; None and NaN have no features.
+
+    Examples
+    --------
+    >>> from manykernels.kernels import Kmers
+    >>> Kmers(2)(["ACAC", "CACA"]).round(3)
+    array([[1. , 0.8],
+           [0.8, 1. ]])
+    """
+
+    @abstractmethod
+    def features(self, objects: Any) -> csr_array:
+        """Return the features of every object.
+
+        Parameters
+        ----------
+        objects : sequence of n objects
+
+        Returns
+        -------
+        csr_array of shape (n, n_features), float64
+            In canonical form; a row of zeros for None.
+
+        Raises
+        ------
+        InvalidInputError
+            If an object is not what the kernel reads.
+        """
+
+    @property
+    @abstractmethod
+    def n_places(self) -> int:
+        """Number of features."""
+
+    @property
+    def family(self) -> str:
+        """Of sparse features."""
+        return "features"
+
+    @property
+    def explicit(self) -> bool:
+        """Whether the kernel is the inner product of its features, not another function of them."""
+        return True
+
+    @property
+    def feature_map(self) -> ObjectKernel:
+        """What kernels share whose features are the same."""
+        return self
+
+    def reads(self, column: int) -> frozenset[str]:
+        """Objects: whatever they are, the kernel looks at them itself."""
+        return frozenset({"objects"})
+
+    def check_columns(self, n_columns: int, name: str = "the kernel") -> None:
+        """Raise ``InvalidInputError`` if there is not exactly one column."""
+        if n_columns != 1:
+            raise InvalidInputError(
+                f"{name}: {self.kind} reads one column of objects, and {n_columns} columns are selected. Name the "
+                'column: KernelBank([("dna", kernel, ["column"])]).'
+            )
+
+    def of_points(self, left: SparsePoints, right: SparsePoints) -> Array:
+        """Return the kernel between rows of features, (n_left, n_right) float64."""
+        return left.inner(right)
+
+    def diag_of_points(self, points: SparsePoints) -> Array:
+        """Return ``k(x, x)`` from rows of features, (n,)."""
+        return points.squared_norms
+
+    def __call__(self, A: Any, B: Any = None) -> Array:
+        """Return the matrix of kernel values between objects; ``B=None`` means ``B = A``."""
+        left = SparsePoints.of(self.features(A))
+        return self.of_points(left, left if B is None else SparsePoints.of(self.features(B)))
+
+    def diag(self, A: Any) -> Array:
+        """Return ``k(a, a)`` of every object, (n,)."""
+        return self.diag_of_points(SparsePoints.of(self.features(A)))
+
+
+def as_objects(values: Any) -> Array:
+    """Return objects as a one-dimensional array of dtype object, None where nothing is known."""
+    if isinstance(values, str):
+        raise InvalidInputError(f"Expected a list of objects, got one string, {values[:_SHOWN]!r}: put it in a list.")
+    if isinstance(values, np.ndarray) and values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if isinstance(values, (np.ndarray, pd.Series)) and values.ndim == 1:
+        items: Any = values.tolist()
+    elif isinstance(values, Sequence):
+        items = values
+    else:
+        raise InvalidInputError(f"Expected a list or a column of objects, got {type(values).__name__}.")
+    out = np.empty(len(items), dtype=object)
+    out[:] = [None if item is None or item is pd.NA or (isinstance(item, float) and np.isnan(item)) else item
+              for item in items]  # fmt: skip
+    return out
+
+
+def check_strings(objects: Array, kernel: str, noun: str, *, empty: bool = False) -> None:
+    """Raise ``InvalidInputError`` unless all objects are strings (or None), and none is empty.
+
+    Parameters
+    ----------
+    objects : (n,) object
+    kernel, noun : str
+        What reads them, and what it calls them.
+    empty : bool
+        Whether empty ones are allowed.
+    """
+    wrong = [i for i, item in enumerate(objects) if not isinstance(item, str) and item is not None]
+    if wrong:
+        first = objects[wrong[0]]
+        raise InvalidInputError(
+            f"{kernel} reads {noun} as strings, and {len(wrong)} of {len(objects)} values are none, first "
+            f"{str(first)[:_SHOWN]!r} ({type(first).__name__}) in row {wrong[0]}. Name a column of {noun}."
+        )
+    blank = [] if empty else [i for i, item in enumerate(objects) if item is not None and not item.strip()]
+    if blank:
+        raise InvalidInputError(
+            f"{len(blank)} of {len(objects)} {noun} are empty, first in row {blank[0]}. Drop these rows, or put None "
+            "in their place and make the bank with missing='mask'."
+        )
+
+
+def unit_rows(matrix: csr_array) -> csr_array:
+    """Return rows divided by their lengths; rows of zeros stay as they are."""
+    lengths = np.sqrt(np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
+    scaled = (diags_array(np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0)) @ matrix).tocsr()
+    scaled.sort_indices()
+    return scaled
