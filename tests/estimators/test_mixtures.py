@@ -333,7 +333,9 @@ def test_permutations_count_where_samples_are_exchangeable() -> None:
     model, groups = MKLRegressorCV(), np.arange(60) // 6
     assert [model.set_params(cv=cv)._exchanges(None) for cv in (None, 3, KFold(3))] == [True] * 3
     assert [model.set_params(cv=cv)._exchanges(None) for cv in (TimeSeriesSplit(3), [([0], [1])])] == [False] * 2
-    assert not model.set_params(cv=None)._exchanges(groups)
+    assert [model.set_params(cv=cv)._exchanges(groups) for cv in (None, GroupKFold(3))] == [True] * 2  # as wholes
+    assert not model.set_params(cv=GroupKFold(3))._exchanges(None)
+    assert not model.set_params(cv=TimeSeriesSplit(3))._exchanges(groups)
 
 
 def test_noise_is_no_finding_and_a_weak_effect_is_one() -> None:

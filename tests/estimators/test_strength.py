@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import GroupKFold, train_test_split
 
 from manykernels import (
     GaussianMKL,
@@ -16,6 +16,7 @@ from manykernels import (
     KernelBank,
     MKLClassifier,
     MKLRegressor,
+    MKLRegressorCV,
     MKLSurvival,
     PrecomputedBank,
     load_model,
@@ -24,7 +25,7 @@ from manykernels import (
     solve,
     survival_array,
 )
-from manykernels.estimators.strength import noise_levels
+from manykernels.estimators.strength import noise_levels, p_value, permutations_for
 from manykernels.kernels import Gaussian, Linear
 from manykernels.objective import Problem, get_regularizer
 from manykernels.objective.losses import CoxPartial, get_loss, survival_target
@@ -217,7 +218,7 @@ def test_the_unit_of_noise_empties_the_models_of_half_of_the_random_orders() -> 
     assert model.noise_ratio_ == pytest.approx(1.0, rel=1e-12)
     (level,) = noise_levels([Problem(GRAMS, Y, get_loss("squared"), get_regularizer("l1", 1.0))], 0)
     np.testing.assert_array_equal(level.penalty(get_regularizer("l1", 1.0), 1.0, 30.0).strength, 30 * model.alpha_)
-    assert (level.permuted.max(axis=1) <= 30 * model.alpha_).sum() == 10
+    assert (level.permuted[:19].max(axis=1) <= 30 * model.alpha_).sum() == 10
     rng = np.random.default_rng(5)
     orders = [rng.permutation(Y) for _ in range(40)]
     with warnings.catch_warnings():
@@ -280,6 +281,57 @@ def test_strata_of_survival_times_are_permuted_apart() -> None:
     np.testing.assert_allclose(level.permuted[0], expected, rtol=1e-9)
 
 
+def test_targets_of_groups_of_equal_size_change_places_as_wholes() -> None:
+    groups = np.repeat(np.arange(8), [4, 4, 4, 4, 3, 3, 5, 3])
+    rows = np.random.default_rng(2).permutation(30)
+    groups = groups[rows]
+    (level,) = noise_levels(
+        [problem := Problem(GRAMS, Y, get_loss("squared"), BlockL1(1.0))], 0, groups=groups, n_permutations=19
+    )
+    rho, members = problem.zero_model()[0], [np.flatnonzero(groups == label) for label in range(8)]
+    rng, order = np.random.default_rng(0), np.arange(30)
+    for alike in ([0, 1, 2, 3], [4, 5, 7]):
+        units = np.array([members[label] for label in alike])
+        order[units] = units[rng.permutation(len(units))]
+    order[members[6]] = members[6][rng.permutation(5)]  # alone of its size
+    expected = np.sqrt(np.einsum("n,mnk,k->m", rho[order], GRAMS, rho[order]))
+    np.testing.assert_allclose(level.permuted[0], expected, rtol=1e-9)
+
+
+def test_noise_of_groups_is_no_finding_of_a_search_that_knows_them() -> None:
+    """Columns and labels that are constant within groups: ten draws of noise, and one effect."""
+    groups = np.repeat(np.arange(20), 4)
+    chances: dict[bool, list[float]] = {True: [], False: []}
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        rows, target = rng.normal(size=(20, 3))[groups], rng.normal(size=20)[groups]
+        rows += 0.1 * rng.normal(size=rows.shape)
+        problem = Problem(
+            np.array([np.outer(column, column) for column in rows.T]), target, get_loss("squared"), BlockL1(1.0)
+        )
+        for known in chances:
+            chances[known].append(p_value(noise_levels([problem], 0, groups=groups if known else None)))
+    assert sum(chance <= 0.05 for chance in chances[True]) <= 2
+    assert sum(chance <= 0.05 for chance in chances[False]) >= 3
+    model = MKLRegressorCV(BANK, cv=GroupKFold(4), penalty="l1", n_alphas=8)
+    model.fit(rows, 2.0 * rows[:, 1] + target, groups=groups)
+    assert model.noise_p_value_ <= 0.05
+
+
+def test_one_weak_narrow_effect_is_told_from_noise() -> None:
+    warned = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        rows = rng.normal(size=(150, 10))
+        model = MKLRegressor(tol=1e-2).fit(rows, 0.7 * np.sin(2 * rows[:, 0]) + rng.normal(size=150))
+        warned += model.noise_p_value_ > 0.05
+    assert warned <= 3  # six with 19 orders
+
+
+def test_fewer_orders_are_drawn_of_more_samples() -> None:
+    assert [permutations_for(n) for n in (10, 500, 1000, 2000, 5000, 10**6)] == [199, 199, 99, 39, 19, 19]
+
+
 def test_noise_is_told_from_truth() -> None:
     rng = np.random.default_rng(0)
     rows, noise = rng.normal(size=(120, 6)), rng.normal(size=120)
@@ -289,7 +341,7 @@ def test_noise_is_told_from_truth() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         clear = MKLRegressor(tol=1e-2).fit(rows, noise + 2.0 * rows[:, 2])
-    assert clear.noise_p_value_ == 0.05
+    assert clear.noise_p_value_ == 1 / 200
     marked = clear.weights_frame(active_only=False)
     assert marked.loc[marked["columns"] == "x2", "above_noise"].all()
     assert clear.weights_frame()["above_noise"].iloc[0]
@@ -304,7 +356,7 @@ def test_classes_are_judged_together() -> None:
         model = MKLClassifier(tol=1e-2).fit(rows, labels)
     assert model.noise_p_value_.shape == model.noise_ratio_.shape == (3,)
     assert model.above_noise_.shape == model.kernel_weights_.shape
-    with pytest.warns(UserWarning, match="No kernel by itself"):
+    with pytest.warns(UserWarning, match="not more strongly related"):
         MKLClassifier(tol=1e-2).fit(rows, rng.permutation(labels))
 
 

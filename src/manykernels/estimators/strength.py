@@ -51,7 +51,9 @@ __all__ = [
 AUTO = "auto"
 NOISE_SHARE = 0.2  # of the strength at which noise leaves an empty model; chosen by benchmarks/defaults.py
 MAX_SHARE = 0.5  # over sqrt(n), of the strength at which the target does, where no noise is measured
-N_PERMUTATIONS = 19  # the target itself is above all of them in one of 20 cases if it is noise
+N_PERMUTATIONS = 19  # of which the unit is the median; a target that is noise is above all of them in one of 20 cases
+MOST_PERMUTATIONS = 199  # more of them tell apart what is weak, which 19 standard deviations of 20 numbers blur
+PERMUTED_ENTRIES = 100_000  # of one target, beyond which fewer permutations are drawn: weak effects are clear there
 SAME = 1e-12  # spread of norms below which they are equal but for rounding
 SIGNIFICANT = 0.05  # p-value up to which a relation is no noise
 COLUMN_BYTES = 128 * 2**20  # of permuted dual coefficients that are held at once
@@ -111,7 +113,7 @@ class NoiseLevel:
     """How strongly kernels are related to a target, and to the same target in random order."""
 
     norms: Array  # (M,) float64: dual norms u_m at the empty model
-    permuted: Array  # (n_permutations, M) float64: those of permuted targets
+    permuted: Array  # (n_permutations, M) float64: those of permuted targets, the first 19 of which are the unit
     loss: float  # of the best constant
     constant: bool  # whether the target has one value only
 
@@ -123,7 +125,8 @@ class NoiseLevel:
 
     def _median(self, regularizer: Regularizer) -> tuple[int, float]:
         """Return which permuted target is the middle one by the strength that leaves nothing to gain, and this."""
-        strengths = [regularizer.strength_of_nothing_to_gain(norms, self.loss) for norms in self.permuted]
+        first = self.permuted[:N_PERMUTATIONS]
+        strengths = [regularizer.strength_of_nothing_to_gain(norms, self.loss) for norms in first]
         middle = int(np.argsort(strengths, kind="stable")[len(strengths) // 2])
         return middle, strengths[middle]
 
@@ -136,18 +139,20 @@ class NoiseLevel:
 
     @property
     def above(self) -> Array:
-        """Whether a kernel is more strongly related to the target than to any permuted one, (M,) bool: 95 %."""
-        return self.norms > self.permuted.max(axis=0)
+        """Whether a kernel is more strongly related to the target than to 95 % of the permuted ones, (M,) bool."""
+        return _passed(self.norms, self.permuted)
 
     @property
     def beyond(self) -> Array:
-        """Whether a kernel is more strongly related to the target than any kernel is to any permuted one, (M,) bool.
+        """Whether a kernel is more strongly related to the target than any kernel is to permuted ones, (M,) bool: 95 %.
 
         Squares of norms are compared in standard deviations of each kernel. Of a target that is noise some kernel is
         beyond in 5 % of the cases, however many kernels there are.
         """
         away = self._away
-        return np.zeros(len(self.norms), dtype=bool) if away is None else away[0] > away[1:].max()
+        if away is None:
+            return np.zeros(len(self.norms), dtype=bool)
+        return _passed(away[0], np.broadcast_to(away[1:].max(axis=1)[:, None], away[1:].shape))
 
     @property
     def _away(self) -> Array | None:
@@ -165,28 +170,38 @@ class NoiseLevel:
 
     @property
     def relations(self) -> Array:
-        """How strongly the target, and every permuted one, is related to single kernels, (1 + n_permutations,).
+        """How strongly the target, and every permuted one, is related to the kernels, (3, 1 + n_permutations).
 
-        Two measures are added in units of their own spread: the largest norm, which a wide kernel reaches, and the
-        largest one in standard deviations of its kernel, which a narrow one does. All targets are treated alike, so
-        that the place of one that is noise is uniform among them. The mean over the kernels as a third would find many
-        weak effects more often (0.84 in place of 0.72, eight of 0.15), and one narrow one less (0.69 for 1.00, a wave
-        of 0.5; benchmarks/noise.py).
+        Three measures, each in units of its own spread: the largest norm, which a wide kernel reaches; the largest one
+        in standard deviations of its kernel, which a narrow one does; and the mean of these, by which many effects are
+        found that are weak one by one.
         """
         norms, away = np.vstack([self.norms, self.permuted]), self._away
         if away is None:
-            return np.zeros(len(norms))
-        return sum(each / (each.std() or 1.0) for each in (norms.max(axis=1), away.max(axis=1)))
+            return np.zeros((3, len(norms)))
+        told = away[:, np.isfinite(away).all(axis=0)]
+        measures = np.array([norms.max(axis=1), told.max(axis=1), told.mean(axis=1)])
+        spread = measures.std(axis=1, keepdims=True)
+        return measures / np.where(spread > 0, spread, 1.0)
+
+
+def _passed(values: Array, noise: Array) -> Array:
+    """Whether values (M,) are above those of noise (n_permutations, M) but for 5 % of them, counting themselves."""
+    return np.asarray(1 + (noise >= values).sum(axis=0) <= SIGNIFICANT * (1 + len(noise)) * (1 + SAME))
 
 
 def p_value(levels: Sequence[NoiseLevel]) -> float:
-    """Return the share of targets, permuted or not, that are as strongly related to single kernels as they are.
+    """Return the share of targets, permuted or not, that are as strongly related to the kernels as they are.
 
-    Several targets are permuted together: their relations add up. Of targets that are noise it is up to 0.05 in 5 % of
-    the cases.
+    Of three measures the one counts by which a target stands out most; among targets that stand out alike, which few
+    orders have many of, the sum of both largest relations. All targets are treated alike, so that the place of one that
+    is noise is uniform among them: it is up to 0.05 in 5 % of the cases. Several targets are permuted together, and
+    their measures add up.
     """
     total = np.sum([level.relations for level in levels], axis=0)
-    return float(np.mean(total >= total[0]))
+    places = (total[:, :, None] <= total[:, None, :]).mean(axis=2).min(axis=0)
+    largest = total[0] + total[1]
+    return float(np.mean((places < places[0]) | ((places == places[0]) & (largest >= largest[0]))))
 
 
 def at_strength(problem: Problem, level: NoiseLevel, asked: RelativeStrength) -> Problem:
@@ -209,13 +224,21 @@ def noise_seed(random_state: Any) -> int:
     return 0 if random_state is None else seed_from(copy.deepcopy(random_state))
 
 
-def noise_levels(problems: Sequence[Problem], seed: int, groups: Array | None = None) -> list[NoiseLevel]:
+def noise_levels(
+    problems: Sequence[Problem],
+    seed: int,
+    strata: Array | None = None,
+    groups: Array | None = None,
+    n_permutations: int | None = None,
+) -> list[NoiseLevel]:
     """Return dual norms at the empty model of every problem on one stack, and of its permuted targets.
 
-    Targets go with their weights, rows of several targets with shared weights as wholes, times with their events. All
-    problems are permuted alike. One pass over the kernels for all, or for as many as fit.
+    Targets go with their weights, rows of several targets with shared weights as wholes, times with their events. They
+    change places within their stratum, those of a group as a whole and with groups of as many samples. All problems
+    are permuted alike. One pass over the kernels for all, or for as many as fit.
     """
-    orders = _orders(problems[0].n_samples, seed, groups)
+    n_samples = problems[0].n_samples
+    orders = _orders(n_samples, seed, strata, groups, n_permutations or permutations_for(n_samples))
     models = [problem.zero_model() for problem in problems]
     together = max(1, COLUMN_BYTES // (8 * len(orders) * max(rho.size for rho, _ in models)))
     squares: list[Array] = []
@@ -232,15 +255,39 @@ def noise_levels(problems: Sequence[Problem], seed: int, groups: Array | None = 
     return [_level(*parts) for parts in zip(problems, squares, models, strict=True)]
 
 
-def _orders(n_samples: int, seed: int, groups: Array | None) -> Array:
-    """Return the order as it is and random ones, (1 + n_permutations, N), within groups if there are any."""
-    rng, everything = np.random.default_rng(seed), np.arange(n_samples)
-    orders = np.tile(everything, (1 + N_PERMUTATIONS, 1))
-    parts = [everything] if groups is None else [np.flatnonzero(groups == label) for label in np.unique(groups)]
+def permutations_for(n_samples: int) -> int:
+    """Return how many permutations tell what noise reaches: one less than a multiple of 20, so that 5 % can be had."""
+    return 20 * int(np.clip(PERMUTED_ENTRIES // (20 * n_samples), 1, (1 + MOST_PERMUTATIONS) // 20)) - 1
+
+
+def _orders(n_samples: int, seed: int, strata: Array | None, groups: Array | None, n_permutations: int) -> Array:
+    """Return the order as it is and random ones, (1 + n_permutations, N)."""
+    rng = np.random.default_rng(seed)
+    orders = np.tile(np.arange(n_samples), (1 + n_permutations, 1))
+    exchanged = _exchanged(n_samples, strata, groups)
     for order in orders[1:]:
-        for part in parts:
-            order[part] = rng.permutation(part)
+        for units in exchanged:
+            order[units] = units[rng.permutation(len(units))]
     return orders
+
+
+def _exchanged(n_samples: int, strata: Array | None, groups: Array | None) -> list[Array]:
+    """Return which samples change places, (n_units, size) positions: alone, or as groups of equal size.
+
+    The samples of a group as large as no other change places among themselves.
+    """
+    everything = np.arange(n_samples)
+    parts = [everything] if strata is None else [np.flatnonzero(strata == label) for label in np.unique(strata)]
+    if groups is None:
+        return [part[:, None] for part in parts]
+    found: list[Array] = []
+    for part in parts:
+        by_size: dict[int, list[Array]] = {}
+        for label in np.unique(groups[part]):
+            own = part[groups[part] == label]
+            by_size.setdefault(len(own), []).append(own)
+        found += [np.array(own) if len(own) > 1 else own[0][:, None] for own in by_size.values()]
+    return found
 
 
 def _level(problem: Problem, squares: Array, model: tuple[Array, Any]) -> NoiseLevel:

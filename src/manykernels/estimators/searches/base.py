@@ -16,6 +16,7 @@ from manykernels.estimators.parameters import check_parameters
 from manykernels.estimators.searches.found import kernel_norms, on_bank, union, unique_names
 from manykernels.estimators.strength import (
     AUTO,
+    N_PERMUTATIONS,
     alpha_from_strength,
     at_strength,
     default_fraction,
@@ -153,7 +154,10 @@ class BaseKernelSearch(BaseMKL):
         problems = (Problem(stack, target, loss, Simplex(1.0), **options) for stack in stacks)
         if self.alpha != AUTO and asked.unit == "noise":
             seed = noise_seed(self.random_state)
-            posed = (at_strength(problem, noise_levels([problem], seed)[0], asked) for problem in problems)
+            posed = (
+                at_strength(problem, noise_levels([problem], seed, n_permutations=N_PERMUTATIONS)[0], asked)
+                for problem in problems
+            )
             return max(problem.regularizer.strength for problem in posed)
         fraction = default_fraction(len(points)) if self.alpha == AUTO else asked.factor
         return max(problem.at_fraction(fraction).regularizer.strength for problem in problems)

@@ -14,10 +14,15 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import (
+    GroupKFold,
+    GroupShuffleSplit,
     KFold,
+    LeaveOneGroupOut,
+    LeavePGroupsOut,
     RepeatedKFold,
     RepeatedStratifiedKFold,
     ShuffleSplit,
+    StratifiedGroupKFold,
     StratifiedKFold,
     StratifiedShuffleSplit,
 )
@@ -217,6 +222,7 @@ def complete(folds: list[GridScores], n_candidates: int) -> list[GridScores]:
 RULES = ("best", "1se")
 # Splitters that hold any samples out.
 EXCHANGING = (KFold, StratifiedKFold, RepeatedKFold, RepeatedStratifiedKFold, ShuffleSplit, StratifiedShuffleSplit)
+EXCHANGING_GROUPS = (GroupKFold, GroupShuffleSplit, LeaveOneGroupOut, LeavePGroupsOut, StratifiedGroupKFold)
 
 
 class CrossValidated(KeepsHeldOut, ScoresGrids, ChoosesMixtures):
@@ -252,7 +258,8 @@ class CrossValidated(KeepsHeldOut, ScoresGrids, ChoosesMixtures):
         sample_weight : array-like of shape (n_samples,), float or None, default=None
             Non-negative factors on the losses, also given to the scorer.
         groups : array-like of shape (n_samples,) or None, default=None
-            Given to the splitter.
+            Given to the splitter. What noise reaches is measured with the targets of groups of equal size in each
+            other's place.
 
         Returns
         -------
@@ -286,7 +293,7 @@ class CrossValidated(KeepsHeldOut, ScoresGrids, ChoosesMixtures):
         families = self._families()
         rows, target = self._checked_data(X, y)
         weight = sample_weights(sample_weight, len(target))
-        samples = Samples.of(rows, target, weight)
+        samples = Samples.of(rows, target, weight, groups)
         self._decide_kernels(samples.rows)
         form = self._form_of(samples, loss, families)
         opened = self._opener(samples, loss, families)
@@ -300,7 +307,8 @@ class CrossValidated(KeepsHeldOut, ScoresGrids, ChoosesMixtures):
         ending.check(scored=bool(folds))
         encoded, levels = self._encoded(samples), None
         if folds and self.alphas is None and self._exchanges(groups):
-            levels = noise_levels(opened()[1], noise_seed(self.random_state), self._exchangeable(encoded))
+            strata = self._noise_strata(encoded)
+            levels = noise_levels(opened()[1], noise_seed(self.random_state), strata, encoded.groups)
         evidence = Evidence.of(splits, levels, 1)
         self._choose(found, folds, self._default_index(found, len(samples.weight)), evidence)
         if folds and ending.status is None:
@@ -457,8 +465,9 @@ class CrossValidated(KeepsHeldOut, ScoresGrids, ChoosesMixtures):
         return groups
 
     def _exchanges(self: Any, groups: Any) -> bool:
-        """Whether folds take samples for exchangeable, so that permuted targets tell what noise does."""
-        return groups is None and (self.cv is None or isinstance(self.cv, (numbers.Integral, *EXCHANGING)))
+        """Whether folds take samples, or groups of equal size, for exchangeable: then noise is known."""
+        splitters = (numbers.Integral, *EXCHANGING, *(() if groups is None else EXCHANGING_GROUPS))
+        return np.ndim(groups) < 2 and (self.cv is None or isinstance(self.cv, splitters))
 
     def _weighed_splits(self: Any, y: Array, weight: Array, groups: Any) -> list[Split]:
         """Return the splits that can say something: samples of weight zero count as absent, and may be all of a part.

@@ -190,7 +190,7 @@ class ChoosesMixtures:
         rows, target = self._checked_data(X, y)
         weight = sample_weights(sample_weight, len(target))
         scoring_weight = self._scoring_weight(target, None if sample_weight is None else weight)
-        samples = Samples.of(rows, target, weight)
+        samples = Samples.of(rows, target, weight, groups)
         self._decide_kernels(samples.rows)
         encoded = self._encoded(samples)
         plain = self._at_given_strength(rows)
@@ -213,7 +213,7 @@ class ChoosesMixtures:
             found, ending = self._searched(mixtures, spare, openings)
             tried = self.__dict__.pop("_tried", None)
         ending.check(scored=bool(found))
-        levels = noise_levels(problems, noise_seed(self.random_state), self._exchangeable(encoded))
+        levels = noise_levels(problems, noise_seed(self.random_state), self._noise_strata(encoded), encoded.groups)
         candidates = found or [_unscored(mixtures, encoded, self.n_folds_, len(problems))]
         evidence = partial(Evidence.of, splits, levels if self._exchanges(groups) else None)
         self._keep_choice(candidates, scales, problems, evidence, scored=bool(found))

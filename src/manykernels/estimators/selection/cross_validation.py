@@ -36,10 +36,10 @@ class MKLRegressorCV(CrossValidated, MKLRegressor):  # fit also takes groups
     on all samples, to ``tol`` and with its certificate.
 
     The empty model is among the candidates, and what is not ahead of the best constant is no finding. Where y is more
-    strongly related to single kernels than y in random order is, to be ahead in the mean will do; else it takes a
-    t-test over the folds, whose error counts the training rows that folds share. Where samples are not exchangeable
-    (``groups``, series, splits of your own) one such error is asked for. If there is no finding, the model is that
-    constant, and a warning says so.
+    strongly related to the kernels than y in random order is, to be ahead in the mean will do; else it takes a
+    t-test over the folds, whose error counts the training rows that folds share. Groups of equal size change places as
+    wholes; where samples are not exchangeable (series, splits of your own) one such error is asked for. If there is no
+    finding, the model is that constant, and a warning says so.
 
     Every fold learns standardization, widths and normalization of its kernels from its own training samples and builds
     them once, unless ``fold_kernels`` says otherwise. Averages take one eigendecomposition for all strengths, targets
@@ -219,10 +219,10 @@ class MKLClassifierCV(CrossValidated, MKLClassifier):  # fit also takes groups
     on all samples, to ``tol`` and with its certificate.
 
     The empty model is among the candidates, and what is not ahead of the best constant is no finding. Where y is more
-    strongly related to single kernels than y in random order is, to be ahead in the mean will do; else it takes a
-    t-test over the folds, whose error counts the training rows that folds share. Where samples are not exchangeable
-    (``groups``, series, splits of your own) one such error is asked for. If there is no finding, the model is that
-    constant, and a warning says so.
+    strongly related to the kernels than y in random order is, to be ahead in the mean will do; else it takes a
+    t-test over the folds, whose error counts the training rows that folds share. Groups of equal size change places as
+    wholes; where samples are not exchangeable (series, splits of your own) one such error is asked for. If there is no
+    finding, the model is that constant, and a warning says so.
 
     Every fold learns standardization, widths and normalization of its kernels from its own training samples and builds
     them once. Averages take one eigendecomposition for all strengths, targets and classes. Strengths are fractions of

@@ -302,7 +302,8 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         # of it any closer for that: the strength is at least that without them.
         own = None if asked is None else samples.own_weight
         plain = [] if own is None else [replace(problem, sample_weight=own) for problem in problems]
-        levels = noise_levels([*problems, *plain], noise_seed(self.random_state), self._exchangeable(samples))
+        seed, strata = noise_seed(self.random_state), self._noise_strata(samples)
+        levels = noise_levels([*problems, *plain], seed, strata, samples.groups)
         if asked is not None:
             posed = [at_strength(*pair, asked) for pair in zip([*problems, *plain], levels, strict=True)]
             n = len(problems)
@@ -405,8 +406,8 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         if self._single:
             self.intercept_ = float(self.intercept_)
 
-    def _exchangeable(self, samples: Samples) -> Array | None:
-        """Return groups of samples among which targets may be exchanged if kernels do not matter; None for all."""
+    def _noise_strata(self, samples: Samples) -> Array | None:
+        """Return the strata within which targets may be exchanged if kernels do not matter; None for everywhere."""
         return None
 
     def _keep_noise(self, fit: Fit, levels: Sequence[NoiseLevel]) -> None:
@@ -482,7 +483,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             return
         n_selected = int((np.atleast_2d(self.kernel_weights_) > 0).any(axis=0).sum())
         warnings.warn(
-            "No kernel by itself is more strongly related to y than to y in random order (p = "
+            "The kernels are not more strongly related to y than to y in random order (p = "
             f"{chance:.2g}): pure noise would select about as many kernels as these {n_selected}. Check held-out "
             "scores before reading the selection.",
             UserWarning,

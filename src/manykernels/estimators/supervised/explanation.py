@@ -73,7 +73,7 @@ class Explanations:
         DataFrame
             One row a kernel: ``name``, ``weight`` (``d_m``), ``norm_share`` (of the norm in the sum of norms), ``norm``
             (``||f_m||``), ``kernel`` and ``columns``; ``above_noise`` after the share (whether the kernel by itself is
-            more strongly related to y than to any of 19 random orders of y, which 5 % of the kernels are of any noise;
+            more strongly related to y than to 95 % of random orders of y, which 5 % of the kernels are of any noise;
             not there where kernels are found); with several classes or targets, a row for each, led by ``class``
             or ``output``, unless they share their weights. Norms say how much a kernel bends the function on the rows
             that were fitted, and are largest where a kernel can follow single rows (categories of many levels). What
@@ -137,7 +137,7 @@ class Explanations:
 
         A column is worth what the mean loss of such rows gains when the part of its kernels is replaced by the mean of
         that part (see `importance_frame`). It counts in full if one of its kernels by itself is more strongly related
-        to y than any kernel is to any of 19 random orders of y, and else what is left of it after two standard errors:
+        to y than any kernel is to 95 % of random orders of y, and else what is left of it after two standard errors:
         of columns of noise some pass the one in 5 % of the data sets, and the other in about 2 %. A kernel of several
         columns shares its worth equally among them. The shares sum to one, or are all zero for a model whose
         predictions of new rows are no better with any column than without; of several classes or targets they are the

@@ -104,15 +104,18 @@ class Samples:
     n_given: int
     # (n,) float64 or None: the weights without those of the classes, where there are such
     own_weight: Array | None = None
+    groups: Array | None = None  # (n,) int: samples that belong together, whose targets change places as a whole
 
     @classmethod
-    def of(cls, rows: Rows, y: Array, weight: Array) -> Samples:
+    def of(cls, rows: Rows, y: Array, weight: Array, groups: Any = None) -> Samples:
         """Leave out the samples of weight zero."""
         check_lengths(len(rows), len(y))
         kept = np.flatnonzero(weight)
+        together = pd.factorize(np.asarray(groups))[0] if np.ndim(groups) == 1 and len(groups) == len(y) else None
         if len(kept) == len(weight):
-            return cls(rows, y, weight, kept, len(weight))
-        return cls(rows[kept], y[kept], weight[kept], kept, len(weight))
+            return cls(rows, y, weight, kept, len(weight), groups=together)
+        some = None if together is None else together[kept]
+        return cls(rows[kept], y[kept], weight[kept], kept, len(weight), groups=some)
 
     @property
     def total_weight(self) -> float:

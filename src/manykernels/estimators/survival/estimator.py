@@ -189,7 +189,7 @@ class MKLSurvival(BaseMKL):
         self._target_of_fit = samples.y
         return samples.with_targets(survival_target(event, time, stratum)[:, None])
 
-    def _exchangeable(self, samples: Samples) -> Array | None:
+    def _noise_strata(self, samples: Samples) -> Array | None:
         """Return the strata: only samples of one share a risk set."""
         return self._target_of_fit["stratum"]
 

@@ -36,7 +36,7 @@ METHODS = ("mvr", "equicorrelated")
 SWEEPS, SETTLED = 100, 1e-6  # of coordinate descent, and the change of a coordinate at which it ends
 INSIDE = 0.999  # of the largest equal decorrelation that a covariance allows
 COPY = "copy of "
-EXPECTED = ("No kernel was selected", "No kernel by itself")  # answers like others here
+EXPECTED = ("No kernel was selected", "The kernels are not more")  # answers like others here
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,7 +51,7 @@ def noise_doubt(model: Any) -> str | None:
     if chance <= SIGNIFICANT or not selected.any():
         return None
     return (
-        "No kernel by itself is more strongly related to y than to y in random order (p = "
+        "The kernels are not more strongly related to y than to y in random order (p = "
         f"{chance:.2g}): pure noise would select about as many kernels as these {int(selected.sum())} of "
         f"{len(selected)}."
     )
