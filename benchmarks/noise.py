@@ -1,6 +1,7 @@
 """Whether noise passes for a finding: how often untouched fits and searches say so, of noise and of weak effects.
 
 ``python benchmarks/noise.py [--searches] [--draws 100] [--entries 40000] [--smoke] [--output DIR]``
+``python benchmarks/noise.py --searches --draws 60 --entries 8000``, some minutes: a search is some hundred fits
 
 Each draw of noise has its own number of samples and columns, with a category of many levels in every third, and a
 target that depends on none of them, of numbers or of two classes. A fit counts as honest if it warns that noise would
@@ -8,7 +9,7 @@ select as many kernels, or if its model is a constant. The weak effects are one 
 eight columns of ten, linear, of 150 samples.
 
 With ``--searches`` the estimators with built-in cross-validation are asked, whose model should be the constant
-where there is nothing, and not where there is something.
+where there is nothing, and not where there is something; groups of samples that are alike are given as such.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 import _common as common
 import numpy as np
 import pandas as pd
+from sklearn.model_selection import GroupKFold
 
 from manykernels import MKLClassifier, MKLClassifierCV, MKLRegressor, MKLRegressorCV
 
@@ -45,6 +47,13 @@ def noise(rng: np.random.Generator, number: int, entries: int) -> tuple[Any, np.
     return X, (y > 0).astype(int) if number % 2 else y
 
 
+def of_groups(rng: np.random.Generator, number: int) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Return noise of 40 groups of 4 samples that are alike within each, also the target, and the groups."""
+    groups = np.repeat(np.arange(40), 4)
+    X, y = rng.normal(size=(40, 5))[groups] + 0.3 * rng.normal(size=(160, 5)), rng.normal(size=40)[groups]
+    return X, (y > 0).astype(int) if number % 2 else y, groups
+
+
 def weak(rng: np.random.Generator, number: int, effect: float) -> tuple[Any, np.ndarray]:
     """Return ten columns of which one has an effect, linear or a wave."""
     X = rng.normal(size=(150, 10))
@@ -57,12 +66,14 @@ def several(rng: np.random.Generator, effect: float) -> tuple[Any, np.ndarray]:
     return X, effect * X[:, :8].sum(axis=1) + rng.normal(size=150)
 
 
-def judged(X: Any, y: np.ndarray, kinds: Any) -> dict[str, Any]:
+def judged(X: Any, y: np.ndarray, kinds: Any, groups: Any = None) -> dict[str, Any]:
     """Fit an untouched estimator and return what it says."""
     classes = y.dtype.kind == "i"
+    grouped: dict[str, Any] = {} if groups is None else {"cv": GroupKFold(5)}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = kinds[0 if classes else 1](tol=TOL).fit(X, y)
+        model = kinds[0 if classes else 1](tol=TOL, **grouped)
+        model.fit(X, y, **({} if groups is None else {"groups": groups}))
     warned = any("more strongly related" in str(warning.message) for warning in caught)
     kernels = int((model.kernel_weights_ > 0).sum())
     return {"warned": warned, "constant": kernels == 0, "kernels": kernels, "above": int(model.above_noise_.sum())}
@@ -74,6 +85,9 @@ def draws(n_draws: int, entries: int, kinds: Any, seed: int) -> Iterator[dict[st
         yield {"kind": "noise", "effect": 0.0} | judged(
             *noise(np.random.default_rng([seed, number]), number, entries), kinds
         )
+    for number in range(max(n_draws // 4, 2) if kinds is SEARCHES else 0):
+        found = of_groups(np.random.default_rng([seed, 3, number]), number)
+        yield {"kind": "noise of groups", "effect": 0.0} | judged(*found[:2], kinds, found[2])
     for effect in EFFECTS[1:]:
         for number in range(max(n_draws // 4, 2)):
             said = judged(*weak(np.random.default_rng([seed, 1, number]), number, effect), kinds)
