@@ -317,6 +317,6 @@ def test_a_large_table_is_copied_once_at_most(order: Any, dtype: Any, standardiz
     assert held < (0.1 if in_place else 1.1) * table
     assert peak < (0.7 if in_place else 1.7) * table  # beside blocks of columns, which so small a table has few of
     assert stack.n_kernels == 50
-    points = fitted.points(fitted.values(X[:5])).points(3)[:, 0]
+    points = fitted.table.points(fitted.table.values(X[:5])).points(3)[:, 0]
     expected = (X[:5, 3] - X[:, 3].astype(float).mean()) / X[:, 3].astype(float).std() if standardize else X[:5, 3]
     np.testing.assert_allclose(points, expected, atol=1e-9)

@@ -94,7 +94,7 @@ def test_frames_of_sparse_columns_keep_their_names(tmp_path: Path) -> None:
     )
     np.testing.assert_allclose(model.predict(frame), expected, atol=1e-6)
     shuffled = frame[WORDS[::-1]]
-    bank = model._expansion.bank
+    bank = model._expansion.bank.table
     np.testing.assert_array_equal(bank.values(shuffled).toarray(), bank.values(frame).toarray())
     # A table of which some columns are dense is a dense table.
     mixed = frame.iloc[:, :40].assign(more=Y)
@@ -128,8 +128,8 @@ def test_members_of_pairs() -> None:
     data, dense = (Pairs(part, None, index) for part in (X, FULL))
     target = Y[index].sum(axis=1)
     models = [MKLRegressor(tol=1e-8, alpha=0.01).fit(data, target), None]
-    bank = models[0]._expansion.bank.left
-    assert bank.sparse
+    bank = models[0]._expansion.bank.raw.left
+    assert bank.table.sparse
     assert models[0].score(data, target) > 0.9
     with pytest.raises(InvalidInputError, match=r"expecting|fitted"):
         models[0].predict(Pairs(X[:, :10], None, [[0, 1]]))
@@ -172,7 +172,7 @@ def test_what_cannot_be_done_is_told(call: Any, match: str) -> None:
 
 
 def test_what_needs_dense_columns_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("manykernels.kernels.bank.prepared.MOST_DENSE", 5000)
+    monkeypatch.setattr("manykernels.kernels.bank.table_kernels.MOST_DENSE", 5000)
     with pytest.raises(InvalidInputError, match=r"'all: overlap\(\)' needs 300 dense columns.*TruncatedSVD"):
         MKLRegressor(KernelBank.joint(Overlap())).fit(X, Y)
     with pytest.raises(InvalidInputError, match=r"300 sets of few columns would be made dense.*KernelBank.joint"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -81,10 +83,6 @@ def test_entries_that_are_not_finite_are_refused_by_name(kind):
         build_stack(bank, X, kind=kind)
 
 
-def vars_of(bank):
-    return {name: getattr(bank, name) for name in type(bank).__dataclass_fields__}
-
-
 def test_points_far_away_and_equal_points_give_zero_and_one():
     rows = np.array([[0.0], [0.0], [1e100]])
     bank = KernelBank([("g", Gaussian(1e-100), None), ("h", Gaussian(1e100), None)], normalize=None).fit(rows)
@@ -121,7 +119,8 @@ def test_cross_apply_reads_active_kernels_only(bank):
         raise AssertionError("evaluated")
 
     spec = FromCallable(forbidden)
-    guarded = type(bank)(**{**vars_of(bank), "specs": (*bank.specs[:3], spec, bank.specs[4])})
+    specs = (*bank.table.specs[:3], spec, bank.table.specs[4])
+    guarded = replace(bank, raw=replace(bank.table, specs=specs))
     prepared = bank.prepare(NEW)
     assert np.isfinite(cross_apply(guarded, prepared, bank.prepare(X), [1, 1, 1, 0, 1], np.ones(40))).all()
     assert cross_apply(guarded, prepared, bank.prepare(X), np.zeros(5), np.ones(40)).tolist() == [0.0] * 13

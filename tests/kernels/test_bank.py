@@ -94,7 +94,7 @@ def test_blocks_and_diagonals_are_those_of_the_definitions(
     K, C, d = fitted.block(train, train), fitted.block(new, train), fitted.diag(new)
     mean, deviation = (X.mean(axis=0), X.std(axis=0)) if standardize else (0.0, 1.0)
     A, B = (X - mean) / deviation, (Z - mean) / deviation
-    for m, (spec, (name, _, columns)) in enumerate(zip(fitted.specs, MIXED, strict=True)):
+    for m, (spec, (name, _, columns)) in enumerate(zip(fitted.table.specs, MIXED, strict=True)):
         expected = by_hand(spec, A[:, columns], B[:, columns], normalize, center)
         size = np.abs(expected[0]).max()
         for found, correct in zip((K[m], C[m], d[m]), expected, strict=True):
@@ -172,7 +172,9 @@ def test_groups_hold_every_kernel_once_and_share_what_can_be_shared(X: np.ndarra
     first = fitted.groups[0]
     assert (first.family, first.positions, first.kernels) == ("squared_distance", (0, 2), (0, 2, 3))
     assert all(
-        fitted.specs[m] == spec for group in fitted.groups for m, spec in zip(group.kernels, group.specs, strict=True)
+        fitted.table.specs[m] == spec
+        for group in fitted.groups
+        for m, spec in zip(group.kernels, group.specs, strict=True)
     )
     ard = next(group for group in fitted.groups if group.column_widths)
     assert isinstance(ard, Group)
@@ -224,7 +226,7 @@ def test_the_list_given_is_not_kept(X: np.ndarray) -> None:
     bank = KernelBank(entries)
     columns.append(1)
     entries.append(("l", Linear(), [1]))
-    assert bank.fit(X).positions == ((0,),)
+    assert bank.fit(X).table.positions == ((0,),)
 
 
 def test_length_iteration_sum_and_repr() -> None:

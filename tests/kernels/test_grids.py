@@ -100,7 +100,7 @@ def test_median_widths_are_learned_from_standardized_training_rows(frame: pd.Dat
     fitted = bank.fit(frame)
     X = ((frame - frame.mean()) / frame.std(ddof=0)).to_numpy()
     expected = [2 * np.median(pdist(X[:, [j]])) for j in range(3)] + [np.median(pdist(X, "cityblock"))]
-    np.testing.assert_allclose([spec.width for spec in fitted.specs], expected, rtol=1e-12)  # type: ignore[attr-defined]
+    np.testing.assert_allclose([spec.width for spec in fitted.table.specs], expected, rtol=1e-12)  # type: ignore[attr-defined]
     assert fitted.names[0] == "age: gaussian(width=2*median)"
     assert fitted.frame()["kernel"][0].startswith("gaussian(width=")
 

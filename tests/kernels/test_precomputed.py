@@ -315,3 +315,14 @@ def test_a_mapping_names_its_kernels() -> None:
 def test_matrices_that_do_not_fit_each_other_are_refused(kernels: Any, names: Any, match: str) -> None:
     with pytest.raises(InvalidInputError, match=match):
         KernelStack(kernels, names)
+
+
+def test_matrices_of_chosen_kernels_are_theirs_in_their_order(grams: np.ndarray) -> None:
+    fitted, rows = PrecomputedBank(normalize=None).fit_prepare(KernelStack(grams))
+    turned = fitted.take([2, 0, 1])
+    held = turned.grams(rows)
+    assert held is not None
+    np.testing.assert_array_equal(held.array[np.ix_([0, 1, 2], held.samples, held.samples)], grams[[2, 0, 1]])
+    whole = fitted.grams(rows)
+    assert whole is not None
+    assert np.shares_memory(whole.array, KernelStack(grams).whole())

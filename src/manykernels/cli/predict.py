@@ -134,15 +134,14 @@ def features_of(model: Any, frame: pd.DataFrame) -> pd.DataFrame:
             f"The table lacks {len(missing)} of the {len(names)} columns that the model was fitted on: "
             f"{quoted(missing)}. Its kernels read {quoted(needed)}."
         )
-    bank: Any = model._expansion.bank
-    check_entries(frame[list(names[model.selected_features_])], bank.missing)
+    check_entries(frame[list(names[model.selected_features_])], model._expansion.bank.table.missing)
     return frame[[name for name in names if name in frame.columns]]
 
 
 def _checked(model: BaseMKL, features: pd.DataFrame) -> pd.DataFrame:
     """Return the features after a look at the columns that kernels of the model use."""
-    bank: Any = model._expansion.bank
-    check_entries(features.iloc[:, list(bank.used)], bank.missing)
+    kernels = model._expansion.bank.table
+    check_entries(features.iloc[:, list(kernels.used)], kernels.missing)
     return features
 
 

@@ -14,13 +14,14 @@ from manykernels.grams.loops import mirror_upper
 from manykernels.grams.packed import PackedStack
 from manykernels.grams.pairs.stack import stack_of
 from manykernels.grams.plan import plan_stack
-from manykernels.kernels import FittedKernels, FittedPairBank, PreparedRows
+from manykernels.kernels import FittedBank, PreparedRows
+from manykernels.kernels.pairs.bank import ProductKernels
 from manykernels.threads import n_threads
 from manykernels.validation.arrays import Array
 
 
 def build_stack(
-    bank: FittedKernels[Any],
+    bank: FittedBank,
     X: Any,
     *,
     kind: str = "auto",
@@ -33,7 +34,7 @@ def build_stack(
 
     Parameters
     ----------
-    bank : FittedKernels
+    bank : FittedBank
     X : PreparedRows, DataFrame, array or KernelStack
         Rows, prepared here if they are not yet.
     kind : {"auto", "dense", "packed", "lazy"}
@@ -66,8 +67,8 @@ def build_stack(
     PackedStack(n_kernels=1, n_samples=3, dtype=float64)
     """
     prepared = X if isinstance(X, PreparedRows) else bank.prepare(X)
-    if isinstance(bank, FittedPairBank):
-        return stack_of(bank, prepared)  # whose memory is that of the members
+    if isinstance(bank.raw, ProductKernels):
+        return stack_of(bank.raw, bank.narrow(prepared).data)  # whose memory is that of the members
     held = bank.grams(prepared)
     if held is not None:
         n_samples = len(held.samples)

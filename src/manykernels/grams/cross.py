@@ -9,12 +9,13 @@ from numpy.typing import ArrayLike
 
 from manykernels.grams.pairs.stack import pair_scores
 from manykernels.grams.tiles import TileEvaluator
-from manykernels.kernels import FittedKernels, FittedPairBank, PreparedRows
+from manykernels.kernels import FittedBank, PreparedRows
+from manykernels.kernels.pairs.bank import ProductKernels
 from manykernels.validation.arrays import Array, check_columns, check_vector
 
 
 def cross_apply(
-    bank: FittedKernels[Any], prepared_new: PreparedRows, prepared_support: PreparedRows, d: ArrayLike, rho: ArrayLike
+    bank: FittedBank, prepared_new: PreparedRows[Any], prepared_support: PreparedRows[Any], d: ArrayLike, rho: ArrayLike
 ) -> Array:
     """Decision values ``f(x) = sum_m d_m sum_i rho_i k_m(x, x_i)`` of new rows, without the intercept.
 
@@ -22,7 +23,7 @@ def cross_apply(
 
     Parameters
     ----------
-    bank : FittedKernels
+    bank : FittedBank
     prepared_new, prepared_support : PreparedRows
         Rows made ready by the bank.
     d : array_like of shape (n_kernels,)
@@ -41,8 +42,9 @@ def cross_apply(
     array([-6.])
     """
     weights, columns, vector = _checked(bank, prepared_support, d, rho)
-    if isinstance(bank, FittedPairBank):
-        scores = pair_scores(bank, bank.narrow(prepared_new), bank.narrow(prepared_support), weights, columns)
+    if isinstance(bank.raw, ProductKernels):
+        new, support = bank.narrow(prepared_new).data, bank.narrow(prepared_support).data
+        scores = pair_scores(bank.raw, new, support, weights, columns)
         return scores[:, 0] if vector else scores
     active = np.flatnonzero(weights)
     tiles, cols = TileEvaluator(bank, prepared_new, prepared_support), np.arange(prepared_support.n_samples)
@@ -53,13 +55,13 @@ def cross_apply(
 
 
 def cross_apply_each(
-    bank: FittedKernels[Any], prepared_new: PreparedRows, prepared_support: PreparedRows, d: ArrayLike, rho: ArrayLike
+    bank: FittedBank, prepared_new: PreparedRows[Any], prepared_support: PreparedRows[Any], d: ArrayLike, rho: ArrayLike
 ) -> Array:
     """Contribution ``d_m sum_i rho_i k_m(x, x_i)`` of each active kernel; summed over kernels it is `cross_apply`.
 
     Parameters
     ----------
-    bank : FittedKernels
+    bank : FittedBank
     prepared_new, prepared_support : PreparedRows
         Rows made ready by the bank.
     d : array_like of shape (n_kernels,)
@@ -81,9 +83,10 @@ def cross_apply_each(
     """
     weights, columns, vector = _checked(bank, prepared_support, d, rho)
     active = np.flatnonzero(weights)
-    if isinstance(bank, FittedPairBank):
-        new, support, one = bank.narrow(prepared_new), bank.narrow(prepared_support), np.eye(bank.n_kernels)
-        parts = np.array([pair_scores(bank, new, support, weights[m] * one[m], columns) for m in active])
+    if isinstance(bank.raw, ProductKernels):
+        new, support = bank.narrow(prepared_new).data, bank.narrow(prepared_support).data
+        one = np.eye(bank.n_kernels)
+        parts = np.array([pair_scores(bank.raw, new, support, weights[m] * one[m], columns) for m in active])
         parts = parts.reshape(len(active), new.n_samples, columns.shape[1])
         return parts[:, :, 0] if vector else parts
     tiles, cols = TileEvaluator(bank, prepared_new, prepared_support), np.arange(prepared_support.n_samples)
@@ -95,7 +98,7 @@ def cross_apply_each(
 
 
 def cross_combine(
-    bank: FittedKernels[Any], prepared_new: PreparedRows, prepared_support: PreparedRows, d: ArrayLike
+    bank: FittedBank, prepared_new: PreparedRows[Any], prepared_support: PreparedRows[Any], d: ArrayLike
 ) -> Array:
     """Weighted sum ``sum_m d_m k_m(x, x_i)`` between new rows and other rows, one kernel matrix.
 
@@ -103,7 +106,7 @@ def cross_combine(
 
     Parameters
     ----------
-    bank : FittedKernels
+    bank : FittedBank
     prepared_new, prepared_support : PreparedRows
         Rows made ready by the bank.
     d : array_like of shape (n_kernels,)
@@ -134,9 +137,7 @@ def _combined(weights: Array, values: Array) -> Array:
     return (weights @ values.reshape(len(values), -1)).reshape(values.shape[1:])
 
 
-def _checked(
-    bank: FittedKernels[Any], support: PreparedRows, d: ArrayLike, rho: ArrayLike
-) -> tuple[Array, Array, bool]:
+def _checked(bank: FittedBank, support: PreparedRows[Any], d: ArrayLike, rho: ArrayLike) -> tuple[Array, Array, bool]:
     weights = check_vector(d, bank.n_kernels, "d")
     coefficients = check_columns(rho, support.n_samples, "rho")
     vector = coefficients.ndim == 1

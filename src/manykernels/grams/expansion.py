@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import expit
 
 from manykernels.grams import cross_apply, cross_apply_each
-from manykernels.kernels import FittedKernels, PreparedRows
+from manykernels.kernels import FittedBank, PreparedRows
 from manykernels.validation.arrays import Array
 
 CHUNK_ENTRIES = 8 * 2**20  # float64 values held at once while predicting
@@ -20,17 +20,15 @@ CHUNK_ENTRIES = 8 * 2**20  # float64 values held at once while predicting
 class KernelExpansion:
     """``f_k(x) = sum_m d_km sum_i rho_ki k_m(x, x_i)`` on active kernels and support samples."""
 
-    bank: FittedKernels[Any]  # active kernels only (the first kernel if there is none)
-    support: PreparedRows  # support samples, as that bank needs them
+    bank: FittedBank  # active kernels only (the first kernel if there is none)
+    support: PreparedRows[Any]  # support samples, as that bank needs them
     active: Array  # (m,) int: positions of the active kernels among all
     n_kernels: int  # number of all kernels
     weights: Array  # (K, m) float64: d of the active kernels; (1, m) if all functions share them
     coefficients: Array  # (K, n_support) float64: rho of the support samples
 
     @classmethod
-    def of(
-        cls, bank: FittedKernels[Any], prepared: PreparedRows, weights: Array, coefficients: Array
-    ) -> KernelExpansion:
+    def of(cls, bank: FittedBank, prepared: PreparedRows[Any], weights: Array, coefficients: Array) -> KernelExpansion:
         """Keep what the model needs of a fitted bank and its training rows."""
         active, support = np.flatnonzero(weights.any(axis=0)), np.flatnonzero(coefficients.any(axis=0))
         kept = bank.take(active if active.size else [0])
@@ -79,7 +77,7 @@ class KernelExpansion:
                 parts[:, at] = self._each(rows.take(at))
         return parts
 
-    def _each(self, rows: PreparedRows) -> Array:
+    def _each(self, rows: PreparedRows[Any]) -> Array:
         """Return ``d_km sum_i rho_ki k_m(x, x_i)`` of the active kernels, (m, n, K); each kernel is computed once."""
         each = cross_apply_each(self.bank, rows, self.support, np.ones(self.active.size), self.coefficients.T)
         return each * self.weights.T[:, None, :]

@@ -10,7 +10,7 @@ import numpy as np
 from manykernels.grams import gaussian
 from manykernels.grams.base import GramStack
 from manykernels.grams.tiles import TileEvaluator
-from manykernels.kernels import FittedKernels, PreparedRows
+from manykernels.kernels import FittedBank, PreparedRows
 from manykernels.threads import run_ranges
 from manykernels.validation.arrays import Array
 
@@ -23,7 +23,7 @@ class LazyStack(GramStack):
 
     Parameters
     ----------
-    bank : FittedKernels
+    bank : FittedBank
     prepared : PreparedRows
         Rows made ready by ``bank.prepare``.
     kernels : ndarray of int, optional
@@ -47,8 +47,8 @@ class LazyStack(GramStack):
 
     def __init__(
         self,
-        bank: FittedKernels[Any],
-        prepared: PreparedRows,
+        bank: FittedBank,
+        prepared: PreparedRows[Any],
         *,
         kernels: Array | None = None,
         dtype: Any = np.float64,
@@ -64,7 +64,7 @@ class LazyStack(GramStack):
         self._tiles = TileEvaluator(bank, prepared, prepared, single=self.dtype == np.float32)
 
     @property
-    def bank(self) -> FittedKernels[Any]:
+    def bank(self) -> FittedBank:
         """The bank whose kernels these are."""
         return self._tiles.bank
 
@@ -113,7 +113,7 @@ class LazyStack(GramStack):
     def _restrict(self, samples: Array) -> LazyStack:
         return self._like(self._tiles.left.take(samples), self._kernels)
 
-    def _like(self, prepared: PreparedRows, kernels: Array) -> LazyStack:
+    def _like(self, prepared: PreparedRows[Any], kernels: Array) -> LazyStack:
         settings = {"dtype": self.dtype, "n_threads": self.n_threads, "spare_bytes": self.spare_bytes}
         return LazyStack(self.bank, prepared, kernels=kernels, **settings)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from manykernels.grams import gaussian
-from manykernels.kernels import ArdGaussian, FittedKernels, Gaussian, KernelSpec, PreparedRows
+from manykernels.kernels import ArdGaussian, FittedBank, Gaussian, KernelSpec, PreparedRows
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.validation.arrays import Array
 
@@ -27,9 +27,9 @@ class TileEvaluator:
     Gaussian kernels without centering go through compiled loops; everything else through ``block`` of the bank.
     """
 
-    bank: FittedKernels[Any]
-    left: PreparedRows  # the same object twice for a symmetric stack
-    right: PreparedRows  # the same object twice for a symmetric stack
+    bank: FittedBank
+    left: PreparedRows[Any]  # the same object twice for a symmetric stack
+    right: PreparedRows[Any]  # the same object twice for a symmetric stack
     single: bool = False  # evaluate Gaussian kernels in float32
 
     @cached_property

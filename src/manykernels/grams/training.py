@@ -24,7 +24,7 @@ from manykernels.grams.plan import (
 )
 from manykernels.grams.portable.opened import open_factored, refusal
 from manykernels.kernels import (
-    FittedKernels,
+    FittedBank,
     Gaussian,
     Joint,
     KernelBank,
@@ -53,7 +53,7 @@ class Training:
     Of kernels held as factors there are no prepared rows, and ``centered`` says whether functions are to be centered.
     """
 
-    bank: FittedKernels[Any]
+    bank: FittedBank
     prepared: Any
     stack: GramStack
     centered: bool = False

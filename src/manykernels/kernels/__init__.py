@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from manykernels.kernels.bank.bank import FittedBank, KernelBank
-from manykernels.kernels.bank.contract import FittedKernels, Group, PreparedRows
+from manykernels.kernels.bank.bank import KernelBank
+from manykernels.kernels.bank.contract import Group, PreparedRows
+from manykernels.kernels.bank.fitted import FittedBank
 from manykernels.kernels.bank.grids import DefaultKernels, Interactions, OnLandmarks, width_grid
 from manykernels.kernels.bank.patterns import BankEntry, Joint, OnColumns, PerFeature, PerGroup, PerView
-from manykernels.kernels.bank.prepared import Prepared
 from manykernels.kernels.pairs.bank import PairKernels
 from manykernels.kernels.pairs.data import Pairs
-from manykernels.kernels.pairs.fitted import FittedPairBank, PreparedPairs
-from manykernels.kernels.precomputed.bank import FittedPrecomputedBank, PrecomputedBank, PreparedKernels
+from manykernels.kernels.precomputed.bank import PrecomputedBank
 from manykernels.kernels.precomputed.stack import KernelStack
 from manykernels.kernels.specs import (
     KERNELS,
@@ -59,9 +58,6 @@ __all__ = [
     "DefaultKernels",
     "Dirichlet",
     "FittedBank",
-    "FittedKernels",
-    "FittedPairBank",
-    "FittedPrecomputedBank",
     "FromCallable",
     "Gaussian",
     "Group",
@@ -92,9 +88,6 @@ __all__ = [
     "Periodic",
     "Polynomial",
     "PrecomputedBank",
-    "Prepared",
-    "PreparedKernels",
-    "PreparedPairs",
     "PreparedRows",
     "Product",
     "Scaled",

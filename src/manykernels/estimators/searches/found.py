@@ -9,7 +9,8 @@ from itertools import chain, count
 import numpy as np
 
 from manykernels.discovery import Discovery, Found
-from manykernels.kernels import ArdGaussian, FittedBank, Prepared
+from manykernels.kernels import ArdGaussian, FittedBank, PreparedRows
+from manykernels.kernels.bank.table_kernels import TablePoints
 from manykernels.solvers import Solution
 from manykernels.validation.arrays import Array
 
@@ -56,7 +57,7 @@ def on_bank(part: Discovery, kernels: Sequence[Found], n_kernels: int) -> Soluti
     return replace(part.solution, kernel_weights=weights)
 
 
-def kernel_norms(bank: FittedBank, prepared: Prepared, weights: Array, rho: Array) -> Array:
+def kernel_norms(bank: FittedBank, prepared: PreparedRows[TablePoints], weights: Array, rho: Array) -> Array:
     """Return ``||f_m|| = d_m sqrt(rho'K_m rho)``, (M,)."""
     norms = np.zeros(len(weights))
     for m in np.flatnonzero(weights):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from manykernels.objective.regularizers import BlockL1, ElasticNet, Regularizer, Ridge
 
 if TYPE_CHECKING:
-    from manykernels.kernels import FittedKernels
+    from manykernels.kernels import FittedBank
     from manykernels.objective.problem import Problem
     from manykernels.validation.arrays import Array
 
@@ -96,12 +96,12 @@ class Scale:
         return ElasticNet(linear + squared, l1_ratio=linear / (linear + squared))
 
 
-def averages_of(bank: FittedKernels[Any], own: Array) -> list[Mixture]:
+def averages_of(bank: FittedBank, own: Array) -> list[Mixture]:
     """Return the averages worth a look: of all kernels, of those on several columns, and of each kind or view of them.
 
     Parameters
     ----------
-    bank : FittedKernels
+    bank : FittedBank
     own : ndarray of shape (M,)
         1 for every kernel, so that each average is uniform under the user's own penalties.
     """

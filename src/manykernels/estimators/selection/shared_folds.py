@@ -17,7 +17,7 @@ from manykernels.grams.factored import CompositeStack, ExplicitStack, FourierSta
 from manykernels.grams.factored.grid import GridStack
 from manykernels.grams.plan import FACTORED, memory_bytes
 from manykernels.grams.training import Training, as_bank
-from manykernels.kernels import FittedBank, KernelBank
+from manykernels.kernels import KernelBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.solvers import Solver, get_solver
 from manykernels.solvers.factored.fold_models import MOST_RANK, FoldModels
@@ -160,9 +160,9 @@ def _is_factored(name: Any) -> bool:
 
 def _learned(bank: Any, rows: Any, training: Training) -> str | None:
     """Return what kernels learn of rows, so that those of a fold would be others; None for nothing."""
-    fitted: Any = training.bank
-    if not isinstance(bank, KernelBank) or not isinstance(fitted, FittedBank) or not isinstance(rows, Table):
+    if not isinstance(bank, KernelBank) or not training.bank.on_columns or not isinstance(rows, Table):
         return "kernels are no bank of columns"
+    fitted = training.bank.table
     if bank.standardize or bank.center:
         return "columns are standardized, or kernels centered, by the rows of each fold"
     if bank.missing != "error" or rows.views is not None or fitted.encodings:

@@ -52,7 +52,7 @@ from manykernels.grams.training import (
     plan_for,
     reads_sparse,
 )
-from manykernels.kernels import FittedBank, FittedKernels, FittedPairBank, KernelBank
+from manykernels.kernels import FittedBank, KernelBank
 from manykernels.kernels.pairs.data import as_pairs
 from manykernels.objective.losses import LOSSES, Loss, get_loss
 from manykernels.objective.problem import Problem
@@ -157,7 +157,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
     @property
     def _reads_columns(self) -> bool:
         """Whether the fitted kernels read columns of X, which holds neither kernels nor pairs."""
-        return isinstance(self._expansion.bank, FittedBank)
+        return self._expansion.bank.on_columns
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -231,7 +231,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
 
     def _checked_rows(self, X: Any, *, reset: bool) -> Rows:
         """Return X as a bank takes it."""
-        if not reset and isinstance(self._expansion.bank, FittedPairBank):
+        if not reset and self._expansion.bank.raw.of_pairs:
             as_pairs(X)
         read = None if reset or not self._reads_columns else self.selected_features_
         return checked_rows(self, X, precomputed=self._takes_kernels, reset=reset, read=read)
@@ -390,7 +390,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         losses = [problem.loss for problem in fit.problems]
         self._keep_importance(as_solved, samples, losses, training.stack if training.factored else training.prepared)
 
-    def _keep(self, bank: FittedKernels[Any], fit: Fit, samples: Samples) -> None:
+    def _keep(self, bank: FittedBank, fit: Fit, samples: Samples) -> None:
         """Set the fitted attributes."""
         self._n_samples = samples.n_given
         solutions = self._keep_samples(fit.solutions, samples)

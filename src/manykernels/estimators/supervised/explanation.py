@@ -17,7 +17,7 @@ from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Rows, Samples
 from manykernels.grams.expansion import KernelExpansion
 from manykernels.grams.factored import FactoredStack
-from manykernels.kernels import FittedBank, FittedPairBank
+from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.objective.losses import SharedLoss
 from manykernels.threads import blas_limit
@@ -126,7 +126,7 @@ class Explanations:
         precomputed kernels.
         """
         read = np.zeros(self.n_features_in_, dtype=bool)
-        read[self._columns_bank("selected_features_").used] = True
+        read[self._columns_bank("selected_features_").table.used] = True
         return read
 
     # --- importance -------------------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class Explanations:
         lost = self._lost("columns")
         units = units_of(bank, len(lost))
         for members, worth in zip(units, self._worth(lost, [unit[0] for unit in units]), strict=True):
-            columns = list(bank.positions[members[0]])
+            columns = list(bank.table.positions[members[0]])
             importances[columns] += worth / len(columns)
         total = importances.sum()
         return importances / total if total > 0 else importances
@@ -238,7 +238,7 @@ class Explanations:
         if known is None:  # of kernels that were found
             return np.zeros(len(members), dtype=bool)
         columns = self._kernel_frame["columns"].to_numpy()
-        places = np.arange(len(columns)) if not isinstance(self._expansion.bank, FittedBank) else columns
+        places = np.arange(len(columns)) if not self._expansion.bank.on_columns else columns
         found = set(places[known].tolist())
         return np.array([places[m] in found for m in self._expansion.active[list(members)]], dtype=bool)
 
@@ -268,7 +268,7 @@ class Explanations:
         each = [loss.each if isinstance(loss, SharedLoss) else loss for loss in losses]
         smooth = all(loss.couples_samples or (loss.smooth and loss == each[0]) for loss in each)
         known = isinstance(self._expansion, KernelExpansion) and "_support_targets" in self.__dict__
-        return known and smooth and isinstance(self._expansion.bank, FittedBank)  # others are kernels of given samples
+        return known and smooth and self._expansion.bank.on_columns  # others are kernels of given samples
 
     def _keep_importance(self, fit: Fit, samples: Samples, losses: Sequence[Any], kernels: Any) -> None:
         """Measure what rows that are left out lose, where the model keeps too little to be asked later.
@@ -283,7 +283,7 @@ class Explanations:
         if fit.problems:
             self._norm_bends = all_bends(fit, expansion.active)
         whole = losses[0].couples_samples or len(self.__dict__.get("support_", ())) == len(samples.weight)
-        if kernels is None or (whole and self._keeps_rows(losses)) or isinstance(expansion.bank, FittedPairBank):
+        if kernels is None or (whole and self._keeps_rows(losses)) or expansion.bank.raw.of_pairs:
             return
         known = (samples.y, samples.weight)
         try:
@@ -302,10 +302,9 @@ class Explanations:
     def _columns_bank(self, asked: str) -> FittedBank:
         """Return the active kernels, if they have columns."""
         check_is_fitted(self)
-        bank: Any = self._expansion.bank
-        if not isinstance(bank, FittedBank):
+        if not self._expansion.bank.on_columns:
             raise AttributeError(f"{asked} is not defined for precomputed kernels and pairs, which have no columns.")
-        return bank
+        return self._expansion.bank
 
     def decompose_frame(self, X: Any) -> pd.DataFrame:
         """Return what each active kernel adds to each prediction, as a table with names.

@@ -104,13 +104,15 @@ class FactoredExpansion:
         """Yield slices of rows and their columns in use, standardized."""
         for start in range(0, len(table), CHUNK_ROWS):
             at = slice(start, min(start + CHUNK_ROWS, len(table)))
-            yield at, self.bank.values(table if at == slice(0, len(table)) else table[np.arange(at.start, at.stop)])
+            whole = at == slice(0, len(table))
+            yield at, self.bank.table.values(table if whole else table[np.arange(at.start, at.stop)])
 
     def _part(self, part: KernelPart, values: Array) -> Array:
         """Return a part at rows, (n,), from their columns, NaN where something is missing: the part is zero there."""
-        points = np.ascontiguousarray(values[:, np.searchsorted(self.bank.used, self.bank.positions[part.kernel])])
+        own = self.bank.table
+        points = np.ascontiguousarray(values[:, np.searchsorted(own.used, own.positions[part.kernel])])
         gaps = np.isnan(points)
-        if self.bank.specs[part.kernel].family == "missing":
+        if own.specs[part.kernel].family == "missing":
             return part(np.where(gaps, UNSEEN, 0.0))
         if not gaps.any():
             return part(points)

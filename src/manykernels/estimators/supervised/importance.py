@@ -22,7 +22,7 @@ from manykernels.estimators.supervised.leave_out import (
     some_rows,
 )
 from manykernels.grams.factored import FactoredStack
-from manykernels.kernels import FittedBank, FittedKernels
+from manykernels.kernels import FittedBank
 from manykernels.objective.losses import SharedLoss, get_shared_loss
 from manykernels.validation.arrays import Array
 
@@ -34,11 +34,11 @@ HELD_BYTES = 2**27  # of Gram matrices that are evaluated once for all targets
 FACTOR_TOL = 1e-4  # share of the trace that factors leave of kernels whose functions are sums over rows
 
 
-def units_of(bank: Any, n_active: int) -> list[list[int]]:
+def units_of(bank: FittedBank, n_active: int) -> list[list[int]]:
     """Return the active kernels on each set of columns, in the order of the bank; none for kernels without columns."""
     units: dict[tuple[int, ...], list[int]] = {}
-    if isinstance(bank, FittedBank) and n_active:
-        for m, columns in enumerate(bank.positions):
+    if bank.on_columns and n_active:
+        for m, columns in enumerate(bank.table.positions):
             units.setdefault(tuple(columns), []).append(m)
     return list(units.values())
 
@@ -59,7 +59,7 @@ def of_support(model: Any) -> LeftOut:
 
 def of_rows(
     model: Any,
-    bank: FittedKernels[Any],
+    bank: FittedBank,
     rows: Any,
     rho: Array,
     losses: Sequence[Any],

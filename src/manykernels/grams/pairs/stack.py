@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from manykernels.exceptions import InvalidInputError, MemoryBudgetError
 from manykernels.grams.base import GramStack
 from manykernels.grams.plan import available_memory, format_bytes
-from manykernels.kernels.pairs.fitted import SIGNS, FittedPairBank, PreparedPairs
+from manykernels.kernels.pairs.bank import SIGNS, MemberPairs, ProductKernels
 from manykernels.kernels.pairs.index import PairIndex
 from manykernels.validation.arrays import Array, check_columns
 from manykernels.validation.gram import check_gram_array, examined
@@ -318,28 +318,27 @@ def _name(a: int | None, b: int | None) -> str:
 # Scores of new pairs by the generalized vec trick: kernels between members only, never between pairs.
 
 
-def stack_of(bank: FittedPairBank, prepared: Any) -> PairStack:
-    """Return the stack of a bank of pairs on its training pairs."""
-    pairs = bank.narrow(prepared)
-    left = bank.left.block(pairs.left, pairs.left)
-    right = None if bank.right is None or pairs.right is None else bank.right.block(pairs.right, pairs.right)
-    return PairStack(left, right, pairs.pairs, products=bank.products, symmetry=bank.symmetry, names=list(bank.names))
+def stack_of(kernels: ProductKernels, pairs: MemberPairs) -> PairStack:
+    """Return the stack of products of kernels on training pairs."""
+    left = kernels.left.block(pairs.left, pairs.left)
+    right = None if kernels.right is None else kernels.right.block(pairs.second, pairs.second)
+    products, names = kernels.products, list(kernels.names)
+    return PairStack(left, right, pairs.pairs, products=products, symmetry=kernels.symmetry, names=names)
 
 
 def pair_scores(
-    bank: FittedPairBank, new: PreparedPairs, support: PreparedPairs, weights: Array, columns: Array
+    kernels: ProductKernels, new: MemberPairs, support: MemberPairs, weights: Array, columns: Array
 ) -> Array:
     """Return ``sum_m d_m sum_l rho_l k_m(pair, pair_l)`` of new pairs, (n, k), for coefficients (N, k)."""
-    new, support = bank.narrow(new), bank.narrow(support)
-    rows, known = new.indexed(bank.sign), support.indexed(bank.sign)
+    rows, known = new.indexed(kernels.sign), support.indexed(kernels.sign)
     total = np.zeros((len(rows), columns.shape[1]))
     by_left: dict[int | None, list[int]] = {}
     for m in np.flatnonzero(weights):
-        by_left.setdefault(bank.products[m][0], []).append(int(m))
+        by_left.setdefault(kernels.products[m][0], []).append(int(m))
     tables = [known.scatter(column) for column in columns.T]
-    for a, kernels in by_left.items():
-        left = bank.factor(new, support, a, 0)
-        right = sum(weights[m] * bank.factor(new, support, bank.products[m][1], 1) for m in kernels)
+    for a, those in by_left.items():
+        left = kernels.factor(new, support, a, 0)
+        right = sum(weights[m] * kernels.factor(new, support, kernels.products[m][1], 1) for m in those)
         for k, table in enumerate(tables):
             total[:, k] += rows.gather(left, table @ np.asarray(right).T)
     return total

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -83,7 +83,7 @@ def open_factored(bank: KernelBank, X: Any, *, fit_intercept: bool = True) -> tu
     why = refusal(bank, fit_intercept=fit_intercept)
     if why is not None:
         raise IncompatibleError(f"This bank cannot be held as factors: {why}. Or pass representation='gram'.")
-    bare, values = bank.fit_columns(X)
+    raw, values = bank.fit_columns(X)
     gaps = bool(np.isnan(values).any())
     if gaps and bank.center:
         raise IncompatibleError(
@@ -92,17 +92,17 @@ def open_factored(bank: KernelBank, X: Any, *, fit_intercept: bool = True) -> tu
         )
     table = ColumnTable(np.asfortranarray(values), missing="mask" if gaps else "error")
     del values
-    places = [tuple(np.searchsorted(bare.used, columns).tolist()) for columns in bare.positions]
+    places = [tuple(np.searchsorted(raw.used, columns).tolist()) for columns in raw.positions]
     unit = bank.normalize == "unit_diagonal"
-    specs = [UnitDiagonal(spec) if unit and not spec.unit_diagonal else spec for spec in bare.specs]
-    means, counts = _mean_diagonals(bare.names, specs, places, table)
+    specs = [UnitDiagonal(spec) if unit and not spec.unit_diagonal else spec for spec in raw.specs]
+    means, counts = _mean_diagonals(raw.names, specs, places, table)
     if bank.center:
-        plain = composed(table, bare.names, places, specs, np.ones(len(specs)))
+        plain = composed(table, raw.names, places, specs, np.ones(len(specs)))
         grand = np.array([plain.exact_quad(m, np.ones(table.n_rows))[0] for m in range(len(specs))]) / table.n_rows**2
         means = np.where(means - grand > CENTERED_ZERO * means, means - grand, 0.0)
-    scales = training_scales(means[:, None], bank.normalize, bare.names)
-    fitted = replace(bare, normalize=bank.normalize, scales=scales / counts if bank.normalize == "trace" else scales)
-    return fitted, composed(table, bare.names, places, specs, fitted.scales, bank.landmarks_by)
+    scales = training_scales(means[:, None], bank.normalize, raw.names)
+    fitted = FittedBank(raw, scales / counts if bank.normalize == "trace" else scales, bank.normalize)
+    return fitted, composed(table, raw.names, places, specs, fitted.scales, bank.landmarks_by)
 
 
 def _mean_diagonals(

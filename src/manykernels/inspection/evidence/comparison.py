@@ -50,7 +50,7 @@ class FoldKernels:
     """The kernels of the training rows of one fold, with normalization and widths of their own, and its test rows."""
 
     training: Training
-    test: PreparedRows
+    test: PreparedRows[Any]
     estimator: BaseMKL  # not fitted
     y: Array
     y_test: Array

@@ -21,16 +21,13 @@ from manykernels.grams.factored.cells import grid_parts
 from manykernels.grams.portable.functions import CellFunction, FourierSeries, LandmarkFunction
 from manykernels.kernels import (
     FittedBank,
-    FittedPairBank,
-    FittedPrecomputedBank,
     KernelSpec,
-    Prepared,
-    PreparedKernels,
-    PreparedPairs,
+    PreparedRows,
 )
 from manykernels.kernels.bank.normalization import check_normalization
-from manykernels.kernels.pairs.fitted import SIGNS
-from manykernels.kernels.precomputed.bank import PROBE_COLUMNS
+from manykernels.kernels.bank.table_kernels import TableKernels, TablePoints
+from manykernels.kernels.pairs.bank import SIGNS, MemberPairs, ProductKernels
+from manykernels.kernels.precomputed.bank import PROBE_COLUMNS, StackKernels, StackSamples
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.kernels.tables.encoding import Encoding
 from manykernels.kernels.tables.issues import check_missing
@@ -137,31 +134,34 @@ def is_of(value: Any, hint: Any) -> bool:
 
 
 def _bank(bank: FittedBank) -> Iterator[str]:
-    n_kernels, n_used, names = len(bank.names), len(bank.used), bank.feature_names
+    n_kernels = len(bank)
     check_normalization(bank.normalize)
-    yield from wrong_floats(
-        bank,
-        scales=(n_kernels,),
-        column_means=(n_used,),
-        column_scales=(n_used,),
-        shifts=(n_used,),
-        grand_means=(n_kernels,) if bank.center else None,
-        reference=(ANY, n_used) if bank.center else None,
-    )
-    check_missing(bank.missing)
-    gaps, reference = bank.reference_gaps, bank.reference
+    yield from wrong_floats(bank, scales=(n_kernels,), grand_means=(n_kernels,) if bank.center else None)
+    if not all_are(bank.names, str):
+        yield "names"
+    if bank.on_columns:
+        n_used = len(bank.table.used)
+        yield from wrong_floats(bank.table, reference=(ANY, n_used) if bank.center else None)
+
+
+def _table_kernels(kernels: TableKernels) -> Iterator[str]:
+    n_kernels, n_used, names = len(kernels.names), len(kernels.used), kernels.feature_names
+    yield from wrong_floats(kernels, column_means=(n_used,), column_scales=(n_used,), shifts=(n_used,))
+    check_missing(kernels.missing)
+    gaps, reference = kernels.reference_gaps, kernels.reference
     if gaps is not None and (reference is None or gaps.dtype != bool or gaps.shape != reference.shape):
         yield "reference_gaps"
-    if bank.encodings and not (all_are(bank.encodings, Encoding, n_used) and all(map(_is_encoding, bank.encodings))):
+    encodings = kernels.encodings
+    if encodings and not (all_are(encodings, Encoding, n_used) and all(map(_is_encoding, encodings))):
         yield "encodings"
-    if not all_are(bank.specs, KernelSpec, n_kernels):
+    if not all_are(kernels.specs, KernelSpec, n_kernels):
         yield "specs"
-    whole = all_are(bank.positions, tuple, n_kernels) and all(all_are(columns, int) for columns in bank.positions)
-    if not whole or not n_used or bank.used[0] < 0 or bank.used[-1] >= bank.n_features:
+    whole = all_are(kernels.positions, tuple, n_kernels) and all(all_are(own, int) for own in kernels.positions)
+    if not whole or not n_used or kernels.used[0] < 0 or kernels.used[-1] >= kernels.n_features:
         yield "positions"
-    if not all_are(bank.names, str) or not (names is None or all_are(names, str, bank.n_features)):
+    if not (names is None or all_are(names, str, kernels.n_features)):
         yield "names"
-    for spec, columns in zip(bank.specs, bank.positions, strict=False):
+    for spec, columns in zip(kernels.specs, kernels.positions, strict=False):
         spec.check_columns(len(columns))
 
 
@@ -172,56 +172,77 @@ def _is_encoding(encoding: Encoding) -> bool:
     return encoding.kind in READ_AS and plain and len(set(levels)) == len(levels)
 
 
-def _precomputed_bank(bank: FittedPrecomputedBank) -> Iterator[str]:
-    n_kernels, n_training = len(bank.names), len(bank.training_ids)
-    check_normalization(bank.normalize)
-    yield from wrong_floats(
-        bank,
-        scales=(n_kernels,),
-        grand_means=(n_kernels,) if bank.center else None,
-        row_means=(n_kernels, n_training) if bank.center else None,
-        factors=(n_kernels, n_training) if bank.unit_diagonal else None,
-        probe=(n_kernels, min(PROBE_COLUMNS, n_training)),
-    )
-    if not is_index(bank.kernel_ids, n_kernels, bank.n_stack_kernels):
+def _stack_kernels(kernels: StackKernels) -> Iterator[str]:
+    n_kernels, n_training = len(kernels.names), len(kernels.training_ids)
+    yield from wrong_floats(kernels, probe=(n_kernels, min(PROBE_COLUMNS, n_training)))
+    if not is_index(kernels.kernel_ids, n_kernels, kernels.n_stack_kernels):
         yield "kernel_ids"
-    if not is_index(bank.training_ids, n_training, None):
+    if not is_index(kernels.training_ids, n_training, None):
         yield "training_ids"
-    if not all_are(bank.names, str):
-        yield "names"
 
 
-def _pair_bank(bank: FittedPairBank) -> Iterator[str]:
-    kinds = (FittedBank, FittedPrecomputedBank)
-    if not isinstance(bank.left, kinds) or not isinstance(bank.right, (*kinds, type(None))):
-        yield "left"
-        return
-    if bank.symmetry not in SIGNS or (bank.symmetry is not None and bank.right is not None):
+def _product_kernels(kernels: ProductKernels) -> Iterator[str]:
+    if kernels.symmetry not in SIGNS or (kernels.symmetry is not None and kernels.right is not None):
         yield "symmetry"
-    if not all_are(bank.names, str) or not isinstance(bank.products, tuple) or len(bank.products) != len(bank.names):
+    if len(kernels.products) != len(kernels.names):
         yield "names"
     elif not all(
-        isinstance(product, tuple)
-        and len(product) == 2
-        and product != (None, None)
+        product != (None, None)
         and all(
             kernel is None or is_number(kernel, len(own))
-            for kernel, own in zip(product, (bank.left, bank.second), strict=True)
+            for kernel, own in zip(product, (kernels.left, kernels.second), strict=True)
         )
-        for product in bank.products
+        for product in kernels.products
     ):
         yield "products"
 
 
-def _wrong_pairs(bank: FittedPairBank, rows: Any) -> Iterator[str]:
-    """Yield the parts of prepared pairs that are not what the bank would have prepared."""
-    if not isinstance(rows, PreparedPairs) or rows.names != bank.names or (rows.right is None) != (bank.right is None):
-        yield "support"
+def _wrong_rows(bank: FittedBank, rows: PreparedRows[Any]) -> Iterator[str]:
+    """Yield the parts of prepared rows that are not what the bank would have prepared."""
+    n_rows, n_kernels = rows.n_samples, len(bank)
+    shape = (n_kernels, n_rows)
+    # Rows may lack columns whatever the normalization.
+    scaled = bank.unit_diagonal or (bank.on_columns and rows.factors is not None)
+    yield from wrong_floats(rows, row_means=shape if bank.center else None, factors=shape if scaled else None)
+    if rows.names != bank.names:
+        yield "support.names"
+    for kernels, data, parts in WRONG_DATA:
+        if isinstance(bank.raw, kernels):
+            yield from parts(bank.raw, rows.data) if isinstance(rows.data, data) else ["support.data"]
+
+
+def _wrong_points(kernels: TableKernels, points: TablePoints) -> Iterator[str]:
+    """Yield the parts of points that are not those of the groups of kernels."""
+    widths = [len(group.positions) if group.features is None else group.features.n_places for group in kernels.groups]
+    shapes = [(points.n_samples, width) for width in widths]
+    if points.keys != tuple(group.key for group in kernels.groups) or len(points.groups) != len(shapes):
+        yield "support.keys"
+    elif not all(are_points(own, shape) for own, shape in zip(points.groups, shapes, strict=True)):
+        yield "support.groups"
+    elif not all(is_float(norms, shape[:1]) for norms, shape in zip(points.squared_norms, shapes, strict=True)):
+        yield "support.squared_norms"
+
+
+def _wrong_stack_samples(kernels: StackKernels, samples: StackSamples) -> Iterator[str]:
+    """Yield the parts of samples that are none of the stack of kernels."""
+    n_rows = samples.n_samples
+    if not is_index(samples.kernel_ids, len(kernels.names), kernels.n_stack_kernels) or samples.stack is not None:
+        yield "support.kernel_ids"
+    if not is_index(samples.ids, n_rows, None):
+        yield "support.ids"
+    if samples.positions is not None and not is_index(samples.positions, n_rows, len(kernels.training_ids)):
+        yield "support.positions"
+
+
+def _wrong_pairs(kernels: ProductKernels, data: MemberPairs) -> Iterator[str]:
+    """Yield the parts of pairs that are none of the members of kernels."""
+    if (data.right is None) != (kernels.right is None):
+        yield "support.right"
         return
-    for own, members in ((bank.left, rows.left), (bank.right, rows.right)):
-        if own is not None:
+    for own, members in ((kernels.left, data.left), (kernels.right, data.right)):
+        if own is not None and members is not None:
             yield from _wrong_rows(own, members)
-    pairs, shape = rows.pairs, rows.shape
+    pairs, shape = data.pairs, data.shape
     if (
         not isinstance(pairs, np.ndarray)
         or pairs.ndim != 2
@@ -231,41 +252,11 @@ def _wrong_pairs(bank: FittedPairBank, rows: Any) -> Iterator[str]:
         yield "support.pairs"
 
 
-def _wrong_rows(bank: Any, rows: Any) -> Iterator[str]:
-    """Yield the parts of prepared rows that are not what the bank would have prepared."""
-    if isinstance(bank, FittedPairBank):
-        yield from _wrong_pairs(bank, rows)
-        return
-    if not isinstance(rows, PreparedKernels if isinstance(bank, FittedPrecomputedBank) else Prepared):
-        yield "support"
-        return
-    n_rows, n_kernels = rows.n_samples, len(bank)
-    normalization: dict[str, Any] = {
-        "row_means": (n_kernels, n_rows) if bank.center else None,
-        "factors": (n_kernels, n_rows) if bank.unit_diagonal else None,
-    }
-    if isinstance(bank, FittedBank) and rows.factors is not None:
-        normalization["factors"] = (n_kernels, n_rows)  # rows may lack columns whatever the normalization
-    yield from wrong_floats(rows, **normalization)
-    if rows.names != bank.names:
-        yield "support.names"
-    if isinstance(rows, PreparedKernels):
-        if not is_index(rows.kernel_ids, n_kernels, bank.n_stack_kernels) or rows.stack is not None:
-            yield "support.kernel_ids"
-        if not is_index(rows.ids, n_rows, None):
-            yield "support.ids"
-        if rows.positions is not None and not is_index(rows.positions, n_rows, len(bank.training_ids)):
-            yield "support.positions"
-        return
-    shapes = [
-        (n_rows, len(group.positions) if group.features is None else group.features.n_places) for group in bank.groups
-    ]
-    if rows.keys != tuple(group.key for group in bank.groups) or len(rows.data) != len(shapes):
-        yield "support.keys"
-    elif not all(are_points(points, shape) for points, shape in zip(rows.data, shapes, strict=True)):
-        yield "support.data"
-    elif not all(is_float(norms, shape[:1]) for norms, shape in zip(rows.squared_norms, shapes, strict=True)):
-        yield "support.squared_norms"
+WRONG_DATA: tuple[tuple[type[Any], type[Any], Callable[[Any, Any], Iterator[str]]], ...] = (
+    (TableKernels, TablePoints, _wrong_points),
+    (StackKernels, StackSamples, _wrong_stack_samples),
+    (ProductKernels, MemberPairs, _wrong_pairs),
+)
 
 
 def _expansion(expansion: KernelExpansion) -> Iterator[str]:
@@ -274,8 +265,7 @@ def _expansion(expansion: KernelExpansion) -> Iterator[str]:
         yield "n_kernels"
     elif not is_index(active, n_active, n_kernels) or (np.diff(active) <= 0).any():
         yield "active"
-    banks = (FittedBank, FittedPrecomputedBank, FittedPairBank)
-    if not isinstance(expansion.bank, banks) or len(expansion.bank) != max(n_active, 1):
+    if not isinstance(expansion.bank, FittedBank) or len(expansion.bank) != max(n_active, 1):
         yield "bank"
         return
     n_targets, n_support = len(expansion.coefficients), expansion.support.n_samples
@@ -290,11 +280,11 @@ def _factored_expansion(expansion: FactoredExpansion) -> Iterator[str]:
         yield "n_kernels"
     elif not is_index(active, n_active, n_kernels) or (np.diff(active) <= 0).any():
         yield "active"
-    if not isinstance(expansion.bank, FittedBank) or len(expansion.bank) != max(n_active, 1):
+    if not expansion.bank.on_columns or len(expansion.bank) != max(n_active, 1):
         yield "bank"
         return
     yield from wrong_floats(expansion, weights=(ANY, n_active))
-    n_targets, positions = len(np.atleast_1d(expansion.weights)), expansion.bank.positions
+    n_targets, positions = len(np.atleast_1d(expansion.weights)), expansion.bank.table.positions
     if not all_are(expansion.parts, KernelPart) or not all(
         is_number(part.target, n_targets)
         and is_number(part.kernel, n_active)
@@ -438,15 +428,16 @@ def _wrong_names(estimator: Any, bank: Any, n_kernels: int) -> Iterator[str]:
     if estimator.n_features_in_ != n_features:
         yield "n_features_in_"
     if hasattr(estimator, "feature_names_in_"):
-        names, known = list(estimator.feature_names_in_), getattr(bank, "feature_names", None)
+        names, known = list(estimator.feature_names_in_), bank.raw.column_names
         if not all_are(names, str, n_features) or (known is not None and names != list(known)):
             yield "feature_names_in_"
 
 
 RULES: dict[type[Any], Callable[[Any], Iterator[str]]] = {
     FittedBank: _bank,
-    FittedPrecomputedBank: _precomputed_bank,
-    FittedPairBank: _pair_bank,
+    TableKernels: _table_kernels,
+    StackKernels: _stack_kernels,
+    ProductKernels: _product_kernels,
     KernelExpansion: _expansion,
     FactoredExpansion: _factored_expansion,
     Solution: _solution,

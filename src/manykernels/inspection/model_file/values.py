@@ -45,8 +45,6 @@ from manykernels.inspection.model_file.checks import check_parts, check_types
 from manykernels.kernels import (
     DefaultKernels,
     FittedBank,
-    FittedPairBank,
-    FittedPrecomputedBank,
     Interactions,
     Joint,
     KernelBank,
@@ -58,11 +56,12 @@ from manykernels.kernels import (
     PerGroup,
     PerView,
     PrecomputedBank,
-    Prepared,
-    PreparedKernels,
-    PreparedPairs,
+    PreparedRows,
     spec_from_dict,
 )
+from manykernels.kernels.bank.table_kernels import TableKernels, TablePoints
+from manykernels.kernels.pairs.bank import MemberPairs, ProductKernels
+from manykernels.kernels.precomputed.bank import StackKernels, StackSamples
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.kernels.tables.encoding import Encoding
 from manykernels.objective.certificate import Certificate, KKTResiduals
@@ -131,8 +130,9 @@ BANKS = (
     OnLandmarks, DefaultKernels, Encoding, *GROUPS.values(),
 )  # fmt: skip
 FITTED = (
-    KernelExpansion, FactoredExpansion, KernelPart, FourierSeries, LandmarkFunction, CellFunction, FittedBank, Prepared,
-    FittedPrecomputedBank, PreparedKernels, FittedPairBank, PreparedPairs, SparsePoints, AlignedWeights, PenaltyFamily,
+    KernelExpansion, FactoredExpansion, KernelPart, FourierSeries, LandmarkFunction, CellFunction, FittedBank,
+    PreparedRows, TableKernels, TablePoints, StackKernels, StackSamples, ProductKernels, MemberPairs,
+    SparsePoints, AlignedWeights, PenaltyFamily,
 )  # fmt: skip
 RESULTS = (Solution, Certificate, KKTResiduals, IterationRecord)
 FAMILIES = tuple(cls for cls in vars(discovery).values() if isinstance(cls, type) and issubclass(cls, KernelFamily))

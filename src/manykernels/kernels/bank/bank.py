@@ -13,17 +13,16 @@ from scipy.sparse import issparse
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import BY_COLUMNS, NUMBERS, OBJECTS, Table
 from manykernels.kernels.bank.constructors import BankConstructors
-from manykernels.kernels.bank.contract import BankParameters
-from manykernels.kernels.bank.fitted import FittedBank
+from manykernels.kernels.bank.contract import BankParameters, PreparedRows
+from manykernels.kernels.bank.fitted import FittedBank, learn
 from manykernels.kernels.bank.normalization import (
     check_normalization,
     column_statistics,
     present_medians,
     standardized,
-    training_scales,
 )
 from manykernels.kernels.bank.patterns import BankEntry, NamedKernel, OnColumns, as_entry, indicators, named_columns
-from manykernels.kernels.bank.prepared import FEW_COLUMNS, Prepared
+from manykernels.kernels.bank.table_kernels import FEW_COLUMNS, TableKernels, TablePoints
 from manykernels.kernels.specs.base import KernelSpec
 from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.kernels.specs.widths import MedianDistances
@@ -32,8 +31,6 @@ from manykernels.kernels.tables.issues import check_missing, entry_issues, refus
 from manykernels.kernels.tables.kinds import READ_AS
 from manykernels.kernels.tables.sparse import compressed, stored_issues
 from manykernels.validation.arrays import Array, check_choice
-
-__all__ = ["FittedBank", "KernelBank"]
 
 LANDMARKS_BY = ("cholesky", "uniform", "k-means")
 
@@ -132,7 +129,7 @@ class KernelBank(BankParameters, BankConstructors):
         """
         return self.fit_prepare(X)[0]
 
-    def fit_prepare(self, X: Any) -> tuple[FittedBank, Prepared]:
+    def fit_prepare(self, X: Any) -> tuple[FittedBank, PreparedRows[TablePoints]]:
         """Fit, and return the training rows prepared as well, without doing their work twice.
 
         Parameters
@@ -143,7 +140,7 @@ class KernelBank(BankParameters, BankConstructors):
         Returns
         -------
         FittedBank
-        Prepared
+        PreparedRows
 
         Raises
         ------
@@ -157,9 +154,13 @@ class KernelBank(BankParameters, BankConstructors):
         >>> fitted.block(prepared, prepared).shape
         (1, 3, 3)
         """
-        return self._learn(*self.fit_columns(X))
+        raw, values = self.fit_columns(X)
+        if not raw.sparse:  # whose rows have no gaps
+            warn_of_masks(raw.names, raw.positions, raw.used, numbers_of(values), self.missing)
+        rows = raw.points(values)
+        return learn(raw.with_reference(values) if self.center else raw, rows, self.normalize, bool(self.center))
 
-    def fit_columns(self, X: Any) -> tuple[FittedBank, Any]:
+    def fit_columns(self, X: Any) -> tuple[TableKernels, Any]:
         """Learn columns, widths and standardization, but neither centering nor normalization, which look at kernels.
 
         Parameters
@@ -169,8 +170,8 @@ class KernelBank(BankParameters, BankConstructors):
 
         Returns
         -------
-        FittedBank
-            With ``scales`` of one, no normalization and no centering.
+        TableKernels
+            The kernels before normalization.
         ndarray of shape (n, n_used), or `MixedRows` if a kernel reads objects
             The columns in use as numbers, standardized; NaN where something is missing.
 
@@ -182,8 +183,8 @@ class KernelBank(BankParameters, BankConstructors):
         Examples
         --------
         >>> from manykernels import KernelBank, Linear
-        >>> bank, values = KernelBank([("line", Linear(), [1])], standardize=True).fit_columns([[9.0, 0.0], [9.0, 2.0]])
-        >>> bank.names, values.tolist()
+        >>> raw, values = KernelBank([("line", Linear(), [1])], standardize=True).fit_columns([[9.0, 0.0], [9.0, 2.0]])
+        >>> raw.names, values.tolist()
         (('line',), [[-1.0], [1.0]])
         """
         table = Table.of(X, sparse=True)
@@ -202,11 +203,10 @@ class KernelBank(BankParameters, BankConstructors):
             by_columns = len(values) >= BY_COLUMNS
             values = standardized(values, means, deviations, out=values if own else None, by_columns=by_columns)
             shifts = self._shifts(kernels, values, used)
-        bare = FittedBank(
+        raw = TableKernels(
             names=tuple(name for name, _, _ in kernels),
             specs=resolve_specs(kernels, values, used),
             positions=tuple(positions for _, _, positions in kernels),
-            scales=np.ones(len(kernels)),
             n_features=table.n_columns,
             feature_names=_string_names(table),
             column_means=means,
@@ -216,7 +216,7 @@ class KernelBank(BankParameters, BankConstructors):
             missing=self.missing,
             sparse=table.is_sparse,
         )
-        return bare, replace(held, numbers=values) if isinstance(held, MixedRows) else values
+        return raw, replace(held, numbers=values) if isinstance(held, MixedRows) else values
 
     def _check_sparse(self) -> None:
         """Refuse what would fill columns that are mostly zeros."""
@@ -249,24 +249,6 @@ class KernelBank(BankParameters, BankConstructors):
             return present_medians(values)
         shifts[asked] = present_medians(values[:, asked])
         return shifts
-
-    def _learn(self, bare: FittedBank, values: Any) -> tuple[FittedBank, Prepared]:
-        """Learn centering and normalization from the columns in use, NaN where something is missing."""
-        if not bare.sparse:  # whose rows have no gaps
-            warn_of_masks(bare.names, bare.positions, bare.used, numbers_of(values), self.missing)
-        points = bare.points(values)
-        bank = replace(bare, normalize=self.normalize, center=bool(self.center))
-        present = np.ones((1, points.n_samples)) if points.factors is None else points.factors
-        counts = present.sum(axis=1)
-        if self.center:
-            row_means = bare.row_means(points, points)
-            grand_means = (row_means * present).sum(axis=1) / np.maximum(counts, 1)
-            points = replace(points, row_means=row_means)
-            bank = replace(bank, grand_means=grand_means, **bank.reference_of(values))
-        diagonals = np.array([bank.centered_diagonal(points, m) for m in range(bank.n_kernels)]) * present
-        counts = np.broadcast_to(counts, (bank.n_kernels,))
-        bank = replace(bank, scales=training_scales(diagonals, self.normalize, bank.names, counts))
-        return bank, bank.with_factors(points)
 
     def _checked(self, table: Table, kernels: Sequence[NamedKernel], used: Array) -> Any:
         """Return the columns in use, NaN where a gap is allowed, or refuse all that cannot be used at once."""

@@ -1,4 +1,4 @@
-"""What every fitted bank offers, whether its kernels are evaluated on columns or come as matrices."""
+"""What a fitted bank asks of kernels, whatever their rows are: columns of a table, samples of matrices, or pairs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
-import pandas as pd
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.kernels.bank.normalization import normalize_block
 from manykernels.kernels.specs.base import KernelSpec
-from manykernels.validation.arrays import Array, check_indices
+from manykernels.validation.arrays import Array
 
 if TYPE_CHECKING:
     from manykernels.validation.gram import Unproven
@@ -119,15 +117,44 @@ class Group:
         return shared if self.features is None else (*shared, self.features)
 
 
-class PreparedRows(ABC):
-    """Rows as the kernels of one fitted bank need them.
+OTHER_BANK = "These rows were prepared by another bank; call prepare(X) of this one."
+
+
+class RowData(ABC):
+    """Rows of one kind, as kernels read them; nothing of normalization."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def n_samples(self) -> int:
+            """Number of rows."""
+
+    @abstractmethod
+    def take(self, rows: Index) -> Self:
+        """Return the chosen rows (positions, slice or mask)."""
+
+    def detach(self) -> Self:
+        """Return these rows without what a fitted model does not have to keep."""
+        return self
+
+    def points(self, group: int) -> Any:
+        """Return the (n, d) float64 points of a group of kernels, or its `SparsePoints`."""
+        raise InvalidInputError(f"{type(self).__name__} hold no points of a group {group}.")
+
+
+Data = TypeVar("Data", bound=RowData)
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRows(Generic[Data]):
+    """Rows as the kernels of one fitted bank need them; made by :meth:`FittedBank.prepare`.
 
     Attributes
     ----------
     names : tuple of str
         The kernels of the bank that prepared these rows.
-    n_samples : int
-        Number of rows.
+    data : TablePoints, StackSamples or MemberPairs
+        What the kernels read, by what the rows are.
     row_means : (M, n) float64 or None
         With centering: mean of every raw kernel of each row with the training rows.
     factors : (M, n) float64 or None
@@ -136,13 +163,33 @@ class PreparedRows(ABC):
     """
 
     names: tuple[str, ...]
-    row_means: Array | None
-    factors: Array | None
+    data: Data
+    row_means: Array | None = None
+    factors: Array | None = None
 
-    if TYPE_CHECKING:
-        n_samples: int
+    @property
+    def n_samples(self) -> int:
+        """Number of rows."""
+        return self.data.n_samples
 
-    @abstractmethod
+    def points(self, group: int) -> Any:
+        """Return the (n, d) contiguous float64 points of a group of the bank, or its `SparsePoints`.
+
+        Parameters
+        ----------
+        group : int
+
+        Returns
+        -------
+        ndarray of shape (n, d), or SparsePoints
+
+        Raises
+        ------
+        InvalidInputError
+            If the kernels are matrices.
+        """
+        return self.data.points(group)
+
     def take(self, rows: Index) -> Self:
         """Return the chosen rows (positions, slice or mask), for instance the support samples.
 
@@ -154,8 +201,8 @@ class PreparedRows(ABC):
         -------
         PreparedRows
         """
+        return replace(self, data=self.data.take(rows), **self.normalization((slice(None), rows)))
 
-    @abstractmethod
     def detach(self) -> Self:
         """Return these rows without what a fitted model does not have to keep.
 
@@ -163,24 +210,7 @@ class PreparedRows(ABC):
         -------
         PreparedRows
         """
-
-    def points(self, group: int) -> Array:
-        """Return the (n, d) contiguous float64 points of a group of the bank; kernels without groups have none.
-
-        Parameters
-        ----------
-        group : int
-
-        Returns
-        -------
-        ndarray of shape (n, d)
-
-        Raises
-        ------
-        InvalidInputError
-            If the kernels are matrices.
-        """
-        raise InvalidInputError(f"{type(self).__name__} holds no points of a group {group}: its kernels are matrices.")
+        return replace(self, data=self.data.detach())
 
     def places(self, names: tuple[str, ...]) -> list[int]:
         """Return where kernels of those names are among the kernels of these rows.
@@ -200,7 +230,7 @@ class PreparedRows(ABC):
         """
         place = {name: m for m, name in enumerate(self.names)}
         if not set(names) <= set(place):
-            raise InvalidInputError("These rows were prepared by another bank; call prepare(X) of this one.")
+            raise InvalidInputError(OTHER_BANK)
         return [place[name] for name in names]
 
     def normalization(self, index: Any) -> dict[str, Any]:
@@ -209,15 +239,17 @@ class PreparedRows(ABC):
         return {name: None if part is None else part[index] for name, part in parts.items()}
 
 
-Rows = TypeVar("Rows", bound=PreparedRows)
-
-
 @dataclass(frozen=True)
-class Side(Generic[Rows]):
-    """Some rows of prepared data, on the left or on the right of a block."""
+class Side(Generic[Data]):
+    """Some of the prepared rows, on the left or on the right of a block."""
 
-    prepared: Rows
+    prepared: PreparedRows[Data]
     rows: slice | Array
+
+    @property
+    def data(self) -> Data:
+        """What kernels read of all of the rows."""
+        return self.prepared.data
 
     @cached_property
     def size(self) -> int:
@@ -246,211 +278,65 @@ class HeldGrams:
     unproven: Unproven | None  # which kernels nobody has yet proven positive semidefinite
 
 
-class FittedKernels(ABC, Generic[Rows]):
-    """Named kernels with the normalization learned on training rows; what the rest of the library knows of a bank.
+class RawKernels(ABC, Generic[Data]):
+    """Named kernels on rows of one kind, before centering and scaling: all that a `FittedBank` knows of the kind."""
 
-    Attributes
-    ----------
-    names : tuple of str
-    scales : (M,) float64
-        Each centered kernel is multiplied by its scale; 0 marks a kernel that is zero on the training rows.
-    normalize : {"trace", "mean_diagonal", "unit_diagonal", None}
-    center : bool
-    grand_means : (M,) float64 or None
-        With centering: mean of each raw kernel over all training pairs.
-    groups : tuple of Group
-        Kernels that share points; empty if they are not evaluated on points.
-    """
-
-    names: tuple[str, ...]
-    scales: Array
-    normalize: str | None
-    center: bool
-    grand_means: Array | None
+    on_columns: bool = False  # whether kernels read columns of a table
+    of_pairs: bool = False  # whether rows are pairs, of which nothing is known but their members
+    as_matrices: bool = False  # whether Gram matrices among rows exist already
 
     if TYPE_CHECKING:
 
         @property
-        def groups(self) -> tuple[Group, ...]:
-            """Kernels that share squared distances, inner products or points."""
+        def names(self) -> tuple[str, ...]:
+            """One for each kernel."""
 
         @property
-        def n_features_in_(self) -> int:
-            """Number of columns, or of training samples for kernels that come as matrices."""
+        def n_features_in(self) -> int:
+            """What scikit-learn counts as columns: training samples, for matrices."""
 
-    @abstractmethod
-    def prepare(self, X: Any) -> Rows:
-        """Check rows once and compute what normalization needs of them.
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """Kernels that share points; none if they are not evaluated on points."""
+        return ()
 
-        Parameters
-        ----------
-        X : DataFrame, (n, p) array, or kernels of a KernelStack
-
-        Returns
-        -------
-        PreparedRows
-        """
-
-    @abstractmethod
-    def _evaluate(self, left: Side[Rows], right: Side[Rows], same: bool, kernels: Array, out: Array) -> None:
-        """Write normalized values of these kernels to ``out``; ``same`` if both sides are the same rows."""
-
-    @abstractmethod
-    def diag(self, prepared: PreparedRows, kernels: Index = None) -> Array:
-        """Return the normalized ``k(x, x)``, (m, n) float64.
-
-        Parameters
-        ----------
-        prepared : PreparedRows
-        kernels : slice, mask or positions, optional
-
-        Returns
-        -------
-        ndarray of shape (m, n)
-        """
-
-    @abstractmethod
-    def take(self, kernels: Index) -> Self:
-        """Return the bank of those kernels only, in that order; it accepts rows that this bank prepared.
-
-        Parameters
-        ----------
-        kernels : slice, mask or positions
-
-        Returns
-        -------
-        FittedKernels
-        """
-
-    @abstractmethod
-    def narrow(self, prepared: PreparedRows) -> Rows:
-        """Return rows prepared by the bank this one was taken from as rows prepared by this bank.
-
-        Parameters
-        ----------
-        prepared : PreparedRows
-
-        Returns
-        -------
-        PreparedRows
-        """
-
-    @abstractmethod
-    def frame(self) -> pd.DataFrame:
-        """Return one row per kernel: name, kernel, columns, scale.
-
-        Returns
-        -------
-        DataFrame
-        """
-
-    def grams(self, prepared: PreparedRows) -> HeldGrams | None:
-        """Return the normalized Gram matrices among these rows if they are held already, else None.
-
-        Parameters
-        ----------
-        prepared : PreparedRows
-
-        Returns
-        -------
-        HeldGrams or None
-        """
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """Column names of the training DataFrame, if rows are of a table that has any."""
         return None
 
-    @property
-    def n_kernels(self) -> int:
-        """Number of kernels, M."""
-        return len(self.names)
+    @abstractmethod
+    def prepare(self, X: Any) -> PreparedRows[Data]:
+        """Check rows once; factors are zero where a column of a kernel is missing, and all else is not normalized."""
 
-    @property
-    def unit_diagonal(self) -> bool:
-        """Whether kernels are divided by ``sqrt(k(x, x) k(z, z))``."""
-        return self.normalize == "unit_diagonal"
+    @abstractmethod
+    def evaluate(self, left: Side[Data], right: Side[Data], same: bool, kernels: Array, out: Array) -> None:
+        """Write raw values of these kernels to ``out`` (m, r, c); ``same`` if both sides are the same rows."""
 
-    @property
-    def zero_kernels(self) -> Array:
-        """(M,) bool: kernels that are zero on the training rows (after centering); they stay zero everywhere."""
-        return self.scales == 0
+    @abstractmethod
+    def diagonals(self, rows: PreparedRows[Data], kernels: Array) -> Array:
+        """Return the raw ``k(x, x)`` of these kernels, (m, n) float64."""
 
-    def __len__(self) -> int:
-        return self.n_kernels
+    def row_means(self, rows: PreparedRows[Data], training: PreparedRows[Data] | None = None) -> Array:
+        """Return the mean of every raw kernel of each row with the training rows, (M, n), which may be at hand."""
+        raise InvalidInputError(f"{type(self).__name__} cannot be centered.")
 
-    def block(
-        self,
-        prepared_a: PreparedRows,
-        prepared_b: PreparedRows,
-        kernels: Index = None,
-        rows: Index = None,
-        cols: Index = None,
-        out: Array | None = None,
-    ) -> Array:
-        """Return normalized kernel values between two sets of prepared rows.
+    @abstractmethod
+    def take(self, kernels: Array) -> Self:
+        """Return these kernels only, in that order."""
 
-        Parameters
-        ----------
-        prepared_a, prepared_b : PreparedRows
-            Made by this bank, or by the bank it was taken from. The same object twice (and the same rows) gives exactly
-            symmetric matrices.
-        kernels : None, positions, slice or mask
-            Which kernels, in which order; None is all.
-        rows, cols : None, positions, slice or mask
-            Which rows of ``prepared_a`` and of ``prepared_b``; None is all.
-        out : (m, a, b) float64, optional
-            Written and returned.
+    @abstractmethod
+    def narrow(self, data: Any, places: list[int]) -> Data:
+        """Return what these kernels need of rows prepared for more of them, among which they have those places."""
 
-        Returns
-        -------
-        (m, a, b) float64
+    @abstractmethod
+    def described(self) -> tuple[list[str], list[str]]:
+        """Return what every kernel is, and the columns that it reads, for people."""
 
-        Raises
-        ------
-        InvalidInputError
-            If another bank prepared the rows, an index is out of range, or ``out`` has another shape.
+    def held(self, data: Data) -> HeldGrams | None:
+        """Return raw Gram matrices that exist, if they are these kernels and no others."""
+        return None
 
-        Examples
-        --------
-        >>> from manykernels.kernels import KernelBank, Linear
-        >>> bank = KernelBank([("line", Linear())], normalize=None).fit([[1.0], [2.0]])
-        >>> bank.block(bank.prepare([[3.0]]), bank.prepare([[1.0], [2.0]]))
-        array([[[3., 6.]]])
-        """
-        a, b = self.narrow(prepared_a), self.narrow(prepared_b)
-        chosen = check_indices(kernels, self.n_kernels, "kernels")
-        left = Side(a, row_index(rows, a.n_samples, "rows"))
-        right = Side(b, row_index(cols, b.n_samples, "cols"))
-        out = checked_out(out, (len(chosen), left.size, right.size))
-        same = prepared_a is prepared_b and same_index(left.rows, right.rows)
-        self._evaluate(left, right, same, chosen, out)
-        return out
-
-    def _normalize(self, block: Array, kernel: int, left: Side[Rows], right: Side[Rows]) -> None:
-        """Center and scale one kernel's block in place."""
-        means = factors = None
-        if self.grand_means is not None:
-            means = (left.row_means(kernel), right.row_means(kernel), float(self.grand_means[kernel]))
-        if left.prepared.factors is not None or right.prepared.factors is not None:
-            factors = (left.factors(kernel), right.factors(kernel))
-        normalize_block(block, float(self.scales[kernel]), means, factors)
-
-
-def row_index(index: Index, n_samples: int, name: str) -> slice | Array:
-    """Return rows as a slice (kept, so that points are views) or as an array of positions."""
-    if index is None:
-        return slice(None)
-    return index if isinstance(index, slice) else check_indices(index, n_samples, name)
-
-
-def same_index(first: slice | Array, second: slice | Array) -> bool:
-    """Tell whether two indices from :func:`row_index` choose the same rows."""
-    if isinstance(first, slice) or isinstance(second, slice):
-        return isinstance(first, slice) and isinstance(second, slice) and first == second
-    return np.array_equal(first, second)
-
-
-def checked_out(out: Array | None, shape: tuple[int, ...]) -> Array:
-    """Return ``out`` if it can hold float64 values of ``shape``, or a new array."""
-    if out is None:
-        return np.empty(shape)
-    if out.shape != shape or out.dtype != np.float64:
-        raise InvalidInputError(f"out must be float64 of shape {shape}, got {out.dtype} of shape {out.shape}.")
-    return out
+    def unproven(self, data: Data) -> Unproven | None:
+        """Return which kernels nobody has yet proven positive semidefinite."""
+        return None

@@ -120,9 +120,8 @@ def centered_diagonal(diagonal: Array, row_means: Array, grand_mean: Array | flo
     Beside the largest entry too: a row at the mean of all has nothing but the rounding of the grand mean.
     """
     centered = diagonal - 2.0 * row_means + grand_mean
-    size = (
-        np.abs(diagonal) + 2.0 * np.abs(row_means) + np.abs(grand_mean) + EPS_OF_MEANS * np.abs(diagonal).max(initial=0)
-    )
+    largest = np.abs(diagonal).max(axis=-1, keepdims=True, initial=0)
+    size = np.abs(diagonal) + 2.0 * np.abs(row_means) + np.abs(grand_mean) + EPS_OF_MEANS * largest
     return np.where(np.abs(centered) <= CENTERED_ZERO * size, 0.0, centered)
 
 

@@ -1,4 +1,4 @@
-"""What the kernels of pairs are: kernels of first and of second members, and which are multiplied."""
+"""What the kernels of pairs are: products of kernels of first and of second members, to be fitted and fitted."""
 
 from __future__ import annotations
 
@@ -6,18 +6,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.bank import KernelBank
-from manykernels.kernels.bank.contract import BankParameters, FittedKernels
+from manykernels.kernels.bank.contract import (
+    OTHER_BANK,
+    BankParameters,
+    Index,
+    PreparedRows,
+    RawKernels,
+    RowData,
+    Side,
+)
+from manykernels.kernels.bank.fitted import FittedBank
 from manykernels.kernels.bank.grids import DEFAULT_SPECS, entries_by_type
 from manykernels.kernels.bank.patterns import Joint
 from manykernels.kernels.pairs.data import Members, Pairs, as_pairs
-from manykernels.kernels.pairs.fitted import SIGNS, FittedPairBank, PreparedPairs, Products, members_of
+from manykernels.kernels.pairs.index import PairIndex
 from manykernels.kernels.precomputed.bank import PrecomputedBank
 from manykernels.kernels.precomputed.stack import KernelStack
-from manykernels.validation.arrays import check_choice
+from manykernels.validation.arrays import Array, check_choice
 
 EVERY, ONLY_PRODUCTS = "all", "products"
+SIGNS = {None: 0, "symmetric": 1, "antisymmetric": -1}
+
+Product = tuple[int | None, int | None]  # positions of two kernels; None is the constant kernel 1
 
 
 @dataclass(frozen=True)
@@ -77,7 +91,7 @@ class PairKernels(BankParameters):
             raise InvalidInputError(f"sides must be two words, such as ('drug', 'target'), got {self.sides!r}.")
         object.__setattr__(self, "sides", tuple(self.sides))
 
-    def fit(self, X: Any, y: Any = None) -> FittedPairBank:
+    def fit(self, X: Any, y: Any = None) -> FittedBank:
         """Learn the kernels of the members that the pairs have.
 
         Parameters
@@ -87,7 +101,7 @@ class PairKernels(BankParameters):
 
         Returns
         -------
-        FittedPairBank
+        FittedBank
 
         Raises
         ------
@@ -104,7 +118,7 @@ class PairKernels(BankParameters):
         """
         return self.fit_prepare(X)[0]
 
-    def fit_prepare(self, X: Any) -> tuple[FittedPairBank, PreparedPairs]:
+    def fit_prepare(self, X: Any) -> tuple[FittedBank, PreparedRows[MemberPairs]]:
         """Fit, and return the training pairs prepared.
 
         Parameters
@@ -113,8 +127,8 @@ class PairKernels(BankParameters):
 
         Returns
         -------
-        FittedPairBank
-        PreparedPairs
+        FittedBank
+        PreparedRows
 
         Raises
         ------
@@ -126,8 +140,8 @@ class PairKernels(BankParameters):
         >>> import numpy as np
         >>> from manykernels import KernelBank, Linear, PairKernels, Pairs
         >>> line = KernelBank.joint(Linear())
-        >>> PairKernels(line, line).fit_prepare(Pairs(np.eye(3), np.eye(2), [[0, 0], [2, 1]]))[1].shape
-        (2, 2)
+        >>> PairKernels(line, line).fit_prepare(Pairs(np.eye(3), np.eye(2), [[0, 0], [2, 1]]))[1].n_samples
+        2
         """
         data = as_pairs(X)
         if self.symmetry is not None and data.right is not None:
@@ -135,15 +149,19 @@ class PairKernels(BankParameters):
                 f"symmetry={self.symmetry!r} needs members of one kind: Pairs(members, None, pairs)."
             )
         first, second, pairs = members_of(data)
-        left: Any
-        right: Any = None
-        columns: Any = None
+        left: FittedBank
+        right: FittedBank | None = None
+        rows: PreparedRows[Any]
+        columns: PreparedRows[Any] | None = None
         left, rows = _bank_for(self.left, first, self.sides[0]).fit_prepare(first)
         if second is not None:
             right, columns = _bank_for(self.right, second, self.sides[1]).fit_prepare(second)
         products = self._resolved(left, left if right is None else right, right is None)
         names = tuple(self._name(left, left if right is None else right, *product) for product in products)
-        return FittedPairBank(names, left, right, products, self.symmetry), PreparedPairs(names, rows, columns, pairs)
+        # Taken once, so that members are held with no kernel that no product needs.
+        raw = ProductKernels(names, left, right, products, self.symmetry).take(np.arange(len(names)))
+        members = raw.narrow(MemberPairs(rows, columns, pairs), [])
+        return FittedBank(raw, np.where(raw.zero, 0.0, 1.0)), PreparedRows(names, members)
 
     def resolve(self, X: Any) -> PairKernels:
         """Return the kernels whose list is decided by these pairs, and is the same on any part of them.
@@ -193,11 +211,11 @@ class PairKernels(BankParameters):
         >>> PairKernels().check(Pairs(np.eye(3), None, [[0, 1], [1, 2]]))
         """
         data = as_pairs(X)
-        for own, members, word in zip((self.left, self.right), (data.left, data.right), self.sides, strict=True):
+        for bank, members, word in zip((self.left, self.right), (data.left, data.right), self.sides, strict=True):
             if members is not None:
-                _bank_for(own, members, word).check(members)
+                _bank_for(bank, members, word).check(members)
 
-    def _resolved(self, left: FittedKernels[Any], right: FittedKernels[Any], one_kind: bool) -> Products:
+    def _resolved(self, left: FittedBank, right: FittedBank, one_kind: bool) -> tuple[Product, ...]:
         """Return which kernels are multiplied, by position."""
         if not isinstance(self.products, str):
             places = [{name: m for m, name in enumerate(bank.names)} for bank in (left, right)]
@@ -210,7 +228,7 @@ class PairKernels(BankParameters):
             alone += [(None, b) for b in range(len(right))]
         return tuple(both + alone if self.products == EVERY else both)
 
-    def _name(self, left: FittedKernels[Any], right: FittedKernels[Any], a: int | None, b: int | None) -> str:
+    def _name(self, left: FittedBank, right: FittedBank, a: int | None, b: int | None) -> str:
         """Return the name of a product."""
         parts = [] if a is None else [f"{self.sides[0]} {left.names[a]}"]
         return " x ".join(parts if b is None else [*parts, f"{self.sides[1]} {right.names[b]}"])
@@ -256,4 +274,174 @@ def _place(places: dict[str, int], name: str | None, word: str) -> int | None:
     return None if name is None else places[name]
 
 
-__all__ = ["PairKernels", "Pairs"]
+@dataclass(frozen=True, eq=False)
+class MemberPairs(RowData):
+    """Pairs with the distinct members that they have, as kernels of members need them."""
+
+    left: PreparedRows[Any]  # the first members that occur; all members, if both are of one kind
+    right: PreparedRows[Any] | None  # the second members that occur
+    pairs: Array  # (n, 2) int: which of these members each pair has
+
+    @property
+    def n_samples(self) -> int:
+        """Number of pairs."""
+        return len(self.pairs)
+
+    @property
+    def second(self) -> PreparedRows[Any]:
+        """The second members, whichever kind they are of."""
+        return self.left if self.right is None else self.right
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many first and second members there are."""
+        return self.left.n_samples, self.second.n_samples
+
+    def take(self, rows: Index) -> MemberPairs:
+        """Return the chosen pairs, with no more members than they have."""
+        first, second, pairs = distinct(self.pairs[rows], self.right is None)
+        right = None if self.right is None else self.right.take(second)
+        return MemberPairs(self.left.take(first), right, pairs)
+
+    def detach(self) -> MemberPairs:
+        """Return these pairs without what a fitted model does not have to keep."""
+        return MemberPairs(self.left.detach(), None if self.right is None else self.right.detach(), self.pairs)
+
+    def indexed(self, sign: int) -> PairIndex:
+        """Return the pairs as places in a table of the members."""
+        left, right = np.ascontiguousarray(self.pairs.T, dtype=np.intp)
+        return PairIndex(left, right, self.shape, sign)
+
+
+@dataclass(frozen=True, eq=False)
+class ProductKernels(RawKernels[MemberPairs]):
+    """Products of kernels of members, each normalized on the members that training pairs have.
+
+    Attributes
+    ----------
+    names : tuple of str
+    left : FittedBank
+        Kernels of first members; of all, if both are of one kind.
+    right : FittedBank or None
+        Kernels of second members.
+    products : tuple of (int or None, int or None)
+        Which kernels are multiplied; None is the constant kernel 1.
+    symmetry : {None, "symmetric", "antisymmetric"}
+    """
+
+    names: tuple[str, ...]
+    left: FittedBank
+    right: FittedBank | None
+    products: tuple[Product, ...]
+    symmetry: str | None = None
+
+    of_pairs = True
+
+    @property
+    def second(self) -> FittedBank:
+        """Kernels of second members, whichever kind they are of."""
+        return self.left if self.right is None else self.right
+
+    @property
+    def sign(self) -> int:
+        """Of the exchange of both members: 0 where there is none."""
+        return SIGNS[self.symmetry]
+
+    @property
+    def zero(self) -> list[bool]:
+        """Whether each is a product with a kernel that is zero on the training members."""
+        zeros = self.left.zero_kernels, self.second.zero_kernels
+        both = (zip(zeros, product, strict=True) for product in self.products)
+        return [any(k is not None and own[k] for own, k in sides) for sides in both]
+
+    @property
+    def n_features_in(self) -> int:
+        """Always 2: the members of a pair."""
+        return 2
+
+    def prepare(self, X: Any) -> PreparedRows[MemberPairs]:
+        """Check pairs and make their members ready."""
+        data = as_pairs(X)
+        if (data.right is None) != (self.right is None):
+            told = ("two kinds", "one kind") if self.right is None else ("one kind", "two kinds")
+            raise InvalidInputError(f"These are pairs of {told[0]} of members, but the model was fitted on {told[1]}.")
+        left, right, pairs = members_of(data)
+        first = self.left.prepare(left)
+        second = None if self.right is None else self.right.prepare(right)
+        return PreparedRows(self.names, MemberPairs(first, second, pairs))
+
+    def factors(self, a: MemberPairs, b: MemberPairs, product: Product) -> tuple[Array, Array]:
+        """Return what a product is made of between two sets of pairs: first members (n_a, n_b), second (q_a, q_b)."""
+        return self.factor(a, b, product[0], 0), self.factor(a, b, product[1], 1)
+
+    def factor(self, a: MemberPairs, b: MemberPairs, kernel: int | None, side: int) -> Array:
+        """Return a kernel of first (``side`` 0) or second members between two sets of pairs; ones for None."""
+        if kernel is None:
+            return np.ones((a.shape[side], b.shape[side]))
+        if side:
+            return self.second.block(a.second, b.second, [kernel])[0]
+        return self.left.block(a.left, b.left, [kernel])[0]
+
+    def evaluate(
+        self, left: Side[MemberPairs], right: Side[MemberPairs], same: bool, kernels: Array, out: Array
+    ) -> None:
+        """Write products of kernels of members to ``out``."""
+        a, b = left.data, right.data
+        rows, cols = a.indexed(self.sign).take(left.rows), b.indexed(self.sign).take(right.rows)
+        for place, m in enumerate(kernels):
+            out[place] = rows.entries(cols, *self.factors(a, b, self.products[m]))
+
+    def diagonals(self, rows: PreparedRows[MemberPairs], kernels: Array) -> Array:
+        """Return ``k(x, x)`` of these kernels, (m, n) float64."""
+        data = rows.data
+        index, factors = data.indexed(self.sign), [self.factors(data, data, self.products[m]) for m in kernels]
+        return np.array([index.diagonal(*each) for each in factors]).reshape(len(kernels), data.n_samples)
+
+    def take(self, kernels: Array) -> ProductKernels:
+        """Return these kernels only, in that order, with the kernels of members that they need."""
+        kept = [self.products[m] for m in kernels]
+        first, second = ({product[side] for product in kept} - {None} for side in (0, 1))
+        if self.right is None:
+            first = second = first | second
+        places = [{k: place for place, k in enumerate(sorted(own))} | {None: None} for own in (first, second)]
+        products = tuple((places[0][a], places[1][b]) for a, b in kept)
+        left = self.left.take(sorted(first) or [0])
+        right = None if self.right is None else self.right.take(sorted(second) or [0])
+        return ProductKernels(tuple(self.names[m] for m in kernels), left, right, products, self.symmetry)
+
+    def narrow(self, data: Any, places: list[int]) -> MemberPairs:
+        """Return the pairs with what the kernels of these members need."""
+        if not isinstance(data, MemberPairs):
+            raise InvalidInputError(OTHER_BANK)
+        right = data.right
+        if self.right is not None and right is not None:
+            right = self.right.narrow(right)
+        return MemberPairs(self.left.narrow(data.left), right, data.pairs)
+
+    def described(self) -> tuple[list[str], list[str]]:
+        """Return what is multiplied, and the columns that it reads."""
+        sides = [bank.raw.described() for bank in (self.left, self.second)]
+        kernels, columns = (
+            [
+                " x ".join(side[part][k] for side, k in zip(sides, product, strict=True) if k is not None)
+                for product in self.products
+            ]
+            for part in (0, 1)
+        )
+        return kernels, [text if text.strip(" x") else "" for text in columns]
+
+
+def distinct(pairs: Array, one_kind: bool) -> tuple[Array, Array, Array]:
+    """Return first and second members without repetition, (n,) and (q,), and which of them each pair has."""
+    if one_kind:
+        members, codes = np.unique(pairs, return_inverse=True)
+        return members, members, codes.reshape(-1, 2)
+    first, left = np.unique(pairs[:, 0], return_inverse=True)
+    second, right = np.unique(pairs[:, 1], return_inverse=True)
+    return first, second, np.column_stack([left, right])
+
+
+def members_of(data: Pairs) -> tuple[Members, Members | None, Array]:
+    """Return the members that occur in pairs, first and second, and which of them each pair has."""
+    first, second, pairs = distinct(data.index, data.right is None)
+    return data.left[first], None if data.right is None else data.right[second], pairs

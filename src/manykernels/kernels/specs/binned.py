@@ -51,9 +51,9 @@ class Binned(KernelSpec):
     --------
     >>> from manykernels.kernels import Binned, KernelBank, Laplacian
     >>> fitted = KernelBank([("steps", Binned(Laplacian(0.5), bins=2, center=False))]).fit([[1.0], [2.0], [3.0], [9.0]])
-    >>> fitted.specs[0].edges
+    >>> fitted.table.specs[0].edges
     (2.5,)
-    >>> fitted.specs[0]([[0.0]], [[2.0], [3.0], [100.0]]).round(3)
+    >>> fitted.table.specs[0]([[0.0]], [[2.0], [3.0], [100.0]]).round(3)
     array([[1.   , 0.368, 0.368]])
 
     Notes

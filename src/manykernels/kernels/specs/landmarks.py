@@ -58,7 +58,7 @@ class Landmarks(KernelSpec):
     >>> from manykernels.kernels import KernelBank, Landmarks, Matern
     >>> X = np.random.default_rng(0).normal(size=(100, 3))
     >>> fitted = KernelBank.joint(Landmarks(Matern("median", 0.5), count=20)).fit(X)
-    >>> int(np.linalg.matrix_rank(fitted.specs[0](X)))
+    >>> int(np.linalg.matrix_rank(fitted.table.specs[0](X)))
     20
 
     Notes

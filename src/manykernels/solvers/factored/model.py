@@ -92,7 +92,7 @@ class FactorFunctions:
 
     def _evaluated(self, X: Any, gather: Callable[..., Array]) -> Array:
         """Return what becomes of the components' functions at all rows, (..., n)."""
-        rows = open_table(X if self.bank is None else self.bank.values(Table.of(X)), self.stack.table)
+        rows = open_table(X if self.bank is None else self.bank.table.values(Table.of(X)), self.stack.table)
         if all(component.tol is not None for component in self.components):
             function = partial(gather, [component.curve(self.stack) for component in self.components])
             parts = rows.evaluated(CHUNK, function)
