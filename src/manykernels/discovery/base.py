@@ -11,6 +11,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from sklearn.utils import check_random_state as legacy_random_state
 
+from manykernels.discovery.family_certificate import certificate_of
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.kernels import KernelSpec
 from manykernels.objective.certificate import Certificate, KKTResiduals
@@ -171,18 +172,27 @@ class Discovery:
     solution: Solution
 
 
-def run_search(candidates: Iterator[Candidate], limits: Limits) -> Discovery:
+def empty_candidate(problem: Problem) -> Candidate:
+    """Return the model without kernels and the certificate that needs none: dual coefficients of zero."""
+    nothing, b = np.zeros(problem.n_samples), problem.best_constant
+    return Candidate((), nothing, np.zeros(0), b, certificate_of(problem, (nothing, nothing, b), 0.0, nothing, 0.0))
+
+
+def run_search(candidates: Iterator[Candidate], limits: Limits, problem: Problem) -> Discovery:
     """Consume the models of a search until a limit is reached and return the best one.
 
-    That is the one that converged, else the one of smallest primal value. Ctrl-C and whatever goes wrong on the way
-    end the search with the best model so far; before the first model they are raised. Anything but convergence is told
-    by ``solution.status`` and ``solution.message``; warning is left to the caller, who may run several searches.
+    That is the one that converged, else the one of smallest primal value. Ctrl-C, the end of the time and whatever goes
+    wrong on the way end the search with the best model so far; before the first model Ctrl-C and the end of the time
+    leave the model without kernels, and errors are raised. Anything but convergence is told by ``solution.status`` and
+    ``solution.message``; warning is left to the caller, who may run several searches.
 
     Parameters
     ----------
     candidates : iterator of Candidate
         The first is the starting point (iteration 0).
     limits : Limits
+    problem : Problem
+        Target, weights, loss and penalty; its kernels are of no account.
 
     Returns
     -------
@@ -198,11 +208,11 @@ def run_search(candidates: Iterator[Candidate], limits: Limits) -> Discovery:
     >>> problem = Problem(np.eye(2)[None], [1.0, -1.0], "squared", get_regularizer("simplex", 0.1))
     >>> model = np.array([0.05, -0.05]), np.ones(1), 0.0
     >>> start = Candidate((Found("x", Linear(), (0,)),), *model, problem.certificate(*model))
-    >>> str(run_search(iter([start]), Limits(max_iter=5)).solution.status)
+    >>> str(run_search(iter([start]), Limits(max_iter=5), problem).solution.status)
     'stalled'
     """
     run: Run[Candidate] = Run(limits, f"The {limits.name}")
-    run.follow(candidates)
+    run.follow(candidates, lambda: empty_candidate(problem))
     return without_empty(Discovery(run.best.kernels, run.solution()))
 
 

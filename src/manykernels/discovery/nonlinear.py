@@ -121,6 +121,14 @@ class NonlinearProblem:
         floor = self.problem.tiny / self._unit
         return Point(theta, fit, value, gradient, max(decrease, 0.0) / max(abs(value), floor), gram)
 
+    def constant_at(self, theta: Array) -> Point:
+        """Return the best constant as a model at theta, with the bound that needs no kernel; theta is as it is."""
+        problem, zero = self.problem, np.zeros(self.problem.n_samples)
+        b, dual = problem.best_constant, -problem.conjugate_loss(zero)
+        primal = problem.empirical_loss(problem.constant_scores(b))
+        fit = LearnerFit(zero, b, dual, primal - dual, 0)
+        return Point(theta, fit, primal / self._unit, np.zeros(len(theta)), np.inf, self.kernel(theta)[1])
+
     @property
     def _unit(self) -> float:
         """Unit of the objective: gradients of targets that are very small or large have no norm without it."""
@@ -168,7 +176,7 @@ class NonlinearDescent:
         self._run: Run[_Reached] = Run(
             limits, f"The {limits.name}", converged=lambda reached: reached.point.stationarity <= limits.tol
         )
-        self._run.follow(self._points())
+        self._run.follow(self._points(), lambda: self._reached(self.posed.constant_at(self._start())))
 
     @property
     def point(self) -> Point:

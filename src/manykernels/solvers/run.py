@@ -47,6 +47,19 @@ def deadline(time_limit: float | None) -> Iterator[None]:
         _DEADLINE.reset(token)
 
 
+_INTERRUPTED: ContextVar[bool] = ContextVar("interrupted", default=False)
+
+
+@contextmanager
+def interrupted() -> Iterator[None]:
+    """Let every run of this thread end before its first model, as Ctrl-C there does: with the model without kernels."""
+    token = _INTERRUPTED.set(True)
+    try:
+        yield
+    finally:
+        _INTERRUPTED.reset(token)
+
+
 def check_deadline() -> None:
     """Raise `OutOfTimeError` if the time is over; every loop around something costly calls this."""
     if time.perf_counter() > _DEADLINE.get():
@@ -163,21 +176,32 @@ class Run(Generic[C]):
         far; before that it is raised, as are a lack of memory or of an optional package, a kernel that turns out
         indefinite, and what the callback raises.
         """
-        with progress_of(self._limits) as show:
-            try:
+        try:
+            with progress_of(self._limits) as show:
+                if _INTERRUPTED.get() and empty is not None:
+                    raise KeyboardInterrupt
                 while self.status is None:
                     model = self._next(models)
                     if model is not None:
                         self._keep(model)
                         self._tell(model, show)
-            except KeyboardInterrupt:
-                if self._best is None and empty is None:
-                    raise
-                self.status = Status.INTERRUPTED
-            if self._best is None and empty is not None and self.status in (Status.INTERRUPTED, Status.TIME_LIMIT):
-                self._iteration = max(self._iteration, 0)
-                self._keep(empty())
+        except KeyboardInterrupt:
+            if self._best is None and empty is None:
+                raise
+            self.interrupt(empty)
+        if self._best is None and empty is not None and self.status is Status.TIME_LIMIT:
+            self._keep_empty(empty)
         return self
+
+    def interrupt(self, empty: Callable[[], C] | None) -> None:
+        """End a run that has not ended, with the best model so far, or the empty one where there is none."""
+        self.status = self.status or Status.INTERRUPTED
+        if self._best is None and empty is not None:
+            self._keep_empty(empty)
+
+    def _keep_empty(self, empty: Callable[[], C]) -> None:
+        self._iteration = max(self._iteration, 0)
+        self._keep(empty())
 
     def take(self, model: C) -> None:
         """Take the next model of algorithms that run side by side, which end by themselves."""

@@ -333,7 +333,7 @@ def discover_hierarchical(
     deadline = time.perf_counter() + (np.inf if limits.time_limit is None else limits.time_limit)
     most = check_count(max_kernels, "max_kernels")
     search = HierarchicalSearch(grid, base, strength, names, limits.tol, most, deadline)
-    found = run_search(search.candidates(), limits)
+    found = run_search(search.candidates(), limits, base)
     solution = found.solution
     if search.full and solution.status is Status.STALLED:
         solution = replace(solution, message=f"{solution.message} {FULL_ADVICE.format(max_kernels)}")

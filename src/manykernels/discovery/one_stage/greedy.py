@@ -182,14 +182,14 @@ def discover_greedily(
     )  # fmt: skip
     check_provable(learner)
     rng = random_generator(random_state)
-    named = replace(limits, name=f"greedy search ({update})")
+    named, shell = replace(limits, name=f"greedy search ({update})"), learner.start()[0]
     if update not in ("corrective", "sliding"):
-        found = run_search(_descend(learner, limits, rng, update), named)
+        found = run_search(_descend(learner, limits, rng, update), named, shell)
         return proven(learner, found, limits, None) if settings.proof else found
 
     def search(seeds: Sequence[Array]) -> Discovery:
         slides = update == "sliding" and not isinstance(family, FiniteFamily)
-        return run_search(_corrective(learner, limits, rng, slides=slides, seeds=seeds), named)
+        return run_search(_corrective(learner, limits, rng, slides=slides, seeds=seeds), named, shell)
 
     return proven(learner, search(()), limits, search) if settings.proof else search(())
 

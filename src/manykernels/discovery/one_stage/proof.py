@@ -170,6 +170,8 @@ def proven(
     learner: Learner, found: Discovery, limits: Limits, again: Callable[[list[Array]], Discovery] | None
 ) -> Discovery:
     """Return the model with a dual bound that holds for all widths; where the proof meets better ones, search again."""
+    if found.solution.status is Status.INTERRUPTED:
+        return found
     best, better = _proof(learner, found, limits)
     for _ in range(MOST_ROUNDS):
         if better is None or again is None or found.solution.status is not Status.CONVERGED:

@@ -180,7 +180,7 @@ def discover_by_sampling(
     steps = _Steps(n_draws, step, check_flag(corrective, "corrective"))
     limits = replace(checked_limits(limits, Limits()), max_iter=-(-n_draws // steps.every), name="search by sampling")
     rng = random_generator(random_state)
-    return run_search(_sample(learner, limits, rng, steps), limits)
+    return run_search(_sample(learner, limits, rng, steps), limits, learner.start()[0])
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import ceil
@@ -22,7 +23,7 @@ from manykernels.discovery.base import (
     solve_quietly,
     without_empty,
 )
-from manykernels.discovery.polynomial.cross_validation import tuned_strengths
+from manykernels.discovery.polynomial.cross_validation import Tuned, tuned_strengths
 from manykernels.discovery.polynomial.descent import MirrorDescent
 from manykernels.discovery.polynomial.family import PolynomialFamily
 from manykernels.discovery.polynomial.family_norm import BUDGET
@@ -44,6 +45,7 @@ from manykernels.kernels.specs.widths import MedianDistances
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.solvers import Status
+from manykernels.solvers.run import interrupted
 from manykernels.validation.arrays import Array, check_count, check_points, check_positive
 from manykernels.validation.parameters import check_column_names, check_flag, check_random_state
 
@@ -257,7 +259,7 @@ def discover_polynomial(
         raise InvalidInputError(f"p must lie between 1 and 2, got {p!r}.")
     n_steps, max_kernels = check_count(n_steps, "n_steps"), check_count(max_kernels, "max_kernels")
     descent = _descent(n_steps, step_size, batch, step_scale, restarts)
-    budget, rng, tuned = check_positive(budget, "budget"), _generator(random_state), None
+    budget, rng, tuned, pressed = check_positive(budget, "budget"), _generator(random_state), None, False
     if strength is None and folds is None:
         raise InvalidInputError("Give a strength, or folds for a cross-validation that chooses it.")
     shell = Problem(
@@ -268,17 +270,24 @@ def discover_polynomial(
     check_one_target(shell)
     if folds is not None:
         folds = check_count(folds, "folds")
-        tuned = tuned_strengths(shell, family, normalize, folds, check_flag(adaptive, "adaptive"), rng)
+        try:
+            tuned = tuned_strengths(shell, family, normalize, folds, check_flag(adaptive, "adaptive"), rng)
+        except KeyboardInterrupt:
+            tuned, pressed = Tuned(shell.total_weight, (), None), True
         shell = replace(shell, regularizer=family.regularizer(tuned.strength))
     limits = checked_limits(limits, Limits(tol=1e-2, max_iter=30))
     rounds, tol = limits.max_iter if polish else 0, limits.tol
     found_kernel = _namer(family.base, parts, known)
     search = PolynomialSearch(family, shell, found_kernel, rng, tol, max_kernels, budget, limits.time_limit)
     whole = replace(limits, max_iter=rounds + n_steps, name="polynomial search")
-    found = run_search(search.candidates(n_steps, descent, rounds, tuned.indices if tuned else ()), whole)
+    with interrupted() if pressed else nullcontext():
+        found = run_search(search.candidates(n_steps, descent, rounds, tuned.indices if tuned else ()), whole, shell)
     found, method = _with_advice(found, tol, search.all_rounds), search.method(found.solution.certificate.dual)
     if check_flag(adaptive, "adaptive") and (tuned is None or tuned.second_mu is not None):
-        found = second_step(search, found, None if tuned is None else tuned.second_mu)
+        try:
+            found = second_step(search, found, None if tuned is None else tuned.second_mu)
+        except KeyboardInterrupt:  # the model of the first step is whole
+            found = replace(found, solution=replace(found.solution, status=Status.INTERRUPTED))
     chosen: float = shell.regularizer.strength
     return PolynomialDiscovery(found.kernels, found.solution, method, family.n_ordered, family.n_kernels, chosen)
 

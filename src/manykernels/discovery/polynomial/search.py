@@ -113,8 +113,8 @@ class PolynomialSearch:
         return max(0.0, self._started + self.time_limit - time.perf_counter())
 
     def method(self, dual: float) -> str:
-        """Return how the norm behind a dual bound that was offered was found."""
-        return self._methods[dual]
+        """Return how the norm behind a dual bound was found; that of a model without kernels needs none."""
+        return self._methods.get(dual, "enumeration")
 
     def candidates(
         self, n_steps: int, descent: Callable[..., MirrorDescent], rounds: int, start: tuple[Index, ...] = ()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,21 +71,29 @@ def checked_candidates(settings: Any) -> tuple[SearchSettings, ...]:
 
 def best_on_held_out(
     learner: Learner, candidates: Sequence[SearchSettings], fit: Fit, rng: np.random.Generator
-) -> SearchSettings:
-    """Return the settings of smallest mean loss on held-out rows, in three folds; the first ones of equals."""
+) -> tuple[SearchSettings, int]:
+    """Return the settings of smallest mean loss on held-out rows, in three folds, and how many were tried.
+
+    Of equals the first ones are taken; Ctrl-C ends the trials, and leaves the best of those that are through.
+    """
+    losses: list[float] = []
     if len(candidates) == 1:
-        return candidates[0]
+        return candidates[0], 1
     n_samples = len(learner.target)
     folds = np.array_split(rng.permutation(n_samples), min(N_FOLDS, n_samples))
     seed = int(rng.integers(2**31))  # the same random starts for all
-    losses = [sum(_held_out_loss(learner, fit, one, fold, seed) for fold in folds) for one in candidates]
-    return candidates[int(np.argmin(losses))]
+    with suppress(KeyboardInterrupt):
+        for one in candidates:
+            losses.append(sum(_held_out_loss(learner, fit, one, fold, seed) for fold in folds))
+    return candidates[int(np.argmin(losses)) if losses else 0], len(losses)
 
 
 def _held_out_loss(learner: Learner, fit: Fit, settings: SearchSettings, fold: Array, seed: int) -> float:
     """Return the weighted sum of losses on the rows of a fold, of a model of the others."""
     kept = np.setdiff1d(np.arange(len(learner.target)), fold)
     found = fit(settings, kept, seed)
+    if found.solution.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
     points, solution = learner.search.points, found.solution
     scores = np.full(len(fold), float(np.asarray(solution.intercept)))
     for kernel, weight in zip(found.kernels, solution.kernel_weights, strict=True):
@@ -185,11 +194,14 @@ def discover_in_two_stages(
     )  # fmt: skip
     steps = _Steps(criterion, gain, ascent, limits)
     rng = random_generator(random_state)
-    best = best_on_held_out(learner, candidates, lambda *given: _fit(_part(learner, *given[:2]), steps, given[2]), rng)
+    best, n_tried = best_on_held_out(
+        learner, candidates, lambda *given: _fit(_part(learner, *given[:2]), steps, given[2]), rng
+    )
     found = _fit(replace(learner, search=replace(learner.search, settings=best)), steps, rng)
     if len(candidates) == 1:
         return found
-    message = f"{found.solution.message}; of {len(candidates)} settings, held-out rows chose {best}"
+    tried = f"{len(candidates)}" if n_tried == len(candidates) else f"{n_tried} of {len(candidates)} (interrupted)"
+    message = f"{found.solution.message}; of {tried} settings, held-out rows chose {best}"
     return replace(found, solution=replace(found.solution, message=message))
 
 
@@ -222,7 +234,7 @@ def _fit(learner: Learner, steps: _Steps, random_state: Any) -> Discovery:
         criterion=steps.criterion, gain=steps.gain, ascent=steps.ascent, limits=steps.limits, random_state=random_state,
     )  # fmt: skip
     second = replace(steps.limits, callback=None, name="second stage")
-    found = run_search(iter([_second_stage(learner, aligned)]), second)
+    found = run_search(_second_stage(learner, aligned), second, learner.start()[0])
     status, message = _outcome(aligned, found.solution, steps.gain)
     solution = replace(found.solution, n_iter=len(aligned.history), message=message, status=status)
     return replace(found, solution=solution)
@@ -246,12 +258,12 @@ def _at_most(aligned: AlignedKernel) -> str:
     return f", of at most {aligned.upper_bound:.4f} in this family" if np.isfinite(aligned.upper_bound) else ""
 
 
-def _second_stage(learner: Learner, aligned: AlignedKernel) -> Candidate:
-    """Learn on the kernel of the first stage, or without kernels if it found none."""
+def _second_stage(learner: Learner, aligned: AlignedKernel) -> Iterator[Candidate]:
+    """Yield one model: learn on the kernel of the first stage, or without kernels if it found none."""
     empty = learner.start()[0]
     parameters = aligned.parameters or (np.full(learner.search.n_parameters, learner.search.family.high),)
     weights = aligned.weights / learner.strength if aligned.parameters else np.zeros(1)
     grams = tuple(learner.search.gram(parameter) for parameter in parameters)
     gram = Mixture(parameters, grams, weights).combined()
     fit = learner.fit(empty, gram, None, LEARNER_TOL)
-    return candidate(learner, parameters, (fit.rho, weights, fit.b), learner_certificate(fit, empty.tiny), fit.steps)
+    yield candidate(learner, parameters, (fit.rho, weights, fit.b), learner_certificate(fit, empty.tiny), fit.steps)

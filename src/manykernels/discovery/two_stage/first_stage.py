@@ -341,7 +341,10 @@ def align_family(
     rng = random_generator(random_state)
     steps = chosen_ascent(criterion, checked_ascent(ascent))(search, space, rng)
     found = _aligned(steps, gain, limits)
-    return replace(found, upper_bound=alignment_bound(search, space, found.parameters, found.alignment))
+    try:
+        return replace(found, upper_bound=alignment_bound(search, space, found.parameters, found.alignment))
+    except KeyboardInterrupt:  # the kernels are found, only how good any others could be is not known
+        return replace(found, status=Status.INTERRUPTED)
 
 
 def checked_ascent(ascent: Any) -> AscentSettings:
@@ -382,7 +385,7 @@ def _aligned(steps: Iterator[Step], gain: float, limits: Limits) -> AlignedKerne
 
     silent = replace(limits, verbose=0)
     run: Run[Step] = Run(silent, "The first stage", converged=lambda step: step.growth <= gain, first=1)
-    run.follow(recorded())
+    run.follow(recorded(), lambda: Step(Mixture(), 0.0, 0.0))
     best = run.best
     mixture = best.mixture.pruned() if best.alignment > SMALLEST_SHARE else Mixture()
     weights = mixture.weights / mixture.weights.sum() if len(mixture) else mixture.weights

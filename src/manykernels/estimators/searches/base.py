@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,6 +38,7 @@ from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex
 from manykernels.solvers import Status
+from manykernels.solvers.run import interrupted
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array
 from manykernels.validation.names import LOSS_NAMES, hint
@@ -138,10 +140,10 @@ class BaseKernelSearch(BaseMKL):
         found: list[Discovery] = []
         with blas_threads(len(points), None):
             for target, strength in zip(targets.T, strengths, strict=True):
-                # Only Ctrl-C does this, and targets without a model leave no estimator to return.
-                if found and found[-1].solution.status is Status.INTERRUPTED:
-                    raise KeyboardInterrupt
-                found.append(self._search(points, names, target, weight, loss, strength))
+                # Ctrl-C is meant for all that would follow: models without kernels, each with its gap.
+                pressed = bool(found) and found[-1].solution.status is Status.INTERRUPTED
+                with interrupted() if pressed else nullcontext():
+                    found.append(self._search(points, names, target, weight, loss, strength))
         return found
 
     def _strength(self, points: Array, target: Array, weight: Array, loss: Loss) -> float:

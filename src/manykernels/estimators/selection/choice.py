@@ -282,9 +282,9 @@ class CrossValidated(KeepsHeldOut, ScoresGrids, ChoosesMixtures):
         Notes
         -----
         Ctrl-C among the folds ends the search: the best of what was scored is learned on all samples, with a warning;
-        so does ``time_limit``, four fifths of which are for the search. Before anything was scored it raises
-        KeyboardInterrupt. In the last fit it keeps the best model so far. Of a grid, folds that are complete count, or
-        as much as is known of the first.
+        so does ``time_limit``, four fifths of which are for the search. Before anything was scored the strength is
+        that of an estimator without a search. In the last fit Ctrl-C keeps the best model so far. Of a grid, folds
+        that are complete count, or as much as is known of the first.
         """
         self.__dict__.pop("kernel_penalties_", None)
         loss = self._checked_loss()
@@ -304,7 +304,6 @@ class CrossValidated(KeepsHeldOut, ScoresGrids, ChoosesMixtures):
             together = self._shares(samples, form, loss, [own.at(1.0, 1.0) for own in families], splits, opened)
             given = (samples, (rows, target, weight), scoring_weight, splits, loss, found, ending)
             folds = self._score_folds(*given, form=form, opened=opened if together else None)
-        ending.check(scored=bool(folds))
         encoded, levels = self._encoded(samples), None
         if folds and self.alphas is None and self._exchanges(groups):
             strata = self._noise_strata(encoded)

@@ -212,7 +212,6 @@ class ChoosesMixtures:
                 openings = [together] if self._search_options.fold_kernels == SHARED else [together, *openings]
             found, ending = self._searched(mixtures, spare, openings)
             tried = self.__dict__.pop("_tried", None)
-        ending.check(scored=bool(found))
         levels = noise_levels(problems, noise_seed(self.random_state), self._noise_strata(encoded), encoded.groups)
         candidates = found or [_unscored(mixtures, encoded, self.n_folds_, len(problems))]
         evidence = partial(Evidence.of, splits, levels if self._exchanges(groups) else None)

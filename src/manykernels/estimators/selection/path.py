@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from manykernels.estimators.parameters import check_parameters, place_of
 from manykernels.estimators.selection.cross_validation import MKLClassifierCV, MKLRegressorCV
 from manykernels.estimators.selection.descent import descend, without_bar
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid, checked_alphas
-from manykernels.estimators.supervised.problems import Fit
+from manykernels.estimators.supervised.problems import Fit, solve_problems
 from manykernels.estimators.supervised.targets import class_labels, encode_labels, kernel_factors, numeric_targets
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack
@@ -27,6 +27,7 @@ from manykernels.objective.losses.survival import FIELDS, check_survival
 from manykernels.objective.regularizers import Regularizer, get_regularizer
 from manykernels.solvers import Solution, Solver, Status, get_solver
 from manykernels.solvers.progress import count_to
+from manykernels.solvers.run import interrupted
 from manykernels.solvers.solve import obstacle_to_factors, problem_of
 from manykernels.threads import blas_threads
 
@@ -305,14 +306,12 @@ def regularization_path(
     ------
     InvalidInputError
         If the input is wrong, or the penalty has no strength with an empty model and no ``alphas`` are given.
-    KeyboardInterrupt
-        After Ctrl-C at the first strength.
 
     Warns
     -----
     ConvergenceWarning
         Once, if a gap stays above ``tol`` at any strength; and if Ctrl-C ended the path early, which then has the
-        strengths that were completed.
+        strengths that were completed, or at the first one the model without kernels.
 
     References
     ----------
@@ -349,8 +348,16 @@ def regularization_path(
     steps = descend([problem], regularizers, without_bar(solver, verbose), **parameters)
     with blas_threads(problem.n_samples, n_jobs):
         fits = _completed(steps, grid, progress, verbose)
+        n_done = len(fits)
+        if not fits:
+            with interrupted():
+                fits = [
+                    solve_problems(
+                        [replace(problem, regularizer=regularizers[0])], solver, n_jobs, **{"tol": 1e-4} | parameters
+                    )
+                ]
     solutions = tuple(fit.solutions[0] for fit in fits)
-    _warn_interrupted(len(fits), len(grid))
+    _warn_interrupted(n_done, len(grid))
     warn_unfinished(solutions)
     norms = np.array([fit.norms[0] for fit in fits])
     settings = {"kernels": kernels, "fit_intercept": fit_intercept, "kernel_penalties": kernel_penalties}
@@ -375,8 +382,7 @@ def _completed(
                 if progress is not None:
                     progress(len(fits), len(grid))
     except KeyboardInterrupt:
-        if not fits:
-            raise
+        pass  # what is complete is returned
     return fits
 
 
@@ -406,8 +412,10 @@ def _targets(y: Any, loss: Any, *, shared: bool) -> tuple[Array | None, Array]:
 
 def _warn_interrupted(n_done: int, n_alphas: int) -> None:
     if n_done < n_alphas:
+        first = f"solutions at the first {n_done} of {n_alphas} strengths are"
         warnings.warn(
-            f"The path was interrupted: the solutions at the first {n_done} of {n_alphas} strengths are returned.",
+            f"The path was interrupted: the {first if n_done else 'model without kernels at the first strength is'} "
+            "returned.",
             ConvergenceWarning,
             stacklevel=3,
         )

@@ -31,11 +31,6 @@ class StopReason:
         except KeyboardInterrupt:
             self.status = Status.INTERRUPTED
 
-    def check(self, scored: bool) -> None:
-        """Pass Ctrl-C on where nothing was scored: then there is no choice to keep."""
-        if self.status is Status.INTERRUPTED and not scored:
-            raise KeyboardInterrupt
-
     def warn(self, scored: str) -> None:
         """Say what the choice rests on; ``scored`` is empty where nothing was."""
         if self.status is None:

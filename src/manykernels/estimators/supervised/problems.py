@@ -192,7 +192,11 @@ def _solve(problem: Problem, solver: Solver, stop: Event, until: float) -> Solut
     solution = replace(solver, callback=callback, time_limit=limit).solve(problem)
     if solution.status is Status.INTERRUPTED:
         stop.set()
-    return without_negligible(problem, solution, solver.tol)
+    try:
+        return without_negligible(problem, solution, solver.tol)
+    except KeyboardInterrupt:  # the model is whole as it is
+        stop.set()
+        return solution
 
 
 def without_negligible(problem: Problem, solution: Solution, tol: float) -> Solution:

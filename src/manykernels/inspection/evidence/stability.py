@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +18,7 @@ from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import sample_weights
-from manykernels.exceptions import InvalidInputError
+from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.inspection.displays.kernel_table import groups_of
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import REGULARIZERS
@@ -146,6 +147,11 @@ def stability_selection(
     InvalidInputError
         If the penalty selects nothing, an argument is out of range, or the bound leaves room for no unit at all.
 
+    Warns
+    -----
+    ConvergenceWarning
+        If Ctrl-C ended it early: frequencies are then over the pairs of halves that are complete.
+
     Notes
     -----
     Kernels are standardized and normalized on all samples, once. Classes are in equal shares in both halves.
@@ -177,15 +183,35 @@ def stability_selection(
     def entered(half: Array) -> Array:
         return _first_units([_restricted(problem, half) for problem in problems], family, units, n_first, solver)
 
-    counts, jobs = np.zeros(len(names)), Parallel(n_jobs=n_jobs or 1, prefer="threads", return_as="generator")
+    found: list[Array] = []
+    jobs = Parallel(n_jobs=n_jobs or 1, prefer="threads", return_as="generator")
     with blas_threads(problems[0].n_samples, None), count_to(len(halves), "halves of the samples", verbose) as advance:
-        for chosen in jobs(delayed(entered)(half) for half in halves):
-            counts[chosen] += 1
-            advance("")
+        try:
+            for chosen in jobs(delayed(entered)(half) for half in halves):
+                found.append(chosen)
+                advance("")
+        except KeyboardInterrupt:
+            if len(found) < 2:
+                raise
+    complete = _complete_pairs(found, len(halves))
+    counts = np.bincount(np.concatenate(complete), minlength=len(names))
     order = np.argsort(-counts, kind="stable")
-    frequencies = pd.Series(counts[order] / len(halves), index=[names[k] for k in order])
+    frequencies = pd.Series(counts[order] / len(complete), index=[names[k] for k in order])
     bound = n_first**2 / ((2 * threshold - 1) * len(names))
-    return StabilitySelection(frequencies, threshold, n_first, bound, len(halves), by)
+    return StabilitySelection(frequencies, threshold, n_first, bound, len(complete), by)
+
+
+def _complete_pairs(found: list[Array], n_halves: int) -> list[Array]:
+    """Return what was found in pairs of halves that are both through: the bound is about them, however many."""
+    complete = found[: len(found) - len(found) % 2]
+    if len(complete) < n_halves:
+        warnings.warn(
+            f"The selection was interrupted: frequencies are over {len(complete)} of {n_halves} halves. The bound "
+            "holds for them too, with less precision; run it again for all.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    return complete
 
 
 def _check(by: str, n_pairs: int, expected_false: float, threshold: float, n_jobs: int | None) -> None:

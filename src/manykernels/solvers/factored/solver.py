@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -224,9 +224,20 @@ class FactoredNewton(Solver):
                 self.check(problem)
             works = [self._working_set(problem) for problem in own]
             runs = [self._run() for _ in works]
+
+            def taken(slot: int, state: State) -> CertifiedIterate:
+                return CertifiedIterate.of(works[slot].problem, state, stack.counters.passes)
+
+            def empty(slot: int) -> CertifiedIterate:
+                return taken(slot, works[slot].empty())
+
             with deadline(self.time_limit), blas_threads(stack.n_samples, stack.n_threads), np.errstate(all="ignore"):
-                for slot, state in run_together(works):
-                    runs[slot].take(CertifiedIterate.of(works[slot].problem, state, stack.counters.passes))
+                try:
+                    for slot, state in run_together(works):
+                        runs[slot].take(taken(slot, state))
+                except KeyboardInterrupt:  # each keeps its best model, or the one without kernels
+                    for slot, run in enumerate(runs):
+                        run.interrupt(partial(empty, slot))
             return [self._ended(*ended) for ended in zip(own, runs, works, strict=True)]
 
 

@@ -57,6 +57,7 @@ from manykernels.solvers.factored.tuning import (
     SMOOTHING,
 )
 from manykernels.solvers.factored.working_matrices import WorkingMatrices
+from manykernels.solvers.solution import Status
 
 Array = NDArray[Any]
 Quads = tuple[Array, Array]
@@ -305,6 +306,7 @@ class FactoredWorkingSet:
         """Solve with N x N matrices: they are smaller than Hessians in coefficients of factors would be."""
         _, gap = yield from self._taken_over(state, solve_gram(self.problem, self.stack, 0.5 * self.tol, self._left))
         yield state
+        _pass_interrupt_on(state)
         return state, "converged" if gap <= self.tol * self._size(state) else "stalled"
 
     @property
@@ -355,6 +357,7 @@ class FactoredWorkingSet:
             yield state
             if gap <= self.tol * self._size(state):
                 return state, "converged"
+            _pass_interrupt_on(state)
             if self._left < 0:
                 return state, "time_limit"
             held = matrices.kernels
@@ -397,6 +400,12 @@ class FactoredWorkingSet:
                 state.best.evaluated,
             )
         )
+
+
+def _pass_interrupt_on(state: State) -> None:
+    """Raise what ended the solution on matrices that a state was taken from, once the state has been offered."""
+    if state.fallback is not None and state.fallback.solution.status is Status.INTERRUPTED:
+        raise KeyboardInterrupt
 
 
 def run_together(methods: Sequence[FactoredWorkingSet]) -> Iterator[tuple[int, State]]:
