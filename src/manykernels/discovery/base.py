@@ -11,7 +11,6 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from sklearn.utils import check_random_state as legacy_random_state
 
-from manykernels.discovery.family_certificate import certificate_of
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.kernels import KernelSpec
 from manykernels.objective.certificate import Certificate, KKTResiduals
