@@ -74,7 +74,10 @@ def second_step(search: PolynomialSearch, found: Discovery, mu: float | None = N
     problem = replace(search.problem, stack=stack, kernel_penalties=penalties)
     if mu is not None:
         problem = replace(problem, regularizer=family.regularizer(_strength(problem, penalties, mu)))
-    second = solve_quietly(problem, min(SECOND_TOL, search.tol))
+    try:
+        second = solve_quietly(problem, min(SECOND_TOL, search.tol))
+    except KeyboardInterrupt:  # the model of the first step is whole
+        return Discovery(found.kernels, replace(first, status=Status.INTERRUPTED))
     if first.status is not Status.CONVERGED:
         second = replace(second, status=first.status, message=first.message)
     return without_empty(Discovery(kernels, second))
@@ -270,10 +273,7 @@ def discover_polynomial(
     check_one_target(shell)
     if folds is not None:
         folds = check_count(folds, "folds")
-        try:
-            tuned = tuned_strengths(shell, family, normalize, folds, check_flag(adaptive, "adaptive"), rng)
-        except KeyboardInterrupt:
-            tuned, pressed = Tuned(shell.total_weight, (), None), True
+        tuned, pressed = _tuned(shell, family, normalize, folds, check_flag(adaptive, "adaptive"), rng)
         shell = replace(shell, regularizer=family.regularizer(tuned.strength))
     limits = checked_limits(limits, Limits(tol=1e-2, max_iter=30))
     rounds, tol = limits.max_iter if polish else 0, limits.tol
@@ -284,12 +284,17 @@ def discover_polynomial(
         found = run_search(search.candidates(n_steps, descent, rounds, tuned.indices if tuned else ()), whole, shell)
     found, method = _with_advice(found, tol, search.all_rounds), search.method(found.solution.certificate.dual)
     if check_flag(adaptive, "adaptive") and (tuned is None or tuned.second_mu is not None):
-        try:
-            found = second_step(search, found, None if tuned is None else tuned.second_mu)
-        except KeyboardInterrupt:  # the model of the first step is whole
-            found = replace(found, solution=replace(found.solution, status=Status.INTERRUPTED))
+        found = second_step(search, found, None if tuned is None else tuned.second_mu)
     chosen: float = shell.regularizer.strength
     return PolynomialDiscovery(found.kernels, found.solution, method, family.n_ordered, family.n_kernels, chosen)
+
+
+def _tuned(shell: Problem, *given: Any) -> tuple[Tuned, bool]:
+    """Return what cross-validation chose; after Ctrl-C any strength, at which the search returns the empty model."""
+    try:
+        return tuned_strengths(shell, *given), False
+    except KeyboardInterrupt:
+        return Tuned(shell.total_weight, (), None), True
 
 
 def _descent(

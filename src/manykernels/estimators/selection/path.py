@@ -24,6 +24,7 @@ from manykernels.kernels.precomputed.stack import as_kernel_stack
 from manykernels.kernels.tables.encoding import some
 from manykernels.objective.losses import get_loss, survival_target
 from manykernels.objective.losses.survival import FIELDS, check_survival
+from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Regularizer, get_regularizer
 from manykernels.solvers import Solution, Solver, Status, get_solver
 from manykernels.solvers.progress import count_to
@@ -349,13 +350,7 @@ def regularization_path(
     with blas_threads(problem.n_samples, n_jobs):
         fits = _completed(steps, grid, progress, verbose)
         n_done = len(fits)
-        if not fits:
-            with interrupted():
-                fits = [
-                    solve_problems(
-                        [replace(problem, regularizer=regularizers[0])], solver, n_jobs, **{"tol": 1e-4} | parameters
-                    )
-                ]
+        fits = fits or [_without_kernels(replace(problem, regularizer=regularizers[0]), solver, parameters)]
     solutions = tuple(fit.solutions[0] for fit in fits)
     _warn_interrupted(n_done, len(grid))
     warn_unfinished(solutions)
@@ -363,7 +358,7 @@ def regularization_path(
     settings = {"kernels": kernels, "fit_intercept": fit_intercept, "kernel_penalties": kernel_penalties}
     settings |= {"outputs": outputs, "representation": representation, "memory_budget": memory_budget, "n_jobs": n_jobs}
     splits = Splits(cv, scoring, solver, parameters, settings | {"verbose": verbose})
-    performance = splits.measure(X, y, sample_weight, grid, known, family) if len(fits) == len(grid) else None
+    performance = splits.measure(X, y, sample_weight, grid, known, family) if n_done == len(grid) else None
     return RegularizationPath(grid[: len(fits)], solutions, norms, names, alpha_max, classes, performance)
 
 
@@ -384,6 +379,12 @@ def _completed(
     except KeyboardInterrupt:
         pass  # what is complete is returned
     return fits
+
+
+def _without_kernels(problem: Problem, solver: str | Solver, parameters: dict[str, Any]) -> Fit:
+    """Return the model without kernels, with its gap, as the solver leaves it where Ctrl-C comes before all else."""
+    with interrupted():
+        return solve_problems([problem], solver, None, **{"tol": 1e-4} | parameters)
 
 
 def _targets(y: Any, loss: Any, *, shared: bool) -> tuple[Array | None, Array]:

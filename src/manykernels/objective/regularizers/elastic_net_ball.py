@@ -21,6 +21,7 @@ __all__ = [
 Array = NDArray[Any]
 START_POWER = 0.8  # between theta ~ t of the simplex and theta ~ t^(2/3) of the 2-norm ball
 MOST_STEPS = 60
+MOST_DOUBLINGS = 16  # of a bracket of logarithms: the range of float64 takes eight
 LAST_STEP = 1e-7  # change of the logarithms after which the next one would be below rounding
 
 
@@ -184,7 +185,9 @@ def shifted_reciprocals(t: Array, shift: float, eta: float) -> Array:
     # At nu = (1 + shift)^2 (eta + 2 (1 - eta)) the largest entry alone reaches 1, the boundary.
     upper = 2.0 * np.log1p(shift) + np.log(2.0 - eta)
     lower = upper - 1.0
-    while excess(lower) > 0:
+    for _ in range(MOST_DOUBLINGS):
+        if not excess(lower) > 0:
+            break
         lower -= 2.0 * (upper - lower)
     root = brentq(excess, lower, upper, xtol=1e-15, rtol=1e-15, maxiter=500) if excess(upper) > 0 else upper
     theta[positive] = _entries(t, np.exp(root), shift, eta)
