@@ -13,8 +13,8 @@ from scipy.sparse import issparse
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import BY_COLUMNS, NUMBERS, OBJECTS, Table
 from manykernels.kernels.bank.constructors import BankConstructors
-from manykernels.kernels.bank.contract import BankParameters, PreparedRows
-from manykernels.kernels.bank.fitted import FittedBank, learn
+from manykernels.kernels.bank.contract import PreparedRows
+from manykernels.kernels.bank.fitted import Bank, FittedBank, learn
 from manykernels.kernels.bank.normalization import (
     check_normalization,
     column_statistics,
@@ -36,7 +36,7 @@ LANDMARKS_BY = ("cholesky", "uniform", "k-means")
 
 
 @dataclass(frozen=True, repr=False)
-class KernelBank(BankParameters, BankConstructors):
+class KernelBank(BankConstructors, Bank):
     """An ordered list of named kernels on columns; immutable, and fitted on training rows only.
 
     Parameters
@@ -102,58 +102,8 @@ class KernelBank(BankParameters, BankConstructors):
                 raise InvalidInputError(f"{name} must be True or False, got {getattr(self, name)!r}.")
         object.__setattr__(self, "kernels", entries)
 
-    def fit(self, X: Any, y: Any = None) -> FittedBank:
-        """Learn columns, widths, standardization and normalization from training rows.
-
-        Parameters
-        ----------
-        X : DataFrame, (n, p) array or nested lists
-            Training rows.
-        y : ignored
-
-        Returns
-        -------
-        FittedBank
-
-        Raises
-        ------
-        InvalidInputError
-            Naming at once all columns that cannot be used, or if a kernel cannot be normalized on these rows.
-
-        Examples
-        --------
-        >>> from manykernels import Gaussian, KernelBank
-        >>> fitted = KernelBank([("narrow", Gaussian(0.5)), ("wide", Gaussian(2.0))]).fit([[0.0], [1.0], [2.0]])
-        >>> fitted.names, fitted.block(fitted.prepare([[0.0], [1.0]]), fitted.prepare([[1.0]])).shape
-        (('narrow', 'wide'), (2, 2, 1))
-        """
-        return self.fit_prepare(X)[0]
-
-    def fit_prepare(self, X: Any) -> tuple[FittedBank, PreparedRows[TablePoints]]:
-        """Fit, and return the training rows prepared as well, without doing their work twice.
-
-        Parameters
-        ----------
-        X : DataFrame, (n, p) array or nested lists
-            Training rows.
-
-        Returns
-        -------
-        FittedBank
-        PreparedRows
-
-        Raises
-        ------
-        InvalidInputError
-            As in `fit`.
-
-        Examples
-        --------
-        >>> from manykernels import Gaussian, KernelBank
-        >>> fitted, prepared = KernelBank([("narrow", Gaussian(0.5))]).fit_prepare([[0.0], [1.0], [2.0]])
-        >>> fitted.block(prepared, prepared).shape
-        (1, 3, 3)
-        """
+    def _fit(self, X: Any) -> tuple[FittedBank, PreparedRows[TablePoints]]:
+        """Learn columns, widths, standardization and normalization."""
         raw, values = self.fit_columns(X)
         if not raw.sparse:  # whose rows have no gaps
             warn_of_masks(raw.names, raw.positions, raw.used, numbers_of(values), self.missing)
@@ -272,23 +222,8 @@ class KernelBank(BankParameters, BankConstructors):
         refuse([*problems.values(), *gaps])
         return MixedRows(values, found_objects) if found_objects else values
 
-    def check(self, X: Any) -> None:
-        """Check that the kernels can read the columns which they use; a Table remembers what was found.
-
-        Parameters
-        ----------
-        X : DataFrame, (n, p) array, nested lists or Table
-
-        Raises
-        ------
-        InvalidInputError
-            Naming at once all columns that cannot be used, and why.
-
-        Examples
-        --------
-        >>> from manykernels import Gaussian, KernelBank
-        >>> KernelBank([("narrow", Gaussian(0.5))]).check([[0.0], [1.0]])
-        """
+    def _check(self, X: Any) -> None:
+        """Refuse all columns that cannot be read at once."""
         table = Table.of(X, sparse=True)
         kernels = self.expand(table)
         self._checked(table, kernels, _used(kernels))
@@ -331,36 +266,8 @@ class KernelBank(BankParameters, BankConstructors):
                 )
         return kernels
 
-    def resolve(self, X: Any) -> Self:
-        """Return the bank whose list of kernels is decided by these rows, and is the same on any part of them.
-
-        Which kernels there are may depend on rows: on selectors of columns, on the kinds of columns, on where values
-        are missing, on how far dates reach. Whoever splits rows resolves the bank on all of them first, so that no fold
-        has a kernel more or less than another. Only the list is decided: widths, standardization and normalization are
-        learned when the bank is fitted, on those rows alone. A kernel that nothing is known of on them is zero.
-
-        Parameters
-        ----------
-        X : DataFrame, (n, p) array, nested lists or Table
-
-        Returns
-        -------
-        KernelBank
-            This bank itself where rows decide nothing. Kernels of missingness are entries of their own.
-
-        Raises
-        ------
-        InvalidInputError
-            As in `expand`.
-
-        Examples
-        --------
-        >>> from manykernels import Gaussian, KernelBank
-        >>> rows = [[0.0, float("nan")], [1.0, 2.0], [3.0, 4.0]]
-        >>> bank = KernelBank.per_feature(Gaussian(1.0), missing="indicator").resolve(rows)
-        >>> bank.fit(rows[1:]).names
-        ('x0: gaussian(width=1)', 'x1: gaussian(width=1)', 'x1: missing')
-        """
+    def _resolve(self, X: Any) -> Self:
+        """Resolve every entry; kernels of missingness become entries of their own."""
         table = Table.of(X, sparse=True)
         entries = tuple(found for entry in self.kernels for found in entry.resolve(table))
         if self.missing != "indicator" or table.is_sparse:

@@ -1,9 +1,10 @@
-"""A bank that has seen training rows: it evaluates normalized kernels between any prepared rows, of whatever kind."""
+"""Banks before and after they are fitted: normalized kernels between any prepared rows, of whatever kind."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -294,6 +295,189 @@ class FittedBank:
         held = self.raw.held(rows.data) if self.normalize is None and not self.center else None
         every = np.arange(rows.n_samples)
         return held or HeldGrams(self.block(rows, rows), every, self.raw.unproven(rows.data))
+
+
+class Bank(ABC):
+    """Which kernels on rows of one kind, with what normalization: immutable, and fitted on training rows only.
+
+    Its parameters have the names that scikit-learn's searches give them, such as ``kernels__normalize``.
+    """
+
+    def fit(self, X: Any, y: Any = None) -> FittedBank:
+        """Learn normalization, and what else kernels learn, from training rows.
+
+        Parameters
+        ----------
+        X : DataFrame, (n, p) array or nested lists; KernelStack or (M, N, N) array; Pairs
+            Training rows, as the kernels read them.
+        y : ignored
+
+        Returns
+        -------
+        FittedBank
+
+        Raises
+        ------
+        InvalidInputError
+            Naming at once all columns that cannot be used, if a kernel cannot be normalized on these rows, or if they
+            are no rows of the kind.
+        NotPSDError
+            If matrices are no kernels.
+
+        Examples
+        --------
+        >>> from manykernels import Gaussian, KernelBank
+        >>> fitted = KernelBank([("narrow", Gaussian(0.5)), ("wide", Gaussian(2.0))]).fit([[0.0], [1.0], [2.0]])
+        >>> fitted.names, fitted.block(fitted.prepare([[0.0], [1.0]]), fitted.prepare([[1.0]])).shape
+        (('narrow', 'wide'), (2, 2, 1))
+        """
+        return self.fit_prepare(X)[0]
+
+    def fit_prepare(self, X: Any) -> tuple[FittedBank, PreparedRows[Any]]:
+        """Fit, and return the training rows prepared as well, without doing their work twice.
+
+        Parameters
+        ----------
+        X : DataFrame, (n, p) array or nested lists; KernelStack or (M, N, N) array; Pairs
+            Training rows.
+
+        Returns
+        -------
+        FittedBank
+        PreparedRows
+
+        Raises
+        ------
+        InvalidInputError, NotPSDError
+            As in `fit`.
+
+        Examples
+        --------
+        >>> from manykernels import Gaussian, KernelBank
+        >>> fitted, prepared = KernelBank([("narrow", Gaussian(0.5))]).fit_prepare([[0.0], [1.0], [2.0]])
+        >>> fitted.block(prepared, prepared).shape
+        (1, 3, 3)
+        """
+        return self._fit(X)
+
+    def resolve(self, X: Any) -> Self:
+        """Return the bank whose list of kernels is decided by these rows, and is the same on any part of them.
+
+        Which kernels there are may depend on rows: on selectors of columns, on the kinds of columns, on where values
+        are missing, on how far dates reach. Whoever splits rows resolves the bank on all of them first, so that no fold
+        has a kernel more or less than another. Only the list is decided: widths, standardization and normalization are
+        learned when the bank is fitted, on those rows alone. A kernel that nothing is known of on them is zero.
+
+        Parameters
+        ----------
+        X : DataFrame, (n, p) array, nested lists or Table; KernelStack; Pairs
+
+        Returns
+        -------
+        KernelBank, PrecomputedBank or PairKernels
+            This bank itself where rows decide nothing. Kernels of missingness are entries of their own.
+
+        Raises
+        ------
+        InvalidInputError
+            As in `fit`.
+
+        Examples
+        --------
+        >>> from manykernels import Gaussian, KernelBank
+        >>> rows = [[0.0, float("nan")], [1.0, 2.0], [3.0, 4.0]]
+        >>> bank = KernelBank.per_feature(Gaussian(1.0), missing="indicator").resolve(rows)
+        >>> bank.fit(rows[1:]).names
+        ('x0: gaussian(width=1)', 'x1: gaussian(width=1)', 'x1: missing')
+        """
+        return self._resolve(X)
+
+    def check(self, X: Any) -> None:
+        """Check that the kernels can read what they use of these rows; a Table remembers what was found.
+
+        Parameters
+        ----------
+        X : DataFrame, (n, p) array, nested lists or Table; KernelStack or (M, N, N) array; Pairs
+
+        Raises
+        ------
+        InvalidInputError
+            Naming at once all columns that cannot be used, and why.
+        NotPSDError
+            If matrices are no kernels.
+
+        Examples
+        --------
+        >>> from manykernels import Gaussian, KernelBank
+        >>> KernelBank([("narrow", Gaussian(0.5))]).check([[0.0], [1.0]])
+        """
+        self._check(X)
+
+    @abstractmethod
+    def _fit(self, X: Any) -> tuple[FittedBank, PreparedRows[Any]]:
+        """Return the fitted bank and the training rows prepared."""
+
+    def _resolve(self, X: Any) -> Self:
+        """Return the bank whose list of kernels these rows decide."""
+        return self
+
+    @abstractmethod
+    def _check(self, X: Any) -> None:
+        """Refuse rows that the kernels cannot read."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the arguments of the constructor.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Of no account: kernels have no parameters of their own.
+
+        Returns
+        -------
+        dict
+
+        Examples
+        --------
+        >>> from manykernels import PrecomputedBank
+        >>> PrecomputedBank("trace").get_params()
+        {'normalize': 'trace', 'center': False}
+        """
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.init}  # type: ignore[arg-type]  # a dataclass
+
+    def set_params(self, **changes: Any) -> Self:
+        """Return a bank with other arguments; this one stays as it is.
+
+        Estimators of this package put the new bank in the place of the old one, so that ``GridSearchCV`` over
+        ``kernels__normalize`` does what it does elsewhere.
+
+        Parameters
+        ----------
+        **changes
+            Arguments of the constructor.
+
+        Returns
+        -------
+        KernelBank, PrecomputedBank or PairKernels
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no argument of that name, or its value cannot be used.
+
+        Examples
+        --------
+        >>> from manykernels import PrecomputedBank
+        >>> PrecomputedBank().set_params(normalize="trace", center=True)
+        PrecomputedBank(normalize='trace', center=True)
+        """
+        known = self.get_params()
+        unknown = [name for name in changes if name not in known]
+        if unknown:
+            raise InvalidInputError(
+                f"A {type(self).__name__} has no parameter {unknown[0]!r}; it has {', '.join(known)}."
+            )
+        return replace(self, **changes)  # type: ignore[type-var]  # a dataclass
 
 
 def learn(

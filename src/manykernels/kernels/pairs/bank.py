@@ -12,14 +12,13 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.bank import KernelBank
 from manykernels.kernels.bank.contract import (
     OTHER_BANK,
-    BankParameters,
     Index,
     PreparedRows,
     RawKernels,
     RowData,
     Side,
 )
-from manykernels.kernels.bank.fitted import FittedBank
+from manykernels.kernels.bank.fitted import Bank, FittedBank
 from manykernels.kernels.bank.grids import DEFAULT_SPECS, entries_by_type
 from manykernels.kernels.bank.patterns import Joint
 from manykernels.kernels.pairs.data import Members, Pairs, as_pairs
@@ -35,7 +34,7 @@ Product = tuple[int | None, int | None]  # positions of two kernels; None is the
 
 
 @dataclass(frozen=True)
-class PairKernels(BankParameters):
+class PairKernels(Bank):
     """Kernels of `Pairs`: products of kernels of first and of second members, the counterpart of `KernelBank`.
 
     ``k((i, j), (i', j')) = A(i, i') B(j, j')`` says that pairs are alike if their first members are alike *and* their
@@ -91,68 +90,15 @@ class PairKernels(BankParameters):
             raise InvalidInputError(f"sides must be two words, such as ('drug', 'target'), got {self.sides!r}.")
         object.__setattr__(self, "sides", tuple(self.sides))
 
-    def fit(self, X: Any, y: Any = None) -> FittedBank:
-        """Learn the kernels of the members that the pairs have.
-
-        Parameters
-        ----------
-        X : Pairs
-        y : ignored
-
-        Returns
-        -------
-        FittedBank
-
-        Raises
-        ------
-        InvalidInputError
-            If these are no pairs, or a kernel cannot read their members.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import KernelBank, Linear, PairKernels, Pairs
-        >>> line = KernelBank.joint(Linear())
-        >>> PairKernels(line, line).fit(Pairs(np.eye(3), np.eye(2), [[0, 0], [2, 1]])).names
-        ('left all: linear() x right all: linear()', 'left all: linear()', 'right all: linear()')
-        """
-        return self.fit_prepare(X)[0]
-
-    def fit_prepare(self, X: Any) -> tuple[FittedBank, PreparedRows[MemberPairs]]:
-        """Fit, and return the training pairs prepared.
-
-        Parameters
-        ----------
-        X : Pairs
-
-        Returns
-        -------
-        FittedBank
-        PreparedRows
-
-        Raises
-        ------
-        InvalidInputError
-            As in `fit`.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import KernelBank, Linear, PairKernels, Pairs
-        >>> line = KernelBank.joint(Linear())
-        >>> PairKernels(line, line).fit_prepare(Pairs(np.eye(3), np.eye(2), [[0, 0], [2, 1]]))[1].n_samples
-        2
-        """
+    def _fit(self, X: Any) -> tuple[FittedBank, PreparedRows[MemberPairs]]:
+        """Learn the kernels of the members that the pairs have."""
         data = as_pairs(X)
         if self.symmetry is not None and data.right is not None:
             raise InvalidInputError(
                 f"symmetry={self.symmetry!r} needs members of one kind: Pairs(members, None, pairs)."
             )
         first, second, pairs = members_of(data)
-        left: FittedBank
-        right: FittedBank | None = None
-        rows: PreparedRows[Any]
-        columns: PreparedRows[Any] | None = None
+        right = columns = None
         left, rows = _bank_for(self.left, first, self.sides[0]).fit_prepare(first)
         if second is not None:
             right, columns = _bank_for(self.right, second, self.sides[1]).fit_prepare(second)
@@ -163,53 +109,15 @@ class PairKernels(BankParameters):
         members = raw.narrow(MemberPairs(rows, columns, pairs), [])
         return FittedBank(raw, np.where(raw.zero, 0.0, 1.0)), PreparedRows(names, members)
 
-    def resolve(self, X: Any) -> PairKernels:
-        """Return the kernels whose list is decided by these pairs, and is the same on any part of them.
-
-        Parameters
-        ----------
-        X : Pairs
-
-        Returns
-        -------
-        PairKernels
-            Each bank as :meth:`KernelBank.resolve` returns it on the members that these pairs have.
-
-        Raises
-        ------
-        InvalidInputError
-            As in `fit`.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import PairKernels, Pairs
-        >>> PairKernels().resolve(Pairs(np.eye(3), None, [[0, 1], [1, 2]])).left
-        KernelBank(1 entries: Joint; standardize=True, normalize='mean_diagonal', center=False)
-        """
+    def _resolve(self, X: Any) -> PairKernels:
+        """Resolve each bank on the members that these pairs have."""
         first, second, _ = members_of(as_pairs(X))
         left = _bank_for(self.left, first, self.sides[0]).resolve(first)
         right = self.right if second is None else _bank_for(self.right, second, self.sides[1]).resolve(second)
         return replace(self, left=left, right=right)
 
-    def check(self, X: Any) -> None:
-        """Check that these are pairs, and that the kernels can read the columns of their members.
-
-        Parameters
-        ----------
-        X : Pairs
-
-        Raises
-        ------
-        InvalidInputError
-            If not.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import PairKernels, Pairs
-        >>> PairKernels().check(Pairs(np.eye(3), None, [[0, 1], [1, 2]]))
-        """
+    def _check(self, X: Any) -> None:
+        """Refuse what are no pairs, and columns of their members that cannot be read."""
         data = as_pairs(X)
         for bank, members, word in zip((self.left, self.right), (data.left, data.right), self.sides, strict=True):
             if members is not None:

@@ -10,7 +10,6 @@ import numpy as np
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.contract import (
     OTHER_BANK,
-    BankParameters,
     HeldGrams,
     Index,
     PreparedRows,
@@ -18,7 +17,7 @@ from manykernels.kernels.bank.contract import (
     RowData,
     Side,
 )
-from manykernels.kernels.bank.fitted import FittedBank, learn
+from manykernels.kernels.bank.fitted import Bank, FittedBank, learn
 from manykernels.kernels.bank.normalization import check_normalization
 from manykernels.kernels.precomputed.stack import KernelStack, as_kernel_stack
 from manykernels.validation.arrays import Array
@@ -28,7 +27,7 @@ PROBE_COLUMNS = 16
 
 
 @dataclass(frozen=True)
-class PrecomputedBank(BankParameters):
+class PrecomputedBank(Bank):
     """How precomputed kernels are normalized; the counterpart of :class:`KernelBank` for a :class:`KernelStack`.
 
     Parameters
@@ -53,98 +52,13 @@ class PrecomputedBank(BankParameters):
     def __post_init__(self) -> None:
         check_normalization(self.normalize)
 
-    def fit(self, stack: Any, y: Any = None) -> FittedBank:
-        """Learn the normalization from the training samples.
+    def _check(self, X: Any) -> None:
+        """Refuse what are no kernels among training samples; a KernelStack was checked when it was made."""
+        as_kernel_stack(X)
 
-        Parameters
-        ----------
-        stack : KernelStack or (M, N, N) array
-        y : ignored
-
-        Returns
-        -------
-        FittedBank
-
-        Raises
-        ------
-        InvalidInputError, NotPSDError
-            If these are no kernels among training samples, or a kernel cannot be normalized.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import PrecomputedBank
-        >>> PrecomputedBank().fit(np.stack([np.eye(3), np.ones((3, 3))])).names
-        ('kernel_0', 'kernel_1')
-        """
-        return self.fit_prepare(stack)[0]
-
-    def check(self, stack: Any) -> None:
-        """Check that these are kernels among training samples; a KernelStack was checked when it was made.
-
-        Parameters
-        ----------
-        stack : KernelStack or (M, N, N) array
-
-        Raises
-        ------
-        InvalidInputError, NotPSDError
-            If they are not.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import PrecomputedBank
-        >>> PrecomputedBank().check(np.stack([np.eye(3), np.ones((3, 3))]))
-        """
-        as_kernel_stack(stack)
-
-    def resolve(self, stack: Any) -> PrecomputedBank:
-        """Return this bank: the kernels of a stack are the same for any of its samples.
-
-        Parameters
-        ----------
-        stack : KernelStack
-
-        Returns
-        -------
-        PrecomputedBank
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import PrecomputedBank
-        >>> PrecomputedBank().resolve(np.eye(3)[None])
-        PrecomputedBank(normalize='mean_diagonal', center=False)
-        """
-        return self
-
-    def fit_prepare(self, stack: Any) -> tuple[FittedBank, PreparedRows[StackSamples]]:
-        """Fit, and return the training samples prepared.
-
-        Parameters
-        ----------
-        stack : KernelStack or (M, N, N) array
-
-        Returns
-        -------
-        FittedBank
-        PreparedRows
-
-        Raises
-        ------
-        InvalidInputError, NotPSDError
-            As in `fit`.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from manykernels import PrecomputedBank
-        >>> bank, prepared = PrecomputedBank().fit_prepare(np.stack([np.eye(3), np.ones((3, 3))]))
-        >>> bank.block(prepared, prepared).shape
-        (2, 3, 3)
-        """
-        stack = as_kernel_stack(stack)
+    def _fit(self, X: Any) -> tuple[FittedBank, PreparedRows[StackSamples]]:
+        """Learn the normalization from the training samples."""
+        stack = as_kernel_stack(X)
         if not stack.is_square:
             stack.square()
         ids = stack.sample_ids
