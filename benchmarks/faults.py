@@ -101,7 +101,7 @@ K[1] -= 3e-9 * values[-1] * np.outer(vectors[:, 0], vectors[:, 0]); K = (K + K.t
 found = solve(K, F[1, :, 0], loss="squared", regularizer="l1", strength=0.1)
 print({m: f"{size:.0e}" for m, size in getattr(found, "replaced_kernels", {}).items()} or "nothing")
 """,
-        "tests/grams/test_definite.py",
+        "tests/grams/test_dense_definite.py",
     ),
     Case(
         "8", "regressor CV, weights of zero on all rows of a fold",

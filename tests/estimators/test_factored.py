@@ -30,8 +30,8 @@ from manykernels import (
 )
 from manykernels.estimators.supervised.samples import checked_rows
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError
+from manykernels.grams.factored.banks import fit_factors
 from manykernels.grams.plan import plan_kernels
-from manykernels.grams.portable.opened import open_factored
 from manykernels.inspection import MKLReport, ShapeDisplay
 from manykernels.kernels import Joint, PerFeature
 
@@ -306,9 +306,9 @@ def test_a_large_table_is_copied_once_at_most(order: Any, dtype: Any, standardiz
     before = X.copy()
     bank = KernelBank.per_feature(widths=[1.0], standardize=standardize)
     model = MKLRegressor(bank, resources={"representation": "factored"})
-    open_factored(bank, X[:500])  # so that what is compiled is there
+    fit_factors(bank, X[:500])  # so that what is compiled is there
     tracemalloc.start()
-    fitted, stack = open_factored(bank, checked_rows(model, X, precomputed=False, reset=True))
+    fitted, stack = fit_factors(bank, checked_rows(model, X, precomputed=False, reset=True))
     held, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     np.testing.assert_array_equal(X, before)

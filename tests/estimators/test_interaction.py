@@ -12,7 +12,7 @@ from tests.support.factored import on_factors
 
 from manykernels import KernelBank, MKLClassifier, MKLRegressor, MKLRegressorCV, open_rows
 from manykernels.exceptions import InvalidInputError
-from manykernels.grams.portable.opened import open_factored
+from manykernels.grams.factored.banks import fit_factors
 from manykernels.inspection import CVCurveDisplay, load_model, save_model
 from manykernels.kernels import Binned, Gaussian, Interactions, Laplacian, Linear
 
@@ -80,7 +80,7 @@ def test_the_gap_is_that_of_all_pairs_by_brute_force(seed: int) -> None:
 
 def fitted_norms(X: np.ndarray, pairs: KernelBank, rho: np.ndarray) -> np.ndarray:
     """Return dual norms by sums over cells."""
-    return np.sqrt(np.maximum(open_factored(pairs, X)[1].quad(rho), 0.0))
+    return np.sqrt(np.maximum(fit_factors(pairs, X)[1].quad(rho), 0.0))
 
 
 def test_a_file_keeps_cells_and_what_is_new_is_zero(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from manykernels import (
     load_model,
     save_model,
 )
-from manykernels.grams.pairs import stack as module
+from manykernels.grams import pair_stack as module
 
 RNG = np.random.default_rng(0)
 DRUGS = pd.DataFrame(RNG.normal(size=(24, 3)), columns=list("abc"), index=[f"d{i}" for i in range(24)])

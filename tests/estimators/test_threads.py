@@ -10,7 +10,7 @@ import pytest
 
 from manykernels import KernelAligner, MKLRegressor, solve
 from manykernels.grams import DenseStack
-from manykernels.grams.expansion import KernelExpansion
+from manykernels.grams.prediction import KernelExpansion
 from manykernels.threads import blas_controller, blas_limit, blas_threads
 
 X = np.random.default_rng(0).uniform(-2.0, 2.0, size=(40, 2))

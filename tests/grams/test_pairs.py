@@ -11,7 +11,7 @@ import pytest
 from manykernels import InvalidInputError, solve
 from manykernels.exceptions import MemoryBudgetError, NotPSDError
 from manykernels.grams import DenseStack, PairStack
-from manykernels.grams.pairs import stack as module
+from manykernels.grams import pair_stack as module
 from manykernels.kernels.pairs import index as pair_index
 from manykernels.objective import Problem, get_regularizer
 from manykernels.solvers import choose_solver

@@ -11,7 +11,7 @@ from tests.support.matrices import ON_MATRICES
 
 from manykernels.exceptions import ConvergenceWarning
 from manykernels.grams import DenseStack, as_stack
-from manykernels.grams.definite import definite_copy
+from manykernels.grams.dense import definite_copy
 from manykernels.objective import BlockLq, ElasticNet, LpBall, Problem, Simplex, get_loss
 from manykernels.solvers import InteriorPoint, Status, choose_solver
 from manykernels.solvers.registry import SOLVERS

@@ -5,12 +5,12 @@ from __future__ import annotations
 from manykernels.grams.base import GramStack
 from manykernels.grams.build import build_stack
 from manykernels.grams.counters import GramCounters
-from manykernels.grams.cross import cross_apply, cross_apply_each, cross_combine
 from manykernels.grams.dense import DenseStack, as_stack
 from manykernels.grams.lazy import LazyStack
 from manykernels.grams.packed import PackedStack
-from manykernels.grams.pairs import PairStack
+from manykernels.grams.pair_stack import PairStack
 from manykernels.grams.plan import MemoryPlan, plan_stack
+from manykernels.grams.prediction import cross_apply, cross_apply_each, cross_combine
 from manykernels.grams.rank_one import RankOneStack
 
 __all__ = [

@@ -12,7 +12,7 @@ from manykernels.grams.dense import DenseStack
 from manykernels.grams.lazy import LazyStack
 from manykernels.grams.loops import mirror_upper
 from manykernels.grams.packed import PackedStack
-from manykernels.grams.pairs.stack import stack_of
+from manykernels.grams.pair_stack import stack_of
 from manykernels.grams.plan import plan_stack
 from manykernels.kernels import FittedBank, PreparedRows
 from manykernels.kernels.pairs.bank import ProductKernels

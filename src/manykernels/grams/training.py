@@ -11,6 +11,7 @@ import pandas as pd
 from manykernels.exceptions import IncompatibleError, InvalidInputError
 from manykernels.grams import GramStack, build_stack
 from manykernels.grams.factored import served_by
+from manykernels.grams.factored.banks import fit_factors, refusal
 from manykernels.grams.factored.features import by_levels
 from manykernels.grams.plan import (
     FACTORED,
@@ -22,7 +23,6 @@ from manykernels.grams.plan import (
     memory_bytes,
     plan_kernels,
 )
-from manykernels.grams.portable.opened import open_factored, refusal
 from manykernels.kernels import (
     FittedBank,
     Gaussian,
@@ -158,7 +158,7 @@ def open_training(
             averages=kind == "lazy",
         )
         if plan is not None and plan.kind == FACTORED and isinstance(given, KernelBank):
-            fitted, factors = open_factored(given, X, fit_intercept=fit_intercept)
+            fitted, factors = fit_factors(given, X, fit_intercept=fit_intercept)
             factors.spare_bytes = plan.spare_bytes // max(n_targets, 1)
             return Training(fitted, None, factors, centered=given.center)
     bank, prepared = given.fit_prepare(X)

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from manykernels.exceptions import ConvergenceWarning, IncompatibleError, InvalidInputError
-from manykernels.grams.definite import definite_copy
+from manykernels.grams.dense import definite_copy
 from manykernels.objective.capabilities import Capability
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.losses import Loss

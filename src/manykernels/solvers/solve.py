@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike
 
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.grams import GramStack, as_stack
-from manykernels.grams.expansion import KernelExpansion
 from manykernels.grams.factored import factored_stack, reads_rows
 from manykernels.grams.plan import FACTORED
+from manykernels.grams.prediction import KernelExpansion
 from manykernels.grams.rows import RowVector, here, is_chunked, with_target
 from manykernels.grams.training import Training, open_training, plan_for
 from manykernels.kernels import KernelBank, Pairs

@@ -32,7 +32,7 @@ from manykernels.estimators.supervised.samples import Rows, Samples
 from manykernels.estimators.supervised.targets import class_labels, encode_labels, numeric_targets
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack
-from manykernels.grams.expansion import KernelExpansion, class_probabilities
+from manykernels.grams.prediction import KernelExpansion, class_probabilities
 from manykernels.kernels import KernelBank, KernelSpec, Linear
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem

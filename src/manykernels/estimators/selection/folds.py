@@ -21,8 +21,8 @@ from manykernels.estimators.supervised.factored import FactoredExpansion, expand
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import LazyStack, build_stack, cross_combine
-from manykernels.grams.expansion import KernelExpansion
 from manykernels.grams.plan import stack_nbytes
+from manykernels.grams.prediction import KernelExpansion
 from manykernels.kernels.bank.columns import Table
 from manykernels.objective.losses import survival_target
 from manykernels.objective.losses.survival import FIELDS

@@ -13,7 +13,7 @@ from manykernels.estimators.groups import Resources
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.estimators.supervised.targets import class_factors, class_labels, encode_labels
-from manykernels.grams.expansion import class_probabilities
+from manykernels.grams.prediction import class_probabilities
 from manykernels.validation.arrays import Array
 
 

@@ -15,8 +15,8 @@ from manykernels.estimators.supervised.importance import all_bends, of_factors, 
 from manykernels.estimators.supervised.leave_out import LeftOut
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Rows, Samples
-from manykernels.grams.expansion import KernelExpansion
 from manykernels.grams.factored import FactoredStack
+from manykernels.grams.prediction import KernelExpansion
 from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.objective.losses import SharedLoss

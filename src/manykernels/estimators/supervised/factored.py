@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from manykernels.estimators.supervised.problems import Fit
-from manykernels.grams.expansion import KernelExpansion
 from manykernels.grams.factored import FactoredStack
-from manykernels.grams.portable.functions import KernelFunction, expansion, portable
+from manykernels.grams.factored.prediction import KernelFunction, expansion, portable
+from manykernels.grams.prediction import KernelExpansion
 from manykernels.kernels import FittedBank
 from manykernels.kernels.bank.columns import Table
 from manykernels.kernels.specs.categorical import UNSEEN

@@ -26,7 +26,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import cross_combine
-from manykernels.grams.expansion import CHUNK_ENTRIES, KernelExpansion
+from manykernels.grams.prediction import CHUNK_ENTRIES, KernelExpansion
 from manykernels.validation.arrays import Array
 
 __all__ = ["Posterior", "posterior_of"]

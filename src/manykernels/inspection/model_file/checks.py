@@ -16,9 +16,9 @@ from manykernels.estimators.parameters import check_parameters
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.factored import FactoredExpansion, KernelPart
 from manykernels.estimators.supervised.importance import units_of
-from manykernels.grams.expansion import KernelExpansion
 from manykernels.grams.factored.cells import grid_parts
-from manykernels.grams.portable.functions import CellFunction, FourierSeries, LandmarkFunction
+from manykernels.grams.factored.prediction import CellFunction, FourierSeries, LandmarkFunction
+from manykernels.grams.prediction import KernelExpansion
 from manykernels.kernels import (
     FittedBank,
     KernelSpec,

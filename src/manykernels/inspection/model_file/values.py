@@ -38,8 +38,8 @@ from manykernels.estimators.selection.penalties import PenaltyFamily
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.estimators.supervised.factored import FactoredExpansion, KernelPart
 from manykernels.exceptions import InvalidInputError, ModelFileError
-from manykernels.grams.expansion import KernelExpansion
-from manykernels.grams.portable.functions import CellFunction, FourierSeries, LandmarkFunction
+from manykernels.grams.factored.prediction import CellFunction, FourierSeries, LandmarkFunction
+from manykernels.grams.prediction import KernelExpansion
 from manykernels.inspection.model_file.archive import PLAIN_KINDS
 from manykernels.inspection.model_file.checks import check_parts, check_types
 from manykernels.kernels import (

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from manykernels.exceptions import IncompatibleError
 from manykernels.grams.factored import FactoredStack
-from manykernels.grams.portable.functions import KernelFunction, expansion, portable
+from manykernels.grams.factored.prediction import KernelFunction, expansion, portable
 from manykernels.objective.certificate import Certificate
 from manykernels.objective.losses.smoothing import check_smoothable
 from manykernels.objective.problem import Problem

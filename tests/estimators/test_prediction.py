@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_iris
 
 from manykernels import Gaussian, KernelBank, KernelStack, Linear, MKLClassifier, MKLRegressor, Polynomial
-from manykernels.grams import expansion as prediction
+from manykernels.grams import prediction
 from manykernels.kernels import FittedBank
 
 Array = NDArray[Any]
