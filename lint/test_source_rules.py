@@ -121,6 +121,19 @@ def _is_of(path: str, module: str) -> bool:
     return f"{Path(path).stem}_".startswith(f"test_{module}_")
 
 
+def endless_loops(source: str) -> list[str]:
+    """Loops that do not say beside their condition how often they turn ``at most``; a reader ends those that yield."""
+    lines, found = source.splitlines(), []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.While) and not any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(node)):
+            heading = "\n".join(lines[node.lineno - 1 : node.body[0].lineno - 1])
+            if "# at most " not in heading:
+                found.append(f"{node.lineno}: while {ast.unparse(node.test)}")
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("itertools.count", "itertools.cycle"):
+            found.append(f"{node.lineno}: {ast.unparse(node)}")
+    return found
+
+
 def relative(path: Path) -> str:
     """Return the path below the root, as the name of a test case."""
     return str(path.relative_to(ROOT))
@@ -143,6 +156,12 @@ def test_modules_stay_short() -> None:
 
 def test_functions_stay_short() -> None:
     assert offenders(SOURCES, lambda text: long_functions(text, FUNCTION_LINES)) == {}
+
+
+def test_loops_of_algorithms_say_how_often_they_turn() -> None:
+    """A limit that follows from the problem or from a constant of the module: none waits for rounding to be kind."""
+    algorithms = [path for path in SOURCES if {"solvers", "discovery", "objective"} & set(path.parts)]
+    assert offenders(algorithms, endless_loops) == {}
 
 
 def test_loops_that_return_arrays_have_callers_of_one_kind() -> None:
@@ -189,6 +208,10 @@ def test_every_rule_can_fail() -> None:
     assert matches(BRITISH, "we normal" + "ise the cent" + "red kernels") != []
     assert matches(ABSOLUTE_PATH, "open('/ho" + "me/me/data.csv')") != []
     assert matches(PACKAGE_INDEX, "pip install --index-" + "url https://example.org") != []
+    assert endless_loops("while a < b:\n    a += 1\n") == ["1: while a < b"]
+    assert endless_loops("while True:  # at most MOST\n    a += 1\n") == []
+    assert endless_loops("def f():\n    while True:\n        yield 1\n") == []
+    assert endless_loops("for k in itertools.count():\n    pass\n") == ["1: itertools.count()"]
     loop = "@compiled()\ndef f(x) -> Array:\n    return x\n@compiled()\ndef g(x) -> None:\n    f(x)\n"
     assert loops_of_two_sides([loop]) == set()
     assert loops_of_two_sides([loop + "f(1)"]) == {"f"}

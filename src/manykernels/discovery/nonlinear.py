@@ -208,7 +208,7 @@ class NonlinearDescent:
 
     def _next(self, point: Point, step: float, smallest: float) -> Point | None:
         """Return a point that descends enough, halving the step until one does."""
-        while step >= smallest:
+        while step >= smallest:  # at most as many halvings as SMALLEST_STEP has
             theta = project_on_ball(point.theta - step * point.gradient, self.posed.center, self.posed.radius)
             following = self._at(theta, point)
             expected = float(point.gradient @ (theta - point.theta))

@@ -35,7 +35,7 @@ def settle(problem: Any, rho: Any, low: Array, high: Array, width: float = SETTL
     stack, columns = problem.stack, columns_of(rho)
     cost, evaluated = stack.exact_cost * len(columns), 0
     budget = EXACT_BUDGET - before * cost
-    while True:
+    while True:  # at most one evaluation a kernel
         loose = _matters(problem.regularizer, low, high, width) & (high > low * (1 + width))
         if not loose.any():
             return evaluated, 0

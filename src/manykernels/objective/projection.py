@@ -63,7 +63,7 @@ def _piece_with_root(r: Array, lo: Array, hi: Array) -> tuple[float, float]:
     ends = np.concatenate([r - lo, r - hi])
     points = np.unique(ends[np.isfinite(ends)])
     below, above = -1, len(points)
-    while above - below > 1:
+    while above - below > 1:  # at most the logarithm of the points
         middle = (below + above) // 2
         if float(np.sum(np.clip(r - points[middle], lo, hi))) >= 0:
             below = middle

@@ -363,7 +363,7 @@ class Solver(ABC):
         if solution.status in UNFINISHED:
             problem.stack.prove_definite()  # no algorithm converges on an indefinite kernel, and few of them say so
         fallback = self.fallback if solution.status in self.handed_on else None
-        while fallback is not None and solution.status in UNFINISHED:
+        while fallback is not None and solution.status in UNFINISHED:  # at most one turn a class
             if not fallback.refusals(problem):
                 solution = self._fall_back(fallback, problem, solution)
             fallback = fallback.fallback

@@ -180,7 +180,7 @@ class Run(Generic[C]):
             with progress_of(self._limits) as show:
                 if _INTERRUPTED.get() and empty is not None:
                     raise KeyboardInterrupt
-                while self.status is None:
+                while self.status is None:  # at most max_iter models that are worth a certificate
                     model = self._next(models)
                     if model is not None:
                         self._keep(model)

@@ -55,7 +55,7 @@ def bounded_maximum(profile: Any, grid: Array, fourth: float, best: float, slack
     used, best = len(grid), max(best, float(values.max()))
     left, right = np.arange(len(grid) - 1), np.arange(1, len(grid))
     settled = best
-    while True:
+    while True:  # at most MOST_EVALUATIONS
         width = grid[right] - grid[left]
         tops = np.maximum(values[left], values[right])
         tops = np.maximum(tops, values[left] + slopes[left] * width / 3)
@@ -86,7 +86,7 @@ def bounded_ratio(
     """
     above, below, used = upper(grid), lower(grid), len(grid)
     left, right, settled = np.arange(len(grid) - 1), np.arange(1, len(grid)), -np.inf
-    while True:
+    while True:  # at most MOST_EVALUATIONS
         best = _best_ratio(above, below)
         tops = _cell_ratios(above, below, grid, left, right)
         unsure = tops > best + tol * abs(best)
@@ -297,7 +297,7 @@ class FamilySearch:
             climbs = [(grid[[top]], [end]) for top, end in zip(tops, ends, strict=True)]
         else:
             starts = [np.full(self.n_parameters, grid[tops[0]]), *(self.family.coordinate(p) for p in near)]
-            while rng is not None and len(starts) < self.settings.n_starts:
+            while rng is not None and len(starts) < self.settings.n_starts:  # at most n_starts
                 starts.append(rng.uniform(low, high, self.n_parameters))
             climbs = [(start, [(low, high)] * self.n_parameters) for start in starts[: self.settings.n_starts]]
         found = [self._climb(start, bounds, pairs) for start, bounds in climbs]

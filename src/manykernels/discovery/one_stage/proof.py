@@ -93,7 +93,7 @@ def corner_bound(points: Array, vector: Array, low: float, high: float, *, slack
     root = (0,) * n, (LEVELS,) * n
     corners.learn(set(_vertices(*root)))
     waiting, splits = [_bounded(corners, *root)], 0
-    while True:
+    while True:  # at most `most` evaluations
         place = max(corners.known, key=corners.known.__getitem__)
         best, top = corners.known[place], -waiting[0][0]
         if top <= best + np.log1p(slack) or max(len(corners.known), splits) >= most:

@@ -227,6 +227,6 @@ def project_on_lp_ball(theta: Array, counts: Array, p: float) -> Array:
         return np.maximum(theta - multiplier, 0.0) if p == 1 else power_prox(theta, multiplier, p)
 
     upper = float(theta.max())
-    while _size(shrunk(upper), counts, p) > 1:
+    while _size(shrunk(upper), counts, p) > 1:  # at most the exponents of float64
         upper *= 4.0
     return shrunk(brentq(lambda c: _size(shrunk(c), counts, p) - 1.0, 0.0, upper, xtol=1e-14 * upper, rtol=1e-14))

@@ -414,7 +414,7 @@ def _sum_of_squares(base: ProductBase, state: Array, degree: int, deadline: Dead
 def _longest(family: PolynomialFamily, degree: int, allowed: float) -> int:
     """Return the length of the prefixes that can be afforded."""
     base, length = family.base, 0
-    while length < degree - 1:
+    while length < degree - 1:  # at most the degree
         nodes = float(base.n_base**length)
         if nodes * ((base.n_base + STATE_PASSES) * base.n_samples**2 + CALL * (length > 0)) > allowed:
             break

@@ -114,7 +114,7 @@ def linear_iterations(u: ArrayLike, eta: float) -> Array:
 
 def _drop_negative(u: Array, shift: float, eta: float) -> Array:
     kept = u > 0
-    while True:
+    while True:  # at most one turn an entry
         radius = np.sqrt(kept.sum() * shift**2 + 2 * shift + 1)
         theta = np.where(kept, radius * u / np.linalg.norm(u[kept]) - shift, 0.0)
         if (theta >= 0).all() or kept.sum() == 1:

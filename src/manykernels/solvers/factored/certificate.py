@@ -55,7 +55,7 @@ def dual_bound(
     evaluated, unsettled = settle(problem, rho, low, high)
     value, scale, conjugate = _dual_value(problem, rho, z, high)
     size, width, more = max(abs(primal), problem.tiny), SETTLED, 1
-    while more and np.isfinite(primal) and primal - value > tol * size:
+    while more and np.isfinite(primal) and primal - value > tol * size:  # at most one evaluation a kernel
         width = min(width, OPEN_SHARE * (primal - value) / size)
         more, unsettled = settle(problem, rho, low, high, width, evaluated)
         evaluated += more

@@ -129,7 +129,7 @@ class FoldModels:
         started, before = time.perf_counter(), self.passes
         found: dict[Slot, _Found] = {}
         waiting, rounds = list(self._v), 0
-        while True:
+        while True:  # at most max_rounds
             rounds += 1
             check_deadline()
             self._solve(posed, waiting)

@@ -243,7 +243,7 @@ class FunctionPenalty(GroupPenalty):
             return 0.0
         high = float(np.log(size / eigenvalues.min()))
         low = high - 1.0
-        while excess(low) <= 0:
+        while excess(low) <= 0:  # at most the logarithm of TINIEST
             if low < np.log(TINIEST):
                 return 0.0
             low, high = low - 2.0 * (high - low), low

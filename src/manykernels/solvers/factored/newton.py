@@ -126,7 +126,7 @@ def _advance_somehow(
         return False
     # Where few rows have curvature, a model on these alone may have no bound: all are given a little.
     safe, models.damped = loss.curvature_bound(point.z), True
-    while True:
+    while True:  # at most the powers of LESS_DAMPING up to one
         models.forget()
         if size := _advance(objective, point, slopes, gradient, value, models, here.plus(models.damping, safe)):
             change = LESS_DAMPING if size == 1.0 else 1.0 / LESS_DAMPING if size < 0.1 else 1.0
@@ -168,7 +168,7 @@ def _advance(
     if np.isfinite(curvature.reach):
         size = min(1.0, curvature.reach / max(float(np.abs(change).max()), 1e-300))
     smallest = SMALLEST_STEP * size
-    while slope < 0 and size >= smallest:
+    while slope < 0 and size >= smallest:  # at most as many halvings as SMALLEST_STEP has
         trial = Point(point.v + size * (v - point.v), point.b + size * shift, point.z + size * change)
         if objective.value(trial) <= value + SUFFICIENT * size * slope:
             if size == 1.0:

@@ -171,7 +171,9 @@ def polished(problem: Problem, model: Model, tol: float) -> tuple[Model, int]:
     rho, d, b = model
     iteration, steps = start_iteration(problem, rho, b, scores_of(problem, rho, d)), 0
     try:
-        while steps < MOST_POLISHING_STEPS and _gap(problem, iteration.bounds()) > POLISHED_SHARE * tol:
+        while (
+            steps < MOST_POLISHING_STEPS and _gap(problem, iteration.bounds()) > POLISHED_SHARE * tol
+        ):  # at most MOST_POLISHING_STEPS
             iteration.newton_step(POLISHED_SHARE * tol * max(abs(iteration.bounds()[0]), problem.tiny))
             steps += 1
     except LinAlgError:

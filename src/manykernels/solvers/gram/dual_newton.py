@@ -169,7 +169,9 @@ class DualNewton:
         parts = self.samples.merit_after(0.0), self.kernels.value()
         start, slope = sum(parts), self._slope()
         allowed = ROUNDING * (abs(parts[0]) + abs(parts[1]))
-        while self._value_after(step) > start + ARMIJO * step * slope + allowed and step > SHORTEST:
+        while (
+            self._value_after(step) > start + ARMIJO * step * slope + allowed and step > SHORTEST
+        ):  # at most to SHORTEST
             step *= 0.5
         return step, dual_step
 

@@ -75,7 +75,7 @@ def _factorize(matrix: Array) -> tuple[Array, bool]:
     if not np.isfinite(matrix).all():
         raise LinAlgError("the Newton matrix has entries that are not finite")
     jitter = 0.0
-    while True:
+    while True:  # at most to LARGEST_JITTER
         try:
             shifted = matrix + jitter * np.eye(matrix.shape[0]) if jitter else matrix
             return cho_factor(shifted, lower=True, check_finite=False)

@@ -147,7 +147,8 @@ def best_scale(problem: Problem, rho: Array, norms: Array) -> tuple[float, float
         with np.errstate(over="ignore"):
             return problem.bound.conjugate_at(rho, scale, np.zeros_like(rho)) + regularizer.conjugate(scale * norms)
 
-    while largest > 0 and not np.isfinite(negative_dual(largest)):  # an infinite plateau tells a search nothing
+    # An infinite plateau tells a search nothing.
+    while largest > 0 and not np.isfinite(negative_dual(largest)):  # at most the exponents of float64
         largest *= 0.5
     for _ in range(MOST_ZOOMS):
         found = minimize_scalar(

@@ -191,7 +191,7 @@ def kernel_loop(
     second = np.zeros((size, 0 if paired else rho.size))
     z = smoothed_weights(squares, center, shares, constant, eta, u, c)
     steps = 0
-    while True:
+    while True:  # at most `most` steps
         up, down = steepest(grad, rho, lo, hi, active)
         violation = violation_of(grad, up, down, paired)
         if violation <= tol or steps == most:

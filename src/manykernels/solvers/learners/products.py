@@ -79,7 +79,7 @@ def conjugate_gradients(problem: Problem, gram: WeightedProducts, rho: Array, to
     residual, b, step = _projected(problem, left, ridge)
     direction, size, value = step, float(residual @ step), 0.0
     steps = 1
-    while steps < MOST_PRODUCTS:
+    while steps < MOST_PRODUCTS:  # at most MOST_PRODUCTS
         value = 0.5 * float(rho @ (problem.y + residual))  # the dual value, since (gram + L) rho = y - b - residual
         if 0.5 * size <= tol * max(abs(value), problem.tiny):
             break
@@ -182,7 +182,7 @@ def _newton_step(problem: Problem, gram: WeightedProducts, point: _Point, room: 
     residual = project(left)
     size = float(residual @ residual)
     direction, enough = residual, max(FORCING * size, room)
-    while size > enough and products < MOST_PRODUCTS:
+    while size > enough and products < MOST_PRODUCTS:  # at most MOST_PRODUCTS
         check_deadline()
         image = gram @ (root * direction)
         product = project(direction + root * image)

@@ -47,7 +47,7 @@ def threshold(x: Array, shares: Array, slope: float, offset: float) -> float:
         whole += share
     count = x.size
     h = (total - offset) / (whole + slope)
-    while True:
+    while True:  # at most one turn a term, since fewer are kept each time
         total, whole = 0.0, 0.0
         kept = 0
         for j in range(x.size):

@@ -63,7 +63,7 @@ def _svm_pairs(
     everything = np.arange(rho.size)
     up, _ = steepest(grad, rho, lo, hi, everything)
     steps = 0
-    while True:
+    while True:  # at most `most` steps
         if up < 0:
             return 0.0, steps
         first, lowest = gram[up], grad[up]
@@ -90,7 +90,7 @@ def _svm_singles(
     """Move up to ``most`` single coordinates."""
     everything = np.arange(rho.size)
     steps = 0
-    while True:
+    while True:  # at most `most` steps
         up, down = steepest(grad, rho, lo, hi, everything)
         violation = violation_of(grad, up, down, False)
         if violation <= tol or steps == most:
@@ -164,7 +164,7 @@ def svm_loop(
     part, low, high, point, slope = gram, lo, hi, rho, grad
     whole = _diagonal(gram)
     diagonal = whole
-    while True:
+    while True:  # at most `most` steps
         left = min(most - steps, period) if period > 0 else most - steps
         if paired:
             violation, taken = _svm_pairs(part, diagonal, low, high, point, slope, tol, left)

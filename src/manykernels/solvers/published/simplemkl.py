@@ -126,7 +126,7 @@ class SimpleMKL(SimplexMethod):
     def _cross_faces(self, state: _State) -> tuple[SimplexPoint, Array, float, SimplexPoint]:
         """Return the last point with a smaller value, the direction there, its length, and the point at its end."""
         point, direction = state.point, state.direction
-        while True:
+        while True:  # at most one turn a kernel, whose direction ends at zero
             length, blocking = longest_step(point.theta, direction)
             end = point.moved(stepped(point.theta, length * direction, blocking), self.tol)
             if not falls(point, end) and float(end.slopes @ direction) > 0:

@@ -319,7 +319,7 @@ class Descent:
         period = min(self.rho.size, LONGEST_PERIOD)
         grad = self.weights(center, constant)[1]
         end = self.steps + most
-        while True:
+        while True:  # at most `most` steps
             left = min(period, end - self.steps) if shrinking else end - self.steps
             violation = self._run(grad, active, center, constant, tol, left)
             if violation > tol and self.steps < end:
@@ -333,7 +333,7 @@ class Descent:
     def _run(self, grad: Array, active: Array, center: Array, constant: float, tol: float, most: int) -> float:
         """Run the compiled loop, fetching the rows that it misses."""
         cache, left = self.cache, most
-        while True:
+        while True:  # at most `most` steps
             violation, steps, missing = kernel_loop(
                 cache.rows,
                 cache.slots,
