@@ -70,7 +70,7 @@ def of_few_positives(
     """Return areas under the curve of what is chosen by accuracy and by the loss."""
     X = rng.normal(size=(n + 2000, 10))
     score = X[:, 0] + np.sin(2.0 * X[:, 1]) + rng.normal(size=len(X))
-    y = score > np.quantile(score, 1.0 - share)
+    y = score > np.quantile(score[:n], 1.0 - share)  # as many among the rows of the fit
     rows = []
     for name, scoring in (("accuracy", "accuracy"), ("the loss", None)):
         model, _ = fitted(MKLClassifierCV(loss=loss, scoring=scoring), X[:n], y[:n])

@@ -143,7 +143,7 @@ def test_what_has_no_bands_is_refused_in_words() -> None:
         MKLRegressor(BANK, loss="huber").fit(X, Y).predict(NEW, return_std=True)
     with pytest.raises(InvalidInputError, match="'hinge' is no likelihood"):
         posterior_of(MKLClassifier(BANK, loss="hinge").fit(X, Y > 0))
-    with pytest.raises(InvalidInputError, match="representation='gram'"):
+    with pytest.raises(InvalidInputError, match="'representation': 'gram'"):
         MKLRegressor(BANK, resources={"representation": "factored"}).fit(X, Y).predict(NEW, return_std=True)
     grams = BANK.fit(X).block(BANK.fit(X).prepare(X), BANK.fit(X).prepare(X))
     with pytest.raises(InvalidInputError, match="precomputed kernels"):

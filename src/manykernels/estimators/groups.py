@@ -161,6 +161,10 @@ class Search(ParameterGroup):
         "shared": they are those of all samples, no target of which is seen, and folds share sums over samples; for the
         squared loss on factors, under penalties that select, where folds train on all that they do not hold out. "auto"
         shares where kernels are the same either way, since nothing of them is learned.
+    keep_folds : bool, default=False
+        Whether to keep the models that the folds have of the choice: :func:`manykernels.inspection.conformal_intervals`
+        and ``conformal_sets`` are then those of CV+. Each takes the memory of a fitted model: its training rows as the
+        kernels read them, for factors nothing that grows with the rows. A model file does not keep them.
 
     Examples
     --------
@@ -173,6 +177,7 @@ class Search(ParameterGroup):
     rule: str = "best"
     fold_tol: float | None = None
     fold_kernels: str = "auto"
+    keep_folds: bool = False
 
 
 @dataclass(frozen=True, repr=False)

@@ -24,6 +24,7 @@ from manykernels.inspection.evidence.knockoffs import KnockoffSelection, gaussia
 from manykernels.inspection.evidence.leave_out import leave_one_out_importance
 from manykernels.inspection.evidence.noise import noise_doubt, noise_selection
 from manykernels.inspection.evidence.stability import StabilitySelection, stability_selection
+from manykernels.inspection.functions.bands import bootstrap_refits
 from manykernels.inspection.functions.shape import ShapeDisplay
 from manykernels.inspection.functions.surface import SurfaceDisplay
 from manykernels.inspection.model_file.file import load_model, read_metadata, save_model
@@ -50,6 +51,7 @@ __all__ = [
     "SurfaceDisplay",
     "WaterfallDisplay",
     "WeightMapDisplay",
+    "bootstrap_refits",
     "compare",
     "conformal_intervals",
     "conformal_sets",

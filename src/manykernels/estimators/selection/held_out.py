@@ -35,11 +35,14 @@ if TYPE_CHECKING:
 class Recording(HeldOut):
     """Held-out samples that note what is said of them instead of scoring it."""
 
-    said: list[tuple[Array, Any]] = field(default_factory=list)  # scores (n, K), and the model
+    # scores (n, K), the model, and the same without what its solver knew, which predicts only
+    said: list[tuple[Array, Any, Any]] = field(default_factory=list)
 
     def score(self, model: BaseMKL, losses: Sequence[Any], scores: Array, complete: Callable[[], BaseMKL]) -> Array:
         """Note scores and model."""
-        self.said.append((scores, complete()))
+        full = complete()
+        light = model._predicting(full._expansion, np.atleast_1d(full.intercept_), full._loss)
+        self.said.append((scores, full, light))
         return np.zeros(scores.shape[1])
 
 
@@ -68,11 +71,12 @@ class FoldModel:
     shown: Any  # what users see of the scores: predictions, probabilities
     kernels: Array  # (m,) int: active ones
     parts: Array  # (m, n, K)
+    model: Any  # what predicts new rows; None of several models
 
 
 def said_by(held: Recording, rows: Array, *, columns: Sequence[int] | None = None, at: int = -1) -> FoldModel:
     """Return what was noted of a fold, or of some of its targets only: the others keep places of zeros."""
-    scores, model = held.said[at]
+    scores, model, light = held.said[at]
     weight = np.ones(len(rows)) if held.weight is None else held.weight
     expansion = model._expansion
     parts = np.zeros((0, *scores.shape))
@@ -82,7 +86,8 @@ def said_by(held: Recording, rows: Array, *, columns: Sequence[int] | None = Non
         mine = np.isin(np.arange(scores.shape[1]), columns)
         scores, parts = scores * mine, parts * mine
     target = encoded_like(model, held.target)
-    return FoldModel(rows, target, weight, scores, _shown(model, held.said[at][0]), expansion.active, parts)
+    shown = _shown(model, scores if columns is None else held.said[at][0])
+    return FoldModel(rows, target, weight, scores, shown, expansion.active, parts, light)
 
 
 def _shown(model: Any, scores: Array) -> Any:
@@ -98,11 +103,15 @@ def _shown(model: Any, scores: Array) -> Any:
 def joined(models: Sequence[FoldModel]) -> FoldModel:
     """Return what models of the same fold say of different targets, as one."""
     first = models[0]
+    if len(models) == 1:
+        return first
     kernels = np.unique(np.concatenate([own.kernels for own in models]))
     parts = np.zeros((len(kernels), *first.scores.shape))
     for own in models:
         parts[np.searchsorted(kernels, own.kernels)] += own.parts
-    return replace(first, scores=np.sum([own.scores for own in models], axis=0), kernels=kernels, parts=parts)
+    return replace(
+        first, scores=np.sum([own.scores for own in models], axis=0), kernels=kernels, parts=parts, model=None
+    )
 
 
 class KeepsHeldOut:
@@ -153,13 +162,16 @@ class KeepsHeldOut:
     def _keep_importance(self: Any, fit: Fit, samples: Samples, losses: Sequence[Any], kernels: Any) -> None:
         """Keep what the folds tell, where they were asked."""
         models: list[FoldModel] | None = self.__dict__.pop("_held_out_models", None)
-        self.__dict__.pop("cv_predictions_", None)
+        for name in ("cv_predictions_", "_fold_models"):
+            self.__dict__.pop(name, None)
         usable = models and all(own.scores.shape[1] == self._expansion.n_targets for own in models)
         if models is None or not usable:
             super()._keep_importance(fit, samples, losses, kernels)  # type: ignore[misc]  # of the plain estimator
             return
         super()._keep_importance(fit, samples, losses, None)  # type: ignore[misc]  # likewise
         self.cv_predictions_ = _by_row(models, samples.n_given)
+        if self._search_options.keep_folds and all(own.model is not None for own in models):
+            self._fold_models = [(own.rows, own.shown, own.model) for own in models]
         if self._expansion.active.size and not isinstance(samples.rows, Pairs):
             self._lost_by, self._importance_method = self._lost_in_folds(models, losses), FOLDS
 

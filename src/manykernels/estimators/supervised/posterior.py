@@ -82,14 +82,19 @@ def posterior_of(model: Any, target: int = 0) -> Posterior:
     if loss.name != "squared" and loss.name not in LIKELIHOODS:
         raise InvalidInputError(
             f"Bands are those of a Gaussian process at the learned weights, for {BANDS_OF}; the loss {loss.name!r} "
-            "is no likelihood with a curvature. Bootstrap the fit, or take conformal intervals."
+            "is no likelihood with a curvature. Give a display bands=bootstrap_refits(model, X, y), of "
+            "manykernels.inspection, or take conformal intervals."
         )
     if model._shares_weights and loss.name == "logistic":
-        raise InvalidInputError("Classes that share their weights have joint losses, of which there are no bands.")
+        raise InvalidInputError(
+            "Classes that share their weights have a joint loss, of which there is no such posterior: give a display "
+            "bands=bootstrap_refits(model, X, y), of manykernels.inspection."
+        )
     if not isinstance(expansion, KernelExpansion):
         raise InvalidInputError(
             "The kernels of this model were held as factors, and it keeps no samples to measure uncertainty by: fit it "
-            "with representation='gram'."
+            "with resources={'representation': 'gram'}, or give a display bands=bootstrap_refits(model, X, y), of "
+            "manykernels.inspection."
         )
     if "_support_weights" not in model.__dict__:
         raise InvalidInputError("This model was made without what bands need; fit it again.")

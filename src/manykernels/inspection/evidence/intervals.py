@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.exceptions import InvalidInputError
@@ -14,18 +16,22 @@ from manykernels.validation.arrays import Array, check_positive
 
 __all__ = ["conformal_intervals", "conformal_sets"]
 
+MOST_ENTRIES = 5_000_000  # of the table of errors by new rows
+
 
 def conformal_intervals(model: Any, y: Any, X: Any, *, confidence: float = 0.9) -> pd.DataFrame:
     r"""Return intervals in which new targets lie, from the errors on the rows that cross-validation held out.
 
     With the predictions :math:`\hat y_i` of rows by models that had not seen them, ``cv_predictions_``, an interval is
     :math:`\hat y(x) \pm r`, where :math:`r` is the :math:`\lceil c\,(n + 1) \rceil`-th smallest :math:`|y_i - \hat
-    y_i|`.
+    y_i|`. With the models of the folds, :math:`\hat f_{-k}`, it is that of CV+, from the
+    :math:`\lfloor (1 - c)(n + 1) \rfloor`-th smallest :math:`\hat f_{-k(i)}(x) - |y_i - \hat y_i|` to the
+    :math:`\lceil c\,(n + 1) \rceil`-th smallest :math:`\hat f_{-k(i)}(x) + |y_i - \hat y_i|`.
 
     Parameters
     ----------
     model : MKLRegressorCV, or a Pipeline that ends in one
-        Fitted, for one target.
+        Fitted, for one target; with ``search={"keep_folds": True}`` for CV+.
     y : array-like of shape (n_samples,)
         The targets that it was fitted to, in the same order.
     X : DataFrame, array-like of shape (n_new, n_features), precomputed kernels or Pairs
@@ -50,9 +56,11 @@ def conformal_intervals(model: Any, y: Any, X: Any, *, confidence: float = 0.9) 
     Notes
     -----
     It costs no fit, and assumes that new rows are like those held out (folds of groups for new groups, cold starts for
-    new members of pairs), and that the model of all rows errs like those of the folds, which had fewer. CV+ needs the
-    second assumption only for half of its confidence, and a fit a fold: MAPIE's, with any estimator of this library.
-    All intervals are as wide; where the noise depends on the columns, take quantiles (``loss="quantile"``).
+    new members of pairs), and that the model of all rows errs like those of the folds, which had fewer. CV+ does not
+    assume the latter: of new rows like those held out a share of ``2 * confidence - 1`` is covered at least, whatever
+    the distribution, and about ``confidence``, but for the choice among candidates that the same rows made. Where the
+    models of the folds differ, its intervals are wider. All others are as wide; where the noise depends on the columns,
+    take quantiles (``loss="quantile"``), or what MAPIE has, with any estimator of this library.
 
     References
     ----------
@@ -73,9 +81,14 @@ def conformal_intervals(model: Any, y: Any, X: Any, *, confidence: float = 0.9) 
     True
     """
     known, predicted = _held_out(model, y), np.asarray(model.predict(X), dtype=np.float64)
+    folds = _fold_models(model)
     target = np.asarray(y, dtype=np.float64)
     if target.ndim != 1 or known.ndim != 1:
         raise InvalidInputError("Intervals are those of one target, and y has several columns: fit one model for each.")
+    if folds:
+        told = [(np.abs(target[rows] - shown), said) for rows, shown, said in _said_of(folds, model, X, "predict")]
+        low, high = _ends(told, confidence)
+        return pd.DataFrame({"predicted": predicted, "low": low, "high": high})
     reach = _quantile(np.abs(target - known), confidence)
     return pd.DataFrame({"predicted": predicted, "low": predicted - reach, "high": predicted + reach})
 
@@ -84,7 +97,9 @@ def conformal_sets(model: Any, y: Any, X: Any, *, confidence: float = 0.9) -> pd
     r"""Return sets of classes that hold new labels, from the probabilities of rows that cross-validation held out.
 
     A class is in the set of a row if its probability is at least :math:`1 - r`, where :math:`r` is the
-    :math:`\lceil c\,(n + 1) \rceil`-th smallest :math:`1 - \hat p_i(y_i)` of the rows that were held out.
+    :math:`\lceil c\,(n + 1) \rceil`-th smallest :math:`1 - \hat p_i(y_i)` of the rows that were held out. With the
+    models of the folds (``search={"keep_folds": True}``) it is that of CV+: a class is in the set if fewer than
+    :math:`c\,(n + 1)` rows were more probable in their own class than it is to the model that had not seen the row.
 
     Parameters
     ----------
@@ -127,6 +142,14 @@ def conformal_sets(model: Any, y: Any, X: Any, *, confidence: float = 0.9) -> pd
     if known.ndim != 2 or not hasattr(model, "predict_proba"):
         raise InvalidInputError("Sets are made of probabilities, which this model has none of: take loss='logistic'.")
     places = np.searchsorted(model.classes_, np.asarray(y))
+    folds = _fold_models(model)
+    if folds:
+        need = int(np.ceil(_checked(confidence) * (1 + sum(len(rows) for rows, _, _ in folds))))
+        below: Any = 0
+        for rows, shown, said in _said_of(folds, model, X, "predict_proba"):
+            errors = np.sort(1.0 - shown[np.arange(len(rows)), places[rows]])
+            below = below + np.searchsorted(errors, 1.0 - said, side="left")
+        return pd.DataFrame(below < need, columns=model.classes_)
     reach = _quantile(1.0 - known[np.arange(len(known)), places], confidence)
     return pd.DataFrame(np.asarray(model.predict_proba(X)) >= 1.0 - reach, columns=model.classes_)
 
@@ -146,10 +169,47 @@ def _held_out(model: Any, y: Any) -> Array:
     return np.asarray(known)
 
 
-def _quantile(errors: Array, confidence: float) -> float:
-    """Return the error that a share ``confidence`` of exchangeable ones does not pass, one new one included."""
+def _fold_models(model: Any) -> list[tuple[Array, Array, Any]]:
+    """Return the rows that each fold held out, what its model says of them, and the model; none where not kept."""
+    return unwrapped(model)[0].__dict__.get("_fold_models", [])
+
+
+def _said_of(
+    folds: Sequence[tuple[Array, Array, Any]], model: Any, X: Any, method: str
+) -> Iterator[tuple[Array, Array, Array]]:
+    """Yield rows, what the model of their fold says of them, and what it says of new ones."""
+    while isinstance(model, Pipeline):
+        X, model = (model[:-1].transform(X) if len(model) > 1 else X), model[-1]
+    for rows, shown, own in folds:
+        yield rows, np.asarray(shown), np.asarray(getattr(own, method)(X), dtype=np.float64)
+
+
+def _ends(told: Sequence[tuple[Array, Array]], confidence: float) -> tuple[Array, Array]:
+    """Return both ends of CV+ from the errors of the rows of each fold and what its model says of new rows."""
+    n_rows, n_new = sum(len(errors) for errors, _ in told), len(told[0][1])
+    low, high = np.empty(n_new), np.empty(n_new)
+    step = max(1, MOST_ENTRIES // n_rows)
+    for start in range(0, n_new, step):
+        at = slice(start, start + step)
+        low[at] = -_quantiles(np.concatenate([errors[:, None] - said[at] for errors, said in told]), confidence)
+        high[at] = _quantiles(np.concatenate([errors[:, None] + said[at] for errors, said in told]), confidence)
+    return low, high
+
+
+def _quantiles(values: Array, confidence: float) -> Array:
+    """Return of each column what a share ``confidence`` of exchangeable values does not pass."""
+    place = int(np.ceil(_checked(confidence) * (len(values) + 1)))
+    if place > len(values):
+        return np.full(values.shape[1], np.inf)
+    return np.asarray(np.partition(values, place - 1, axis=0)[place - 1])
+
+
+def _checked(confidence: float) -> float:
     if not 0 < check_positive(confidence, "confidence") < 1:
         raise InvalidInputError(f"confidence must be below 1, got {confidence!r}.")
-    own = np.sort(errors[np.isfinite(errors)])
-    place = int(np.ceil(confidence * (len(own) + 1)))
-    return float(own[place - 1]) if place <= len(own) else np.inf
+    return confidence
+
+
+def _quantile(errors: Array, confidence: float) -> float:
+    """Return the error that a share ``confidence`` of exchangeable ones does not pass, one new one included."""
+    return float(_quantiles(errors[np.isfinite(errors)][:, None], confidence)[0])

@@ -11,15 +11,12 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators.supervised.posterior import Posterior, posterior_of
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.decomposition import for_target
 from manykernels.inspection.displays.kernel_table import (
     effect_of,
     kernel_table,
     known_features,
-    known_targets,
-    target_position,
 )
 from manykernels.inspection.displays.plotting import (
     Display,
@@ -33,6 +30,7 @@ from manykernels.inspection.displays.plotting import (
     size_of,
     write,
 )
+from manykernels.inspection.functions.bands import Spread, spread_of
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import Array, check_count
 
@@ -92,7 +90,7 @@ class ShapeDisplay(Display):
         top: int = 6,
         n_points: int = 100,
         target: Any = None,
-        bands: bool = False,
+        bands: bool | Sequence[Any] = False,
     ) -> Self:
         """Evaluate the functions of single columns.
 
@@ -111,10 +109,11 @@ class ShapeDisplay(Display):
             Values of each numeric column.
         target : label, int or None, default=None
             The class or output, needed where there are several.
-        bands : bool, default=False
+        bands : bool or list of fitted estimators, default=False
             Whether to measure the uncertainty of the curves, by the posterior of a Gaussian process at the learned
             weights (Laplace's approximation for the losses "logistic" and "poisson"). It is plug-in: bands are drawn as
-            if these weights had been known. Not for kernels held as factors.
+            if these weights had been known. Not for kernels held as factors. For other losses, and for bands that know
+            of the selection, the models that :func:`manykernels.inspection.bootstrap_refits` gives.
 
         Returns
         -------
@@ -138,8 +137,8 @@ class ShapeDisplay(Display):
         if not members:
             raise InvalidInputError("No kernel on a single column is active, so that there is no curve to draw.")
         wanted = list(columns) if columns is not None else list(members)
-        posterior = posterior_for(estimator, target) if bands else None
-        shapes = [_shape(estimator, rows, name, members.get(name, []), n_points, target, posterior) for name in wanted]
+        spread = spread_of(estimator, target, bands)
+        shapes = [_shape(estimator, rows, name, members.get(name, []), n_points, target, spread) for name in wanted]
         if columns is None:
             shapes = sorted(shapes, key=_spread, reverse=True)[: check_count(top, "top")]
         several = tuple(table["name"][active & ~table["columns"].isin(names)])
@@ -230,7 +229,7 @@ def _shape(
     members: Any,
     n_points: int,
     target: Any,
-    posterior: Posterior | None,
+    spread: Spread | None,
 ) -> pd.DataFrame:
     """Return the function of one column at values that stand for its range."""
     points, density = values_of(rows[name], n_points)
@@ -244,21 +243,7 @@ def _shape(
     parts, _ = for_target(estimator, estimator.decompose(probed), target)
     effect = parts[np.asarray(members, dtype=int)].sum(axis=0)
     shape = pd.DataFrame({"column": name, "x": points, "effect": effect - density @ effect, "density": density})
-    if posterior is None:
-        return shape
-    return shape.assign(std=part_deviations(estimator, posterior, probed, members, density))
-
-
-def posterior_for(estimator: Any, target: Any) -> Posterior:
-    """Return the posterior of the function of one target."""
-    several = known_targets(estimator)
-    return posterior_of(estimator, target_position(estimator, target) if several else 0)
-
-
-def part_deviations(estimator: Any, posterior: Posterior, rows: Any, members: Any, mean: Array) -> Array:
-    """Return the standard deviations of a sum of functions less its mean at some rows."""
-    checked = estimator._checked_rows(rows, reset=False)
-    return np.sqrt(posterior.part_variance(checked, np.asarray(members, dtype=int), mean))
+    return shape if spread is None else shape.assign(std=spread(probed, [name], density))
 
 
 def as_column(points: Any, column: pd.Series) -> Any:

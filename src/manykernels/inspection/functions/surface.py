@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -9,16 +10,14 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from manykernels.estimators.supervised.posterior import Posterior
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.decomposition import for_target
 from manykernels.inspection.displays.kernel_table import effect_of, kernel_table, known_features
 from manykernels.inspection.displays.plotting import BLUE, ORANGE, Display, color_of, cut_text, plain, write
+from manykernels.inspection.functions.bands import Spread, spread_of
 from manykernels.inspection.functions.shape import (
     BAND,
     as_column,
-    part_deviations,
-    posterior_for,
     rows_of,
     short_dates,
     values_of,
@@ -70,7 +69,7 @@ class SurfaceDisplay(Display):
         columns: tuple[Any, Any] | None = None,
         n_points: int = 40,
         target: Any = None,
-        bands: bool = False,
+        bands: bool | Sequence[Any] = False,
     ) -> Self:
         """Evaluate the functions of a pair of columns.
 
@@ -85,7 +84,7 @@ class SurfaceDisplay(Display):
             Values of each numeric column.
         target : label, int or None, default=None
             The class or output, needed where there are several.
-        bands : bool, default=False
+        bands : bool or list of fitted estimators, default=False
             Whether to measure the uncertainty of the surface, as in :class:`ShapeDisplay`; pairs of values at which the
             effect is within 1.96 standard deviations of zero are then marked.
 
@@ -108,9 +107,8 @@ class SurfaceDisplay(Display):
         labels = [label for label, pair in found.items() if pair in (names, names[::-1])]
         if not labels:
             raise InvalidInputError(f"No kernel on the columns {names} is active.")
-        members = np.flatnonzero((np.asarray(table["weight"]) > 0) & table["columns"].isin(labels).to_numpy())
-        posterior = posterior_for(estimator, target) if bands else None
-        surface = _surface(estimator, rows, names, members, n_points, target, posterior)
+        spread = spread_of(estimator, target, bands)
+        surface = _surface(estimator, rows, names, labels, n_points, target, spread)
         return cls(surface=surface, names=names, effect=effect_of(estimator, target))
 
     def _size(self, **options: Any) -> tuple[float, float]:
@@ -199,10 +197,10 @@ def _surface(
     estimator: Any,
     rows: pd.DataFrame,
     names: tuple[str, str],
-    members: Any,
+    labels: list[str],
     n_points: int,
     target: Any,
-    posterior: Posterior | None,
+    spread: Spread | None,
 ) -> pd.DataFrame:
     """Return the functions of a pair at all pairs of values that stand for the ranges of its columns."""
     first, second = (values_of(rows[name], n_points)[0] for name in names)
@@ -215,9 +213,9 @@ def _surface(
         probe.columns = list(estimator.feature_names_in_)
     probed = probe if known else probe.to_numpy()
     parts, _ = for_target(estimator, estimator.decompose(probed), target)
-    effect = parts[np.asarray(members, dtype=int)].sum(axis=0)
+    effect = parts[kernel_table(estimator)["columns"].isin(labels).to_numpy()].sum(axis=0)
     surface = pd.DataFrame({"x": x, "z": z, "effect": effect - effect.mean()})
-    if posterior is None:
+    if spread is None:
         return surface
     alike = np.full(len(surface), 1.0 / len(surface))
-    return surface.assign(std=part_deviations(estimator, posterior, probed, members, alike))
+    return surface.assign(std=spread(probed, labels, alike))
