@@ -14,6 +14,7 @@ from hypothesis.extra.numpy import arrays
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.regularizers import (
+    COMPOSED,
     REGULARIZERS,
     BlockL1,
     BlockLq,
@@ -21,10 +22,14 @@ from manykernels.objective.regularizers import (
     ElasticNetBall,
     GroupElasticNet,
     LpBall,
+    PenaltyByGroup,
     Regularizer,
     Ridge,
     Simplex,
+    Tree,
     get_regularizer,
+    groups,
+    tree,
     weight_sets,
 )
 from manykernels.objective.regularizers import norms as regularizers
@@ -53,6 +58,13 @@ INSTANCES = (
     GroupElasticNet(0.7),
     GroupElasticNet(2.0, l1_ratio=0.0, q=1.5),
     GroupElasticNet(0.7, l1_ratio=0.9, q=1.9),
+    PenaltyByGroup(0.7, (0, 1), (Ridge(2.0), BlockL1(0.5)), owners=(0, 1, 1, 0, 1, 1, 0, 1)),
+    PenaltyByGroup(0.7, (0, 1, 2), (Simplex(2.0), ElasticNet(0.5), BlockLq(1.0)), owners=(0, 1, 0, 2, 1, 2, 0, 1)),
+    PenaltyByGroup(1.3, (0, 1), (Ridge(1.0), LpBall(0.5)), owners=(1, 0, 1, 0, 1, 1, 0, 1)),
+    Tree(0.7),
+    Tree(1.3, l1_ratio=0.9),
+    Tree(0.7, {"a": {"b": (0, 1), "c": (2, 3)}, "d": (5, 6)}, l1_ratio=0.3).on_kernels("abcdefgh"),
+    PenaltyByGroup(0.7, ((0, 3, 6), "*"), (BlockL1(2.0), Tree(1.0, {"a": (0, 1)}))).on_kernels("abcdefgh"),
 )
 
 
@@ -65,14 +77,15 @@ class TestEveryRegularizer(RegularizerContract):
 def test_every_concrete_regularizer_is_registered_and_tested() -> None:
     found = {
         kind
-        for module in (regularizers, weight_sets)
+        for module in (regularizers, weight_sets, groups, tree)
         for kind in vars(module).values()
         if inspect.isclass(kind)
         and issubclass(kind, Regularizer)
         and hasattr(kind, "name")
         and not inspect.isabstract(kind)
     }
-    assert found == set(REGULARIZERS.values()) == {type(one) for one in INSTANCES}
+    assert found == {*REGULARIZERS.values(), *COMPOSED.values()} == {type(one) for one in INSTANCES}
+    assert not set(REGULARIZERS) & set(COMPOSED)
     assert set(REGULARIZERS) == {
         "l1",
         "elasticnet",
@@ -131,6 +144,7 @@ vectors = arrays(np.float64, st.integers(1, 8), elements=st.floats(0, 1e4))
 @given(t=vectors, step=st.floats(1e-3, 1e3), regularizer=st.sampled_from(INSTANCES))
 def test_prox_has_no_duality_gap(t, step, regularizer) -> None:
     """With ``v = (t - x)/step``, the prox is exact if and only if ``Omega(x) + Omega*(v) = x'v``."""
+    regularizer = regularizer.take(np.arange(t.size))
     x = regularizer.prox(t, step)
     v = (t - x) / step
     v = v * regularizer.dual_scale(v)
@@ -140,13 +154,15 @@ def test_prox_has_no_duality_gap(t, step, regularizer) -> None:
 
 @given(a=vectors, step=st.floats(1e-3, 1e3), regularizer=st.sampled_from(INSTANCES), seed=st.integers(0, 99))
 def test_prox_does_not_expand(a, step, regularizer, seed) -> None:
-    b = np.random.default_rng(seed).exponential(size=a.size) * (1 + a.max())
+    b, regularizer = np.random.default_rng(seed).exponential(size=a.size), regularizer.take(np.arange(a.size))
+    b *= 1 + a.max()
     moved = np.linalg.norm(regularizer.prox(a, step) - regularizer.prox(b, step))
     assert moved <= np.linalg.norm(a - b) * (1 + 1e-9)
 
 
 @given(u=vectors, regularizer=st.sampled_from(INSTANCES))
 def test_dual_scale_is_always_feasible(u, regularizer) -> None:
+    regularizer = regularizer.take(np.arange(u.size))
     assert np.isfinite(regularizer.conjugate(regularizer.dual_scale(u) * u)) or not regularizer.dual_constraint
 
 
@@ -224,7 +240,7 @@ def test_regularizers_are_values(regularizer: Regularizer) -> None:
 @pytest.mark.parametrize(
     ("arguments", "params", "message"),
     [
-        (("lasso", 1.0), {}, "Unknown regularizer 'lasso'. Known regularizers: l1, elasticnet"),
+        (("lasso", 1.0), {}, "Unknown penalty 'lasso'. Known penalties: l1, elasticnet"),
         (("l1",), {}, "needs a strength"),
         (("l1", 0.0), {}, "strength must be a finite positive number, got 0.0"),
         (("l1", -1.0), {}, "strength must be a finite positive number"),

@@ -13,10 +13,10 @@ from manykernels.estimators.strength import AUTO, check_alpha, number_or_auto
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams.plan import REPRESENTATIONS, memory_bytes
 from manykernels.objective.losses import LOSSES, Loss
-from manykernels.objective.regularizers import REGULARIZERS, Regularizer
+from manykernels.objective.regularizers import REGULARIZERS, Regularizer, check_penalty
 from manykernels.solvers import SOLVERS, Solver, get_solver
 from manykernels.validation.arrays import check_choice, check_count, check_positive
-from manykernels.validation.names import LOSS_NAMES, PENALTY_NAMES, hint
+from manykernels.validation.names import LOSS_NAMES, hint
 from manykernels.validation.parameters import check_flag, check_n_jobs, check_random_state
 
 __all__ = ["DEFAULT_LOSS", "PARAMETERS", "Parameter", "Range", "check_parameters", "defaults", "place_of", "shape_of"]
@@ -69,12 +69,6 @@ def _check_loss(value: Any) -> None:
     if not isinstance(value, Loss) and (not isinstance(value, str) or value not in LOSSES):
         known = f"Known losses: {', '.join(LOSSES)}.{hint(value, LOSSES, LOSS_NAMES)}"
         raise InvalidInputError(f"Unknown loss {value!r}. {known}")
-
-
-def _check_penalty(value: Any) -> None:
-    if not isinstance(value, Regularizer) and (not isinstance(value, str) or value not in REGULARIZERS):
-        known = f"Known penalties: {', '.join(REGULARIZERS)}.{hint(value, REGULARIZERS, PENALTY_NAMES)}"
-        raise InvalidInputError(f"Unknown penalty {value!r}. {known}")
 
 
 def _check_outputs(value: Any) -> None:
@@ -132,7 +126,7 @@ def _check_tau(value: Any) -> None:
 
 _ALL = (
     Parameter("loss", None, "Loss of a prediction.", _check_loss, choices=tuple(LOSSES)),
-    Parameter("penalty", "l1", "What keeps kernels small or out.", _check_penalty, choices=tuple(REGULARIZERS)),
+    Parameter("penalty", "l1", "What keeps kernels small or out.", check_penalty, choices=tuple(REGULARIZERS)),
     Parameter(
         "alpha",
         AUTO,

@@ -35,9 +35,11 @@ from manykernels.objective.regularizers import (
     ElasticNetBall,
     GroupElasticNet,
     LpBall,
+    PenaltyByGroup,
     Regularizer,
     Ridge,
     Simplex,
+    Tree,
     get_regularizer,
 )
 from manykernels.objective.regularizers.elastic_net_ball import elastic_net_linear, elastic_net_reciprocals
@@ -66,6 +68,7 @@ __all__ = [
     "Loss",
     "LpBall",
     "Multinomial",
+    "PenaltyByGroup",
     "Poisson",
     "Problem",
     "Quantile",
@@ -76,6 +79,7 @@ __all__ = [
     "Simplex",
     "Squared",
     "SquaredHinge",
+    "Tree",
     "elastic_net_linear",
     "elastic_net_reciprocals",
     "get_loss",

@@ -57,7 +57,7 @@ def _matters(regularizer: Regularizer, low: Array, high: Array, width: float) ->
     if Capability.SIMPLEX in regularizer.capabilities:
         return high > float(low.max()) * (1 + width)
     limit = np.broadcast_to(regularizer.inactive_below, high.shape)
-    if regularizer.dual_constraint:  # the largest multiple of a limit scales all, beside what is above its own
+    if regularizer.dual_constraint and regularizer.separable:  # the largest multiple of a limit scales all
         bare = np.broadcast_to(regularizer.weight_range[1], high.shape) == np.inf
         scale = float(np.max(low[bare] / limit[bare], initial=1.0))
         return high > np.where(bare, limit * scale * (1 + width), limit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, cached_property
 from typing import Any, ClassVar, cast
@@ -116,6 +116,7 @@ class Problem:
         elif self.fit_intercept and self.loss.couples_samples:
             raise InvalidInputError(f"The {self.loss.name} loss has no intercept: set fit_intercept=False.")
         check_regularizer(self.regularizer)
+        self._set("regularizer", self.regularizer.on_kernels(self.kernel_names))
         y = self.loss.check_target(self.y)
         if isinstance(y, np.ndarray):  # factors take columns in turn
             y = _frozen(np.asfortranarray(y) if self.stack.has_factors else y)
@@ -149,6 +150,11 @@ class Problem:
         """The loss on the target and the sample weights, as a function of all scores."""
         bound: BoundLoss = self.loss.bind(self.y, self.weight)
         return bound
+
+    @property
+    def kernel_names(self) -> Sequence[Any]:
+        """What the kernels are called, (M,): their positions if nothing says so."""
+        return self.stack.names or range(self.n_kernels)
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -530,7 +536,7 @@ class Problem:
         Problem
         """
         problem = copy.copy(self)
-        object.__setattr__(problem, "regularizer", regularizer)
+        object.__setattr__(problem, "regularizer", regularizer.on_kernels(self.kernel_names))
         return problem
 
     # --- certificate ------------------------------------------------------------------------------------------------

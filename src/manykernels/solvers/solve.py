@@ -9,7 +9,7 @@ below only: estimators, cross-validation and paths call the same functions.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from manykernels.kernels.bank.columns import Table
 from manykernels.objective.losses import CoupledLoss, Loss, SharedLoss, get_loss, survival_target
 from manykernels.objective.losses.survival import check_survival
 from manykernels.objective.problem import Problem
-from manykernels.objective.regularizers import Regularizer, get_regularizer
+from manykernels.objective.regularizers import Penalty, Regularizer, get_regularizer
 from manykernels.objective.regularizers.base import check_regularizer
 from manykernels.solvers.base import Solver, check_warm_start
 from manykernels.solvers.factored.fallback import stays_on_workers
@@ -47,7 +47,7 @@ def solve(
     *,
     X: Any = None,
     loss: str | Loss | SharedLoss | CoupledLoss,
-    regularizer: str | Regularizer,
+    regularizer: Penalty,
     strength: float | None = None,
     alpha: float | None = None,
     relative_strength: float | None = None,
@@ -82,7 +82,7 @@ def solve(
     loss : str or Loss
         ``"logistic"``, ``"hinge"``, ``"squared_hinge"``, ``"squared"``, ``"epsilon_insensitive"``, ``"huber"``,
         ``"quantile"``, ``"poisson"``, ``"gamma"``, ``"cox"``, or an object.
-    regularizer : str or Regularizer
+    regularizer : str, Regularizer or mapping
         ``"l1"``, ``"elasticnet"``, ``"lq"``, ``"ridge"``, a set of weights (``"simplex"``, ``"lp_ball"``,
         ``"elasticnet_ball"``), or an object, which carries its own strength.
     strength : float, optional
@@ -369,14 +369,14 @@ def configured_solver(solver: str | Solver, problem: Problem, **parameters: Any)
 
 
 def _regularizer(
-    regularizer: str | Regularizer, strength: float | None, alpha: float | None, relative: float | None
+    regularizer: Penalty, strength: float | None, alpha: float | None, relative: float | None
 ) -> Regularizer:
     """Return the penalty; a strength relative to something follows, see `_at_strength`."""
     told = {"strength": strength, "alpha": alpha, "relative_strength": relative}
     told = {name: value for name, value in told.items() if value is not None}
     for name, value in told.items():
         check_positive(value, name)
-    if not isinstance(regularizer, str):
+    if not isinstance(regularizer, (str, Mapping)):
         check_regularizer(regularizer)
         if told and told != {"strength": regularizer.strength}:
             name, value = next(pair for pair in told.items() if pair != ("strength", regularizer.strength))

@@ -28,7 +28,6 @@ from sklearn.model_selection import (
 )
 
 from manykernels.estimators.groups import Search
-from manykernels.estimators.parameters import shape_of
 from manykernels.estimators.selection.choosing import ChoosesMixtures
 from manykernels.estimators.selection.cold_start import ColdStartKFold
 from manykernels.estimators.selection.descent import without_bar
@@ -60,7 +59,7 @@ from manykernels.grams.training import Training, as_bank
 from manykernels.kernels import KernelStack, Pairs
 from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem
-from manykernels.objective.regularizers import REGULARIZERS, Regularizer
+from manykernels.objective.regularizers import Penalty, parameters_of, with_l1_ratio
 from manykernels.solvers.progress import count_to
 from manykernels.solvers.run import check_deadline
 from manykernels.threads import blas_threads
@@ -341,7 +340,7 @@ class CrossValidated(KeepsHeldOut, ScoresGrids, ChoosesMixtures):
         )
 
     @property
-    def _named_penalty(self: Any) -> str | Regularizer:
+    def _named_penalty(self: Any) -> Penalty:
         """The penalty of a grid; with strengths of the user's, "auto" is the one that they are strengths of."""
         given = self.alphas is not None or self.outputs == "shared"
         given = given or tried_factors(self.kernel_penalties) is not None
@@ -406,14 +405,15 @@ class CrossValidated(KeepsHeldOut, ScoresGrids, ChoosesMixtures):
         """Return the penalties to try, after a look at what decides the grid, also where it is given."""
         alpha_grid(1.0, self.n_alphas, self._search_options.alpha_min_ratio)
         penalty = self._named_penalty
-        if not isinstance(penalty, str):
-            return [PenaltyFamily(penalty, {})]
-        shape = shape_of(REGULARIZERS[penalty])
+        shape = parameters_of(penalty)
         own = {name: getattr(self, name) for name in shape if name != "l1_ratio"}
-        if "l1_ratio" not in shape:
-            return [PenaltyFamily(penalty, own)]
-        ratios = 0.5 if self.l1_ratios is None else self.l1_ratios
-        return [PenaltyFamily(penalty, {"l1_ratio": float(ratio)} | own) for ratio in np.ravel(ratios)]
+        named = "l1_ratio" in shape
+        if self.l1_ratios is None or not (named or with_l1_ratio(penalty, 0.5) != with_l1_ratio(penalty, 1.0)):
+            return [PenaltyFamily(penalty, own | ({"l1_ratio": 0.5} if named else {}))]
+        return [
+            PenaltyFamily(with_l1_ratio(penalty, float(ratio)), own | ({"l1_ratio": float(ratio)} if named else {}))
+            for ratio in np.ravel(self.l1_ratios)
+        ]
 
     def _decide_kernels(self: Any, rows: Rows) -> None:
         """Decide by all rows which kernels there are: gaps, kinds and dates must not give a fold another list."""
@@ -511,7 +511,7 @@ class CrossValidated(KeepsHeldOut, ScoresGrids, ChoosesMixtures):
         self.n_folds_ = len(folds)
         family = found.families[path]
         self.alpha_ = float(np.concatenate(found.alphas)[self.best_index_])
-        self.l1_ratio_ = family.parameters.get("l1_ratio")
+        self.l1_ratio_ = family.l1_ratio
         self.kernel_penalties_ = self.kernel_penalties if family.factors is None else family.factors
         self.mixing_ = self.best_per_target_ = None  # of searches
         self._family, self._position = family, (path, self.best_index_ - int(ends[path] - len(found.alphas[path])))
@@ -562,8 +562,8 @@ class CrossValidated(KeepsHeldOut, ScoresGrids, ChoosesMixtures):
 def _results(found: PenaltyGrid, scores: Array, n_active: Array) -> pd.DataFrame:
     columns: dict[str, Any] = {"alpha": np.concatenate(found.alphas)}
     sizes = [len(grid) for grid in found.alphas]
-    if "l1_ratio" in found.families[0].parameters:
-        columns["l1_ratio"] = np.repeat([family.parameters["l1_ratio"] for family in found.families], sizes)
+    if found.families[0].l1_ratio is not None:
+        columns["l1_ratio"] = np.repeat([family.l1_ratio for family in found.families], sizes)
     if found.families[0].factors is not None:
         columns["kernel_penalties"] = np.repeat([str(dict(family.factors)) for family in found.families], sizes)
     columns |= {"mean_score": scores.mean(axis=0), "std_score": scores.std(axis=0), "n_active": n_active}

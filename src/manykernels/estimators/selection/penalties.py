@@ -11,9 +11,8 @@ import numpy as np
 from manykernels.estimators.strength import strength_from_alpha
 from manykernels.estimators.supervised.targets import kernel_factors
 from manykernels.exceptions import InvalidInputError
-from manykernels.objective.regularizers import REGULARIZERS, Regularizer, get_regularizer
+from manykernels.objective.regularizers import Penalty, Regularizer, check_penalty, get_regularizer
 from manykernels.validation.arrays import check_count, check_positive
-from manykernels.validation.names import PENALTY_NAMES, hint
 
 if TYPE_CHECKING:
     from manykernels.objective.problem import Problem
@@ -22,28 +21,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PenaltyFamily:
-    """A penalty of which only the strength is open: a name with parameters, or an object whose strength is replaced.
+    """A penalty of which only the strength is open: a name or mapping with parameters, or an object.
 
     ``factors`` are kernel penalties of its own, those of the problems if None.
     """
 
-    penalty: str | Regularizer
+    penalty: Penalty
     parameters: dict[str, Any]
     factors: Any = None
 
     def __post_init__(self) -> None:
-        given = self.penalty
-        if isinstance(given, str) and given not in REGULARIZERS:
-            known = f"Known penalties: {', '.join(REGULARIZERS)}.{hint(given, REGULARIZERS, PENALTY_NAMES)}"
-            raise InvalidInputError(f"Unknown penalty {given!r}. {known}")
-        if not isinstance(given, str) and self.parameters:
-            raise InvalidInputError(f"{given!r} already has its parameters; drop {sorted(self.parameters)}.")
+        check_penalty(self.penalty)
+        if not isinstance(self.penalty, (str, Mapping)) and self.parameters:
+            raise InvalidInputError(f"{self.penalty!r} already has its parameters; drop {sorted(self.parameters)}.")
 
     def at(self, alpha: float, total_weight: float) -> Regularizer:
         """Return the penalty of strength ``alpha`` relative to the mean loss, for samples of this total weight."""
-        if not isinstance(self.penalty, str):
+        if isinstance(self.penalty, Regularizer):
             return replace(self.penalty, strength=strength_from_alpha(alpha, total_weight))
         return get_regularizer(self.penalty, strength_from_alpha(alpha, total_weight), **self.parameters)
+
+    @property
+    def l1_ratio(self) -> float | None:
+        """The mixture of linear and other terms, None if there is none or several."""
+        ratio = getattr(self.at(1.0, 1.0), "l1_ratio", np.nan)
+        return None if np.isnan(ratio) else float(ratio)
 
     def posed(self, problems: list[Problem], names: tuple[str, ...]) -> list[Problem]:
         """Return the problems under the kernel penalties of this family."""
@@ -55,7 +57,9 @@ class PenaltyFamily:
         """Smallest ``alpha`` at which no problem selects a kernel; the problems' own penalties do not count."""
         unit = self.at(1.0, 1.0)
         told = [problem for problem in problems if not problem.constant_target]
-        largest = max((unit.strength_max(p.dual_norms(p.zero_model()[0])) / p.total_weight for p in told), default=0.0)
+        posed = [problem.with_penalty(unit) for problem in told]
+        starts = (p.regularizer.path_start(p.dual_norms(p.zero_model()[0])) / p.total_weight for p in posed)
+        largest = max(starts, default=0.0)
         if not np.isfinite(largest):
             raise InvalidInputError(
                 f"Under penalty {self.penalty!r} with {self.parameters} every kernel has a weight at any strength, so "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Self
@@ -56,7 +56,7 @@ from manykernels.kernels import FittedBank, KernelBank
 from manykernels.kernels.pairs.data import as_pairs
 from manykernels.objective.losses import LOSSES, Loss, get_loss
 from manykernels.objective.problem import Problem
-from manykernels.objective.regularizers import REGULARIZERS, Regularizer, get_regularizer
+from manykernels.objective.regularizers import Regularizer, get_regularizer, parameters_of
 from manykernels.objective.screening import proved_inactive
 from manykernels.solvers import Solution, Status
 from manykernels.solvers.factored.model import FactorFunctions
@@ -263,15 +263,21 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
         return loss
 
     def _checked_penalty(self, total_weight: float) -> Regularizer:
-        if not isinstance(self.penalty, str):
+        if self._strength_is_its_own:
             return self.penalty
-        own = _own(REGULARIZERS[self.penalty], self.get_params(deep=False))
+        given = self.get_params(deep=False)
+        own = {name: given[name] for name in parameters_of(self.penalty) if name in given}
         alpha = 1.0 if isinstance(self.alpha, str) else self.alpha  # found for each problem, see ``_learn``
         return get_regularizer(self.penalty, strength_from_alpha(alpha, total_weight), **own)
 
+    @property
+    def _strength_is_its_own(self) -> bool:
+        """Whether the penalty is an object with a strength, so that there is no ``alpha``."""
+        return not isinstance(self.penalty, (str, Mapping))
+
     def _learn(self, samples: Samples, loss: Loss) -> Fit:
         """Learn from checked samples and keep the model."""
-        named = isinstance(self.penalty, str)
+        named = not self._strength_is_its_own
         asked = relative_strength(self.alpha) if named else None
         fit = self._solve(samples, loss, self._checked_penalty(samples.total_weight), asked)
         if named:

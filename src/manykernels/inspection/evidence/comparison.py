@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -157,9 +157,11 @@ def in_equal_shares(estimator: Any, target: Array) -> tuple[Array, bool]:
 
 def _exponent(estimator: Any) -> float:
     """Return p of the norm of kernel weights in which the penalty of an estimator measures them."""
-    named = isinstance(estimator.penalty, str)
-    owner = estimator if named else estimator.penalty
-    name = estimator.penalty if named else owner.name
+    penalty = estimator.penalty
+    if isinstance(penalty, Mapping):
+        return 1.0
+    owner = estimator if isinstance(penalty, str) else penalty
+    name = penalty if isinstance(penalty, str) else owner.name
     if name == "lp_ball":
         return float(owner.p)
     if name == "lq" and owner.q < 2:

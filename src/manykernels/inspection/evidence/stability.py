@@ -12,7 +12,6 @@ import pandas as pd
 from joblib import Parallel, delayed
 from sklearn.base import clone
 
-from manykernels.estimators.parameters import shape_of
 from manykernels.estimators.selection.descent import descend, without_bar
 from manykernels.estimators.selection.penalties import PenaltyFamily, alpha_grid
 from manykernels.estimators.supervised.base import BaseMKL
@@ -21,7 +20,7 @@ from manykernels.estimators.supervised.targets import sample_weights
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.inspection.displays.kernel_table import groups_of
 from manykernels.objective.problem import Problem
-from manykernels.objective.regularizers import REGULARIZERS
+from manykernels.objective.regularizers import parameters_of
 from manykernels.solvers.progress import count_to
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array, check_count, check_positive
@@ -227,10 +226,7 @@ def _check(by: str, n_pairs: int, expected_false: float, threshold: float, n_job
 def _family(model: BaseMKL) -> PenaltyFamily:
     """Return the penalty of the estimator with its strength open."""
     penalty: Any = model.penalty
-    named = isinstance(penalty, str)
-    family = PenaltyFamily(
-        penalty, {name: getattr(model, name) for name in shape_of(REGULARIZERS[penalty])} if named else {}
-    )
+    family = PenaltyFamily(penalty, {name: getattr(model, name) for name in parameters_of(penalty)})
     if not family.at(1.0, 1.0).sparse:
         raise InvalidInputError(f"The penalty {penalty!r} gives every kernel a weight; take 'l1' or 'elasticnet'.")
     return family

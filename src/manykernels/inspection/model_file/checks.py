@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import UnionType
 from typing import Any, ClassVar, Union, get_args, get_origin, get_type_hints
 
@@ -366,12 +366,12 @@ def _model(model: BaseMKL) -> Iterator[str]:
     given = model._all_parameters()
     searched = hasattr(model, "cv") and isinstance(given.get("penalty"), str) and given["penalty"] == "auto"
     check_parameters({name: part for name, part in given.items() if not (searched and name == "penalty")})
-    kinds: dict[str, tuple[type[Any], ...]] = {"loss": (str, Loss), "penalty": (str, Regularizer)}
+    kinds: dict[str, tuple[type[Any], ...]] = {"loss": (str, Loss), "penalty": (str, Mapping, Regularizer)}
     yield from (name for name, own in kinds.items() if not isinstance(getattr(model, name, own[0]()), own))
     if not isinstance(model.dual_gap_, (int, float)):
         yield "dual_gap_"
     strength: Any = getattr(model, "alpha_", getattr(model, "alpha", 0.0))
-    if isinstance(getattr(model, "penalty", ""), str) and not (
+    if isinstance(getattr(model, "penalty", ""), (str, Mapping)) and not (
         np.size(strength) and np.asarray(strength).dtype.kind in "fi"
     ):
         yield "alpha_"

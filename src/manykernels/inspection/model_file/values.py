@@ -66,7 +66,7 @@ from manykernels.kernels.specs.distances import SparsePoints
 from manykernels.kernels.tables.encoding import Encoding
 from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.objective.losses import COUPLED_LOSSES, LOSSES
-from manykernels.objective.regularizers import REGULARIZERS
+from manykernels.objective.regularizers import COMPOSED, REGULARIZERS
 from manykernels.solvers import IterationRecord, Solution, Status
 from manykernels.solvers.registry import SOLVERS
 
@@ -200,7 +200,7 @@ def register_class(own: Class) -> Class:
 
 def known_classes() -> dict[str, type[Any]]:
     """Return the classes whose objects a model file may hold, by name."""
-    registries = (LOSSES, COUPLED_LOSSES, REGULARIZERS, SOLVERS)
+    registries = (LOSSES, COUPLED_LOSSES, REGULARIZERS, COMPOSED, SOLVERS)
     return {cls.__name__: cls for registry in registries for cls in registry.values()} | OURS | OF_USERS
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
@@ -133,7 +134,7 @@ class MKLReport:
             task=task_of(estimator),
             loss=_loss(estimator),
             penalty=_name(penalty),
-            alpha=_alpha(estimator) if isinstance(penalty, str) else None,
+            alpha=_alpha(estimator) if isinstance(penalty, (str, Mapping)) else None,
             n_samples=int(getattr(estimator, "_n_samples", len(solutions[0].dual_coef))),
             n_features=int(estimator.n_features_in_),
             n_support=len(getattr(estimator, "support_", ())),

@@ -1,17 +1,22 @@
-"""The regularizers by name. A new one inherits ``Regularizer`` and runs the whole shipped contract."""
+"""The regularizers by name, and mappings of kernels to them. A new one runs the whole shipped contract."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, TypeAlias
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective.regularizers.base import Regularizer
 from manykernels.objective.regularizers.curve import Curve
+from manykernels.objective.regularizers.groups import PenaltyByGroup, as_groups
 from manykernels.objective.regularizers.norms import BlockL1, BlockLq, ElasticNet, GroupElasticNet, Ridge
+from manykernels.objective.regularizers.tree import Tree
 from manykernels.objective.regularizers.weight_sets import ElasticNetBall, LpBall, Simplex
 from manykernels.validation.names import PENALTY_NAMES, hint
 
 __all__ = [
+    "COMPOSED",
     "REGULARIZERS",
     "BlockL1",
     "BlockLq",
@@ -20,10 +25,16 @@ __all__ = [
     "ElasticNetBall",
     "GroupElasticNet",
     "LpBall",
+    "Penalty",
+    "PenaltyByGroup",
     "Regularizer",
     "Ridge",
     "Simplex",
+    "Tree",
+    "check_penalty",
     "get_regularizer",
+    "parameters_of",
+    "with_l1_ratio",
 ]
 
 REGULARIZERS: dict[str, type[Regularizer]] = {
@@ -31,17 +42,25 @@ REGULARIZERS: dict[str, type[Regularizer]] = {
 }
 
 
-def get_regularizer(regularizer: str | Regularizer, strength: float | None = None, **params: Any) -> Regularizer:
+COMPOSED: dict[str, type[Regularizer]] = {kind.name: kind for kind in (PenaltyByGroup, Tree)}
+"""Penalties that are made of others, by mappings of kernels in place of names."""
+
+Penalty: TypeAlias = "str | Regularizer | Mapping[Any, Any]"
+
+
+def get_regularizer(regularizer: Penalty, strength: float | None = None, **params: Any) -> Regularizer:
     """Return a regularizer from its name, strength and parameters; an object is returned as it is.
 
     Parameters
     ----------
-    regularizer : str or Regularizer
-        A name in ``REGULARIZERS`` or a regularizer.
+    regularizer : str, Regularizer or mapping
+        A name in ``REGULARIZERS``, a regularizer, or a mapping of kernels to names and regularizers, see
+        :class:`PenaltyByGroup`. The strengths of regularizers in a mapping are factors of ``strength``, and a name
+        there has the factor 1.
     strength : float, optional
-        Its strength; needed with a name, and only then.
+        Its strength; needed with a name or a mapping, and only then.
     **params
-        Parameters of the named regularizer, such as ``l1_ratio``.
+        Parameters of the named regularizer, such as ``l1_ratio``; in a mapping, of all names that have them.
 
     Returns
     -------
@@ -58,16 +77,106 @@ def get_regularizer(regularizer: str | Regularizer, strength: float | None = Non
     >>> get_regularizer("elasticnet", 0.1, l1_ratio=0.9)
     ElasticNet(strength=0.1, l1_ratio=0.9)
     """
+    if isinstance(regularizer, Mapping):
+        return _by_group(regularizer, strength, params)
     if not isinstance(regularizer, str) and hasattr(regularizer, "dual_scale"):
         if params or strength not in (None, regularizer.strength):
             raise InvalidInputError(f"{regularizer!r} already has its strength and parameters; pass no others.")
         return regularizer
-    if not isinstance(regularizer, str) or regularizer not in REGULARIZERS:
-        known = f"Known regularizers: {', '.join(REGULARIZERS)}.{hint(regularizer, REGULARIZERS, PENALTY_NAMES)}"
-        raise InvalidInputError(f"Unknown regularizer {regularizer!r}. {known}")
+    check_penalty(regularizer)
+    assert isinstance(regularizer, str)
     if strength is None:
         raise InvalidInputError(f"Regularizer {regularizer!r} needs a strength, for instance strength=1.0.")
     try:
         return REGULARIZERS[regularizer](strength, **params)
     except TypeError as error:
         raise InvalidInputError(f"Regularizer {regularizer!r} does not take {sorted(params)}: {error}.") from error
+
+
+def _by_group(mapping: Mapping[Any, Any], strength: float | None, params: dict[str, Any]) -> PenaltyByGroup:
+    """Return the penalty of a mapping; parameters go to every name in it that has them."""
+    if strength is None:
+        raise InvalidInputError("A mapping of kernels to penalties needs a strength, for instance strength=1.0.")
+    lost = sorted(set(params) - set(parameters_of(mapping)))
+    if lost:
+        raise InvalidInputError(f"No penalty that {dict(mapping)!r} names has the parameter(s) {', '.join(lost)}.")
+    parts = (
+        get_regularizer(part, 1.0, **{name: params[name] for name in parameters_of(part) if name in params})
+        if isinstance(part, str)
+        else get_regularizer(part)
+        for part in mapping.values()
+    )
+    return PenaltyByGroup(strength, as_groups(mapping), tuple(parts))
+
+
+def parameters_of(penalty: Penalty) -> tuple[str, ...]:
+    """Return the parameters of a named penalty, or of all that a mapping names; strength left out.
+
+    Parameters
+    ----------
+    penalty : str, Regularizer or mapping
+
+    Returns
+    -------
+    tuple of str
+
+    Examples
+    --------
+    >>> parameters_of({"subject": "ridge", "*": "elasticnet"})
+    ('l1_ratio',)
+    """
+    if isinstance(penalty, Mapping):
+        return tuple(dict.fromkeys(name for part in penalty.values() for name in parameters_of(part)))
+    if not isinstance(penalty, str):
+        return ()
+    check_penalty(penalty)
+    return tuple(field.name for field in fields(REGULARIZERS[penalty]) if field.init and field.name != "strength")
+
+
+def with_l1_ratio(penalty: Penalty, ratio: float) -> Penalty:
+    """Return a penalty, or a mapping to penalties, with another mixture in all objects that have one.
+
+    Parameters
+    ----------
+    penalty : str, Regularizer or mapping
+    ratio : float
+
+    Returns
+    -------
+    str, Regularizer or dict
+        Names stay what they are: their parameters are given beside them.
+
+    Examples
+    --------
+    >>> with_l1_ratio({"subject": "ridge", "*": ElasticNet(1.0)}, 0.9)
+    {'subject': 'ridge', '*': ElasticNet(strength=1.0, l1_ratio=0.9)}
+    """
+    if isinstance(penalty, Mapping):
+        return {key: with_l1_ratio(part, ratio) for key, part in penalty.items()}
+    mixed: Any = penalty
+    return replace(mixed, l1_ratio=ratio) if "l1_ratio" in getattr(penalty, "__dataclass_fields__", ()) else penalty
+
+
+def check_penalty(penalty: Any) -> None:
+    """Raise ``InvalidInputError`` unless it is a regularizer, the name of one, or a mapping of kernels to these.
+
+    Parameters
+    ----------
+    penalty : object
+
+    Raises
+    ------
+    InvalidInputError
+        If it is none.
+
+    Examples
+    --------
+    >>> check_penalty({"subject": "ridge", "*": "l1"})
+    """
+    if isinstance(penalty, Mapping):
+        for part in penalty.values():
+            check_penalty(part)
+        _by_group(penalty, 1.0, {})
+    elif not hasattr(penalty, "dual_scale") and (not isinstance(penalty, str) or penalty not in REGULARIZERS):
+        known = f"Known penalties: {', '.join(REGULARIZERS)}.{hint(penalty, REGULARIZERS, PENALTY_NAMES)}"
+        raise InvalidInputError(f"Unknown penalty {penalty!r}. {known}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -339,6 +340,50 @@ class Regularizer:
         float or ndarray of shape (n_kernels,)
         """
         return self.inactive_below if self.curve is None else self.curve.threshold(t)
+
+    def excess(self, t: Array, u: Array) -> Array:
+        """Return by how much ``u`` is more than keeps kernels without a norm out, the others having norms ``t``.
+
+        These are the sizes of the smallest subgradients there: unless overridden, ``(u - dOmega/dt_m)_+``.
+
+        Parameters
+        ----------
+        t, u : ndarray of shape (n_kernels,)
+
+        Returns
+        -------
+        ndarray of shape (n_kernels,)
+            Of no account where ``t`` is positive.
+        """
+        return np.maximum(np.asarray(u) - self.derivative(t), 0.0)
+
+    def on_kernels(self, names: Sequence[Any]) -> Regularizer:
+        """Return the regularizer of kernels of these names: itself, unless it is told by names what kernels have.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Positions of kernels that have none.
+
+        Returns
+        -------
+        Regularizer
+        """
+        return self
+
+    def path_start(self, u: Array) -> float:
+        """Return the largest strength of a path: `strength_max`, unless some kernels stay at any strength.
+
+        Parameters
+        ----------
+        u : ndarray of shape (n_kernels,)
+            Dual norms at the zero model.
+
+        Returns
+        -------
+        float
+        """
+        return self.strength_max(u)
 
     def take(self, kernels: slice | Array) -> Regularizer:
         """Return the regularizer of some of the kernels: itself, unless it has coefficients of each kernel.

@@ -55,6 +55,11 @@ class GroupPenalty:
         return self.linear, self.curvature, self.power, self.exponent, self.strength, self.coupled
 
     @property
+    def tied(self) -> bool:
+        """Whether groups that are zero may hold each other there, as those of a tree of norms."""
+        return False
+
+    @property
     def bare(self) -> Array:
         """Which groups have no penalty (G,)."""
         return (self.linear == 0) & (self.curvature == 0) & (self.power == 0)
@@ -117,8 +122,12 @@ class GroupPenalty:
         alive = norms > 0
         slopes = self.slopes(norms)
         sizes = self.norms(gradient + (slopes / np.where(alive, norms, 1.0))[owner] * v)
-        sizes[~alive] = np.maximum(sizes[~alive] - slopes[~alive], 0.0)
+        sizes[~alive] = self.excess(norms, sizes)[~alive]
         return float(np.linalg.norm(sizes))
+
+    def excess(self, norms: Array, sizes: Array) -> Array:
+        """Return by how much gradients of these sizes are more than holds groups at zero, (G,)."""
+        return np.maximum(sizes - self.slopes(norms), 0.0)
 
     def with_intercept(self, count: int = 1) -> GroupPenalty:
         """Return this penalty with so many coordinates more that have none."""
@@ -175,6 +184,11 @@ class FunctionPenalty(GroupPenalty):
         return cls(starts, none, none, none, 2.0, 1.0, coupled, none, functions=regularizer, scale=w)
 
     @property
+    def tied(self) -> bool:
+        """Whether the penalty couples groups and leaves some out."""
+        return self.coupled and self.functions.sparse
+
+    @property
     def _here(self) -> slice:
         return slice(self.first, min(self.first + len(self.linear), len(self.scale)))
 
@@ -202,6 +216,12 @@ class FunctionPenalty(GroupPenalty):
     def slopes(self, norms: Array) -> Array:
         """Return ``dOmega/dt_m`` (G,), at zero the derivative to the right."""
         return self._own(self.scale * self.functions.derivative(self._all(norms)))
+
+    def excess(self, norms: Array, sizes: Array) -> Array:
+        """Return by how much gradients of these sizes are more than holds groups at zero, (G,)."""
+        whole, here = np.zeros(len(self.scale)), self._here
+        whole[here] = (sizes[: here.stop - here.start]) / self.scale[here]
+        return self._own(self.scale * self.functions.excess(self._all(norms), whole))
 
     def bends(self, norms: Array) -> tuple[Array, Array]:
         """Return ``h`` and ``g`` (G,) with the second derivatives ``diag(h) + g g'`` in positive norms."""

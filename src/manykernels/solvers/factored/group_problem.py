@@ -73,6 +73,8 @@ class GroupProblem:
         v, r = self._rotate(v), self._rotate(gradient)
         target = tol * penalty.violation(v, r)
         for _ in range(MAX_ROUNDS):
+            if penalty.tied:
+                v, r = self._leave_zero(v, r)
             before = penalty.norms(v) > 0
             for _ in range(SWEEPS):
                 penalty.sweep(self._H, self._eigenvalues, v, r)
@@ -83,6 +85,19 @@ class GroupProblem:
                 if penalty.violation(v, r) <= target:
                     break
         return self._rotate(v, back=True), self._rotate(r, back=True)
+
+    def _leave_zero(self, v: Array, r: Array) -> tuple[Array, Array]:
+        """Move all groups at zero along their smallest subgradients together: each by itself may be held back."""
+        penalty, norms = self.penalty, self.penalty.norms(v)
+        sizes = penalty.norms(r)
+        excess = np.where(norms > 0, 0.0, penalty.excess(norms, sizes))
+        shares = np.divide(excess, sizes, out=np.zeros_like(sizes), where=excess > 0)
+        if not shares.any():
+            return v, r
+        step = -np.repeat(shares, np.diff(penalty.starts)) * r
+        image = self._H @ step
+        size = line_minimum(penalty, v, step, float(r @ step), float(step @ image))
+        return v + size * step, r + size * image
 
     def factorized(self, v: Array) -> tuple[Any, Array]:
         """Return the Cholesky factor of the second derivatives at ``v`` and the coordinates it is of.

@@ -350,6 +350,7 @@ class BlockCoordinate(Solver):
     weight_update: str = "exact"
 
     name: ClassVar[str] = "block_coordinate"
+    couples: ClassVar[bool] = True
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.CURVED_CONJUGATE, Capability.WEIGHTS_FROM_NORMS})
 
     def __post_init__(self) -> None:
@@ -458,8 +459,10 @@ class BlockCoordinate(Solver):
         u = problem.dual_norms(fit.rho)
         t = state.weights * u
         following = self._weights(problem.regularizer, t, state.weights)
-        primal = problem.empirical_loss(gram @ fit.rho + fit.b) + _penalty(problem.regularizer, t, following)
-        gap = (primal - _dual(problem, fit.rho, u)) / max(abs(primal), problem.tiny)
+        z = gram @ fit.rho + fit.b
+        primal = problem.empirical_loss(z) + _penalty(problem.regularizer, t, following)
+        dual = problem.dual(z) if problem.loss.couples_samples else _dual(problem, fit.rho, u)
+        gap = (primal - dual) / max(abs(primal), problem.tiny)
         return _Point(state.weights, fit, t * u, primal, gap, _raised(following, state.traces, SMALLEST_SHARE))
 
     def _weights(self, regularizer: Regularizer, t: Array, old: Array) -> Array:

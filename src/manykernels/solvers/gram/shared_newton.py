@@ -395,8 +395,8 @@ def _first_weights(problem: Problem, rho: Array) -> Array:
     elif regularizer.weight_set:
         chosen = norms >= np.sort(norms)[-min(FIRST_SET, norms.size)] if regularizer.sparse else norms >= 0
         weights = regularizer.weights_from_norms(chosen.astype(np.float64))
-    elif Capability.MULTIPLIERS in regularizer.capabilities:
-        return np.zeros(norms.shape)
+    elif Capability.MULTIPLIERS in regularizer.capabilities:  # none, but for kernels whose weight is given
+        weights = np.where(_free(regularizer, norms.size), 0.0, regularizer.weight_range[1])
     else:  # weights in closed form never leave zero: equal ones, which balance penalty and loss
         squares = float(norms @ norms)
         weights = np.full(norms.shape, 2.0 * problem.loss_at_zero / squares if squares > 0 else 1.0)
@@ -415,6 +415,8 @@ def _newton_weights(problem: Problem, state: _State) -> Array:
     """Return the weights that minimize the quadratic model on the kernels that matter, zero for all others."""
     regularizer, machine = problem.regularizer, state.machine
     kernels = _candidates(problem, state)
+    if not kernels.size:
+        return state.weights
     squares = problem.penalties[kernels] ** 2
     products = np.stack([problem.stack.matrix(m) @ machine.rho for m in kernels]) / squares[:, None, None]
     if machine.system is None:
@@ -428,7 +430,7 @@ def _newton_weights(problem: Problem, state: _State) -> Array:
         current=state.weights[kernels] * squares,
         regularizer=own,
     )
-    weights = np.zeros(problem.n_kernels)
+    weights = np.where(_free(regularizer, problem.n_kernels), 0.0, state.weights)
     weights[kernels] = program.solve() / squares
     return weights
 
@@ -441,15 +443,23 @@ def _linear(regularizer: Any, norms: Array) -> Array:
     return np.where(norms > bound, bound**2 / 2 + norms**2 * (norms / bound - 1.0), norms**2 / 2)
 
 
+def _free(regularizer: Regularizer, n_kernels: int) -> Array:
+    """Return which kernels have more than one possible weight, (M,) bool."""
+    low, high = (np.broadcast_to(end, n_kernels) for end in regularizer.weight_range)
+    return low < high
+
+
 def _candidates(problem: Problem, state: _State) -> Array:
-    """Return the kernels with a weight and the worst violators among the others."""
+    """Return the kernels with a weight that may change, and the worst violators among the others."""
     regularizer, active = problem.regularizer, state.weights > 0
     if not regularizer.sparse:
         return np.arange(problem.n_kernels)
+    free = _free(regularizer, active.size)
+    active &= free
     bounds = np.broadcast_to(_least_bound(problem, state), active.shape)
     ratios = np.divide(state.norms, bounds, out=np.full(active.shape, np.inf), where=bounds > 0)
     room = max(FIRST_SET, int(active.sum()))
-    worst = np.flatnonzero(~active & (ratios >= NEARLY_VIOLATED))
+    worst = np.flatnonzero(free & ~active & (ratios >= NEARLY_VIOLATED))
     worst = worst[np.argsort(-ratios[worst], kind="stable")][:room]
     return np.sort(np.concatenate([np.flatnonzero(active), worst]))
 

@@ -2,6 +2,7 @@
 
 How each loss is solved follows measurements (docs/skm.md, benchmarks/learners.py):
 
+- losses of all samples together, as partial likelihoods: Newton's method on dense curvatures;
 - squared: one bordered Cholesky factorization, or conjugate gradients where the stack forms no matrix;
 - other losses with derivatives, where the stack forms no matrix: Newton steps by conjugate gradients;
 - hinge: pairs of samples are moved by the loop of `smo_svm`, from the coefficients of the warm start or from zero, and
@@ -50,6 +51,8 @@ from manykernels.solvers.learners.products import (
     newton,
 )
 from manykernels.solvers.learners.smo_svm import svm_from
+
+MOST_HALVINGS = 30  # of a Newton step, until the objective falls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,8 +189,10 @@ def fit_learner(
     ``gram = sum_m d_m K_m``; its dual is ``max_rho -sum_i s_i l*(y_i, -rho_i/s_i) - rho' gram rho / 2``. The model is
     ``f = gram @ rho`` with ``rho_i = -s_i l'(y_i, f_i + b)``.
     """
-    if not gram.any():
+    if not gram.any() and not problem.loss.couples_samples:
         return _certified(problem, gram, *problem.zero_model(), 0)
+    if problem.loss.couples_samples:
+        return _fit_coupled(problem, gram, warm, tol)
     if isinstance(gram, WeightedProducts):
         return _fit_with_products(problem, gram, warm, tol)
     if problem.loss.linear_dual:
@@ -195,6 +200,38 @@ def fit_learner(
     if problem.loss.conjugate_form == "quadratic":
         return _exchange(problem, gram, warm, tol)
     return _resume(problem, gram, warm, tol)
+
+
+def _fit_coupled(problem: Problem, gram: Array, warm: LearnerFit | None, tol: float) -> LearnerFit:
+    """Fit a loss of all samples together: Newton on ``rho = -L'(K rho)``, ``(I + H K) drho = -(rho + L'(K rho))``."""
+    single, bound = _single(problem, np.asarray(gram)), problem.bound
+    rho = np.zeros(problem.n_samples) if warm is None else warm.rho
+    best: LearnerFit | None = None
+    for steps in range(MOST_STEPS):
+        found = single.certificate(rho, np.ones(1), 0.0)
+        if best is not None and not found.gap < best.gap:
+            break
+        best = LearnerFit(rho, 0.0, found.dual, found.gap, steps)
+        if _accurate(problem, best, tol):
+            break
+        z = gram @ rho
+        curvature, units = bound.curvature(z), np.eye(len(z))
+        hessian = np.array([curvature.product(unit) for unit in units])
+        step = np.linalg.solve(units + hessian @ gram, -(rho + bound.gradient(z)))
+        rho = _shortened(problem, gram, rho, step, found.primal)
+    assert best is not None
+    return best
+
+
+def _shortened(problem: Problem, gram: Array, rho: Array, step: Array, before: float) -> Array:
+    """Return the end of a step that is halved until the objective falls."""
+    for _ in range(MOST_HALVINGS):
+        ahead = rho + step
+        f = gram @ ahead
+        if problem.empirical_loss(f) + 0.5 * float(ahead @ f) < before:
+            return ahead
+        step = 0.5 * step
+    return rho
 
 
 def _fit_with_products(problem: Problem, gram: WeightedProducts, warm: LearnerFit | None, tol: float) -> LearnerFit:

@@ -1,0 +1,410 @@
+r"""Other penalties for other kernels: subjects and batches under ridge, say, and the block 1-norm for the rest.
+
+.. math:: \Omega(t) = C \sum_g \Omega_g(t_g), \qquad \Omega^*(u) = \sum_g (C\,\Omega_g)^*(u_g)
+
+Conjugates add, the smallest of the scales of all parts makes a dual point feasible, prox and weights act on each part
+by itself. Where every part has linear and ridge terms only, so has the whole: its `curve` has one coefficient a kernel,
+and every engine reads it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.objective.capabilities import Capability
+from manykernels.objective.regularizers.base import Array, Regularizer, check_regularizer
+from manykernels.objective.regularizers.curve import Curve
+
+__all__ = ["REST", "PenaltyByGroup", "kernels_called"]
+
+REST = ("*", "default")
+"""What the kernels are called that nothing else names."""
+
+COMMON = (
+    Capability.CURVATURE,
+    Capability.WEIGHTS_FROM_NORMS,
+    Capability.SEPARABLE,
+    Capability.SMOOTH_CONJUGATE,
+    Capability.FIXED_WEIGHTS,
+    Capability.STRONG_CONVEXITY,
+)
+"""What the whole can do if all of its parts can."""
+
+
+@dataclass(frozen=True)
+class PenaltyByGroup(Regularizer):
+    """``C sum_g Omega_g(t_g)``: the kernels of each group have a penalty of their own.
+
+    Made by `get_regularizer` and by the parameter ``penalty`` of estimators from a mapping such as
+    ``{"subject": "ridge", "*": "l1"}``. Until a problem says what its kernels are called (`on_kernels`), it is the
+    penalty of one kernel a group.
+
+    Parameters
+    ----------
+    strength : float
+        ``C``, which multiplies the strengths of all parts.
+    groups : tuple of str, int or tuple
+        What the kernels of each group are called, see `kernels_called`; at most one is ``"*"``, the rest.
+    parts : tuple of Regularizer
+        The penalty of each group.
+    owners : tuple of int, optional
+        The group of each kernel, once kernels are known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manykernels.objective import get_regularizer
+    >>> penalty = get_regularizer({"subject": "ridge", "*": "l1"}, 2.0).on_kernels(("age", "subject", "dose"))
+    >>> penalty.value(np.array([1.0, 3.0, 1.0])), penalty.curve.linear.tolist()
+    (13.0, [2.0, 0.0, 2.0])
+    """
+
+    groups: tuple[Any, ...] = ()
+    parts: tuple[Regularizer, ...] = ()
+    owners: tuple[int, ...] | None = None
+
+    name: ClassVar[str] = "by_group"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.parts or len(self.groups) != len(self.parts):
+            raise InvalidInputError(
+                "Penalties by group are a mapping of kernels to penalties, such as {'subject': 'ridge', '*': 'l1'}; "
+                f"got {len(self.groups)} group(s) and {len(self.parts)} penalties."
+            )
+        for part in self.parts:
+            check_regularizer(part)
+        if sum(is_rest(group) for group in self.groups) > 1:
+            raise InvalidInputError(f"'*' and 'default' both name the rest of the kernels: give one of {self.groups}.")
+
+    # --- which kernels ----------------------------------------------------------------------------------------------
+
+    def on_kernels(self, names: Sequence[Any]) -> PenaltyByGroup:
+        """Return the penalty of kernels of these names.
+
+        Parameters
+        ----------
+        names : sequence of str
+
+        Returns
+        -------
+        PenaltyByGroup
+            Itself if its kernels are known.
+
+        Raises
+        ------
+        InvalidInputError
+            If a group names no kernel, two of them the same, or a kernel is in none.
+        """
+        if self.owners is not None:
+            if len(names) != len(self.owners):
+                raise InvalidInputError(f"This is a penalty of {len(self.owners)} kernels, not of {len(names)}.")
+            return self
+        names = [str(name) for name in names]
+        owners = owners_of(self.groups, names)
+        parts = [
+            part.on_kernels([names[m] for m in np.flatnonzero(owners == g).tolist()])
+            for g, part in enumerate(self.parts)
+        ]
+        return replace(self, parts=tuple(parts), owners=tuple(owners.tolist()))
+
+    @cached_property
+    def _owners(self) -> Array:
+        """The group of each kernel, (M,)."""
+        return np.arange(len(self.parts)) if self.owners is None else np.asarray(self.owners, dtype=np.intp)
+
+    @cached_property
+    def _blocks(self) -> tuple[tuple[Regularizer, Array], ...]:
+        """The penalties of groups that have kernels, at their strength, and the positions of these."""
+        found = ((part, np.flatnonzero(self._owners == g)) for g, part in enumerate(self.parts))
+        return tuple((replace(part, strength=self.strength * part.strength), own) for part, own in found if own.size)
+
+    def take(self, kernels: slice | Array) -> PenaltyByGroup:
+        """Return the penalty of some of the kernels.
+
+        Parameters
+        ----------
+        kernels : slice, mask or positions
+
+        Returns
+        -------
+        PenaltyByGroup
+        """
+        chosen, place = np.arange(self._owners.size)[kernels], np.empty(self._owners.size, dtype=np.intp)
+        for g in range(len(self.parts)):
+            own = np.flatnonzero(self._owners == g)
+            place[own] = np.arange(own.size)
+        owners = self._owners[chosen]
+        parts = (part.take(place[chosen[owners == g]]) for g, part in enumerate(self.parts))
+        return replace(self, parts=tuple(parts), owners=tuple(owners.tolist()))
+
+    def _each(self, function: Callable[..., Any], *vectors: Any) -> Array:
+        """Return a function of every part and its part of the vectors, one value a kernel."""
+        whole = np.empty(self._owners.size)
+        for part, own in self._blocks:
+            whole[own] = function(part, *(np.asarray(vector)[own] for vector in vectors))
+        return whole
+
+    # --- data -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def curve(self) -> Curve | None:
+        """One coefficient a kernel of linear and ridge terms; None if a part has others."""
+        curves = [(part.curve, own) for part, own in self._blocks]
+        if not all(curve is not None and curve.elastic for curve, _ in curves):
+            return None
+        linear, ridge = np.empty(self._owners.size), np.empty(self._owners.size)
+        for curve, own in curves:
+            assert curve is not None
+            linear[own], ridge[own] = curve.linear, curve.ridge
+        return Curve(linear=linear, ridge=ridge)
+
+    @property
+    def separable(self) -> bool:  # type: ignore[override]  # as its parts are
+        """Whether every part is a sum over kernels."""
+        return all(part.separable for part, _ in self._blocks)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether weights of some kernels may be exactly zero."""
+        return any(part.sparse for part, _ in self._blocks)
+
+    @property
+    def dual_constraint(self) -> bool:
+        """Whether the conjugate of a part is infinite somewhere."""
+        return any(part.dual_constraint for part, _ in self._blocks)
+
+    @property
+    def inactive_below(self) -> Array:
+        """The thresholds of the parts, (M,)."""
+        return self._each(lambda part: part.inactive_below)
+
+    @property
+    def weight_range(self) -> tuple[Array, Array]:
+        """Ends of the interval of each kernel weight, (M,)."""
+        return self._each(lambda part: part.weight_range[0]), self._each(lambda part: part.weight_range[1])
+
+    @cached_property
+    def capabilities(self) -> frozenset[Capability]:
+        """Those of the curve, or what all parts can; bounds on dual norms are those of a curve."""
+        if self.curve is not None:
+            return super().capabilities
+        common = frozenset.intersection(*(part.capabilities for part, _ in self._blocks)) & frozenset(COMMON)
+        return common | ({Capability.SELECTION} if self.sparse else frozenset())
+
+    @property
+    def l1_ratio(self) -> float:
+        """The mixture of the parts that have one; nan if none has, or theirs differ."""
+        ratios = {part.l1_ratio for part in self.parts if hasattr(part, "l1_ratio")}
+        return float(ratios.pop()) if len(ratios) == 1 else float("nan")
+
+    # --- what the problem is ----------------------------------------------------------------------------------------
+
+    def value(self, t: Array) -> float:
+        """Return the sum of the parts' values."""
+        return float(sum(part.value(np.asarray(t)[own]) for part, own in self._blocks))
+
+    def conjugate(self, u: Array) -> float:
+        """Return the sum of the parts' conjugates."""
+        return float(sum(part.conjugate(np.asarray(u)[own]) for part, own in self._blocks))
+
+    def dual_scale(self, u: Array) -> float:
+        """Return the smallest of the parts' scales."""
+        return min(part.dual_scale(np.asarray(u)[own]) for part, own in self._blocks)
+
+    def weights(self, t: Array, u: Array) -> Array:
+        """Optimal kernel weights, part by part."""
+        return self._each(lambda part, *vectors: part.weights(*vectors), t, u)
+
+    def prox(self, t: Array, step: Any) -> Array:
+        """Proximal steps, part by part."""
+        if np.ndim(step) == 0:
+            return self._each(lambda part, own: part.prox(own, step), t)
+        return self._each(lambda part, own, steps: part.prox(own, steps), t, step)
+
+    def strength_max(self, u: Array) -> float:
+        """Return the smallest strength at which the zero model is optimal: infinite with a part that keeps kernels."""
+        return max(self._largest(u), default=0.0)
+
+    def path_start(self, u: Array) -> float:
+        """Return the largest strength of a path, at which parts that select leave their kernels out.
+
+        Parameters
+        ----------
+        u : ndarray of shape (n_kernels,)
+            Dual norms at the zero model.
+
+        Returns
+        -------
+        float
+            Infinite if no part selects.
+        """
+        finite = [largest for largest in self._largest(u) if np.isfinite(largest)]
+        selects = any(part.sparse for part, _ in self._blocks)
+        return max(finite, default=0.0) if selects else self.strength_max(u)
+
+    def _largest(self, u: Array) -> list[float]:
+        """Return the strength of the whole at which each part leaves its kernels out."""
+        return [self.strength * part.strength_max(np.asarray(u)[own]) / part.strength for part, own in self._blocks]
+
+    def relative(self, fraction: float, u: Array, loss: float) -> PenaltyByGroup:
+        """Scale every part by its own strength at which nothing is left to gain, times its factor."""
+        parts = list(self.parts)
+        for g in np.unique(self._owners):
+            own = replace(parts[g], strength=1.0).relative(fraction, np.asarray(u)[self._owners == g], loss)
+            parts[g] = replace(own, strength=parts[g].strength * own.strength)
+        common = max(parts[g].strength for g in np.unique(self._owners))
+        return replace(
+            self, strength=common, parts=tuple(replace(part, strength=part.strength / common) for part in parts)
+        )
+
+    def strength_of_nothing_to_gain(self, u: Array, loss: float) -> float:
+        """Return the largest of the parts' strengths, of those that select if any does."""
+        start = self.path_start(u)
+        if np.isfinite(start):
+            return start
+        each = (
+            self.strength * part.strength_of_nothing_to_gain(np.asarray(u)[own], loss) / part.strength
+            for part, own in self._blocks
+        )
+        return max(each, default=0.0)
+
+    def threshold(self, t: Array) -> Array:
+        """Thresholds, part by part."""
+        return self._each(lambda part, own: part.threshold(own), t)
+
+    def excess(self, t: Array, u: Array) -> Array:
+        """Return the excess of each part."""
+        return self._each(lambda part, *vectors: part.excess(*vectors), t, u)
+
+    # --- derivatives ------------------------------------------------------------------------------------------------
+
+    def derivative(self, t: Array) -> Array:
+        """Return the derivatives, part by part."""
+        return self._each(lambda part, own: part.derivative(own), t)
+
+    def curvature(self, t: Array) -> tuple[Array, Array]:
+        """Return ``h`` and ``g`` of the parts; of several parts with a ``g``, only the first is exact.
+
+        Two of them would share one ``g g'``, so that the others are replaced by the diagonal matrix above them,
+        ``g_m sum_n g_n``.
+        """
+        diagonal, coupling = np.empty(self._owners.size), np.zeros(self._owners.size)
+        for part, own in self._blocks:
+            diagonal[own], g = part.curvature(np.asarray(t)[own])
+            if coupling.any():
+                diagonal[own] += np.abs(g) * np.abs(g).sum()
+            else:
+                coupling[own] = g
+        return diagonal, coupling
+
+    def second_derivative(self, t: Array) -> Array:
+        """Second derivatives, part by part."""
+        return self._each(lambda part, own: part.second_derivative(own), t)
+
+    def hessian(self, t: Array) -> Array:
+        """Second derivatives in all block norms, a block a part."""
+        whole = np.zeros((self._owners.size, self._owners.size))
+        for part, own in self._blocks:
+            whole[np.ix_(own, own)] = part.hessian(np.asarray(t)[own])
+        return whole
+
+    def weights_from_norms(self, t: Array) -> Array:
+        """Best weights, part by part."""
+        return self._each(lambda part, own: part.weights_from_norms(own), t)
+
+    def conjugate_derivative(self, u: Array) -> Array:
+        """Return the derivatives of the conjugate, part by part."""
+        return self._each(lambda part, own: part.conjugate_derivative(own), u)
+
+
+def is_rest(group: Any) -> bool:
+    """Whether a group is that of all kernels which no other names."""
+    return isinstance(group, str) and group in REST
+
+
+def kernels_called(group: Any, names: Sequence[str]) -> Array:
+    """Return which kernels a group names, (M,) bool.
+
+    Parameters
+    ----------
+    group : str, int, or tuple of these
+        The name of a kernel, a pattern such as ``"batch*"``, what stands before the colon of names as those of views
+        and gene sets (``"clinical"`` for ``"clinical: linear"``), the position of a kernel, or several of all these.
+    names : sequence of str
+
+    Returns
+    -------
+    ndarray of bool of shape (n_kernels,)
+
+    Raises
+    ------
+    InvalidInputError
+        If it names none.
+
+    Examples
+    --------
+    >>> kernels_called("age", ["age: linear", "age: gaussian(width=1)", "sex"]).tolist()
+    [True, True, False]
+    """
+    found = np.zeros(len(names), dtype=bool)
+    if isinstance(group, (tuple, list)):
+        for one in group:
+            found |= kernels_called(one, names)
+    elif isinstance(group, (int, np.integer)) and not isinstance(group, bool) and 0 <= group < len(names):
+        found[group] = True
+    elif isinstance(group, str) and group in names:
+        found[:] = [name == group for name in names]
+    elif isinstance(group, str):
+        found[:] = [is_rest(group) or name.startswith(f"{group}: ") or fnmatchcase(name, group) for name in names]
+    if not found.any():
+        raise InvalidInputError(f"No kernel is called {group!r}. {_words(names)}")
+    return found
+
+
+def owners_of(groups: Sequence[Any], names: Sequence[str]) -> Array:
+    """Return the group of each kernel, (M,): the one that names it exactly, else the pattern, else the rest."""
+    owners, exact = np.full(len(names), -1), np.zeros(len(names), dtype=bool)
+    for g, group in enumerate(groups):
+        if is_rest(group):
+            continue
+        found, named = kernels_called(group, names), isinstance(group, int) or group in names
+        twice = found & (owners >= 0) & (exact == named)
+        if twice.any():
+            m = int(np.flatnonzero(twice)[0])
+            raise InvalidInputError(
+                f"The kernel {names[m]!r} has two penalties, those of {groups[int(owners[m])]!r} and {group!r}. Give "
+                "every kernel one; an exact name counts before a pattern, and '*' is the rest."
+            )
+        found &= named | ~exact
+        owners[found], exact[found] = g, named
+    rest = next((g for g, group in enumerate(groups) if is_rest(group)), -1)
+    if rest < 0 and (owners < 0).any():
+        lost = [names[m] for m in np.flatnonzero(owners < 0).tolist()]
+        raise InvalidInputError(
+            f"{len(lost)} kernel(s) have no penalty, such as {lost[0]!r}. Name them, or give the rest one: '*': 'l1'."
+        )
+    owners[owners < 0] = rest
+    return owners
+
+
+def _words(names: Sequence[str]) -> str:
+    """Return which names there are, in words."""
+    told = ", ".join(map(repr, names[:8]))
+    return f"There are {told}{f' and {len(names) - 8} more' if len(names) > 8 else ''}."
+
+
+def as_groups(mapping: Mapping[Any, Any]) -> tuple[Any, ...]:
+    """Return the keys of a mapping of kernels, or say which of them cannot name kernels."""
+    for key in mapping:
+        parts = key if isinstance(key, tuple) else (key,)
+        if not parts or not all(isinstance(part, (str, int, np.integer)) for part in parts):
+            raise InvalidInputError(f"Kernels are named by text, positions or tuples of these, not by {key!r}.")
+    return tuple(mapping)

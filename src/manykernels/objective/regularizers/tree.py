@@ -1,0 +1,341 @@
+r"""Trees of penalties: views of gene sets of kernels, each level with norms of its own (the sparse group lasso).
+
+.. math:: \Omega(t) = C \sum_v c_v \lVert t_v \rVert_2
+
+over the nodes ``v`` of a tree, whose leaves are kernels, with ``t_v`` the norms of the kernels below a node. All of it
+is a recursion from the leaves to the roots:
+
+    prox          shrink the kernels, then the vector of every node, ``x_v (1 - step C c_v / ||x_v||)_+``
+    conjugate     0 if ``z_v = (||z below v|| - C c_v)_+`` is zero at every root, where ``z_m = (u_m - C c_m)_+``
+    weights       d_m = t_m / Omega'(t)_m,     Omega'(t)_m = C sum_{v above m} c_v t_m / ||t_v||
+
+The dual norm, by which a point is scaled, is the root of the same recursion in the strength.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.optimize import brentq
+
+from manykernels.exceptions import InvalidInputError
+from manykernels.objective.regularizers.base import Array, Regularizer
+from manykernels.objective.regularizers.curve import OVERSHOOT
+from manykernels.objective.regularizers.groups import kernels_called
+from manykernels.validation.arrays import check_positive
+
+__all__ = ["Tree"]
+
+
+@dataclass(frozen=True)
+class Tree(Regularizer):
+    r"""Norms of kernels, of groups of kernels, of groups of groups: what is needed neither alone nor together is zero.
+
+    .. math:: \Omega(t) = C \Big( r \sum_m t_m + \frac{1 - r}{L} \sum_{v} \sqrt{n_v}\, \lVert t_v \rVert_2 \Big)
+
+    with ``v`` the groups of all ``L`` levels and ``n_v`` the number of kernels in one. With one level it is the sparse
+    group lasso.
+
+    Parameters
+    ----------
+    strength : float
+        ``C``.
+    groups : mapping or tuple, default=()
+        Groups by name: ``{"rna": {"apoptosis": "rna apoptosis*", "repair": ["tp53", "atm"]}, "clinical": None}``. A
+        value is again a mapping, or tells the kernels of a group as names, patterns or a list of these; None if the
+        group is called as its kernels are. Kernels that no group names have none above them. Without groups there is
+        one of all kernels.
+    l1_ratio : float, default=0.5
+        ``r``, above 0 and at most 1, which is the block 1-norm. At 0 groups would be kept or left as wholes: a group
+        is one kernel then, the sum of its kernels.
+    owners : tuple of tuple of int, optional
+        For each level from the roots down the group of every kernel, -1 for none; known once kernels are.
+    sizes : tuple of tuple of float, optional
+        For each level the factors ``sqrt(n_v) / L`` of its groups.
+
+    References
+    ----------
+    N. Simon, J. Friedman, T. Hastie, R. Tibshirani, "A sparse-group lasso", JCGS 22 (2013).
+    R. Jenatton, J. Mairal, G. Obozinski, F. Bach, "Proximal methods for hierarchical sparse coding", JMLR 12 (2011).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> tree = Tree(1.0, {"rna": ["a", "b"], "clinical": ["c"]}, l1_ratio=0.5).on_kernels(["a", "b", "c"])
+    >>> tree.prox(np.array([2.0, 0.4, 0.9]), 1.0).round(3).tolist()
+    [0.793, 0.0, 0.0]
+    """
+
+    groups: Any = ()
+    l1_ratio: float = 0.5
+    owners: tuple[tuple[int, ...], ...] | None = None
+    sizes: tuple[tuple[float, ...], ...] = ()
+
+    name: ClassVar[str] = "tree"
+    separable: ClassVar[bool] = False
+    sparse: ClassVar[bool] = True
+    dual_constraint: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "l1_ratio", check_positive(self.l1_ratio, "l1_ratio", upper=1.0))
+        object.__setattr__(self, "groups", _frozen(self.groups))
+
+    # --- which kernels ----------------------------------------------------------------------------------------------
+
+    def on_kernels(self, names: Sequence[Any]) -> Tree:
+        """Return the tree over kernels of these names.
+
+        Parameters
+        ----------
+        names : sequence of str
+
+        Returns
+        -------
+        Tree
+            Itself if its kernels are known.
+
+        Raises
+        ------
+        InvalidInputError
+            If a group names no kernel, or two groups that are not one inside the other name the same.
+        """
+        if self.owners is not None:
+            if len(names) != len(self.owners[0]):
+                raise InvalidInputError(f"This is a tree of {len(self.owners[0])} kernels, not of {len(names)}.")
+            return self
+        if not self.groups:
+            return replace(self, owners=((0,) * len(names),), sizes=((float(np.sqrt(len(names))),),))
+        levels: list[list[Array]] = []
+        _collect(self.groups, [str(name) for name in names], 0, levels)
+        owners = tuple(tuple(_owner_of(groups, names).tolist()) for groups in levels)
+        sizes = tuple(tuple(float(np.sqrt(group.sum()) / len(levels)) for group in groups) for groups in levels)
+        return replace(self, owners=owners, sizes=sizes)
+
+    def take(self, kernels: slice | Array) -> Tree:
+        """Return the tree over some of the kernels; the factors of groups stay what they are.
+
+        Parameters
+        ----------
+        kernels : slice, mask or positions
+
+        Returns
+        -------
+        Tree
+        """
+        if self.owners is None:
+            return self
+        return replace(self, owners=tuple(tuple(np.asarray(level)[kernels].tolist()) for level in self.owners))
+
+    def _levels(self, n_kernels: int) -> list[tuple[Array, Array, Array]]:
+        """Return level by level, the leaves' first, who has a group, which, and ``c_v / C`` of all groups."""
+        if self.owners is None and self.groups:
+            raise InvalidInputError("This tree has not been told what the kernels are called: see on_kernels.")
+        if self.owners is None:
+            return [(np.arange(n_kernels), np.zeros(n_kernels, dtype=np.intp), self._rest * np.sqrt([n_kernels]))]
+        return self._known_levels
+
+    @cached_property
+    def _known_levels(self) -> list[tuple[Array, Array, Array]]:
+        """`_levels` of kernels that are known."""
+        found = []
+        for level, sizes in zip(reversed(self.owners or ()), reversed(self.sizes), strict=True):
+            owner = np.asarray(level, dtype=np.intp)
+            inside = np.flatnonzero(owner >= 0)
+            found.append((inside, owner[inside], self._rest * np.asarray(sizes)))
+        return found
+
+    @property
+    def _rest(self) -> float:
+        """``1 - r``."""
+        return 1.0 - self.l1_ratio
+
+    # --- the recursion ----------------------------------------------------------------------------------------------
+
+    def _gauge(self, u: Array) -> float:
+        """Return the smallest strength for which ``u`` is feasible: the dual norm of the tree at strength 1."""
+        u = np.asarray(u, dtype=np.float64)
+        top = float(np.max(u, initial=0.0))
+        if not top > 0:
+            return 0.0
+        u, alone = u / top, np.full(len(u), self.l1_ratio)
+        for inside, owner, sizes in self._levels(len(u)):
+            alone[inside] += sizes[owner]
+        low, high = float(np.max(u / alone)), float(np.max(u)) / self.l1_ratio
+
+        def left(strength: float) -> float:
+            return float(np.max(self._left(u, strength)))
+
+        if left(low) <= 0:
+            return top * low
+        return top * float(brentq(left, low, high, xtol=1e-300, rtol=8.9e-16)) if left(high) < 0 else top * high
+
+    def _left(self, u: Array, strength: float) -> Array:
+        """Return how far norms at the roots are above their limits, and kernels without groups above theirs."""
+        z = np.maximum(u - strength * self.l1_ratio, 0.0)
+        excess = u - strength * self.l1_ratio
+        for inside, owner, sizes in self._levels(len(u)):
+            norms, limits = _norms(z[inside], owner, len(sizes)), strength * sizes
+            z[inside] *= np.maximum(1.0 - np.divide(limits, norms, out=np.ones(len(sizes)), where=norms > 0), 0.0)[
+                owner
+            ]
+            excess[inside] = (norms - limits)[owner]
+        return excess
+
+    # --- what the problem is ----------------------------------------------------------------------------------------
+
+    @property
+    def inactive_below(self) -> float:
+        """``C r``: groups that are not zero ask no more of their kernels."""
+        return self.strength * self.l1_ratio
+
+    def value(self, t: Array) -> float:
+        """Return the sum of all norms, times their factors."""
+        t = np.asarray(t, dtype=np.float64)
+        total = self.l1_ratio * float(np.sum(t))
+        for inside, owner, sizes in self._levels(len(t)):
+            total += float(sizes @ _norms(t[inside], owner, len(sizes)))
+        return self.strength * total
+
+    def conjugate(self, u: Array) -> float:
+        """Return 0, or infinity where the dual norm is above the strength."""
+        return 0.0 if self._gauge(u) <= self.strength * (1.0 + OVERSHOOT) else np.inf
+
+    def dual_scale(self, u: Array) -> float:
+        """Return the strength over the dual norm, at most 1."""
+        gauge = self._gauge(u)
+        return 1.0 if gauge <= self.strength else self.strength / gauge
+
+    def strength_max(self, u: Array) -> float:
+        """Return the dual norm at strength 1."""
+        return self._gauge(u)
+
+    def prox(self, t: Array, step: float) -> Array:
+        """Shrink kernels, then groups from the leaves up."""
+        x = np.maximum(np.asarray(t, dtype=np.float64) - step * self.strength * self.l1_ratio, 0.0)
+        for inside, owner, sizes in self._levels(len(x)):
+            norms, limits = _norms(x[inside], owner, len(sizes)), step * self.strength * sizes
+            kept = np.divide(limits, norms, out=np.ones(len(sizes)), where=norms > 0)
+            x[inside] *= np.maximum(1.0 - kept, 0.0)[owner]
+        return x
+
+    def threshold(self, t: Array) -> Array:
+        """Return ``C (r + sum_v c_v / sqrt(n_v))`` over the groups ``v`` of a kernel that are zero.
+
+        Below it everywhere, no group leaves zero.
+        """
+        t = np.asarray(t, dtype=np.float64)
+        slopes = np.full(len(t), self.l1_ratio)
+        for inside, owner, sizes in self._levels(len(t)):
+            zero = _norms(t[inside], owner, len(sizes)) == 0
+            counts = np.maximum(np.bincount(owner, minlength=len(sizes)), 1)
+            slopes[inside] += (zero * sizes / np.sqrt(counts))[owner]
+        return self.strength * slopes
+
+    def excess(self, t: Array, u: Array) -> Array:
+        """Return what groups that are zero leave of ``(u - C r)_+``; kernels of others are held by ``C r`` alone."""
+        t = np.asarray(t, dtype=np.float64)
+        z = np.where(t > 0, 0.0, np.maximum(np.asarray(u) - self.inactive_below, 0.0))
+        for inside, owner, sizes in self._levels(len(t)):
+            zero = _norms(t[inside], owner, len(sizes)) == 0
+            norms, limits = _norms(z[inside], owner, len(sizes)), self.strength * sizes * zero
+            kept = np.divide(limits, norms, out=np.zeros(len(sizes)), where=norms > 0)
+            z[inside] *= np.maximum(1.0 - kept, 0.0)[owner]
+        return z
+
+    # --- derivatives ------------------------------------------------------------------------------------------------
+
+    def derivative(self, t: Array) -> Array:
+        """Return ``C (r + sum_v c_v t_m / ||t_v||)``, with ``c_v`` for groups that are zero."""
+        t = np.asarray(t, dtype=np.float64)
+        slopes = np.full(len(t), self.l1_ratio)
+        for inside, owner, sizes in self._levels(len(t)):
+            norms = _norms(t[inside], owner, len(sizes))[owner]
+            shares = np.divide(t[inside], norms, out=np.ones(len(inside)), where=norms > 0)
+            slopes[inside] += sizes[owner] * shares
+        return self.strength * slopes
+
+    def curvature(self, t: Array) -> tuple[Array, Array]:
+        """Return the diagonal matrix ``C sum_v c_v / ||t_v||``, which is above the second derivatives."""
+        return self._bends(t, exact=False), np.zeros(np.shape(t))
+
+    def second_derivative(self, t: Array) -> Array:
+        """Return ``C sum_v c_v (1 - t_m^2 / ||t_v||^2) / ||t_v||``."""
+        return self._bends(t, exact=True)
+
+    def _bends(self, t: Array, *, exact: bool) -> Array:
+        """Return the diagonal of the second derivatives, or of what is above them; infinite in groups of zero norm."""
+        t = np.asarray(t, dtype=np.float64)
+        bends = np.zeros(len(t))
+        for inside, owner, sizes in self._levels(len(t)):
+            norms = _norms(t[inside], owner, len(sizes))[owner]
+            shares = np.divide(t[inside], norms, out=np.zeros(len(inside)), where=norms > 0)
+            own = np.divide(sizes[owner], norms, out=np.full(len(inside), np.inf), where=norms > 0)
+            bends[inside] += own * (1.0 - shares**2) if exact else own
+        return self.strength * bends
+
+    def hessian(self, t: Array) -> Array:
+        """Return ``C sum_v c_v (I - t_v t_v' / ||t_v||^2) / ||t_v||`` (M, M)."""
+        t = np.asarray(t, dtype=np.float64)
+        whole = np.diag(self._bends(t, exact=False))
+        for inside, owner, sizes in self._levels(len(t)):
+            norms = _norms(t[inside], owner, len(sizes))
+            for v in np.flatnonzero(norms > 0):
+                own = inside[owner == v]
+                unit = t[own] / norms[v]
+                whole[np.ix_(own, own)] -= self.strength * sizes[v] / norms[v] * np.outer(unit, unit)
+        return whole
+
+
+def _norms(values: Array, owner: Array, n_groups: int) -> Array:
+    """Return the Euclidean norm of each group, without overflow."""
+    top = float(np.max(values, initial=0.0))
+    if not top > 0:
+        return np.zeros(n_groups)
+    norms: Array = top * np.sqrt(np.bincount(owner, (values / top) ** 2, minlength=n_groups))
+    return norms
+
+
+def _frozen(groups: Any) -> Any:
+    """Return groups as tuples: pairs of name and content, or texts that kernels are called."""
+    if isinstance(groups, Mapping):
+        return tuple((str(name), _frozen((name,) if own is None else own)) for name, own in groups.items())
+    if isinstance(groups, (str, int)):
+        return (groups,)
+    if not isinstance(groups, (tuple, list)):
+        raise InvalidInputError(
+            "The groups of a tree are a mapping of names to what kernels are called or to groups, such as "
+            f"{{'rna': {{'apoptosis': 'rna apoptosis*'}}, 'clinical': None}}; got {groups!r}."
+        )
+    return tuple((own[0], _frozen(own[1])) if isinstance(own, (tuple, list)) else own for own in groups)
+
+
+def _collect(groups: Any, names: Sequence[str], depth: int, levels: list[list[Array]]) -> Array:
+    """Append every group's kernels, (M,) bool, to those of its level; return the kernels of all of these groups."""
+    found = np.zeros(len(names), dtype=bool)
+    if len(levels) == depth:
+        levels.append([])
+    for _, own in groups:
+        nested = any(isinstance(one, tuple) for one in own)
+        kernels = _collect(own, names, depth + 1, levels) if nested else kernels_called(own, names)
+        levels[depth].append(kernels)
+        found |= kernels
+    return found
+
+
+def _owner_of(groups: Sequence[Array], names: Sequence[Any]) -> Array:
+    """Return the group of each kernel, (M,), -1 for none; refuse two for one."""
+    counts = np.sum(groups, axis=0) if groups else np.zeros(len(names))
+    if np.any(counts > 1):
+        m = int(np.argmax(counts > 1))
+        raise InvalidInputError(
+            f"The kernel {names[m]!r} is in two groups of a tree, neither of which holds the other. Give it to one."
+        )
+    owner = np.full(len(names), -1)
+    for v, group in enumerate(groups):
+        owner[group] = v
+    return owner
