@@ -12,8 +12,8 @@ from tests.support.conic import _clarabel, _conic_loss, _factors, _solved
 
 from manykernels import solve
 from manykernels.objective.problem import Problem
-from manykernels.testing.oracles import losses_at
 from manykernels.testing.problems import SmallProblem
+from manykernels.testing.solver import losses_at
 
 Floats = NDArray[np.float64]
 COUNT = 60
