@@ -192,6 +192,7 @@ def fit_learner(
     if not gram.any() and not problem.loss.couples_samples:
         return _certified(problem, gram, *problem.zero_model(), 0)
     if problem.loss.couples_samples:
+        assert isinstance(gram, np.ndarray), "products alone are for sums over samples"
         return _fit_coupled(problem, gram, warm, tol)
     if isinstance(gram, WeightedProducts):
         return _fit_with_products(problem, gram, warm, tol)
@@ -204,7 +205,7 @@ def fit_learner(
 
 def _fit_coupled(problem: Problem, gram: Array, warm: LearnerFit | None, tol: float) -> LearnerFit:
     """Fit a loss of all samples together: Newton on ``rho = -L'(K rho)``, ``(I + H K) drho = -(rho + L'(K rho))``."""
-    single, bound = _single(problem, np.asarray(gram)), problem.bound
+    single, bound = _single(problem, gram), problem.bound
     rho = np.zeros(problem.n_samples) if warm is None else warm.rho
     best: LearnerFit | None = None
     for steps in range(MOST_STEPS):
