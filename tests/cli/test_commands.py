@@ -511,6 +511,15 @@ def test_pictures_of_inspect(run: Runner, model: Path, tmp_path: Path) -> None:
     assert run("inspect", model, "--plot", tmp_path / "p.doc").code == 1
 
 
+def test_a_model_leaves_as_a_program(run: Runner, model: Path, tmp_path: Path) -> None:
+    done = run("export", model, tmp_path / "model.py")
+    assert (done.code, "Written to" in done.out) == (0, True)
+    assert run("export", model, tmp_path / "model.py").code == 1  # it is there
+    found = run("export", model, tmp_path / "model.py", "--force", "--json").json
+    assert set(found["columns"]) <= set(load_model(model).feature_names_in_)
+    assert run("export", model, tmp_path / "model.doc").code == 1
+
+
 def test_inspect_refuses_other_files(run: Runner, data: Path) -> None:
     done = run("inspect", data, "--json")
     assert (done.code, "is not a model file" in done.json["error"]) == (1, True)

@@ -12,7 +12,7 @@ import pytest
 SOURCE = Path(__file__).parents[2] / "src"
 PACKAGE = SOURCE / "manykernels"
 
-OPTIONAL = {"matplotlib", "skops", "clarabel", "cvxpy", "dask", "finufft", "pyarrow", "openpyxl", "jinja2"}
+OPTIONAL = {"matplotlib", "skops", "clarabel", "cvxpy", "dask", "finufft", "onnx", "pyarrow", "openpyxl", "jinja2"}
 OWN = ("gram.", "factored.", "learners.")
 DEEPEST = 2  # folders below the package
 

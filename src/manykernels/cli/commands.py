@@ -17,7 +17,7 @@ from manykernels.cli.console import running
 from manykernels.cli.demo import run_demo
 from manykernels.cli.explore import run_compare, run_path, run_plan
 from manykernels.cli.fit import FitOptions, run_fit
-from manykernels.cli.inspect import run_inspect, run_report
+from manykernels.cli.inspect import run_export, run_inspect, run_report
 from manykernels.cli.predict import PredictOptions, run_predict
 from manykernels.cli.warm import run_warm
 from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, Parameter
@@ -242,6 +242,20 @@ def inspect_model(
     """Show what a model file holds."""
     with running("inspect", as_json=as_json) as outcome:
         run_inspect(model, plot, force, outcome)
+
+
+@app.command(help="Write a model as a program: .onnx, .sql, .py (NumPy alone) or .csv (a card).", epilog=EPILOG)
+def export(
+    model: ModelFile,
+    output: Annotated[Path, typer.Argument(help="File to write; its ending says what: .onnx, .sql, .py, .csv.")],
+    tol: Annotated[float, typer.Option(min=0.0, help="By how much curves may be missed, as a share of scores.")] = 1e-6,
+    table: Annotated[str, typer.Option(help="Of SQL: the table of the rows.")] = "data",
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write a model as a program that runs without this library."""
+    with running("export", as_json=as_json) as outcome:
+        run_export(model, output, tol, table, force, outcome)
 
 
 @app.command(help="Write a report on a saved model into one HTML file.", epilog=EPILOG)

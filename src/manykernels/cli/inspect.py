@@ -11,7 +11,15 @@ from manykernels.cli.showing import report_tables
 from manykernels.cli.tables import check_new, read_table
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError
-from manykernels.inspection import ConvergenceDisplay, MKLReport, load_model, plot_overview, read_metadata, report
+from manykernels.inspection import (
+    ConvergenceDisplay,
+    MKLReport,
+    export_model,
+    load_model,
+    plot_overview,
+    read_metadata,
+    report,
+)
 from manykernels.inspection.files import save_figure
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -45,6 +53,20 @@ def run_inspect(model: Path, plot: Path | None, force: bool, outcome: Outcome) -
     outcome.show(*report_tables(told, facts))
     if plot is not None:
         outcome.show("", f"Drawn to {plot}")
+
+
+def run_export(model: Path, output: Path, tol: float, table: str, force: bool, outcome: Outcome) -> None:
+    """Write a model as a program that runs without this library."""
+    check_new(output, "OUTPUT", force)
+    told = export_model(load_model(model), output, tol=tol, table=table)
+    outcome.result = {
+        "path": str(told.path),
+        "max_error": told.max_error,
+        "ranges": told.ranges,
+        "columns": list(told.columns),
+    }
+    differ = f"; scores differ by at most {told.max_error:.2g} in its ranges" if told.max_error else ""
+    outcome.show(f"Written to {told.path}: it reads {len(told.columns)} columns{differ}.")
 
 
 def check_picture(plot: Path | None, force: bool) -> None:

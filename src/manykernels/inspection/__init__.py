@@ -24,6 +24,7 @@ from manykernels.inspection.evidence.knockoffs import KnockoffSelection, gaussia
 from manykernels.inspection.evidence.leave_out import leave_one_out_importance
 from manykernels.inspection.evidence.noise import noise_doubt, noise_selection
 from manykernels.inspection.evidence.stability import StabilitySelection, stability_selection
+from manykernels.inspection.export.export import Export, export_model
 from manykernels.inspection.functions.bands import bootstrap_refits
 from manykernels.inspection.functions.shape import ShapeDisplay
 from manykernels.inspection.functions.surface import SurfaceDisplay
@@ -39,6 +40,7 @@ __all__ = [
     "ContributionsDisplay",
     "ConvergenceDisplay",
     "DecompositionDisplay",
+    "Export",
     "GramDisplay",
     "IntervalDisplay",
     "KernelWeightsDisplay",
@@ -55,6 +57,7 @@ __all__ = [
     "compare",
     "conformal_intervals",
     "conformal_sets",
+    "export_model",
     "gaussian_knockoffs",
     "knockoff_selection",
     "leave_one_out_importance",

@@ -1,0 +1,300 @@
+"""Programs as ONNX graphs of double precision, which onnxruntime and others run without this library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from manykernels.exceptions import IncompatibleError
+from manykernels.inspection.export.program import Axis, KernelTerm, Program, Term
+from manykernels.validation.arrays import Array
+
+OPSET, MACHINE_LEARNING_OPSET, IR_VERSION = 17, 3, 8  # of 2022: what runtimes of all years since then read
+
+
+class Graph:
+    """Nodes and constants under construction, each with a name of its own."""
+
+    def __init__(self, helper: Any, numpy_helper: Any) -> None:
+        self.helper, self.numpy_helper = helper, numpy_helper
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self._known: dict[Any, str] = {}
+
+    def constant(self, values: Any, dtype: Any = np.float64) -> str:
+        """Return the name of a constant."""
+        array = np.ascontiguousarray(values, dtype=dtype).reshape(np.shape(values))
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self._known:
+            self._known[key] = f"constant_{len(self.constants)}"
+            self.constants.append(self.numpy_helper.from_array(array, self._known[key]))
+        return self._known[key]
+
+    def texts(self, values: Sequence[str]) -> str:
+        """Return the name of a constant of texts."""
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(self.helper.make_tensor(name, 8, [len(values)], [each.encode() for each in values]))
+        return name
+
+    def __call__(self, operation: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
+        """Add a node and return the name of its output."""
+        name = f"value_{len(self.nodes)}"
+        self.nodes.append(self.helper.make_node(operation, list(inputs), [name], domain=domain, **attributes))
+        return name
+
+    def output(self, name: str, value: str) -> None:
+        """Call a value by the name of an output."""
+        self.nodes.append(self.helper.make_node("Identity", [value], [name]))
+
+    def sum(self, parts: Sequence[str]) -> str:
+        """Return a sum of values of one shape."""
+        return parts[0] if len(parts) == 1 else self("Sum", *parts)
+
+
+def as_onnx(program: Program, about: Sequence[str]) -> bytes:
+    """Return a program as an ONNX model.
+
+    A model of a table takes one input a column, (n, 1): doubles, or texts where the column holds categories (the empty
+    text is a missing value); a model of an array takes ``X``, (n, p) doubles. NaN is a missing number. It returns
+    ``scores`` (n, K), and ``prediction`` (n,) or (n, K), of classifiers with probabilities also ``probabilities``.
+
+    Parameters
+    ----------
+    program : Program
+    about : sequence of str
+        What the model says of itself.
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    ImportError
+        Without the package onnx.
+    IncompatibleError
+        If categories are neither texts nor numbers.
+    """
+    try:
+        from onnx import TensorProto, helper, numpy_helper
+    except ImportError as error:
+        raise ImportError(
+            "Exporting to ONNX needs onnx. Install it with: python -m pip install 'manykernels[onnx]'."
+        ) from error
+    g = Graph(helper, numpy_helper)
+    inputs, columns = _inputs(g, program, helper, TensorProto)
+    n_targets = len(program.intercept)
+    parts = _curves(g, [term for term in program.terms if _is_curve(term)], columns)
+    parts += [_term(g, term, columns) for term in program.terms if not _is_curve(term)]
+    parts += [_kernel(g, part, columns) for part in program.kernels]
+    if parts:
+        total = g("Add", g.sum(parts), g.constant(program.intercept[None]))
+    else:
+        first = inputs[0].name
+        rows = g("Gather", g("Shape", first), g.constant([0], np.int64))
+        shape = g("Concat", rows, g.constant([n_targets], np.int64), axis=0)
+        total = g("Expand", g.constant(program.intercept[None]), shape)
+    g.output("scores", total)
+    outputs = [helper.make_tensor_value_info("scores", TensorProto.DOUBLE, [None, n_targets])]
+    outputs += _predictions(g, program, total, helper, TensorProto)
+    graph = helper.make_graph(g.nodes, "manykernels", inputs, outputs, g.constants)
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("ai.onnx.ml", MACHINE_LEARNING_OPSET)]
+    model = helper.make_model(graph, opset_imports=opsets, producer_name="manykernels", doc_string="\n".join(about))
+    model.ir_version = IR_VERSION
+    return bytes(model.SerializeToString())
+
+
+def _inputs(g: Graph, program: Program, helper: Any, kinds: Any) -> tuple[list[Any], dict[str, str]]:
+    """Return the inputs of the graph, and by which values its nodes know the columns, (n, 1) each."""
+    if not program.named:
+        info = helper.make_tensor_value_info("X", kinds.DOUBLE, [None, program.n_features])
+        places = zip(program.columns, program.positions, strict=True)
+        found = {name: g("Gather", "X", g.constant([at], np.int64), axis=1) for name, at in places}
+        return [info], found
+    names = program.columns or ("unused",)
+    infos = [
+        helper.make_tensor_value_info(name, kinds.STRING if name in _texts(program) else kinds.DOUBLE, [None, 1])
+        for name in names
+    ]
+    return infos, {name: name for name in names}
+
+
+def _texts(program: Program) -> set[str]:
+    """Return the columns that hold texts."""
+    axes = [axis for term in program.terms for axis in term.axes if axis.text]
+    for axis in axes:
+        if not all(isinstance(level, str) for level in axis.levels):
+            raise IncompatibleError(f"Column {axis.column!r} holds texts and numbers; an input of ONNX holds either.")
+    return {axis.column for axis in axes}
+
+
+def _is_curve(term: Term) -> bool:
+    """Tell terms of one column of numbers, which are computed all at once."""
+    return len(term.axes) == 1 and term.axes[0].kind == "pieces"
+
+
+def _curves(g: Graph, terms: Sequence[Term], columns: dict[str, str]) -> list[str]:
+    """Return the sum of all curves, (n, K), by one look-up a coefficient."""
+    if not terms:
+        return []
+    axes = [term.axes[0] for term in terms]
+    values = [columns[axis.column] for axis in axes]
+    x = values[0] if len(values) == 1 else g("Concat", *values, axis=1)
+    cell, inside = _pieces(g, x, axes)
+    offsets = np.cumsum([0, *(axis.n_cells for axis in axes[:-1])])
+    flat = g("Add", cell, g.constant(offsets[None], np.int64))
+    table = np.concatenate([term.coefficients for term in terms])  # (cells, powers, K)
+    sums = []
+    for k in range(table.shape[2]):
+        value = g("Gather", g.constant(table[:, -1, k]), flat)
+        for a in range(table.shape[1] - 2, -1, -1):
+            value = g("Add", g("Mul", value, inside), g("Gather", g.constant(table[:, a, k]), flat))
+        sums.append(g("ReduceSum", value, g.constant([1], np.int64), keepdims=1))
+    return [sums[0] if len(sums) == 1 else g("Concat", *sums, axis=1)]
+
+
+def _pieces(g: Graph, x: str, axes: Sequence[Axis]) -> tuple[str, str]:
+    """Return cells and places in them of columns (n, C) on pieces."""
+    sizes = np.array([axis.n_pieces for axis in axes], dtype=np.float64)
+    lows = np.array([axis.low for axis in axes])
+    steps = (np.array([axis.high for axis in axes]) - lows) / sizes
+    gaps = g("IsNaN", x)
+    scaled = g("Div", g("Sub", x, g.constant(lows[None])), g.constant(steps[None]))
+    scaled = g("Where", gaps, g.constant([[0.0]]), scaled)
+    below, above = g("Less", scaled, g.constant([[0.0]])), g("Greater", scaled, g.constant(sizes[None]))
+    piece = g("Floor", g("Min", g("Max", scaled, g.constant([[0.0]])), g.constant(sizes[None] - 1)))
+    start = g("Where", below, g.constant([[0.0]]), g("Where", above, g.constant(sizes[None]), piece))
+    cell = g("Where", above, g.constant(sizes[None] + 1), piece)
+    cell = g("Where", below, g.constant(sizes[None]), cell)
+    cell = g("Where", gaps, g.constant(sizes[None] + 2), cell)
+    inside = g("Where", gaps, g.constant([[0.0]]), g("Sub", scaled, start))
+    return g("Cast", cell, to=7), inside
+
+
+def _cell(g: Graph, axis: Axis, x: str) -> tuple[str, str | None]:
+    """Return the cell of one column, (n, 1) int64, and where a row is in it, of pieces."""
+    if axis.kind == "pieces":
+        return _pieces(g, x, [axis])
+    n = axis.n_cells
+    if axis.text:
+        keys = [*axis.levels, ""]
+        found = [*range(n - 2), n - 1]
+        if "" in axis.levels:
+            keys, found = keys[:-1], found[:-1]
+        encoded = g("LabelEncoder", x, domain="ai.onnx.ml", keys_strings=keys, values_int64s=found, default_int64=n - 2)
+        return encoded, None
+    gaps = g("IsNaN", x)
+    if axis.kind == "steps":
+        reached = g("Cast", g("GreaterOrEqual", x, g.constant(np.array([axis.edges]))), to=7)
+        cell = g("ReduceSum", reached, g.constant([1], np.int64), keepdims=1)
+    elif axis.levels:
+        equal = g("Cast", g("Equal", x, g.constant(np.array([axis.levels], dtype=np.float64))), to=7)
+        places = g("Mul", equal, g.constant(np.arange(n - 2)[None] - (n - 2), np.int64))
+        cell = g("Add", g("ReduceSum", places, g.constant([1], np.int64), keepdims=1), g.constant([[n - 2]], np.int64))
+    else:
+        cell = g("Cast", gaps, to=7)
+    return g("Where", gaps, g.constant([[n - 1]], np.int64), cell), None
+
+
+def _term(g: Graph, term: Term, columns: dict[str, str]) -> str:
+    """Return what a term of any columns adds to the scores, (n, K)."""
+    flat = ""
+    powers: list[str | None] = [None]
+    for axis in term.axes:
+        cell, inside = _cell(g, axis, columns[axis.column])
+        flat = cell if not flat else g("Add", g("Mul", flat, g.constant([[axis.n_cells]], np.int64)), cell)
+        if inside is None:
+            continue
+        own: list[str | None] = [None, inside]
+        while len(own) < axis.degree:
+            own.append(g("Mul", str(own[-1]), inside))
+        powers = [b if a is None else a if b is None else g("Mul", a, b) for a in powers for b in own]
+    flat = g("Squeeze", flat, g.constant([1], np.int64))
+    parts = []
+    for place, power in enumerate(powers):
+        values = g("Gather", g.constant(term.coefficients[:, place]), flat)
+        parts.append(values if power is None else g("Mul", values, power))
+    return g.sum(parts)
+
+
+def _kernel(g: Graph, part: KernelTerm, columns: dict[str, str]) -> str:
+    """Return what a kernel of many columns adds to the scores, (n, K)."""
+    values = [columns[name] for name in part.columns]
+    x = values[0] if len(values) == 1 else g("Concat", *values, axis=1)
+    points = g("Div", g("Sub", x, g.constant(part.means[None])), g.constant(part.scales[None]))
+    gaps = g("IsNaN", points)
+    clean = g("Where", gaps, g.constant([[0.0]]), points)
+    matrix = _matrix(g, part.kernel, clean, part.points)
+    found = g("Add", g("MatMul", matrix, g.constant(part.coefficients)), g.constant(part.offsets[None]))
+    lost = g("ReduceMax", g("Cast", gaps, to=11), axes=[1], keepdims=1)
+    instead = 0.0 if part.masks else np.nan
+    return g("Where", g("Greater", lost, g.constant([[0.5]])), g.constant([[instead]]), found)
+
+
+def _matrix(g: Graph, kernel: dict[str, Any], x: str, points: Array) -> str:
+    """Return kernel values between rows and points, (n, r)."""
+    name, inner = kernel["kernel"], g("MatMul", x, g.constant(points.T))
+    if name == "linear":
+        return inner
+    if name == "polynomial":
+        base = g("Add", g("Mul", inner, g.constant(float(kernel["scale"]))), g.constant(float(kernel["offset"])))
+        value = base
+        for _ in range(int(kernel["degree"]) - 1):
+            value = g("Mul", value, base)
+        return value
+    own = g("ReduceSum", g("Mul", x, x), g.constant([1], np.int64), keepdims=1)
+    squares = g("Sub", g("Add", own, g.constant((points**2).sum(axis=1)[None])), g("Mul", inner, g.constant(2.0)))
+    squares = g("Max", squares, g.constant([[0.0]]))
+    if name == "gaussian":
+        return g("Exp", g("Mul", squares, g.constant(-0.5)))
+    r = g("Min", g("Sqrt", g("Mul", squares, g.constant(2.0 * kernel["nu"]))), g.constant([[1e3]]))
+    value = g("Exp", g("Neg", r))
+    if kernel["nu"] == 0.5:
+        return value
+    factor = g("Add", r, g.constant(1.0))
+    if kernel["nu"] == 2.5:
+        factor = g("Add", factor, g("Div", g("Mul", r, r), g.constant(3.0)))
+    return g("Mul", value, factor)
+
+
+def _predictions(g: Graph, program: Program, scores: str, helper: Any, kinds: Any) -> list[Any]:
+    """Add what the scores predict to the graph, and return the outputs."""
+    if program.classes is None:
+        value = g("Exp", scores) if program.link == "exp" else scores
+        if program.link == "sort":
+            n = len(program.intercept)
+            ordered, places = f"ordered_{len(g.nodes)}", f"places_{len(g.nodes)}"
+            count = g.constant([n], np.int64)
+            g.nodes.append(helper.make_node("TopK", [value, count], [ordered, places], axis=1, largest=0, sorted=1))
+            value = ordered
+        shape = [None] if program.single else [None, len(program.intercept)]
+        g.output("prediction", g("Squeeze", value, g.constant([1], np.int64)) if program.single else value)
+        return [helper.make_tensor_value_info("prediction", kinds.DOUBLE, shape)]
+    if program.single:
+        first = g("Squeeze", scores, g.constant([1], np.int64))
+        place = g("Cast", g("Greater", first, g.constant(0.0)), to=7)
+    else:
+        place = g("ArgMax", scores, axis=1, keepdims=0)
+    texts = not all(isinstance(label, (int, np.integer)) for label in program.classes)
+    labels = (
+        g.texts([str(label) for label in program.classes]) if texts else g.constant(program.classes, dtype=np.int64)
+    )
+    g.output("prediction", g("Gather", labels, place))
+    outputs = [helper.make_tensor_value_info("prediction", kinds.STRING if texts else kinds.INT64, [None])]
+    if program.probabilities:
+        g.output("probabilities", _probabilities(g, program, scores))
+        shape = [None, len(program.classes)]
+        outputs.append(helper.make_tensor_value_info("probabilities", kinds.DOUBLE, shape))
+    return outputs
+
+
+def _probabilities(g: Graph, program: Program, scores: str) -> str:
+    """Return the probabilities of all classes, (n, n_classes)."""
+    if program.probabilities == "sigmoid":
+        return g("Concat", g("Sigmoid", g("Neg", scores)), g("Sigmoid", scores), axis=1)
+    if program.probabilities == "softmax":
+        return g("Softmax", scores, axis=1)
+    each = g("Sigmoid", scores)
+    return g("Div", each, g("ReduceSum", each, g.constant([1], np.int64), keepdims=1))
