@@ -13,7 +13,7 @@ import pytest
 from manykernels import MKLClassifierCV, load_model, save_model
 from manykernels.cli import app
 from manykernels.cli import fit as module
-from manykernels.cli.views import read_views
+from manykernels.cli.fit import read_views
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection import read_metadata
 from manykernels.solvers import Status

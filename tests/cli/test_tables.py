@@ -13,8 +13,7 @@ import pytest
 
 from manykernels import InvalidInputError
 from manykernels.cli import tables
-from manykernels.cli.features import usable_features
-from manykernels.cli.tables import identifiers, read_table, write_table
+from manykernels.cli.tables import identifiers, read_table, usable_features, write_table
 from manykernels.cli.targets import split_columns
 from manykernels.kernels.tables.encoding import Encoding
 from manykernels.kernels.tables.kinds import kind_of

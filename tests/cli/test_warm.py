@@ -22,8 +22,7 @@ def test_what_is_compiled_is_counted_and_what_is_there_is_not() -> None:
 
 
 def test_a_second_time_nothing_is_left_to_compile(run: Callable[..., Any]) -> None:
-    first, second = run("warm", "--json"), run("warm", "--json")
+    first, second = run("warm", "--json"), run("warm")
     assert first.code == second.code == 0
     assert set(first.json["compiled"]) == set(fits())
-    assert set(second.json["compiled"].values()) == {0}
-    assert "All loops had been compiled before." in run("warm").out
+    assert second.out == "All loops had been compiled before.\n"
