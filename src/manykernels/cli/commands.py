@@ -218,16 +218,7 @@ def predict(
     as_json: Json = False,
 ) -> None:
     """Predict the rows of a table with a saved model."""
-    options = PredictOptions(
-        model=model,
-        data=data,
-        output=output,
-        proba=proba,
-        at=tuple(at or ()),
-        ids=tuple(ids or ()),
-        force=force,
-        chunk_rows=chunk_rows,
-    )
+    options = PredictOptions(model, data, output, proba, tuple(at or ()), tuple(ids or ()), force, chunk_rows)
     with running("predict", as_json=as_json) as outcome:
         run_predict(options, outcome)
 

@@ -18,8 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from manykernels.cli.console import Outcome, errors, fact_table, printable, verbosity
-from manykernels.cli.showing import solution_facts, weights_table
+from manykernels.cli.console import Outcome, errors, fact_table, printable, solution_facts, verbosity, weights_table
 from manykernels.datasets import load_bundled
 from manykernels.estimators import MKLClassifier
 from manykernels.inspection import ConvergenceDisplay, MKLReport, plot_overview, predictive_importance, save_model

@@ -12,11 +12,10 @@ from rich.table import Table
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
 from manykernels.cli.console import Outcome, fact_table, printable, verbosity
-from manykernels.cli.fit import FitOptions, estimator_for, read_samples
+from manykernels.cli.fit import FitOptions, bank_for, estimator_for, read_samples
 from manykernels.cli.inspect import check_picture
 from manykernels.cli.tables import check_new, write_table
 from manykernels.cli.targets import SURVIVAL, Samples
-from manykernels.cli.views import bank_for
 from manykernels.estimators import regularization_path
 from manykernels.estimators.parameters import DEFAULT_LOSS, PARAMETERS, check_parameters, shape_of
 from manykernels.estimators.selection.path import RegularizationPath

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from manykernels.cli.console import Outcome, stage
+from manykernels.cli.console import Outcome, report_tables, stage
 from manykernels.cli.predict import features_of, rows_of_fit
-from manykernels.cli.showing import report_tables
 from manykernels.cli.tables import check_new, read_table
 from manykernels.estimators.supervised.base import BaseMKL
 from manykernels.exceptions import InvalidInputError

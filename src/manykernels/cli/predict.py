@@ -13,13 +13,12 @@ import pandas as pd
 import typer
 from sklearn.base import is_classifier
 
-from manykernels.cli.console import Outcome, errors, printable, stage
-from manykernels.cli.features import check_entries
-from manykernels.cli.showing import score_facts
+from manykernels.cli.console import Outcome, errors, printable, score_facts, stage
 from manykernels.cli.tables import (
     PARQUET,
     as_csv,
     check_columns,
+    check_entries,
     check_new,
     quoted,
     read_chunks,

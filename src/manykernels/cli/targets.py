@@ -11,8 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_complex_dtype, is_numeric_dtype
 
-from manykernels.cli.features import usable_features
-from manykernels.cli.tables import check_columns, identifiers, quoted
+from manykernels.cli.tables import check_columns, identifiers, quoted, usable_features
 from manykernels.exceptions import InvalidInputError
 from manykernels.objective import survival_array
 

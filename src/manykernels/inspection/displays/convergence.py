@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.plotting import (
@@ -31,6 +32,9 @@ from manykernels.inspection.displays.plotting import (
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.inspection.reports.report import GAP
 from manykernels.solvers import Solution
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 MOST_NAMED = 10  # runs with a color and a name; the others are gray
 LABELS = {
@@ -102,7 +106,7 @@ class ConvergenceDisplay(Display):
         return cls(history=pd.concat(frames, ignore_index=True), tol=tol)
 
     @classmethod
-    def from_estimator(cls, estimator: Any) -> Self:
+    def from_estimator(cls, estimator: BaseEstimator) -> Self:
         """Take the histories of a fitted estimator, one a class or output, with its ``tol`` if that is of the gap.
 
         Parameters
@@ -134,7 +138,7 @@ class ConvergenceDisplay(Display):
     def _size(self, **options: Any) -> tuple[float, float]:
         return 6.5, 4.0
 
-    def _draw(self, ax: Any, *, x: str = "elapsed_s", annotate: bool = False, **line_style: Any) -> None:
+    def _draw(self, ax: Axes, *, x: str = "elapsed_s", annotate: bool = False, **line_style: Any) -> None:
         """Draw the gap, which a log axis cannot show at zero: such points are drawn at the lower edge."""
         if x not in LABELS:
             raise InvalidInputError(f"x must be one of {', '.join(LABELS)}, got {x!r}.")
@@ -161,7 +165,7 @@ class ConvergenceDisplay(Display):
         positive = gaps[gaps > 0]
         return float(positive.min()) / 10 if len(positive) else 1e-16
 
-    def _finish(self, ax: Any, x: str, n_runs: int, annotate: bool) -> None:
+    def _finish(self, ax: Axes, x: str, n_runs: int, annotate: bool) -> None:
         if self.tol is not None:
             ax.axhline(self.tol, color=ink_of(ax).muted, linestyle="--", linewidth=1, zorder=1)
             ax.annotate(
@@ -179,7 +183,7 @@ class ConvergenceDisplay(Display):
         # A legend and long labels, such as 0.0025 seconds, leave a small picture room for few of them.
         ax.locator_params(axis="x", nbins=max(1, min(6, int(inches_of(ax)[0] / 1.5))))
 
-    def _annotate(self, ax: Any, run: pd.DataFrame, x: str) -> None:
+    def _annotate(self, ax: Axes, run: pd.DataFrame, x: str) -> None:
         """Write numbers of active kernels beside the points, of those that stand apart; the last always has one."""
         gaps, (width, height) = run["relative_gap"].clip(lower=self._floor()), inches_of(ax)
         across = run[x].to_numpy() / (float(run[x].max()) or 1.0) * width * POINTS_AN_INCH

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 
 from manykernels.exceptions import InvalidInputError
@@ -35,6 +36,9 @@ from manykernels.inspection.displays.plotting import (
 )
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import check_count
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Array = NDArray[Any]
 
@@ -72,7 +76,7 @@ class DecompositionDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, *, samples: Sequence[int] | None = None, top: int = 8, target: Any = None
+        cls, estimator: BaseEstimator, X: Any, *, samples: Sequence[int] | None = None, top: int = 8, target: Any = None
     ) -> Self:
         """Decompose the scores of some rows.
 
@@ -118,7 +122,7 @@ class DecompositionDisplay(Display):
     def _size(self, **options: Any) -> tuple[float, float]:
         return 9.0, 1.4 + 0.4 * max(4, len(self.contributions))
 
-    def _draw(self, ax: Any, **bar_style: Any) -> None:
+    def _draw(self, ax: Axes, **bar_style: Any) -> None:
         """Draw one bar a sample."""
         places, ink = np.arange(len(self.contributions)), ink_of(ax)
         ends = {True: np.zeros(len(places)), False: np.zeros(len(places))}
@@ -136,7 +140,7 @@ class DecompositionDisplay(Display):
         ax.plot(self.contributions.sum(axis=1), places, "D", label="score", **mark)
         self._finish(ax, places)
 
-    def _finish(self, ax: Any, places: Array) -> None:
+    def _finish(self, ax: Axes, places: Array) -> None:
         ax.axvline(0, color=ink_of(ax).text, linewidth=0.8)
         ax.set_yticks(places, [cut_text(plain(str(label)), 20) for label in self.contributions.index])
         ax.invert_yaxis()
@@ -147,7 +151,7 @@ class DecompositionDisplay(Display):
         clean(ax, grid="x")
 
 
-def for_target(estimator: Any, parts: Array, target: Any) -> tuple[Array, float]:
+def for_target(estimator: BaseEstimator, parts: Array, target: Any) -> tuple[Array, float]:
     """Return the contributions (M, n) to one target, and its intercept."""
     if parts.ndim == 2:
         if target is not None:
@@ -212,7 +216,7 @@ class ContributionsDisplay(Display):
     target: str = ""
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, *, top: int = 12, target: Any = None) -> Self:
+    def from_estimator(cls, estimator: BaseEstimator, X: Any, *, top: int = 12, target: Any = None) -> Self:
         """Decompose the scores of all rows.
 
         Parameters
@@ -257,7 +261,7 @@ class ContributionsDisplay(Display):
     def _size(self, **options: Any) -> tuple[float, float]:
         return 7.0, 1.3 + 0.36 * max(4, self.contributions.shape[1] + 1)
 
-    def _draw(self, ax: Any, **point_style: Any) -> None:
+    def _draw(self, ax: Axes, **point_style: Any) -> None:
         """Draw a point for each sample (for 500 of them at most), and a bar from the 5th to the 95th of a hundred."""
         shown = self.contributions.iloc[:, : max(1, rows_that_fit(ax) - 1)]
         drawn = shown.iloc[np.unique(np.linspace(0, len(shown) - 1, min(MOST_POINTS, len(shown))).astype(int))]
@@ -272,7 +276,7 @@ class ContributionsDisplay(Display):
         ax.plot(middle, places, "|", color=ink.text, markersize=9, markeredgewidth=2)
         self._finish(ax, list(shown.columns))
 
-    def _finish(self, ax: Any, names: list[Any]) -> None:
+    def _finish(self, ax: Axes, names: list[Any]) -> None:
         name_rows(ax, names, self.n_active - len(names))
         ax.axvline(0, color=ink_of(ax).muted, linewidth=0.8, zorder=0)
         of = f" of {plain(cut_text(self.target, 24))}" if self.target else ""
@@ -333,7 +337,9 @@ class WaterfallDisplay(Display):
     n_others: int = 0
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, *, sample: int = 0, top: int = 10, target: Any = None) -> Self:
+    def from_estimator(
+        cls, estimator: BaseEstimator, X: Any, *, sample: int = 0, top: int = 10, target: Any = None
+    ) -> Self:
         """Decompose the score of one row.
 
         Parameters
@@ -383,7 +389,7 @@ class WaterfallDisplay(Display):
     def _size(self, **options: Any) -> tuple[float, float]:
         return 7.0, 1.4 + 0.32 * (len(self.steps) + 1)
 
-    def _draw(self, ax: Any, **bar_style: Any) -> None:
+    def _draw(self, ax: Axes, **bar_style: Any) -> None:
         """Draw the steps from the top down: blue raises the score, orange lowers it."""
         steps, n_others = self._fitting(rows_that_fit(ax) - 1)
         values = steps["contribution"].to_numpy()
@@ -406,7 +412,7 @@ class WaterfallDisplay(Display):
         n_others = self.n_others + int((rest["name"] != OTHERS).sum())
         return pd.concat([kept, joined], ignore_index=True), n_others
 
-    def _finish(self, ax: Any, labels: list[str], values: list[float]) -> None:
+    def _finish(self, ax: Axes, labels: list[str], values: list[float]) -> None:
         ink = ink_of(ax)
         ax.set_yticks(range(len(labels)), labels)
         ax.set_ylim(len(labels) - 0.4, -0.6)

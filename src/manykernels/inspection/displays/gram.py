@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,9 @@ from manykernels.inspection.displays.plotting import (
 from manykernels.kernels import KernelBank
 from manykernels.validation.arrays import check_count
 from manykernels.validation.gram import check_square_kernel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Which kernels say the same, and which say something about the target: centered alignments as a heat map.
 
@@ -136,7 +139,7 @@ class AlignmentDisplay(Display):
         side = max(3.2, 0.24 * (len(self.alignments) + 1))
         return 4.4 + side, 1.0 + side
 
-    def _draw(self, ax: Any, *, cmap: str = "viridis", colorbar: bool = True) -> None:
+    def _draw(self, ax: Axes, *, cmap: str = "viridis", colorbar: bool = True) -> None:
         """Draw the alignments, with numbers while there is room for them."""
         # Labels and colorbar leave about half of the width for the square.
         most = min(rows_that_fit(ax), max(2, int(0.5 * inches_of(ax)[0] * POINTS_AN_INCH / font_points())))
@@ -145,13 +148,16 @@ class AlignmentDisplay(Display):
         image = ax.imshow(values, cmap=cmap, vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
         if len(values) <= FEW_CELLS and 0.5 * min(inches_of(ax)) / len(values) > 0.2:
             for row, column in np.ndindex(*values.shape):
-                style = {"color": "black" if values[row, column] > 0.6 else "white", "fontsize": "x-small"}
+                style: dict[str, Any] = {
+                    "color": "black" if values[row, column] > 0.6 else "white",
+                    "fontsize": "x-small",
+                }
                 ax.text(column, row, f"{values[row, column]:.2f}", ha="center", va="center", **style)
         self._label(ax, shown)
         if colorbar:
             ax.figure.colorbar(image, ax=ax, label="centered alignment", shrink=0.8, pad=0.02)
 
-    def _label(self, ax: Any, shown: pd.DataFrame) -> None:
+    def _label(self, ax: Axes, shown: pd.DataFrame) -> None:
         labels = cut_labels(shown.index, 4 * letters_that_fit(ax) // 5)
         ax.set_yticks(range(len(labels)), labels)
         ax.set_xticks([])  # the same as the rows
@@ -295,7 +301,7 @@ class GramDisplay(Display):
     def _size(self, **options: Any) -> tuple[float, float]:
         return 5.6, 4.8
 
-    def _draw(self, ax: Any, *, cmap: str = "viridis", colorbar: bool = True) -> None:
+    def _draw(self, ax: Axes, *, cmap: str = "viridis", colorbar: bool = True) -> None:
         """Draw the matrix."""
         # A few far samples, or the diagonal, would leave the rest in one color.
         low, high = np.quantile(self.values, OUTSIDE), np.quantile(self.values, 1 - OUTSIDE)
@@ -308,7 +314,7 @@ class GramDisplay(Display):
                 image, ax=ax, label="kernel value", shrink=0.8, pad=0.02, extend="both" if limits else "neither"
             )
 
-    def _label(self, ax: Any) -> None:
+    def _label(self, ax: Axes) -> None:
         ax.set_xticks([])
         ax.set_yticks([])
         sorted_by = f", sorted by {self.ordered_by}" if self.ordered_by else ""

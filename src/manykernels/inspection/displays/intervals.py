@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,9 @@ from manykernels.inspection.displays.plotting import (
     write,
 )
 from manykernels.validation.arrays import check_count
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 NAMES, VALUES, SPREADS = ("name", "method"), ("importance", "score", "value"), ("standard_error", "std")
 NORMAL = 1.96  # standard errors to each side, for 95 %
@@ -115,7 +118,7 @@ class IntervalDisplay(Display):
     def _size(self, **options: Any) -> tuple[float, float]:
         return 6.0, 0.8 + 0.5 * max(len(self.intervals) + (self.n_more > 0), 3)
 
-    def _draw(self, ax: Any, **line_style: Any) -> None:
+    def _draw(self, ax: Axes, **line_style: Any) -> None:
         """Draw dots and lines."""
         shown = self.intervals.head(max(2, rows_that_fit(ax) // 2))
         blue, places = color_of(ax, BLUE), np.arange(len(shown))
@@ -139,6 +142,6 @@ def _lines(name: Any, most: int) -> str:
     return plain("\n".join([*lines[: MOST_LINES - 1], cut_text(" ".join(lines[MOST_LINES - 1 :]), most)]).strip())
 
 
-def _rest(ax: Any, n_names: int) -> list[str]:
+def _rest(ax: Axes, n_names: int) -> list[str]:
     """Return the line on what is left out, if there is one."""
     return [label.get_text() for label in ax.get_yticklabels()[n_names:]]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 
 from manykernels.exceptions import InvalidInputError
 
@@ -21,7 +21,7 @@ def target_column(frame: pd.DataFrame) -> str | None:
     return next((name for name in TARGET_COLUMNS if name in frame.columns), None)
 
 
-def kernel_table(estimator: Any, target: Any = None) -> pd.DataFrame:
+def kernel_table(estimator: BaseEstimator, target: Any = None) -> pd.DataFrame:
     """Return name, kernel, columns, weight, norm and share of every kernel."""
     frame = estimator.weights_frame(active_only=False)
     column = target_column(frame)
@@ -35,12 +35,12 @@ def kernel_table(estimator: Any, target: Any = None) -> pd.DataFrame:
     return table.loc[list(estimator.kernel_names_)].reset_index()
 
 
-def known_targets(estimator: Any) -> list[Any]:
+def known_targets(estimator: BaseEstimator) -> list[Any]:
     """Return what the classes or outputs are called, of a model that has several; else nothing."""
     return np.asarray(estimator._target_labels()).tolist() if np.ndim(estimator.intercept_) else []
 
 
-def target_position(estimator: Any, target: Any) -> int:
+def target_position(estimator: BaseEstimator, target: Any) -> int:
     """Return which one of several targets is meant; outputs with names may also be given by number."""
     known = known_targets(estimator)
     if not known:
@@ -52,7 +52,7 @@ def target_position(estimator: Any, target: Any) -> int:
     raise InvalidInputError(f"Choose one of several targets: target must be one of {known[:20]}, got {target!r}.")
 
 
-def effect_of(estimator: Any, target: Any = None) -> str:
+def effect_of(estimator: BaseEstimator, target: Any = None) -> str:
     """Return what a positive part of the score speaks for: of a classifier a class, by its name."""
     if is_classifier(estimator):
         labels = np.asarray(estimator.classes_).tolist()
@@ -63,7 +63,7 @@ def effect_of(estimator: Any, target: Any = None) -> str:
     return "added to the score" + (f" of {target}" if target is not None else "")
 
 
-def target_table(estimator: Any, value: str) -> pd.DataFrame:
+def target_table(estimator: BaseEstimator, value: str) -> pd.DataFrame:
     """Return one value of every kernel (rows, in the order of the bank) for every class or output (columns)."""
     frame = estimator.weights_frame(active_only=False)
     column = target_column(frame)
@@ -86,20 +86,20 @@ def place_and_kind(name: str, kernel: str, columns: str) -> tuple[str, str]:
     return (columns, kernel) if columns else (name, kernel)
 
 
-def places_and_kinds(estimator: Any, table: pd.DataFrame) -> list[tuple[str, str]]:
+def places_and_kinds(estimator: BaseEstimator, table: pd.DataFrame) -> list[tuple[str, str]]:
     """Return where each kernel acts and what it is; a kernel of every column acts on ``"all"``."""
     every = ", ".join(known_features(estimator))
     pairs = [place_and_kind(*row) for row in table[["name", "kernel", "columns"]].itertuples(index=False)]
     return [("all" if place == every and ", " in every else place, kind) for place, kind in pairs]
 
 
-def known_features(estimator: Any) -> list[str]:
+def known_features(estimator: BaseEstimator) -> list[str]:
     """Return the names of the columns of X."""
     names = getattr(estimator, "feature_names_in_", None)
     return [str(name) for name in names] if names is not None else [f"x{j}" for j in range(estimator.n_features_in_)]
 
 
-def groups_of(estimator: Any, table: pd.DataFrame, by: str) -> list[list[str]]:
+def groups_of(estimator: BaseEstimator, table: pd.DataFrame, by: str) -> list[list[str]]:
     """Return, for each kernel, the names under which ``by`` counts it: one, or a feature for each of its columns."""
     if by not in BY:
         raise InvalidInputError(f"by must be one of {', '.join(BY)}, got {by!r}.")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator
 
 from manykernels.estimators.selection.path import RegularizationPath
 from manykernels.exceptions import InvalidInputError
@@ -32,6 +33,9 @@ from manykernels.inspection.displays.plotting import (
 )
 from manykernels.inspection.pipelines import last_step
 from manykernels.validation.arrays import check_count
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # How the strength of the penalty was chosen: the score of the folds against it.
 
@@ -81,7 +85,7 @@ class CVCurveDisplay(Display):
     scoring: str = "score"
 
     @classmethod
-    def from_estimator(cls, estimator: Any) -> Self:
+    def from_estimator(cls, estimator: BaseEstimator) -> Self:
         """Take the candidates of a fitted search.
 
         Parameters
@@ -112,7 +116,7 @@ class CVCurveDisplay(Display):
     def _size(self, **options: Any) -> tuple[float, float]:
         return 7.0, 4.2
 
-    def _draw(self, ax: Any) -> None:
+    def _draw(self, ax: Axes) -> None:
         """Draw a curve for each mixture, strong penalties on the left, and mark the choice."""
         ink, chosen = ink_of(ax), self.results.iloc[self.chosen]
         best = self.results.groupby("curve", sort=False)["mean_score"].max()
@@ -141,7 +145,7 @@ class CVCurveDisplay(Display):
         )
         self._finish(ax, len(best) - len(curves))
 
-    def _finish(self, ax: Any, n_left_out: int) -> None:
+    def _finish(self, ax: Axes, n_left_out: int) -> None:
         ax.set_xscale("log")
         log_ticks(ax)
         ax.invert_xaxis()
@@ -152,7 +156,7 @@ class CVCurveDisplay(Display):
         clean(ax, grid="y")
         legend_beside(ax, n_left_out, "")
 
-    def _numbers(self, ax: Any) -> None:
+    def _numbers(self, ax: Axes) -> None:
         """Write the mean number of active kernels of the chosen curve above the axes."""
         curve = self.results.iloc[self.chosen]["curve"]
         part = self.results[self.results["curve"] == curve].sort_values("alpha", ascending=False)
@@ -169,7 +173,7 @@ class CVCurveDisplay(Display):
             ax.annotate(text, (row["alpha"], 1.01), xycoords=("data", "axes fraction"), annotation_clip=False, **style)
 
 
-def _score_of(estimator: Any) -> str:
+def _score_of(estimator: BaseEstimator) -> str:
     """Return what the scores of the folds are called."""
     if estimator.scoring is not None:
         return estimator.scoring if isinstance(estimator.scoring, str) else "score"
@@ -261,7 +265,7 @@ class PathDisplay(Display):
     def _size(self, **options: Any) -> tuple[float, float]:
         return 8.0, 4.6
 
-    def _draw(self, ax: Any) -> None:
+    def _draw(self, ax: Axes) -> None:
         """Draw the curves, strong penalties on the left."""
         from matplotlib.collections import LineCollection
 
@@ -275,7 +279,7 @@ class PathDisplay(Display):
             ax.plot(self.values.index, self.values[self.named[number]], label=label, **style)
         self._decorate(ax, others.shape[1])
 
-    def _decorate(self, ax: Any, n_others: int) -> None:
+    def _decorate(self, ax: Axes, n_others: int) -> None:
         ax.set_xscale("log")
         ax.autoscale_view()
         log_ticks(ax)

@@ -7,9 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from math import ceil, floor, log10
 from textwrap import fill
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pandas as pd
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
 
 # Okabe and Ito's colors without black and yellow, which one of a light and a dark page would swallow. The six are told
 # apart with any color vision; a seventh class gets the first color in another style.
@@ -71,7 +75,7 @@ class Display:
         """
         return pd.DataFrame(getattr(self, fields(self)[0].name)).copy()  # type: ignore[arg-type]
 
-    def plot(self, ax: Any = None, **options: Any) -> Self:
+    def plot(self, ax: Axes | None = None, **options: Any) -> Self:
         """Draw into given or new axes.
 
         Parameters
@@ -104,7 +108,7 @@ def require_matplotlib(what: str) -> None:
         ) from error
 
 
-def axes_of(ax: Any, what: str, size: tuple[float, float]) -> Any:
+def axes_of(ax: Axes | None, what: str, size: tuple[float, float]) -> Any:
     """Return ``ax``, or the axes of a new figure of ``size`` inches."""
     require_matplotlib(what)
     if ax is not None:
@@ -114,7 +118,7 @@ def axes_of(ax: Any, what: str, size: tuple[float, float]) -> Any:
     return pyplot.subplots(figsize=size, layout="constrained")[1]
 
 
-def ink_of(ax: Any) -> Ink:
+def ink_of(ax: Axes) -> Ink:
     """Return colors that can be read on these axes, light or dark."""
     from matplotlib.colors import to_rgb
 
@@ -129,7 +133,7 @@ def mixed(color: Sequence[float], other: Sequence[float], share: float) -> tuple
     return tuple(share * one + (1 - share) * two for one, two in zip(color, other, strict=True))
 
 
-def color_of(ax: Any, number: int) -> Any:
+def color_of(ax: Axes, number: int) -> Any:
     """Return the color of a class or kernel by its number, a little lighter on a dark page."""
     from matplotlib.colors import to_rgb
 
@@ -176,7 +180,7 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def name_rows(ax: Any, names: Iterable[Any], rest: int) -> None:
+def name_rows(ax: Axes, names: Iterable[Any], rest: int) -> None:
     """Write names beside rows from the top down, and below them, without a mark, how many rows are not shown."""
     labels = cut_labels(names, letters_that_fit(ax))
     ax.set_yticks(range(len(labels) + (rest > 0)), [*labels, *([and_more(rest)] if rest > 0 else [])])
@@ -199,34 +203,34 @@ def font_points() -> float:
     return float(FontProperties(size=rcParams["ytick.labelsize"]).get_size_in_points())
 
 
-def inches_of(ax: Any) -> tuple[float, float]:
+def inches_of(ax: Axes) -> tuple[float, float]:
     """Return width and height of the axes."""
     box, (width, height) = ax.get_position(), size_of(ax.figure)
     return float(box.width * width), float(box.height * height)
 
 
-def size_of(figure: Any) -> tuple[float, float]:
+def size_of(figure: Figure | SubFigure) -> tuple[float, float]:
     """Return width and height in inches of a figure, or of a part of one."""
     return float(figure.bbox.width / figure.dpi), float(figure.bbox.height / figure.dpi)
 
 
-def rows_that_fit(ax: Any, reserved: float = 0.0) -> int:
+def rows_that_fit(ax: Axes, reserved: float = 0.0) -> int:
     """Return how many lines of text fit one below the other beside ``reserved`` inches, at least two."""
     return max(2, int((inches_of(ax)[1] - reserved) * POINTS_AN_INCH / (LINE_HEIGHT * font_points())))
 
 
-def letters_that_fit(ax: Any, share: float = LABEL_SHARE) -> int:
+def letters_that_fit(ax: Axes, share: float = LABEL_SHARE) -> int:
     """Return how many letters fit into a share of the width of the axes, within what is readable."""
     letters = int(share * inches_of(ax)[0] * POINTS_AN_INCH / (LETTER_WIDTH * font_points()))
     return min(LONGEST_LABEL, max(SHORTEST_LABEL, letters))
 
 
-def legend_letters(ax: Any) -> int:
+def legend_letters(ax: Axes) -> int:
     """Return how many letters a legend beside the axes may have a line, so that it does not crowd them out."""
     return min(32, max(14, int(0.25 * size_of(ax.figure)[0] * POINTS_AN_INCH / 4.5)))
 
 
-def write(ax: Any, *, title: str | None = None, xlabel: str | None = None, **style: Any) -> None:
+def write(ax: Axes, *, title: str | None = None, xlabel: str | None = None, **style: Any) -> None:
     """Set title or label of the axes, on several lines where they are narrow."""
     width = 0.9 * inches_of(ax)[0] * POINTS_AN_INCH / (LETTER_WIDTH * font_points())
     if title is not None:
@@ -235,7 +239,7 @@ def write(ax: Any, *, title: str | None = None, xlabel: str | None = None, **sty
         ax.set_xlabel(fill(xlabel, max(16, int(width))), **style)
 
 
-def log_ticks(ax: Any, share: float = 0.6) -> None:
+def log_ticks(ax: Axes, share: float = 0.6) -> None:
     """Write 1, 2, 5 or powers of ten below a logarithmic axis, as many as fit into a share of the width."""
     low, high = sorted(ax.get_xlim())
     powers = range(floor(log10(low)) - 1, ceil(log10(high)) + 1)
@@ -249,7 +253,7 @@ def log_ticks(ax: Any, share: float = 0.6) -> None:
     ax.set_xticks([], minor=True)
 
 
-def legend_beside(ax: Any, n_left_out: int = 0, what: str = "", **style: Any) -> None:
+def legend_beside(ax: Axes, n_left_out: int = 0, what: str = "", **style: Any) -> None:
     """Put a legend to the right of the axes, with a last line for what it leaves out."""
     handles, labels = ax.get_legend_handles_labels()
     if n_left_out > 0:
@@ -262,7 +266,7 @@ def legend_beside(ax: Any, n_left_out: int = 0, what: str = "", **style: Any) ->
         ax.legend(handles, labels, **{**place, "frameon": False, "fontsize": "small", **style})
 
 
-def clean(ax: Any, *, grid: str | None = None) -> None:
+def clean(ax: Axes, *, grid: Literal["x", "y"] | None = None) -> None:
     """Remove the upper and right spine, and put a light grid behind the data."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.set_axisbelow(True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.convergence import ConvergenceDisplay
@@ -42,6 +43,9 @@ from manykernels.inspection.displays.plotting import (
 from manykernels.inspection.displays.weights import KernelWeightsDisplay
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import check_count
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 ACROSS = ("kind", "target")
 MOST_ROWS, MOST_COLUMNS = 40, 40
@@ -83,7 +87,7 @@ class WeightMapDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *, target: Any = None, active_only: bool = False, across: str = "kind"
+        cls, estimator: BaseEstimator, *, target: Any = None, active_only: bool = False, across: str = "kind"
     ) -> Self:
         """Take the weights of a fitted estimator.
 
@@ -125,7 +129,7 @@ class WeightMapDisplay(Display):
 
     def _draw(
         self,
-        ax: Any,
+        ax: Axes,
         *,
         cmap: Any = None,
         colorbar: bool = True,
@@ -143,8 +147,9 @@ class WeightMapDisplay(Display):
         from matplotlib.colors import ListedColormap, PowerNorm
 
         largest = float(np.nanmax(values, initial=0.0)) or 1.0
-        edges = {"edgecolors": [ink.faint], "linewidth": 0.6}
-        style = {"norm": PowerNorm(0.5, 0.0, largest), "cmap": _colors(ink.dark) if cmap is None else cmap, **edges}
+        edges: dict[str, Any] = {"edgecolors": [ink.faint], "linewidth": 0.6}
+        colors = _colors(ink.dark) if cmap is None else cmap
+        style: dict[str, Any] = {"norm": PowerNorm(0.5, 0.0, largest), "cmap": colors, **edges}
         drawn = np.ma.masked_where(np.isnan(values) | (values == 0), values)
         ax.pcolormesh(np.isnan(values), cmap=ListedColormap([ink.face, ink.faint]), vmin=0, vmax=1, **edges)
         image = ax.pcolormesh(drawn, **{**style, **image_style})
@@ -159,7 +164,7 @@ class WeightMapDisplay(Display):
         columns = _largest(frame.sum(axis=0).to_numpy(), most_columns)
         return frame.iloc[rows, columns], int(np.count_nonzero(rows < self.n_single))
 
-    def _label(self, ax: Any, shown: pd.DataFrame, n_single: int, ink: Ink) -> None:
+    def _label(self, ax: Axes, shown: pd.DataFrame, n_single: int, ink: Ink) -> None:
         (n_rows, n_columns), (of_rows, of_columns) = shown.shape, self.weights.shape
         places = ["all columns" if place == "all" else str(place) for place in shown.index]
         rest = of_rows - n_rows
@@ -178,7 +183,7 @@ class WeightMapDisplay(Display):
         write(ax, title=f"Weight of each column and {what}", pad=34 if headed else None)
 
 
-def _by_kind(estimator: Any, table: pd.DataFrame) -> pd.DataFrame:
+def _by_kind(estimator: BaseEstimator, table: pd.DataFrame) -> pd.DataFrame:
     """Return the weights by place and kind; NaN where there is no kernel."""
     pairs = places_and_kinds(estimator, table)
     places, kinds = (list(dict.fromkeys(part)) for part in zip(*pairs, strict=True))
@@ -191,7 +196,7 @@ def _by_kind(estimator: Any, table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(np.where(there, sums, np.nan), index=index, columns=header)
 
 
-def _by_target(estimator: Any, table: pd.DataFrame) -> pd.DataFrame:
+def _by_target(estimator: BaseEstimator, table: pd.DataFrame) -> pd.DataFrame:
     """Return the weights by place and class or output."""
     column = target_column(estimator.weights_frame())
     if column is None:
@@ -211,7 +216,7 @@ def _largest(sums: np.ndarray, most: int) -> np.ndarray:
     return np.sort(np.argsort(-sums, kind="stable")[:most])
 
 
-def _label_columns(ax: Any, kinds: list[str], ink: Ink) -> bool:
+def _label_columns(ax: Axes, kinds: list[str], ink: Ink) -> bool:
     """Write the kinds below and, above kernels that differ in one parameter, their name; tell whether there is one."""
     letters = inches_of(ax)[0] / max(len(kinds), 1) * POINTS_AN_INCH / (LETTER_WIDTH * font_points())
     groups = [
@@ -271,7 +276,7 @@ SMALLER: Any = SMALL | {"font.size": 8, "axes.titlesize": 9}
 
 
 def plot_overview(
-    estimator: Any, *, title: str | None = None, top: int = 20, x: str = "elapsed_s", narrow: bool = False
+    estimator: BaseEstimator, *, title: str | None = None, top: int = 20, x: str = "elapsed_s", narrow: bool = False
 ) -> Any:
     """Draw the kernel weights, the convergence and the map of weights of a fitted estimator into one figure.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.inspection.displays.kernel_table import (
@@ -34,6 +35,9 @@ from manykernels.inspection.displays.plotting import (
 )
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import check_count
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 VALUES = {"weight": "kernel weight", "norm": "norm of the part", "norm_share": "share of the norms"}
 MOST_STACKED = 12  # classes whose parts of a bar can be told apart
@@ -89,7 +93,7 @@ class KernelWeightsDisplay(Display):
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *, top: int = 20, value: str = "weight", target: Any = None, by: str = "kernel"
+        cls, estimator: BaseEstimator, *, top: int = 20, value: str = "weight", target: Any = None, by: str = "kernel"
     ) -> Self:
         """Take the heaviest kernels of a fitted estimator.
 
@@ -137,7 +141,7 @@ class KernelWeightsDisplay(Display):
     def _size(self, **options: Any) -> tuple[float, float]:
         return 7.0, 1.0 + 0.27 * max(len(self.kernels) + 1, 4)
 
-    def _draw(self, ax: Any, *, color: Any = None, **bar_style: Any) -> None:
+    def _draw(self, ax: Axes, *, color: Any = None, **bar_style: Any) -> None:
         """Draw the bars, as many as there is room for."""
         shown = self.kernels.head(rows_that_fit(ax))
         if self.n_active > len(shown):
@@ -150,7 +154,7 @@ class KernelWeightsDisplay(Display):
             ax.barh(range(len(shown)), shown["value"], color=color, **bar_style)
         self._finish(ax, shown["name"])
 
-    def _stack(self, ax: Any, parts: pd.DataFrame, bar_style: dict[str, Any]) -> None:
+    def _stack(self, ax: Axes, parts: pd.DataFrame, bar_style: dict[str, Any]) -> None:
         """Draw the parts of the mean one after the other."""
         ends = np.zeros(len(parts))
         for number, (label, values) in enumerate(parts.items()):
@@ -161,7 +165,7 @@ class KernelWeightsDisplay(Display):
             ends += part
         legend_beside(ax)
 
-    def _finish(self, ax: Any, names: pd.Series) -> None:
+    def _finish(self, ax: Axes, names: pd.Series) -> None:
         name_rows(ax, names, self.n_active - len(names))
         ax.set_xlim(left=0)
         write(ax, xlabel=f"{VALUES[self.value]}{self.target}")
@@ -169,7 +173,7 @@ class KernelWeightsDisplay(Display):
         clean(ax, grid="x")
 
 
-def _target_text(estimator: Any, target: Any, n_targets: int) -> str:
+def _target_text(estimator: BaseEstimator, target: Any, n_targets: int) -> str:
     """Return of what a bar is the value: ``", class b"``, ``", mean of 3 classes"``, or nothing."""
     if target is None and n_targets < 2:
         return ""

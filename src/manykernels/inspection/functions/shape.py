@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.exceptions import InvalidInputError
@@ -33,6 +34,10 @@ from manykernels.inspection.displays.plotting import (
 from manykernels.inspection.functions.bands import Spread, spread_of
 from manykernels.inspection.pipelines import unwrapped
 from manykernels.validation.arrays import Array, check_count
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
 
 BLUE = 0
 BAND = 1.96  # standard deviations to each side, for 95 %
@@ -83,7 +88,7 @@ class ShapeDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: BaseEstimator,
         X: Any,
         *,
         columns: Sequence[str] | None = None,
@@ -196,21 +201,21 @@ class ShapeDisplay(Display):
         return self
 
 
-def active_columns(estimator: Any) -> list[str]:
+def active_columns(estimator: BaseEstimator) -> list[str]:
     """Return the columns that kernels with weight act on alone, those of the largest norms first."""
     table, known = kernel_table(estimator), set(known_features(estimator))
     sums = table[np.asarray(table["weight"]) > 0].groupby("columns")["norm"].sum()
     return [str(name) for name in sums.sort_values(ascending=False, kind="stable").index if name in known]
 
 
-def _grid(figure: Any, n_parts: int, most_columns: int) -> tuple[int, int]:
+def _grid(figure: Figure | SubFigure, n_parts: int, most_columns: int) -> tuple[int, int]:
     """Return how many rows and columns of axes a figure has room for, no more than are wanted."""
     width, height = size_of(figure)
     n_columns = min(most_columns, max(1, int(width / LEAST_WIDTH)))
     return min(-(-n_parts // n_columns), max(1, int(height / LEAST_HEIGHT))), n_columns
 
 
-def rows_of(estimator: Any, X: Any) -> pd.DataFrame:
+def rows_of(estimator: BaseEstimator, X: Any) -> pd.DataFrame:
     """Return the rows as a DataFrame with the names that the estimator knows."""
     if isinstance(X, pd.DataFrame):
         return X.set_axis([str(name) for name in X.columns], axis=1)
@@ -223,7 +228,7 @@ def rows_of(estimator: Any, X: Any) -> pd.DataFrame:
 
 
 def _shape(
-    estimator: Any,
+    estimator: BaseEstimator,
     rows: pd.DataFrame,
     name: str,
     members: Any,
@@ -233,17 +238,26 @@ def _shape(
 ) -> pd.DataFrame:
     """Return the function of one column at values that stand for its range."""
     points, density = values_of(rows[name], n_points)
-    # The other columns do not matter: of the parts of these rows only those of this column's own kernels are taken.
-    probe = rows.iloc[np.zeros(len(points), dtype=int)].reset_index(drop=True)
-    probe[name] = as_column(points, rows[name])
+    effect, probe = effects_at(estimator, rows, {name: points}, members, target, density)
+    shape = pd.DataFrame({"column": name, "x": points, "effect": effect, "density": density})
+    return shape if spread is None else shape.assign(std=spread(probe, [name], density))
+
+
+def effects_at(
+    estimator: BaseEstimator, rows: pd.DataFrame, points: Mapping[str, Any], members: Any, target: Any, mean: Array
+) -> tuple[Array, Any]:
+    """Return what some kernels add at values of their columns, less its mean, and the rows that have these values."""
+    # The other columns do not matter: of the parts of these rows only those of these kernels are taken.
+    probe = rows.iloc[np.zeros(len(mean), dtype=int)].reset_index(drop=True)
+    for name, values in points.items():
+        probe[name] = as_column(values, rows[name])
     known = hasattr(estimator, "feature_names_in_")
     if known:
         probe.columns = list(estimator.feature_names_in_)
     probed = probe if known else probe.to_numpy()
     parts, _ = for_target(estimator, estimator.decompose(probed), target)
     effect = parts[np.asarray(members, dtype=int)].sum(axis=0)
-    shape = pd.DataFrame({"column": name, "x": points, "effect": effect - density @ effect, "density": density})
-    return shape if spread is None else shape.assign(std=spread(probed, [name], density))
+    return effect - mean @ effect, probed
 
 
 def as_column(points: Any, column: pd.Series) -> Any:
@@ -289,7 +303,7 @@ def short_dates(axis: Any) -> None:
     axis.set_major_formatter(ConciseDateFormatter(places))
 
 
-def _draw(ax: Any, name: str, shape: pd.DataFrame, line_style: dict[str, Any]) -> None:
+def _draw(ax: Axes, name: str, shape: pd.DataFrame, line_style: dict[str, Any]) -> None:
     """Draw one function and, at the foot of its axes, the density of the rows."""
     shape = shape.assign(x=shape["x"].infer_objects())  # columns of several kinds share one table
     ink = ink_of(ax)

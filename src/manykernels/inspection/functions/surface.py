@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from manykernels.exceptions import InvalidInputError
-from manykernels.inspection.displays.decomposition import for_target
 from manykernels.inspection.displays.kernel_table import effect_of, kernel_table, known_features
 from manykernels.inspection.displays.plotting import BLUE, ORANGE, Display, color_of, cut_text, plain, write
 from manykernels.inspection.functions.bands import Spread, spread_of
 from manykernels.inspection.functions.shape import (
     BAND,
-    as_column,
+    effects_at,
     rows_of,
     short_dates,
     values_of,
 )
 from manykernels.inspection.pipelines import unwrapped
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -63,7 +66,7 @@ class SurfaceDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: BaseEstimator,
         X: Any,
         *,
         columns: tuple[Any, Any] | None = None,
@@ -114,7 +117,7 @@ class SurfaceDisplay(Display):
     def _size(self, **options: Any) -> tuple[float, float]:
         return 5.6, 4.4
 
-    def _draw(self, ax: Any, *, cmap: Any = None, colorbar: bool = True, limit: float | None = None) -> None:
+    def _draw(self, ax: Axes, *, cmap: Any = None, colorbar: bool = True, limit: float | None = None) -> None:
         """Draw the surface in colors around zero."""
         values = self.surface.pivot(index="z", columns="x", values="effect")
         # In the order of the values, which for categories is not that of the alphabet.
@@ -133,7 +136,7 @@ class SurfaceDisplay(Display):
             elif np.issubdtype(side.dtype, np.datetime64):
                 short_dates(axis)
             else:
-                axis.get_major_locator().set_params(nbins=5)
+                axis.get_major_locator().set_params(nbins=5)  # type: ignore[call-arg]  # those of numbers have it
         write(ax, xlabel=plain(cut_text(self.names[0], 30)))
         ax.set_ylabel(plain(cut_text(self.names[1], 30)))
         if colorbar:
@@ -145,7 +148,7 @@ def _on_a_line(side: np.ndarray) -> bool:
     return side.dtype != bool and (np.issubdtype(side.dtype, np.number) or np.issubdtype(side.dtype, np.datetime64))
 
 
-def _orange_and_blue(ax: Any) -> Any:
+def _orange_and_blue(ax: Axes) -> Any:
     """Return blue to orange, the less the effect the more of the background shines through, be it light or dark."""
     from matplotlib.colors import ListedColormap, to_rgb
 
@@ -153,13 +156,13 @@ def _orange_and_blue(ax: Any) -> Any:
     return ListedColormap([(*to_rgb(color_of(ax, ORANGE if shade > 0 else BLUE)), abs(shade)) for shade in shades])
 
 
-def active_pairs(estimator: Any) -> list[tuple[str, str]]:
+def active_pairs(estimator: BaseEstimator) -> list[tuple[str, str]]:
     """Return the pairs of columns that kernels with weight act on, those of the largest norms first."""
     pairs = _labeled_pairs(estimator, kernel_table(estimator)).values()
     return [pair for at, pair in enumerate(pairs) if pair[::-1] not in list(pairs)[:at]]
 
 
-def _labeled_pairs(estimator: Any, table: pd.DataFrame) -> dict[str, tuple[str, str]]:
+def _labeled_pairs(estimator: BaseEstimator, table: pd.DataFrame) -> dict[str, tuple[str, str]]:
     """Return the pairs of columns of active kernels by their labels, those of the largest norms first."""
     known = set(known_features(estimator))
     sums = table[np.asarray(table["weight"]) > 0].groupby("columns")["norm"].sum()
@@ -194,7 +197,7 @@ def _sides(values: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _surface(
-    estimator: Any,
+    estimator: BaseEstimator,
     rows: pd.DataFrame,
     names: tuple[str, str],
     labels: list[str],
@@ -205,17 +208,9 @@ def _surface(
     """Return the functions of a pair at all pairs of values that stand for the ranges of its columns."""
     first, second = (values_of(rows[name], n_points)[0] for name in names)
     x, z = np.repeat(first, len(second)), np.tile(second, len(first))
-    probe = rows.iloc[np.zeros(len(x), dtype=int)].reset_index(drop=True)
-    for name, values in zip(names, (x, z), strict=True):
-        probe[name] = as_column(values, rows[name])
-    known = hasattr(estimator, "feature_names_in_")
-    if known:
-        probe.columns = list(estimator.feature_names_in_)
-    probed = probe if known else probe.to_numpy()
-    parts, _ = for_target(estimator, estimator.decompose(probed), target)
-    effect = parts[kernel_table(estimator)["columns"].isin(labels).to_numpy()].sum(axis=0)
-    surface = pd.DataFrame({"x": x, "z": z, "effect": effect - effect.mean()})
-    if spread is None:
-        return surface
-    alike = np.full(len(surface), 1.0 / len(surface))
-    return surface.assign(std=spread(probed, labels, alike))
+    members = np.flatnonzero(kernel_table(estimator)["columns"].isin(labels))
+    alike = np.full(len(x), 1.0 / len(x))
+    points = dict(zip(names, (x, z), strict=True))
+    effect, probe = effects_at(estimator, rows, points, members, target, alike)
+    surface = pd.DataFrame({"x": x, "z": z, "effect": effect})
+    return surface if spread is None else surface.assign(std=spread(probe, labels, alike))
