@@ -25,7 +25,7 @@ from manykernels.discovery import (
     PairWeights,
     SearchSettings,
 )
-from manykernels.discovery.families.search import bounded_maximum
+from manykernels.discovery.families.search import Profile, bounded_maximum
 from manykernels.exceptions import InvalidInputError
 
 FAMILIES = {
@@ -133,7 +133,8 @@ def test_the_bound_on_the_fourth_derivative_is_attained_by_one_pair() -> None:
 
 
 def test_a_bound_that_runs_out_of_evaluations_is_still_a_bound() -> None:
-    bound = bounded_maximum(lambda u: (np.sin(u), np.cos(u)), np.linspace(0, 100, 11), 1.0, -1.0, 1e-300)
+    sine = lambda u: Profile(np.sin(u), np.cos(u), np.ones(len(u)), 0.0)  # noqa: E731 - a formula
+    bound = bounded_maximum(sine, np.linspace(0, 100, 11), -1.0, 1e-300)
     assert 1.0 <= bound < 1.0001
 
 

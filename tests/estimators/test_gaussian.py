@@ -15,7 +15,7 @@ from manykernels import Gaussian, GaussianMKL
 from manykernels.discovery import DirichletFamily, Discovery, Found, KernelFamily, LaplacianFamily
 from manykernels.discovery.families.radial import resolved_widths
 from manykernels.discovery.one_stage.greedy import UPDATES
-from manykernels.estimators.searches.found import on_bank
+from manykernels.estimators.searches.base import on_bank
 from manykernels.exceptions import ConvergenceWarning, InvalidInputError
 from manykernels.kernels.specs.widths import median_distance
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import warnings
 from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,7 @@ def test_the_method_is_the_least_exact_of_all_targets(
 ) -> None:
     names = iter(methods)
 
+    @wraps(discover_polynomial)
     def search(*args: Any, **options: Any) -> PolynomialDiscovery:
         return replace(discover_polynomial(*args, **options), method=next(names))
 

@@ -25,8 +25,7 @@ from manykernels import (
     PolynomialMKL,
 )
 from manykernels.discovery import Candidate, Discovery, Found, Limits, run_search
-from manykernels.estimators.searches.base import BaseKernelSearch
-from manykernels.estimators.searches.found import unique_names
+from manykernels.estimators.searches.base import BaseKernelSearch, unique_names
 from manykernels.grams import DenseStack
 from manykernels.objective.losses import Loss
 from manykernels.objective.problem import Problem

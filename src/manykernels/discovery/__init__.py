@@ -22,9 +22,6 @@ from manykernels.discovery.two_stage.discovery import discover_in_two_stages, gr
 from manykernels.discovery.two_stage.first_stage import AlignedKernel, AscentSettings, align_family
 from manykernels.discovery.two_stage.target_space import TargetSpace
 
-Peak = BestMember
-"""An older name."""
-
 __all__ = [
     "AlignedKernel",
     "ArdGaussianFamily",
@@ -44,7 +41,6 @@ __all__ = [
     "MaternFamily",
     "NonlinearDiscovery",
     "PairWeights",
-    "Peak",
     "PolynomialDiscovery",
     "RadialFamily",
     "SearchSettings",

@@ -20,7 +20,7 @@ from manykernels.solvers.learners.learners import LearnerFit
 from manykernels.solvers.run import Run
 from manykernels.solvers.solution import Limits, Model
 from manykernels.validation.arrays import Array
-from manykernels.validation.parameters import check_instance, check_random_state
+from manykernels.validation.parameters import RandomSource, check_instance, check_random_state
 
 # The certificate of a model over a family of kernels of which only the norm of the dual vector is known.
 
@@ -142,13 +142,12 @@ class Candidate:
     newton_steps: int = 0
 
 
-def checked_limits(limits: Any, default: Limits) -> Limits:
+def checked_limits(limits: Limits | None, default: Limits) -> Limits:
     """Return ``limits``, or ``default`` if it is None."""
-    chosen: Limits = check_instance(default if limits is None else limits, Limits, "limits", "Limits(tol=1e-4)")
-    return chosen
+    return check_instance(default if limits is None else limits, Limits, "limits", "Limits(tol=1e-4)")
 
 
-def random_generator(random_state: Any) -> np.random.Generator:
+def random_generator(random_state: RandomSource) -> np.random.Generator:
     """Return the generator of a search."""
     source = check_random_state(random_state)
     if isinstance(source, np.random.Generator):

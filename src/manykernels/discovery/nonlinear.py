@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from manykernels.discovery.base import Discovery, Found, Limits, check_one_target, checked_limits, learner_certificate
 from manykernels.exceptions import InvalidInputError
@@ -34,7 +34,7 @@ from manykernels.validation.parameters import check_column_names, check_flag
 LEARNER_TOL = 1e-9  # of the model with its kernel
 
 
-def project_on_ball(v: Any, center: Any, radius: float) -> Array:
+def project_on_ball(v: ArrayLike, center: ArrayLike, radius: float) -> Array:
     r"""Return the nearest point to v in :math:`\{\theta \ge 0,\ \|\theta - \theta_0\|_2 \le \Lambda\}`.
 
     It is :math:`\max(0, (v + m \theta_0) / (1 + m))` for the smallest :math:`m \ge 0` that satisfies the constraint.
@@ -284,7 +284,7 @@ def discover_nonlinear(
     degree: int = 2,
     loss: Loss | str = "squared",
     radius: float = 1.0,
-    reference: Any = None,
+    reference: ArrayLike | None = None,
     constant: bool = True,
     weight: Array | None = None,
     fit_intercept: bool = True,
@@ -373,7 +373,7 @@ def discover_nonlinear(
     return _discovery(NonlinearDescent(posed, chosen), known)
 
 
-def _reference(reference: Any, size: int) -> Array:
+def _reference(reference: ArrayLike | None, size: int) -> Array:
     if reference is None:
         return np.full(size, 1.0 / size)
     values = np.full(size, reference) if np.ndim(reference) == 0 else np.asarray(reference)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import check_count, check_positive, check_vector
+
+RandomSource = int | np.random.RandomState | np.random.Generator | None
+Kind = TypeVar("Kind")
 
 
 def check_flag(value: Any, name: str) -> bool:
@@ -30,7 +33,7 @@ def check_limits(limits: Any) -> None:
         check_count(limits.verbose, "verbose", least=0)
 
 
-def check_instance(value: Any, kind: type, name: str, example: str) -> Any:
+def check_instance(value: object, kind: type[Kind], name: str, example: str) -> Kind:
     """Return ``value`` if it is of this class, else name the class and show one way to make one."""
     if not isinstance(value, kind):
         raise InvalidInputError(f"{name} must be a {kind.__name__} such as {example}, got {value!r}.")

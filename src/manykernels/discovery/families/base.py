@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.spatial.distance import squareform
 
 from manykernels.exceptions import InvalidInputError
@@ -293,7 +294,7 @@ class KernelFamily(ABC):
         """
         return (self.coordinate(np.array([self.high])) - self.coordinate(np.array([self.low])))[0] / 60
 
-    def value(self, points: Array, parameter: Any) -> Array:
+    def value(self, points: Array, parameter: ArrayLike) -> Array:
         """Return the Gram matrix of one member on some points.
 
         Parameters
@@ -374,7 +375,7 @@ class FiniteFamily(KernelFamily):
     members: tuple[tuple[float, ...], ...]
 
     def __post_init__(self) -> None:
-        check_instance(self.base, KernelFamily, "base", "GaussianFamily(0.1, 10.0)")
+        check_instance(self.base, KernelFamily, "base", "GaussianFamily(0.1, 10.0)")  # type: ignore[type-abstract]  # any of them
         if not self.members:
             raise InvalidInputError("A finite family needs at least one member; none was given.")
         numbers, slack = [number for member in self.members for number in member], 1e-9 * abs(self.high)
@@ -405,7 +406,7 @@ class FiniteFamily(KernelFamily):
             )
 
     @classmethod
-    def of(cls, base: KernelFamily, parameters: Any) -> FiniteFamily:
+    def of(cls, base: KernelFamily, parameters: ArrayLike) -> FiniteFamily:
         """Return the members of ``base`` with the given parameters.
 
         Parameters
@@ -417,7 +418,7 @@ class FiniteFamily(KernelFamily):
         -------
         FiniteFamily
         """
-        check_instance(base, KernelFamily, "base", "GaussianFamily(0.1, 10.0)")
+        check_instance(base, KernelFamily, "base", "GaussianFamily(0.1, 10.0)")  # type: ignore[type-abstract]  # any of them
         rows = check_columns(parameters, np.size(parameters, 0) if np.ndim(parameters) else 0, "parameters")
         rows = rows[:, None] if rows.ndim == 1 else rows
         return cls(base.low, base.high, base, tuple(tuple(row) for row in rows.tolist()))

@@ -44,35 +44,20 @@ class Profile:
         return cubic, self.steep[left] * width**4 / 384 + self.rounding
 
 
-def bounded_maximum(profile: Any, grid: Array, fourth: float, best: float, slack: float) -> float:
+def bounded_maximum(profile: Callable[[Array], Profile], grid: Array, best: float, slack: float) -> float:
     """Return an upper bound on the maximum of a function whose fourth derivative is bounded.
 
     Between two points the function is below the cubic through values and slopes plus ``h^4 / 384`` times the bound on
     its fourth derivative (the error of Hermite interpolation), and a cubic is below its Bernstein coefficients. Cells
-    whose bound is above the best value by more than ``slack`` are halved.
+    whose bound is above the best value, or what is known as ``best``, by more than ``slack`` are halved.
     """
-    values, slopes = profile(grid)
-    used, best = len(grid), max(best, float(values.max()))
-    left, right = np.arange(len(grid) - 1), np.arange(1, len(grid))
-    settled = best
-    while True:  # at most MOST_EVALUATIONS
-        width = grid[right] - grid[left]
-        tops = np.maximum(values[left], values[right])
-        tops = np.maximum(tops, values[left] + slopes[left] * width / 3)
-        tops = np.maximum(tops, values[right] - slopes[right] * width / 3) + fourth * width**4 / 384
-        # Rounding of the values themselves is not something that a finer grid could remove.
-        unsure = tops > best + slack
-        settled = max(settled, float(np.max(tops[~unsure], initial=settled)))
-        if not unsure.any() or used + int(unsure.sum()) > MOST_EVALUATIONS:
-            return max(settled, float(np.max(tops[unsure], initial=settled)))
-        left, right = left[unsure], right[unsure]
-        middle = (grid[left] + grid[right]) / 2
-        new = np.arange(len(grid), len(grid) + len(middle))
-        grid = np.concatenate([grid, middle])
-        more = profile(middle)
-        values, slopes = np.concatenate([values, more[0]]), np.concatenate([slopes, more[1]])
-        used, best = used + len(middle), max(best, float(more[0].max()))
-        left, right = np.concatenate([left, new]), np.concatenate([new, right])
+
+    def tops(known: list[Profile], left: Array, right: Array, width: Array) -> Array:
+        cubic, over = known[0].coefficients(left, right, width)
+        highest: Array = cubic.max(axis=0) + over
+        return highest
+
+    return _bounded([profile], grid, tops, lambda known: max(best, float(known[0].values.max())), lambda _: slack)
 
 
 def bounded_ratio(
@@ -84,12 +69,23 @@ def bounded_ratio(
     its fourth derivative, and a ratio of cubics is at most the largest ratio of their Bernstein coefficients, if those
     below are positive. Cells whose bound is above the best ratio known by more than ``tol``, relative, are halved.
     """
-    above, below, used = upper(grid), lower(grid), len(grid)
+    return _bounded([upper, lower], grid, _cell_ratios, _best_ratio, lambda best: tol * abs(best))
+
+
+def _bounded(
+    profiles: Sequence[Callable[[Array], Profile]],
+    grid: Array,
+    tops_of: Callable[[list[Profile], Array, Array, Array], Array],
+    best_of: Callable[[list[Profile]], float],
+    allowed: Callable[[float], float],
+) -> float:
+    """Halve the cells of a grid until no bound is above the best value by more than is allowed, or all is spent."""
+    known, used = [profile(grid) for profile in profiles], len(grid)
     left, right, settled = np.arange(len(grid) - 1), np.arange(1, len(grid)), -np.inf
     while True:  # at most MOST_EVALUATIONS
-        best = _best_ratio(above, below)
-        tops = _cell_ratios(above, below, grid, left, right)
-        unsure = tops > best + tol * abs(best)
+        best = best_of(known)
+        tops = tops_of(known, left, right, grid[right] - grid[left])
+        unsure = tops > best + allowed(best)
         settled = max(settled, float(np.max(tops[~unsure], initial=-np.inf)))
         if not unsure.any() or used + int(unsure.sum()) > MOST_EVALUATIONS:
             return max(settled, best, float(np.max(tops[unsure], initial=-np.inf)))
@@ -97,20 +93,20 @@ def bounded_ratio(
         middle = (grid[left] + grid[right]) / 2
         new = np.arange(len(grid), len(grid) + len(middle))
         grid, used = np.concatenate([grid, middle]), used + len(middle)
-        above, below = above.joined(upper(middle)), below.joined(lower(middle))
+        known = [one.joined(profile(middle)) for one, profile in zip(known, profiles, strict=True)]
         left, right = np.concatenate([left, new]), np.concatenate([new, right])
 
 
-def _best_ratio(above: Profile, below: Profile) -> float:
+def _best_ratio(known: list[Profile]) -> float:
     """Return the largest ratio at a point where the lower function is positive beyond rounding."""
-    known = below.values > below.rounding
-    return float(np.max(above.values[known] / below.values[known], initial=-np.inf))
+    above, below = known
+    sure = below.values > below.rounding
+    return float(np.max(above.values[sure] / below.values[sure], initial=-np.inf))
 
 
-def _cell_ratios(above: Profile, below: Profile, grid: Array, left: Array, right: Array) -> Array:
+def _cell_ratios(known: list[Profile], left: Array, right: Array, width: Array) -> Array:
     """Return a bound on the ratio in every cell."""
-    width = grid[right] - grid[left]
-    (tops, over), (bottoms, under) = (part.coefficients(left, right, width) for part in (above, below))
+    (tops, over), (bottoms, under) = (part.coefficients(left, right, width) for part in known)
     tops, bottoms = tops + over, bottoms - under
     ratios = np.divide(tops, bottoms, out=np.full_like(tops, np.inf), where=bottoms > 0)
     largest: Array = ratios.max(axis=0)
@@ -156,11 +152,10 @@ class SearchSettings:
         check_count(self.proof, "proof", least=0)
 
 
-def checked_settings(settings: Any) -> SearchSettings:
+def checked_settings(settings: SearchSettings | None) -> SearchSettings:
     """Return ``settings``, or those by default if it is None."""
     chosen = SearchSettings() if settings is None else settings
-    found: SearchSettings = check_instance(chosen, SearchSettings, "settings", "SearchSettings(n_starts=5)")
-    return found
+    return check_instance(chosen, SearchSettings, "settings", "SearchSettings(n_starts=5)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +205,7 @@ class FamilySearch:
     prepared: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_instance(self.family, KernelFamily, "family", "GaussianFamily(0.1, 10.0)")
+        check_instance(self.family, KernelFamily, "family", "GaussianFamily(0.1, 10.0)")  # type: ignore[type-abstract]  # any of them
         checked_settings(self.settings)
         object.__setattr__(self, "points", check_points(self.points))
         if isinstance(self.family, FiniteFamily):
@@ -333,7 +328,10 @@ class FamilySearch:
         fourth = self.family.fourth_derivative(self.prepared, pairs) if self.n_parameters == 1 else None
         if fourth is None:
             return None
-        return bounded_maximum(lambda u: self._profile(u, pairs), self._grid(), fourth, known.value, slack)
+        # Rounding of the values themselves is not something that a finer grid could remove.
+        return bounded_maximum(
+            lambda u: Profile(*self._profile(u, pairs), np.full(len(u), fourth), 0.0), self._grid(), known.value, slack
+        )
 
     def ratio_bound(self, upper: PairWeights, lower: PairWeights, tol: float = 1e-3) -> float | None:
         """Return a number that ``<A, K_p> / <B, K_p>`` exceeds nowhere in the family; None if there is no such bound.

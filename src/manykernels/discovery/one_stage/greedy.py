@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,7 +44,7 @@ from manykernels.validation.arrays import (
     check_positive_vector,
     check_vector,
 )
-from manykernels.validation.parameters import check_flag, check_positions
+from manykernels.validation.parameters import RandomSource, check_flag, check_positions
 
 # Moving the kernels found: greedy steps take the top of a peak at the time, and never look back unless told to.
 #
@@ -105,7 +104,7 @@ def discover_greedily(
     settings: SearchSettings | None = None,
     limits: Limits | None = None,
     columns: Sequence[int] | None = None,
-    random_state: Any = 0,
+    random_state: RandomSource = 0,
 ) -> Discovery:
     r"""Find kernels of a family one at a time, each where the dual norm is largest.
 

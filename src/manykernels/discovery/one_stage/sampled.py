@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,7 +36,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss
 from manykernels.solvers.learners.learners import LearnerFit
 from manykernels.validation.arrays import Array, check_count, check_positive
-from manykernels.validation.parameters import check_flag
+from manykernels.validation.parameters import RandomSource, check_flag
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +102,7 @@ def discover_by_sampling(
     settings: SearchSettings | None = None,
     limits: Limits | None = None,
     columns: Sequence[int] | None = None,
-    random_state: Any = 0,
+    random_state: RandomSource = 0,
 ) -> Discovery:
     r"""Find Gaussian kernels by stochastic gradient steps, each on one width drawn at random.
 

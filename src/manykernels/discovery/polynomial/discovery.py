@@ -11,6 +11,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from manykernels.discovery.base import (
     Discovery,
@@ -47,7 +48,7 @@ from manykernels.objective.problem import Problem
 from manykernels.solvers import Status
 from manykernels.solvers.run import interrupted
 from manykernels.validation.arrays import Array, check_count, check_points, check_positive
-from manykernels.validation.parameters import check_column_names, check_flag, check_random_state
+from manykernels.validation.parameters import RandomSource, check_column_names, check_flag, check_random_state
 
 LEAST_NORM = 1e-8  # of the largest: kernels of smaller norm are no part of the second step
 SECOND_TOL = 1e-8  # gap of the second step, on few kernels
@@ -140,7 +141,7 @@ def discover_polynomial(
     strength: float | None = None,
     degree: int = 3,
     p: float = 2.0,
-    degree_penalties: Any = None,
+    degree_penalties: ArrayLike | None = None,
     base: KernelSpec | Sequence[Part] | None = None,
     normalize: str | None = "power",
     names: Sequence[str] | None = None,
@@ -157,7 +158,7 @@ def discover_polynomial(
     max_kernels: int = 500,
     budget: float = BUDGET,
     limits: Limits | None = None,
-    random_state: Any = 0,
+    random_state: RandomSource = 0,
 ) -> PolynomialDiscovery:
     """Learn a weighted sum of products of at most D base kernels, out of all of them.
 
@@ -358,7 +359,7 @@ def _namer(base: ProductBase, parts: Sequence[Part], known: Sequence[str]) -> Ca
     return found
 
 
-def _generator(random_state: Any) -> np.random.Generator:
+def _generator(random_state: RandomSource) -> np.random.Generator:
     """Return the generator of the draws; an integer seeds it directly."""
     source = check_random_state(random_state)
     return np.random.default_rng(int(source)) if isinstance(source, Integral) else random_generator(source)

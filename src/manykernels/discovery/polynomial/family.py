@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import comb, factorial, prod
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from manykernels.discovery.polynomial.generating import moments, total_cumulants
 from manykernels.discovery.polynomial.product_bases import Index, ProductBase
@@ -46,7 +46,9 @@ class PolynomialFamily:
     p: float = 2.0
 
     @classmethod
-    def of(cls, base: ProductBase, degree: int, degree_penalties: Any = None, p: float = 2.0) -> PolynomialFamily:
+    def of(
+        cls, base: ProductBase, degree: int, degree_penalties: ArrayLike | None = None, p: float = 2.0
+    ) -> PolynomialFamily:
         """Return the family, its parameters checked; penalties are one by default."""
         degree = check_count(degree, "degree")
         if degree > LARGEST_DEGREE:

@@ -28,6 +28,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.objective.losses import Loss
 from manykernels.solvers import Solution, Status
 from manykernels.validation.arrays import Array
+from manykernels.validation.parameters import RandomSource
 
 # How hard to search for widths, chosen on rows that the search has not seen: early stopping and shrinkage.
 
@@ -61,7 +62,7 @@ def graded_settings(settings: SearchSettings) -> tuple[SearchSettings, ...]:
     return (common, *early, settings)
 
 
-def checked_candidates(settings: Any) -> tuple[SearchSettings, ...]:
+def checked_candidates(settings: SearchSettings | Sequence[SearchSettings]) -> tuple[SearchSettings, ...]:
     """Return one or several settings as a tuple."""
     several = settings if isinstance(settings, Sequence) else (settings,)
     if not several:
@@ -128,7 +129,7 @@ def discover_in_two_stages(
     settings: SearchSettings | Sequence[SearchSettings] | None = None,
     limits: Limits | None = None,
     columns: Sequence[int] | None = None,
-    random_state: Any = 0,
+    random_state: RandomSource = 0,
 ) -> Discovery:
     r"""Find a kernel that resembles the ideal one, then learn on it.
 
@@ -227,7 +228,7 @@ def _part(learner: Learner, settings: SearchSettings, rows: Array) -> Learner:
     )
 
 
-def _fit(learner: Learner, steps: _Steps, random_state: Any) -> Discovery:
+def _fit(learner: Learner, steps: _Steps, random_state: RandomSource) -> Discovery:
     """Return the model of both stages."""
     aligned = align_family(
         learner.search, learner.target, learner.weight,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from manykernels.objective.certificate import Certificate, KKTResiduals
 from manykernels.solvers import Status
 from manykernels.solvers.run import Run
 from manykernels.validation.arrays import Array, check_choice, check_positive, check_positive_vector, check_vector
-from manykernels.validation.parameters import check_instance
+from manykernels.validation.parameters import RandomSource, check_instance
 
 # The ways in which kernels are added to resemble the ideal one: as published, and with all weights found anew.
 
@@ -286,7 +285,7 @@ def align_family(
     gain: float = 1e-3,
     ascent: AscentSettings | None = None,
     limits: Limits | None = None,
-    random_state: Any = 0,
+    random_state: RandomSource = 0,
 ) -> AlignedKernel:
     """Find members of a family and weights so that their sum resembles the ideal kernel ``y y'``.
 
@@ -347,11 +346,10 @@ def align_family(
         return replace(found, status=Status.INTERRUPTED)
 
 
-def checked_ascent(ascent: Any) -> AscentSettings:
+def checked_ascent(ascent: AscentSettings | None) -> AscentSettings:
     """Return ``ascent``, or that by default if it is None."""
     chosen = AscentSettings() if ascent is None else ascent
-    found: AscentSettings = check_instance(chosen, AscentSettings, "ascent", 'AscentSettings("published")')
-    return found
+    return check_instance(chosen, AscentSettings, "ascent", 'AscentSettings("published")')
 
 
 def alignment_bound(search: FamilySearch, space: TargetSpace, parameters: tuple[Array, ...], reached: float) -> float:

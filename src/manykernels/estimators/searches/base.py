@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
+from inspect import signature
+from itertools import chain, count
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,9 +15,8 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags
 from sklearn.utils.metaestimators import available_if
 
-from manykernels.discovery import Discovery
+from manykernels.discovery import Discovery, Found
 from manykernels.estimators.parameters import check_parameters
-from manykernels.estimators.searches.found import kernel_norms, on_bank, union, unique_names
 from manykernels.estimators.strength import (
     AUTO,
     N_PERMUTATIONS,
@@ -33,16 +35,72 @@ from manykernels.estimators.supervised.targets import class_labels, encode_label
 from manykernels.exceptions import InvalidInputError
 from manykernels.grams import DenseStack
 from manykernels.grams.prediction import KernelExpansion, class_probabilities
-from manykernels.kernels import KernelBank, KernelSpec, Linear
+from manykernels.kernels import ArdGaussian, FittedBank, KernelBank, KernelSpec, Linear, PreparedRows
+from manykernels.kernels.bank.table_kernels import TablePoints
 from manykernels.objective.losses import Loss, get_loss
 from manykernels.objective.problem import Problem
 from manykernels.objective.regularizers import Simplex
-from manykernels.solvers import Status
+from manykernels.solvers import Solution, Status
 from manykernels.solvers.run import interrupted
 from manykernels.threads import blas_threads
 from manykernels.validation.arrays import Array
 from manykernels.validation.names import LOSS_NAMES, hint
 from manykernels.validation.parameters import check_flag
+
+# From the kernels found for each target to one bank and its weights.
+
+
+MOST_WIDTHS = 3  # in the name of a kernel
+
+
+def union(found: Sequence[Discovery]) -> list[Found]:
+    """Return the kernels of all targets, each once."""
+    return list(dict.fromkeys(kernel for part in found for kernel in part.kernels))
+
+
+def unique_names(kernels: Sequence[Found]) -> list[str]:
+    """Return the names, with a number after those that another kernel of another target already has."""
+    names: dict[str, None] = {}
+    for kernel in kernels:
+        # A column may be called as a numbered name is.
+        numbered = (f"{kernel.name} ({number})" for number in count(2))
+        names[next(name for name in chain([kernel.name], numbered) if name not in names)] = None
+    return list(names)
+
+
+def with_widths(part: Discovery, names: Sequence[str]) -> Discovery:
+    """Return the kernels of many widths under names that tell the smallest ones, of the columns that matter most."""
+    kernels = tuple(
+        replace(kernel, name=_widths_text(kernel.spec, names)) if isinstance(kernel.spec, ArdGaussian) else kernel
+        for kernel in part.kernels
+    )
+    return replace(part, kernels=kernels)
+
+
+def _widths_text(spec: ArdGaussian, names: Sequence[str]) -> str:
+    if len(spec.widths) <= MOST_WIDTHS:
+        return spec.label
+    shown = np.argsort(spec.widths, kind="stable")[:MOST_WIDTHS]
+    widths = ", ".join(f"{names[j]}={spec.widths[j]:.3g}" for j in shown)
+    return f"{spec.kind}({widths}, {len(spec.widths) - MOST_WIDTHS} more)"
+
+
+def on_bank(part: Discovery, kernels: Sequence[Found], n_kernels: int) -> Solution:
+    """Return the solution of one target on the kernels of all; weights of a kernel found twice add up."""
+    place = {kernel: m for m, kernel in enumerate(kernels)}
+    weights = np.zeros(n_kernels)
+    np.add.at(weights, [place[kernel] for kernel in part.kernels], part.solution.kernel_weights)
+    return replace(part.solution, kernel_weights=weights)
+
+
+def kernel_norms(bank: FittedBank, prepared: PreparedRows[TablePoints], weights: Array, rho: Array) -> Array:
+    """Return ``||f_m|| = d_m sqrt(rho'K_m rho)``, (M,)."""
+    norms = np.zeros(len(weights))
+    for m in np.flatnonzero(weights):
+        gram = bank.block(prepared, prepared, kernels=[m])[0]
+        norms[m] = weights[m] * np.sqrt(max(float(rho @ gram @ rho), 0.0))
+    return norms
+
 
 CLASSIFICATION = ("logistic", "hinge", "squared_hinge")
 
@@ -80,6 +138,11 @@ class BaseKernelSearch(BaseMKL):
         self, points: Array, names: Sequence[str], target: Array, weight: Array, loss: Loss, strength: float
     ) -> Discovery:
         """Find the kernels of one target."""
+
+    def _given_to(self, search: Callable[..., Discovery]) -> dict[str, Any]:
+        """Return the parameters that this estimator has in common with its search, but the loss, which is a name."""
+        names = signature(search).parameters.keys() - {"loss"}
+        return {name: value for name, value in self.get_params(deep=False).items() if name in names}
 
     # Searches learn both tasks, so that what is fixed for the other estimators follows from the loss.
     @property

@@ -26,15 +26,14 @@ from manykernels.discovery.one_stage.greedy import UPDATES
 from manykernels.discovery.two_stage.discovery import NO_KERNEL
 from manykernels.discovery.two_stage.first_stage import CRITERIA
 from manykernels.estimators.groups import Resources
-from manykernels.estimators.searches.base import BaseKernelSearch
-from manykernels.estimators.searches.found import with_widths
+from manykernels.estimators.searches.base import BaseKernelSearch, with_widths
 from manykernels.estimators.supervised.problems import Fit
 from manykernels.estimators.supervised.samples import Samples
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelSpec
 from manykernels.objective.losses import Loss
 from manykernels.validation.arrays import Array, check_choice, check_count, check_parameter_range
-from manykernels.validation.parameters import check_flag
+from manykernels.validation.parameters import RandomSource, check_flag
 
 SEARCHES = ("greedy", "sampling")
 PUBLISHED, VALIDATED = "published", "validated"
@@ -185,7 +184,7 @@ class GaussianMKL(BaseKernelSearch):
         standardize: bool = True,
         fit_intercept: bool = True,
         tol: float = 1e-3,
-        random_state: Any = 0,
+        random_state: RandomSource = 0,
         resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
         self.loss = loss

@@ -151,20 +151,10 @@ class HierarchicalMKL(BaseKernelSearch):
     ) -> Discovery:
         """Search the graph for one target."""
         return discover_hierarchical(
-            points,
-            target,
-            loss=loss,
-            strength=strength,
-            kernels=self.kernels,
-            degree=self.degree,
-            growth=self.growth,
-            normalize=self.normalize,
-            max_kernels=self.max_kernels,
-            names=names,
-            fit_intercept=self.fit_intercept,
-            sample_weight=weight,
+            points, target, loss=loss, strength=strength, names=names, sample_weight=weight,
             limits=Limits(self.tol, **self._resources.limits(), name="HKL search"),
-        )
+            **self._given_to(discover_hierarchical),
+        )  # fmt: skip
 
     def _keep_found(self, samples: Samples, found: list[Discovery]) -> Fit:
         """Keep the model and how much of the graph each target visited."""

@@ -154,19 +154,9 @@ class NonlinearMKL(BaseKernelSearch):
         """Find the weights of one target."""
         limits = Limits(self.tol, **self._resources.limits(), name="projected gradient descent")
         return discover_nonlinear(
-            points,
-            target,
-            strength=strength,
-            degree=self.degree,
-            loss=loss,
-            radius=self.radius,
-            reference=self.reference,
-            constant=self.constant,
-            weight=weight,
-            fit_intercept=self.fit_intercept,
-            names=names,
-            limits=limits,
-        )
+            points, target, loss=loss, strength=strength, names=names, weight=weight, limits=limits,
+            **self._given_to(discover_nonlinear),
+        )  # fmt: skip
 
     def _keep_found(self, samples: Samples, found: list[Any]) -> Fit:
         """Keep the model, and the weights of the columns."""

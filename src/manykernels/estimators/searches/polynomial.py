@@ -17,6 +17,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.kernels import KernelSpec
 from manykernels.objective.losses import Loss
 from manykernels.validation.arrays import Array
+from manykernels.validation.parameters import RandomSource
 
 
 class PolynomialMKL(BaseKernelSearch):
@@ -172,7 +173,7 @@ class PolynomialMKL(BaseKernelSearch):
         polish: bool = True,
         max_kernels: int = 500,
         tol: float = 1e-2,
-        random_state: Any = 0,
+        random_state: RandomSource = 0,
         resources: Resources | Mapping[str, Any] | None = None,
     ) -> None:
         self.degree = degree
@@ -203,30 +204,10 @@ class PolynomialMKL(BaseKernelSearch):
         if self.base is not None and not isinstance(self.base, KernelSpec):
             raise InvalidInputError(f"base must be a kernel such as Gaussian('median'), or None, got {self.base!r}.")
         return discover_polynomial(
-            points,
-            target,
-            loss=loss,
-            strength=strength,
-            degree=self.degree,
-            p=self.p,
-            degree_penalties=self.degree_penalties,
-            base=self.base,
-            normalize=self.normalize,
-            names=names,
-            fit_intercept=self.fit_intercept,
-            sample_weight=weight,
-            n_steps=self.n_steps,
-            step_size=self.step_size,
-            batch=self.batch,
-            step_scale=self.step_scale,
-            restarts=self.restarts,
-            polish=self.polish,
-            folds=self.cv,
-            adaptive=self.adaptive,
-            max_kernels=self.max_kernels,
+            points, target, loss=loss, strength=strength, names=names, sample_weight=weight, folds=self.cv,
             limits=Limits(self.tol, **self._resources.limits()),
-            random_state=self.random_state,
-        )
+            **self._given_to(discover_polynomial),
+        )  # fmt: skip
 
     def _search_each(self, rows: Rows, targets: Array, weight: Array, loss: Loss) -> list[Discovery]:
         found = super()._search_each(rows, targets, weight, loss)
