@@ -62,7 +62,7 @@ nightly: $(VENV)/.installed-test
 
 # OpenBLAS rounds differently on other processors. No test may depend on that, whichever machine it is written on.
 CORES := Prescott Zen
-NUMERICAL := tests/solvers tests/oracles tests/objective tests/alignment
+NUMERICAL := tests/solvers tests/oracles tests/objective tests/alignment tests/testing
 
 test-portable: $(VENV)/.installed-test
 	@set -e; for core in $(CORES); do \
