@@ -1,4 +1,4 @@
-"""What a search for kernels meets and returns, and when it stops."""
+"""What a search for kernels meets and returns, when it stops, and the certificate over a whole family of kernels."""
 
 from __future__ import annotations
 
