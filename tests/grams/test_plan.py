@@ -193,3 +193,12 @@ def test_a_plan_of_factors_counts_what_a_fit_was_measured_to_hold():
     plan = plan_kernels(300, 50_000, 100, memory_budget="4 GB")
     assert plan.kind == "factored"
     assert 0.7 < (plan.nbytes + plan.working_nbytes) / 237.2e6 < 1.3  # traced by tracemalloc, three widths a column
+
+
+def test_outputs_one_after_the_other_read_matrices_as_often():
+    assert gram_seconds(44, 600, n_targets=10) > 5 * gram_seconds(44, 600)
+    sizes = {"n_kernels": 44, "n_samples": 600, "n_columns": 11, "n_targets": 10, "memory_budget": "4 GB"}
+    assert plan_kernels(**sizes).kind == "factored"
+    assert plan_kernels(**sizes, shared=True).kind == "dense"  # whose systems on factors are of all outputs together
+    small = sizes | {"n_samples": 200}
+    assert [plan_kernels(**small, shared=shared).kind for shared in (False, True)] == ["packed", "dense"]

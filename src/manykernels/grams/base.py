@@ -217,15 +217,14 @@ class GramStack(ABC):
         if R.ndim == 1:
             squares = self.quad(R)
             return squares if kernels is None else squares[kernels]
-        between = R @ R.T
-        chosen = range(self.n_kernels) if kernels is None else kernels
-        return np.array([np.vdot(self.matrix(m), between) for m in chosen])
+        chosen = np.arange(self.n_kernels) if kernels is None else kernels
+        self._count(len(chosen))
+        return self._squares(R @ R.T, chosen)
 
     def matrix(self, kernel: int) -> Array:
-        """Return ``K_m`` (N, N)."""
-        weights = np.zeros(self.n_kernels)
-        weights[kernel] = 1.0
-        return self.combine(weights)
+        """Return ``K_m`` (N, N), to be read only."""
+        self._count(1)
+        return self._matrix(kernel)
 
     def quads(self, R: Array) -> tuple[Array, Array]:
         """Bounds (M,) from below and from above on ``tr R' K_m R``; the same twice where kernels are exact: one pass.
@@ -540,6 +539,15 @@ class GramStack(ABC):
             np.einsum("mnk,nk->mk", each, columns, out=found[some])
         return found
 
+    def _squares(self, between: Array, kernels: Array) -> Array:
+        """Return the inner products of kernels with a symmetric matrix (N, N)."""
+        return np.array([np.vdot(self._matrix(m), between) for m in kernels])
+
+    def _matrix(self, kernel: int) -> Array:
+        weights = np.zeros(self.n_kernels)
+        weights[kernel] = 1.0
+        return self._combine(weights, np.array([kernel]))
+
     def _quad_of(self, r: Array, kernels: Array) -> Array:
         total = np.zeros(len(kernels))
         for at, rows, block in self._upper_blocks(kernels):
@@ -672,6 +680,11 @@ class GramView(GramStack):
         else:
             total = self._parent._combine(scattered, np.flatnonzero(scattered))
         return total if self._whole else total[np.ix_(self._samples, self._samples)]
+
+    def _squares(self, between: Array, kernels: Array) -> Array:
+        if not self._whole:
+            return super()._squares(between, kernels)
+        return self._parent._squares(between, self._kernels[kernels])
 
     def _triangles(self, kernels: Array, out: Array) -> None:
         if self._whole:

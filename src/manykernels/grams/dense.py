@@ -112,6 +112,9 @@ class DenseStack(GramStack):
         run_ranges(work, len(out), self.n_threads)
         return out.transpose(0, 2, 1)
 
+    def _matrix(self, kernel: int) -> Array:
+        return self._array[kernel].astype(np.float64, copy=False)
+
     def _combine(self, weights: Array, active: Array) -> Array:
         out = np.zeros((self.n_samples, self.n_samples))
         # Whole matrices in one stretch: half of what is read is not needed, yet it is faster than many short rows.

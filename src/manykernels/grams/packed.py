@@ -137,6 +137,17 @@ class PackedStack(GramStack):
                 np.einsum("nk,nk->k", gram @ columns, columns, out=row)
         return found
 
+    def _squares(self, between: Array, kernels: Array) -> Array:
+        doubled = np.empty(self._packed.shape[1])
+        loops.pack_triangle(2.0 * between, doubled)
+        doubled[triangle_starts(self.n_samples)[:-1]] /= 2.0  # what is beside the diagonal stands for two entries
+        return np.array([self._packed[m].astype(np.float64, copy=False) @ doubled for m in kernels])
+
+    def _matrix(self, kernel: int) -> Array:
+        gram = np.empty((self.n_samples, self.n_samples))
+        loops.unpack_triangle(self._packed[kernel], self.n_samples, gram)
+        return gram
+
     def _apply_each(self, columns: Array, kernels: Array) -> Array:
         right = np.ascontiguousarray(columns.T)
         out = np.empty((len(kernels), *right.shape))

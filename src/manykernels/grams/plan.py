@@ -28,6 +28,8 @@ READ = 1e-6  # a row and column that kernels are held as factors of: the passes 
 KERNEL = 1.6e-4  # a kernel held as factors
 RANK = 1.2e-4  # a column of a factor
 FACTORED_BASE = 0.02  # a fit on factors
+COUPLED = 8e-11  # a cube of the coefficients of factors that move together under shared weights
+MOST_COUPLED = 4000  # of these coefficients; more are never in a model at once, or take turns
 MIXED = 1e-6  # a pair of samples, where sums of factors and of a few matrices are formed and factorized
 FULL_RANK = 30  # of the factors of a column with many values, about
 CLEARLY = 1.5  # how many times cheaper factors must be predicted to be: both predictions err by as much
@@ -276,6 +278,7 @@ def plan_kernels(
     representation: str = "auto",
     memory_budget: int | str | None = None,
     n_targets: int = 1,
+    shared: bool = False,
     n_landmark: int = 0,
     rank: int | None = None,
     averages: bool = False,
@@ -297,6 +300,8 @@ def plan_kernels(
         As in :func:`plan_stack`.
     n_targets : int
         Number of outputs.
+    shared : bool
+        Whether they are fitted together, with shared kernel weights, and not one after the other.
     n_landmark : int
         Kernels whose factors need landmarks, such as Gaussians of several columns.
     rank : int, optional
@@ -330,12 +335,17 @@ def plan_kernels(
         raise InvalidInputError(f"representation must be one of {REPRESENTATIONS}, got {representation!r}.")
     if representation == FACTORED and obstacle is not None:
         raise IncompatibleError(f"representation='factored' cannot be had: {obstacle}. Or take representation='gram'.")
-    seconds = factored_seconds(n_kernels, n_samples, n_columns, n_landmark, n_targets, rank)
+    sizes = {"n_kernels": n_kernels, "n_samples": n_samples, "n_targets": n_targets}
+    seconds = (
+        gram_seconds(**sizes),
+        factored_seconds(**sizes, n_columns=n_columns, n_landmark=n_landmark, rank=rank, shared=shared),
+    )
+    sizes["n_targets"] = n_targets if shared else 1  # matrices are read for one output after the other
     spared = np.inf if averages and n_landmark else AVERAGES if averages else NOTICED
-    why = _why_factors(n_kernels, n_samples, seconds, spared, representation, memory_budget, n_targets)
+    why = _why_factors(sizes, seconds, spared, representation, memory_budget)
     if why is None or obstacle is not None:
         try:
-            return plan_stack(n_kernels, n_samples, memory_budget=memory_budget, n_targets=n_targets)
+            return plan_stack(**sizes, memory_budget=memory_budget)
         except MemoryBudgetError as error:
             able = "representation='factored' forms none of them"
             more = able if obstacle is None else f"factors, which form none of them, cannot be had: {obstacle}"
@@ -356,11 +366,17 @@ def plan_kernels(
 
 def gram_seconds(n_kernels: int, n_samples: int, n_targets: int = 1) -> float:
     """Return the seconds that a fit on stored Gram matrices is predicted to take on one core."""
-    return GRAM_BASE + ENTRY * n_kernels * n_samples**2 / 2 + CUBE * n_targets * float(n_samples) ** 3
+    return GRAM_BASE + n_targets * (ENTRY * n_kernels * n_samples**2 / 2 + CUBE * float(n_samples) ** 3)
 
 
 def factored_seconds(
-    n_kernels: int, n_samples: int, n_columns: int, n_landmark: int = 0, n_targets: int = 1, rank: int | None = None
+    n_kernels: int,
+    n_samples: int,
+    n_columns: int,
+    n_landmark: int = 0,
+    n_targets: int = 1,
+    rank: int | None = None,
+    shared: bool = False,
 ) -> float:
     """Return the seconds that a fit on factors is predicted to take on one core.
 
@@ -368,27 +384,27 @@ def factored_seconds(
     """
     rank = FULL_RANK * n_columns if rank is None else rank
     each = FACTORED_BASE + READ * n_samples * n_columns + KERNEL * n_kernels + RANK * rank
-    return n_targets * (each + (MIXED * float(n_samples) ** 2 if n_landmark else 0.0))
+    whole = n_targets * (each + (MIXED * float(n_samples) ** 2 if n_landmark else 0.0))
+    return whole + (COUPLED * float(min(n_targets * rank, MOST_COUPLED)) ** 3 if shared and n_targets > 1 else 0.0)
 
 
 def _why_factors(
-    n_kernels: int,
-    n_samples: int,
-    factors: float,
+    sizes: dict[str, int],
+    seconds: tuple[float, float],
     spared: float,
     representation: str,
     memory_budget: int | str | None,
-    n_targets: int,
 ) -> str | None:
     """Return why kernels are to be held as factors; None if as matrices, or if they spare too little."""
     if representation != "auto":
         return "as asked" if representation == FACTORED else None
+    n_kernels, n_samples = sizes["n_kernels"], sizes["n_samples"]
     try:
-        plan = plan_stack(n_kernels, n_samples, memory_budget=memory_budget, n_targets=n_targets)
+        plan = plan_stack(**sizes, memory_budget=memory_budget)
     except MemoryBudgetError:
-        square = format_bytes(working_nbytes(n_kernels, n_samples, n_targets))
+        square = format_bytes(working_nbytes(**sizes))
         return f"the arrays among {n_samples} samples alone would take {square}"
-    matrices = gram_seconds(n_kernels, n_samples, n_targets)
+    matrices, factors = seconds
     if plan.kind == "lazy":
         again = ANEW * ENTRY * n_kernels * n_samples**2 / 2
         stored = plan.reason.removesuffix(".")

@@ -133,6 +133,7 @@ def open_training(
     memory_budget: int | str | None,
     n_jobs: int | None,
     n_targets: int,
+    shared: bool = False,
     representation: str = GRAM,
     obstacle: str | None = None,
     fit_intercept: bool = True,
@@ -140,8 +141,8 @@ def open_training(
 ) -> Training:
     """Fit the bank on training rows and build the stack that fits the memory budget: Gram matrices, or factors.
 
-    ``obstacle`` says why the rest of the problem cannot do with factors, if so; ``kind`` how matrices are held: "lazy"
-    for a search, which reads averages of all of them.
+    ``shared`` says whether several targets are fitted together, ``obstacle`` why the rest of the problem cannot do with
+    factors, if so; ``kind`` how matrices are held: "lazy" for a search, which reads averages of all of them.
     """
     memory_bytes(memory_budget)
     check_n_jobs(n_jobs)
@@ -153,6 +154,7 @@ def open_training(
             representation=representation,
             memory_budget=memory_budget,
             n_targets=n_targets,
+            shared=shared,
             obstacle=obstacle,
             fit_intercept=fit_intercept,
             averages=kind == "lazy",
@@ -162,7 +164,8 @@ def open_training(
             factors.spare_bytes = plan.spare_bytes // max(n_targets, 1)
             return Training(fitted, None, factors, centered=given.center)
     bank, prepared = given.fit_prepare(X)
-    stack = build_stack(bank, prepared, kind=kind, memory_budget=memory_budget, n_jobs=n_jobs, n_targets=n_targets)
+    together = n_targets if shared else 1
+    stack = build_stack(bank, prepared, kind=kind, memory_budget=memory_budget, n_jobs=n_jobs, n_targets=together)
     return Training(bank, prepared, stack)
 
 
@@ -173,6 +176,7 @@ def plan_for(
     representation: str,
     memory_budget: int | str | None,
     n_targets: int,
+    shared: bool = False,
     obstacle: str | None = None,
     fit_intercept: bool = True,
     averages: bool = False,
@@ -194,6 +198,7 @@ def plan_for(
         representation=representation,
         memory_budget=memory_budget,
         n_targets=n_targets,
+        shared=shared,
         averages=averages,
         obstacle=obstacle or refusal(bank, fit_intercept=fit_intercept),
     )

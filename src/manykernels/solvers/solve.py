@@ -268,6 +268,7 @@ class _Given:
         settings: dict[str, Any] = {
             "memory_budget": memory_budget,
             "n_targets": 1 if self.y.ndim == 1 else self.y.shape[1],
+            "shared": self.y.ndim > 1,
             "representation": representation,
             "obstacle": obstacle_to_factors(self.loss, self.regularizer, "auto"),
             "fit_intercept": self.fit_intercept or self.loss.couples_samples,

@@ -109,6 +109,15 @@ class GramStackContract(ABC):
         columns = rng.normal(size=(stack.n_samples, 3))
         self.check_close(stack.quad_each(columns), np.einsum("ik,mij,jk->mk", columns, grams, columns))
 
+    def test_squares(self) -> None:
+        """Check ``tr R' K_m R`` of all kernels and of some, and single matrices."""
+        stack, grams, rng = self.pair()
+        columns = rng.normal(size=(stack.n_samples, 3))
+        expected = np.einsum("ik,mij,jk->m", columns, grams, columns)
+        self.check_close(stack.squares(columns), expected)
+        self.check_close(stack.squares(columns, np.array([1, 0])), expected[[1, 0]])
+        self.check_close(stack.matrix(1), grams[1])
+
     def test_quad(self) -> None:
         """Check ``r' K_m r``, also for a zero vector."""
         stack, grams, rng = self.pair()

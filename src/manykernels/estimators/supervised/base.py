@@ -338,6 +338,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             memory_budget=resources.memory_budget,
             n_jobs=resources.n_jobs if n_targets == 1 else None,
             n_targets=n_targets,
+            shared=self._shares_weights,
             representation=resources.representation,
             obstacle=self._obstacle_to_factors(loss, regularizer),
             fit_intercept=self._free_constant,
@@ -365,6 +366,7 @@ class BaseMKL(SaysWhichParameter, NotebookCard, Explanations, TakesGroups):
             representation=self._resources.representation,
             memory_budget=self._resources.memory_budget,
             n_targets=self._n_targets,
+            shared=self._shares_weights,
             obstacle=self._obstacle_to_factors(loss, regularizer),
             fit_intercept=self._free_constant,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -100,9 +101,22 @@ class ExplicitStack(FactoredStack):
         if self._whole is not None:
             columns, starts = self._whole
             return np.add.reduceat((self.table.block(columns) @ r) ** 2, starts) * self.scales
+        return np.array([float(part @ part) for part in self._adjoints(r)])
+
+    def _adjoints(self, r: Array) -> list[Array]:
+        """Return ``Z' r`` of every kernel, of one vector or of several in columns."""
         templates = self.templates(range(self.n_kernels))
-        sums = self.table.reduce(self._used, partial(adjoints, templates), r)
-        return np.array([float(part @ part) for part in sums])
+        found: list[Array] = self.table.reduce(self._used, partial(adjoints, templates), r)
+        return found
+
+    def quad_bounds_each(self, rhos: Sequence[Any]) -> list[tuple[Array, Array]]:
+        """Return bounds of every one of these vectors: features that are computed are computed once for all."""
+        if self._whole is not None or len(rhos) == 1 or not all(isinstance(rho, np.ndarray) for rho in rhos):
+            return super().quad_bounds_each(rhos)
+        self._count(self.n_kernels)
+        squares = np.array([np.einsum("rk,rk->k", part, part) for part in self._adjoints(np.stack(rhos, axis=1))])
+        errors = np.stack([self.error_bound(rho) for rho in rhos], axis=1)
+        return list(zip(np.maximum(squares - errors, 0.0).T, (squares + errors).T, strict=True))
 
     @cached_property
     def _whole(self) -> tuple[range, Array] | None:

@@ -170,8 +170,9 @@ class FeatureOperator:
             out[rows] += self.rows(rows) @ v
 
     def adjoint(self, rho: Array) -> Array:
-        """Return ``Z' rho``."""
-        return sum((rho[rows] @ self.rows(rows) for rows in self._slices()), start=np.zeros(self.rank))
+        """Return ``Z' rho``, of one vector or of several in columns."""
+        start = np.zeros((self.rank, *rho.shape[1:]))
+        return sum((self.rows(rows).T @ rho[rows] for rows in self._slices()), start=start)
 
     def sums(self, rhos: Array) -> tuple[Array, Array]:
         """Return ``Z' rho`` and ``sum_i |rho_i| sqrt(E_ii)``, what features leave of the diagonal, of every column."""
@@ -259,7 +260,10 @@ class ChunkedOperator:
 
 
 def adjoints(templates: Sequence[Any], table: ColumnTable, rho: Array) -> list[Array]:
-    """Return ``Z' rho`` of every template over some rows; columns that are features themselves a block at a time."""
+    """Return ``Z' rho`` of every template over some rows; columns that are features themselves a block at a time.
+
+    ``rho`` is a vector (n,), or several in columns, for all of which features are computed once.
+    """
     out: list[Any] = [None] * len(templates)
     plain = [
         slot

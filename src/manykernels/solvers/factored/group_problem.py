@@ -106,10 +106,11 @@ class GroupProblem:
         """
         curve = PenaltyCurve.at(self.penalty, v)
         free = curve.free
-        system = self._H[np.ix_(free, free)]
+        system = self._H[free][:, free]
         curve.add_to(system)
         try:
-            return cho_factor(system, lower=True, check_finite=False), free
+            # Its transpose has columns in a row, as LAPACK wants them.
+            return cho_factor(system.T, lower=True, overwrite_a=True, check_finite=False), free
         except LinAlgError:
             return None, free
 

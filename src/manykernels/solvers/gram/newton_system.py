@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.blas import dsyrk
 
+from manykernels.grams.loops import mirror_upper
 from manykernels.solvers.run import check_deadline
 
 if TYPE_CHECKING:
@@ -78,7 +80,8 @@ def _factorize(matrix: Array) -> tuple[Array, bool]:
     while True:  # at most to LARGEST_JITTER
         try:
             shifted = matrix + jitter * np.eye(matrix.shape[0]) if jitter else matrix
-            return cho_factor(shifted, lower=True, check_finite=False)
+            # LAPACK wants columns in a row: of a symmetric matrix the transpose has them, without a strided copy.
+            return cho_factor(shifted.T, lower=True, check_finite=False)
         except LinAlgError:
             jitter = max(FIRST_JITTER, 100 * jitter)
             if jitter > LARGEST_JITTER:
@@ -86,9 +89,13 @@ def _factorize(matrix: Array) -> tuple[Array, bool]:
 
 
 def add_rank_update(matrix: Array, rows: Array, coupling: Array) -> None:
-    """Add ``sum_m coupling_m rows_m rows_m'`` to ``matrix`` in place, leaving out negligible terms."""
+    """Add ``sum_m coupling_m rows_m rows_m'`` to a symmetric ``matrix`` in place, leaving out negligible terms."""
     size = coupling * np.einsum("mi,mi->m", rows, rows)
     chosen = size > 1e-13 * matrix.trace()
     if chosen.any():
         scaled = rows[chosen] * np.sqrt(coupling[chosen])[:, None]
-        matrix += scaled.T @ scaled
+        if matrix.flags.c_contiguous:  # the BLAS adds to one triangle without a second matrix
+            dsyrk(1.0, scaled.T, beta=1.0, c=matrix.T, lower=1, overwrite_c=1)
+            mirror_upper(matrix)
+        else:
+            matrix += scaled.T @ scaled

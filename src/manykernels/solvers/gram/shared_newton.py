@@ -11,6 +11,7 @@ factorized (`shared_systems`). Each step minimizes the quadratic model over the 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -33,6 +34,7 @@ from manykernels.solvers.gram.shared_systems import (
     PROGRAM_GAP,
     SHORTENING,
     SharedSystem,
+    low_rank_root,
 )
 from manykernels.solvers.gram.start import best_scale
 
@@ -210,12 +212,18 @@ class Machine:
                 self.problem.weight[:, None] * self.problem.loss.curvature(self.problem.y, self.scores()),
                 coupled=self.problem.loss.coupled,
                 intercept=self.problem.fit_intercept,
+                root=self._root,
             )
         drho = residual - self.system.solve((self.gram @ residual)[None])[0]
         db = self.system.intercepts((self.rho + drho).sum(axis=0))
         if db.any():
             drho = drho - self.system.solve(np.broadcast_to(db, drho.shape)[None])[0]
         return drho, db
+
+    @cached_property
+    def _root(self) -> Array | None:
+        """A root of ``gram``, where its rank is low and there is more than one factorization to spare."""
+        return None if self.problem.loss.linear_dual else low_rank_root(self.gram)
 
     def _dual_of_scores(self) -> Array:
         return -self.problem.weight[:, None] * self.problem.loss.derivative(self.problem.y, self.scores())
