@@ -335,7 +335,7 @@ def plan_kernels(
         raise InvalidInputError(f"representation must be one of {REPRESENTATIONS}, got {representation!r}.")
     if representation == FACTORED and obstacle is not None:
         raise IncompatibleError(f"representation='factored' cannot be had: {obstacle}. Or take representation='gram'.")
-    sizes = {"n_kernels": n_kernels, "n_samples": n_samples, "n_targets": n_targets}
+    sizes: dict[str, Any] = {"n_kernels": n_kernels, "n_samples": n_samples, "n_targets": n_targets}
     seconds = (
         gram_seconds(**sizes),
         factored_seconds(**sizes, n_columns=n_columns, n_landmark=n_landmark, rank=rank, shared=shared),
@@ -389,7 +389,7 @@ def factored_seconds(
 
 
 def _why_factors(
-    sizes: dict[str, int],
+    sizes: dict[str, Any],
     seconds: tuple[float, float],
     spared: float,
     representation: str,

@@ -204,7 +204,7 @@ def plan_for(
     )
 
 
-def _sizes(expanded: list[NamedKernel], table: Table) -> dict[str, int]:
+def _sizes(expanded: list[NamedKernel], table: Table) -> dict[str, Any]:
     """Return what the predicted seconds of kernels on a table depend on."""
     return {
         "n_kernels": len(expanded),
