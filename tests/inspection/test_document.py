@@ -359,6 +359,54 @@ def test_without_jinja_one_learns_what_to_install(monkeypatch: pytest.MonkeyPatc
         report(None, None, None)
 
 
+# --- how it is laid out, where no browser is at hand ---
+
+
+def _luminance(color: str) -> float:
+    """Return the relative luminance of a color, as the Web Content Accessibility Guidelines define it."""
+    parts = np.array([int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def _contrast(one: str, other: str) -> float:
+    low, high = sorted(map(_luminance, (one, other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_text_and_curves_stand_out_in_light_and_dark(told: Callable[[str], str]) -> None:
+    """Contrasts that the guidelines ask for: 4.5 of text, 3 of lines and marks."""
+    blocks = re.findall(r":root \{(.*?)\}", told("classes"), re.DOTALL)
+    schemes = [dict(re.findall(r"--(\w+): (#[0-9a-fA-F]{6})", block)) for block in blocks]
+    assert len(schemes) == 3  # light, dark, print
+    assert {frozenset(colors) for colors in schemes} == {frozenset(schemes[0])}
+    for colors in schemes:
+        for ground in ("face", "card", "warn", "bad"):
+            assert min(_contrast(colors[ink], colors[ground]) for ink in ("text", "muted")) > 4.5
+        marks = {"blue", "orange", "badline"}
+        assert min(_contrast(colors[name], colors["face"]) for name in marks) > 3
+    assert _contrast("#000000", "#ffffff") == pytest.approx(21)
+
+
+@pytest.mark.parametrize("name", ["classes", "many classes", "outputs"])
+def test_nothing_is_wider_than_a_narrow_screen(name: str, told: Callable[[str], str]) -> None:
+    """At 400 pixels: no fixed width beyond them, and tables of many columns scroll by themselves."""
+    html = told(name)
+    style = html.split("<style>")[1].split("</style>")[0]
+    fixed = re.findall(r"(?<![-\w])(?:min-)?width: ?([\d.]+)(px|rem|em)", style)
+    assert all(float(size) * (1 if unit == "px" else 16) < 200 for size, unit in fixed), fixed
+    assert "overflow-wrap: anywhere" in re.search(r"th, td \{(.*?)\}", style, re.DOTALL)[1]  # type: ignore[index]
+    assert re.search(r"figure svg \{ width: 100%", style)
+    scrolling = re.findall(r'<div class="scroll"><table.*?</table>', html, re.DOTALL)
+    rest = re.findall(
+        r"<table.*?</table>", re.sub(r'<div class="scroll"><table.*?</table>', "", html, flags=re.DOTALL), re.DOTALL
+    )
+    rows = [row for found in rest for row in re.findall(r"<tr.*?</tr>", found, re.DOTALL)]
+    assert rows
+    assert max(len(re.findall(r"<t[hd]", row)) for row in rows) <= 4
+    assert bool(scrolling) == ("classes" in name)
+
+
 # --- a browser ---
 
 
