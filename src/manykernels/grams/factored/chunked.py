@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from manykernels.exceptions import InvalidInputError
 from manykernels.grams.factored.operators import FUSED_RANK, ChunkedOperator
 from manykernels.grams.rows import DaskRows, Held, RowSource, RowVector, is_chunked, open_rows
-from manykernels.grams.rows.columns import ColumnTable, Reading, column_summary
+from manykernels.grams.rows.columns import ColumnTable, Reading, RowIndex, column_summary
 from manykernels.kernels import KernelSpec
 from manykernels.kernels.bank.columns import NUMBERS, Table
 from manykernels.kernels.tables.encoding import Encoding, plain
@@ -136,19 +135,19 @@ class ChunkedTable(ColumnTable):
         """Return one column as it is stored, (n,)."""
         return self.gather([position], slice(None)).columns[position]
 
-    def values(self, column: int, rows: Any = slice(None)) -> Array:
+    def values(self, column: int, rows: RowIndex = slice(None)) -> Array:
         """Return entries of one column in units of its deviation, float64; 0 for what is missing."""
         return self.gather([column], rows).values(column)
 
-    def points(self, positions: tuple[int, ...], rows: Any = slice(None)) -> Array:
+    def points(self, positions: tuple[int, ...], rows: RowIndex = slice(None)) -> Array:
         """Return rows of several columns in units of their deviations, (n, len(positions)) float64."""
         return self.gather(positions, rows).points(positions)
 
-    def known(self, column: int, rows: Any = slice(None)) -> Array | None:
+    def known(self, column: int, rows: RowIndex = slice(None)) -> Array | None:
         """Return which rows have a value in one column, (n,) bool; None if all do."""
         return self.gather([column], rows).known(column) if self.gaps[column] else None
 
-    def reading(self, spec: KernelSpec, positions: tuple[int, ...], rows: Any = slice(None)) -> Reading:
+    def reading(self, spec: KernelSpec, positions: tuple[int, ...], rows: RowIndex = slice(None)) -> Reading:
         """Return rows as a kernel on these columns reads them."""
         return self.gather(positions, rows).reading(spec, positions)
 
@@ -194,18 +193,7 @@ def open_table(X: Any, model: ColumnTable) -> ColumnTable:
     if not is_chunked(X):
         return model.like(X)
     source = open_rows(X)
-    if model.names is None or source.columns is None:
-        if source.n_columns != model.n_columns:
-            raise InvalidInputError(f"X has {source.n_columns} columns, but the model was fitted on {model.n_columns}.")
-        places = list(range(model.n_columns))
-    else:
-        at = {name: j for j, name in enumerate(source.columns)}
-        used = range(model.n_columns) if model.used is None else model.used
-        lost = [model.names[j] for j in used if model.names[j] not in at]
-        if lost:
-            raise InvalidInputError(f"X lacks {len(lost)} column(s) of the training table: {lost[:5]}.")
-        places = [at.get(name, -1) for name in model.names]
-    return _NewRows(model, source, places)
+    return _NewRows(model, source, model.places(source.columns, source.n_columns))
 
 
 class _NewRows(ColumnTable):
@@ -222,14 +210,14 @@ class _NewRows(ColumnTable):
         if not self._source.distributed:
             yield from super().evaluated(size, function)
             return
-        used = tuple(range(self.n_columns)) if self.used is None else self.used
+        used = tuple(self.in_use)
         work = partial(_on_part, self.header(), used, partial(_by_and_by, size, function))
         for chunk, values in enumerate(self._source.map(work, [self._places[j] for j in used])):
             yield self._source.slice(chunk), values
 
     def chunks(self, size: int) -> Iterator[tuple[slice, ColumnTable]]:
         """Yield slices of rows and the table of these rows, in the units of training."""
-        used = tuple(range(self.n_columns)) if self.used is None else self.used
+        used = self.in_use
         for chunk in range(self._source.n_chunks):
             start = int(self._source.starts[chunk])
             part = self.part(self._source.read(chunk, [self._places[j] for j in used]), used)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from manykernels.compiled import compiled
 from manykernels.exceptions import InvalidInputError
@@ -16,6 +17,8 @@ from manykernels.kernels.specs.categorical import UNSEEN
 from manykernels.kernels.tables.encoding import Encoding
 from manykernels.kernels.tables.issues import entry_issues, refuse
 from manykernels.validation.arrays import Array
+
+RowIndex = slice | Array
 
 GAP = -(2.0**100)
 """Stands for a missing value: exact in float32, and so far below the data that it lies in no bin."""
@@ -142,26 +145,26 @@ class ColumnTable:
         """Return one column as it is stored, (n,)."""
         return self.columns[position]
 
-    def values(self, column: int, rows: Any = slice(None)) -> Array:
+    def values(self, column: int, rows: RowIndex = slice(None)) -> Array:
         """Return entries of one column in units of its deviation, float64; 0 for what is missing."""
         stored = self.columns[column][rows]
         values = (stored.astype(np.float64) - self.center[column]) / self.unit[column]
         return np.where(stored == GAP, 0.0, values) if self.gaps[column] else values
 
-    def points(self, positions: tuple[int, ...], rows: Any = slice(None)) -> Array:
+    def points(self, positions: tuple[int, ...], rows: RowIndex = slice(None)) -> Array:
         """Return rows of several columns in units of their deviations, (n, len(positions)) float64."""
         if len(positions) == 1 or isinstance(self.columns, dict):
             return np.column_stack([self.values(j, rows) for j in positions])
         return self.block(positions, rows).T
 
-    def block(self, positions: Sequence[int], rows: Any = slice(None)) -> Array:
+    def block(self, positions: Sequence[int], rows: RowIndex = slice(None)) -> Array:
         """Return several columns of an array in units of their deviations, (len(positions), n) float64, read-only.
 
         Neighbors in their own units are read in place.
         """
         first, count = positions[0], len(positions)
         neighbors = isinstance(positions, range) or all(j == first + k for k, j in enumerate(positions))
-        chosen: Any = slice(first, first + count) if neighbors else list(positions)
+        chosen: slice | list[int] = slice(first, first + count) if neighbors else list(positions)
         stored = self.columns[chosen][:, rows]
         values = stored.astype(np.float64, copy=False)
         center, unit = self.center[chosen], self.unit[chosen]
@@ -175,16 +178,16 @@ class ColumnTable:
         values.flags.writeable = False
         return values
 
-    def known(self, column: int, rows: Any = slice(None)) -> Array | None:
+    def known(self, column: int, rows: RowIndex = slice(None)) -> Array | None:
         """Return which rows have a value in one column, (n,) bool; None if no column of the kind has gaps."""
         return self.columns[column][rows] != GAP if self.gaps[column] else None
 
-    def present(self, positions: tuple[int, ...], rows: Any = slice(None)) -> Array | None:
+    def present(self, positions: tuple[int, ...], rows: RowIndex = slice(None)) -> Array | None:
         """Return which rows have all of these columns, (n,) bool; None if all do."""
         found = [known for known in (self.known(j, rows) for j in positions) if known is not None]
         return np.logical_and.reduce(found) if found else None
 
-    def reading(self, spec: KernelSpec, positions: tuple[int, ...], rows: Any = slice(None)) -> Reading:
+    def reading(self, spec: KernelSpec, positions: tuple[int, ...], rows: RowIndex = slice(None)) -> Reading:
         """Return rows as a kernel on these columns reads them; one of missingness reads what is missing."""
         if spec.family != "missing":
             return Reading(self.points(positions, rows), self.present(positions, rows))
@@ -262,7 +265,7 @@ class ColumnTable:
         """Return a table of some columns that have these values, in their own units."""
         return self._of(dict(values), len(next(iter(values.values()))))
 
-    def _of(self, columns: Any, n_rows: int) -> ColumnTable:
+    def _of(self, columns: Array | Mapping[int, Array], n_rows: int) -> ColumnTable:
         """Return other rows in the units of this table; they have been checked. Columns may be a dictionary."""
         other = ColumnTable.__new__(ColumnTable)
         other.__dict__.update(self._units())
@@ -278,7 +281,7 @@ class ColumnTable:
         """Return the table without its rows: what reads others in the same way."""
         return self._of({}, 0)
 
-    def part(self, data: Any, positions: Sequence[int]) -> ColumnTable:
+    def part(self, data: Array | pd.DataFrame, positions: Sequence[int]) -> ColumnTable:
         """Return some columns of other rows, (n, len(positions)), read as those of this table."""
         other = self._of({}, len(data))
         other.gaps = self.gaps.copy()
@@ -316,18 +319,28 @@ class ColumnTable:
 
     def _read_new(self, table: Table) -> Array:
         """Return new rows as in training, their columns in the order of training."""
-        used = range(self.n_columns) if self.used is None else self.used
-        if self.names is None or table.columns is None:
-            if table.n_columns != self.n_columns:
-                raise InvalidInputError(
-                    f"X has {table.n_columns} columns, but the model was fitted on {self.n_columns}."
-                )
-            return _codes(table, used, used, self)
-        places = table.places or {}
-        lost = [self.names[j] for j in used if self.names[j] not in places]
+        places = self.places(table.columns, table.n_columns)
+        return _codes(table, [places[j] for j in self.in_use], self.in_use, self)
+
+    @property
+    def in_use(self) -> Sequence[int]:
+        """The columns that are read."""
+        return range(self.n_columns) if self.used is None else self.used
+
+    def places(self, names: Sequence[Any] | None, n_columns: int) -> list[int]:
+        """Return where the columns of this table are among those of new rows, by name where both have names.
+
+        Columns that are not there and not in use are at -1.
+        """
+        if self.names is None or names is None:
+            if n_columns != self.n_columns:
+                raise InvalidInputError(f"X has {n_columns} columns, but the model was fitted on {self.n_columns}.")
+            return list(range(n_columns))
+        at = {name: j for j, name in enumerate(names)}
+        lost = [self.names[j] for j in self.in_use if self.names[j] not in at]
         if lost:
             raise InvalidInputError(f"X lacks {len(lost)} column(s) of the training table: {lost[:5]}.")
-        return _codes(table, [places[self.names[j]] for j in used], used, self)
+        return [at.get(name, -1) for name in self.names]
 
 
 def _is_float(X: Any) -> bool:

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 
 from manykernels.exceptions import InvalidInputError
 from manykernels.kernels.bank.columns import Table
+from manykernels.kernels.pairs.index import ORDINALS, checked_positions
 from manykernels.kernels.precomputed.stack import KernelStack
 from manykernels.validation.arrays import Array
 
 Members = Table | KernelStack
-ORDINALS = ("first", "second")
 
 
 class Pairs:
@@ -159,24 +159,3 @@ def _positions(given: Any, members: Members, labels: Array, side: int) -> Array:
             )
         return np.asarray(places, dtype=np.intp)
     return checked_positions(labels, len(members), side)
-
-
-def checked_positions(labels: Array, size: int, side: int) -> Array:
-    """Return positions below ``size``, or say which are not."""
-    try:
-        places = np.asarray(labels, dtype=np.intp)
-        whole = bool((places == labels).all())
-    except (TypeError, ValueError):
-        whole = False
-    if not whole:
-        raise InvalidInputError(
-            f"pairs[:, {side}] must hold positions of {ORDINALS[side]} members, got {labels.tolist()[0]!r}. Labels "
-            "need members in a DataFrame whose index has them."
-        )
-    wrong = np.flatnonzero((places < 0) | (places >= size))
-    if wrong.size:
-        raise InvalidInputError(
-            f"pairs[{wrong[0]}, {side}] is {places[wrong[0]]}, but there are {size} {ORDINALS[side]} members, numbered "
-            f"from 0 ({wrong.size} such pairs)."
-        )
-    return places

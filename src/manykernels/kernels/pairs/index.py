@@ -14,6 +14,7 @@ from manykernels.exceptions import InvalidInputError
 from manykernels.validation.arrays import Array
 
 DENSE_SHARE = 0.05  # of the table that is filled, from which on BLAS on the whole table is faster (benchmarks/pairs.py)
+ORDINALS = ("first", "second")
 CHUNK_ENTRIES = 2**20  # of gathered rows of two matrices
 
 
@@ -50,15 +51,8 @@ class PairIndex:
                 f"pairs must be a non-empty array of integers of shape (n_pairs, 2), got shape {table.shape} of dtype "
                 f"{table.dtype}. Names become positions with pandas.factorize."
             )
-        for column, size in enumerate(shape):
-            wrong = np.flatnonzero((table[:, column] < 0) | (table[:, column] >= size))
-            if wrong.size:
-                raise InvalidInputError(
-                    f"pairs[{wrong[0]}, {column}] is {table[wrong[0], column]}, but there are {size} "
-                    f"{('first', 'second')[column]} members, numbered from 0 ({wrong.size} such pairs)."
-                )
-        left, right = np.ascontiguousarray(table.T, dtype=np.intp)
-        return cls(left, right, shape, sign)
+        left, right = (checked_positions(table[:, side], size, side) for side, size in enumerate(shape))
+        return cls(np.ascontiguousarray(left), np.ascontiguousarray(right), shape, sign)
 
     def __len__(self) -> int:
         return len(self.left)
@@ -127,3 +121,24 @@ def _slices(size: int, width: int) -> Iterator[slice]:
     step = max(1, CHUNK_ENTRIES // width)
     for start in range(0, size, step):
         yield slice(start, min(start + step, size))
+
+
+def checked_positions(labels: Array, size: int, side: int) -> Array:
+    """Return positions below ``size``, or say which are not."""
+    try:
+        places = np.asarray(labels, dtype=np.intp)
+        whole = bool((places == labels).all())
+    except (TypeError, ValueError):
+        whole = False
+    if not whole:
+        raise InvalidInputError(
+            f"pairs[:, {side}] must hold positions of {ORDINALS[side]} members, got {labels.tolist()[0]!r}. Labels "
+            "need members in a DataFrame whose index has them."
+        )
+    wrong = np.flatnonzero((places < 0) | (places >= size))
+    if wrong.size:
+        raise InvalidInputError(
+            f"pairs[{wrong[0]}, {side}] is {places[wrong[0]]}, but there are {size} {ORDINALS[side]} members, numbered "
+            f"from 0 ({wrong.size} such pairs)."
+        )
+    return places
